@@ -1,0 +1,74 @@
+"""What a backend is: where samples come from.
+
+A backend is opened and used by the sampler process only. It imports nothing heavy, answers ``sample`` quickly, and
+raises only ``BackendError``: one sentence that says what is wrong and what to do.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+Row = tuple[int | float | None, ...]
+"""One sample: (gpu, time, value, ...). ``gpu`` is the position in ``Backend.gpus``, ``time`` unix seconds, then one value
+per metric in the order of ``gssr.metrics.METRICS``; None is missing."""
+
+
+class BackendError(Exception):
+    """A backend can't be opened or has ended; the text is one sentence for the user."""
+
+
+class Device(NamedTuple):
+    """One GPU (or MIG instance) as its backend knows it; None is unknown.
+
+    ``memory_total`` in bytes, ``power_limit`` in W, ``max_sm_clock`` in MHz; ``mig`` names the MIG instance."""
+
+    device_index: int
+    uuid: str
+    name: str | None = None
+    memory_total: int | None = None
+    power_limit: float | None = None
+    sm_count: int | None = None
+    max_sm_clock: int | None = None
+    compute_capability: str | None = None
+    driver_version: str | None = None
+    mig: str | None = None
+
+
+class Change(NamedTuple):
+    """Something that happened to a backend or one of its GPUs, to be kept as an event.
+
+    ``kind`` is one of gssr.store.schema.EVENT_KINDS; ``gpu`` the position in ``Backend.gpus``, None for all."""
+
+    kind: str
+    gpu: int | None
+    message: str
+
+
+class Backend(Protocol):
+    """The interface. ``now`` is unix seconds on the recording's own clock (see gssr.profile.clock)."""
+
+    @property
+    def name(self) -> str:
+        """The backend's name, as in ``gpus.backend``."""
+        ...
+
+    @property
+    def gpus(self) -> Sequence[Device]:
+        """The GPUs it samples; fixed once it is open."""
+        ...
+
+    @property
+    def measures(self) -> Sequence[str]:
+        """Names of the metrics it can measure here, in the catalogue's order; all others are None in every row."""
+        ...
+
+    def sample(self, now: float) -> Sequence[Row]:
+        """What is new: usually one row per GPU; none for a GPU that is lost or has nothing new."""
+        ...
+
+    def changes(self) -> Sequence[Change]:
+        """What happened since the last call (GPU lost, GPU back, backend lost, backend back), oldest first."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back. Called once; never raises."""
+        ...

@@ -1,0 +1,253 @@
+"""The catalogue: every metric GSSR knows, declared once.
+
+The names here are the columns of ``samples``, the keys of ``analyze --json``, the values ``--metrics`` takes, and the
+source of the labels on screen and of ``docs/metrics.md``. Order matters: backends yield values in this order, and
+rollups hold their metrics in it.
+
+Ratios are stored as 0-1; percent exists only on screen. Missing is ``None`` (SQL NULL), never 0.
+"""
+
+from typing import Literal, NamedTuple
+
+Kind = Literal["gauge", "rate", "counter", "bits"]
+"""gauge: a state at (or averaged up to) the sample's time; rate: per second; counter: only its differences mean
+something; bits: a set of flags."""
+
+
+class Metric(NamedTuple):
+    """One metric. ``full_scale`` is the value that fills an axis: a number in ``unit``, or the name of the column of
+    ``gpus`` that holds it for each GPU."""
+
+    name: str
+    label: str
+    short: str
+    unit: str
+    kind: Kind
+    full_scale: float | str
+    meaning: str
+    pitfalls: str
+    source: str
+    dcgm: int | None = None
+    dcgm_factor: float = 1.0
+    gpm: int | None = None
+    gpm_factor: float = 1.0
+    integral: bool = False
+    parts: tuple[str, ...] = ()
+
+    @property
+    def derived(self) -> bool:
+        """True for a metric that is computed from others (``parts``) and never stored in ``samples``."""
+        return bool(self.parts)
+
+
+RATIO = "1"
+_PERCENT = 0.01
+_MIB = float(1 << 20)
+_PROF = "NVIDIA DCGM feature overview, profiling metrics"
+_FIELD = "NVIDIA DCGM field identifiers"
+_NVML = "NVIDIA NVML API reference"
+
+
+def _pipe(name: str, label: str, short: str, dcgm: int, gpm: int, what: str, pitfalls: str) -> Metric:
+    return Metric(
+        name, label, short, RATIO, "gauge", 1.0, f"Share of cycles in which {what} was active, averaged over all SMs.",
+        pitfalls, _PROF, dcgm=dcgm, gpm=gpm, gpm_factor=_PERCENT,
+    )  # fmt: skip
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        "gpu_utilization", "GPU utilization", "util", RATIO, "gauge", 1.0,
+        "Share of time in which at least one kernel ran.",
+        "Says nothing about how much of the GPU that kernel used: one thread on one SM reads 100 %. Values above 1 "
+        "have been seen and are noise.",
+        _NVML, dcgm=203, dcgm_factor=_PERCENT,
+    ),
+    Metric(
+        "memory_copy_utilization", "Memory copy utilization", "mcopy", RATIO, "gauge", 1.0,
+        "Share of time in which device memory was being read or written.",
+        "A share of time, not of bandwidth: dram_active is the one to compare with the peak.",
+        _NVML, dcgm=204, dcgm_factor=_PERCENT,
+    ),
+    Metric(
+        "gr_engine_active", "Graphics engine active", "gr", RATIO, "gauge", 1.0,
+        "Share of time in which the graphics or compute engine had work.",
+        "Close to gpu_utilization, measured by hardware counters; a busy engine may still leave most SMs idle.",
+        _PROF, dcgm=1001, gpm=1, gpm_factor=_PERCENT,
+    ),
+    Metric(
+        "sm_active", "SM active", "sm", RATIO, "gauge", 1.0,
+        "Share of cycles in which an SM had at least one warp, averaged over all SMs.",
+        "0.8 is necessary, not sufficient, for effective use; below 0.5 use is likely ineffective. 0.2 may be a fifth "
+        "of the SMs all the time or all SMs a fifth of the time. A warp that waits for memory counts as active. Can "
+        "exceed 1 on MIG instances.",
+        _PROF, dcgm=1002, gpm=2, gpm_factor=_PERCENT,
+    ),
+    Metric(
+        "sm_occupancy", "SM occupancy", "occ", RATIO, "gauge", 1.0,
+        "Resident warps as a share of the most an SM can hold, averaged over all SMs and time.",
+        "Higher is better only for memory-bound work; tuned matrix kernels run at low occupancy on purpose.",
+        _PROF, dcgm=1003, gpm=3, gpm_factor=_PERCENT,
+    ),
+    _pipe(
+        "tensor_active", "Tensor pipe active", "tensor", 1004, 5, "any tensor pipe",
+        "About 0.93 is what NVIDIA's own load generator reaches; 0.5 is a good training step.",
+    ),
+    _pipe(
+        "tensor_hmma_active", "Tensor HMMA active", "hmma", 1014, 7, "the FP16/BF16 tensor pipe",
+        "Part of tensor_active: never add the two.",
+    ),
+    _pipe(
+        "tensor_imma_active", "Tensor IMMA active", "imma", 1013, 9, "the integer tensor pipe",
+        "Part of tensor_active: never add the two.",
+    ),
+    _pipe(
+        "tensor_dfma_active", "Tensor DFMA active", "dfma", 1015, 6, "the FP64 tensor pipe",
+        "Part of tensor_active: never add the two.",
+    ),
+    _pipe(
+        "fp64_active", "FP64 pipe active", "fp64", 1006, 11, "the FP64 pipe (tensor cores apart)",
+        "The FP64 pipe is narrow on consumer and inference GPUs: a high share there is few FLOP/s.",
+    ),
+    _pipe(
+        "fp32_active", "FP32 pipe active", "fp32", 1007, 12, "the FP32 pipe (tensor cores apart)",
+        "Counts instructions issued, not useful arithmetic.",
+    ),
+    _pipe(
+        "fp16_active", "FP16 pipe active", "fp16", 1008, 13, "the FP16 pipe (tensor cores apart)",
+        "Mixed-precision training shows in tensor_active, not here.",
+    ),
+    _pipe(
+        "integer_active", "Integer pipe active", "int", 1016, 4, "the integer pipe",
+        "Address arithmetic counts: high values beside low floating point often mean index-heavy kernels.",
+    ),
+    Metric(
+        "dram_active", "DRAM active", "dram", RATIO, "gauge", 1.0,
+        "Share of cycles in which the device memory interface was sending or receiving data.",
+        "The practical peak is about 0.8, not 1.",
+        _PROF, dcgm=1005, gpm=10, gpm_factor=_PERCENT,
+    ),
+    Metric(
+        "pcie_tx_bytes", "PCIe sent", "pcie tx", "B/s", "rate", 64e9,
+        "Bytes per second the GPU sent over PCIe, headers included.",
+        "The GPU's view: sent means device to host. The axis is a Gen5 x16 link.",
+        _PROF, dcgm=1009, gpm=20, gpm_factor=_MIB, integral=True,
+    ),
+    Metric(
+        "pcie_rx_bytes", "PCIe received", "pcie rx", "B/s", "rate", 64e9,
+        "Bytes per second the GPU received over PCIe, headers included.",
+        "The GPU's view: received means host to device. The axis is a Gen5 x16 link.",
+        _PROF, dcgm=1010, gpm=21, gpm_factor=_MIB, integral=True,
+    ),
+    Metric(
+        "nvlink_tx_bytes", "NVLink sent", "nvl tx", "B/s", "rate", 450e9,
+        "Bytes per second the GPU sent over all its NVLinks.",
+        "Absent without NVLink. The axis is Hopper's 18 links in one direction.",
+        _PROF, dcgm=1011, gpm=61, gpm_factor=_MIB, integral=True,
+    ),
+    Metric(
+        "nvlink_rx_bytes", "NVLink received", "nvl rx", "B/s", "rate", 450e9,
+        "Bytes per second the GPU received over all its NVLinks.",
+        "Absent without NVLink. The axis is Hopper's 18 links in one direction.",
+        _PROF, dcgm=1012, gpm=60, gpm_factor=_MIB, integral=True,
+    ),
+    Metric(
+        "c2c_tx_bytes", "C2C sent", "c2c tx", "B/s", "rate", 450e9,
+        "Bytes per second the GPU sent to its Grace CPU over NVLink-C2C.",
+        "Only Grace-Hopper and Grace-Blackwell have it; there it carries what PCIe carries elsewhere.",
+        _PROF, dcgm=1076, gpm=100, gpm_factor=_MIB, integral=True,
+    ),
+    Metric(
+        "c2c_rx_bytes", "C2C received", "c2c rx", "B/s", "rate", 450e9,
+        "Bytes per second the GPU received from its Grace CPU over NVLink-C2C.",
+        "Only Grace-Hopper and Grace-Blackwell have it; there it carries what PCIe carries elsewhere.",
+        _PROF, dcgm=1078, gpm=101, gpm_factor=_MIB, integral=True,
+    ),
+    Metric(
+        "power_usage", "Power", "power", "W", "gauge", "power_limit",
+        "Power the board draws.",
+        "A one-second mean on Ampere and newer (GA100 excepted): shorter bursts don't show.",
+        _FIELD, dcgm=155,
+    ),
+    Metric(
+        "energy", "Energy counter", "energy", "J", "counter", 0.0,
+        "Energy the GPU has used since its driver was loaded, as the device counts it.",
+        "Only differences mean something; a driver reload starts it at 0 again.",
+        _FIELD, dcgm=156, dcgm_factor=0.001,
+    ),
+    Metric(
+        "temperature", "Temperature", "temp", "°C", "gauge", 100.0,
+        "Temperature of the GPU die.",
+        "Clocks are reduced near the limit (93 °C on A100, 95 °C on H100 and H200): see clock_event_reasons.",
+        _FIELD, dcgm=150, integral=True,
+    ),
+    Metric(
+        "memory_temperature", "Memory temperature", "mtemp", "°C", "gauge", 100.0,
+        "Temperature of the device memory.",
+        "Absent on boards without the sensor.",
+        _FIELD, dcgm=140, integral=True,
+    ),
+    Metric(
+        "sm_clock", "SM clock", "clock", "MHz", "gauge", "max_sm_clock",
+        "Clock of the SMs.",
+        "A low clock with idle SMs is power saving, not a fault.",
+        _FIELD, dcgm=100, integral=True,
+    ),
+    Metric(
+        "memory_used", "Memory used", "mem", "B", "gauge", "memory_total",
+        "Device memory in use by all processes.",
+        "Frameworks reserve memory ahead: used is not needed.",
+        _FIELD, dcgm=252, dcgm_factor=_MIB, integral=True,
+    ),
+    Metric(
+        "clock_event_reasons", "Clock event reasons", "reasons", "bits", "bits", 0.0,
+        "Why the clocks are where they are: see CLOCK_EVENT_REASONS.",
+        "A state at the sample's time: an event between two samples is not seen.",
+        _FIELD, dcgm=112, integral=True,
+    ),
+)  # fmt: skip
+
+FLOP_ACTIVE = Metric(
+    "flop_active", "FLOP active", "flop", RATIO, "gauge", 1.0,
+    "Sum of the FP64, FP32, FP16 and tensor pipes' activities: the arithmetic input of the score.",
+    "Pipes run side by side, so the sum can exceed 1. Unknown when one of its parts is.",
+    "published GSSR score", parts=("fp64_active", "fp32_active", "fp16_active", "tensor_active"),
+)  # fmt: skip
+
+DERIVED: tuple[Metric, ...] = (FLOP_ACTIVE,)
+NAMES: tuple[str, ...] = tuple(metric.name for metric in METRICS)
+INDEX: dict[str, int] = {name: index for index, name in enumerate(NAMES)}
+BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS + DERIVED}
+
+SCORE_INPUTS: tuple[str, ...] = ("sm_active", "sm_occupancy", *FLOP_ACTIVE.parts)
+
+CLOCK_EVENT_REASONS: tuple[tuple[int, str, str], ...] = (
+    (0x001, "idle", "nothing to run: the GPU saves power"),
+    (0x002, "setting", "an application or user clock setting"),
+    (0x004, "sw_power_cap", "the power limit holds the clocks down"),
+    (0x008, "hw_slowdown", "hardware slowdown: temperature, power brake or power supply"),
+    (0x010, "sync_boost", "the slowest GPU of a sync-boost group"),
+    (0x020, "sw_thermal", "the driver lowers clocks to keep the temperature"),
+    (0x040, "hw_thermal", "hardware lowers clocks: too hot"),
+    (0x080, "power_brake", "an external power brake"),
+    (0x100, "display", "a display clock setting"),
+)
+"""(bit, name, meaning) of each flag in ``clock_event_reasons``; source: NVIDIA NVML API reference."""
+
+
+def select(names: str) -> tuple[Metric, ...]:
+    """The metrics of a comma-separated list, in the catalogue's order, each once.
+
+    Raises ValueError, with a sentence that lists near or all names, when one is unknown or none is given.
+    """
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    if not wanted:
+        raise ValueError("no metric named; known: " + ", ".join(BY_NAME))
+    for name in wanted:
+        if name not in BY_NAME:
+            import difflib
+
+            near = difflib.get_close_matches(name, BY_NAME, n=3)
+            hint = "did you mean " + " or ".join(near) + "?" if near else "known: " + ", ".join(BY_NAME)
+            raise ValueError(f"unknown metric {name!r}; {hint}")
+    return tuple(metric for metric in METRICS + DERIVED if metric.name in wanted)

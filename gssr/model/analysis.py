@@ -1,0 +1,131 @@
+"""What an analysis of a run holds. Every page, picture and JSON object is drawn from this and nothing else."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.store.reader import Event, Run
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Over all non-NULL samples of all GPUs, in the metric's unit; ``std`` has ddof 0. ``n`` samples; with n = 0 all others
+    are None. ``p_error`` bounds the absolute error of median, p05 and p95: 0 when they are exact."""
+
+    mean: float | None
+    median: float | None
+    min: float | None
+    max: float | None
+    std: float | None
+    p05: float | None
+    p95: float | None
+    n: int
+    p_error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSummary:
+    """One GPU over the window. ``mean`` by metric name, None where it has no samples."""
+
+    gpu: int
+    node: str | None
+    rank: int | None
+    device_index: int | None
+    uuid: str | None
+    name: str | None
+    n_samples: int
+    n_gaps: int
+    score: float | None
+    mean: dict[str, float | None]
+
+    @property
+    def place(self) -> str:
+        """``node:device_index``: how pages name it."""
+        return f"{self.node or '?'}:{'?' if self.device_index is None else self.device_index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """How evenly GPUs ran, by their time means of one metric. ``imbalance`` = 1 - mean/max of those means, None when the
+    max is 0 or unknown. ``lowest`` and ``highest`` are None when no GPU has samples."""
+
+    imbalance: float | None
+    lowest: GpuSummary | None
+    highest: GpuSummary | None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One metric averaged over space: bins of ``width`` seconds from ``start`` (unix s). ``mean``, ``low`` and ``high`` are
+    the mean, least and greatest over the GPUs that have a value in the bin (NaN: none); ``n_gpus`` counts them."""
+
+    metric: str
+    start: float
+    width: float
+    mean: Floats
+    low: Floats
+    high: Floats
+    n_gpus: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSeries:
+    """Every GPU's own series of one metric, in the order of ``Analysis.gpus``: ``values`` is [n_gpus, n_bins], NaN for a
+    bin without samples; bins as in Series."""
+
+    metric: str
+    start: float
+    width: float
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time looked at, unix s. ``leading`` and ``trailing`` are the seconds that --detect-outliers left out at each
+    end; ``whole`` is True when it is the whole run."""
+
+    start: float
+    end: float
+    leading: float
+    trailing: float
+    whole: bool
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """One run (or a window and a selection of it), analysed.
+
+    ``metrics`` has every metric asked for, in the catalogue's order, ``flop_active`` among them, ``clock_event_reasons``
+    apart: that is ``clock_event_reasons``, the share of samples in which each flag was set (empty: not measured).
+    ``series`` and ``gpu_series`` hold the metrics drawn. ``gpus`` are sorted by node, device_index, uuid. ``exact`` is
+    False when percentiles come from the sketch. ``notes`` are sentences about the data (never about the job): damage,
+    gaps, metrics missing, GPUs without samples.
+    """
+
+    run: Run
+    state: str
+    window: Window
+    backend: str | None
+    gpus: tuple[GpuSummary, ...]
+    n_nodes: int
+    n_samples: int
+    n_gaps: int
+    score: float | None
+    metrics: dict[str, Statistics]
+    balance: dict[str, Balance]
+    clock_event_reasons: dict[str, float]
+    energy_j: float | None
+    gpu_hours: float
+    exact: bool
+    series: dict[str, Series]
+    gpu_series: dict[str, GpuSeries]
+    events: tuple[Event, ...]
+    notes: tuple[str, ...]

@@ -1,0 +1,1 @@
+"""What runs beside a job: the supervisor, the workload and the sampler."""

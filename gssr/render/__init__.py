@@ -1,0 +1,1 @@
+"""Pure drawing: values in, rows of (text, role) out; no Textual, no plotext."""

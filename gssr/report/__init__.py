@@ -1,0 +1,1 @@
+"""What is read afterwards: the terminal page, pictures, JSON."""

@@ -1,0 +1,44 @@
+"""The saturation score: one number between 0 and 1 for how well a GPU's compute is used.
+
+Formula and parameters are the GSSR authors', fitted on synthetic data and published with their code. The score is
+indicative only: it does not compare different algorithms and does not replace time to solution.
+"""
+
+import math
+from collections.abc import Mapping
+
+ALPHA = 24.021653821773356
+BETA = 3.093540559022677
+GAMMA = 2.0510278298480444
+LAMBDA = 11.44627875155378
+
+DEFINITION = "S = 4 (s(a A) - 1/2) (s(b F + c O exp(-l F)) - 1/2), s the logistic function"
+CAVEAT = "indicative only: it does not compare algorithms and does not replace time to solution"
+
+
+def _half_logistic(x: float) -> float:
+    """1 / (1 + exp(-x)) - 1/2, without overflow or cancellation near 0."""
+    return 0.5 * math.tanh(0.5 * x)
+
+
+def score(sm_active: float, flop_active: float, sm_occupancy: float) -> float:
+    """The score, 0-1, of mean SM activity ``A``, mean arithmetic activity ``F`` (the sum of the FP64, FP32, FP16 and
+    tensor pipes' means) and mean SM occupancy ``O``, all ratios.
+
+    >>> round(score(0.5, 0.1, 0.3), 6)
+    0.247374
+    """
+    arithmetic = BETA * flop_active + GAMMA * sm_occupancy * math.exp(-LAMBDA * flop_active)
+    return 4.0 * _half_logistic(ALPHA * sm_active) * _half_logistic(arithmetic)
+
+
+def score_of_means(means: Mapping[str, float | None]) -> float | None:
+    """The score of a window from the means of its metrics by name; None (unknown) when any input is None, NaN or
+    absent."""
+    inputs = []
+    for name in ("sm_active", "sm_occupancy", "fp64_active", "fp32_active", "fp16_active", "tensor_active"):
+        value = means.get(name)
+        if value is None or value != value:
+            return None
+        inputs.append(value)
+    return score(inputs[0], math.fsum(inputs[2:]), inputs[1])

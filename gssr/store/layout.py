@@ -1,0 +1,70 @@
+"""How the blobs in ``rollup`` and ``sketch`` are laid out. Read by the writer (without numpy) and by the reader.
+
+**Rollup.** A vector of little-endian float64: a head of four numbers, then one block per metric: first the derived
+metrics, then the metric columns of ``samples`` in the file's column order. A file whose ``samples`` gained columns later
+holds shorter vectors from before: a missing tail reads as "no samples". NaN stands for "none" in min, max, first, last.
+
+    head           n_rows, n_gaps, first_time, last_time
+    gauge, rate    n, sum, m2, min, max      m2: sum of squared differences from the bucket's mean
+    counter        n, first, last, increase  increase: sum of the positive differences inside the bucket
+    bits           n, or, one count per flag of CLOCK_EVENT_REASONS
+
+**Sketch.** One sparse histogram per derived metric and per gauge or rate column, in the rollup's order. A value's bin is
+the upper half of its float32, that is sign, exponent and 7 bits of mantissa: 128 linear bins per power of two, each at
+most 1/128 of its value wide. Little endian, all parts one after another:
+
+    uint16   number of metrics M
+    uint16   number of bins of each metric     (M of them)
+    uint16   bins' keys, metric by metric, ascending as unsigned numbers
+    uint32   bins' counts, in the keys' order
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, METRICS, Metric
+
+HEAD = ("n_rows", "n_gaps", "first_time", "last_time")
+FIELDS: dict[str, tuple[str, ...]] = {
+    "gauge": ("n", "sum", "m2", "min", "max"),
+    "rate": ("n", "sum", "m2", "min", "max"),
+    "counter": ("n", "first", "last", "increase"),
+    "bits": ("n", "or", *(name for _, name, _ in CLOCK_EVENT_REASONS)),
+}
+RELATIVE_BIN_WIDTH = 1 / 128
+
+
+class Block(NamedTuple):
+    """Where one metric's numbers stand in a rollup vector: ``width`` of them from ``start``."""
+
+    metric: Metric
+    start: int
+    width: int
+
+
+class Layout(NamedTuple):
+    """The layout of one file's blobs. ``width`` is the length of a rollup vector; ``sketched`` names the metrics of a
+    sketch, in order."""
+
+    blocks: tuple[Block, ...]
+    width: int
+    sketched: tuple[str, ...]
+
+
+def layout_of(columns: Sequence[str]) -> Layout:
+    """The layout for a file whose ``samples`` has these metric columns, in this order. Columns the catalogue doesn't
+    know (a later version's) are gauges."""
+    metrics = list(DERIVED)
+    for name in columns:
+        metrics.append(BY_NAME.get(name) or Metric(name, name, name, "", "gauge", 1.0, "", "", ""))
+    blocks, start = [], len(HEAD)
+    for metric in metrics:
+        width = len(FIELDS[metric.kind])
+        blocks.append(Block(metric, start, width))
+        start += width
+    sketched = tuple(metric.name for metric in metrics if metric.kind in ("gauge", "rate"))
+    return Layout(tuple(blocks), start, sketched)
+
+
+LAYOUT = layout_of([metric.name for metric in METRICS])
+"""The layout of files this version creates."""
