@@ -25,7 +25,7 @@ _LAZY = {
     "open": ("gssr.store.reader", "open_recording"),
 }
 
-__all__ = ["METRICS", "Analysis", "Recording", "__version__", "analyze", "open"]  # noqa: F822
+__all__ = ["METRICS", "Analysis", "Recording", "__version__", "analyze", "open"]
 
 
 def __getattr__(name: str) -> Any:

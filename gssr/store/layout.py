@@ -54,9 +54,9 @@ class Layout(NamedTuple):
 def layout_of(columns: Sequence[str]) -> Layout:
     """The layout for a file whose ``samples`` has these metric columns, in this order. Columns the catalogue doesn't
     know (a later version's) are gauges."""
-    metrics = list(DERIVED)
-    for name in columns:
-        metrics.append(BY_NAME.get(name) or Metric(name, name, name, "", "gauge", 1.0, "", "", ""))
+    unknown = [Metric(name, name, name, "", "gauge", 1.0, "", "", "") for name in columns if name not in BY_NAME]
+    known = BY_NAME | {metric.name: metric for metric in unknown}
+    metrics = [*DERIVED, *(known[name] for name in columns)]
     blocks, start = [], len(HEAD)
     for metric in metrics:
         width = len(FIELDS[metric.kind])

@@ -1,0 +1,190 @@
+"""Opening recordings: creating one to write, and opening any for reading without ever changing it."""
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from typing import NamedTuple
+from urllib.parse import quote
+
+from gssr.store.filesystem import journal_mode
+from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION, create_statements
+
+COMPANIONS = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside a database while it is open or after a crash."""
+
+
+class RecordingError(Exception):
+    """A recording can't be read or written; the text is one sentence that names the file."""
+
+
+def remove(path: str) -> None:
+    """Delete a recording and what SQLite keeps beside it."""
+    for name in (path, *(path + suffix for suffix in COMPANIONS)):
+        try:
+            os.unlink(name)
+        except FileNotFoundError:
+            pass
+
+
+def create(path: str) -> sqlite3.Connection:
+    """A new, empty recording, open for writing. Raises RecordingError when the file exists or can't be made."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+    except FileExistsError:
+        raise RecordingError(f"{path}: exists already") from None
+    except OSError as error:
+        raise RecordingError(f"{path}: can't be written: {error.strerror}") from None
+    try:
+        return _open_for_writing(path)
+    except sqlite3.Error as error:
+        remove(path)
+        raise RecordingError(f"{path}: can't be written: {error}") from None
+
+
+def reopen(path: str) -> sqlite3.Connection:
+    """An existing recording, open for writing another run into it. Raises RecordingError as ``connect`` does, and when
+    it can't be written."""
+    connect(path).close()
+    try:
+        return _open_for_writing(path)
+    except sqlite3.Error as error:
+        raise RecordingError(f"{path}: can't be written: {error}") from None
+
+
+def _open_for_writing(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
+    mode = journal_mode(path)
+    for attempt in range(20):  # the busy timeout does not cover the switch to WAL
+        try:
+            connection.execute(f"PRAGMA journal_mode={mode}")
+            break
+        except sqlite3.OperationalError:
+            if attempt == 19:
+                connection.close()
+                raise
+            time.sleep(0.05)
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    for statement in create_statements():
+        connection.execute(statement)
+    _add_missing_columns(connection)
+    connection.execute("COMMIT")
+    return connection
+
+
+def _add_missing_columns(connection: sqlite3.Connection) -> None:
+    """Columns that this version knows and an older file lacks."""
+    from gssr.store.schema import TABLES
+
+    for table, columns in TABLES.items():
+        present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        for column in columns:
+            if column.name not in present:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column.name} {column.type}")
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """A recording, open for reading only. Nothing is written to its folder: where SQLite would have to repair the file
+    first, a private copy is read.
+
+    Raises RecordingError when it is missing, empty, not a recording, or of a newer schema.
+    """
+    _check_file(path)
+    try:
+        return _checked(_connect_read_only(path), path)
+    except sqlite3.OperationalError as error:
+        if not os.access(path, os.R_OK):
+            raise RecordingError(f"{path}: permission denied") from None
+        try:
+            return _checked(_connect_copy(path), path)
+        except (sqlite3.Error, OSError):
+            raise RecordingError(f"{path}: can't be read: {error}") from None
+    except sqlite3.DatabaseError as error:
+        raise RecordingError(f"{path}: is damaged: {error}") from None
+
+
+def _check_file(path: str) -> None:
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(16)
+    except FileNotFoundError:
+        raise RecordingError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise RecordingError(f"{path}: is a directory, not a recording") from None
+    except OSError as error:
+        raise RecordingError(f"{path}: can't be read: {error.strerror}") from None
+    if not head:
+        raise RecordingError(f"{path}: is empty: nothing was recorded into it")
+    if head != b"SQLite format 3\0":
+        raise RecordingError(f"{path}: is not a recording (not an SQLite database)")
+
+
+def _connect_read_only(path: str) -> sqlite3.Connection:
+    uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=2.0, check_same_thread=False)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect_copy(path: str) -> sqlite3.Connection:
+    """A private copy: for a file that an unfinished transaction or an unreadable write-ahead log stands in the way of."""
+    folder = tempfile.mkdtemp(prefix="gssr-")
+    try:
+        copy = os.path.join(folder, "recording.sql")
+        for _ in range(10):
+            before = _fingerprint(path)
+            for suffix in ("", "-wal", "-journal"):
+                if os.path.exists(path + suffix):
+                    shutil.copyfile(path + suffix, copy + suffix)
+            if _fingerprint(path) == before:
+                break
+            time.sleep(0.1)
+        connection = sqlite3.connect(copy, isolation_level=None, check_same_thread=False)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return connection
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # SQLite keeps reading from the open file
+
+
+class Fingerprint(NamedTuple):
+    """What tells whether a database was written between two looks."""
+
+    change_counter: bytes
+    sizes: tuple[int, ...]
+
+
+def _fingerprint(path: str) -> Fingerprint:
+    with open(path, "rb") as stream:
+        counter = stream.read(100)[24:28]
+    sizes = [
+        os.stat(path + suffix).st_size if os.path.exists(path + suffix) else -1 for suffix in ("", "-wal", "-journal")
+    ]
+    return Fingerprint(counter, tuple(sizes))
+
+
+def _checked(connection: sqlite3.Connection, path: str) -> sqlite3.Connection:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    problem = None
+    if application != APPLICATION_ID or "runs" not in tables:
+        if {"data", "process_metadata"} <= tables:
+            problem = "is a recording of the older GSSR 0.x, which this version can't read"
+        elif not tables:
+            problem = "holds nothing: nothing was recorded into it"
+        else:
+            problem = "is an SQLite database of something else, not a recording"
+    elif version > SCHEMA_VERSION:
+        problem = f"has schema {version}, this gssr knows up to {SCHEMA_VERSION}: read it with a newer gssr"
+    if problem:
+        connection.close()
+        raise RecordingError(f"{path}: {problem}")
+    return connection

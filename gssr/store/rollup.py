@@ -1,0 +1,348 @@
+"""Rollups and sketches kept while recording, in plain Python: no numpy in the sampler.
+
+A GPU's rows are collected for its current bucket of 10 s and folded column by column, which lets the built-in ``sum``,
+``min`` and ``max`` do the work. A closed bucket is merged into the GPU's buckets of 60 s and 600 s. ``gssr.store.moments``
+does the same arithmetic on arrays; a test holds the two equal.
+"""
+
+import math
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from operator import mul
+from typing import Any, NamedTuple
+
+from gssr.metrics import CLOCK_EVENT_REASONS, FLOP_ACTIVE, INDEX
+from gssr.store.layout import HEAD, LAYOUT, Layout
+from gssr.store.schema import LEVELS, SKETCH_SECONDS
+
+NAN = math.nan
+_FOLD_ROWS = 32  # rows of a GPU kept before they are folded: enough to amortise a column's calls, little memory
+_UPPER_HALF = slice(1, None, 2) if sys.byteorder == "little" else slice(0, None, 2)
+
+Row = Sequence[Any]
+"""(gpu, time, values in catalogue order): int, float, then numbers or None."""
+Vector = list[float]
+Histogram = Counter[int]
+
+
+class RollupRow(NamedTuple):
+    """One closed bucket: the columns of ``rollup``, its vector not yet packed. ``late``: the bucket may stand in the file
+    already, and this is to be merged into it."""
+
+    gpu: int
+    level: int
+    bucket: int
+    first_rowid: int
+    last_rowid: int
+    vector: Vector
+    late: bool
+
+
+class SketchRow(NamedTuple):
+    """One closed sketch: histograms in the order of Layout.sketched; ``late`` as in RollupRow."""
+
+    gpu: int
+    bucket: int
+    histograms: list[Histogram]
+    late: bool
+
+
+def empty_vector(layout: Layout = LAYOUT) -> Vector:
+    """The vector of a bucket without rows."""
+    vector = [0.0, 0.0, NAN, NAN]
+    for block in layout.blocks:
+        if block.metric.kind == "counter":
+            vector += (0.0, NAN, NAN, 0.0)
+        elif block.metric.kind == "bits":
+            vector += (0.0,) * block.width
+        else:
+            vector += (0.0, 0.0, 0.0, NAN, NAN)
+    return vector
+
+
+def merge(into: Vector, other: Vector, layout: Layout = LAYOUT) -> None:
+    """Add the bucket ``other`` to ``into``. For counters the two are taken in the order of their first rows; rows that
+    interleave in time (late ones) make their ``increase`` a lower bound."""
+    if not other[0]:
+        return
+    if not into[0]:
+        into[:] = other
+        return
+    other_first = other[2] < into[2]
+    overlap = other[2] < into[3] if not other_first else other[3] > into[2]
+    into[0] += other[0]
+    into[1] += other[1]
+    into[2] = min(into[2], other[2])
+    into[3] = max(into[3], other[3])
+    for metric, s, width in layout.blocks:
+        n, m = into[s], other[s]
+        if not m:
+            continue
+        if not n:
+            into[s : s + width] = other[s : s + width]
+        elif metric.kind == "counter":
+            a, b = (other, into) if other_first else (into, other)
+            first, last = a[s + 1], b[s + 2]
+            between = 0.0 if overlap else max(0.0, b[s + 1] - a[s + 2])
+            into[s : s + 4] = (n + m, first, last, a[s + 3] + b[s + 3] + between)
+        elif metric.kind == "bits":
+            into[s] = n + m
+            into[s + 1] = float(int(into[s + 1]) | int(other[s + 1]))
+            for k in range(s + 2, s + width):
+                into[k] += other[k]
+        else:
+            delta = other[s + 1] / m - into[s + 1] / n
+            into[s] = n + m
+            into[s + 1] += other[s + 1]
+            into[s + 2] += other[s + 2] + delta * delta * n * m / (n + m)
+            if other[s + 3] < into[s + 3]:
+                into[s + 3] = other[s + 3]
+            if other[s + 4] > into[s + 4]:
+                into[s + 4] = other[s + 4]
+
+
+def _finite(column: Iterable[float | None]) -> list[float]:
+    return [value for value in column if value is not None and math.isfinite(value)]
+
+
+def _fold_values(column: Sequence[float | None], histogram: Histogram) -> Vector | None:
+    """[n, sum, m2, min, max] of a column, its values counted into ``histogram``; None when all are missing."""
+    values: Sequence[float] = _finite(column) if None in column else column  # type: ignore[assignment]
+    if not values:
+        return None
+    total = sum(values)
+    if not math.isfinite(total):
+        values = _finite(values)
+        if not values:
+            return None
+        total = sum(values)
+    n = len(values)
+    low, high = min(values), max(values)
+    if low == high:
+        squares = 0.0
+        histogram[array("H", array("f", (low,)).tobytes())[_UPPER_HALF][0]] += n
+    else:
+        mean = total / n
+        deviations = [value - mean for value in values]
+        squares = sum(map(mul, deviations, deviations))
+        histogram.update(array("H", array("f", values).tobytes())[_UPPER_HALF])
+    return [float(n), float(total), squares, float(low), float(high)]
+
+
+def _fold_counter(column: Sequence[float | None]) -> Vector | None:
+    values = _finite(column)
+    if not values:
+        return None
+    increase = 0.0
+    for before, after in pairwise(values):
+        if after > before:
+            increase += after - before
+    return [float(len(values)), float(values[0]), float(values[-1]), increase]
+
+
+def _fold_bits(column: Sequence[float | None]) -> Vector | None:
+    counted = Counter(int(value) for value in _finite(column))
+    if not counted:
+        return None
+    either = 0
+    for flags in counted:
+        either |= flags
+    shares = [float(sum(n for flags, n in counted.items() if flags & bit)) for bit, _, _ in CLOCK_EVENT_REASONS]
+    return [float(counted.total()), float(either), *shares]
+
+
+class _Bucket:
+    """A bucket of one GPU that is still open."""
+
+    __slots__ = ("first_rowid", "last_rowid", "start", "vector")
+
+    def __init__(self, start: int, first_rowid: int) -> None:
+        self.start = start
+        self.first_rowid = first_rowid
+        self.last_rowid = first_rowid
+        self.vector = empty_vector()
+
+
+class _Gpu:
+    """What is open for one GPU."""
+
+    __slots__ = ("buckets", "end", "histograms", "last_time", "late", "n_gaps", "rows", "sketch_start")
+
+    def __init__(self) -> None:
+        self.buckets: list[_Bucket | None] = [None] * len(LEVELS)
+        self.end = -math.inf  # of the open bucket of the finest level
+        self.rows: list[Row] = []
+        self.last_time: float | None = None
+        self.n_gaps = 0
+        self.sketch_start = 0
+        self.histograms: list[Histogram] = []
+        self.late: list[tuple[int, Row]] = []
+
+
+class Rollups:
+    """Everything open in one file. ``gap_seconds``: more than this between two rows of a GPU is a gap. ``measured`` names
+    the metrics that may have values; the others cost nothing."""
+
+    def __init__(self, gap_seconds: float, measured: Iterable[str]) -> None:
+        self._gap = gap_seconds
+        self._gpus: dict[int, _Gpu] = {}
+        self._closed: list[RollupRow] = []
+        self._sketches: list[SketchRow] = []
+        names = set(measured)
+        sketched = {name: position for position, name in enumerate(LAYOUT.sketched)}
+        self._plan = [
+            (
+                block.metric.kind,
+                block.start,
+                block.width,
+                INDEX[block.metric.name] + 2,
+                sketched.get(block.metric.name, -1),
+            )
+            for block in LAYOUT.blocks
+            if block.metric.name in names
+        ]
+        self._flop = next(block.start for block in LAYOUT.blocks if block.metric is FLOP_ACTIVE)
+        self._flop_sketch = sketched[FLOP_ACTIVE.name]
+        parts = FLOP_ACTIVE.parts
+        self._flop_columns = [INDEX[part] + 2 for part in parts] if names.issuperset(parts) else []
+
+    def add(self, rowid: int, row: Row) -> None:
+        """Count one row of ``samples`` (gpu, time, values in catalogue order) that has, or will have, this rowid."""
+        state = self._gpus.get(row[0])
+        if state is None:
+            state = self._gpus[row[0]] = _Gpu()
+        time: float = row[1]
+        bucket = state.buckets[0]
+        if time >= state.end:
+            if bucket is not None:
+                self._close(row[0], state)
+            start = math.floor(time / LEVELS[0]) * LEVELS[0]
+            bucket = state.buckets[0] = _Bucket(start, rowid)
+            state.end = start + LEVELS[0]
+        elif time < state.end - LEVELS[0]:
+            state.late.append((rowid, row))
+            return
+        assert bucket is not None
+        if state.last_time is not None and time - state.last_time > self._gap:
+            state.n_gaps += 1
+        state.last_time = time
+        bucket.last_rowid = rowid
+        state.rows.append(row)
+        if len(state.rows) >= _FOLD_ROWS:
+            self._fold_into_open(state)
+
+    def take(self) -> tuple[list[RollupRow], list[SketchRow]]:
+        """What was closed since the last call, to be written in one transaction with the rows it covers."""
+        closed, sketches = self._closed, self._sketches
+        self._closed, self._sketches = [], []
+        return closed, sketches
+
+    def close_all(self) -> None:
+        """Close every open bucket: the recording has ended."""
+        for gpu, state in self._gpus.items():
+            if state.buckets[0] is not None:
+                self._close(gpu, state)
+            for level in range(1, len(LEVELS)):
+                self._emit(gpu, state, level)
+            self._emit_sketch(gpu, state)
+
+    def _fold(self, rows: list[Row], histograms: list[Histogram]) -> Vector:
+        columns: list[Sequence[float | None]] = list(zip(*rows, strict=True))
+        vector = empty_vector()
+        times: Sequence[float] = columns[1]  # type: ignore[assignment]
+        vector[0], vector[2], vector[3] = float(len(rows)), min(times), max(times)
+        for kind, start, width, column, sketch in self._plan:
+            values = columns[column]
+            if kind == "counter":
+                folded = _fold_counter(values)
+            elif kind == "bits":
+                folded = _fold_bits(values)
+            else:
+                folded = _fold_values(values, histograms[sketch])
+            if folded is not None:
+                vector[start : start + width] = folded
+        if self._flop_columns:
+            pipes = [columns[column] for column in self._flop_columns]
+            flops = [None if None in parts else sum(parts) for parts in zip(*pipes, strict=True)]
+            folded = _fold_values(flops, histograms[self._flop_sketch])
+            if folded is not None:
+                vector[self._flop : self._flop + len(folded)] = folded
+        return vector
+
+    def _fold_into_open(self, state: _Gpu) -> None:
+        bucket = state.buckets[0]
+        assert bucket is not None
+        if not state.histograms:
+            state.sketch_start = bucket.start // SKETCH_SECONDS * SKETCH_SECONDS
+            state.histograms = [Counter() for _ in LAYOUT.sketched]
+        vector = self._fold(state.rows, state.histograms)
+        vector[1], state.n_gaps = float(state.n_gaps), 0
+        merge(bucket.vector, vector)
+        state.rows = []
+
+    def _close(self, gpu: int, state: _Gpu) -> None:
+        """Close the open bucket of the finest level, and the coarser ones and the sketch that end with it."""
+        bucket = state.buckets[0]
+        assert bucket is not None
+        if state.histograms and bucket.start // SKETCH_SECONDS * SKETCH_SECONDS != state.sketch_start:
+            self._emit_sketch(gpu, state)
+        if state.rows:
+            self._fold_into_open(state)
+        for level in range(1, len(LEVELS)):
+            start = bucket.start // LEVELS[level] * LEVELS[level]
+            coarse = state.buckets[level]
+            if coarse is not None and coarse.start != start:
+                self._emit(gpu, state, level)
+                coarse = None
+            if coarse is None:
+                coarse = state.buckets[level] = _Bucket(start, bucket.first_rowid)
+            merge(coarse.vector, bucket.vector)
+            coarse.last_rowid = bucket.last_rowid
+        self._count_late(gpu, state)
+        self._emit(gpu, state, 0)
+
+    def _count_late(self, gpu: int, state: _Gpu) -> None:
+        """Rows that came after their bucket was closed: merged where they belong, in this same transaction, so that the
+        last_rowid of the newest bucket says truly up to where rows are counted."""
+        newest = state.buckets[0]
+        assert newest is not None
+        for rowid, row in state.late:
+            newest.last_rowid = max(newest.last_rowid, rowid)
+            histograms: list[Histogram] = [Counter() for _ in LAYOUT.sketched]
+            vector = self._fold([row], histograms)
+            for level, seconds in enumerate(LEVELS):
+                start = math.floor(row[1] / seconds) * seconds
+                coarse = state.buckets[level] if level else None
+                if coarse is not None and coarse.start == start:
+                    merge(coarse.vector, vector)
+                    coarse.last_rowid = max(coarse.last_rowid, rowid)
+                else:
+                    self._closed.append(RollupRow(gpu, seconds, start, rowid, rowid, vector, late=True))
+            start = math.floor(row[1] / SKETCH_SECONDS) * SKETCH_SECONDS
+            if state.histograms and start == state.sketch_start:
+                for histogram, more in zip(state.histograms, histograms, strict=True):
+                    histogram.update(more)
+            else:
+                self._sketches.append(SketchRow(gpu, start, histograms, late=True))
+        state.late = []
+
+    def _emit(self, gpu: int, state: _Gpu, level: int) -> None:
+        bucket = state.buckets[level]
+        if bucket is not None:
+            self._closed.append(
+                RollupRow(
+                    gpu, LEVELS[level], bucket.start, bucket.first_rowid, bucket.last_rowid, bucket.vector, late=False
+                )
+            )
+            state.buckets[level] = None
+
+    def _emit_sketch(self, gpu: int, state: _Gpu) -> None:
+        if state.histograms:
+            self._sketches.append(SketchRow(gpu, state.sketch_start, state.histograms, late=False))
+            state.histograms = []
+
+
+assert len(HEAD) == 4  # the head is filled by position above
