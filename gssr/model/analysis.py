@@ -28,7 +28,8 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class GpuSummary:
-    """One GPU over the window. ``mean`` by metric name, None where it has no samples."""
+    """One GPU over the window. ``mean`` by metric name, None where it has no samples. ``memory_total`` (bytes),
+    ``power_limit`` (W) and ``max_sm_clock`` (MHz) are the full scales of memory_used, power_usage and sm_clock."""
 
     gpu: int
     node: str | None
@@ -40,6 +41,9 @@ class GpuSummary:
     n_gaps: int
     score: float | None
     mean: dict[str, float | None]
+    memory_total: int | None = None
+    power_limit: float | None = None
+    max_sm_clock: int | None = None
 
     @property
     def place(self) -> str:
