@@ -1,0 +1,273 @@
+"""Who and where this process is, from the environment its launcher gave it.
+
+The rules, most of them learnt the hard way:
+
+- The launcher nearest to the process wins: ``mpirun`` or ``torchrun`` inside a Slurm job runs as one Slurm task per node,
+  and all its ranks inherit that task's ``SLURM_PROCID``.
+- A local rank is never computed from the rank: cyclic layouts and Open MPI 5's default mapping break that.
+- A batch script and a salloc shell have Slurm variables too, but no step of their own: they are alone inside a job.
+- A number that is no number counts as not there.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """Where this process stands among those of its launch. None is unknown; numbers count from 0.
+
+    ``launcher`` is one of ``LAUNCHERS``' names or ``alone``. ``world_size`` ranks in all, ``local_size`` of them on this
+    ``node``; ``node`` is the launcher's name for it, ``hostname`` the kernel's. ``restart_count`` says how often the job
+    was requeued or its ranks were restarted: above 0 an earlier recording may exist. ``run_id`` is the same for all ranks
+    and safe in file names; None when the launcher gives its ranks nothing to agree on.
+    """
+
+    launcher: str
+    rank: int
+    local_rank: int | None
+    world_size: int | None
+    local_size: int | None
+    n_nodes: int | None
+    node: str
+    hostname: str
+    cluster: str | None
+    job_id: str | None
+    step_id: str | None
+    array_job_id: str | None
+    array_task_id: str | None
+    restart_count: int
+    user: str
+    run_id: str | None
+
+    @property
+    def parallel(self) -> bool:
+        """True unless this is known to be the only rank: others may record beside it."""
+        return self.world_size != 1
+
+
+class Launcher(NamedTuple):
+    """One launcher: how it is recognised and the names of its variables ("" where it has none).
+
+    It is present when ``rank`` is a number, all of ``needs`` are set, one of ``one_of`` is (if any are named), and, with
+    ``in_step``, the process is in a Slurm step that srun made. ``local_ranks`` lists the ranks of the node, where nothing
+    counts them. ``run_id`` is its own name for the launch, ``restarts`` counts its ranks' restarts. ``inherits_step``:
+    all ranks see the same SLURM_STEP_ID, so that it may name the run; under mpirun those on the first node can lack it.
+    ``inherits_node``: SLURMD_NODENAME is this node's; hydra hands the first node's to all ranks.
+    """
+
+    name: str
+    rank: str
+    local_rank: str = ""
+    world_size: str = ""
+    local_size: str = ""
+    local_ranks: str = ""
+    n_nodes: str = ""
+    run_id: str = ""
+    restarts: str = ""
+    needs: tuple[str, ...] = ()
+    one_of: tuple[str, ...] = ()
+    in_step: bool = False
+    inherits_step: bool = False
+    inherits_node: bool = True
+
+
+LAUNCHERS: tuple[Launcher, ...] = (
+    Launcher(
+        "openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_SIZE", run_id="PMIX_NAMESPACE",
+    ),
+    Launcher(
+        "pals", "PALS_RANKID", "PALS_LOCAL_RANKID", "PMI_SIZE", "PALS_LOCAL_SIZE", run_id="PALS_APID",
+    ),
+    # hydra (MPICH, Intel MPI). srun --mpi=pmi2 sets PMI_RANK too, but none of hydra's own variables.
+    Launcher(
+        "mpich", "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS", needs=("MPI_LOCALRANKID",),
+        one_of=("PMI_FD", "HYDI_CONTROL_FD"), inherits_step=True, inherits_node=False,
+    ),
+    Launcher(
+        "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE", run_id="PMIX_NAMESPACE",
+    ),
+    Launcher(
+        "flux", "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE", n_nodes="FLUX_JOB_NNODES", run_id="FLUX_JOB_ID",
+    ),
+    # Before Slurm: srun starts one torchrun per node, whose workers all inherit its SLURM_PROCID.
+    Launcher(
+        "torchrun", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", n_nodes="GROUP_WORLD_SIZE",
+        run_id="TORCHELASTIC_RUN_ID", restarts="TORCHELASTIC_RESTART_COUNT",
+        needs=("LOCAL_RANK", "TORCHELASTIC_RUN_ID"), inherits_step=True,
+    ),
+    Launcher(
+        "slurm", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS", local_ranks="SLURM_GTIDS",
+        n_nodes="SLURM_STEP_NUM_NODES", in_step=True, inherits_step=True,
+    ),
+    # Indexed Job and JobSet; then Kubeflow's PyTorchJob, outside the torchrun in its pods. A rank is a pod here.
+    Launcher("kubernetes", "JOB_COMPLETION_INDEX"),
+    Launcher("kubernetes", "PET_NODE_RANK", world_size="PET_NNODES", n_nodes="PET_NNODES"),
+)  # fmt: skip
+"""In the order in which they are asked."""
+
+ALONE = "alone"
+"""What ``launcher`` says when none is present: a command by itself, a batch script, the shell of an interactive job."""
+
+_ALONE: tuple[int, int | None, int | None, int | None, int | None] = (0, 0, 1, 1, 1)
+JOB_IDS = ("SLURM_JOB_ID", "FLUX_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+_NO_RUN_ID = "none"
+"""What torchrun has in place of a run id when nobody chose one."""
+
+_FIRST_SPECIAL_STEP = 0xFFFFFFF0
+"""Slurm gives the batch script, the shell of an interactive job and the like step ids from here on: srun made none of
+them for several tasks, and several commands of one shell share them."""
+
+
+def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
+    """Reads the environment. Ask once per run and hand the answer on: alone, ``run_id`` holds the time of the call."""
+    step_id = _step_id(environ)
+    launcher = next((row for row in LAUNCHERS if _present(row, environ, step_id)), None)
+    hostname = os.uname().nodename
+    cluster = environ.get("SLURM_CLUSTER_NAME") or None
+    job_id = next((environ[name] for name in JOB_IDS if environ.get(name)), None)
+    node = environ.get("SLURMD_NODENAME") or hostname
+    restarts = [_number(environ, "SLURM_RESTART_COUNT") or 0, 0]
+    rank, local_rank, world_size, local_size, n_nodes = _ALONE
+    if launcher:
+        rank = _number(environ, launcher.rank) or 0
+        local_rank = _number(environ, launcher.local_rank)
+        world_size = _number(environ, launcher.world_size) or None
+        local_size = _number(environ, launcher.local_size) or _length(environ, launcher.local_ranks)
+        n_nodes = _number(environ, launcher.n_nodes) or None
+        if n_nodes is None and local_size is not None and local_size == world_size:
+            n_nodes = 1
+        node = node if launcher.inherits_node else hostname
+        restarts[1] = _number(environ, launcher.restarts) or 0
+    step_id = step_id if launcher and launcher.inherits_step else None
+    return Place(
+        launcher=launcher.name if launcher else ALONE,
+        rank=rank,
+        local_rank=local_rank,
+        world_size=world_size,
+        local_size=local_size,
+        n_nodes=n_nodes,
+        node=node,
+        hostname=hostname,
+        cluster=cluster,
+        job_id=job_id,
+        step_id=step_id,
+        array_job_id=environ.get("SLURM_ARRAY_JOB_ID") or None,
+        array_task_id=environ.get("SLURM_ARRAY_TASK_ID") or None,
+        restart_count=sum(restarts),
+        user=_user(environ),
+        run_id=_run_id(
+            environ.get(launcher.run_id) if launcher else None,
+            "-".join(part for part in (cluster, job_id) if part) if job_id else None,
+            step_id,
+            restarts,
+            None if launcher else node,
+        ),
+    )
+
+
+def visible_gpus(environ: Mapping[str, str] = os.environ) -> int | None:
+    """How many GPUs the launcher's variables give this process; None when none of them says.
+
+    SLURM_STEP_GPUS in a step; in a batch script, and only there (in a step it is the batch node's), SLURM_JOB_GPUS; else
+    CUDA_VISIBLE_DEVICES, which ends at its first invalid entry as CUDA reads it: empty, ``-1`` and ``NoDevFiles`` are 0.
+    """
+    in_step, in_job = bool(environ.get("SLURM_STEP_ID")), bool(environ.get("SLURM_JOB_ID"))
+    slurm = environ.get("SLURM_STEP_GPUS" if in_step else "SLURM_JOB_GPUS") if in_step or in_job else None
+    if slurm:
+        return sum(_width(entry) for entry in slurm.split(",") if entry.strip())
+    cuda = environ.get("CUDA_VISIBLE_DEVICES")
+    if cuda is None:
+        return None
+    seen = set()
+    for entry in cuda.split(","):
+        device = entry.strip()
+        if not (device.isdigit() or device.startswith(("GPU-", "MIG-"))):
+            break
+        seen.add(device)
+    return len(seen)
+
+
+def default_output(place: Place) -> str:
+    """Name of the recording when none was given: after the job, or after the date and time outside of one."""
+    return f"gssr_{_safe(place.job_id)}.sql" if place.job_id else time.strftime("gssr_%Y%m%dT%H%M%S.sql")
+
+
+def _present(launcher: Launcher, environ: Mapping[str, str], step_id: str | None) -> bool:
+    return (
+        _number(environ, launcher.rank) is not None
+        and all(environ.get(name) for name in launcher.needs)
+        and (not launcher.one_of or any(environ.get(name) for name in launcher.one_of))
+        and (not launcher.in_step or step_id is not None)
+    )
+
+
+def _run_id(
+    own: str | None, job: str | None, step_id: str | None, restarts: list[int], alone_on: str | None
+) -> str | None:
+    """``CLUSTER-JOB.STEP[.RESTART]`` or the launcher's own; alone, the start time and pid tell the runs of a job or of a
+    host apart. ``restarts`` are those of the job and those of its ranks, told apart as ``.1`` and ``.0.1``."""
+    if own and own != _NO_RUN_ID:
+        name = own
+    elif job:
+        name = f"{job}.{step_id}" if step_id is not None else job
+    elif alone_on is not None:
+        name = alone_on
+    else:
+        return None
+    if restarts[1]:
+        name += f".{restarts[0]}.{restarts[1]}"
+    elif restarts[0]:
+        name += f".{restarts[0]}"
+    if alone_on is not None:
+        name += time.strftime("-%Y%m%dT%H%M%S", time.gmtime()) + f"-{os.getpid()}"
+    return _safe(name)
+
+
+def _safe(name: str) -> str:
+    """``name`` with letters, digits, dot, dash and underscore only; Flux's job ids begin with a florin sign."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name.replace("ƒ", "f"))
+
+
+def _number(environ: Mapping[str, str], name: str) -> int | None:
+    """The variable as a number from 0 up; None when it is absent or anything else."""
+    return _natural(environ.get(name, ""))
+
+
+def _length(environ: Mapping[str, str], name: str) -> int | None:
+    """How many numbers the comma-separated variable lists; None when it is absent or lists anything else."""
+    entries = environ.get(name, "").split(",")
+    return len(entries) if all(_natural(entry) is not None for entry in entries) else None
+
+
+def _natural(text: str) -> int | None:
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
+
+
+def _width(entry: str) -> int:
+    """How many ids an entry of a Slurm list stands for: ``4`` and ``GPU-…`` are one, ``0-3`` is four."""
+    low, _, high = entry.partition("-")
+    first, last = _natural(low), _natural(high)
+    return last - first + 1 if first is not None and last is not None and first <= last else 1
+
+
+def _step_id(environ: Mapping[str, str]) -> str | None:
+    """The Slurm step that srun made for this process; None outside of one."""
+    step = _number(environ, "SLURM_STEP_ID")
+    return str(step) if step is not None and step < _FIRST_SPECIAL_STEP and environ.get("SLURM_JOB_ID") else None
+
+
+def _user(environ: Mapping[str, str]) -> str:
+    """The environment's user first: a thousand ranks need not ask the directory service."""
+    for name in ("LOGNAME", "USER"):
+        if environ.get(name):
+            return environ[name]
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -1,0 +1,189 @@
+"""Who and where a process is, by the variables real launchers set."""
+
+import os
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gssr.launch import LAUNCHERS, Place, default_output, visible_gpus, where_am_i
+
+HOST = os.uname().nodename
+
+JOB = {"SLURM_JOB_ID": "77", "SLURM_CLUSTER_NAME": "alps", "SLURMD_NODENAME": "node2"}
+BATCH = JOB | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NTASKS": "8", "SLURM_NNODES": "2", "SLURM_GTIDS": "0"}
+STEP = JOB | {
+    "SLURM_STEP_ID": "3", "SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_STEP_NUM_TASKS": "8",
+    "SLURM_STEP_NUM_NODES": "2", "SLURM_GTIDS": "4,5,6,7",
+}  # fmt: skip
+OPENMPI = {
+    "OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "prterun-node1-4711@1",
+}  # fmt: skip
+HYDRA = {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2", "PMI_FD": "6"}
+PALS = {
+    "PALS_RANKID": "9", "PALS_LOCAL_RANKID": "1", "PMI_SIZE": "16", "PALS_LOCAL_SIZE": "8", "PALS_APID": "a-b-c",
+    "PBS_JOBID": "12[3].pbs",
+}  # fmt: skip
+FLUX = {"FLUX_TASK_RANK": "1", "FLUX_TASK_LOCAL_ID": "1", "FLUX_JOB_SIZE": "2", "FLUX_JOB_ID": "ƒ2Q8"}
+TORCHRUN = {
+    "RANK": "6", "LOCAL_RANK": "2", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "GROUP_RANK": "1",
+    "GROUP_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "3f2a",
+}  # fmt: skip
+JSRUN = {
+    "JSM_NAMESPACE_RANK": "4", "JSM_NAMESPACE_LOCAL_RANK": "0", "JSM_NAMESPACE_SIZE": "6", "LSB_JOBID": "31",
+    "PMIX_NAMESPACE": "jsm-1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("environ", "launcher", "rank", "local_rank", "world_size", "local_size", "n_nodes", "run_id"),
+    [
+        (STEP, "slurm", 5, 1, 8, 4, 2, "alps-77.3"),
+        (STEP | {"SLURM_RESTART_COUNT": "2"}, "slurm", 5, 1, 8, 4, 2, "alps-77.3.2"),
+        (OPENMPI, "openmpi", 2, 1, 4, 2, None, "prterun-node1-4711_1"),
+        (HYDRA, "mpich", 3, 1, 4, 2, None, None),
+        (PALS, "pals", 9, 1, 16, 8, None, "a-b-c"),
+        (FLUX, "flux", 1, 1, 2, None, None, "f2Q8"),
+        (TORCHRUN, "torchrun", 6, 2, 8, 4, 2, "3f2a"),
+        (TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "1"}, "torchrun", 6, 2, 8, 4, 2, "3f2a.0.1"),
+        (JSRUN, "jsrun", 4, 0, 6, None, None, "jsm-1"),
+        ({"JOB_COMPLETION_INDEX": "3"}, "kubernetes", 3, None, None, None, None, None),
+        ({"PET_NODE_RANK": "1", "PET_NNODES": "4"}, "kubernetes", 1, None, 4, None, 4, None),
+        # nested: the nearest launcher wins
+        (STEP | OPENMPI, "openmpi", 2, 1, 4, 2, None, "prterun-node1-4711_1"),
+        (STEP | HYDRA, "mpich", 3, 1, 4, 2, None, "alps-77.3"),
+        (BATCH | HYDRA, "mpich", 3, 1, 4, 2, None, "alps-77"),
+        (STEP | TORCHRUN, "torchrun", 6, 2, 8, 4, 2, "3f2a"),
+        (STEP | TORCHRUN | {"TORCHELASTIC_RUN_ID": "none"}, "torchrun", 6, 2, 8, 4, 2, "alps-77.3"),
+        (TORCHRUN | {"TORCHELASTIC_RUN_ID": "none"}, "torchrun", 6, 2, 8, 4, 2, None),
+        # look-alikes: a launcher's name for a rank is not enough
+        (STEP | {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}, "slurm", 5, 1, 8, 4, 2, "alps-77.3"),
+        (STEP | {"PMI_RANK": "1", "PMI_SIZE": "2", "PMI_FD": "9"}, "slurm", 5, 1, 8, 4, 2, "alps-77.3"),
+    ],
+)  # fmt: skip
+def test_every_launcher_is_recognised(
+    environ: dict[str, str], launcher: str, rank: int, local_rank: int | None, world_size: int | None,
+    local_size: int | None, n_nodes: int | None, run_id: str | None,
+) -> None:  # fmt: skip
+    place = where_am_i(environ)
+    assert (place.launcher, place.rank, place.local_rank) == (launcher, rank, local_rank)
+    assert (place.world_size, place.local_size, place.n_nodes) == (world_size, local_size, n_nodes)
+    assert place.run_id == run_id
+    assert place.parallel
+
+
+@pytest.mark.parametrize(
+    ("environ", "prefix"),
+    [
+        ({}, re.escape(HOST)),
+        ({"RANK": "0", "WORLD_SIZE": "4"}, re.escape(HOST)),
+        (JOB, "alps-77"),
+        (BATCH, "alps-77"),
+        (BATCH | {"SLURM_RESTART_COUNT": "1"}, "alps-77\\.1"),
+        # an interactive job's shell is a step of its own, but many commands share it
+        (BATCH | {"SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}, "alps-77"),
+        ({"PBS_JOBID": "12.pbs"}, "12\\.pbs"),
+    ],
+)
+def test_alone_is_one_rank_and_its_run_id_holds_the_time(environ: dict[str, str], prefix: str) -> None:
+    place = where_am_i(environ)
+    assert (place.launcher, place.rank, place.local_rank, place.world_size, place.n_nodes) == ("alone", 0, 0, 1, 1)
+    assert not place.parallel
+    assert place.step_id is None
+    assert re.fullmatch(rf"{prefix}-\d{{8}}T\d{{6}}-{os.getpid()}", place.run_id or "")
+
+
+def test_all_ranks_agree_on_the_run_id() -> None:
+    ids = {where_am_i(STEP | {"SLURM_PROCID": str(rank), "SLURMD_NODENAME": f"n{rank}"}).run_id for rank in range(8)}
+    assert len(ids) == 1
+
+
+def test_a_local_rank_is_never_computed() -> None:
+    cyclic = {key: value for key, value in STEP.items() if key != "SLURM_LOCALID"} | {"SLURM_GTIDS": "1,3,5,7"}
+    assert where_am_i(cyclic).local_rank is None
+    assert where_am_i(cyclic).local_size == 4
+
+
+def test_the_node_is_slurms_name_and_never_the_shells() -> None:
+    assert where_am_i(STEP | {"HOSTNAME": "login1"}).node == "node2"
+    assert where_am_i({"HOSTNAME": "login1"}).node == HOST
+    assert where_am_i(STEP).hostname == HOST
+
+
+def test_hydra_hands_on_the_first_nodes_name_so_it_is_not_believed() -> None:
+    assert where_am_i(STEP | HYDRA).node == HOST
+
+
+@pytest.mark.parametrize("bad", ["", "x", "-1", "1.5", "0x1", "٣", "9" * 5000])
+def test_a_bad_number_counts_as_absent(bad: str) -> None:
+    for row in LAUNCHERS:
+        assert where_am_i({row.rank: bad}).launcher == "alone"
+    for name, field in {
+        "SLURM_LOCALID": "local_rank",
+        "SLURM_STEP_NUM_TASKS": "world_size",
+        "SLURM_GTIDS": "local_size",
+        "SLURM_STEP_NUM_NODES": "n_nodes",
+    }.items():
+        place = where_am_i(STEP | {name: bad})
+        assert (place.launcher, place.rank) == ("slurm", 5)
+        assert getattr(place, field) is None
+    assert where_am_i(STEP | {"SLURM_STEP_ID": bad}).launcher == "alone"
+    assert where_am_i(STEP | {"SLURM_RESTART_COUNT": bad}).restart_count == 0
+
+
+_VARIABLES = sorted({name for environ in (STEP, OPENMPI, HYDRA, PALS, FLUX, TORCHRUN, JSRUN) for name in environ})
+_WORDS = st.one_of(
+    st.text(max_size=12),
+    st.sampled_from(["0", "1", "7", "none", "../../etc", "a b", "4294967290"]),
+)
+
+
+@given(st.dictionaries(st.sampled_from(_VARIABLES), _WORDS))
+def test_no_environment_breaks_it_and_names_are_safe_in_files(environ: dict[str, str]) -> None:
+    place = where_am_i(environ)
+    assert isinstance(place, Place)
+    assert place.run_id is None or re.fullmatch(r"[A-Za-z0-9._-]+", place.run_id)
+    assert re.fullmatch(r"gssr_[A-Za-z0-9._-]+\.sql", default_output(place))
+    visible = visible_gpus(environ)
+    assert visible is None or visible >= 0
+
+
+def test_user_comes_from_the_environment_else_from_the_system() -> None:
+    assert where_am_i({"USER": "ada"}).user == "ada"
+    assert where_am_i({}).user
+
+
+def test_an_array_task_is_told() -> None:
+    place = where_am_i(STEP | {"SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": "7"})
+    assert (place.job_id, place.array_job_id, place.array_task_id) == ("77", "70", "7")
+
+
+@pytest.mark.parametrize(
+    ("environ", "n"),
+    [
+        ({}, None),
+        ({"CUDA_VISIBLE_DEVICES": ""}, 0),
+        ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, 0),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, 0),
+        ({"CUDA_VISIBLE_DEVICES": "0,-1,1"}, 1),
+        ({"CUDA_VISIBLE_DEVICES": "0, 1"}, 2),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-8932f937-d72c,MIG-1a2b,3"}, 3),
+        (STEP | {"SLURM_STEP_GPUS": "2,3", "CUDA_VISIBLE_DEVICES": "0"}, 2),
+        (STEP | {"SLURM_STEP_GPUS": "0-3,6"}, 5),
+        # in a step the job's list is the batch node's
+        (STEP | {"SLURM_JOB_GPUS": "0,1,2,3"}, None),
+        (STEP | {"SLURM_JOB_GPUS": "0,1,2,3", "CUDA_VISIBLE_DEVICES": "0"}, 1),
+        (BATCH | {"SLURM_JOB_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": "0"}, 2),
+        ({"SLURM_JOB_GPUS": "0,1"}, None),
+    ],
+)
+def test_visible_gpus_follow_slurm_then_cuda(environ: dict[str, str], n: int | None) -> None:
+    assert visible_gpus(environ) == n
+
+
+def test_default_output_is_named_after_the_job_or_the_date() -> None:
+    assert default_output(where_am_i(STEP)) == "gssr_77.sql"
+    assert default_output(where_am_i(PALS)) == "gssr_12_3_.pbs.sql"
+    assert re.fullmatch(r"gssr_\d{8}T\d{6}\.sql", default_output(where_am_i({})))
