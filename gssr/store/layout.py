@@ -51,12 +51,12 @@ class Layout(NamedTuple):
     sketched: tuple[str, ...]
 
 
-def layout_of(columns: Sequence[str]) -> Layout:
+def layout_of(columns: Sequence[str], derived: Sequence[Metric] = DERIVED) -> Layout:
     """The layout for a file whose ``samples`` has these metric columns, in this order. Columns the catalogue doesn't
     know (a later version's) are gauges."""
     unknown = [Metric(name, name, name, "", "gauge", 1.0, "", "", "") for name in columns if name not in BY_NAME]
     known = BY_NAME | {metric.name: metric for metric in unknown}
-    metrics = [*DERIVED, *(known[name] for name in columns)]
+    metrics = [*derived, *(known[name] for name in columns)]
     blocks, start = [], len(HEAD)
     for metric in metrics:
         width = len(FIELDS[metric.kind])
@@ -68,3 +68,10 @@ def layout_of(columns: Sequence[str]) -> Layout:
 
 LAYOUT = layout_of([metric.name for metric in METRICS])
 """The layout of files this version creates."""
+
+
+def part_of(layout: Layout, names: Sequence[str]) -> Layout:
+    """The layout of vectors that keep only these metrics' blocks."""
+    kept = [block.metric for block in layout.blocks if block.metric.name in names]
+    derived = [metric for metric in kept if metric.derived]
+    return layout_of([metric.name for metric in kept if not metric.derived], derived)

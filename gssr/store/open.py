@@ -9,10 +9,14 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from gssr.store.filesystem import journal_mode
-from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION, create_statements
+from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, create_statements
 
 COMPANIONS = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a database while it is open or after a crash."""
+
+
+BUSY_MS = 100
+"""How long the writer waits for a reader's lock before it goes on sampling and tries again at the next commit."""
 
 
 class RecordingError(Exception):
@@ -73,13 +77,12 @@ def _open_for_writing(path: str) -> sqlite3.Connection:
         connection.execute(statement)
     _add_missing_columns(connection)
     connection.execute("COMMIT")
+    connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
     return connection
 
 
 def _add_missing_columns(connection: sqlite3.Connection) -> None:
     """Columns that this version knows and an older file lacks."""
-    from gssr.store.schema import TABLES
-
     for table, columns in TABLES.items():
         present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
         for column in columns:

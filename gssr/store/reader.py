@@ -1,35 +1,236 @@
-"""Reading recordings."""
+"""Reading recordings: a file, a folder of shards, or both, as runs whose samples and rollups come out as arrays.
 
-from typing import NamedTuple
+What a GPU is called differs from file to file; here GPUs are *positions* in ``RunReader.gpus``, which is sorted by node,
+device index and UUID.
+"""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gssr.metrics import BY_NAME
+from gssr.store.cover import N_BINS, Part, count_bins, cover
+from gssr.store.layout import Layout, layout_of, part_of
+from gssr.store.moments import Floats, Ints, derive, merge
+from gssr.store.open import RecordingError
+from gssr.store.records import Event as Event
+from gssr.store.records import Gpu as Gpu
+from gssr.store.records import Process as Process
+from gssr.store.records import Run as Run
+from gssr.store.records import gpu_order, joined, read_events, read_processes
+from gssr.store.schema import GAP_INTERVALS, LEVELS
+from gssr.store.shard import Shard, catalogue_order
 
 
-class Run(NamedTuple):
-    """One row of ``runs``; every column as schema.TABLES says, None where NULL. ``command`` is the list of arguments."""
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Raw rows in file order: ``gpu`` int64[n] positions, ``time`` float64[n] unix s, ``values`` float64[n] by metric name
+    (NaN is NULL)."""
 
-    run_id: str
-    label: str | None
-    command: tuple[str, ...]
-    job_id: str | None
-    step_id: str | None
-    launcher: str | None
-    cluster: str | None
-    user: str | None
-    started_at: float | None
-    ended_at: float | None
-    sampling_ms: float | None
-    exit_code: int | None
-    state: str
-    world_size: int | None
-    n_nodes: int | None
-    gssr_version: str | None
+    gpu: Ints
+    time: Floats
+    values: Mapping[str, Floats]
 
 
-class Event(NamedTuple):
-    """One row of ``events``."""
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Rollups: ``gpu`` int64[n] positions, ``start`` float64[n] unix s, ``seconds`` float64[n] lengths, ``vectors``
+    float64[n, layout.width]."""
 
-    time: float
-    node: str | None
-    gpu: int | None
-    rank: int | None
-    kind: str
-    message: str
+    gpu: Ints
+    start: Floats
+    seconds: Floats
+    vectors: Floats
+    layout: Layout
+
+
+class Recording:
+    """What one argument of a command names: open it with ``open_recording``."""
+
+    def __init__(self, path: str, shards: Sequence[Shard]) -> None:
+        self.path = path
+        self._shards = list(shards)
+        run_ids = dict.fromkeys(run.run_id for shard in self._shards for run in shard.runs)
+        self.runs = tuple(RunReader(run_id, self._shards) for run_id in run_ids)
+        """Its runs, in the order they were recorded."""
+
+    @property
+    def damage(self) -> str | None:
+        """What could not be read so far, in one sentence."""
+        return next((shard.damage for shard in self._shards if shard.damage), None)
+
+    def close(self) -> None:
+        """Close every file."""
+        for shard in self._shards:
+            shard.connection.close()
+
+
+def open_recording(path: str | os.PathLike[str]) -> Recording:
+    """Open a recording for reading: ``NAME.sql``, ``NAME.sql.d``, or the one that exists of the two; both when both do.
+
+    Raises RecordingError, one sentence that names the file, when there is nothing to read.
+    """
+    path = os.fspath(path)
+    folder = path.rstrip("/") if os.path.isdir(path) else path + ".d"
+    names = [] if os.path.isdir(path) else [path] * os.path.lexists(path)
+    if os.path.isdir(folder):
+        names += [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".sql")]
+        if not names:
+            raise RecordingError(f"{path}: holds no recording")
+    return Recording(path, [Shard(name) for name in names or [path]])
+
+
+class RunReader:
+    """One run. Reading is lazy; what a damaged file could not give is said by ``damage``."""
+
+    def __init__(self, run_id: str, shards: Sequence[Shard]) -> None:
+        holders = [shard for shard in shards if any(run.run_id == run_id for run in shard.runs)]
+        self.run: Run = joined([run for shard in holders for run in shard.runs if run.run_id == run_id])
+        self.state = self.run.state
+        self._shards = holders
+        found: dict[tuple[str | None, str | None], Gpu] = {}
+        parts: list[tuple[Shard, list[Gpu]]] = []
+        for shard in holders:
+            new = []
+            for gpu in shard.gpus(run_id):
+                if (gpu.node, gpu.uuid) not in found:  # the same GPU in a shard and in the merged file is one GPU
+                    found[gpu.node, gpu.uuid] = gpu
+                    new.append(gpu)
+            parts.append((shard, new))
+        self.gpus: tuple[Gpu, ...] = tuple(sorted(found.values(), key=gpu_order))
+        position = {(gpu.node, gpu.uuid): index for index, gpu in enumerate(self.gpus)}
+        self._parts = [
+            Part(
+                shard,
+                *shard.rowids(run_id),
+                {gpu.gpu: position[gpu.node, gpu.uuid] for gpu in new},
+                whole=len(shard.runs) == 1 and len(new) == len(shard.gpus(run_id)),
+                unended=self.state in ("running", "lost"),
+            )
+            for shard, new in parts
+            if new
+        ]
+        self.metrics = catalogue_order(list(dict.fromkeys(name for shard in holders for name in shard.metrics)))
+        """Metric columns of the files, in the catalogue's order; derived ones apart."""
+
+    @property
+    def damage(self) -> str | None:
+        """What could not be read so far, in one sentence."""
+        return next((shard.damage for shard in self._shards if shard.damage), None)
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """One row per rank."""
+        rows = (row for shard in self._shards for row in read_processes(shard.connection, self.run.run_id))
+        return tuple(sorted(rows, key=lambda process: process.rank))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Everything that happened, by time. GPU keys are those of the file."""
+        rows = (event for shard in self._shards for event in read_events(shard.connection, self.run.run_id))
+        return tuple(sorted(rows, key=lambda event: event.time))
+
+    @property
+    def sampling_seconds(self) -> float:
+        """The sampling interval; 0 when it is unknown."""
+        return (self.run.sampling_ms or 0.0) / 1000
+
+    @property
+    def gap_seconds(self) -> float:
+        """More than this between two rows of a GPU is a gap; infinity when the sampling interval is unknown."""
+        return GAP_INTERVALS * self.sampling_seconds or math.inf
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of ``samples`` (an upper bound where a full disk made the sampler drop some)."""
+        return sum(part.last - part.first + 1 for part in self._parts)
+
+    @property
+    def first_time(self) -> float | None:
+        """Unix time of the first sample."""
+        return min(self._times_at([part.first for part in self._parts]), default=None)
+
+    @property
+    def last_time(self) -> float | None:
+        """Unix time of the last sample."""
+        return max(self._times_at([part.last for part in self._parts]), default=None)
+
+    def _times_at(self, rowids: Sequence[int]) -> list[float]:
+        """The time of one row of each part."""
+        query = "SELECT time FROM samples WHERE rowid = ?"
+        found = [part.shard.all(query, (rowid,)) for part, rowid in zip(self._parts, rowids, strict=True)]
+        return [float(rows[0][0]) for rows in found if rows]
+
+    def samples(
+        self, names: Sequence[str], gpus: Ints | None = None, start: float | None = None, end: float | None = None
+    ) -> Samples:
+        """Raw rows with start <= time < end (None: open), in file order. ``names`` may hold derived metrics; ``gpus`` are
+        positions (None: all)."""
+        stored = dict.fromkeys(name for name in names if not BY_NAME[name].derived)
+        for name in names:
+            stored |= dict.fromkeys(BY_NAME[name].parts)
+        lower, upper = _bounds(start, end)
+        pieces = [part.raw(list(stored), gpus, lower, upper) for part in self._parts]
+        gpu = np.concatenate([piece[0] for piece in pieces]) if pieces else np.empty(0, np.int64)
+        time = np.concatenate([piece[1] for piece in pieces]) if pieces else np.empty(0)
+        values = {
+            name: np.concatenate([piece[2][name] for piece in pieces]) if pieces else np.empty(0) for name in stored
+        }
+        for name in names:
+            if BY_NAME[name].derived:
+                values[name] = derive(values, BY_NAME[name].parts)
+        return Samples(gpu, time, {name: values[name] for name in names})
+
+    def buckets(
+        self,
+        start: float | None = None,
+        end: float | None = None,
+        level: int | None = None,
+        gpus: Ints | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Buckets:
+        """Rollups that cover [start, end) exactly once (None: open).
+
+        With ``level`` None the coarsest cover: buckets of 600, 60 and 10 s, and raw rows folded where a bucket is cut by the
+        window or not closed yet. With a level, one bucket for each GPU and step of that length. ``names`` keeps only these
+        metrics' blocks (see Buckets.layout).
+        """
+        layout = layout_of(self.metrics)
+        if names is not None:
+            layout = part_of(layout, names)
+        lower, upper = _bounds(start, end)
+        pieces = [
+            cover(part, lower, upper, level or LEVELS[-1], gpus, layout, self.gap_seconds) for part in self._parts
+        ]
+        gpu = np.concatenate([piece[0] for piece in pieces]) if pieces else np.empty(0, np.int64)
+        begin = np.concatenate([piece[1] for piece in pieces]) if pieces else np.empty(0)
+        seconds = np.concatenate([piece[2] for piece in pieces]) if pieces else np.empty(0)
+        vectors = np.concatenate([piece[3] for piece in pieces]) if pieces else np.empty((0, layout.width))
+        if level is not None and (seconds != level).any():  # pieces of a bucket that is cut or not closed: join them
+            step = np.floor(begin / level).astype(np.int64)
+            pairs, group = np.unique(np.column_stack([gpu, step]), axis=0, return_inverse=True)
+            vectors = merge(vectors, group.reshape(-1), len(pairs), self.gap_seconds, layout)
+            gpu, begin, seconds = pairs[:, 0], pairs[:, 1] * float(level), np.full(len(pairs), float(level))
+        return Buckets(gpu, begin, seconds, vectors, layout)
+
+    def histogram(
+        self,
+        names: Sequence[str],
+        start: float | None = None,
+        end: float | None = None,
+        gpus: Ints | None = None,
+    ) -> dict[str, Ints]:
+        """For each metric, how many samples fell into each of the 65,536 bins of a sketch (gssr.store.layout)."""
+        lower, upper = _bounds(start, end)
+        total = {name: np.zeros(N_BINS, np.int64) for name in names}
+        for part in self._parts:
+            for name, counts in count_bins(part, names, lower, upper, gpus).items():
+                total[name] += counts
+        return total
+
+
+def _bounds(start: float | None, end: float | None) -> tuple[float, float]:
+    return -math.inf if start is None else start, math.inf if end is None else end

@@ -63,9 +63,10 @@ def empty_vector(layout: Layout = LAYOUT) -> Vector:
     return vector
 
 
-def merge(into: Vector, other: Vector, layout: Layout = LAYOUT) -> None:
-    """Add the bucket ``other`` to ``into``. For counters the two are taken in the order of their first rows; rows that
-    interleave in time (late ones) make their ``increase`` a lower bound."""
+def merge(into: Vector, other: Vector, gap_seconds: float, layout: Layout = LAYOUT) -> None:
+    """Add the bucket ``other`` of the same GPU to ``into``. More than ``gap_seconds`` between the two is a gap. For counters
+    the two are taken in the order of their first rows; rows that interleave in time (late ones) make their ``increase`` a
+    lower bound."""
     if not other[0]:
         return
     if not into[0]:
@@ -74,7 +75,7 @@ def merge(into: Vector, other: Vector, layout: Layout = LAYOUT) -> None:
     other_first = other[2] < into[2]
     overlap = other[2] < into[3] if not other_first else other[3] > into[2]
     into[0] += other[0]
-    into[1] += other[1]
+    into[1] += other[1] + (max(other[2] - into[3], into[2] - other[3]) > gap_seconds)
     into[2] = min(into[2], other[2])
     into[3] = max(into[3], other[3])
     for metric, s, width in layout.blocks:
@@ -169,14 +170,12 @@ class _Bucket:
 class _Gpu:
     """What is open for one GPU."""
 
-    __slots__ = ("buckets", "end", "histograms", "last_time", "late", "n_gaps", "rows", "sketch_start")
+    __slots__ = ("buckets", "end", "histograms", "late", "rows", "sketch_start")
 
     def __init__(self) -> None:
         self.buckets: list[_Bucket | None] = [None] * len(LEVELS)
         self.end = -math.inf  # of the open bucket of the finest level
         self.rows: list[Row] = []
-        self.last_time: float | None = None
-        self.n_gaps = 0
         self.sketch_start = 0
         self.histograms: list[Histogram] = []
         self.late: list[tuple[int, Row]] = []
@@ -222,13 +221,9 @@ class Rollups:
             start = math.floor(time / LEVELS[0]) * LEVELS[0]
             bucket = state.buckets[0] = _Bucket(start, rowid)
             state.end = start + LEVELS[0]
-        elif time < state.end - LEVELS[0]:
+        elif bucket is None or time < bucket.start:
             state.late.append((rowid, row))
             return
-        assert bucket is not None
-        if state.last_time is not None and time - state.last_time > self._gap:
-            state.n_gaps += 1
-        state.last_time = time
         bucket.last_rowid = rowid
         state.rows.append(row)
         if len(state.rows) >= _FOLD_ROWS:
@@ -240,11 +235,23 @@ class Rollups:
         self._closed, self._sketches = [], []
         return closed, sketches
 
+    def close_before(self, time: float) -> None:
+        """Close the buckets of GPUs that are silent: those that ended before ``time``. What comes later is merged in."""
+        for gpu, state in self._gpus.items():
+            if state.end < time and (state.buckets[0] is not None or state.late):
+                self._close(gpu, state)
+            if state.end < time:
+                for level in range(1, len(LEVELS)):
+                    coarse = state.buckets[level]
+                    if coarse is not None and coarse.start + LEVELS[level] < time:
+                        self._emit(gpu, state, level)
+                if state.sketch_start + SKETCH_SECONDS < time:
+                    self._emit_sketch(gpu, state)
+
     def close_all(self) -> None:
         """Close every open bucket: the recording has ended."""
         for gpu, state in self._gpus.items():
-            if state.buckets[0] is not None:
-                self._close(gpu, state)
+            self._close(gpu, state)
             for level in range(1, len(LEVELS)):
                 self._emit(gpu, state, level)
             self._emit_sketch(gpu, state)
@@ -253,7 +260,8 @@ class Rollups:
         columns: list[Sequence[float | None]] = list(zip(*rows, strict=True))
         vector = empty_vector()
         times: Sequence[float] = columns[1]  # type: ignore[assignment]
-        vector[0], vector[2], vector[3] = float(len(rows)), min(times), max(times)
+        n_gaps = sum(later - earlier > self._gap for earlier, later in pairwise(times))
+        vector[:4] = float(len(rows)), float(n_gaps), min(times), max(times)
         for kind, start, width, column, sketch in self._plan:
             values = columns[column]
             if kind == "counter":
@@ -279,14 +287,18 @@ class Rollups:
             state.sketch_start = bucket.start // SKETCH_SECONDS * SKETCH_SECONDS
             state.histograms = [Counter() for _ in LAYOUT.sketched]
         vector = self._fold(state.rows, state.histograms)
-        vector[1], state.n_gaps = float(state.n_gaps), 0
-        merge(bucket.vector, vector)
+        merge(bucket.vector, vector, self._gap)
         state.rows = []
 
     def _close(self, gpu: int, state: _Gpu) -> None:
-        """Close the open bucket of the finest level, and the coarser ones and the sketch that end with it."""
+        """Close the open bucket of the finest level, and the coarser ones and the sketch that end before it."""
         bucket = state.buckets[0]
-        assert bucket is not None
+        if bucket is not None:
+            self._close_open(gpu, state, bucket)
+        self._count_late(gpu, state)
+        self._emit(gpu, state, 0)
+
+    def _close_open(self, gpu: int, state: _Gpu, bucket: _Bucket) -> None:
         if state.histograms and bucket.start // SKETCH_SECONDS * SKETCH_SECONDS != state.sketch_start:
             self._emit_sketch(gpu, state)
         if state.rows:
@@ -299,25 +311,23 @@ class Rollups:
                 coarse = None
             if coarse is None:
                 coarse = state.buckets[level] = _Bucket(start, bucket.first_rowid)
-            merge(coarse.vector, bucket.vector)
+            merge(coarse.vector, bucket.vector, self._gap)
             coarse.last_rowid = bucket.last_rowid
-        self._count_late(gpu, state)
-        self._emit(gpu, state, 0)
 
     def _count_late(self, gpu: int, state: _Gpu) -> None:
         """Rows that came after their bucket was closed: merged where they belong, in this same transaction, so that the
         last_rowid of the newest bucket says truly up to where rows are counted."""
         newest = state.buckets[0]
-        assert newest is not None
         for rowid, row in state.late:
-            newest.last_rowid = max(newest.last_rowid, rowid)
+            if newest is not None:
+                newest.last_rowid = max(newest.last_rowid, rowid)
             histograms: list[Histogram] = [Counter() for _ in LAYOUT.sketched]
             vector = self._fold([row], histograms)
             for level, seconds in enumerate(LEVELS):
                 start = math.floor(row[1] / seconds) * seconds
-                coarse = state.buckets[level] if level else None
+                coarse = state.buckets[level]
                 if coarse is not None and coarse.start == start:
-                    merge(coarse.vector, vector)
+                    merge(coarse.vector, vector, self._gap)
                     coarse.last_rowid = max(coarse.last_rowid, rowid)
                 else:
                     self._closed.append(RollupRow(gpu, seconds, start, rowid, rowid, vector, late=True))

@@ -22,6 +22,9 @@ CHECKPOINT_SECONDS = 10.0
 MAX_KEPT_ROWS = 100_000
 """Rows kept in memory while the file can't be written; beyond that the oldest are dropped and an event says so."""
 
+SILENT_SECONDS = 20.0
+"""A GPU's bucket that ended this long ago is closed although no later row came: readers may rely on it."""
+
 Value = str | int | float | None
 
 
@@ -49,6 +52,7 @@ class Writer:
         self._closed: list[RollupRow] = []
         self._sketches: list[SketchRow] = []
         self._rollups: Rollups | None = None
+        self._gap_seconds = math.inf
         self._dropped = 0
         self._last_commit = -math.inf
         self._last_checkpoint = -math.inf
@@ -95,7 +99,8 @@ class Writer:
         except sqlite3.Error as error:
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
         names = set(measured)
-        self._rollups = Rollups(GAP_INTERVALS * sampling_seconds, names)
+        self._gap_seconds = GAP_INTERVALS * sampling_seconds
+        self._rollups = Rollups(self._gap_seconds, names)
         present = [index for index, metric in enumerate(METRICS) if metric.name in names]
         self._columns = [index + 3 for index in present] if len(present) < len(METRICS) else None
         columns = ["rowid", "gpu", "time", *(METRICS[index].name for index in present)]
@@ -147,6 +152,7 @@ class Writer:
     def commit(self, now: float) -> bool:
         """Write everything added so far in one transaction; False when that failed (and is kept to be tried again)."""
         if self._rollups is not None:
+            self._rollups.close_before(now - SILENT_SECONDS)
             closed, sketches = self._rollups.take()
             self._closed += closed
             self._sketches += sketches
@@ -157,9 +163,10 @@ class Writer:
         except sqlite3.Error as error:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            if self.problem is None:
-                self.event(now, "storage", f"the recording could not be written: {error}")
-            self.problem = f"{self.path}: can't be written: {error}"
+            if "locked" not in str(error):  # a reader looks at it just now: the next try will do
+                if self.problem is None:
+                    self.event(now, "storage", f"the recording could not be written: {error}")
+                self.problem = f"{self.path}: can't be written: {error}"
             self._drop_oldest()
             return False
         self._rows, self._statements, self._closed, self._sketches = [], [], [], []
@@ -224,7 +231,7 @@ class Writer:
             ).fetchone()
             if found:
                 vector = unpack_vector(found[2])
-                merge(vector, row.vector)
+                merge(vector, row.vector, self._gap_seconds)
                 rowids = (min(found[0], row.first_rowid), max(found[1], row.last_rowid))
                 self._connection.execute(
                     "UPDATE rollup SET first_rowid = ?, last_rowid = ?, data = ? WHERE level = ? AND bucket = ? AND gpu = ?",

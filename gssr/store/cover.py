@@ -1,0 +1,234 @@
+"""Covering a window with rollups: coarse buckets inside, finer ones towards its edges, raw rows where nothing else fits.
+
+The writer closes buckets only when they are over, and writes them in one transaction with the rows they count. So in a
+finished run closed buckets count everything; in one that still runs, or was cut off, the newest rows are counted by none.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.metrics import BY_NAME
+from gssr.store.layout import Layout
+from gssr.store.moments import Floats, Ints, derive, empty_vectors, fold
+from gssr.store.schema import LEVELS, SKETCH_SECONDS
+from gssr.store.shard import Shard
+
+N_BINS = 1 << 16
+OPEN_SECONDS = 60
+"""The writer closes the bucket of a silent GPU within this time: behind it, what is not in a bucket does not exist."""
+
+Range = tuple[float, float]
+
+
+class Part(NamedTuple):
+    """A run's share of one file."""
+
+    shard: Shard
+    first: int
+    last: int
+    """Rowids of its samples."""
+    position: dict[int, int]
+    """GPU key in the file → position in the run."""
+    whole: bool
+    """Every GPU of the file belongs to this run, and counts."""
+    unended: bool
+    """It still runs, or was cut off: the newest rows are not rolled up."""
+
+    def keys(self, gpus: Ints | None) -> list[int] | None:
+        """GPU keys of these positions; None when no row need be filtered out."""
+        if gpus is None:
+            return None if self.whole else list(self.position)
+        chosen = set(gpus.tolist())
+        return [key for key, position in self.position.items() if position in chosen]
+
+    def positions(self, keys: Ints) -> Ints:
+        """GPU keys of the file as positions in the run."""
+        known = np.array(sorted(self.position), dtype=np.int64)
+        place = np.array([self.position[key] for key in known.tolist()], dtype=np.int64)
+        return place[np.searchsorted(known, keys)] if len(keys) else keys
+
+    def rowids(self, start: float, end: float) -> tuple[int, int]:
+        """Bounds of the rowids whose rows can lie in [start, end), so that a window reads only its share of the file."""
+        if not (math.isfinite(start) or math.isfinite(end)):
+            return self.first, self.last
+        lower, upper = int(max(start, 0.0)), math.ceil(min(end, 1e15))
+        newest = self.shard.newest_bucket(LEVELS[0], None)
+        found = self.shard.all(
+            "SELECT min(first_rowid), max(last_rowid) FROM rollup WHERE level = ? AND bucket > ? AND bucket < ?"
+            " AND first_rowid >= ? AND last_rowid <= ?",
+            (LEVELS[0], lower - LEVELS[0], upper, self.first, self.last),
+        )
+        if newest is None or not found or found[0][0] is None:
+            return self.first, self.last
+        first, last = int(found[0][0]), int(found[0][1])
+        return first, self.last if self.unended and upper > newest - OPEN_SECONDS else last
+
+    def raw(
+        self, names: Sequence[str], gpus: Ints | None, start: float, end: float
+    ) -> tuple[Ints, Floats, dict[str, Floats]]:
+        """Raw rows of a window: positions, times, values of stored metrics."""
+        keys = self.keys(gpus)
+        if keys is not None and not keys:
+            return np.empty(0, np.int64), np.empty(0), {name: np.empty(0) for name in names}
+        key, time, values = self.shard.samples(names, keys, *self.rowids(start, end), start, end)
+        return self.positions(key), time, values
+
+
+def _codes(gpu: Ints, bucket: NDArray[Any]) -> Ints:
+    """One number for each (position, bucket)."""
+    return gpu * (1 << 40) + np.asarray(bucket, np.int64)
+
+
+def _edges(start: float, end: float, step: int) -> list[Range]:
+    """The parts of [start, end) that are cut off from the buckets of ``step`` seconds it cuts."""
+    ranges = []
+    if math.isfinite(start) and start % step:
+        ranges.append((start, min(end, (start // step + 1) * step)))
+    if math.isfinite(end) and end % step and (not ranges or end > ranges[0][1]):
+        ranges.append((max(start, end // step * step), end))
+    return ranges
+
+
+def cover(
+    part: Part, start: float, end: float, coarsest: int, gpus: Ints | None, layout: Layout, gap_seconds: float
+) -> tuple[Ints, Floats, Floats, Floats]:
+    """Positions, starts, lengths and vectors of buckets that count every row of [start, end) once; none is longer than
+    ``coarsest`` seconds."""
+    keys = part.keys(gpus)
+    taken: list[tuple[int, Ints]] = []
+    out: list[tuple[Ints, Floats, Floats, Floats]] = []
+    ranges: list[Range] = [(start, end)]
+    for level in (level for level in reversed(LEVELS) if level <= coarsest):
+        finer: list[Range] = []
+        codes = []
+        for lower, upper in ranges:
+            key, bucket, vectors = part.shard.rollups(level, keys, lower, upper, layout)
+            gpu = part.positions(key)
+            fresh = _not_taken(gpu, bucket, taken)
+            gpu, bucket, vectors = gpu[fresh], bucket[fresh], vectors[fresh]
+            codes.append(_codes(gpu, bucket))
+            out.append((gpu, bucket.astype(np.float64), np.full(len(gpu), float(level)), vectors))
+            finer += _uncovered(lower, upper, level, bucket, part.unended)
+        taken.append((level, np.concatenate(codes) if codes else np.empty(0, np.int64)))
+        ranges = finer
+    out.append(_folded(part, start, end, gpus, taken, layout, gap_seconds))
+    gpu, begin, seconds, vector = (np.concatenate([piece[k] for piece in out]) for k in range(4))
+    return gpu, begin, seconds, vector
+
+
+def _not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) -> NDArray[np.bool_]:
+    """True where no bucket that was taken already counts this time of this GPU."""
+    fresh = np.ones(len(gpu), bool)
+    for level, codes in taken:
+        if len(codes):
+            fresh &= ~np.isin(_codes(gpu, time // level * level), codes)
+    return fresh
+
+
+def _uncovered(lower: float, upper: float, level: int, bucket: Ints, unended: bool) -> list[Range]:
+    """Where finer buckets may be needed after these of ``level``: before the first, after the last, and, in an unended
+    run, beside the newest ones, which some GPUs may not have closed yet."""
+    if not len(bucket):
+        return [(lower, upper)]
+    first, last = float(bucket.min()), float(bucket.max())
+    end = max(first, last - OPEN_SECONDS // level * level) if unended else last + level
+    return [piece for piece in ((lower, first), (end, upper)) if piece[0] < piece[1]]
+
+
+def _folded(
+    part: Part,
+    start: float,
+    end: float,
+    gpus: Ints | None,
+    taken: Sequence[tuple[int, Ints]],
+    layout: Layout,
+    gap_seconds: float,
+) -> tuple[Ints, Floats, Floats, Floats]:
+    """Rows that no bucket counts, folded into buckets of the finest level."""
+    step = LEVELS[0]
+    derived = [block.metric for block in layout.blocks if block.metric.derived]
+    names = [block.metric.name for block in layout.blocks if not block.metric.derived]
+    names = list(dict.fromkeys([*names, *(name for metric in derived for name in metric.parts)]))
+    gpu, time, values = uncounted(part, names, start, end, step, gpus, taken)
+    if not len(gpu):
+        return gpu, np.empty(0), np.empty(0), empty_vectors(0, layout)
+    for metric in derived:
+        values[metric.name] = derive(values, metric.parts)
+    bucket = np.floor(time / step).astype(np.int64) * step
+    groups, vectors = fold(_codes(gpu, bucket), time, values, gap_seconds, layout)
+    return groups >> 40, (groups & ((1 << 40) - 1)).astype(np.float64), np.full(len(groups), float(step)), vectors
+
+
+def uncounted(
+    part: Part,
+    names: Sequence[str],
+    start: float,
+    end: float,
+    step: int,
+    gpus: Ints | None,
+    taken: Sequence[tuple[int, Ints]],
+) -> tuple[Ints, Floats, dict[str, Floats]]:
+    """Raw rows of [start, end) that no bucket in ``taken`` counts: at the window's edges, and the newest of an unended
+    run. ``step`` is the length of the finest bucket looked for."""
+    ranges = _edges(start, end, step)
+    newest = max((int((codes & ((1 << 40) - 1)).max()) + level for level, codes in taken if len(codes)), default=None)
+    if newest is None:
+        ranges = [(start, end)]
+    elif part.unended:
+        tail = (max(start, float(newest - step - OPEN_SECONDS)), end)
+        ranges = [(lower, upper) for lower, upper in ranges if upper <= tail[0]]
+        ranges += [(lower, tail[0]) for lower, upper in _edges(start, end, step) if lower < tail[0] < upper]
+        if tail[0] < tail[1]:
+            ranges.append(tail)
+    pieces = [part.raw(names, gpus, lower, upper) for lower, upper in ranges]
+    if not pieces:
+        return np.empty(0, np.int64), np.empty(0), {name: np.empty(0) for name in names}
+    gpu = np.concatenate([piece[0] for piece in pieces])
+    time = np.concatenate([piece[1] for piece in pieces])
+    fresh = _not_taken(gpu, time, taken)
+    return (
+        gpu[fresh],
+        time[fresh],
+        {name: np.concatenate([piece[2][name] for piece in pieces])[fresh] for name in names},
+    )
+
+
+def count_bins(part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> dict[str, Ints]:
+    """For each metric, how many samples of [start, end) fell into each bin of a sketch (gssr.store.layout): int64[65536]."""
+    order = {name: index for index, name in enumerate(part.shard.layout.sketched)}
+    counts = np.zeros((len(order), N_BINS), np.int64)
+    codes = [np.empty(0, np.int64)]
+    keys = part.keys(gpus)
+    for batch in part.shard.sketches(keys, start, end):
+        codes.append(_codes(part.positions(np.array([row[0] for row in batch])), np.array([row[1] for row in batch])))
+        counts += _decoded([row[2] for row in batch], len(order))
+    stored = list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
+    taken = [(SKETCH_SECONDS, np.concatenate(codes))]
+    _gpu, _time, values = uncounted(part, stored, start, end, SKETCH_SECONDS, gpus, taken)
+    result = {}
+    for name in names:
+        metric = BY_NAME[name]
+        column = derive(values, metric.parts) if metric.derived else values[name]
+        column = column[np.isfinite(column)].astype(np.float32)
+        bins = (column.view(np.uint32) >> 16).astype(np.int64)
+        result[name] = np.bincount(bins, minlength=N_BINS)
+        if name in order:
+            result[name] = result[name] + counts[order[name]]
+    return result
+
+
+def _decoded(blobs: Sequence[bytes], n_metrics: int) -> Ints:
+    """[n_metrics, 65536]: the sum of sketches; metrics that old sketches lack count nothing."""
+    bins, weights = [], []
+    for blob in blobs:
+        own = int.from_bytes(blob[:2], "little")
+        sizes = np.frombuffer(blob, "<u2", own, 2).astype(np.int64)
+        total = int(sizes.sum())
+        bins.append(np.repeat(np.arange(own), sizes) * N_BINS + np.frombuffer(blob, "<u2", total, 2 + 2 * own))
+        weights.append(np.frombuffer(blob, "<u4", total, 2 + 2 * own + 2 * total))
+    flat = np.bincount(np.concatenate(bins), np.concatenate(weights), minlength=n_metrics * N_BINS)
+    return flat[: n_metrics * N_BINS].astype(np.int64).reshape(n_metrics, N_BINS)

@@ -1,0 +1,34 @@
+"""Is the process that writes a recording still there? A pid alone doesn't tell: it may have been reused, or the node may
+have been booted since."""
+
+import os
+
+
+def boot_id() -> str | None:
+    """The kernel's id of this boot; None where it isn't told."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+            return stream.read().strip()
+    except OSError:
+        return None
+
+
+def process_start(pid: int) -> int | None:
+    """When the process started, in clock ticks after boot; None when there is none, or only a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stream:
+            fields = stream.read().rpartition(b") ")[2].split()
+        return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def silent_seconds(path: str, now: float) -> float:
+    """Seconds since the file, or its write-ahead log, was last written; infinity when neither can be seen."""
+    latest = -float("inf")
+    for name in (path, path + "-wal"):
+        try:
+            latest = max(latest, os.stat(name).st_mtime)
+        except OSError:
+            pass
+    return now - latest

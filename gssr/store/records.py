@@ -1,0 +1,166 @@
+"""The small tables of a recording as rows: runs, processes, GPUs, events. Columns and units: gssr.store.schema.TABLES."""
+
+import json
+import socket
+import sqlite3
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from gssr.store.liveness import boot_id, process_start, silent_seconds
+
+LOST_SECONDS, LOST_INTERVALS = 15.0, 10
+"""A recorder that can't be looked at from here is lost after max(15 s, 10 sampling intervals) of silence."""
+
+_STATE_ORDER = ("running", "lost", "timeout", "killed", "failed", "completed")
+
+
+class Run(NamedTuple):
+    """One row of ``runs``; None where NULL. ``command`` is the list of arguments."""
+
+    run_id: str
+    label: str | None
+    command: tuple[str, ...]
+    job_id: str | None
+    step_id: str | None
+    launcher: str | None
+    cluster: str | None
+    user: str | None
+    started_at: float | None
+    ended_at: float | None
+    sampling_ms: float | None
+    exit_code: int | None
+    state: str
+    world_size: int | None
+    n_nodes: int | None
+    gssr_version: str | None
+
+
+class Process(NamedTuple):
+    """One row of ``processes``."""
+
+    run_id: str
+    rank: int
+    local_rank: int | None
+    node: str | None
+    hostname: str | None
+    pid: int | None
+    pid_start: int | None
+    boot_id: str | None
+    started_at: float | None
+    ended_at: float | None
+    exit_code: int | None
+    state: str | None
+    clock_offset: float | None
+    clock_error: float | None
+
+
+class Gpu(NamedTuple):
+    """One row of ``gpus``."""
+
+    gpu: int
+    run_id: str
+    node: str | None
+    rank: int | None
+    device_index: int | None
+    uuid: str | None
+    name: str | None
+    memory_total: int | None
+    power_limit: float | None
+    sm_count: int | None
+    max_sm_clock: int | None
+    compute_capability: str | None
+    driver_version: str | None
+    backend: str | None
+    mig: str | None
+
+
+class Event(NamedTuple):
+    """One row of ``events``."""
+
+    time: float
+    node: str | None
+    gpu: int | None
+    rank: int | None
+    kind: str
+    message: str
+
+
+def gpu_order(gpu: Gpu) -> tuple[str, int, str]:
+    """Sorting key: node, device index, UUID."""
+    return (gpu.node or "", -1 if gpu.device_index is None else gpu.device_index, gpu.uuid or "")
+
+
+def _select(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], rest: str = ""
+) -> list[tuple[Any, ...]]:
+    """Rows of a table; columns that the file lacks are None."""
+    present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+    wanted = ", ".join(name if name in present else f"NULL AS {name}" for name in columns)
+    return connection.execute(f"SELECT {wanted} FROM {table} {rest}").fetchall()
+
+
+def _command(text: str | None) -> tuple[str, ...]:
+    try:
+        words = json.loads(text) if text else []
+    except ValueError:
+        return (str(text),)
+    return tuple(str(word) for word in words) if isinstance(words, list) else (str(words),)
+
+
+def read_runs(connection: sqlite3.Connection) -> list[Run]:
+    """Every run, in the order it was added."""
+    rows = [Run(*row) for row in _select(connection, "runs", Run._fields, "ORDER BY rowid")]
+    return [run._replace(command=_command(run.command), state=run.state or "running") for run in rows]  # type: ignore[arg-type]
+
+
+def read_processes(connection: sqlite3.Connection, run_id: str) -> list[Process]:
+    """The processes of a run, by rank."""
+    rows = [Process(*row) for row in _select(connection, "processes", Process._fields, "ORDER BY rank")]
+    return [process for process in rows if process.run_id == run_id]
+
+
+def read_gpus(connection: sqlite3.Connection, run_id: str) -> list[Gpu]:
+    """The GPUs of a run, by key."""
+    return [
+        gpu
+        for gpu in (Gpu(*row) for row in _select(connection, "gpus", Gpu._fields, "ORDER BY gpu"))
+        if gpu.run_id == run_id
+    ]
+
+
+def read_events(connection: sqlite3.Connection, run_id: str) -> list[Event]:
+    """The events of a run, by time."""
+    rows = _select(connection, "events", (*Event._fields, "run_id"), "ORDER BY time, rowid")
+    return [Event(*row[:-1]) for row in rows if row[-1] == run_id]
+
+
+def state_of(run: Run, processes: Iterable[Process], path: str, now: float | None = None) -> str:
+    """How one file says the run stands: its stored state, or ``lost`` when that is ``running`` and whoever recorded it is
+    gone: its process on this node, or silent for too long elsewhere."""
+    if run.state != "running":
+        return run.state
+    here, boot = socket.gethostname(), boot_id()
+    running = [process for process in processes if process.state == "running"]
+    for process in running:
+        if process.hostname == here and process.boot_id == boot and process.pid is not None:
+            if process_start(process.pid) != process.pid_start:
+                return "lost"
+            return "running"
+    patience = max(LOST_SECONDS, LOST_INTERVALS * (run.sampling_ms or 0.0) / 1000)
+    return "lost" if silent_seconds(path, time.time() if now is None else now) > patience else "running"
+
+
+def joined(runs: Sequence[Run]) -> Run:
+    """One run from the rows its ranks wrote into their own files: first start, last end, highest exit code, worst state
+    (``state`` of each must have been derived before)."""
+    first = runs[0]
+    starts = [run.started_at for run in runs if run.started_at is not None]
+    ends = [run.ended_at for run in runs]
+    codes = [run.exit_code for run in runs if run.exit_code is not None]
+    return first._replace(
+        started_at=min(starts, default=None),
+        ended_at=None if None in ends else max(end for end in ends if end is not None),
+        exit_code=max(codes, default=None),
+        state=min((run.state for run in runs), key=_STATE_ORDER.index),
+    )

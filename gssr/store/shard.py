@@ -1,0 +1,166 @@
+"""One file of a recording, read into arrays. Only SQL and decoding; what belongs together is put together in ``reader``."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gssr.metrics import INDEX
+from gssr.store.layout import Layout, layout_of
+from gssr.store.moments import Floats, Ints, vectors_of
+from gssr.store.open import connect
+from gssr.store.records import Gpu, Run, read_gpus, read_processes, read_runs, state_of
+from gssr.store.schema import SKETCH_SECONDS
+
+
+class Shard:
+    """One open file. Raises RecordingError when it can't be opened. ``damage`` says what could not be read, if anything."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.connection = connect(path)
+        columns = [row[1] for row in self.connection.execute("PRAGMA table_info(samples)")]
+        self.metrics = [name for name in columns if name not in ("gpu", "time")]
+        self.layout: Layout = layout_of(self.metrics)
+        self.damage: str | None = None
+        self.runs: list[Run] = []
+        try:
+            if self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+                self.connection.execute("BEGIN")  # one snapshot for all that follows; it holds no writer up
+            for run in read_runs(self.connection):
+                state = state_of(run, read_processes(self.connection, run.run_id), path)
+                self.runs.append(run._replace(state=state))
+        except sqlite3.DatabaseError as error:
+            self.damaged(error)
+
+    def damaged(self, error: sqlite3.DatabaseError) -> None:
+        """Remember that reading failed; what was read before stays valid."""
+        self.damage = f"{self.path}: is damaged ({error}): only a part could be read"
+
+    def rows(
+        self, query: str, parameters: Sequence[object] = (), fetch: int = 16_384
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a query in batches; ends early, with ``damage`` set, where the file is damaged."""
+        try:
+            cursor = self.connection.execute(query, parameters)
+            while batch := cursor.fetchmany(fetch):
+                yield batch
+        except sqlite3.DatabaseError as error:
+            self.damaged(error)
+
+    def all(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query, as ``rows``."""
+        return [row for batch in self.rows(query, parameters) for row in batch]
+
+    def gpus(self, run_id: str) -> list[Gpu]:
+        """The GPUs of a run in this file; none where that can't be read."""
+        try:
+            return read_gpus(self.connection, run_id)
+        except sqlite3.DatabaseError as error:
+            self.damaged(error)
+            return []
+
+    def rowids(self, run_id: str) -> tuple[int, int]:
+        """First and last rowid of the run's rows in ``samples``; (1, 0) when it has none. Runs follow one another in a
+        file, never interleaved, because only one writer has it at a time."""
+        ends = self.all("SELECT min(rowid), max(rowid) FROM samples")
+        lowest, highest = ends[0] if ends and ends[0][0] is not None else (1, 0)
+        first, last = int(lowest), int(highest)
+        position = next(index for index, run in enumerate(self.runs) if run.run_id == run_id)
+        if position > 0:
+            first = max(first, self._first_rowid(run_id, last + 1))
+        for later in self.runs[position + 1 :]:
+            last = min(last, self._first_rowid(later.run_id, last + 1) - 1)
+        return first, last
+
+    def _first_rowid(self, run_id: str, default: int) -> int:
+        keys = ",".join(str(gpu.gpu) for gpu in self.gpus(run_id))
+        if not keys:
+            return default
+        for query in (
+            f"SELECT min(first_rowid) FROM rollup WHERE gpu IN ({keys}) AND level = 600",
+            f"SELECT min(first_rowid) FROM rollup WHERE gpu IN ({keys}) AND level = 10",
+            f"SELECT min(rowid) FROM samples WHERE gpu IN ({keys})",
+        ):
+            found = self.all(query)
+            if found and found[0][0] is not None:
+                return int(found[0][0])
+        return default
+
+    def samples(
+        self, metrics: Sequence[str], keys: Sequence[int] | None, first: int, last: int, start: float, end: float
+    ) -> tuple[Ints, Floats, dict[str, Floats]]:
+        """Raw rows with first <= rowid <= last and start <= time < end: GPU keys, times and one array per metric (NaN for
+        NULL and for columns the file lacks). ``keys`` None means every GPU."""
+        present = [name for name in metrics if name in self.metrics]
+        where = "rowid BETWEEN ? AND ?"
+        parameters: list[object] = [first, last]
+        if np.isfinite(start) or np.isfinite(end):
+            where += " AND time >= ? AND time < ?"
+            parameters += [start, end]
+        if keys is not None:
+            where += f" AND gpu IN ({','.join(map(str, keys))})"
+        columns = ", ".join(["gpu", "time", *present])
+        batches = [
+            np.array(batch, dtype=np.float64)
+            for batch in self.rows(f"SELECT {columns} FROM samples WHERE {where}", parameters)
+        ]
+        table = np.concatenate(batches).T if batches else np.empty((len(present) + 2, 0))
+        n = table.shape[1]
+        values = {name: table[position + 2] for position, name in enumerate(present)}
+        values |= {name: np.full(n, np.nan) for name in metrics if name not in values}
+        return table[0].astype(np.int64), table[1], values
+
+    def rollups(
+        self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
+    ) -> tuple[Ints, Ints, Floats]:
+        """Closed buckets of a level that lie within [start, end): GPU keys, starts, and vectors in ``layout``, which may
+        keep only some of the file's blocks."""
+        where, parameters = "level = ?", [level]
+        if np.isfinite(start):
+            where, parameters = where + " AND bucket >= ?", [*parameters, int(np.ceil(start))]
+        if np.isfinite(end):
+            where, parameters = where + " AND bucket <= ?", [*parameters, int(np.floor(end)) - level]
+        if keys is not None:
+            where += f" AND gpu IN ({','.join(map(str, keys))})"
+        columns = self._columns_of(layout)
+        heads, vectors = [], []
+        for batch in self.rows(f"SELECT gpu, bucket, data FROM rollup WHERE {where}", parameters):
+            heads.append(np.array([row[:2] for row in batch], dtype=np.int64))
+            whole = vectors_of([row[2] for row in batch], self.layout)
+            vectors.append(whole if columns is None else whole[:, columns])
+        head = np.concatenate(heads) if heads else np.empty((0, 2), np.int64)
+        return head[:, 0], head[:, 1], np.concatenate(vectors) if vectors else np.empty((0, layout.width))
+
+    def newest_bucket(self, level: int, keys: Sequence[int] | None) -> int | None:
+        """Start of the newest closed bucket of a level; None when there is none."""
+        only = f" AND gpu IN ({','.join(map(str, keys))})" if keys is not None else ""
+        found = self.all(f"SELECT bucket FROM rollup WHERE level = ?{only} ORDER BY bucket DESC LIMIT 1", (level,))
+        return int(found[0][0]) if found else None
+
+    def _columns_of(self, layout: Layout) -> Ints | None:
+        """Which numbers of this file's vectors make a vector of ``layout``; None: all."""
+        if layout == self.layout:
+            return None
+        own = {block.metric.name: block for block in self.layout.blocks}
+        columns = list(range(4))
+        for block in layout.blocks:
+            mine = own[block.metric.name]
+            columns += range(mine.start, mine.start + mine.width)
+        return np.array(columns)
+
+    def sketches(self, keys: Sequence[int] | None, start: float, end: float) -> Iterator[list[tuple[int, int, bytes]]]:
+        """(GPU key, bucket, blob) of the closed sketches that lie within [start, end), in batches."""
+        only = f"gpu IN ({','.join(map(str, keys))})" if keys is not None else "1"
+        query, parameters = f"SELECT gpu, bucket, data FROM sketch WHERE {only}", list[int]()
+        if np.isfinite(start):
+            query, parameters = query + " AND bucket >= ?", [*parameters, int(np.ceil(start))]
+        if np.isfinite(end):
+            query, parameters = query + " AND bucket <= ?", [*parameters, int(np.floor(end)) - SKETCH_SECONDS]
+        yield from self.rows(query, parameters, fetch=512)
+
+
+def catalogue_order(names: Sequence[str]) -> tuple[str, ...]:
+    """Metric columns in the catalogue's order; unknown ones (a later version's) last."""
+    return tuple(sorted(names, key=lambda name: INDEX.get(name, len(INDEX))))

@@ -1,0 +1,204 @@
+"""What is written can be read back, at every level, over every window, whether or not the recording ended."""
+
+import random
+
+import numpy as np
+import pytest
+
+from gssr.metrics import FLOP_ACTIVE, NAMES
+from gssr.store.moments import derive, fold, merge
+from gssr.store.reader import RunReader, open_recording
+from gssr.store.writer import Writer
+
+START = 1_700_000_003.0
+STEP = 0.5
+
+
+def rows_of(n_ticks: int, n_gpus: int, seed: int = 0, hole: range = range(0)) -> list[tuple]:
+    rng = random.Random(seed)
+    rows = []
+    for tick in range(n_ticks):
+        if tick in hole:
+            continue
+        for gpu in range(n_gpus):
+            values: list = [rng.random() for _ in NAMES]
+            values[14] = rng.randrange(10**10)
+            values[NAMES.index("energy")] = 1e6 + tick * 3.5
+            values[NAMES.index("clock_event_reasons")] = rng.choice([0, 1, 4, 0x44])
+            values = [None if rng.random() < 0.05 else value for value in values]
+            rows.append((gpu, START + tick * STEP + gpu * 0.001, *values))
+    return rows
+
+
+def write(path, rows, n_gpus, run_id="r", finish=True, append=False, measured=NAMES) -> Writer:
+    writer = Writer(str(path), append=append)
+    run = {"run_id": run_id, "started_at": START, "sampling_ms": STEP * 1000, "state": "running"}
+    writer.begin(run, {"rank": 0, "node": "n1", "hostname": "elsewhere", "state": "running"})
+    gpus = [{"device_index": index, "uuid": f"GPU-{run_id}-{index}"} for index in range(n_gpus)]
+    writer.add_gpus(gpus, measured, STEP)
+    for row in rows:
+        writer.add([row])
+        writer.tick(row[1])
+    if finish:
+        assert writer.finish(rows[-1][1], 0, "completed", rows[-1][1])
+    else:
+        writer.commit(rows[-1][1])
+    return writer
+
+
+def plain(rows, start=-np.inf, end=np.inf, level=None):
+    """The same statistics straight from the rows."""
+    table = np.array(rows, dtype=float)
+    table = table[(table[:, 1] >= start) & (table[:, 1] < end)]
+    values = {name: table[:, 2 + index] for index, name in enumerate(NAMES)}
+    values["flop_active"] = derive(values, FLOP_ACTIVE.parts)
+    gpu = table[:, 0].astype(int)
+    group = gpu if level is None else gpu * 10**10 + (table[:, 1] // level).astype(int)
+    return fold(group, table[:, 1], values, 2.5 * STEP)
+
+
+def check(reader: RunReader, rows, start=None, end=None):
+    low, high = (-np.inf if start is None else start), (np.inf if end is None else end)
+    buckets = reader.buckets(start, end)
+    n_gpus = len(reader.gpus)
+    merged = merge(buckets.vectors, buckets.gpu, n_gpus, reader.gap_seconds)
+    groups, expected = plain(rows, low, high)
+    np.testing.assert_allclose(merged[groups], expected, rtol=1e-9, atol=1e-12)
+    for level in (10, 60, 600):
+        found = reader.buckets(start, end, level=level)
+        order = np.lexsort((found.start, found.gpu))
+        groups, expected = plain(rows, low, high, level)
+        assert (found.gpu[order] * 10**10 + found.start[order] // level == groups).all()
+        np.testing.assert_allclose(found.vectors[order], expected, rtol=1e-9, atol=1e-12)
+    samples = reader.samples([*NAMES, "flop_active"], start=start, end=end)
+    table = np.array([row for row in rows if low <= row[1] < high], dtype=float).reshape(-1, len(NAMES) + 2)
+    np.testing.assert_array_equal(samples.gpu, table[:, 0])
+    np.testing.assert_array_equal(samples.values["sm_active"], table[:, 2 + NAMES.index("sm_active")])
+    counts = reader.histogram(["sm_active", "flop_active", "pcie_tx_bytes"], start, end)
+    for name, bins in counts.items():
+        known = samples.values[name][~np.isnan(samples.values[name])].astype(np.float32)
+        np.testing.assert_array_equal(bins, np.bincount(known.view(np.uint32) >> 16, minlength=65536))
+
+
+WINDOWS = [(None, None), (START + 33.3, None), (None, START + 801.7), (START + 5, START + 12), (START + 57, START + 1300),
+           (START + 597, START + 1197), (START + 640.25, START + 641), (START - 50, START + 3000), (START + 900, START + 900)]  # fmt: skip
+
+
+@pytest.mark.parametrize("finish", [True, False], ids=["finished", "cut off"])
+def test_every_window_counts_every_row_once(tmp_path, finish):
+    rows = rows_of(2700, 3, hole=range(700, 720))
+    writer = write(tmp_path / "a.sql", rows, 3, finish=finish)
+    reader = open_recording(tmp_path / "a.sql").runs[0]
+    assert reader.state == ("completed" if finish else "running")
+    assert reader.n_rows == len(rows)
+    assert reader.first_time == rows[0][1] and reader.last_time == rows[-1][1]
+    for start, end in WINDOWS:
+        check(reader, rows, start, end)
+    del writer
+
+
+def test_a_selection_of_gpus_reads_only_theirs(tmp_path):
+    rows = rows_of(300, 4)
+    write(tmp_path / "a.sql", rows, 4)
+    reader = open_recording(tmp_path / "a.sql").runs[0]
+    chosen = np.array([1, 3])
+    mine = [row for row in rows if row[0] in (1, 3)]
+    assert set(reader.samples(["sm_active"], chosen).gpu.tolist()) == {1, 3}
+    buckets = reader.buckets(gpus=chosen)
+    groups, expected = plain(mine)
+    np.testing.assert_allclose(merge(buckets.vectors, buckets.gpu, 4, 9.0)[groups][:, 4:], expected[:, 4:], rtol=1e-9)
+
+
+def test_kept_blocks_are_the_same_numbers(tmp_path):
+    rows = rows_of(100, 2)
+    write(tmp_path / "a.sql", rows, 2)
+    reader = open_recording(tmp_path / "a.sql").runs[0]
+    whole, part = reader.buckets(level=10), reader.buckets(level=10, names=["dram_active", "flop_active"])
+    blocks = {block.metric.name: block for block in whole.layout.blocks}
+    assert [block.metric.name for block in part.layout.blocks] == ["flop_active", "dram_active"]
+    for block in part.layout.blocks:
+        other = blocks[block.metric.name]
+        np.testing.assert_array_equal(
+            part.vectors[:, block.start : block.start + 5], whole.vectors[:, other.start : other.start + 5]
+        )
+
+
+def test_several_runs_in_one_file_stay_apart(tmp_path):
+    first, second, third = rows_of(200, 2, 1), rows_of(90, 3, 2), rows_of(15, 1, 3)
+    write(tmp_path / "a.sql", first, 2, "one")
+    write(tmp_path / "a.sql", second, 3, "two", append=True)
+    writer = write(tmp_path / "a.sql", third, 1, "three", append=True, finish=False)
+    readers = open_recording(tmp_path / "a.sql").runs
+    assert [reader.run.run_id for reader in readers] == ["one", "two", "three"]
+    for reader, rows in zip(readers, (first, second, third), strict=True):
+        assert reader.n_rows == len(rows)
+        check(reader, rows)
+        check(reader, rows, START + 13.5, START + 31)
+    del writer
+
+
+def test_rows_that_come_late_are_counted_where_they_belong(tmp_path):
+    rows = rows_of(2700, 2)
+    rng = random.Random(5)
+    late = rng.sample(range(len(rows)), 60)
+    kept = [row for index, row in enumerate(rows) if index not in late]
+    for index in sorted(late):
+        kept.insert(min(len(kept), index + rng.choice([2, 40, 300, 2000])), rows[index])
+    write(tmp_path / "a.sql", kept, 2)
+    reader = open_recording(tmp_path / "a.sql").runs[0]
+    buckets = reader.buckets()
+    merged = merge(buckets.vectors, buckets.gpu, 2, reader.gap_seconds)
+    groups, expected = plain(rows)
+    skip = [b.start + k for b in buckets.layout.blocks if b.metric.kind == "counter" for k in range(4)] + [1]
+    columns = [c for c in range(merged.shape[1]) if c not in skip]
+    np.testing.assert_allclose(merged[groups][:, columns], expected[:, columns], rtol=1e-9)
+    samples = reader.samples(["sm_active"], start=START + 100, end=START + 200)
+    assert len(samples.time) == sum(START + 100 <= row[1] < START + 200 for row in rows)
+    counts = reader.histogram(["sm_active"])["sm_active"]
+    assert counts.sum() == sum(row[2 + NAMES.index("sm_active")] is not None for row in rows)
+
+
+def test_a_gpu_that_falls_silent_is_closed_and_counted(tmp_path):
+    rows = [row for row in rows_of(3000, 3) if not (row[0] == 1 and row[1] > START + 40)]
+    writer = write(tmp_path / "a.sql", rows, 3, finish=False)
+    reader = open_recording(tmp_path / "a.sql").runs[0]
+    for start, end in WINDOWS:
+        check(reader, rows, start, end)
+    del writer
+
+
+def test_metrics_that_are_not_measured_cost_nothing_and_read_as_null(tmp_path):
+    rows = [(*row[:6], *[None] * (len(NAMES) - 4)) for row in rows_of(60, 2)]
+    write(tmp_path / "a.sql", rows, 2, measured=NAMES[:4])
+    reader = open_recording(tmp_path / "a.sql").runs[0]
+    check(reader, rows)
+    samples = reader.samples(["dram_active", "flop_active"])
+    assert np.isnan(samples.values["dram_active"]).all() and np.isnan(samples.values["flop_active"]).all()
+
+
+def test_columns_added_later_read_as_null_in_older_runs(tmp_path):
+    import sqlite3
+
+    rows = rows_of(100, 2)
+    write(tmp_path / "a.sql", rows, 2)
+    connection = sqlite3.connect(tmp_path / "a.sql")
+    connection.execute("ALTER TABLE samples ADD COLUMN encoder_utilization REAL")
+    connection.commit()
+    connection.close()
+    reader = open_recording(tmp_path / "a.sql").runs[0]
+    assert reader.metrics[-1] == "encoder_utilization"
+    buckets = reader.buckets()
+    assert buckets.vectors.shape[1] == buckets.layout.width == 154
+    assert (buckets.vectors[:, -5] == 0).all()
+
+
+def test_infinite_and_nan_values_are_missing_not_numbers(tmp_path):
+    bad = [
+        (0, START + k, *[float("nan") if k % 2 else float("inf")] * 13, *[None] * (len(NAMES) - 13)) for k in range(6)
+    ]
+    good = [(0, START + 6 + k, *[0.5] * 13, *[None] * (len(NAMES) - 13)) for k in range(3)]
+    write(tmp_path / "a.sql", bad + good, 1)
+    reader = open_recording(tmp_path / "a.sql").runs[0]
+    merged = merge(reader.buckets().vectors, reader.buckets().gpu, 1, 9.0)
+    block = next(block for block in reader.buckets().layout.blocks if block.metric.name == "sm_active")
+    np.testing.assert_array_equal(merged[0, block.start : block.start + 5], [3, 1.5, 0, 0.5, 0.5])
