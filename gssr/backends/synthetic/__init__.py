@@ -1,0 +1,130 @@
+"""GPUs that don't exist: scenarios that look like real jobs, for demonstrations, tests and benchmarks.
+
+Everything is a pure function of the time since the start, the GPU and the seed: any moment can be asked for without the
+ones before, so the same scenario is sampled live here and written in bulk by ``python -m gssr.backends.synthetic``.
+"""
+
+from collections.abc import Sequence
+
+from gssr.backends.base import BackendError, Change, Device, Row
+from gssr.backends.synthetic.gpu import POWER_LIMIT, Job, Traits, traits, values
+from gssr.backends.synthetic.scenarios import DEFAULT_SCENARIO, LENGTH, SCENARIOS, Scenario
+from gssr.backends.synthetic.signals import SCALARS, digest
+from gssr.metrics import INDEX, NAMES
+
+DEFAULT_GPUS = 4
+MEASURES: tuple[str, ...] = tuple(name for name in NAMES if not name.startswith("c2c_"))
+
+_LOST = "the GPU no longer answers (scenario)"
+_BACK = "the GPU answers again (scenario)"
+
+
+def known_scenario(name: str) -> Scenario:
+    """The scenario of this name. Raises BackendError, naming those there are."""
+    if name not in SCENARIOS:
+        raise BackendError(f"unknown synthetic scenario {name!r}: choose one of {', '.join(SCENARIOS)}")
+    return SCENARIOS[name]
+
+
+def parse(spec: str) -> tuple[str, int | None]:
+    """Scenario and number of GPUs of ``synthetic[:SCENARIO[:GPUS]]``; None where the number is left to the caller.
+
+    Raises BackendError when the scenario is unknown or the number is none."""
+    _, _, rest = spec.partition(":")
+    scenario, colon, count = rest.partition(":")
+    scenario = scenario or DEFAULT_SCENARIO
+    known_scenario(scenario)
+    if not colon:
+        return scenario, None
+    if not count.isascii() or not count.isdigit() or int(count) < 1:
+        raise BackendError(f"{spec!r}: the number of GPUs must be 1 or more, as in synthetic:{scenario}:8")
+    return scenario, int(count)
+
+
+def device(node: str, index: int) -> Device:
+    """The GPU with this index on this node: the same in every process, another one on every other node."""
+    bits = f"{digest(f'{node}/{index}'):032x}"
+    return Device(
+        device_index=index,
+        uuid="GPU-" + "-".join((bits[:8], bits[8:12], bits[12:16], bits[16:20], bits[20:])),
+        name="Synthetic H100",
+        memory_total=80 << 30,
+        power_limit=POWER_LIMIT,
+        sm_count=132,
+        max_sm_clock=1980,
+        compute_capability="9.0",
+        driver_version="synthetic",
+    )
+
+
+class SyntheticBackend:
+    """A ``Backend`` whose ``gpus`` GPUs run a scenario from ``start`` (unix s; None: the first sample). Raises BackendError
+    when the scenario is unknown."""
+
+    name = "synthetic"
+    measures = MEASURES
+
+    def __init__(self, scenario: str, gpus: int, node: str, seed: int = 0, start: float | None = None) -> None:
+        self._scenario = known_scenario(scenario)
+        self.gpus: Sequence[Device] = tuple(device(node, index) for index in range(gpus))
+        self._traits: list[Traits] = [
+            traits(self._scenario, position, gpus, gpu.uuid, seed) for position, gpu in enumerate(self.gpus)
+        ]
+        self._job = Job(self._scenario)
+        self._start = start
+        self._lost: set[int] = set()
+        self._changes: list[Change] = []
+
+    def sample(self, now: float) -> Sequence[Row]:
+        """One row per GPU, but for those the scenario has lost or skips at this time."""
+        if self._start is None:
+            self._start = now
+        time = now - self._start
+        shared = self._job.at(SCALARS, time)
+        rows: list[Row] = [
+            (position, now, *values(SCALARS, shared, gpu, time)) for position, gpu in enumerate(self._traits)
+        ]
+        return self._with_holes(rows, time) if self._scenario.holes else rows
+
+    def _with_holes(self, rows: list[Row], time: float) -> list[Row]:
+        absent: set[int] = set()
+        lost: set[int] = set()
+        for hole in self._scenario.holes:
+            if not hole.pulse.on(SCALARS, time):
+                continue
+            hit = range(hole.remainder, len(rows), hole.modulus)
+            if hole.metrics:
+                for position in hit:
+                    row: list[int | float | None] = list(rows[position])
+                    for metric in hole.metrics:
+                        row[2 + INDEX[metric]] = None
+                    rows[position] = tuple(row)
+            else:
+                absent.update(hit)
+                if hole.lost:
+                    lost.update(hit)
+        self._changes += [Change("gpu_lost", position, _LOST) for position in sorted(lost - self._lost)]
+        self._changes += [Change("gpu_back", position, _BACK) for position in sorted(self._lost - lost)]
+        self._lost = lost
+        return [row for position, row in enumerate(rows) if position not in absent]
+
+    def changes(self) -> Sequence[Change]:
+        """GPUs lost and back since the last call."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+__all__ = [
+    "DEFAULT_GPUS",
+    "DEFAULT_SCENARIO",
+    "LENGTH",
+    "MEASURES",
+    "SCENARIOS",
+    "SyntheticBackend",
+    "device",
+    "known_scenario",
+    "parse",
+]

@@ -1,0 +1,69 @@
+"""Scenarios evaluated on arrays: many times and GPUs at once, the same bits as live. Imports numpy."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.backends.synthetic.gpu import Job, Traits, values
+from gssr.backends.synthetic.scenarios import Scenario
+from gssr.backends.synthetic.signals import Ops
+from gssr.metrics import INDEX, METRICS
+
+Floats = NDArray[np.float64]
+Column = NDArray[np.float64] | NDArray[np.int64] | None
+
+
+def _frac(x: Floats) -> Floats:
+    return x - np.floor(x)
+
+
+ARRAYS = Ops(*cast(Any, (np.floor, _frac, np.minimum, np.maximum, np.where)))
+
+
+def stack(gpus: Sequence[Traits]) -> Traits:
+    """The traits of many GPUs as one Traits of arrays [n_gpus]."""
+    return Traits(*cast(Any, np.array(gpus, dtype=np.float64).T.copy()))
+
+
+def evaluate(
+    scenario: Scenario, gpus: Traits, times: Floats, stretch: float = 1.0
+) -> tuple[list[Column], NDArray[np.bool_]]:
+    """All GPUs (from ``stack``) at all ``times`` (s since the start), time-major: sample ``i`` is time ``i // n_gpus`` and
+    GPU ``i % n_gpus``.
+
+    Returns one column [n_times * n_gpus] per metric in the catalogue's order (None: never measured; NaN: missing there)
+    and which samples exist at all.
+    """
+    t = times[:, np.newaxis]
+    n_gpus = len(cast(Floats, gpus.share))
+    shape = (len(times), n_gpus)
+    now = Job(scenario, stretch).at(ARRAYS, cast(float, t))
+    table = [
+        None if value is None else np.broadcast_to(np.asarray(value), shape)
+        for value in values(ARRAYS, now, gpus, cast(float, t))
+    ]
+    exists = np.ones(shape, dtype=np.bool_)
+    position = np.arange(n_gpus)
+    for hole in scenario.holes:
+        during = np.asarray(hole.pulse.on(ARRAYS, cast(float, t)))
+        hit = during & (position % hole.modulus == hole.remainder)
+        if not hit.any():
+            continue
+        if not hole.metrics:
+            exists &= ~hit
+        for metric in hole.metrics:
+            column = table[INDEX[metric]]
+            if column is not None:
+                table[INDEX[metric]] = np.where(hit, np.nan, column)
+    return [_finish(column, metric.integral) for column, metric in zip(table, METRICS, strict=True)], exists.ravel()
+
+
+def _finish(column: NDArray[Any] | None, integral: bool) -> Column:
+    if column is None:
+        return None
+    flat = column.ravel()
+    if integral and not (flat.dtype.kind == "f" and np.isnan(flat).any()):
+        return flat.astype(np.int64)
+    return cast(Floats, flat.astype(np.float64, copy=False))

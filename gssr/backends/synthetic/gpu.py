@@ -1,0 +1,166 @@
+"""What a GPU makes of the work: all metrics of one sample, consistent with each other.
+
+Modelled on an H100: pipes and occupancy can't exceed SM activity, nor SM activity that of the engine; the energy counter
+is the integral of the power; the power reading is a mean over the last second, as on Hopper; temperatures follow the
+mean power of half a minute; near the power limit clocks fall and the power-cap flag shows; without work the idle flag.
+"""
+
+from typing import NamedTuple
+
+from gssr.backends.synthetic.scenarios import Level, Scenario
+from gssr.backends.synthetic.signals import Ops, fractions, wave, white
+
+POWER_LIMIT = 700.0
+_IDLE_POWER = Level().power
+_IDLE_MIB = 529.0
+_MIB = 1 << 20
+_THERMAL_LAG = 30.0
+_CLOCK_STEP = 15
+
+Values = tuple[int | float | None, ...]
+
+
+class Traits(NamedTuple):
+    """What sets one GPU apart. ``share`` of the work; ``phase`` and ``drift`` (cycles per second) of its noise; ``draw``:
+    power under load relative to the level's; ``idle``: W; ``spare``: MiB of memory; ``counter``: J on the energy counter
+    at the start; ``inlet``: °C above the coolest GPU."""
+
+    share: float
+    phase: float
+    drift: float
+    draw: float
+    idle: float
+    spare: float
+    counter: float
+    inlet: float
+
+
+def traits(scenario: Scenario, position: int, n: int, uuid: str, seed: int) -> Traits:
+    """The traits of GPU ``position`` of ``n``: the same for the same uuid and seed, wherever it is asked."""
+    a, b, c, d = fractions(f"{seed}/{uuid}")
+    share = scenario.share(position, n)
+    return Traits(
+        share * (1.0 - 0.02 * a),
+        b,
+        0.043 + 0.031 * c,
+        (0.965 + 0.07 * d) * (0.3 + 0.7 * share),
+        _IDLE_POWER - 4.0 + 8.0 * c,
+        float(int(180.0 * a)),
+        1e6 + float(int(4e8 * d)),
+        9.0 * b,
+    )
+
+
+class Moment(NamedTuple):
+    """What all GPUs share at one time: the ``level`` asked for, ``memory`` in MiB, and of the power above idle at full
+    share: ``energy`` up to now (J), the mean over the last second and over the thermal lag (W)."""
+
+    level: Level
+    memory: float
+    energy: float
+    power: float
+    heat: float
+
+
+_RIPPLING = frozenset({"sm", "occupancy", "tensor", "fp64", "fp32", "fp16", "integer", "dram"})
+
+
+class Job:
+    """A scenario running: ``at`` says what it asks of its GPUs. ``stretch``: its own clock runs slower by this factor."""
+
+    def __init__(self, scenario: Scenario, stretch: float = 1.0) -> None:
+        base = scenario.base
+        self._stretch = stretch
+        self._period, self._amplitude = scenario.ripple
+        self._memory = scenario.memory
+        self._phases = [phase.pulses for phase in scenario.phases]
+        self._fields = [
+            (
+                value,
+                name in _RIPPLING,
+                [(i, phase.level[k] - value) for i, phase in enumerate(scenario.phases) if phase.level[k] != value],
+            )
+            for k, (name, value) in enumerate(base._asdict().items())
+        ]
+        self._base_power = base.power - _IDLE_POWER
+        self._powers = [(phase.level.power - base.power, pulse) for phase in scenario.phases for pulse in phase.pulses]
+
+    def at(self, ops: Ops, time: float) -> Moment:
+        """The job ``time`` seconds after its start."""
+        stretch = self._stretch
+        own = time / stretch
+        weights = [sum(pulse.weight(ops, own) for pulse in pulses) for pulses in self._phases]
+        ripple = 1.0 + self._amplitude * wave(ops, own / self._period)
+        level = []
+        for base, ripples, deltas in self._fields:
+            value = base
+            for phase, delta in deltas:
+                value = value + weights[phase] * delta
+            level.append(value * ripple if ripples else value)
+        memory = _IDLE_MIB
+        for start, gib in self._memory:
+            memory = memory + ops.where(own >= start, gib * 1024.0, 0.0)
+        energy = self._energy(ops, own)
+        return Moment(
+            Level._make(level),
+            memory,
+            energy * stretch,
+            (energy - self._energy(ops, (time - 1.0) / stretch)) * stretch,
+            (energy - self._energy(ops, (time - _THERMAL_LAG) / stretch)) * (stretch / _THERMAL_LAG),
+        )
+
+    def _energy(self, ops: Ops, own: float) -> float:
+        """J above idle at full share, up to ``own`` seconds on the job's own clock."""
+        own = ops.maximum(own, 0.0)
+        energy = self._base_power * own
+        for power, pulse in self._powers:
+            energy = energy + power * pulse.integral(ops, own)
+        return energy
+
+
+def values(ops: Ops, now: Moment, gpu: Traits, time: float) -> Values:
+    """One sample of one GPU, in the catalogue's order; what scenarios leave out later (holes) is still in."""
+    level = now.level
+    frac, floor, minimum, maximum, where = ops.frac, ops.floor, ops.minimum, ops.maximum, ops.where
+    noise = white(ops, time, gpu.phase)
+    work = gpu.share * (1.0 + 0.02 * wave(ops, time * gpu.drift + gpu.phase))
+
+    sm = minimum(level.sm * work * (0.97 + 0.06 * noise), 0.998)
+    gr = minimum(maximum(level.gr * (0.3 + 0.7 * work) * (0.99 + 0.02 * frac(noise * 97.0)), sm), 1.0)
+    tensor = level.tensor * work * (0.97 + 0.06 * frac(noise * 193.0))
+    dram = level.dram * work * (0.98 + 0.04 * frac(noise * 389.0))
+    traffic = 0.3 + 0.7 * work
+    nvlink = level.nvlink * traffic
+    power = (gpu.idle + gpu.draw * now.power) * (0.997 + 0.006 * frac(noise * 769.0))
+    fast = maximum(power - 0.8 * POWER_LIMIT, 0.0) * 0.12
+    heat = gpu.inlet + gpu.draw * now.heat * 0.05
+
+    return (
+        floor(100.0 * gr + 0.5) * 0.01,
+        floor(90.0 * dram + 0.5) * 0.01,
+        gr,
+        sm,
+        level.occupancy * work * (0.97 + 0.06 * frac(noise * 1543.0)),
+        tensor,
+        tensor,
+        0.0,
+        0.0,
+        level.fp64 * work * (0.97 + 0.06 * frac(noise * 3079.0)),
+        level.fp32 * work * (0.97 + 0.06 * frac(noise * 6151.0)),
+        level.fp16 * work * (0.97 + 0.06 * frac(noise * 12289.0)),
+        level.integer * work * (0.97 + 0.06 * frac(noise * 24593.0)),
+        dram,
+        floor(level.pcie_tx * traffic * (0.8 + 0.4 * frac(noise * 49157.0))),
+        floor(level.pcie_rx * traffic * (0.8 + 0.4 * frac(noise * 98317.0))),
+        floor(nvlink * (0.9 + 0.2 * frac(noise * 196613.0))),
+        floor(nvlink * (0.9 + 0.2 * frac(noise * 393241.0))),
+        None,
+        None,
+        floor(power * 1000.0) * 0.001,
+        floor((gpu.counter + gpu.idle * time + gpu.draw * now.energy) * 1000.0) * 0.001,
+        floor(27.5 + heat),
+        floor(36.5 + heat * 1.1),
+        floor(level.clock / _CLOCK_STEP - fast * (level.clock / 1980.0)) * _CLOCK_STEP,
+        floor(now.memory + gpu.spare) * _MIB,
+        where(gr < 0.005, 1, 0) + where(power > 0.97 * POWER_LIMIT, 4, 0),
+    )

@@ -1,0 +1,199 @@
+"""The scenarios: what a job asks of its GPUs, as tables. What the GPUs make of it is in ``gpu``.
+
+A job is a steady state (``base``) and phases that replace it for a while. Phases of one scenario never overlap, so that
+the energy up to any moment is a sum: that is what makes the counter exact at any time without stepping through the
+time before.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gssr.backends.synthetic.signals import FOREVER, Pulse
+from gssr.metrics import METRICS
+
+_GB = 1e9
+
+
+class Level(NamedTuple):
+    """What a GPU does in one phase: ratios as in the catalogue, rates in bytes per second, power in W, clock in MHz.
+
+    Pipes and occupancy stay below 0.85 of ``sm``, and ``sm`` below ``gr``, so that noise can't turn them round."""
+
+    gr: float = 0.0
+    sm: float = 0.0
+    occupancy: float = 0.0
+    tensor: float = 0.0
+    fp64: float = 0.0
+    fp32: float = 0.0
+    fp16: float = 0.0
+    integer: float = 0.0
+    dram: float = 0.0
+    pcie_tx: float = 0.0
+    pcie_rx: float = 0.0
+    nvlink: float = 0.0
+    power: float = 71.0
+    clock: float = 1980.0
+
+
+class Phase(NamedTuple):
+    """A level and when it holds."""
+
+    level: Level
+    pulses: tuple[Pulse, ...]
+
+
+class Hole(NamedTuple):
+    """Missing data: while ``pulse`` is on, the GPUs whose position leaves ``remainder`` on division by ``modulus`` lack
+    ``metrics``, or have no rows at all where ``metrics`` is empty. ``lost``: the backend reports them lost and back."""
+
+    pulse: Pulse
+    modulus: int
+    remainder: int
+    metrics: tuple[str, ...] = ()
+    lost: bool = False
+
+
+class Scenario(NamedTuple):
+    """One scenario. ``share(position, n)`` is the work of a GPU among n, 1 for all of it; ``memory`` lists (s, GiB)
+    steps of the memory in use; ``ripple`` is the (period in s, amplitude) of the steady state's own steps. ``stretches``:
+    its times are for a job of LENGTH seconds and scale with the length of the recording where that is known."""
+
+    description: str
+    features: str
+    base: Level
+    phases: tuple[Phase, ...]
+    memory: tuple[tuple[float, float], ...]
+    share: Callable[[int, int], float]
+    ripple: tuple[float, float] = (1.0, 0.0)
+    holes: tuple[Hole, ...] = ()
+    stretches: bool = False
+
+
+LENGTH = 20.0
+"""Seconds a job takes when nobody says how long: scenarios with an end have it then."""
+
+
+def _all_equal(position: int, n: int) -> float:  # noqa: ARG001
+    return 1.0
+
+
+def _one_straggler(position: int, n: int) -> float:
+    return 0.78 if n > 1 and position == n * 7 // 10 else 1.0
+
+
+def _ever_less(position: int, n: int) -> float:
+    return 1.0 - 0.5 * position / max(n - 1, 1)
+
+
+_LOADING_LIBRARIES = Level(
+    gr=0.06, sm=0.03, occupancy=0.01, fp32=0.004, integer=0.006, dram=0.02, pcie_tx=0.05 * _GB, pcie_rx=2.4 * _GB,
+    power=128.0,
+)  # fmt: skip
+_IDLE = Level(clock=345.0)
+
+_TRAINING_STEP = Level(
+    gr=0.985, sm=0.90, occupancy=0.31, tensor=0.56, fp32=0.12, fp16=0.03, integer=0.16, dram=0.46,
+    pcie_tx=0.35 * _GB, pcie_rx=1.9 * _GB, nvlink=88 * _GB, power=666.0,
+)  # fmt: skip
+_WAITING_FOR_DATA = Level(
+    gr=0.34, sm=0.22, occupancy=0.07, tensor=0.09, fp32=0.03, fp16=0.006, integer=0.04, dram=0.11,
+    pcie_tx=0.12 * _GB, pcie_rx=5.2 * _GB, nvlink=6 * _GB, power=275.0,
+)  # fmt: skip
+_CHECKPOINT = Level(
+    gr=0.05, sm=0.02, occupancy=0.004, fp32=0.002, integer=0.003, dram=0.05, pcie_tx=13 * _GB, pcie_rx=0.2 * _GB,
+    power=142.0,
+)  # fmt: skip
+_TRAINING_START = Phase(_LOADING_LIBRARIES, (Pulse(-1.0, 3.9),))
+_TRAINING_MEMORY = ((0.4, 0.6), (1.1, 13.4), (1.9, 27.0), (2.6, 20.5), (4.0, 7.5))
+_TRAINING_PHASES = (
+    _TRAINING_START,
+    Phase(_WAITING_FOR_DATA, (Pulse(4.0, 0.5, 4.0),)),
+    Phase(_CHECKPOINT, (Pulse(12.5, 1.8), Pulse(180.5, 3.5, 180.0))),
+)
+
+_STENCIL_SWEEP = Level(
+    gr=0.99, sm=0.96, occupancy=0.71, fp64=0.21, fp32=0.06, integer=0.19, dram=0.78,
+    pcie_tx=0.2 * _GB, pcie_rx=0.2 * _GB, nvlink=24 * _GB, power=468.0,
+)  # fmt: skip
+_STENCIL_OUTPUT = Level(
+    gr=0.22, sm=0.14, occupancy=0.08, fp64=0.01, fp32=0.01, integer=0.02, dram=0.14, pcie_tx=19 * _GB,
+    pcie_rx=0.3 * _GB, power=176.0,
+)  # fmt: skip
+
+_SOLVER = Level(
+    gr=0.95, sm=0.84, occupancy=0.42, fp64=0.30, fp32=0.05, integer=0.14, dram=0.41,
+    pcie_tx=1.1 * _GB, pcie_rx=1.1 * _GB, nvlink=31 * _GB, power=540.0,
+)  # fmt: skip
+_EXCHANGE = Level(
+    gr=0.30, sm=0.16, occupancy=0.06, fp64=0.02, fp32=0.01, integer=0.03, dram=0.12,
+    pcie_tx=4 * _GB, pcie_rx=4 * _GB, nvlink=110 * _GB, power=230.0,
+)  # fmt: skip
+
+_PROFILING = tuple(metric.name for metric in METRICS if metric.dcgm is not None and 1001 <= metric.dcgm <= 1099)
+
+SCENARIOS: dict[str, Scenario] = {
+    "train": Scenario(
+        "a training run: tensor-heavy, NVLink busy, waits for data every few seconds, checkpoints, one straggler",
+        "start-up 3 s; a wait of 0.5 s every 4 s; checkpoints at 12.5 s (1.8 s long), 180 s, 360 s ... (3.5 s)",
+        _TRAINING_STEP,
+        _TRAINING_PHASES,
+        _TRAINING_MEMORY,
+        _one_straggler,
+        (0.83, 0.05),
+    ),
+    "stencil": Scenario(
+        "a memory-bound stencil code: DRAM near its practical peak, FP64, no tensor cores, high occupancy",
+        "start-up 2 s; output of 0.8 s every 10 s",
+        _STENCIL_SWEEP,
+        (Phase(_LOADING_LIBRARIES, (Pulse(-1.0, 3.0),)), Phase(_STENCIL_OUTPUT, (Pulse(10.0, 0.8, 10.0),))),
+        ((0.3, 0.6), (1.2, 41.0)),
+        _all_equal,
+        (2.3, 0.02),
+    ),
+    "idle": Scenario(
+        "a job that holds its GPUs and does nothing with them",
+        "memory is taken after 1 s; nothing else happens",
+        _IDLE,
+        (),
+        ((1.0, 0.6),),
+        _all_equal,
+    ),
+    "imbalanced": Scenario(
+        "a solver whose GPUs get linearly less work, the last one half of the first one's",
+        "start-up 2 s; an exchange of 0.6 s every 5 s",
+        _SOLVER,
+        (Phase(_LOADING_LIBRARIES, (Pulse(-1.0, 3.0),)), Phase(_EXCHANGE, (Pulse(5.0, 0.6, 5.0),))),
+        ((0.3, 0.6), (1.4, 33.0)),
+        _ever_less,
+        (1.7, 0.03),
+    ),
+    "gaps": Scenario(
+        "a training run whose data has holes: missing rows, missing values, a GPU that is lost and comes back",
+        "first profiling values missing for 0.25 s; every 60 s: no rows for 1.5 s from 5 s (even GPUs), no profiling "
+        "values for 2 s from 8 s (GPUs 0, 4, 8 ...), GPUs 1, 5, 9 ... lost for 4 s from 11 s; GPUs 3, 7, 11 ... have no "
+        "memory temperature",
+        _TRAINING_STEP,
+        _TRAINING_PHASES,
+        _TRAINING_MEMORY,
+        _one_straggler,
+        (0.83, 0.05),
+        (
+            Hole(Pulse(-1.0, 1.25), 1, 0, _PROFILING),
+            Hole(Pulse(5.0, 1.5, 60.0), 2, 0),
+            Hole(Pulse(8.0, 2.0, 60.0), 4, 0, _PROFILING),
+            Hole(Pulse(11.0, 4.0, 60.0), 4, 1, lost=True),
+            Hole(Pulse(-1.0, FOREVER / 2), 4, 3, ("memory_temperature",)),
+        ),
+    ),
+    "startup": Scenario(
+        "a long start-up, then steady work, then a tear-down in which nothing runs",
+        "of a job of 20 s, or of the whole recording in bulk: the first fifth is start-up, the last fifth tear-down",
+        _SOLVER,
+        (Phase(_LOADING_LIBRARIES, (Pulse(-1.0, 5.0),)), Phase(_IDLE, (Pulse(16.0, FOREVER / 2),))),
+        ((0.4, 0.6), (2.0, 21.0), (3.5, 9.0), (16.5, -24.0), (18.0, -6.0)),
+        _all_equal,
+        (1.7, 0.03),
+        stretches=True,
+    ),
+}  # fmt: skip
+DEFAULT_SCENARIO = "train"
