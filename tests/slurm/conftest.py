@@ -1,0 +1,68 @@
+"""The cluster of the multi-node tests: real Slurm daemons on this machine, started once."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+N_NODES, N_GPUS = 2, 4
+
+
+class Cluster(NamedTuple):
+    """A running cluster of ``N_NODES`` nodes (node1, node2, ...) with ``N_GPUS`` fake GPUs each."""
+
+    directory: Path
+    environ: dict[str, str]
+
+    def run(
+        self, *command: str | Path, cwd: Path | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs one of Slurm's commands, or any other, with this cluster in its environment; at most 60 s."""
+        done = subprocess.run(command, env=self.environ, cwd=cwd, text=True, capture_output=True, timeout=60)
+        if check and done.returncode:
+            raise AssertionError(f"{command} ended with {done.returncode}: {done.stderr}")
+        return done
+
+    def srun(self, *arguments: str, cwd: Path | None = None) -> list[str]:
+        """The lines that a step of its own printed, in no order."""
+        return self.run("srun", "--quiet", *arguments, cwd=cwd).stdout.splitlines()
+
+    def sbatch(self, script: str, *options: str, cwd: Path) -> str:
+        """What a batch script wrote, once its job has ended."""
+        (cwd / "job.sh").write_text("#!/bin/bash\n" + script)
+        job = self.run("sbatch", "--parsable", "--output=%j.out", *options, "job.sh", cwd=cwd).stdout.strip()
+        deadline = time.monotonic() + 60
+        while self.run("squeue", "--noheader", "--jobs", job).stdout:
+            assert time.monotonic() < deadline, f"job {job} does not end"
+            time.sleep(0.1)
+        return (cwd / f"{job}.out").read_text()
+
+
+@pytest.fixture(scope="session")
+def slurm(requires) -> Iterator[Cluster]:
+    """The cluster. Its nodes are this machine: same host name, same files. ``gssr`` can be imported in its jobs and is
+    on their PATH where it is installed."""
+    requires("srun", "slurmctld", "slurmd", "munged", package="slurm-wlm munge")
+    # Not pytest's own temporary folder: the path of a unix socket must be short.
+    directory = Path(tempfile.mkdtemp(prefix="gssr-slurm."))
+    start = [HERE / "start-slurm.sh", "-n", str(N_NODES), "-g", str(N_GPUS), "-d", directory]
+    try:
+        done = subprocess.run(start, text=True, capture_output=True, timeout=90)
+        assert done.returncode == 0, f"the cluster does not start: {done.stderr}"
+        environ = dict(os.environ) | {
+            "SLURM_CONF": str(directory / "slurm.conf"),
+            "GSSR_SLURM_DIR": str(directory),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
+            "PYTHONPATH": str(ROOT),
+        }
+        yield Cluster(directory, environ)
+    finally:
+        subprocess.run([HERE / "stop-slurm.sh", directory], capture_output=True, timeout=90)
