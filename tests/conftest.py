@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,17 +25,22 @@ settings.load_profile("gssr")
 
 @pytest.fixture(scope="session")
 def requires() -> Requires:
-    """``requires("srun", "munged", package="slurm-wlm munge")`` skips the test when a command is missing; with
-    GSSR_TEST_STRICT=1 it fails instead."""
+    """``requires("srun", "munged", package="slurm-wlm munge")`` skips the test when a command is missing."""
 
     def check(*commands: str, package: str) -> None:
         path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
         missing = [command for command in commands if shutil.which(command, path=path) is None]
-        if not missing:
-            return
-        reason = f"{', '.join(missing)} not found: install the Debian package(s) {package}"
-        if os.environ.get("GSSR_TEST_STRICT") == "1":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+        if missing:
+            pytest.skip(f"{', '.join(missing)} not found: install the Debian package(s) {package}")
 
     return check
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With GSSR_TEST_STRICT=1 nothing may be skipped: a skip is a failure that gives its reason."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("GSSR_TEST_STRICT") == "1":
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome, report.longrepr = "failed", f"GSSR_TEST_STRICT=1 allows no skip. {reason}"
+    return report
