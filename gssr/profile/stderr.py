@@ -1,0 +1,51 @@
+"""What is said to the user while a job runs: single lines on stderr, which may be closed, broken or stuck."""
+
+import os
+import select
+import sys
+
+_PATIENCE = 1000  # ms, for a stderr whose reader is stuck
+_LONGEST_LINE = 1 << 16
+
+
+def say(text: str | bytes) -> None:
+    """Print ``gssr: text`` on stderr if that is possible; never raises, never blocks for long."""
+    if sys.__stderr__ is None:
+        return  # closed when we were started: descriptor 2 may be something else by now
+    line = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
+    try:
+        stderr = select.poll()
+        stderr.register(2, select.POLLOUT)
+        if stderr.poll(_PATIENCE):
+            os.write(2, b"gssr: " + line + b"\n")
+    except OSError:
+        pass
+
+
+class Relay:
+    """Says the lines that arrive at the non-blocking descriptor ``fd`` (-1: none; it becomes -1 at its end)."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._rest = b""  # not yet a whole line
+
+    def pump(self) -> bool:
+        """Say what has arrived; False when there is nothing more for now. Never raises, never waits."""
+        if self.fd < 0:
+            return False
+        try:
+            data = os.read(self.fd, 1 << 16)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if not data:
+            self.fd = -1
+        if not data or len(self._rest) > _LONGEST_LINE:
+            lines.append(self._rest)
+            self._rest = b""
+        for line in lines:
+            if line:
+                say(line)
+        return bool(data)

@@ -1,0 +1,303 @@
+"""The supervisor: runs the workload to its end, and stays out of its way.
+
+One thread and one poll(). Signals wake it through ``signal.set_wakeup_fd``: the C handler writes the signal's number
+into a pipe, so each one is seen once and in order, together with what the sampler has to say; sigtimedwait could not wait
+for that as well, nor does poll mind the numbers of descriptors as select does. Nothing ticks: the workload's end is a
+SIGCHLD.
+"""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Sequence
+from math import ceil
+from types import FrameType
+from typing import Protocol
+
+from gssr.profile.stderr import Relay, say
+from gssr.profile.terminal import Terminal
+from gssr.profile.workload import FORWARDED, inherited, start, start_failure
+
+GRACE = 10.0
+"""Seconds from the SIGTERM at --max-runtime to the SIGKILL."""
+SAID_WHY = 3
+"""Exit status of a sampler that has itself printed why it ended."""
+
+_GROUP_CHECK = 0.05  # s, between two looks whether an overdue workload's last process has gone
+_INTERRUPTED_FINISH = 1.0  # s, what a signal leaves of finish_timeout: batch systems send SIGTERM twice
+_LONGEST_WAIT = 86400.0  # s; poll() takes milliseconds in an int
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_TERMINAL_WANTED = (signal.SIGTTIN, signal.SIGTTOU)
+
+
+class Recorder(Protocol):
+    """What the supervisor knows of the recording. None of these methods ever raises or blocks."""
+
+    pid: int | None
+    """The sampler's process id, a child of this process; None: nothing is recorded."""
+    fd: int
+    """Readable, non-blocking end of a pipe or socket with lines for the user from the sampler; -1 if none."""
+
+    def started(self, pid: int, when: float) -> None:
+        """The workload was started, as process ``pid`` at unix time ``when``. Not called if it can't be executed."""
+
+    def event(self, kind: str, message: str) -> None:
+        """Something happened; ``kind`` is one of gssr.store.schema.EVENT_KINDS."""
+
+    def ended(self, exit_code: int, state: str, when: float) -> None:
+        """The workload ended; ``state`` is completed, failed, timeout or killed."""
+
+
+def supervise(
+    argv: Sequence[str],
+    recorder: Recorder,
+    max_runtime: float | None = None,
+    finish_timeout: float = 10.0,
+    grace: float = GRACE,
+) -> int:
+    """Run ``argv`` to its end and return the exit code to exit with: the workload's, 128 + n for signal n, 127 when it is
+    not found, 126 when it can't be executed.
+
+    ``max_runtime`` s after its start it gets SIGTERM, ``grace`` s later SIGKILL. ``finish_timeout`` is how long the sampler
+    may take, s, to finish the recording after the end. Signals (workload.FORWARDED) that arrive from here on are passed on;
+    they stay caught afterwards, so that none of them changes the exit code of a process that is about to exit."""
+    return _Supervisor(recorder, max_runtime, grace).run(argv, finish_timeout)
+
+
+class _Supervisor:
+    def __init__(self, recorder: Recorder, max_runtime: float | None, grace: float) -> None:
+        self._recorder = recorder
+        self._terminal = Terminal()
+        self._max_runtime = max_runtime
+        self._grace = grace
+        self._sampler = recorder.pid
+        self._relay = Relay(recorder.fd)
+        self._wake = -1  # where signals are read
+        self._pid = 0
+        self._starting = -1  # where the news of the exec comes from, until they have come
+        self._start_error = 0  # errno
+        self._status: int | None = None  # of the workload, once it has ended
+        self._deadline: float | None = None  # monotonic, s: of max_runtime, then of the grace
+        self._overdue = False
+        self._asked_to_stop = False  # by a SIGTSTP of our own
+
+    def run(self, argv: Sequence[str], finish_timeout: float) -> int:
+        was = inherited()
+        caught = {sig for sig in FORWARDED if sig not in was.ignored}
+        mask = was.mask - caught - {signal.SIGCHLD}
+        self._may_stop = signal.SIGTSTP in caught
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        for sig in (*caught, signal.SIGCHLD):  # an ignored SIGCHLD would lose the exit code
+            signal.signal(sig, _caught)
+        for sig in _TERMINAL_WANTED:
+            signal.signal(sig, signal.SIG_IGN)
+        began = time.time()
+        try:
+            self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+            self._pid, self._starting = start(argv, was, self._terminal.reserve())
+        except (OSError, ValueError) as error:
+            say(f"the command can't be started: {error}")
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        code, state = self._watch_safely(argv, began) if self._pid else (126, "failed")
+        self._terminal.take_back()
+        try:
+            self._recorder.ended(code, state, time.time())
+            self._finish(finish_timeout)
+        except Exception as error:
+            say(f"an error in gssr: {error!r}; the recording may lack its end")
+        signal.set_wakeup_fd(-1)
+        return code
+
+    def _watch_safely(self, argv: Sequence[str], began: float) -> tuple[int, str]:
+        """Exit code and state of the started workload, whatever goes wrong on our side."""
+        try:
+            self._watch(began)
+        except Exception as error:
+            say(f"an error in gssr: {error!r}; the workload runs on")
+            if self._status is None:
+                self._status = _wait_plainly(self._pid)
+        if self._start_error:
+            code, line = start_failure(argv[0] if argv else "", self._start_error)
+            say(line)
+            return code, "failed"
+        code = os.waitstatus_to_exitcode(self._status or 0)
+        state = "killed" if code < 0 else "failed" if code else "completed"
+        return (128 - code if code < 0 else code), ("timeout" if self._overdue else state)
+
+    def _watch(self, began: float) -> None:
+        """Until the workload has ended: ``_status`` is set then."""
+        if self._max_runtime is not None:
+            self._deadline = time.monotonic() + self._max_runtime
+        while True:
+            self._follow_start(began)
+            self._follow_sampler("; the workload runs on")
+            self._follow_workload()
+            if self._status is not None and not self._group_lingers():
+                return
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                self._overrun()
+            for sig in self._wait(self._deadline if self._status is None else time.monotonic() + _GROUP_CHECK):
+                self._pass_on(sig)
+
+    def _group_lingers(self) -> bool:
+        """The first process ended in the grace of --max-runtime, and others of its group still make use of it."""
+        if not self._overdue or self._deadline is None:
+            return False
+        try:
+            os.killpg(self._pid, 0)
+        except OSError:
+            return False
+        return True
+
+    def _follow_start(self, began: float) -> None:
+        if self._starting < 0:
+            return
+        try:
+            answer = os.read(self._starting, 16)
+        except BlockingIOError:
+            return
+        os.close(self._starting)
+        self._starting = -1
+        self._start_error = int(answer or b"0")
+        if not self._start_error:
+            self._recorder.started(self._pid, began)
+
+    def _follow_workload(self) -> None:
+        while self._status is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
+            if pid == 0:
+                return
+            if os.WIFSTOPPED(status):
+                self._follow_stop(os.WSTOPSIG(status))
+            else:
+                self._status = status
+
+    def _follow_stop(self, by: int) -> None:
+        """The workload was stopped by the signal ``by``: give it the terminal if that is what it wants; else, under job
+        control, stop as well."""
+        terminal = self._terminal
+        if by in _TERMINAL_WANTED and (terminal.holder() == self._pid or terminal.lend(self._pid, demanded=True)):
+            self._signal_group(signal.SIGCONT)
+            return
+        asked, self._asked_to_stop = self._asked_to_stop, False
+        # Where the terminal is not our stdin (ranks of a local mpirun) only what stops whole jobs is followed.
+        is_about_the_job = terminal.is_stdin or terminal.lent or asked or by in _TERMINAL_WANTED
+        if not (terminal.exists and self._may_stop and is_about_the_job):
+            return
+        terminal.take_back()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        # The terminal signals whole groups; when the signal came to us, the others of our group have had it as well.
+        os.kill(os.getpid() if asked else 0, signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, _caught)
+        signals = self._signals()  # continued: SIGCONT is among them
+        for sig in signals:
+            self._pass_on(sig)
+        if signal.SIGCONT not in signals and by == signal.SIGTSTP:
+            # Ours is an orphaned group, which no shell would continue: Ctrl-Z stops none, so not the workload either.
+            terminal.lend(self._pid)
+            self._signal_group(signal.SIGCONT)
+
+    def _pass_on(self, sig: int) -> None:
+        if sig == signal.SIGCONT:
+            self._terminal.lend(self._pid)
+        if sig in (signal.SIGCONT, signal.SIGTSTP):
+            self._asked_to_stop = sig == signal.SIGTSTP
+        failure = self._signal_group(sig)
+        name = signal.Signals(sig).name
+        self._recorder.event("signal", f"{name} could not be passed on: {failure}" if failure else f"{name} passed on")
+
+    def _signal_group(self, sig: int) -> str:
+        """Send ``sig`` to the workload's group; why that failed, or an empty text."""
+        try:
+            os.killpg(self._pid, sig)
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+
+    def _overrun(self) -> None:
+        """max_runtime is over, or the grace after it."""
+        if self._overdue:
+            self._signal_group(signal.SIGKILL)
+            self._recorder.event("timeout", f"SIGKILL sent {self._grace:g} s after SIGTERM")
+            self._deadline = None
+            return
+        self._overdue = True
+        self._deadline = time.monotonic() + self._grace
+        self._signal_group(signal.SIGTERM)
+        self._signal_group(signal.SIGCONT)  # stopped processes get it as well
+        self._recorder.event("timeout", f"SIGTERM sent after the {self._max_runtime:g} s of --max-runtime")
+        say(f"--max-runtime of {self._max_runtime:g} s reached: the workload is being ended")
+
+    def _wait(self, deadline: float | None) -> list[int]:
+        """Sleep until something happens or the monotonic time ``deadline``; the signals that came."""
+        poll = select.poll()
+        for fd in (self._wake, self._relay.fd, self._starting):
+            if fd >= 0:
+                poll.register(fd, select.POLLIN)
+        left = _LONGEST_WAIT if deadline is None else min(max(deadline - time.monotonic(), 0.0), _LONGEST_WAIT)
+        ready = [fd for fd, _ in poll.poll(None if deadline is None else ceil(left * 1000))]
+        if self._relay.fd in ready:
+            self._relay.pump()
+        return self._signals()
+
+    def _signals(self) -> list[int]:
+        """The signals that came since the last call, in their order."""
+        try:
+            return [sig for sig in os.read(self._wake, 1 << 16) if sig != signal.SIGCHLD]
+        except OSError:
+            return []
+
+    def _follow_sampler(self, meanwhile: str = "") -> None:
+        """If the sampler has ended, print its last words, or say why there are none."""
+        if self._sampler is None:
+            return
+        try:
+            pid, status = os.waitpid(self._sampler, os.WNOHANG)
+        except ChildProcessError:  # somebody else has reaped it
+            pid, status = self._sampler, 0
+        if pid == 0:
+            return
+        self._sampler = None
+        while self._relay.pump():
+            pass
+        code = os.waitstatus_to_exitcode(status)
+        if code not in (0, SAID_WHY):
+            how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+            say(f"recording stopped: the sampler {how}{meanwhile}")
+
+    def _finish(self, timeout: float) -> None:
+        """Wait for the sampler, which knows that the workload has ended."""
+        ended = time.monotonic()
+        deadline = ended + timeout
+        self._follow_sampler()
+        while self._sampler is not None:
+            if time.monotonic() >= deadline:
+                say(f"the recording is still being finished, by process {self._sampler}")
+                return
+            if any(sig in _ENDING for sig in self._wait(deadline)):
+                deadline = min(deadline, ended + _INTERRUPTED_FINISH)
+            self._follow_sampler()
+
+
+def _caught(_signal: int, _frame: FrameType | None) -> None:
+    """The handler of all caught signals; what matters is the byte in the wake-up pipe."""
+
+
+def _wait_plainly(pid: int) -> int:
+    """The wait status of the workload ``pid``, with signals passed on and nothing else: when all else failed."""
+
+    def pass_on(sig: int, _frame: FrameType | None) -> None:
+        try:
+            os.killpg(pid, sig)
+        except OSError:
+            pass
+
+    for sig in FORWARDED:
+        if signal.getsignal(sig) is _caught:
+            signal.signal(sig, pass_on)
+    try:
+        return os.waitpid(pid, 0)[1]
+    except ChildProcessError:
+        return 0
