@@ -1,0 +1,44 @@
+# make demo   records a real command for 20 s and shows the page
+# make test   runs every check and every test
+# Both need Python >= 3.11 with its venv module and a package index; all they install goes into .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --constraint constraints.txt
+
+.PHONY: test demo clean
+.DELETE_ON_ERROR:
+
+test: .venv/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n auto --dist loadgroup
+
+# A real command; where there is no GPU the synthetic backend stands in for eight of them.
+demo: .venv/.run
+	$(BIN)/gssr profile --backend synthetic:train:8 -t 100 -f -o demo.sql -- sh -c \
+	  'for step in 1 2 3 4 5; do echo "step $$step: compressing for 4 s"; timeout 4 gzip -c < /dev/zero > /dev/null; done; exit 0'
+	$(BIN)/gssr analyze --terminal -i demo.sql
+
+# setuptools comes first, and pinned, so that building the package asks the index for nothing else.
+.venv/.run: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "GSSR needs Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { echo "Python's venv module is incomplete: install the Debian package python3-venv" >&2; exit 1; }
+	@echo "Setting up .venv"
+	@$(PYTHON) -m venv .venv
+	@$(PIP) setuptools
+	@$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+.venv/.test: .venv/.run
+	@echo "Adding the tools for the tests"
+	@$(PIP) --no-build-isolation --editable '.[test]'
+	@touch $@
+
+clean:
+	rm -rf .venv build dist *.egg-info demo.sql demo.sql.d demo.sql-wal demo.sql-shm
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
