@@ -1,0 +1,224 @@
+"""What the host does beside its GPUs, and what the workload's own processes use of it.
+
+Nothing here raises: what can't be read is None. psutil is imported when the first sample is taken, in the sampler.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
+
+Counters = dict[str, tuple[float, float]]
+"""Per disk or network interface, two byte counters."""
+HostValues = tuple[float | None, ...]
+
+_T = TypeVar("_T")
+
+
+def _reading(read: Callable[[], _T]) -> _T | None:
+    try:
+        return read()
+    except Exception:  # containers hide parts of /proc and /sys in many ways, and psutil has an exception for each
+        return None
+
+
+class HostSampler:
+    """The node's CPU, load, memory, disks and network.
+
+    All of it is the whole node's, other jobs on it included, also inside a container or a cgroup. Network counters don't
+    see RDMA: InfiniBand traffic of MPI or NCCL is not in them."""
+
+    def __init__(self) -> None:
+        self._time: float | None = None
+        self._cpu: tuple[float, float] | None = None
+        self._disks: Counters | None = None
+        self._network: Counters | None = None
+
+    def sample(self, now: float) -> HostValues:
+        """The columns of ``host_samples`` from ``cpu_utilization`` on. ``now`` in unix s; rates (CPU, disks, network) are
+        over the time since the call before, None in the first."""
+        seconds = None if self._time is None else now - self._time
+        cpu, disks, network = _reading(_cpu_seconds), _reading(_disk_bytes), _reading(_network_bytes)
+        memory = _reading(_memory_bytes) or (None, None)
+        values = (
+            _busy_share(self._cpu, cpu),
+            _reading(_load),
+            *memory,
+            *_rates(self._disks, disks, seconds),
+            *_rates(self._network, network, seconds),
+        )
+        self._time, self._cpu, self._disks, self._network = now, cpu, disks, network
+        return values
+
+
+def _load() -> float:
+    return os.getloadavg()[0]
+
+
+def _cpu_seconds() -> tuple[float, float]:
+    """(busy, total) seconds of all cores since boot. Waiting for input and output is not busy."""
+    import psutil
+
+    times = psutil.cpu_times()
+    # Linux counts a guest's time in user and nice as well.
+    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return total - times.idle - getattr(times, "iowait", 0.0), total
+
+
+def _memory_bytes() -> tuple[int | None, int | None]:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return memory.total - memory.available, memory.total
+
+
+def _disk_bytes() -> Counters:
+    import psutil
+
+    disks = psutil.disk_io_counters(perdisk=True, nowrap=False)
+    return {name: (disks[name].read_bytes, disks[name].write_bytes) for name in _devices("/sys/block", disks)}
+
+
+def _network_bytes() -> Counters:
+    import psutil
+
+    nics = psutil.net_io_counters(pernic=True, nowrap=False)
+    return {name: (nics[name].bytes_recv, nics[name].bytes_sent) for name in _devices("/sys/class/net", nics)}
+
+
+def _devices(folder: str, names: Iterable[str]) -> list[str]:
+    """Those names that are hardware: partitions, RAID and LVM volumes, bonds, bridges and VLANs pass on the bytes of what
+    they are made of and would count them again. Where no hardware is seen (in a container), whatever the kernel lists
+    as a whole device, loopback apart."""
+    hardware = [name for name in names if os.path.exists(f"{folder}/{name}/device")]
+    return hardware or [name for name in names if name != "lo" and os.path.exists(f"{folder}/{name}")]
+
+
+def _busy_share(before: tuple[float, float] | None, after: tuple[float, float] | None) -> float | None:
+    if before is None or after is None or after[1] <= before[1]:
+        return None
+    return min(max((after[0] - before[0]) / (after[1] - before[1]), 0.0), 1.0)
+
+
+def _rates(before: Counters | None, after: Counters | None, seconds: float | None) -> tuple[float | None, float | None]:
+    """Bytes per second of the devices that were there both times; a counter that fell was reset, and adds nothing."""
+    if not before or not after or seconds is None or seconds <= 0:
+        return None, None
+    sums = [0.0, 0.0]
+    for name, counters in after.items():
+        if name in before:
+            for i in (0, 1):
+                sums[i] += max(counters[i] - before[name][i], 0)
+    return sums[0] / seconds, sums[1] / seconds
+
+
+class _Stat(NamedTuple):
+    """Of /proc/PID/stat: CPU time and start in clock ticks (since boot), resident memory in pages."""
+
+    alive: bool
+    parent: int
+    group: int
+    cpu: int
+    start: int
+    pages: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        text = os.read(descriptor, 2048)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    fields = text[text.rfind(b")") + 2 :].split()  # the name before may hold anything
+    if len(fields) < 22:
+        return None
+    state, parent, group = fields[:3]
+    return _Stat(
+        state not in (b"Z", b"X"),
+        int(parent),
+        int(group),
+        int(fields[11]) + int(fields[12]),
+        int(fields[19]),
+        max(int(fields[21]), 0),
+    )
+
+
+class WorkloadSampler:
+    """The processes of one workload: descendants of ``pid`` and members of its process group.
+
+    A process once seen stays a member until it ends, whoever adopts it; one that left the group and lost its parents
+    before it was ever seen can't be told from a stranger. Processes that come and go between two samples are missed, and
+    so is what a process used after the last sample before its end.
+
+    All processes of the node are listed to find new ones, and only those never seen before are looked at: how long that
+    takes grows with the node, not with the workload's threads, and it is done as often as a five-hundredth of a core
+    allows."""
+
+    _SHARE_OF_CORE = 1 / 500
+    _MOST_AT_ONCE = 256
+
+    def __init__(self, pid: int) -> None:
+        self._group = pid
+        self._members: dict[int, tuple[int, int]] = {}  # pid: start, CPU ticks at the last sample
+        self._strangers: set[int] = set()
+        self._next_search = 0.0
+        self._time: float | None = None
+        self._ticks = 0.0
+        self._ticks_per_second = os.sysconf("SC_CLK_TCK")
+        self._page = os.sysconf("SC_PAGE_SIZE")
+        stat = _stat(pid)
+        if stat is not None:
+            self._members[pid] = (stat.start, stat.cpu)
+
+    def sample(self, now: float) -> tuple[float | None, int, int] | None:
+        """(cores kept busy since the call before, resident bytes, number of processes); None when none is left.
+
+        ``now`` in unix s. Cores are None in the first call."""
+        if time.monotonic() >= self._next_search:
+            began = time.thread_time()
+            self._search()
+            self._next_search = time.monotonic() + (time.thread_time() - began) / self._SHARE_OF_CORE
+        used = pages = n = 0
+        members: dict[int, tuple[int, int]] = {}
+        for pid, (start, before) in self._members.items():
+            stat = _stat(pid)
+            if stat is None or stat.start != start:
+                continue
+            members[pid] = (start, stat.cpu)
+            used += max(stat.cpu - before, 0)
+            if stat.alive:
+                pages += stat.pages
+                n += 1
+        self._members = members
+        seconds = 0.0 if self._time is None else now - self._time
+        self._time, self._ticks = now, time.clock_gettime(time.CLOCK_BOOTTIME) * self._ticks_per_second
+        if not n:
+            return None
+        cores = used / self._ticks_per_second / seconds if seconds > 0 else None
+        return cores, pages * self._page, n
+
+    def _search(self) -> None:
+        try:
+            pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+        except OSError:
+            return
+        self._strangers &= pids
+        # A node may have thousands of processes when the first sample is taken: those that can be descendants first
+        # (their pids are higher, unless the kernel began again at the lowest), the others later.
+        unseen = sorted(pids - self._strangers - self._members.keys(), key=lambda pid: (pid < self._group, pid))
+        new = {pid: stat for pid in unseen[: self._MOST_AT_ONCE] if (stat := _stat(pid)) is not None}
+        searching = True
+        while searching:
+            searching = False
+            for pid, stat in list(new.items()):
+                if stat.group == self._group or stat.parent in self._members:
+                    # All a process used since it started counts if that was after the last sample.
+                    self._members[pid] = (stat.start, 0 if stat.start >= self._ticks else stat.cpu)
+                    del new[pid]
+                    searching = True
+        self._strangers.update(new)
