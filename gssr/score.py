@@ -42,3 +42,10 @@ def score_of_means(means: Mapping[str, float | None]) -> float | None:
             return None
         inputs.append(value)
     return score(inputs[0], math.fsum(inputs[2:]), inputs[1])
+
+
+def result_line(score: float | None, imbalance: float | None, gpus: int, gaps: int) -> str:
+    """The machine-readable line that ends a run and a page: ``GSSR score=0.609 imbalance=0.207 gpus=16 gaps=0``. What
+    can't be known is ``unknown``."""
+    shown = ["unknown" if value is None else f"{value:.3f}" for value in (score, imbalance)]
+    return f"GSSR score={shown[0]} imbalance={shown[1]} gpus={gpus} gaps={gaps}"

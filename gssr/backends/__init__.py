@@ -1,1 +1,104 @@
-"""Where samples come from: one table of backends, opened by name. See ``base`` for the interface."""
+"""Where samples come from: one table of backends, checked and opened by name. See ``base`` for the interface."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gssr.backends.base import Backend, BackendError, Change, Device, Row
+
+
+class Kind(NamedTuple):
+    """A backend one can ask for: its name, how it is written on the command line, and what it is."""
+
+    name: str
+    spec: str
+    what: str
+
+
+BACKENDS: tuple[Kind, ...] = (
+    Kind("auto", "auto", "the best one this machine offers, else host metrics only"),
+    Kind("synthetic", "synthetic[:SCENARIO[:GPUS]]", "GPUs that don't exist, running a scenario"),
+    Kind("replay", "replay:FILE[@SPEED]", "a recording, played back"),
+)
+
+
+def check(spec: str) -> None:
+    """Raise BackendError, one sentence, when no backend can be asked for in this way. Loads no driver."""
+    name = spec.partition(":")[0]
+    if name not in {kind.name for kind in BACKENDS}:
+        known = ", ".join(kind.spec for kind in BACKENDS)
+        raise BackendError(f"unknown backend {spec!r}; known: {known}")
+    if name == "synthetic":
+        from gssr.backends.synthetic import parse
+
+        parse(spec)
+    elif name == "replay":
+        from gssr.backends.replay import check_spec
+
+        check_spec(spec)
+    elif spec != name:
+        raise BackendError(f"backend {name} takes no {spec[len(name) :]!r}")
+
+
+def open_backend(spec: str, node: str, visible: int | None) -> Backend | None:
+    """The backend that ``spec`` asks for, open; None when ``auto`` finds no GPU it can read. ``visible`` is how many GPUs
+    the launcher gives this process, None if it doesn't say. Raises BackendError."""
+    name = spec.partition(":")[0]
+    if name == "synthetic":
+        from gssr.backends.synthetic import DEFAULT_GPUS, SyntheticBackend, parse
+
+        scenario, gpus = parse(spec)
+        if gpus is None:
+            gpus = DEFAULT_GPUS if visible is None else visible
+        return SyntheticBackend(scenario, gpus, node)
+    if name == "replay":
+        from gssr.backends.replay import open_replay
+
+        return open_replay(spec)
+    return None
+
+
+class Selection:
+    """A backend of which only some GPUs are sampled."""
+
+    def __init__(self, backend: Backend, positions: Sequence[int]) -> None:
+        self.name = backend.name
+        self.gpus: Sequence[Device] = [backend.gpus[position] for position in positions]
+        self.measures = backend.measures
+        self._backend = backend
+        self._new = {position: index for index, position in enumerate(positions)}
+
+    def sample(self, now: float) -> Sequence[Row]:
+        """The chosen GPUs' rows, numbered by their place in ``gpus``."""
+        new = self._new
+        return [(new[row[0]], *row[1:]) for row in self._backend.sample(now) if row[0] in new]  # type: ignore[index]
+
+    def changes(self) -> Sequence[Change]:
+        """What happened to the chosen GPUs, or to all."""
+        new = self._new
+        changes = self._backend.changes()
+        return [
+            change if change.gpu is None else change._replace(gpu=new[change.gpu])
+            for change in changes
+            if change.gpu is None or change.gpu in new
+        ]
+
+    def close(self) -> None:
+        """Close the backend."""
+        self._backend.close()
+
+
+def select_gpus(backend: Backend, wanted: str) -> Backend:
+    """The backend, limited to the GPUs of a comma-separated list of device indices and UUIDs; ``all`` keeps it as it is.
+
+    Raises BackendError, naming the GPUs there are, when one of the list is not among them."""
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    if names == ["all"] or not names:
+        return backend
+    positions = []
+    for name in names:
+        found = [position for position, gpu in enumerate(backend.gpus) if name in (str(gpu.device_index), gpu.uuid)]
+        if not found:
+            there = ", ".join(f"{gpu.device_index} ({gpu.uuid})" for gpu in backend.gpus) or "none"
+            raise BackendError(f"--gpus: no GPU {name!r}; there are: {there}")
+        positions += [position for position in found if position not in positions]
+    return Selection(backend, sorted(positions))

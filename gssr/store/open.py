@@ -11,6 +11,7 @@ from urllib.parse import quote
 from gssr.store.filesystem import journal_mode
 from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, create_statements
 
+_MAGIC = b"SQLite format 3\0"
 COMPANIONS = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a database while it is open or after a crash."""
 
@@ -30,6 +31,13 @@ def remove(path: str) -> None:
             os.unlink(name)
         except FileNotFoundError:
             pass
+
+
+def looks_like_recording(path: str) -> bool:
+    """True for a file that GSSR made (or that is empty), judged by its head alone: a damaged recording is one too."""
+    with open(path, "rb") as stream:
+        head = stream.read(100)
+    return not head or (head.startswith(_MAGIC) and head[68:72] == APPLICATION_ID.to_bytes(4, "big"))
 
 
 def create(path: str) -> sqlite3.Connection:
@@ -59,6 +67,9 @@ def reopen(path: str) -> sqlite3.Connection:
 
 def _open_for_writing(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
+    # Before the switch to WAL, so that the file itself tells what it is from its first second on.
+    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
     mode = journal_mode(path)
     for attempt in range(20):  # the busy timeout does not cover the switch to WAL
         try:
@@ -71,8 +82,6 @@ def _open_for_writing(path: str) -> sqlite3.Connection:
             time.sleep(0.05)
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
     for statement in create_statements():
         connection.execute(statement)
     _add_missing_columns(connection)
@@ -122,7 +131,7 @@ def _check_file(path: str) -> None:
         raise RecordingError(f"{path}: can't be read: {error.strerror}") from None
     if not head:
         raise RecordingError(f"{path}: is empty: nothing was recorded into it")
-    if head != b"SQLite format 3\0":
+    if head != _MAGIC:
         raise RecordingError(f"{path}: is not a recording (not an SQLite database)")
 
 

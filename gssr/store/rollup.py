@@ -190,6 +190,8 @@ class Rollups:
         self._gpus: dict[int, _Gpu] = {}
         self._closed: list[RollupRow] = []
         self._sketches: list[SketchRow] = []
+        self.totals: dict[int, Vector] = {}
+        """Everything closed so far, GPU by GPU."""
         names = set(measured)
         sketched = {name: position for position, name in enumerate(LAYOUT.sketched)}
         self._plan = [
@@ -331,6 +333,8 @@ class Rollups:
                     coarse.last_rowid = max(coarse.last_rowid, rowid)
                 else:
                     self._closed.append(RollupRow(gpu, seconds, start, rowid, rowid, vector, late=True))
+                    if seconds == LEVELS[-1]:
+                        merge(self.totals.setdefault(gpu, empty_vector()), vector, self._gap)
             start = math.floor(row[1] / SKETCH_SECONDS) * SKETCH_SECONDS
             if state.histograms and start == state.sketch_start:
                 for histogram, more in zip(state.histograms, histograms, strict=True):
@@ -342,6 +346,8 @@ class Rollups:
     def _emit(self, gpu: int, state: _Gpu, level: int) -> None:
         bucket = state.buckets[level]
         if bucket is not None:
+            if LEVELS[level] == LEVELS[-1]:
+                merge(self.totals.setdefault(gpu, empty_vector()), bucket.vector, self._gap)
             self._closed.append(
                 RollupRow(
                     gpu, LEVELS[level], bucket.start, bucket.first_rowid, bucket.last_rowid, bucket.vector, late=False

@@ -192,6 +192,11 @@ class Writer:
         self._connection.close()
         return written
 
+    @property
+    def totals(self) -> Mapping[int, Sequence[float]]:
+        """What each GPU (by key) has done, as a rollup's vector over the whole run; complete after ``finish``."""
+        return self._rollups.totals if self._rollups is not None else {}
+
     def _update(self, table: str, values: Mapping[str, Value]) -> None:
         """An UPDATE of this run's (this rank's) row, done with the next commit."""
         where = "run_id = ? AND rank = ?" if table == "processes" else "run_id = ?"

@@ -1,0 +1,70 @@
+"""The supervisor's end of the recording: starts the sampler as a process of its own and tells it what happens.
+
+The sampler is forked, not executed: it shares the interpreter's pages and needs no second start. Only it opens the
+recording and loads drivers, so that whatever goes wrong there harms nothing here.
+"""
+
+import os
+import sys
+
+from gssr.profile.sampler import Plan, run_sampler
+
+_SEPARATOR = "\x1f"
+
+
+class Recorder:
+    """See gssr.profile.supervise.Recorder. Messages are lines on a pipe; a sampler that is gone or stuck is not waited
+    for."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Fork the sampler. Raises OSError when that is impossible."""
+        inbox, self._out = os.pipe()
+        self.fd, outbox = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid: int | None = os.fork()
+        if self.pid == 0:
+            run_sampler(plan, inbox, outbox)
+        os.close(inbox)
+        os.close(outbox)
+        os.set_blocking(self._out, False)
+        os.set_blocking(self.fd, False)
+
+    def started(self, pid: int, when: float) -> None:
+        """The workload runs."""
+        self._tell("started", str(pid), repr(when))
+
+    def event(self, kind: str, message: str) -> None:
+        """Something to keep as an event."""
+        self._tell("event", kind, message)
+
+    def ended(self, exit_code: int, state: str, when: float) -> None:
+        """The workload has ended; the sampler finishes the recording and exits."""
+        self._tell("ended", str(exit_code), state, repr(when))
+        try:
+            os.close(self._out)
+        except OSError:
+            pass
+
+    def _tell(self, *words: str) -> None:
+        line = _SEPARATOR.join(word.replace("\n", " ") for word in words) + "\n"
+        try:
+            os.write(self._out, line.encode("utf-8", "surrogateescape"))
+        except OSError:
+            pass  # the sampler is gone, which the supervisor notices by itself, or stuck
+
+
+class NoRecorder:
+    """Stands in when nothing is recorded."""
+
+    pid: int | None = None
+    fd = -1
+
+    def started(self, pid: int, when: float) -> None:
+        """Nothing."""
+
+    def event(self, kind: str, message: str) -> None:
+        """Nothing."""
+
+    def ended(self, exit_code: int, state: str, when: float) -> None:
+        """Nothing."""

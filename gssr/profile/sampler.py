@@ -1,0 +1,280 @@
+"""The sampler: a small process that asks the backend at every tick and writes what it says.
+
+It keeps absolute deadlines, so the rate doesn't drift; it records the time each sample was really taken; it never writes
+to the terminal but sends lines to the supervisor; and nothing it does can reach the workload.
+"""
+
+import gc
+import os
+import select
+import signal
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from gssr.backends import open_backend, select_gpus
+from gssr.backends.base import Backend, BackendError
+from gssr.metrics import BY_NAME, NAMES
+from gssr.profile.clock import Clock
+from gssr.profile.summary import whole_run
+from gssr.store.liveness import boot_id, process_start
+from gssr.store.open import RecordingError, remove
+from gssr.store.schema import GAP_INTERVALS
+from gssr.store.writer import Writer
+
+HOST_SECONDS = 1.0
+COLLECT_SECONDS = 60.0
+"""Garbage is collected this often, right after a tick, and at no other time."""
+EXIT_SAID_WHY = 3
+
+_IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGPIPE",
+            "SIGALRM", "SIGURG", "SIGXCPU")  # fmt: skip
+
+
+class Plan(NamedTuple):
+    """What is to be recorded. ``run`` and ``process`` are columns of those tables, as far as they are known beforehand."""
+
+    path: str
+    append: bool
+    overwrite: bool
+    run: dict[str, Any]
+    process: dict[str, Any]
+    sampling_seconds: float
+    backend: str
+    gpus: str
+    metrics: Sequence[str]
+    visible_gpus: int | None
+    host: bool
+    summary: bool
+
+
+def run_sampler(plan: Plan, inbox: int, outbox: int) -> NoReturn:
+    """The whole life of the sampler process; called in the forked child, never returns."""
+    code = EXIT_SAID_WHY
+    try:
+        inbox, outbox = _settle(inbox, outbox)
+        try:
+            code = _Sampler(plan, inbox, outbox).run()
+        except (RecordingError, BackendError) as error:
+            _say(outbox, f"nothing is recorded: {error}")
+        except Exception as error:
+            _say(outbox, f"recording stopped: {error!r}")
+            if os.environ.get("GSSR_DEBUG"):
+                import traceback
+
+                _say(outbox, traceback.format_exc())
+    finally:
+        os._exit(code)
+
+
+def _settle(inbox: int, outbox: int) -> tuple[int, int]:
+    """Let go of everything of the job's: its terminal and signals, its pipes (whose readers wait for their end)."""
+    for name in _IGNORED:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    try:
+        os.setpgid(0, 0)
+    except OSError:
+        pass
+    inbox, outbox = os.dup(inbox), os.dup(outbox)  # out of the way of 3 and 4
+    os.dup2(inbox, 3)
+    os.dup2(outbox, 4)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.closerange(5, os.sysconf("SC_OPEN_MAX"))
+    try:
+        with open("/proc/self/comm", "w") as stream:
+            stream.write("gssr-sampler")
+    except OSError:
+        pass
+    return 3, 4
+
+
+def _say(outbox: int, text: str) -> None:
+    """A line for the user; the supervisor prints it."""
+    try:
+        os.write(outbox, text.encode("utf-8", "backslashreplace") + b"\n")
+    except OSError:
+        pass
+
+
+class _Sampler:
+    def __init__(self, plan: Plan, inbox: int, outbox: int) -> None:
+        self._plan = plan
+        self._inbox = inbox
+        self._outbox = outbox
+        self._clock = Clock()
+        if plan.overwrite:
+            remove(plan.path)
+        self._writer = Writer(plan.path, plan.append)
+        self._unread = b""
+        self._orphaned = False
+        self._end: tuple[int | None, str, float] | None = None
+        self._workload: int | None = None
+        self._workload_start: int | None = None
+        self._workload_sampler: Any = None
+        self._problem: str | None = None
+        self._backend: Backend | None = None
+        self._host: Any = None
+
+    def run(self) -> int:
+        """Record until the workload has ended; the exit status of the process."""
+        plan, writer = self._plan, self._writer
+        pid = os.getpid()
+        process = plan.process | {"pid": pid, "pid_start": process_start(pid), "boot_id": boot_id(), "state": "running"}
+        writer.begin(plan.run | {"state": "running"}, process)
+        self._open_backend()
+        if plan.host:
+            from gssr.backends.host import HostSampler
+
+            self._host = HostSampler()
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        self._loop()
+        return self._finish()
+
+    def _open_backend(self) -> None:
+        plan, writer, now = self._plan, self._writer, self._clock.now()
+        try:
+            backend = open_backend(plan.backend, str(plan.process["node"]), plan.visible_gpus)
+            if backend is not None:
+                backend = select_gpus(backend, plan.gpus)
+        except BackendError as error:
+            self._announce(now, "backend", f"no GPU is sampled: {error}")
+            return
+        if backend is None:
+            self._announce(now, "backend", "no GPU is sampled: no backend found any (gssr doctor says why)")
+            return
+        self._backend = backend
+        measured = [name for name in backend.measures if name in plan.metrics]
+        gpus = [device._asdict() | {"backend": backend.name} for device in backend.gpus]
+        writer.add_gpus(gpus, measured, plan.sampling_seconds)
+        missing = [name for name in NAMES if name in plan.metrics and name not in measured]
+        lacks = f"; not measured: {', '.join(BY_NAME[name].label for name in missing)}" if missing else ""
+        writer.event(now, "backend", f"{backend.name}: {len(gpus)} GPUs{lacks}")
+
+    def _announce(self, now: float, kind: str, message: str) -> None:
+        self._writer.event(now, kind, message)
+        _say(self._outbox, message)
+
+    def _loop(self) -> None:
+        interval, clock = self._plan.sampling_seconds, self._clock
+        begin = clock.ticks()
+        last = host_due = begin
+        collect_due = begin + COLLECT_SECONDS
+        self._sample(clock.now())
+        tick = 1
+        while self._end is None:
+            wait = begin + tick * interval - clock.ticks()
+            if wait > 0:
+                if self._wait(wait):
+                    continue
+                wait = begin + tick * interval - clock.ticks()
+                if wait > 0:
+                    continue  # select woke a little early
+            ticks, now = clock.ticks(), clock.now()
+            if ticks - last > GAP_INTERVALS * interval:
+                self._writer.event(now, "gap", f"no samples for {ticks - last:.3g} s: the sampler was held up")
+            self._sample(now)
+            last = ticks
+            if ticks >= host_due:
+                self._sample_host(now)
+                host_due = max(host_due + HOST_SECONDS, ticks)
+            self._writer.tick(now)
+            self._check_storage()
+            if ticks >= collect_due:
+                gc.collect()
+                collect_due = ticks + COLLECT_SECONDS
+            tick = max(tick + 1, int((clock.ticks() - begin) / interval) + 1)
+            if self._orphaned:
+                self._check_workload(now)
+        if clock.ticks() - last >= interval / 2:
+            self._sample(clock.now())
+
+    def _sample(self, now: float) -> None:
+        backend = self._backend
+        if backend is None:
+            return
+        try:
+            rows = backend.sample(now)
+            if rows:
+                self._writer.add(rows)
+            for change in backend.changes():
+                self._writer.event(now, change.kind, change.message, change.gpu)
+        except BackendError as error:
+            self._announce(now, "backend_lost", str(error))
+            backend.close()
+            self._backend = None
+
+    def _sample_host(self, now: float) -> None:
+        if self._host is not None:
+            self._writer.add_host(now, self._host.sample(now))
+        if self._workload_sampler is not None:
+            values = self._workload_sampler.sample(now)
+            if values is not None:
+                self._writer.add_workload(now, values)
+        moved = self._clock.step()
+        if moved:
+            self._writer.event(now, "clock_step", f"the system clock was set by {moved:+.3f} s")
+
+    def _check_storage(self) -> None:
+        problem = self._writer.problem
+        if problem and not self._problem:
+            _say(self._outbox, f"{problem}; samples are kept in memory and tried again")
+        self._problem = problem
+
+    def _wait(self, seconds: float) -> bool:
+        """Sleep, or hear from the supervisor: True when it said something."""
+        fds = [] if self._orphaned else [self._inbox]
+        readable, _, _ = select.select(fds, [], [], seconds)
+        if not readable:
+            return False
+        data = os.read(self._inbox, 1 << 16)
+        if not data:
+            self._orphaned = True
+            self._writer.event(
+                self._clock.now(), "signal", "the supervisor is gone; the workload is watched to its end"
+            )
+        *lines, self._unread = (self._unread + data).split(b"\n")
+        for line in lines:
+            self._hear(line.decode("utf-8", "surrogateescape").split("\x1f"))
+        return True
+
+    def _hear(self, words: Sequence[str]) -> None:
+        kind, writer = words[0], self._writer
+        if kind == "started":
+            self._workload, when = int(words[1]), float(words[2])
+            self._workload_start = process_start(self._workload)
+            writer.started(when)
+            writer.event(when, "start", f"the workload was started as process {words[1]}")
+            from gssr.backends.host import WorkloadSampler
+
+            self._workload_sampler = WorkloadSampler(self._workload)
+        elif kind == "event":
+            writer.event(self._clock.now(), words[1], words[2])
+        elif kind == "ended":
+            code, state, when = int(words[1]), words[2], float(words[3])
+            self._end = (code, state, when)
+            writer.event(when, "end", f"the workload ended: {state}, exit code {code}")
+
+    def _check_workload(self, now: float) -> None:
+        """Without a supervisor: is the workload still there?"""
+        if self._workload is None or process_start(self._workload) != self._workload_start:
+            self._end = (None, "killed", now)
+            self._writer.event(now, "end", "the workload is gone; nobody saw its exit code")
+
+    def _finish(self) -> int:
+        assert self._end is not None
+        code, state, when = self._end
+        now = self._clock.now()
+        if self._backend is not None:
+            self._backend.close()
+        written = self._writer.finish(now, code, state, when)
+        if not written:
+            _say(self._outbox, f"{self._writer.problem}; the last samples are lost")
+            return EXIT_SAID_WHY
+        if self._plan.summary:
+            _say(self._outbox, whole_run(self._writer.totals.values()))
+            _say(self._outbox, f"recorded into {self._plan.path}; see it with: gssr analyze {self._plan.path}")
+        return 0

@@ -1,0 +1,23 @@
+"""The machine-readable line that ends a run, computed from the sampler's own rollups."""
+
+from collections.abc import Collection, Sequence
+
+from gssr.metrics import SCORE_INPUTS
+from gssr.score import result_line, score_of_means
+from gssr.store.layout import LAYOUT
+
+
+def whole_run(vectors: Collection[Sequence[float]]) -> str:
+    """``GSSR score=0.609 imbalance=0.207 gpus=16 gaps=0`` of GPUs given by their rollup vectors over the whole run; what
+    can't be known is ``unknown``. The same line that ends the page of ``gssr analyze``."""
+    start = {block.metric.name: block.start for block in LAYOUT.blocks}
+    means: dict[str, float | None] = {}
+    for name in SCORE_INPUTS:
+        n = sum(vector[start[name]] for vector in vectors)
+        means[name] = sum(vector[start[name] + 1] for vector in vectors) / n if n else None
+    own = [
+        vector[start["sm_active"] + 1] / vector[start["sm_active"]] for vector in vectors if vector[start["sm_active"]]
+    ]
+    imbalance = 1 - (sum(own) / len(own)) / max(own) if own and max(own) > 0 else None
+    gaps = int(sum(vector[1] for vector in vectors))
+    return result_line(score_of_means(means), imbalance, len(vectors), gaps)
