@@ -152,11 +152,11 @@ def _connect_copy(path: str) -> sqlite3.Connection:
     try:
         copy = os.path.join(folder, "recording.sql")
         for _ in range(10):
-            before = _fingerprint(path)
+            before = fingerprint(path)
             for suffix in ("", "-wal", "-journal"):
                 if os.path.exists(path + suffix):
                     shutil.copyfile(path + suffix, copy + suffix)
-            if _fingerprint(path) == before:
+            if fingerprint(path) == before:
                 break
             time.sleep(0.1)
         connection = sqlite3.connect(copy, isolation_level=None, check_same_thread=False)
@@ -173,7 +173,8 @@ class Fingerprint(NamedTuple):
     sizes: tuple[int, ...]
 
 
-def _fingerprint(path: str) -> Fingerprint:
+def fingerprint(path: str) -> Fingerprint:
+    """A look at the file itself; ``sizes`` of the file, its write-ahead log and its journal, -1 for none."""
     with open(path, "rb") as stream:
         counter = stream.read(100)[24:28]
     sizes = [

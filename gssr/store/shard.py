@@ -42,12 +42,27 @@ class Shard:
         self, query: str, parameters: Sequence[object] = (), fetch: int = 16_384
     ) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of a query in batches; ends early, with ``damage`` set, where the file is damaged."""
+        handed_out = 0
         try:
             cursor = self.connection.execute(query, parameters)
             while batch := cursor.fetchmany(fetch):
                 yield batch
+                handed_out += len(batch)
         except sqlite3.DatabaseError as error:
             self.damaged(error)
+            yield from self._up_to_damage(query, parameters, handed_out)
+
+    def _up_to_damage(self, query: str, parameters: Sequence[object], skip: int) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of the batch that a damaged page cut short, one by one."""
+        rows: list[tuple[Any, ...]] = []
+        try:
+            for number, row in enumerate(self.connection.execute(query, parameters)):
+                if number >= skip:
+                    rows.append(row)
+        except sqlite3.DatabaseError:
+            pass
+        if rows:
+            yield rows
 
     def all(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query, as ``rows``."""

@@ -4,46 +4,11 @@ import random
 
 import numpy as np
 import pytest
+from sample_rows import START, STEP, rows_of, write
 
 from gssr.metrics import FLOP_ACTIVE, NAMES
 from gssr.store.moments import derive, fold, merge
 from gssr.store.reader import RunReader, open_recording
-from gssr.store.writer import Writer
-
-START = 1_700_000_003.0
-STEP = 0.5
-
-
-def rows_of(n_ticks: int, n_gpus: int, seed: int = 0, hole: range = range(0)) -> list[tuple]:
-    rng = random.Random(seed)
-    rows = []
-    for tick in range(n_ticks):
-        if tick in hole:
-            continue
-        for gpu in range(n_gpus):
-            values: list = [rng.random() for _ in NAMES]
-            values[14] = rng.randrange(10**10)
-            values[NAMES.index("energy")] = 1e6 + tick * 3.5
-            values[NAMES.index("clock_event_reasons")] = rng.choice([0, 1, 4, 0x44])
-            values = [None if rng.random() < 0.05 else value for value in values]
-            rows.append((gpu, START + tick * STEP + gpu * 0.001, *values))
-    return rows
-
-
-def write(path, rows, n_gpus, run_id="r", finish=True, append=False, measured=NAMES) -> Writer:
-    writer = Writer(str(path), append=append)
-    run = {"run_id": run_id, "started_at": START, "sampling_ms": STEP * 1000, "state": "running"}
-    writer.begin(run, {"rank": 0, "node": "n1", "hostname": "elsewhere", "state": "running"})
-    gpus = [{"device_index": index, "uuid": f"GPU-{run_id}-{index}"} for index in range(n_gpus)]
-    writer.add_gpus(gpus, measured, STEP)
-    for row in rows:
-        writer.add([row])
-        writer.tick(row[1])
-    if finish:
-        assert writer.finish(rows[-1][1], 0, "completed", rows[-1][1])
-    else:
-        writer.commit(rows[-1][1])
-    return writer
 
 
 def plain(rows, start=-np.inf, end=np.inf, level=None):
@@ -80,8 +45,17 @@ def check(reader: RunReader, rows, start=None, end=None):
         np.testing.assert_array_equal(bins, np.bincount(known.view(np.uint32) >> 16, minlength=65536))
 
 
-WINDOWS = [(None, None), (START + 33.3, None), (None, START + 801.7), (START + 5, START + 12), (START + 57, START + 1300),
-           (START + 597, START + 1197), (START + 640.25, START + 641), (START - 50, START + 3000), (START + 900, START + 900)]  # fmt: skip
+WINDOWS = [
+    (None, None),
+    (START + 33.3, None),
+    (None, START + 801.7),
+    (START + 5, START + 12),
+    (START + 57, START + 1300),
+    (START + 597, START + 1197),
+    (START + 640.25, START + 641),
+    (START - 50, START + 3000),
+    (START + 900, START + 900),
+]
 
 
 @pytest.mark.parametrize("finish", [True, False], ids=["finished", "cut off"])

@@ -1,0 +1,241 @@
+"""Whatever file is given, the answer is the recording or one sentence that names the file."""
+
+import os
+import shutil
+import sqlite3
+import stat
+
+import pytest
+from sample_rows import START, rows_of, write
+
+from gssr.store.filesystem import filesystem_of, journal_mode
+from gssr.store.follow import Follower
+from gssr.store.open import RecordingError, connect
+from gssr.store.reader import open_recording
+from gssr.store.writer import Writer
+
+
+def sentence(path) -> str:
+    with pytest.raises(RecordingError) as caught:
+        open_recording(path)
+    text = str(caught.value)
+    assert "\n" not in text and str(path) in text
+    return text
+
+
+def test_a_missing_file_is_said(tmp_path):
+    assert "no such file" in sentence(tmp_path / "nowhere.sql")
+
+
+def test_an_empty_file_is_said(tmp_path):
+    (tmp_path / "empty.sql").touch()
+    assert "is empty" in sentence(tmp_path / "empty.sql")
+
+
+def test_a_file_that_is_no_database_is_said(tmp_path):
+    (tmp_path / "notes.txt").write_text("not a database, only some text that is long enough to have a head")
+    assert "not an SQLite database" in sentence(tmp_path / "notes.txt")
+
+
+def test_a_folder_without_recordings_is_said(tmp_path):
+    assert "holds no recording" in sentence(tmp_path)
+
+
+def test_a_database_of_something_else_is_said(tmp_path):
+    connection = sqlite3.connect(tmp_path / "other.sql")
+    connection.execute("CREATE TABLE runs (a)")
+    connection.close()
+    assert "something else" in sentence(tmp_path / "other.sql")
+
+
+def test_a_recording_of_the_published_tool_is_named_as_such(tmp_path):
+    connection = sqlite3.connect(tmp_path / "old.sql")
+    connection.execute("CREATE TABLE data (sm_active)")
+    connection.execute("CREATE TABLE process_metadata (job_id)")
+    connection.close()
+    assert "GSSR 0.x" in sentence(tmp_path / "old.sql")
+
+
+def test_a_newer_schema_is_refused_with_both_numbers(tmp_path):
+    write(tmp_path / "a.sql", rows_of(10, 1), 1)
+    connection = sqlite3.connect(tmp_path / "a.sql")
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+    assert "schema 2" in sentence(tmp_path / "a.sql") and "up to 1" in sentence(tmp_path / "a.sql")
+
+
+def test_the_file_says_what_it_is_from_its_first_second(tmp_path):
+    writer = Writer(str(tmp_path / "a.sql"))
+    head = (tmp_path / "a.sql").read_bytes()[:100]
+    assert head[68:72] == b"GSSR" and head[60:64] == b"\0\0\0\1"
+    del writer
+
+
+def test_a_finished_recording_is_one_plain_file_that_opens_where_nothing_can_be_written(tmp_path):
+    folder = tmp_path / "sealed"
+    folder.mkdir()
+    write(folder / "a.sql", rows_of(50, 2), 2)
+    assert os.listdir(folder) == ["a.sql"]
+    connection = sqlite3.connect(f"file:{folder}/a.sql?mode=ro&immutable=1", uri=True)
+    assert connection.execute("PRAGMA journal_mode").fetchone() != ("wal",)
+    assert connection.execute("SELECT count(*) FROM gpu_samples").fetchone() == (100,)
+
+
+def test_reading_never_changes_the_folder(tmp_path):
+    writer = write(tmp_path / "a.sql", rows_of(50, 2), 2, finish=False)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("a.sql", "a.sql-wal"):  # as a killed writer leaves it, seen where the shared memory is gone
+        shutil.copyfile(tmp_path / name, copy / name)
+    before = {name: (copy / name).read_bytes() for name in os.listdir(copy)}
+    copy.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        assert open_recording(copy / "a.sql").runs[0].n_rows == 100
+        after = {name: (copy / name).read_bytes() for name in before}
+    finally:
+        copy.chmod(stat.S_IRWXU)
+    assert after == before
+    del writer
+
+
+def test_a_hot_journal_is_rolled_back_in_a_private_copy(tmp_path, monkeypatch):
+    monkeypatch.setattr("gssr.store.open.journal_mode", lambda _path: "TRUNCATE")
+    writer = write(tmp_path / "a.sql", rows_of(50, 2), 2, finish=False)
+    writer._connection.execute("PRAGMA cache_size=1")
+    writer._connection.execute("BEGIN IMMEDIATE")
+    writer._connection.execute("UPDATE samples SET sm_active = 99")  # spills: the file holds half a transaction
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("a.sql", "a.sql-journal"):
+        shutil.copyfile(tmp_path / name, copy / name)
+    journal = (copy / "a.sql-journal").read_bytes()
+    assert len(journal) > 512
+    samples = open_recording(copy / "a.sql").runs[0].samples(["sm_active"])
+    assert len(samples.time) == 100 and not (samples.values["sm_active"] > 1).any()
+    assert (copy / "a.sql-journal").read_bytes() == journal
+    writer._connection.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.6, 0.9])
+def test_a_truncated_file_gives_a_part_or_a_sentence(tmp_path, keep):
+    write(tmp_path / "a.sql", rows_of(3000, 2), 2)
+    data = (tmp_path / "a.sql").read_bytes()
+    (tmp_path / "a.sql").write_bytes(data[: int(len(data) * keep)])
+    try:
+        recording = open_recording(tmp_path / "a.sql")
+    except RecordingError as error:
+        assert "a.sql" in str(error)
+        return
+    for run in recording.runs:
+        run.samples(["sm_active"])
+        run.buckets()
+    assert recording.damage and "a.sql" in recording.damage and "\n" not in recording.damage
+
+
+def test_a_file_with_scribbled_pages_gives_a_part_and_says_so(tmp_path):
+    write(tmp_path / "a.sql", rows_of(3000, 2), 2)
+    data = bytearray((tmp_path / "a.sql").read_bytes())
+    middle = len(data) // 2 // 4096 * 4096
+    data[middle : middle + 5 * 4096] = b"\xff" * (5 * 4096)
+    (tmp_path / "a.sql").write_bytes(data)
+    recording = open_recording(tmp_path / "a.sql")
+    samples = recording.runs[0].samples(["sm_active"])
+    assert 0 < len(samples.time) < 6000
+    assert "damaged" in (recording.damage or "")
+
+
+def test_a_killed_recording_is_lost_and_a_foreign_silent_one_too(tmp_path):
+    writer = write(tmp_path / "a.sql", rows_of(50, 1), 1, finish=False)
+    assert open_recording(tmp_path / "a.sql").runs[0].state == "running"  # written this second, on another host
+    os.utime(tmp_path / "a.sql", (START, START))
+    os.utime(tmp_path / "a.sql-wal", (START, START))
+    assert open_recording(tmp_path / "a.sql").runs[0].state == "lost"
+    del writer
+
+
+def test_an_existing_file_is_never_taken_for_a_new_one(tmp_path):
+    write(tmp_path / "a.sql", rows_of(10, 1), 1)
+    with pytest.raises(RecordingError, match="exists already"):
+        Writer(str(tmp_path / "a.sql"))
+    with pytest.raises(RecordingError, match="can't be written"):
+        Writer(str(tmp_path / "missing" / "a.sql"))
+
+
+def test_wal_is_used_on_local_filesystems_only(tmp_path):
+    info = tmp_path / "mountinfo"
+    info.write_text(
+        "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+        "23 22 0:20 / /home rw - nfs4 server:/home rw\n"
+        "24 22 0:21 / /scratch\\040space rw - lustre mds:/x rw\n"
+        "25 23 0:22 / /home/me/tmp rw - tmpfs tmpfs rw\n"
+    )
+    kinds = {"/a": "ext4", "/home/x/y": "nfs4", "/home/me/tmp/z": "tmpfs", "/scratch space/a": "lustre"}
+    for path, kind in kinds.items():
+        assert filesystem_of(path, str(info)) == kind
+    assert filesystem_of("/a", str(tmp_path / "none")) == "unknown"
+    assert journal_mode(str(tmp_path / "a.sql")) in ("WAL", "TRUNCATE")
+
+
+def test_following_hands_out_every_row_once_and_in_order(tmp_path):
+    rows = rows_of(400, 2)
+    path = tmp_path / "a.sql"
+    follower = Follower(str(path), ["sm_active"])
+    assert follower.poll().state == "waiting"
+    writer = write(path, rows[:200], 2, finish=False)
+    seen = []
+    news = follower.poll(limit=70)
+    while news.rows:
+        seen += news.rows
+        news = follower.poll(limit=70)
+    assert len(seen) == 200 and news.state == "running" and not news.more
+    for row in rows[200:]:
+        writer.add([row])
+        writer.tick(row[1])
+        seen += follower.poll().rows
+    writer.finish(rows[-1][1], 3, "failed", rows[-1][1])
+    news = follower.poll()
+    seen += news.rows
+    assert [row[:2] for row in seen] == [(row[0], row[1]) for row in rows]
+    assert news.state == "failed" and news.run is not None and news.run.exit_code == 3
+
+
+def test_following_a_shared_filesystem_gives_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr("gssr.store.open.journal_mode", lambda _path: "TRUNCATE")
+    monkeypatch.setattr("gssr.store.follow.journal_mode", lambda _path: "TRUNCATE")
+    test_following_hands_out_every_row_once_and_in_order(tmp_path)
+
+
+def test_a_replaced_file_is_followed_from_its_beginning(tmp_path):
+    path = tmp_path / "a.sql"
+    write(path, rows_of(20, 1), 1)
+    follower = Follower(str(path), [])
+    assert len(follower.poll().rows) == 20
+    path.unlink()
+    assert follower.poll().state == "waiting"
+    write(tmp_path / "b.sql", rows_of(30, 1), 1)
+    (tmp_path / "b.sql").rename(path)
+    assert len(follower.poll().rows) == 30
+
+
+def test_a_full_disk_keeps_the_rows_and_writes_them_when_there_is_space_again(tmp_path):
+    rows = rows_of(300, 2)
+    path = tmp_path / "a.sql"
+    writer = write(path, rows[:100], 2, finish=False)
+    (pages,) = writer._connection.execute("PRAGMA page_count").fetchone()
+    writer._connection.execute(f"PRAGMA max_page_count={pages}")  # what a full disk looks like to SQLite
+    for row in rows[100:400]:
+        writer.add([row])
+        writer.tick(row[1])
+    assert writer.problem is not None and "full" in writer.problem
+    (stored,) = connect(str(path)).execute("SELECT count(*) FROM samples").fetchone()
+    assert 100 <= stored < 200
+    writer._connection.execute("PRAGMA max_page_count=1000000")
+    for row in rows[400:]:
+        writer.add([row])
+        writer.tick(row[1])
+    assert writer.problem is None
+    assert writer.finish(rows[-1][1], 0, "completed", rows[-1][1])
+    reader = open_recording(path).runs[0]
+    assert reader.n_rows == 600 and reader.buckets().vectors[:, 0].sum() == 600
+    messages = [event.message for event in reader.events if event.kind == "storage"]
+    assert len(messages) == 2 and "could not be written" in messages[0] and "again" in messages[1]
