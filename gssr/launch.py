@@ -116,6 +116,9 @@ JOB_IDS = ("SLURM_JOB_ID", "FLUX_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 _NO_RUN_ID = "none"
 """What torchrun has in place of a run id when nobody chose one."""
 
+_MOST_GPUS = 1024
+"""No node has more: a range beyond is no range."""
+
 _FIRST_SPECIAL_STEP = 0xFFFFFFF0
 """Slurm gives the batch script, the shell of an interactive job and the like step ids from here on: srun made none of
 them for several tasks, and several commands of one shell share them."""
@@ -169,25 +172,33 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
 
 
 def visible_gpus(environ: Mapping[str, str] = os.environ) -> int | None:
-    """How many GPUs the launcher's variables give this process; None when none of them says.
+    """How many GPUs the launcher's variables give this process; None when none of them says."""
+    ids = gpu_ids(environ)
+    return None if ids is None else len(ids)
 
-    SLURM_STEP_GPUS in a step; in a batch script, and only there (in a step it is the batch node's), SLURM_JOB_GPUS; else
-    CUDA_VISIBLE_DEVICES, which ends at its first invalid entry as CUDA reads it: empty, ``-1`` and ``NoDevFiles`` are 0.
+
+def gpu_ids(environ: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
+    """The GPUs the launcher's variables give this process, by index or UUID; None when none of them says.
+
+    SLURM_STEP_GPUS in a step; in a batch script, and only there (in a step it is the batch node's), SLURM_JOB_GPUS: both
+    hold indices of the whole node. Else CUDA_VISIBLE_DEVICES, which ends at its first invalid entry as CUDA reads it:
+    empty, ``-1`` and ``NoDevFiles`` are no GPU. Its indices may count from 0 in every task of a node.
     """
     in_step, in_job = bool(environ.get("SLURM_STEP_ID")), bool(environ.get("SLURM_JOB_ID"))
     slurm = environ.get("SLURM_STEP_GPUS" if in_step else "SLURM_JOB_GPUS") if in_step or in_job else None
     if slurm:
-        return sum(_width(entry) for entry in slurm.split(",") if entry.strip())
+        entries = [entry.strip() for entry in slurm.split(",") if entry.strip()]
+        return tuple(dict.fromkeys(gpu for entry in entries for gpu in _spread(entry)))
     cuda = environ.get("CUDA_VISIBLE_DEVICES")
     if cuda is None:
         return None
-    seen = set()
+    seen: dict[str, None] = {}
     for entry in cuda.split(","):
         device = entry.strip()
-        if not (device.isdigit() or device.startswith(("GPU-", "MIG-"))):
+        if _natural(device) is None and not device.startswith(("GPU-", "MIG-")):
             break
-        seen.add(device)
-    return len(seen)
+        seen[device] = None
+    return tuple(seen)
 
 
 def default_output(place: Place) -> str:
@@ -247,11 +258,13 @@ def _natural(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
 
 
-def _width(entry: str) -> int:
-    """How many ids an entry of a Slurm list stands for: ``4`` and ``GPU-…`` are one, ``0-3`` is four."""
+def _spread(entry: str) -> list[str]:
+    """The ids an entry of a Slurm list stands for: ``4`` and ``GPU-…`` are one, ``0-3`` is four."""
     low, _, high = entry.partition("-")
     first, last = _natural(low), _natural(high)
-    return last - first + 1 if first is not None and last is not None and first <= last else 1
+    if first is None or last is None or not first <= last < _MOST_GPUS:
+        return [entry]
+    return [str(index) for index in range(first, last + 1)]
 
 
 def _step_id(environ: Mapping[str, str]) -> str | None:

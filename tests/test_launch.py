@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.launch import LAUNCHERS, Place, default_output, visible_gpus, where_am_i
+from gssr.launch import LAUNCHERS, Place, default_output, gpu_ids, visible_gpus, where_am_i
 
 HOST = os.uname().nodename
 
@@ -181,6 +181,12 @@ def test_an_array_task_is_told() -> None:
 )
 def test_visible_gpus_follow_slurm_then_cuda(environ: dict[str, str], n: int | None) -> None:
     assert visible_gpus(environ) == n
+
+
+def test_slurms_ids_are_the_nodes_own() -> None:
+    assert gpu_ids(STEP | {"SLURM_STEP_GPUS": "2-4,7,2", "CUDA_VISIBLE_DEVICES": "0"}) == ("2", "3", "4", "7")
+    assert gpu_ids({"CUDA_VISIBLE_DEVICES": "GPU-8932, 1"}) == ("GPU-8932", "1")
+    assert gpu_ids({}) is None
 
 
 def test_default_output_is_named_after_the_job_or_the_date() -> None:
