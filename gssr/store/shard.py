@@ -79,9 +79,9 @@ class Shard:
     def rowids(self, run_id: str) -> tuple[int, int]:
         """First and last rowid of the run's rows in ``samples``; (1, 0) when it has none. Runs follow one another in a
         file, never interleaved, because only one writer has it at a time."""
-        ends = self.all("SELECT min(rowid), max(rowid) FROM samples")
-        lowest, highest = ends[0] if ends and ends[0][0] is not None else (1, 0)
-        first, last = int(lowest), int(highest)
+        first, last = 1, 0
+        for low, high in self.all("SELECT (SELECT min(rowid) FROM samples), (SELECT max(rowid) FROM samples)"):
+            first, last = low or 1, high or 0
         position = next(index for index, run in enumerate(self.runs) if run.run_id == run_id)
         if position > 0:
             first = max(first, self._first_rowid(run_id, last + 1))
