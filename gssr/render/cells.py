@@ -1,0 +1,136 @@
+"""Text measured in terminal cells: cleaning, cutting, padding, wrapping.
+
+Labels, commands and node names come from users: they may hold escape sequences, newlines or characters two cells wide.
+Whatever is drawn goes through ``clean`` first, and every line through ``clip``.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal
+
+from gssr.render.roles import Role, Row, Span, joined, text_of
+
+_UNDRAWABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Me"}
+"""Unicode categories without a cell of their own, or that steer a terminal."""
+
+_BREAK = re.compile(r" +(?!(?<=\d )\S{1,4}(?:[ ,;:)]|$))")
+"""Where a line may be broken: not between a number and a unit."""
+
+
+def clean(text: str) -> str:
+    """``text`` as one line of characters that each take one or two cells: white space becomes a blank, and control, format
+    and combining characters become ``?``."""
+    if text.isascii() and text.isprintable():
+        return text
+    composed = unicodedata.normalize("NFC", text)
+    return "".join(
+        " " if char.isspace() else "?" if unicodedata.category(char) in _UNDRAWABLE else char for char in composed
+    )
+
+
+def cell_width(text: str) -> int:
+    """Cells that clean ``text`` takes."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _cut(text: str, width: int) -> str:
+    """As many leading characters as fit into ``width`` cells."""
+    if text.isascii():
+        return text[: max(width, 0)]
+    used = 0
+    for index, char in enumerate(text):
+        used += cell_width(char)
+        if used > width:
+            return text[:index]
+    return text
+
+
+def fit(text: str, width: int, ellipsis: str, keep: Literal["start", "end"] = "start") -> str:
+    """``text``, cleaned and cut to at most ``width`` cells; what was cut is replaced by ``ellipsis``. ``keep`` says which
+    end survives."""
+    text = clean(text)
+    if cell_width(text) <= width:
+        return text
+    room = width - cell_width(ellipsis)
+    if room <= 0:
+        return _cut(text, width)
+    if keep == "start":
+        return _cut(text, room).rstrip() + ellipsis
+    return ellipsis + _cut(text[::-1], room)[::-1].lstrip()
+
+
+def pad(row: Row, width: int, align: Literal["left", "right"] = "left") -> Row:
+    """``row`` filled with blanks to ``width`` cells; a wider one is cut on the right."""
+    missing = width - cell_width(text_of(row))
+    if missing <= 0:
+        return clip(row, width)
+    blank = Span(" " * missing)
+    return (*row, blank) if align == "left" else (blank, *row)
+
+
+def clip(row: Row, width: int) -> Row:
+    """``row`` cut to at most ``width`` cells, without empty spans."""
+    spans: list[Span] = []
+    left = width
+    for span in row:
+        text = _cut(span.text, left)
+        if text:
+            spans.append(Span(text, span.role))
+        left -= cell_width(span.text)
+        if left <= 0:
+            break
+    return tuple(spans)
+
+
+def wrap(text: str, width: int, first: str = "", rest: str = "", role: Role = "plain") -> list[Row]:
+    """``text`` in lines of at most ``width`` cells, broken at blanks but not between a number and its unit; a longer
+    word is broken where it must be. ``first`` and ``rest`` begin the first and every other line."""
+    lines: list[str] = []
+    line = first
+    empty = True
+    for word in _BREAK.split(clean(text).strip()):
+        if not empty and cell_width(line) + 1 + cell_width(word) > width:
+            lines.append(line)
+            line, empty = rest, True
+        line = line + word if empty else f"{line} {word}"
+        empty = False
+        while cell_width(line) > width:
+            head = _cut(line, width)
+            if len(head) <= len(rest):  # no room at all beside the indent
+                break
+            lines.append(head)
+            line = rest + line[len(head) :]
+    lines.append(line)
+    return [clip((Span(text, role),), width) for text in lines]
+
+
+def flow(pieces: Sequence[Row], width: int, ellipsis: str, separator: str = "  ", indent: str = "") -> list[Row]:
+    """Pieces one after another, ``separator`` between them; a piece that no longer fits begins a new line after
+    ``indent``, and one longer than a line is cut."""
+    rows: list[Row] = []
+    line: list[Row] = []
+    used = 0
+    for piece in pieces:
+        size = cell_width(text_of(piece))
+        if line and used + len(separator) + size > width:
+            rows.append(joined(line, separator))
+            line, used = [], 0
+        if not line and rows and indent:
+            piece = (Span(indent), *piece)
+            size += len(indent)
+        if size > width:
+            piece = _shortened(piece, width, ellipsis)
+        used += size + (len(separator) if line else 0)
+        line.append(piece)
+    if line:
+        rows.append(joined(line, separator))
+    return rows
+
+
+def _shortened(row: Row, width: int, ellipsis: str) -> Row:
+    if width <= len(ellipsis):
+        return clip(row, width)
+    return (*clip(row, width - len(ellipsis)), Span(ellipsis, "dim"))

@@ -1,0 +1,80 @@
+"""Time in words and on axes."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gssr.render.scale import UNKNOWN, fixed
+
+_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+"""Distances between labels that people read easily, seconds; beyond them whole days."""
+_FINE = 120.0
+"""Spans below this many seconds are labelled in seconds."""
+
+
+class Tick(NamedTuple):
+    """A label of a time axis: ``at`` seconds on it."""
+
+    at: float
+    label: str
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time: ``4.2 s``, ``5 min 0 s``, ``1 h 12 min``, ``2 d 3 h``."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    if seconds < 59.95:
+        return f"{fixed(max(seconds, 0.0), 1)} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def moment(seconds: float, span: float, step: float = 1.0) -> str:
+    """A point on an axis ``span`` seconds long: ``30 s``, ``1:30``, or ``1:30:00`` from an hour on. ``step`` is the distance
+    to its neighbours: below 1 s it takes a decimal."""
+    if span < _FINE:
+        return f"{fixed(seconds, 1 if step < 1 else 0)} s"
+    whole = round(seconds)
+    sign, whole = ("-", -whole) if whole < 0 else ("", whole)
+    if span < 3600 and whole < 3600:
+        return f"{sign}{whole // 60}:{whole % 60:02d}"
+    return f"{sign}{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+def ticks(start: float, end: float, width: int) -> list[Tick]:
+    """Labels for an axis from ``start`` to ``end`` (seconds) that is ``width`` cells long: at round times, and so few that
+    they don't touch. At least one, at the start."""
+    span = end - start
+    if not span > 0 or width < 1:
+        return [Tick(start, moment(start, max(abs(start), 1.0)))]
+    reach = max(span, abs(start), abs(end))
+    for step in _steps(span):
+        first = math.ceil(start / step - 1e-9)
+        last = math.floor(end / step + 1e-9)
+        found = [Tick(i * step, moment(i * step, reach, step)) for i in range(first, last + 1)]
+        if found and len(found) * (max(len(tick.label) for tick in found) + 3) <= width:
+            return found
+    return [Tick(start, moment(start, reach))]
+
+
+def _steps(span: float) -> Sequence[float]:
+    least = span / 400
+    days = [86400.0 * days for days in (2, 5, 10, 20, 50, 100, 200, 500, 1000)]
+    return [step for step in (*_STEPS, *days) if step >= least]
+
+
+def axis_text(start: float, end: float, width: int) -> str:
+    """The labels of ``ticks`` on a line of ``width`` characters, each centred on its cell, kept inside and apart."""
+    span = end - start
+    line = ""
+    for tick in ticks(start, end, width):
+        cell = 0 if span <= 0 else min(int((tick.at - start) / span * width), width - 1)
+        begin = min(max(cell - len(tick.label) // 2, 0), max(width - len(tick.label), 0))
+        if begin < len(line) + (1 if line else 0):
+            continue
+        line += " " * (begin - len(line)) + tick.label
+    return line[:width].ljust(width)

@@ -1,0 +1,69 @@
+"""The characters that drawings are made of, each one cell wide: a set for UTF-8 and one for pure ASCII.
+
+Height or density grows with the value. Zero is the lowest mark, missing is blank, a value above the full scale is ``^``.
+"""
+
+from typing import NamedTuple
+
+MISSING = " "
+CLAMPED = "^"
+TOLERANCE = 0.005
+"""How far above the full scale a value may be and still be drawn as full: counters round."""
+
+
+class Glyphs(NamedTuple):
+    """One set. ``levels`` is the ramp of a strip, lowest first. ``full`` fills a bar, ``parts`` are its last cell in
+    ascending steps (may be empty), ``track`` its unfilled rest. ``band`` fills between the lowest and the highest of a
+    chart whose ``line`` is a plotext marker. ``rule`` and ``heavy`` draw lines across the page."""
+
+    levels: str
+    full: str
+    parts: str
+    track: str
+    band: str
+    line: str
+    rule: str
+    heavy: str
+    bullet: str
+    ellipsis: str
+
+
+UTF8 = Glyphs("▁▂▃▄▅▆▇█", "█", "▏▎▍▌▋▊▉", "░", "░", "hd", "─", "═", "•", "…")
+ASCII = Glyphs(".:-=+*#%@", "#", "", "-", ".", "*", "-", "=", "*", "..")
+
+TO_ASCII = str.maketrans({"─": "-", "│": "|", "└": "+", "┤": "+", "┬": "+", "┼": "+", "°": " ", "…": "~", "–": "-"})
+"""Stand-ins of one cell each for the few other characters that pages hold."""
+
+_BRAILLE_LEFT = (0x40, 0x44, 0x46, 0x47)
+_BRAILLE_RIGHT = (0x80, 0xA0, 0xB0, 0xB8)
+
+
+def glyphs(ascii_only: bool) -> Glyphs:
+    """The set to draw with."""
+    return ASCII if ascii_only else UTF8
+
+
+def step(fraction: float, steps: int) -> int:
+    """Which of ``steps`` equal parts of the full scale a fraction lies in: 0 for zero and below, ``steps`` - 1 for full."""
+    return min(max(int(fraction * steps), 0), steps - 1)
+
+
+def level(fraction: float | None, levels: str) -> str:
+    """The mark for one value, a fraction of the full scale; blank when it is missing."""
+    if fraction is None or fraction != fraction:
+        return MISSING
+    if fraction > 1 + TOLERANCE:
+        return CLAMPED
+    return levels[step(fraction, len(levels))]
+
+
+def braille(left: float | None, right: float | None) -> str:
+    """Two values side by side in one cell, four heights each; a missing one leaves its half empty, two make a blank."""
+    dots = 0
+    for value, marks in ((left, _BRAILLE_LEFT), (right, _BRAILLE_RIGHT)):
+        if value is None or value != value:
+            continue
+        if value > 1 + TOLERANCE:
+            return CLAMPED
+        dots |= marks[step(value, len(marks))]
+    return chr(0x2800 + dots) if dots else MISSING

@@ -1,0 +1,106 @@
+"""How values are written and what fills an axis.
+
+Decimals are fixed per unit and axes per metric, so that two pages can be compared by eye and by ``diff``. Nothing is ranged
+to its own data: a GPU idling at 1 % must not look like one at 98 %.
+"""
+
+import math
+from typing import NamedTuple
+
+from gssr.metrics import BY_NAME, Metric
+
+UNKNOWN = "unknown"
+NONE = "-"
+"""An absent value in a table, where every cell holds a number."""
+
+
+class Unit(NamedTuple):
+    """How a stored unit is shown: its ``name``, the ``factor`` from stored to shown, and the decimals."""
+
+    name: str
+    factor: float
+    decimals: int
+
+
+UNITS: dict[str, Unit] = {
+    "1": Unit("%", 100.0, 1),
+    "B/s": Unit("GB/s", 1e-9, 2),
+    "B": Unit("GiB", 1.0 / (1 << 30), 1),
+    "W": Unit("W", 1.0, 1),
+    "J": Unit("J", 1.0, 1),
+    "°C": Unit("°C", 1.0, 1),
+    "MHz": Unit("MHz", 1.0, 0),
+}
+
+_ENERGY = ((1e6, "MJ"), (1e3, "kJ"), (0.0, "J"))
+_JOULES_PER_KWH = 3.6e6
+
+
+def metric_of(name: str) -> Metric:
+    """The catalogue's metric; for a column of a later version a stand-in that knows only its name."""
+    return BY_NAME.get(name) or Metric(name, name, name, "", "gauge", 1.0, "", "", "")
+
+
+def unit_of(metric: Metric) -> Unit:
+    """How the metric's values are shown."""
+    return UNITS.get(metric.unit, Unit(metric.unit, 1.0, 3))
+
+
+def fixed(value: float | None, decimals: int, none: str = NONE) -> str:
+    """``value`` with fixed decimals, without "-0.0"; ``none`` for None, NaN and infinity."""
+    if value is None or not math.isfinite(value):
+        return none
+    return f"{round(value, decimals) + 0.0:.{decimals}f}"
+
+
+def number(value: float | None, metric: Metric) -> str:
+    """A stored value as shown in a table: without its unit, "-" when it is missing."""
+    unit = unit_of(metric)
+    return fixed(None if value is None else value * unit.factor, unit.decimals)
+
+
+def quantity(value: float | None, metric: Metric) -> str:
+    """A stored value as shown in a sentence: with its unit, "unknown" when it is missing."""
+    unit = unit_of(metric)
+    text = fixed(None if value is None else value * unit.factor, unit.decimals, UNKNOWN)
+    return text if text == UNKNOWN or not unit.name else f"{text} {unit.name}"
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio as percent, "unknown" when it is missing."""
+    text = fixed(None if ratio is None else 100.0 * ratio, 1, UNKNOWN)
+    return text if text == UNKNOWN else f"{text} %"
+
+
+def energy(joules: float | None) -> str:
+    """Energy in J, kJ or MJ, from 0.01 kWh on in kWh as well."""
+    if joules is None or not math.isfinite(joules):
+        return UNKNOWN
+    size, name = next((size, name) for size, name in _ENERGY if joules >= size or size == 0.0)
+    text = f"{fixed(joules / (size or 1.0), 2 if size else 1)} {name}"
+    kwh = joules / _JOULES_PER_KWH
+    return f"{text} ({fixed(kwh, 2)} kWh)" if kwh >= 0.01 else text
+
+
+def count(n: int, noun: str) -> str:
+    """``1 GPU``, ``16 GPUs``, ``4,800 samples``."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def nice_above(value: float | None, metric: Metric) -> float:
+    """The least of 1, 2, 5 times a power of ten (in the unit shown) that is not below ``value``, in the stored unit; 1 when
+    nothing above 0 is known."""
+    if value is None or not math.isfinite(value) or value <= 0:
+        return 1.0
+    factor = unit_of(metric).factor
+    shown = value * factor
+    power = 10.0 ** math.floor(math.log10(shown))
+    return next((step * power for step in (1, 2, 5) if shown <= step * power * (1 + 1e-9)), 10 * power) / factor
+
+
+def scale_text(metric: Metric, full: float) -> str:
+    """The full scale in words: ``100 %``, ``700 W``, ``80.0 GiB``."""
+    unit = unit_of(metric)
+    shown = full * unit.factor
+    text = fixed(shown, 0 if abs(shown - round(shown)) < 1e-9 * max(shown, 1.0) else 1)
+    return f"{text} {unit.name}".rstrip()

@@ -1,0 +1,88 @@
+"""Aligned columns that give way, one after another, on a narrow page."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from gssr.render.cells import cell_width, clip, fit, pad
+from gssr.render.glyphs import Glyphs
+from gssr.render.roles import Row, Span, text_of
+
+Cell: TypeAlias = str | Row | Callable[[int], Row]
+"""Text, a row, or what draws itself into a given number of cells."""
+
+_LEAST_TEXT = 8
+"""A column of text is not cut below this; other columns go first."""
+
+
+class Column(NamedTuple):
+    """A column. ``drop`` orders who goes first when the page is too narrow (highest first; 0 stays). With ``least`` > 0 its
+    cells are drawn: it takes the cells the others leave, from ``least`` to ``most``. ``keep`` is the end of its text that
+    survives a cut."""
+
+    title: str
+    align: Literal["left", "right"] = "left"
+    drop: int = 0
+    least: int = 0
+    most: int = 0
+    keep: Literal["start", "end"] = "start"
+
+
+def table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    width: int,
+    glyphs: Glyphs,
+    gap: int = 1,
+    indent: str = "",
+) -> list[Row]:
+    """The table's lines, a line of titles first, at most ``width`` cells each. Columns are dropped, those of one ``drop`` together,
+    until the rest fits; then
+    the first is cut, and at last every line is. A row whose cells left are all empty is left out."""
+    sizes = [
+        column.least
+        or max([cell_width(column.title), *(cell_width(_text(row[i])) for row in rows if not callable(row[i]))])
+        for i, column in enumerate(columns)
+    ]
+    kept = list(range(len(columns)))
+
+    def total() -> int:
+        return len(indent) + sum(sizes[i] for i in kept) + gap * (len(kept) - 1)
+
+    while total() > width:
+        loose = max(kept, key=lambda i: columns[i].drop)
+        text = sizes[0] - (total() - width)
+        if columns[loose].drop == 0 or text >= max(_LEAST_TEXT, sizes[0] * 2 // 3):
+            sizes[0] = max(text, min(sizes[0], _LEAST_TEXT))
+            break
+        kept = [i for i in kept if columns[i].drop < columns[loose].drop]
+    for i in kept:
+        if columns[i].least:
+            sizes[i] = max(min(sizes[i] + width - total(), columns[i].most), columns[i].least)
+    titles: list[Cell] = [(Span(column.title, "dim"),) for column in columns]
+    drawn = [titles, *(row for row in rows if any(callable(row[i]) or _text(row[i]) for i in kept))]
+    return [clip(_line(columns, cells, sizes, kept, gap, indent, glyphs), width) for cells in drawn]
+
+
+def _text(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return cell
+    return "" if callable(cell) else text_of(cell)
+
+
+def _line(
+    columns: Sequence[Column], cells: Sequence[Cell], sizes: Sequence[int], kept: Sequence[int], gap: int, indent: str,
+    glyphs: Glyphs,
+) -> Row:  # fmt: skip
+    spans: list[Span] = [Span(indent)] if indent else []
+    for place, i in enumerate(kept):
+        if place:
+            spans.append(Span(" " * gap))
+        cell = cells[i]
+        if callable(cell):
+            row = cell(sizes[i])
+        elif isinstance(cell, str):
+            row = (Span(fit(cell, sizes[i], glyphs.ellipsis, columns[i].keep)),)
+        else:
+            row = cell
+        spans.extend(pad(row, sizes[i], columns[i].align))
+    return tuple(spans)

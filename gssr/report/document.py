@@ -1,0 +1,103 @@
+"""The object that ``gssr analyze --json`` prints.
+
+Its keys are a contract: they are only ever added to. What is not known is null; NaN and infinity never appear. Everything
+in a run's object is over its window, ``duration_s`` included.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gssr.model.analysis import Analysis, GpuSummary, Statistics
+
+SCHEMA = "gssr.analyze/1"
+
+
+def document(analyses: Sequence[Analysis]) -> dict[str, Any]:
+    """The object: plain dictionaries, lists, strings, numbers and None; runs in the order given, metrics in the
+    catalogue's."""
+    return {"schema": SCHEMA, "runs": [_run(analysis) for analysis in analyses]}
+
+
+def to_json(analyses: Sequence[Analysis]) -> str:
+    """The object as ASCII text with a newline at its end; the same analyses give the same bytes."""
+    return json.dumps(document(analyses), indent=1, allow_nan=False) + "\n"
+
+
+def _run(analysis: Analysis) -> dict[str, Any]:
+    run, window = analysis.run, analysis.window
+    return {
+        "run_id": run.run_id,
+        "label": run.label,
+        "job_id": run.job_id,
+        "command": list(run.command),
+        "state": analysis.state,
+        "exit_code": run.exit_code,
+        "started_at": _number(run.started_at),
+        "duration_s": _number(window.duration),
+        "n_nodes": analysis.n_nodes,
+        "n_gpus": len(analysis.gpus),
+        "n_samples": analysis.n_samples,
+        "n_gaps": analysis.n_gaps,
+        "sampling_ms": _number(run.sampling_ms),
+        "backend": analysis.backend,
+        "score": _number(analysis.score),
+        "window": {
+            "start": _number(window.start),
+            "end": _number(window.end),
+            "leading_s": _number(window.leading),
+            "trailing_s": _number(window.trailing),
+        },
+        "metrics": {name: _statistics(statistics) for name, statistics in analysis.metrics.items()},
+        "clock_event_reasons": _numbers(analysis.clock_event_reasons) or None,
+        "gpus": [_gpu(gpu) for gpu in analysis.gpus],
+        "balance": {
+            name: {
+                "imbalance": _number(balance.imbalance),
+                "lowest": _end(balance.lowest, name),
+                "highest": _end(balance.highest, name),
+            }
+            for name, balance in analysis.balance.items()
+        },
+        "verdicts": [],
+        "energy_j": _number(analysis.energy_j),
+        "gpu_hours": _number(analysis.gpu_hours),
+        "notes": list(analysis.notes),
+    }
+
+
+def _statistics(statistics: Statistics) -> dict[str, float | int | None]:
+    keys = ("mean", "median", "min", "max", "std", "p05", "p95")
+    found: dict[str, float | int | None] = {key: _number(getattr(statistics, key)) for key in keys}
+    return found | {"n": int(statistics.n), "p_error": _number(statistics.p_error)}
+
+
+def _gpu(gpu: GpuSummary) -> dict[str, Any]:
+    return {
+        "gpu": gpu.gpu,
+        "node": gpu.node,
+        "rank": gpu.rank,
+        "uuid": gpu.uuid,
+        "score": _number(gpu.score),
+        "n_samples": gpu.n_samples,
+        "mean": _numbers(gpu.mean),
+    }
+
+
+def _end(gpu: GpuSummary | None, metric: str) -> dict[str, Any] | None:
+    """The lowest or highest GPU of a metric."""
+    if gpu is None:
+        return None
+    return {"gpu": gpu.gpu, "node": gpu.node, "rank": gpu.rank, "mean": _number(gpu.mean.get(metric))}
+
+
+def _numbers(values: dict[str, float | None] | dict[str, float]) -> dict[str, float | None]:
+    return {name: _number(value) for name, value in values.items()}
+
+
+def _number(value: float | None) -> float | None:
+    """A plain number, None for what JSON can't say; numpy's own types become Python's."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(value)

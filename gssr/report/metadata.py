@@ -1,0 +1,93 @@
+"""What a recording says about itself: the run and its GPUs."""
+
+import shlex
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from itertools import groupby
+
+from gssr.model.analysis import Analysis, GpuSummary
+from gssr.render.cells import wrap
+from gssr.render.clock import duration
+from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.roles import Row
+from gssr.render.scale import UNKNOWN, fixed
+from gssr.report.options import Options
+from gssr.report.page import section
+
+_LABEL = 13
+_NODES = {"low": 4, "medium": 16, "high": 100_000}
+
+
+def metadata(analysis: Analysis, options: Options) -> list[Row]:
+    """The part of the page that shows every field of the run, the window looked at, and the GPUs by node."""
+    width, marks = options.width, glyphs(options.ascii)
+    rows = section("Metadata", width, marks)
+    for name, value in _fields(analysis):
+        rows += _field(name, value, width)
+    rows += _gpus(analysis, options, marks)
+    return rows
+
+
+def _field(name: str, value: str, width: int) -> list[Row]:
+    if width < 2 * _LABEL:
+        return wrap(f"{name}: {value}", width)
+    return wrap(value, width, f"{name:<{_LABEL}}", " " * _LABEL)
+
+
+def _fields(analysis: Analysis) -> list[tuple[str, str]]:
+    run, window = analysis.run, analysis.window
+    shown = {
+        "command": shlex.join(run.command) or None,
+        "started_at": _date(run.started_at),
+        "ended_at": _date(run.ended_at),
+        "state": analysis.state if analysis.state == run.state else f"{analysis.state} (stored: {run.state})",
+    }
+    fields = [
+        (name, UNKNOWN if (value := shown.get(name, getattr(run, name))) is None else str(value))
+        for name in run._fields
+    ]
+    part = "the whole run" if window.whole else "a part of the run"
+    fields.append(("window", f"{_date(window.start)} to {_date(window.end)}: {duration(window.duration)}, {part}"))
+    left_out = f"{fixed(window.leading, 1)} s leading, {fixed(window.trailing, 1)} s trailing"
+    fields.append(("left out", left_out))
+    fields.append(("backend", analysis.backend or UNKNOWN))
+    return fields
+
+
+def _date(seconds: float | None) -> str | None:
+    """Unix seconds as a date in UTC, so that a page reads the same everywhere."""
+    if seconds is None:
+        return None
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC ({seconds:.3f})"
+
+
+def _gpus(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
+    """A line per node; at high verbosity a line per GPU beneath."""
+    nodes = [(node, list(gpus)) for node, gpus in groupby(analysis.gpus, key=lambda gpu: gpu.node)]
+    if not nodes:
+        return _field("GPUs", "none", options.width)
+    rows: list[Row] = []
+    most = _NODES[options.verbosity]
+    for i, (node, gpus) in enumerate(nodes[:most]):
+        ranks = _ranges(gpu.rank for gpu in gpus)
+        models = ", ".join(sorted({gpu.name or "unknown model" for gpu in gpus}))
+        indices = _ranges(gpu.device_index for gpu in gpus)
+        text = f"{node or UNKNOWN}: {indices} ({models})" + (f", ranks {ranks}" if ranks else "")
+        rows += _field("GPUs" if i == 0 else "", text, options.width)
+        if options.verbosity == "high":
+            for gpu in gpus:
+                rows += _field("", f"  {gpu.place} key {gpu.gpu} {_rank(gpu)}{gpu.uuid or UNKNOWN}", options.width)
+    if len(nodes) > most:
+        rows += _field("", f"{marks.ellipsis} and {len(nodes) - most} more nodes", options.width)
+    return rows
+
+
+def _rank(gpu: GpuSummary) -> str:
+    return "" if gpu.rank is None else f"rank {gpu.rank} "
+
+
+def _ranges(values: Iterable[int | None]) -> str:
+    """0, 1, 2, 5 as ``0-2, 5``; what is None is left out."""
+    known = sorted({value for value in values if value is not None})
+    runs = [[value for _, value in group] for _, group in groupby(enumerate(known), key=lambda pair: pair[1] - pair[0])]
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -1,0 +1,181 @@
+"""The frame of a page: its head, its section titles, its notes and its closing line."""
+
+import shlex
+import signal
+
+from gssr.metrics import SCORE_INPUTS, Metric
+from gssr.model.analysis import Analysis
+from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
+from gssr.render.clock import duration
+from gssr.render.glyphs import Glyphs
+from gssr.render.roles import Role, Row, Span
+from gssr.render.scale import UNKNOWN, count, fixed, metric_of, percent, quantity, scale_text
+from gssr.report.axes import time_axis
+
+LABEL = 11
+"""Cells that the labels at the left of a page take."""
+
+_STATES: dict[str, tuple[str, Role]] = {
+    "running": ("still running", "plain"),
+    "completed": ("completed", "good"),
+    "failed": ("failed", "bad"),
+    "timeout": ("ended at its time limit", "bad"),
+    "killed": ("killed", "bad"),
+    "lost": ("lost: the recording stopped without an end", "bad"),
+}
+
+
+def head(analysis: Analysis, width: int, glyphs: Glyphs) -> list[Row]:
+    """Who ran what, where, for how long and how it ended, and what was recorded of it."""
+    run = analysis.run
+    name: list[Row] = [(Span("GSSR", "title"),), (Span(clean(run.label or run.run_id), "value"),)]
+    if run.job_id:
+        name.append((Span(f"job {clean(run.job_id)}"),))
+    name.append(_state(analysis))
+    rows = flow(name, width, glyphs.ellipsis, indent="  ")
+    if run.command:
+        rows.append((Span("$ ", "dim"), Span(fit(shlex.join(run.command), width - 2, glyphs.ellipsis))))
+    rows.extend(flow([(Span(piece),) for piece in _extent(analysis)], width, glyphs.ellipsis, separator=", "))
+    rows.extend(_window(analysis, width))
+    return [clip(row, width) for row in rows]
+
+
+def _state(analysis: Analysis) -> Row:
+    words, role = _STATES.get(analysis.state, (clean(analysis.state), "plain"))
+    code = analysis.run.exit_code
+    if code is None:
+        return (Span(words, role),)
+    sign = f" ({signal.Signals(code - 128).name})" if code - 128 in set(signal.Signals) else ""
+    return (Span(f"{words}, exit code {code}{sign}", role if code == 0 else "bad"),)
+
+
+def _extent(analysis: Analysis) -> list[str]:
+    names = sorted({gpu.name for gpu in analysis.gpus if gpu.name})
+    kind = clean(names[0]) if len(names) == 1 else f"{len(names)} models" if names else None
+    pieces = [
+        place(analysis),
+        kind,
+        duration(analysis.window.duration),
+        " ".join(how) if (how := _sampling(analysis)) else None,
+        count(analysis.n_samples, "sample"),
+        count(analysis.n_gaps, "gap"),
+    ]
+    return [piece for piece in pieces if piece]
+
+
+def place(analysis: Analysis) -> str:
+    """How many GPUs, on how many nodes."""
+    if not analysis.gpus:
+        return "no GPU"
+    return f"{count(len(analysis.gpus), 'GPU')} on {count(analysis.n_nodes, 'node')}"
+
+
+def _sampling(analysis: Analysis) -> list[str]:
+    interval = analysis.run.sampling_ms
+    how = ["sampled"]
+    if interval:
+        how.append(f"every {interval:g} ms")
+    if analysis.backend:
+        how.append(f"by {clean(analysis.backend)}")
+    return how if len(how) > 1 else []
+
+
+def _window(analysis: Analysis, width: int) -> list[Row]:
+    """What was left out, when it was."""
+    window, axis = analysis.window, time_axis(analysis)
+    if window.whole:
+        return []
+    text = f"only {fixed(axis.begin - axis.origin, 1)} s to {fixed(axis.end - axis.origin, 1)} s after the start"
+    if window.leading or window.trailing:
+        text += f"; left out: {duration(window.leading)} of warm-up, {duration(window.trailing)} of tear-down"
+    return wrap(text, width, role="outlier")
+
+
+def section(title: str, width: int, glyphs: Glyphs, about: str = "") -> list[Row]:
+    """An empty line and a titled rule across the page, with ``about`` at its end where there is room."""
+    tail = f" {about} {glyphs.rule}" if about else ""
+    room = width - len(title) - 4
+    if cell_width(tail) > room - 3:
+        tail = ""
+    rule = glyphs.rule * max(room - cell_width(tail), 0)
+    row = (Span(glyphs.rule * 2 + " ", "dim"), Span(title, "heading"), Span(f" {rule}", "dim"), Span(tail, "dim"))
+    return [(), clip(row, width)]
+
+
+def labelled(label: str, width: int, *value: Span) -> Row:
+    """A line of the form ``label   value``."""
+    return clip((Span(f"{label:<{LABEL}}"), *value), width)
+
+
+def remark(text: str, width: int, role: Role = "dim", label: str = "") -> list[Row]:
+    """A sentence in lines under the values of labelled lines; on a narrow page from its left edge."""
+    indent = " " * LABEL if width >= 40 else ""
+    return wrap(text, width, f"{label:<{len(indent)}}" if indent else f"{label} ".lstrip(), indent, role)
+
+
+def why_no_score(analysis: Analysis) -> str:
+    """Why the score is unknown, as a clause."""
+    if not analysis.gpus:
+        return "no GPU was recorded"
+    if analysis.n_samples == 0:
+        return "there are no samples"
+    if analysis.metrics.keys().isdisjoint(SCORE_INPUTS):
+        return "its inputs were not looked at"
+    missing = [
+        metric_of(name).label for name in SCORE_INPUTS if name in analysis.metrics and not analysis.metrics[name].n
+    ]
+    if len(missing) == len(SCORE_INPUTS):
+        return "none of its inputs was measured" + (f" by {clean(analysis.backend)}" if analysis.backend else "")
+    if not missing:
+        return "not all of its inputs were looked at"
+    return f"{', '.join(missing)} {'was' if len(missing) == 1 else 'were'} not measured"
+
+
+def compared(analysis: Analysis) -> frozenset[str]:
+    """The metrics whose balance is known."""
+    return frozenset(name for name, balance in analysis.balance.items() if balance.lowest is not None)
+
+
+def imbalance_text(analysis: Analysis, name: str) -> str:
+    """The imbalance in one metric, with the lowest and the highest GPU."""
+    metric, balance = metric_of(name), analysis.balance.get(name)
+    if balance is None or balance.lowest is None or balance.highest is None:
+        return f"{UNKNOWN}: {metric.label} was not measured"
+    if len(analysis.gpus) == 1:
+        return "one GPU: nothing to compare"
+    low, high = balance.lowest, balance.highest
+    ends = (
+        f"lowest {clean(low.place)} {quantity(low.mean.get(name), metric)}, "
+        f"highest {clean(high.place)} {quantity(high.mean.get(name), metric)}"
+    )
+    if balance.imbalance is None:
+        return f"{UNKNOWN}: {metric.label} was 0 throughout"
+    return f"{percent(balance.imbalance)} of {metric.label}: {ends}"
+
+
+def strip_legend(metric: Metric, full: float, glyphs: Glyphs) -> str:
+    """What the marks of a strip mean."""
+    lowest, highest = glyphs.levels[0], glyphs.levels[-1]
+    return f"{lowest} 0, {highest} {scale_text(metric, full)}, blank: no sample"
+
+
+def notes(analysis: Analysis, width: int, glyphs: Glyphs) -> list[Row]:
+    """Sentences about the data, one bullet each; nothing when there are none."""
+    sentences = list(analysis.notes)
+    if not analysis.exact:
+        sentences.append("median, p05 and p95 are estimates from a histogram; -v high shows how far off each may be")
+    if not sentences:
+        return []
+    rows = section("Notes", width, glyphs)
+    for sentence in sentences:
+        rows.extend(wrap(sentence, width, f"{glyphs.bullet} ", "  "))
+    return rows
+
+
+def closing_line(analysis: Analysis) -> str:
+    """The line for programs that ends a page: ``GSSR score=0.609 imbalance=0.207 gpus=16 gaps=0``. Imbalance is sm_active's;
+    what is not known reads ``unknown``."""
+    balance = analysis.balance.get("sm_active")
+    imbalance = fixed(balance.imbalance if balance else None, 3, UNKNOWN)
+    score = fixed(analysis.score, 3, UNKNOWN)
+    return f"GSSR score={score} imbalance={imbalance} gpus={len(analysis.gpus)} gaps={analysis.n_gaps}"

@@ -1,0 +1,175 @@
+"""How well used: the score, the balance, the course of time in one line, and a table of all metrics."""
+
+from functools import partial
+
+from gssr.metrics import CLOCK_EVENT_REASONS, Metric
+from gssr.model.analysis import Analysis, Statistics
+from gssr.render.bar import bar
+from gssr.render.cells import wrap
+from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.roles import Role, Row, Span
+from gssr.render.scale import NONE, UNKNOWN, energy, fixed, metric_of, number, percent, quantity, scale_text, unit_of
+from gssr.render.strip import strip
+from gssr.render.table import Cell, Column, table
+from gssr.report.axes import full_scale, time_axis
+from gssr.report.options import KEY_METRICS, Options, is_detail, lead
+from gssr.report.page import LABEL, compared, imbalance_text, labelled, remark, section, strip_legend, why_no_score
+from gssr.score import CAVEAT, DEFINITION
+
+_NUMBERS = ("mean", "median", "p05", "p95", "min", "max")
+_HELD_DOWN = {"sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"}
+"""The clock event reasons that mean a GPU ran slower than it could."""
+
+
+def summary(analysis: Analysis, options: Options) -> list[Row]:
+    """The part of the page that says how well the GPUs were used."""
+    width, marks = options.width, glyphs(options.ascii)
+    rows = section("How well used?", width, marks)
+    rows += _score(analysis, options, marks)
+    if not analysis.gpus:
+        return rows
+    rows.append(())
+    rows += _table(analysis, options, marks)
+    if options.verbosity == "high":
+        rows.append(())
+        rows += _precision(analysis, options, marks)
+    rows.append(())
+    rows += _totals(analysis, options)
+    return rows
+
+
+def _score(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
+    width = options.width
+    room = max(width - LABEL - 9, 0)
+    if analysis.score is None:
+        rows = remark(f"{UNKNOWN}: {why_no_score(analysis)}", width, "plain", label="score")
+    else:
+        drawn = bar(analysis.score, room, marks) if room >= 8 else ()
+        rows = [labelled("score", width, Span(f"{fixed(analysis.score, 3)}    ", "value"), *drawn)]
+        inputs = ", ".join(
+            f"{metric_of(name).label} {quantity(analysis.metrics[name].mean, metric_of(name))}"
+            for name in ("sm_active", "sm_occupancy", "flop_active")
+            if name in analysis.metrics
+        )
+        rows += remark(f"0 to 1, from {inputs} (docs/metrics.md)", width)
+    rows += remark(CAVEAT, width)
+    if options.verbosity == "high":
+        rows += remark(DEFINITION, width)
+    if analysis.gpus:
+        name = lead(compared(analysis), options) or "sm_active"
+        rows += remark(imbalance_text(analysis, name), width, "plain", label="imbalance")
+        rows += _course(analysis, options, marks)
+    return rows
+
+
+def _course(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
+    """The leading metric over time, on one line with its axis."""
+    name = lead(frozenset(analysis.series), options)
+    room = options.width - LABEL
+    if name is None or room < 8:
+        return []
+    series, metric, axis = analysis.series[name], metric_of(name), time_axis(analysis)
+    full = full_scale(analysis, metric)
+    values = axis.columns(series.mean, series.start, series.width, room) / full
+    title = f"mean {metric.label}; {strip_legend(metric, full, marks)}"
+    return [
+        (),
+        labelled("over time", options.width, *strip(values.tolist(), marks)),
+        labelled("", options.width, Span(axis.text(room), "dim")),
+        *remark(title, options.width),
+    ]
+
+
+def _shown(analysis: Analysis, options: Options) -> list[tuple[Metric, Statistics]]:
+    """The metrics of the table, in the catalogue's order."""
+    chosen = []
+    for name, statistics in analysis.metrics.items():
+        metric = metric_of(name)
+        asked = options.metrics is not None and name in options.metrics
+        known = name in KEY_METRICS or (options.verbosity == "medium" and statistics.n > 0 and not is_detail(name))
+        if metric.kind in ("gauge", "rate") and (asked or known or options.verbosity == "high"):
+            chosen.append((metric, statistics))
+    return chosen
+
+
+def _table(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
+    head = [
+        Column("metric"),
+        Column("unit", drop=2),
+        Column("mean", "right"),
+        Column("", drop=7, least=8, most=40),
+        Column("median", "right", drop=3),
+        Column("p05", "right", drop=4),
+        Column("p95", "right", drop=4),
+        Column("min", "right", drop=6),
+        Column("max", "right", drop=5),
+    ]
+    lines: list[list[Cell]] = []
+    for metric, statistics in _shown(analysis, options):
+        if not statistics.n:
+            lines.append([metric.label, "", NONE, (Span("not measured", "dim"),), *[NONE] * 5])
+            continue
+        mean, *others = (number(getattr(statistics, key), metric) for key in _NUMBERS)
+        fraction = None if statistics.mean is None else statistics.mean / full_scale(analysis, metric)
+        drawn = partial(bar, fraction, glyphs=marks)
+        unit = (Span(unit_of(metric).name, "dim"),)
+        lines.append([metric.label, unit, (Span(mean, "value"),), drawn, *others])
+    if not lines:
+        return [(Span("none of the metrics asked for was recorded", "dim"),)]
+    rows = table(head, lines, options.width, marks)
+    scales = _scales(analysis, options)
+    if scales and options.verbosity != "low" and options.width >= 60:
+        rows += wrap(scales, options.width, role="dim")
+    return rows
+
+
+def _scales(analysis: Analysis, options: Options) -> str:
+    """What fills the bars of the table."""
+    full: dict[str, list[str]] = {}
+    for metric, statistics in _shown(analysis, options):
+        if statistics.n:
+            full.setdefault(scale_text(metric, full_scale(analysis, metric)), []).append(metric.short)
+    ratio = "100 %"
+    if not full:
+        return ""
+    others = ", ".join(f"{text} ({', '.join(names)})" for text, names in full.items() if text != ratio)
+    return f"A full bar is {ratio}" + (f", or {others}" if others else "")
+
+
+def _precision(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
+    """The spread, the number of samples and how exact the percentiles are."""
+    head = [
+        Column("metric"),
+        Column("unit", drop=1),
+        Column("std", "right", drop=2),
+        Column("samples", "right"),
+        Column("percentiles off by at most", "right", drop=3),
+    ]
+    lines: list[list[Cell]] = []
+    for metric, statistics in _shown(analysis, options):
+        error = number(statistics.p_error, metric) if statistics.p_error else ("exact" if statistics.n else NONE)
+        unit = (Span(unit_of(metric).name, "dim"),)
+        lines.append([metric.label, unit, number(statistics.std, metric), f"{statistics.n:,}", error])
+    return table(head, lines, options.width, marks, gap=2) if lines else []
+
+
+def _totals(analysis: Analysis, options: Options) -> list[Row]:
+    rows = [labelled("energy", options.width, Span(energy(analysis.energy_j)))]
+    rows.append(labelled("GPU-hours", options.width, Span(fixed(analysis.gpu_hours, 3))))
+    reasons = analysis.clock_event_reasons
+    if options.verbosity == "low":
+        return rows
+    if not reasons:
+        return [*rows, labelled("clocks", options.width, Span("reasons not measured", "dim"))]
+    told = [
+        (name, meaning, reasons[name])
+        for _, name, meaning in CLOCK_EVENT_REASONS
+        if reasons.get(name, 0.0) > 0 and (options.verbosity == "high" or name in _HELD_DOWN)
+    ]
+    for i, (name, meaning, share) in enumerate(told):
+        role: Role = "outlier" if name in _HELD_DOWN else "plain"
+        text = f"{name} in {percent(share)} of the samples: {meaning}"
+        rows += remark(text, options.width, role, label="" if i else "clocks")
+    if not told:
+        rows.append(labelled("clocks", options.width, Span("never held down by power or temperature")))
+    return rows

@@ -1,0 +1,102 @@
+"""When not: the GPUs averaged over space, along time."""
+
+from gssr.metrics import Metric
+from gssr.model.analysis import Analysis, Series
+from gssr.render.cells import clip, fit, pad
+from gssr.render.clock import moment
+from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.roles import Row, Span
+from gssr.render.scale import count, metric_of, number, scale_text, unit_of
+from gssr.render.strip import strip
+from gssr.report.axes import full_scale, time_axis
+from gssr.report.options import Options, lead
+from gssr.report.page import section
+from gssr.report.plotext_chart import LEAST_COLUMNS, band_chart
+
+_GUTTER = 18
+_NARROW_GUTTER = 7
+_CHARTS = {"low": (), "medium": (), "high": ("tensor_active", "dram_active", "power_usage")}
+"""What is drawn as a chart beside the leading metric; everything else gets a line."""
+_HEIGHT = 11
+_EVENTS = {"low": 0, "medium": 8, "high": 40}
+_ROUTINE = {"start", "end", "backend"}
+
+
+def time_series(analysis: Analysis, options: Options) -> list[Row]:
+    """The part of the page that says when the GPUs were not used."""
+    width, marks = options.width, glyphs(options.ascii)
+    rows = section("When not?", width, marks, "averages over the GPUs, along time")
+    name = lead(frozenset(analysis.series), options)
+    gutter = _GUTTER if width >= 60 else _NARROW_GUTTER
+    room = width - gutter - 1
+    if name is None or room < LEAST_COLUMNS:
+        rows.append(clip((Span("nothing to draw: no samples" if name is None else "too narrow to draw"),), width))
+        return rows
+    charts = [name, *(other for other in _CHARTS[options.verbosity] if other in analysis.series and other != name)]
+    for i, chart in enumerate(charts):
+        rows += [()] if i else []
+        rows += _chart(analysis, analysis.series[chart], width, gutter, room, marks)
+    lines = [other for other in analysis.series if other not in charts]
+    if lines and options.verbosity != "low":
+        rows += _strips(analysis, lines, width, gutter, room, marks)
+    rows += _events(analysis, options)
+    return rows
+
+
+def _chart(analysis: Analysis, series: Series, width: int, gutter: int, room: int, marks: Glyphs) -> list[Row]:
+    metric = metric_of(series.metric)
+    full = full_scale(analysis, metric)
+    axis = time_axis(analysis)
+    mean, low, high = (
+        axis.columns(values, series.start, series.width, room) / full
+        for values in (series.mean, series.low, series.high)
+    )
+    title, band = f"{metric.label}, mean", ""
+    if len(analysis.gpus) > 1:
+        title += f" over {count(len(analysis.gpus), 'GPU')}"
+        band = f"  {marks.band * 3} lowest to highest GPU"
+    labels = ["0", scale_text(metric, full / 2), scale_text(metric, full)]
+    return [
+        clip((Span(title, "heading"), Span(band, "dim")), width),
+        *band_chart(mean, low, high, labels, axis.ticks(room), gutter, _HEIGHT, marks),
+    ]
+
+
+def _strips(analysis: Analysis, names: list[str], width: int, gutter: int, room: int, marks: Glyphs) -> list[Row]:
+    """One line per metric, in the columns of the chart above."""
+    axis = time_axis(analysis)
+    rows: list[Row] = []
+    for name in names:
+        series, metric = analysis.series[name], metric_of(name)
+        values = axis.columns(series.mean, series.start, series.width, room)
+        fractions = (values / full_scale(analysis, metric)).tolist()
+        rows.append(clip((*_legend(analysis, metric, gutter, marks), Span(" "), *strip(fractions, marks)), width))
+    return [(), *rows]
+
+
+def _legend(analysis: Analysis, metric: Metric, gutter: int, marks: Glyphs) -> Row:
+    """The metric's short name, and its mean where there is room."""
+    if gutter < _GUTTER:
+        return pad((Span(fit(metric.short, gutter, marks.ellipsis)),), gutter)
+    statistics = analysis.metrics.get(metric.name)
+    mean = number(statistics.mean if statistics else None, metric)
+    unit = unit_of(metric).name
+    return (Span(f"{metric.short:<7}"), Span(f"{mean:>6} {unit:<4}", "dim"))
+
+
+def _events(analysis: Analysis, options: Options) -> list[Row]:
+    """What happened while it ran, oldest first."""
+    told = [event for event in analysis.events if event.kind not in _ROUTINE]
+    most = _EVENTS[options.verbosity]
+    if not told or not most:
+        return []
+    axis, width, marks = time_axis(analysis), options.width, glyphs(options.ascii)
+    rows: list[Row] = [(), (Span("events", "heading"),)]
+    for event in told[:most]:
+        at = moment(event.time - axis.origin, axis.end - axis.origin)
+        where = f"{event.node}: " if event.node else ""
+        text = fit(f"{where}{event.message or event.kind}", width - 12, marks.ellipsis)
+        rows.append(clip((Span(f"{at:>10}  ", "dim"), Span(text)), width))
+    if len(told) > most:
+        rows.append(clip((Span(f"{'':>10}  and {count(len(told) - most, 'more event')}", "dim"),), width))
+    return rows

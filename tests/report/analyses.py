@@ -1,0 +1,167 @@
+"""Analyses built by hand: what every page, picture and JSON object is drawn from."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, METRICS
+from gssr.model.analysis import Analysis, GpuSeries, GpuSummary, Series, Statistics, Window
+from gssr.model.balance import balance
+from gssr.score import score_of_means
+from gssr.store.reader import Event, Run
+
+START = 1_700_000_000.0
+DRAWN = ("sm_active", "tensor_active", "dram_active", "power_usage", "memory_used")
+NAMES = tuple(metric.name for metric in DERIVED + METRICS if metric.name != "clock_event_reasons")
+SCALES = {
+    "sm_active": 1.0, "sm_occupancy": 0.45, "gr_engine_active": 1.05, "gpu_utilization": 1.2, "tensor_active": 0.45,
+    "dram_active": 0.6, "fp16_active": 0.05, "fp32_active": 0.1, "fp64_active": 0.0, "flop_active": 0.6,
+    "power_usage": 620.0, "memory_used": 7.2e10, "temperature": 70.0, "sm_clock": 1800.0, "nvlink_tx_bytes": 9e10,
+    "nvlink_rx_bytes": 9e10, "pcie_rx_bytes": 2.5e9, "pcie_tx_bytes": 4e8, "energy": 4e6,
+}  # fmt: skip
+"""What each measured metric is where SM activity is 1."""
+CONSTANT = {"memory_used": 0.9, "temperature": 0.8, "sm_clock": 0.95, "power_usage": 0.8}
+
+
+def run(**changes: object) -> Run:
+    """The run all analyses are of."""
+    usual = Run(
+        run_id="alps-4711.0", label="llm-train", command=("python", "-m", "train", "--config", "big model.yaml"),
+        job_id="4711", step_id="0", launcher="slurm", cluster="alps", user="ada", started_at=START,
+        ended_at=START + 300.0, sampling_ms=500.0, exit_code=0, state="completed", world_size=16, n_nodes=4,
+        gssr_version="0.5.0",
+    )  # fmt: skip
+    return usual._replace(**changes)  # type: ignore[arg-type]
+
+
+def activity(n_gpus: int, n_bins: int, gap: bool = True) -> NDArray[np.float64]:
+    """SM activity [n_gpus, n_bins] of a training run: a warm-up, dips for checkpoints, a straggler, a gap in all GPUs and
+    a longer one in the last."""
+    time = np.arange(n_bins) / max(n_bins, 1)
+    values = np.empty((n_gpus, n_bins))
+    for gpu in range(n_gpus):
+        values[gpu] = 0.72 - 0.012 * gpu + 0.06 * np.sin(40 * time + gpu)
+    values[:, time < 0.04] = 0.0
+    for dip in (0.3, 0.6, 0.9):
+        values[:, (time >= dip) & (time < dip + 0.02)] = 0.05
+    if n_gpus > 4:
+        values[5] *= 0.07
+    if gap and n_gpus:
+        values[:, (time >= 0.44) & (time < 0.47)] = np.nan
+        values[-1, time >= 0.8] = np.nan
+    return np.clip(values, 0.0, 1.0)
+
+
+def _statistics(values: NDArray[np.float64]) -> Statistics:
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return Statistics(None, None, None, None, None, None, None, 0, None)
+    p05, median, p95 = (float(value) for value in np.percentile(known, [5, 50, 95]))
+    return Statistics(
+        float(known.mean()),
+        median,
+        float(known.min()),
+        float(known.max()),
+        float(known.std()),
+        p05,
+        p95,
+        len(known),
+        0.0,
+    )
+
+
+def _mean(values: NDArray[np.float64]) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _scaled(name: str, base: NDArray[np.float64], missing: frozenset[str]) -> NDArray[np.float64]:
+    if name in missing or name not in SCALES:
+        return np.full(base.shape, np.nan)
+    share = CONSTANT.get(name, 0.0)
+    return SCALES[name] * (share + (1 - share) * base)
+
+
+def _series(name: str, values: NDArray[np.float64], width: float) -> Series:
+    known = np.isfinite(values)
+    n = known.sum(axis=0)
+    some = n > 0
+    mean, low, high = (np.full(values.shape[1], np.nan) for _ in range(3))
+    mean[some] = np.where(known, values, 0.0).sum(axis=0)[some] / n[some]
+    low[some] = np.where(known, values, np.inf).min(axis=0)[some]
+    high[some] = np.where(known, values, -np.inf).max(axis=0)[some]
+    return Series(name, START, width, mean, low, high, n.astype(np.int64))
+
+
+def analysis(
+    n_gpus: int = 16, n_nodes: int = 4, n_bins: int = 240, seconds: float = 300.0, base: NDArray[np.float64] | None = None,
+    missing: tuple[str, ...] = (), **changes: object,
+) -> Analysis:  # fmt: skip
+    """An analysis whose every number follows from one array of SM activities [n_gpus, n_bins] (default: ``activity``)."""
+    base = activity(n_gpus, n_bins) if base is None else base
+    absent = frozenset(missing)
+    width = seconds / n_bins if n_bins else 1.0
+    values = {name: _scaled(name, base, absent) for name in NAMES}
+    per_node = max(-(-n_gpus // n_nodes), 1) if n_nodes else 1
+    gpus = []
+    for gpu in range(n_gpus):
+        means = {name: _mean(values[name][gpu]) for name in NAMES}
+        gpus.append(GpuSummary(
+            gpu=gpu * 64, node=f"nid{gpu // per_node + 1:06d}", rank=gpu, device_index=gpu % per_node,
+            uuid=f"GPU-{gpu:08x}", name="NVIDIA H100", n_samples=int(np.isfinite(base[gpu]).sum()), n_gaps=1,
+            score=score_of_means(means), mean=means, memory_total=80 << 30, power_limit=700.0, max_sm_clock=1980,
+        ))  # fmt: skip
+    metrics = {name: _statistics(values[name]) for name in NAMES}
+    n_samples = int(np.isfinite(base).sum())
+    reasons = dict.fromkeys((name for _, name, _ in CLOCK_EVENT_REASONS), 0.0) | {"idle": 0.04, "sw_power_cap": 0.123}
+    fields: dict[str, object] = {
+        "run": run(), "state": "completed", "window": Window(START, START + seconds, 0.0, 0.0, True), "backend": "dcgm",
+        "gpus": tuple(gpus), "n_nodes": n_nodes, "n_samples": n_samples, "n_gaps": n_gpus,
+        "score": score_of_means({name: statistics.mean for name, statistics in metrics.items()}),
+        "metrics": metrics, "balance": {name: balance(name, gpus) for name in NAMES if name != "energy"},
+        "clock_event_reasons": reasons if n_samples else {}, "energy_j": 1_240_000.0 if n_samples else None,
+        "gpu_hours": n_gpus * seconds / 3600, "exact": True,
+        "series": {name: _series(name, values[name], width) for name in DRAWN if metrics[name].n},
+        "gpu_series": {name: GpuSeries(name, START, width, values[name]) for name in DRAWN if metrics[name].n},
+        "events": (
+            Event(START, "nid000001", None, 0, "start", "the workload was started"),
+            Event(START + 132.0, None, None, None, "gap", "no samples for 9.0 s: the sampler was held up"),
+            Event(START + 240.0, "nid000004", n_gpus * 64, 15, "gpu_lost", "GPU 3 no longer answers"),
+        ) if n_samples else (),
+        "notes": ("nid000004:3 has no samples after 4:00.",) if n_samples else (),
+    }  # fmt: skip
+    return Analysis(**(fields | changes))  # type: ignore[arg-type]
+
+
+def without_gpus() -> Analysis:
+    """A run that recorded its host only."""
+    return analysis(
+        n_gpus=0, n_nodes=0, n_bins=0, run=run(world_size=1, n_nodes=1), backend=None, gpu_hours=0.0, energy_j=None,
+        notes=("no GPU backend could be opened; host metrics were recorded",),
+    )  # fmt: skip
+
+
+def without_samples() -> Analysis:
+    """Four GPUs that never gave a sample."""
+    return analysis(
+        n_gpus=4, n_nodes=1, n_bins=0, base=np.empty((4, 0)), state="lost", run=run(exit_code=None, ended_at=None)
+    )
+
+
+def one_sample() -> Analysis:
+    """One GPU, one sample."""
+    return analysis(
+        n_gpus=1, n_nodes=1, n_bins=1, seconds=0.5, base=np.array([[0.62]]), n_gaps=0, notes=(), events=(),
+        run=run(world_size=1, n_nodes=1, label=None, job_id=None, run_id="laptop-20231114-221320", exit_code=7),
+        state="failed",
+    )  # fmt: skip
+
+
+def without_counters() -> Analysis:
+    """What NVML alone can measure."""
+    profiling = [name for name in NAMES if name.endswith("_active") or name == "sm_occupancy"]
+    full = analysis(missing=tuple(profiling), backend="nvml")
+    name, values = "gpu_utilization", SCALES["gpu_utilization"] * activity(16, 240)
+    return analysis(
+        missing=tuple(profiling), backend="nvml", series={name: _series(name, values, 1.25), **full.series},
+        gpu_series={name: GpuSeries(name, START, 1.25, values), **full.gpu_series},
+    )  # fmt: skip
