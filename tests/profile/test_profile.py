@@ -1,0 +1,376 @@
+"""``gssr profile`` as its user meets it: real commands, real files, real signals."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gssr.metrics import NAMES
+from gssr.store.reader import open_recording
+
+GSSR = [sys.executable, "-m", "gssr"]
+
+
+def gssr(*words: str, cwd: Path, **settings) -> subprocess.CompletedProcess:
+    return subprocess.run([*GSSR, *words], cwd=cwd, capture_output=True, text=True, timeout=60, **settings)
+
+
+def record(cwd: Path, *words: str, backend: str = "synthetic:train:4") -> subprocess.CompletedProcess:
+    return gssr("profile", "--backend", backend, "-t", "50", "-o", "a.sql", *words, cwd=cwd)
+
+
+def run_of(folder: Path, index: int = 0):
+    return open_recording(folder / "a.sql").runs[index]
+
+
+def sampler_of(supervisor: int) -> int:
+    """The pid of the sampler that a supervisor started."""
+    for _ in range(200):
+        for child in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+            if Path(f"/proc/{child}/comm").read_text().strip() == "gssr-sampler":
+                return int(child)
+        time.sleep(0.02)
+    raise AssertionError("no sampler")
+
+
+def wait_for_rows(path: Path, n: int) -> None:
+    for _ in range(300):
+        try:
+            with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
+                if connection.execute("SELECT count(*) FROM samples").fetchone()[0] >= n:
+                    return
+        except sqlite3.Error:
+            pass
+        time.sleep(0.02)
+    raise AssertionError(f"not {n} rows in {path}")
+
+
+def test_a_run_is_recorded_and_its_exit_code_passed_on(tmp_path):
+    done = record(tmp_path, "-l", "my run", "--", "sh", "-c", "echo out; echo err >&2; sleep 1; exit 7")
+    assert (done.returncode, done.stdout) == (7, "out\n")
+    assert done.stderr.startswith("err\n") and "GSSR score=" in done.stderr
+    reader = run_of(tmp_path)
+    run = reader.run
+    assert (run.label, run.state, run.exit_code, run.launcher, run.sampling_ms) == (
+        "my run",
+        "failed",
+        7,
+        "alone",
+        50.0,
+    )
+    assert run.command == ("sh", "-c", "echo out; echo err >&2; sleep 1; exit 7")
+    assert run.ended_at - run.started_at == pytest.approx(1.0, abs=0.3)
+    samples = reader.samples(["sm_active"])
+    for gpu in range(4):
+        times = np.sort(samples.time[samples.gpu == gpu])
+        assert 18 <= len(times) <= 24
+        assert np.diff(times).max() < 0.125
+        assert times[-1] > run.ended_at - 0.1
+    assert [event.kind for event in reader.events] == ["start", "backend", "end"] or [
+        event.kind for event in reader.events
+    ] == ["backend", "start", "end"]
+    assert os.listdir(tmp_path) == ["a.sql"]
+
+
+def test_arguments_arrive_untouched(tmp_path):
+    words = ["a b", "'single'", '"double"', "new\nline", "", "--label", "-x", "$HOME", "é", "--"]
+    script = "import sys; sys.stdout.write(repr(sys.argv[1:]))"
+    done = record(tmp_path, "--no-summary", "--", sys.executable, "-c", script, *words)
+    assert done.stdout == repr(words)
+    assert done.stderr == ""
+    assert list(run_of(tmp_path).run.command[3:]) == words
+
+
+def test_a_command_without_dashes_works_as_in_the_published_tool(tmp_path):
+    done = record(tmp_path, sys.executable, "-c", "import sys; print(sys.argv[1:])", "-o", "mine", "-t", "5")
+    assert done.stdout == "['-o', 'mine', '-t', '5']\n"
+    assert run_of(tmp_path).run.sampling_ms == 50.0
+
+
+def test_wrap_goes_to_the_shell(tmp_path):
+    done = record(tmp_path, "--wrap", "echo one; echo $((1+1)); exit 3")
+    assert (done.returncode, done.stdout) == (3, "one\n2\n")
+
+
+def test_a_very_short_workload_is_recorded(tmp_path):
+    for number, command in enumerate((["true"], ["sleep", "0.05"])):
+        assert record(tmp_path, *(["-a"] if number else []), "--", *command).returncode == 0
+        reader = run_of(tmp_path, number)
+        assert (reader.state, reader.run.exit_code) == ("completed", 0)
+        assert reader.n_rows >= 4
+
+
+def test_the_workloads_end_is_noticed_at_once(tmp_path):
+    begin = time.monotonic()
+    done = gssr("profile", "--backend", "synthetic", "-t", "5000", "-o", "a.sql", "--", "sleep", "0.3", cwd=tmp_path)
+    assert done.returncode == 0 and time.monotonic() - begin < 2.0
+
+
+def test_a_killed_sampler_loses_at_most_a_second_and_the_run_is_lost(tmp_path):
+    command = [
+        *GSSR,
+        "profile",
+        "--backend",
+        "synthetic:train:8",
+        "-t",
+        "20",
+        "-o",
+        "a.sql",
+        "--",
+        "sh",
+        "-c",
+        "sleep 3; exit 5",
+    ]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as supervisor:
+        sampler = sampler_of(supervisor.pid)
+        wait_for_rows(tmp_path / "a.sql", 400)
+        time.sleep(0.3)
+        killed = time.time()
+        os.kill(sampler, signal.SIGKILL)
+        time.sleep(0.3)
+        reader = run_of(tmp_path)
+        assert reader.state == "lost"
+        said = supervisor.communicate(timeout=20)[1]
+    assert supervisor.returncode == 5
+    assert said == "gssr: recording stopped: the sampler was killed by signal 9; the workload runs on\n"
+    reader = run_of(tmp_path)
+    assert reader.state == "lost" and reader.run.exit_code is None
+    samples = reader.samples(["sm_active"])
+    for gpu in range(8):
+        assert killed - samples.time[samples.gpu == gpu].max() < 1.0
+    assert reader.buckets().vectors[:, 0].sum() == len(samples.time)
+
+
+def test_a_killed_supervisor_leaves_the_workload_and_the_recording_going(tmp_path):
+    command = [
+        *GSSR,
+        "profile",
+        "--backend",
+        "synthetic",
+        "-t",
+        "20",
+        "-o",
+        "a.sql",
+        "--",
+        "sh",
+        "-c",
+        "sleep 1.5; touch done",
+    ]
+    with subprocess.Popen(command, cwd=tmp_path) as supervisor:
+        sampler = sampler_of(supervisor.pid)
+        wait_for_rows(tmp_path / "a.sql", 40)
+        supervisor.kill()
+        supervisor.wait()
+    for _ in range(200):
+        if not Path(f"/proc/{sampler}").exists():
+            break
+        time.sleep(0.05)
+    assert (tmp_path / "done").exists()
+    reader = run_of(tmp_path)
+    assert (reader.state, reader.run.exit_code) == ("killed", None)
+    assert reader.run.ended_at - reader.run.started_at == pytest.approx(1.5, abs=0.4)
+
+
+def test_a_stopped_sampler_leaves_a_gap_that_is_recorded(tmp_path):
+    command = [*GSSR, "profile", "--backend", "synthetic", "-t", "20", "-o", "a.sql", "--", "sleep", "2"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as supervisor:
+        sampler = sampler_of(supervisor.pid)
+        wait_for_rows(tmp_path / "a.sql", 40)
+        os.kill(sampler, signal.SIGSTOP)
+        time.sleep(0.5)
+        os.kill(sampler, signal.SIGCONT)
+        assert supervisor.wait(timeout=20) == 0
+    reader = run_of(tmp_path)
+    gaps = [event for event in reader.events if event.kind == "gap"]
+    assert len(gaps) >= 1 and "held up" in gaps[0].message
+    times = np.sort(reader.samples([]).time[reader.samples([]).gpu == 0])
+    assert np.diff(times).max() > 0.4
+    grid = (times - times[0]) / 0.02
+    assert np.median(np.abs(grid - np.round(grid))) < 0.25  # the deadlines stayed where they were
+
+
+def test_sigterm_ends_workload_and_recording_properly(tmp_path):
+    command = [*GSSR, "profile", "--backend", "synthetic", "-t", "20", "-o", "a.sql", "--", "sleep", "60"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as supervisor:
+        wait_for_rows(tmp_path / "a.sql", 40)
+        supervisor.terminate()
+        assert supervisor.wait(timeout=20) == 128 + 15
+    reader = run_of(tmp_path)
+    assert (reader.state, reader.run.exit_code) == ("killed", 143)
+    assert "SIGTERM passed on" in [event.message for event in reader.events]
+
+
+def test_max_runtime_is_recorded_as_such(tmp_path):
+    assert record(tmp_path, "-m", "0.5", "--", "sleep", "60").returncode == 143
+    reader = run_of(tmp_path)
+    assert (reader.state, reader.run.exit_code) == ("timeout", 143)
+    assert "timeout" in [event.kind for event in reader.events]
+
+
+def test_an_existing_recording_is_kept_overwritten_or_added_to(tmp_path):
+    assert record(tmp_path, "--", "true").returncode == 0
+    first = run_of(tmp_path).run.run_id
+    done = record(tmp_path, "--", "touch", "started")
+    assert done.returncode == 2 and not (tmp_path / "started").exists()
+    assert done.stderr == "gssr: -o a.sql: exists; use -f to overwrite it or -a to add a run to it\n"
+    assert record(tmp_path, "-a", "--", "true").returncode == 0
+    assert open_recording(tmp_path / "a.sql").runs[0].run.run_id == first
+    assert len(open_recording(tmp_path / "a.sql").runs) == 2
+    assert record(tmp_path, "-f", "--", "true").returncode == 0
+    assert len(open_recording(tmp_path / "a.sql").runs) == 1
+
+
+def test_what_is_no_recording_is_never_overwritten(tmp_path):
+    (tmp_path / "a.sql").write_text("precious notes, and long enough to have a head of a hundred bytes" * 3)
+    before = (tmp_path / "a.sql").read_bytes()
+    for flag in ("-f", "-a"):
+        done = record(tmp_path, flag, "--", "true")
+        assert done.returncode == 2 and "is not a recording" in done.stderr
+    assert (tmp_path / "a.sql").read_bytes() == before
+
+
+def test_a_recording_that_is_being_written_is_never_overwritten(tmp_path):
+    command = [*GSSR, "profile", "--backend", "synthetic", "-t", "20", "-o", "a.sql", "--", "sleep", "60"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as supervisor:
+        wait_for_rows(tmp_path / "a.sql", 20)
+        for flag in ("-f", "-a"):
+            done = record(tmp_path, flag, "--", "true")
+            assert done.returncode == 2 and "right now" in done.stderr
+        supervisor.terminate()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--backend", "nonsense"], "unknown backend 'nonsense'"),
+        (["--backend", "synthetic:nonsense"], "unknown synthetic scenario 'nonsense'"),
+        (["--backend", "synthetic:train:none"], "must be 1 or more"),
+        (["--backend", "replay:nowhere.sql"], "nowhere.sql"),
+        (["--metrics", "sm_activ"], "did you mean sm_active"),
+        (["-t", "0"], "--sampling-time"),
+        (["-t", "soon"], "--sampling-time"),
+        (["-m", "-1"], "--max-runtime"),
+        (["-o", "."], "is a directory"),
+        (["-w", "true"], "not both"),
+    ],
+)
+def test_wrong_usage_is_one_sentence_and_starts_nothing(tmp_path, words, expected):
+    done = gssr("profile", *words, "--", "touch", "started", cwd=tmp_path)
+    assert done.returncode == 2
+    assert expected in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_no_command_is_wrong_usage(tmp_path):
+    done = gssr("profile", "-o", "a.sql", cwd=tmp_path)
+    assert done.returncode == 2 and "no command" in done.stderr
+
+
+def test_an_unwritable_output_costs_one_line_and_the_workload_runs(tmp_path):
+    done = gssr(
+        "profile", "--backend", "synthetic", "-o", "missing/a.sql", "--", "sh", "-c", "echo ran; exit 4", cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout) == (4, "ran\n")
+    assert done.stderr.count("\n") == 1 and "nothing is recorded" in done.stderr and "missing/a.sql" in done.stderr
+
+
+def test_without_a_gpu_the_host_is_recorded(tmp_path):
+    done = gssr("profile", "-t", "50", "-o", "a.sql", "--", "sleep", "1.2", cwd=tmp_path)
+    assert done.returncode == 0 and "no GPU is sampled" in done.stderr
+    with sqlite3.connect(tmp_path / "a.sql") as connection:
+        rows = connection.execute(
+            "SELECT cpu_utilization, load1, memory_used, memory_total FROM host_samples"
+        ).fetchall()
+        assert len(rows) >= 2 and all(0 <= row[0] <= 1 and 0 < row[2] < row[3] for row in rows[1:])
+        assert connection.execute("SELECT count(*) FROM samples").fetchone() == (0,)
+        assert connection.execute("SELECT max(rss), max(n_processes) FROM workload_samples").fetchone()[1] >= 1
+
+
+def test_gpus_and_metrics_are_chosen(tmp_path):
+    done = record(tmp_path, "--gpus", "1,3", "--metrics", "dram_active,sm_active", "--", "sleep", "0.3")
+    assert done.returncode == 0, done.stderr
+    reader = run_of(tmp_path)
+    assert [gpu.device_index for gpu in reader.gpus] == [1, 3]
+    samples = reader.samples(list(NAMES))
+    assert {name for name in NAMES if not np.isnan(samples.values[name]).all()} == {"sm_active", "dram_active"}
+
+
+def test_a_gpu_that_is_not_there_is_said_and_the_workload_runs(tmp_path):
+    done = record(tmp_path, "--gpus", "9", "--", "echo", "ran")
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    assert "no GPU '9'" in done.stderr
+
+
+def test_the_default_name_tells_the_date_or_the_job(tmp_path):
+    assert gssr("profile", "--backend", "synthetic", "--", "true", cwd=tmp_path).returncode == 0
+    assert [name for name in os.listdir(tmp_path) if name.startswith("gssr_20")]
+    environment = os.environ | {"SLURM_JOB_ID": "4711", "SLURM_CLUSTER_NAME": "alps"}
+    assert gssr("profile", "--backend", "synthetic", "--", "true", cwd=tmp_path, env=environment).returncode == 0
+    reader = open_recording(tmp_path / "gssr_4711.sql").runs[0]
+    assert reader.run.job_id == "4711" and reader.run.cluster == "alps" and reader.run.run_id.startswith("alps-4711")
+
+
+def test_a_requeued_job_adds_a_run_to_its_own_file(tmp_path):
+    for count in range(3):
+        environment = os.environ | {"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": str(count)}
+        done = gssr("profile", "--backend", "synthetic", "-o", "a.sql", "--", "true", cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stderr
+    assert len(open_recording(tmp_path / "a.sql").runs) == 3
+
+
+def test_ranks_write_a_file_each_and_are_read_as_one_run(tmp_path):
+    ranks = []
+    for rank in range(3):
+        environment = os.environ | {
+            "SLURM_JOB_ID": "99", "SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank),
+            "SLURM_STEP_NUM_TASKS": "3", "SLURM_GTIDS": "0,1,2", "SLURMD_NODENAME": f"node{rank}", "SLURM_CLUSTER_NAME": "c",
+        }  # fmt: skip
+        command = [
+            *GSSR,
+            "profile",
+            "--backend",
+            "synthetic:train:2",
+            "-t",
+            "50",
+            "-o",
+            "a.sql",
+            "--",
+            "sh",
+            "-c",
+            f"sleep 0.5; exit {rank}",
+        ]
+        ranks.append(subprocess.Popen(command, cwd=tmp_path, env=environment))
+    assert [rank.wait(timeout=30) for rank in ranks] == [0, 1, 2]
+    assert len(os.listdir(tmp_path / "a.sql.d")) == 3
+    (reader,) = open_recording(tmp_path / "a.sql").runs
+    assert (reader.state, reader.run.exit_code, len(reader.gpus)) == ("failed", 2, 6)
+    assert [gpu.node for gpu in reader.gpus] == ["node0", "node0", "node1", "node1", "node2", "node2"]
+    assert sorted(gpu.gpu for gpu in reader.gpus) == [0, 1, 64, 65, 128, 129]
+
+
+def test_the_sampler_holds_none_of_the_jobs_pipes(tmp_path):
+    command = [*GSSR, "profile", "--backend", "synthetic", "-o", "a.sql", "--", "sleep", "2"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as supervisor:
+        sampler = sampler_of(supervisor.pid)
+        wait_for_rows(tmp_path / "a.sql", 1)
+        held = {os.readlink(f"/proc/{sampler}/fd/{fd}") for fd in ("0", "1", "2")}
+        assert held == {"/dev/null"}
+        supervisor.terminate()
+
+
+def test_recordings_open_with_pandas_sqlite_utils_and_plain_sql(tmp_path):
+    import pandas
+    import sqlite_utils
+
+    assert record(tmp_path, "--", "sleep", "0.3").returncode == 0
+    with sqlite3.connect(tmp_path / "a.sql") as connection:
+        frame = pandas.read_sql("SELECT * FROM gpu_samples", connection)
+    assert frame["sm_active"].between(0, 1).all() and frame["c2c_tx_bytes"].isna().all()
+    assert frame["flop_active"].notna().all() and set(frame["device_index"]) == {0, 1, 2, 3}
+    assert next(iter(sqlite_utils.Database(tmp_path / "a.sql")["runs"].rows))["state"] == "completed"
