@@ -13,7 +13,7 @@ __version__ = "0.5.0"
 if TYPE_CHECKING:
     from gssr.metrics import METRICS as METRICS
     from gssr.model.analysis import Analysis as Analysis
-    from gssr.model.analysis import analyze as analyze
+    from gssr.model.analyze import analyze as analyze
     from gssr.store.reader import Recording as Recording
     from gssr.store.reader import open_recording as open
 
@@ -21,7 +21,7 @@ _LAZY = {
     "METRICS": ("gssr.metrics", "METRICS"),
     "Analysis": ("gssr.model.analysis", "Analysis"),
     "Recording": ("gssr.store.reader", "Recording"),
-    "analyze": ("gssr.model.analysis", "analyze"),
+    "analyze": ("gssr.model.analyze", "analyze"),
     "open": ("gssr.store.reader", "open_recording"),
 }
 

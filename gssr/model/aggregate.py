@@ -1,0 +1,205 @@
+"""Statistics over time: what every GPU's rows of a window add up to, from raw rows or from rollups.
+
+Both ways end in one rollup vector per GPU (gssr.store.layout), so that counts, means, gaps, energy and clock event reasons
+are computed once. They differ in the percentiles: exact from raw rows, bounded from the sketch's histogram.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED
+from gssr.model.analysis import Floats, Statistics
+from gssr.store.layout import Block, Layout, layout_of
+from gssr.store.moments import fold, merge
+from gssr.store.reader import Buckets, RunReader, Samples
+
+Ints = NDArray[np.int64]
+
+PERCENTILES = (5.0, 50.0, 95.0)
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+UNKNOWN = Statistics(None, None, None, None, None, None, None, 0, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """What the rows of a window add up to. Arrays are [n_gpus]: ``n_rows``, ``n_gaps`` int64; ``first_time`` and
+    ``last_time`` unix s, NaN without rows; ``means`` by metric, NaN without samples. ``flags`` is the share of samples with
+    each clock event reason, empty when there is none. ``energy_j`` sums the GPUs' positive differences of the energy
+    counter, None when no GPU has two samples of it."""
+
+    n_rows: Ints
+    n_gaps: Ints
+    first_time: Floats
+    last_time: Floats
+    means: dict[str, Floats]
+    statistics: dict[str, Statistics]
+    flags: dict[str, float]
+    energy_j: float | None
+
+    @property
+    def interval(self) -> float | None:
+        """Seconds between rows, from the rows alone: the median over the GPUs of their mean spacing; None when no GPU has
+        two rows."""
+        several = self.n_rows > 1
+        if not several.any():
+            return None
+        spans = self.last_time[several] - self.first_time[several]
+        return float(np.median(spans / (self.n_rows[several] - 1))) or None
+
+
+def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate:
+    """Aggregate raw rows; ``samples.gpu`` counts from 0 to ``n_gpus`` - 1. Two rows of a GPU further apart than
+    ``gap_seconds`` are a gap. Everything is exact, the statistics numpy's own."""
+    derived = [metric for metric in DERIVED if metric.name in samples.values]
+    layout = layout_of([name for name in samples.values if name not in {metric.name for metric in derived}], derived)
+    groups, vectors = fold(samples.gpu, samples.time, samples.values, gap_seconds, layout)
+    per_gpu = merge(vectors, groups, n_gpus, gap_seconds, layout)
+    means, statistics = {}, {}
+    for block in layout.blocks:
+        name = block.metric.name
+        if block.metric.kind != "bits":
+            column = samples.values[name]
+            known = np.isfinite(column)
+            statistics[name] = exact_statistics(column[known])
+            means[name] = _mean_per_gpu(samples.gpu[known], column[known], n_gpus)
+    return _aggregate(per_gpu, layout, means, statistics)
+
+
+def from_buckets(buckets: Buckets, histograms: Mapping[str, Ints], n_gpus: int, gap_seconds: float) -> Aggregate:
+    """Aggregate rollups that cover a window exactly once; ``buckets.gpu`` counts from 0 to ``n_gpus`` - 1.
+
+    n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
+    ``sketch_percentiles``). A counter's rollup keeps no moments: of its statistics only n is known."""
+    layout = buckets.layout
+    per_gpu = merge(buckets.vectors, buckets.gpu, n_gpus, gap_seconds, layout)
+    # Over GPUs only the moments mean something; an infinite gap keeps the merge from counting any.
+    total = merge(per_gpu, np.zeros(n_gpus, np.int64), 1, math.inf, layout)[0]
+    means, statistics = {}, {}
+    for block in layout.blocks:
+        name, at = block.metric.name, block.start
+        if block.metric.kind == "bits":
+            continue
+        means[name] = np.full(n_gpus, np.nan)
+        if block.metric.kind == "counter":
+            n = int(total[at])
+            statistics[name] = Statistics(None, None, None, None, None, None, None, n, None) if n else UNKNOWN
+        else:
+            np.divide(per_gpu[:, at + 1], per_gpu[:, at], out=means[name], where=per_gpu[:, at] > 0)
+            statistics[name] = _merged_statistics(total[at : at + block.width], histograms.get(name))
+    return _aggregate(per_gpu, layout, means, statistics)
+
+
+def exact_statistics(values: Floats) -> Statistics:
+    """The statistics of finite values [n]; std has ddof 0, percentiles are numpy's linear ones."""
+    if not len(values):
+        return UNKNOWN
+    p05, median, p95 = np.percentile(values, PERCENTILES).tolist()
+    mean, std = float(np.mean(values)), float(np.std(values))
+    return Statistics(mean, median, float(np.min(values)), float(np.max(values)), std, p05, p95, len(values), 0.0)
+
+
+def sketch_percentiles(counts: Ints, low: float, high: float) -> tuple[list[float], float]:
+    """p05, median and p95 of the samples in a histogram, and a bound of their absolute errors.
+
+    ``counts`` [65536] by sketch key, some of them not 0; ``low`` and ``high`` are the samples' true extremes. numpy's linear
+    percentile q lies between the order statistics floor(q (n-1)) and ceil(q (n-1)). Each of the two lies in a known bin,
+    clipped to [low, high]; taking the middle of that, it is off by at most half of its extent. The percentile weighs the
+    two with w and 1 - w, so its error is at most the same mean of the two halves; the bound returned is the greatest of the
+    three percentiles. Values were rounded to float32 before they were put into bins, so a bin's edges are widened by half
+    a unit in the last place (2^-24 of the edge, or 2^-150).
+    """
+    keys = np.flatnonzero(counts)
+    negative = keys >= 0x8000
+    order = np.argsort(np.where(negative, 0x7FFF - keys, keys))  # by value: a negative one falls as its key grows
+    keys, negative = keys[order], negative[order]
+    magnitude = keys & 0x7FFF
+    near = np.minimum(_value_of(magnitude), _FLOAT32_MAX) * (1 - 2.0**-24) - 2.0**-150
+    far = _value_of(magnitude + 1) * (1 + 2.0**-24) + 2.0**-150
+    lower = np.clip(np.where(negative, -far, near), low, high)
+    upper = np.clip(np.where(negative, -near, far), low, high)
+    middle = lower / 2 + upper / 2
+    half = upper / 2 - lower / 2
+    half += np.where(half > 0, 4 * np.finfo(np.float64).eps * np.maximum(np.abs(lower), np.abs(upper)), 0.0)
+    ends = np.cumsum(counts[keys])
+    position = np.asarray(PERCENTILES) / 100 * (int(ends[-1]) - 1)
+    below = np.searchsorted(ends, np.floor(position), side="right")
+    above = np.searchsorted(ends, np.ceil(position), side="right")
+    weight = position - np.floor(position)
+    found = middle[below] + weight * (middle[above] - middle[below])
+    errors = (1 - weight) * half[below] + weight * half[above]
+    return found.tolist(), float(errors.max())
+
+
+def _value_of(magnitude: Ints) -> Floats:
+    """The float32 whose upper half is this; instead of infinity a number beyond every sample."""
+    bits = np.minimum(magnitude, 0x7F80).astype(np.uint32) << np.uint32(16)
+    values = bits.view(np.float32).astype(np.float64)
+    return np.where(np.isfinite(values), values, np.finfo(np.float64).max / 4)
+
+
+def _merged_statistics(block: Floats, counts: Ints | None) -> Statistics:
+    """From a merged block (n, sum, m2, min, max) and its histogram. Where the histogram does not hold n samples (a damaged
+    file), its percentiles come without a bound; where it holds none they are unknown."""
+    n = int(block[0])
+    if not n:
+        return UNKNOWN
+    _, total, squares, low, high = block.tolist()
+    mean, std = total / n, math.sqrt(squares / n)
+    counted = 0 if counts is None else int(counts.sum())
+    if counts is None or not counted:
+        return Statistics(mean, None, low, high, std, None, None, n, None)
+    (p05, median, p95), error = sketch_percentiles(counts, low, high)
+    return Statistics(mean, median, low, high, std, p05, p95, n, error if counted == n else None)
+
+
+def _mean_per_gpu(gpu: Ints, values: Floats, n_gpus: int) -> Floats:
+    n = np.bincount(gpu, minlength=n_gpus)
+    total = np.bincount(gpu, weights=values, minlength=n_gpus)
+    means = np.full(n_gpus, np.nan)
+    np.divide(total, n, out=means, where=n > 0)
+    return means
+
+
+def _aggregate(
+    per_gpu: Floats, layout: Layout, means: dict[str, Floats], statistics: dict[str, Statistics]
+) -> Aggregate:
+    blocks = {block.metric.name: block for block in layout.blocks}
+    return Aggregate(
+        n_rows=per_gpu[:, 0].astype(np.int64),
+        n_gaps=per_gpu[:, 1].astype(np.int64),
+        first_time=per_gpu[:, 2],
+        last_time=per_gpu[:, 3],
+        means=means,
+        statistics=statistics,
+        flags=_flags(per_gpu, blocks.get("clock_event_reasons")),
+        energy_j=_energy(per_gpu, blocks.get("energy")),
+    )
+
+
+def _flags(per_gpu: Floats, block: Block | None) -> dict[str, float]:
+    if block is None:
+        return {}
+    n, _either, *counts = per_gpu[:, block.start : block.start + block.width].sum(axis=0).tolist()
+    return {name: count / n for (_, name, _), count in zip(CLOCK_EVENT_REASONS, counts, strict=True)} if n else {}
+
+
+def _energy(per_gpu: Floats, block: Block | None) -> float | None:
+    if block is None or not (per_gpu[:, block.start] > 1).any():
+        return None
+    return float(per_gpu[:, block.start + block.width - 1].sum())
+
+
+def filtered(reader: RunReader, positions: Ints) -> Ints | None:
+    """What to ask the reader for: None, which costs it nothing, when every GPU of the run is selected."""
+    return None if len(positions) == len(reader.gpus) else positions
+
+
+def chosen(gpu: Ints, positions: Ints, n_gpus: int) -> Ints:
+    """Positions among all ``n_gpus`` GPUs of a run → numbers from 0 within ``positions``."""
+    place = np.full(n_gpus, -1, np.int64)
+    place[positions] = np.arange(len(positions))
+    return place[gpu]

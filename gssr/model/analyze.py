@@ -1,0 +1,221 @@
+"""Analysing a run: from its reader to everything that pages, pictures and JSON show."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.metrics import BY_NAME, DERIVED, METRICS, SCORE_INPUTS
+from gssr.model.aggregate import UNKNOWN, Aggregate
+from gssr.model.analysis import Analysis, GpuSeries, GpuSummary, Series, Window
+from gssr.model.balance import balance, has_balance
+from gssr.model.notes import notes
+from gssr.model.selection import select_gpus
+from gssr.model.series import over_space
+from gssr.model.sources import Rollups, Rows, Source
+from gssr.model.window import DETECTION_METRICS, cut, warm_up_and_tear_down
+from gssr.score import score_of_means
+from gssr.store.reader import Gpu, RunReader
+from gssr.store.schema import GAP_INTERVALS
+
+EXACT_ROWS = 200_000
+"""A run of up to this many rows is analysed from them; a longer one from its rollups and sketches."""
+
+Outliers = Literal["none", "leading", "trailing", "all"]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to look at.
+
+    ``metrics``: names, None for all; ``gpus``: selectors (gssr.model.selection), None for all; ``start`` and ``end``: as
+    --from and --to take them (gssr.model.window.parse_time), or unix times; ``outliers``: which of warm-up (leading) and
+    tear-down (trailing) to leave out; ``series``: metrics to make series of (counters and bit fields have none), in at most
+    ``bins`` bins; ``exact``: from raw rows (True) or from rollups (False), None for what EXACT_ROWS says.
+    """
+
+    metrics: tuple[str, ...] | None = None
+    gpus: tuple[str, ...] | None = None
+    start: str | float | None = None
+    end: str | float | None = None
+    outliers: Outliers = "none"
+    series: tuple[str, ...] = ()
+    bins: int = 72
+    exact: bool | None = None
+
+
+def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
+    """Analyse a run. Raises ValueError, with a sentence, when ``options`` names a GPU, a metric or a time that the run does
+    not have."""
+    asked = _asked(options.metrics)
+    positions = np.array(select_gpus(reader.gpus, options.gpus), dtype=np.int64)
+    run_start, run_end = _extent(reader)
+    lower, upper = cut(run_start, run_end, options.start, options.end)
+
+    drawn = tuple(name for name in options.series if has_balance(BY_NAME[name]))
+    extra = () if options.outliers == "none" else DETECTION_METRICS
+    names = _in_file(reader, [*asked, *SCORE_INPUTS, "energy", "clock_event_reasons", *drawn, *extra])
+    exact = reader.n_rows <= EXACT_ROWS if options.exact is None else options.exact
+    few_rows = EXACT_ROWS if options.exact is None else 0
+    source: Source = Rows(reader, positions, names, lower, upper) if exact else Rollups(reader, positions, few_rows)
+    interval = reader.sampling_seconds or source.aggregate((), lower, upper, np.inf).interval or 1.0
+
+    window = Window(
+        run_start if lower is None else lower, run_end if upper is None else upper, 0.0, 0.0, lower is upper is None
+    )
+    if options.outliers != "none":
+        window = _without_outliers(source, names, window, (lower, upper), interval, options.outliers)
+        lower = window.start if window.leading else lower
+        upper = window.end if window.trailing else upper
+    total = source.aggregate(names, lower, upper, GAP_INTERVALS * interval)
+    gpus = _summaries([reader.gpus[position] for position in positions], total, asked)
+    gpu_series = _series(source, drawn, names, window, (lower, upper), interval, options.bins)
+
+    means = {name: statistics.mean for name, statistics in total.statistics.items()}
+    compared = [name for name in asked if has_balance(BY_NAME[name])]
+    analysis = Analysis(
+        run=reader.run,
+        state=reader.state,
+        window=window,
+        backend=", ".join(sorted({reader.gpus[position].backend or "" for position in positions} - {""})) or None,
+        gpus=gpus,
+        n_nodes=_n_nodes(reader, gpus, options.gpus is not None),
+        n_samples=int(total.n_rows.sum()),
+        n_gaps=int(total.n_gaps.sum()),
+        score=score_of_means(means),
+        metrics={name: total.statistics.get(name, UNKNOWN) for name in asked if BY_NAME[name].kind != "bits"},
+        balance={name: balance(name, gpus) for name in compared},
+        clock_event_reasons=total.flags,
+        energy_j=total.energy_j,
+        gpu_hours=len(gpus) * window.duration / 3600,
+        exact=source.exact,
+        series={name: over_space(own) for name, own in gpu_series.items()},
+        gpu_series=gpu_series,
+        events=reader.events,
+        notes=(),
+    )
+    return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, _missing(total, interval)))
+
+
+def _asked(metrics: Sequence[str] | None) -> tuple[str, ...]:
+    """Metrics asked for in the catalogue's order."""
+    known = tuple(metric.name for metric in METRICS + DERIVED)
+    for name in metrics or ():
+        if name not in BY_NAME:
+            raise ValueError(f"unknown metric {name!r}; known: {', '.join(known)}")
+    return known if metrics is None else tuple(name for name in known if name in metrics)
+
+
+def _in_file(reader: RunReader, names: Sequence[str]) -> tuple[str, ...]:
+    """Those that the file can give, each once."""
+    stored = set(reader.metrics)
+    return tuple(
+        name
+        for name in dict.fromkeys(names)
+        if name in stored or ((parts := BY_NAME[name].parts) and stored >= set(parts))
+    )
+
+
+def _extent(reader: RunReader) -> tuple[float, float]:
+    """Start and end of the run, unix s: what is recorded of the workload, else the first and last sample."""
+    run = reader.run
+    first, last = reader.first_time, reader.last_time
+    starts = [time for time in (run.started_at, first, run.ended_at) if time is not None]
+    start = starts[0] if starts else 0.0
+    ends = [time for time in (run.ended_at, last) if time is not None]
+    return start, max(start, ends[0] if ends else start)
+
+
+def _without_outliers(
+    source: Source,
+    names: Sequence[str],
+    window: Window,
+    bounds: tuple[float | None, float | None],
+    interval: float,
+    outliers: Outliers,
+) -> Window:
+    """The window without its warm-up, its tear-down or both."""
+
+    def average(name: str, start: float, end: float, bins: int) -> Series:
+        lower = start if start > window.start else bounds[0]
+        upper = end if end < window.end else bounds[1]
+        span = max(start, window.start), min(end, window.end)
+        return over_space(source.gpu_series([name], span, lower, upper, interval, bins)[name])
+
+    for name in DETECTION_METRICS:
+        if name not in names:
+            continue
+        whole = average(name, window.start, window.end, 1)
+        if not np.isfinite(whole.mean).any():
+            continue
+        leading, trailing = warm_up_and_tear_down(partial(average, name), window.start, window.end)
+        leading = leading if outliers in ("leading", "all") else 0.0
+        trailing = trailing if outliers in ("trailing", "all") else 0.0
+        whole_run = window.whole and not (leading or trailing)
+        return Window(window.start + leading, window.end - trailing, leading, trailing, whole_run)
+    return window
+
+
+def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> tuple[GpuSummary, ...]:
+    listed = {name: column.tolist() for name, column in total.means.items()}
+    summaries = []
+    for position, gpu in enumerate(gpus):
+        means = {name: _or_none(column[position]) for name, column in listed.items()}
+        summaries.append(
+            GpuSummary(
+                gpu=gpu.gpu,
+                node=gpu.node,
+                rank=gpu.rank,
+                device_index=gpu.device_index,
+                uuid=gpu.uuid,
+                name=gpu.name,
+                n_samples=int(total.n_rows[position]),
+                n_gaps=int(total.n_gaps[position]),
+                score=score_of_means(means),
+                mean={name: means.get(name) for name in asked if BY_NAME[name].kind != "bits"},
+                memory_total=gpu.memory_total,
+                power_limit=gpu.power_limit,
+                max_sm_clock=gpu.max_sm_clock,
+            )
+        )
+    return tuple(summaries)
+
+
+def _or_none(value: float) -> float | None:
+    return value if value == value else None
+
+
+def _series(
+    source: Source,
+    drawn: Sequence[str],
+    names: Sequence[str],
+    window: Window,
+    bounds: tuple[float | None, float | None],
+    interval: float,
+    bins: int,
+) -> dict[str, GpuSeries]:
+    """The series of the metrics to draw that the file has."""
+    present = [name for name in drawn if name in names]
+    if not present:
+        return {}
+    return source.gpu_series(present, (window.start, window.end), *bounds, interval, bins)
+
+
+def _n_nodes(reader: RunReader, gpus: Sequence[GpuSummary], selected: bool) -> int:
+    """Nodes of the run, as its launcher says or as they were recorded; of a selection of GPUs, theirs."""
+    seen = {gpu.node for gpu in gpus}
+    if selected:
+        return len(seen)
+    seen |= {process.node for process in reader.processes}
+    return reader.run.n_nodes or len(seen)
+
+
+def _missing(total: Aggregate, interval: float) -> float:
+    """Seconds without samples in gaps, summed over the GPUs that have any."""
+    gappy = total.n_gaps > 0
+    expected = (total.last_time - total.first_time)[gappy]
+    return float(np.maximum(expected - (total.n_rows[gappy] - 1) * interval, 0.0).sum())

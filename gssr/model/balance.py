@@ -1,0 +1,69 @@
+"""How evenly GPUs ran, from their time means."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.metrics import Metric
+from gssr.model.analysis import Balance, Floats, GpuSummary
+
+HISTOGRAM_BINS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How many GPUs have their time mean of a metric in each of k bins: ``edges`` [k + 1] in the metric's unit, ``counts``
+    [k], ``members`` the positions of the GPUs in each bin. A mean beyond the scale counts in the bin at its end."""
+
+    metric: str
+    edges: Floats
+    counts: NDArray[np.int64]
+    members: tuple[tuple[int, ...], ...]
+
+
+def has_balance(metric: Metric) -> bool:
+    """True where comparing GPUs by their means says something: not for counters and bit fields."""
+    return metric.kind in ("gauge", "rate")
+
+
+def balance(metric: str, gpus: Sequence[GpuSummary]) -> Balance:
+    """The balance of one metric over GPUs; those without samples of it don't count. Of equal GPUs the first is lowest, or
+    highest."""
+    known = [(mean, gpu) for gpu in gpus if (mean := gpu.mean.get(metric)) is not None]
+    if not known:
+        return Balance(None, None, None)
+    means = np.array([mean for mean, _ in known])
+    lowest, highest = int(np.argmin(means)), int(np.argmax(means))
+    return Balance(imbalance(means), known[lowest][1], known[highest][1])
+
+
+def imbalance(means: Floats) -> float | None:
+    """1 - mean/max of the GPUs' means [n], 0 when all are equal; None when there is none or the max is not above 0."""
+    if not len(means) or not means.max() > 0:
+        return None
+    if means.min() == means.max():
+        return 0.0  # the mean of equal numbers may be off in its last digit
+    return float(1.0 - means.mean() / means.max())
+
+
+def full_scale(metric: Metric, gpus: Sequence[GpuSummary]) -> float | None:
+    """The value that fills an axis for these GPUs; None where no GPU says it."""
+    if not isinstance(metric.full_scale, str):
+        return metric.full_scale or None
+    limits = [limit for gpu in gpus if (limit := getattr(gpu, metric.full_scale)) is not None]
+    return max(limits, default=None)
+
+
+def histogram(metric: Metric, gpus: Sequence[GpuSummary]) -> Histogram:
+    """The GPUs' means of a metric in bins of a tenth of its full scale; where no GPU says that, of the highest mean."""
+    members = [position for position, gpu in enumerate(gpus) if gpu.mean.get(metric.name) is not None]
+    means = np.array([gpus[position].mean[metric.name] for position in members], dtype=np.float64)
+    scale = full_scale(metric, gpus) or float(max(means, default=0.0)) or 1.0
+    edges = scale * np.arange(HISTOGRAM_BINS + 1) / HISTOGRAM_BINS
+    bins = np.clip(np.searchsorted(edges, means, side="right") - 1, 0, HISTOGRAM_BINS - 1)
+    inside = tuple(
+        tuple(position for position, own in zip(members, bins, strict=True) if own == k) for k in range(HISTOGRAM_BINS)
+    )
+    return Histogram(metric.name, edges, np.bincount(bins, minlength=HISTOGRAM_BINS), inside)

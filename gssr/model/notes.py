@@ -1,0 +1,63 @@
+"""Sentences about a recording's data, never about the job: what is missing, and how far numbers can be trusted."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from gssr.metrics import BY_NAME
+from gssr.model.analysis import Analysis
+from gssr.store.layout import RELATIVE_BIN_WIDTH
+from gssr.store.schema import GAP_INTERVALS
+
+_NAMED = 6
+
+
+def notes(analysis: Analysis, damage: str | None, last_time: float | None, missing_seconds: float) -> tuple[str, ...]:
+    """The notes of an analysis (whose own are not looked at). ``last_time`` is the last sample's unix time,
+    ``missing_seconds`` the time without samples in gaps, summed over GPUs."""
+    return tuple(_sentences(analysis, damage, last_time, missing_seconds))
+
+
+def _sentences(
+    analysis: Analysis, damage: str | None, last_time: float | None, missing_seconds: float
+) -> Iterator[str]:
+    last = "" if last_time is None else f"; last sample {datetime.fromtimestamp(last_time):%H:%M:%S}"
+    if damage:
+        yield damage
+    if analysis.state == "lost":
+        yield f"the recording stopped without an end: its sampler is gone{last}"
+    elif analysis.state == "running":
+        yield f"the run is still going{last}"
+    if not analysis.gpus:
+        yield "no GPU was recorded, only the host"
+    elif not analysis.n_samples:
+        yield "no GPU has samples" if analysis.window.whole else "no GPU has samples in this window"
+    else:
+        yield from _about_samples(analysis, missing_seconds)
+
+
+def _about_samples(analysis: Analysis, missing_seconds: float) -> Iterator[str]:
+    silent = [gpu.place for gpu in analysis.gpus if not gpu.n_samples]
+    if silent:
+        have = "has" if len(silent) == 1 else "have"
+        yield f"{len(silent)} of {len(analysis.gpus)} GPUs {have} no samples: {_some(silent)}"
+    if analysis.n_gaps:
+        gaps = "1 gap" if analysis.n_gaps == 1 else f"{analysis.n_gaps:,} gaps"
+        yield (
+            f"{gaps} of more than {GAP_INTERVALS:g} sampling intervals between samples: about "
+            f"{missing_seconds:,.3g} GPU-seconds are missing"
+        )
+    absent = [name for name, own in analysis.metrics.items() if not own.n and not BY_NAME[name].derived]
+    if absent and len(absent) >= sum(not BY_NAME[name].derived for name in analysis.metrics):
+        yield "none of the metrics was measured"
+    elif absent:
+        yield f"not measured: {_some([BY_NAME[name].label for name in absent])}"
+    if not analysis.exact:
+        share = 100 * RELATIVE_BIN_WIDTH / 2
+        yield f"percentiles come from histograms: each is off by at most {share:.1f} % of its value"
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few, and how many more."""
+    if len(names) <= _NAMED + 1:
+        return ", ".join(names)
+    return ", ".join(names[:_NAMED]) + f" and {len(names) - _NAMED} more"

@@ -1,0 +1,172 @@
+"""Statistics over space: each GPU's means in bins of time, and their mean over the GPUs.
+
+Time is cut into bins of at least one sampling interval; a GPU's value in a bin is the mean of its samples there, and the
+space average is the mean over the GPUs that have a value. GPUs are never aligned by the numbers of their samples.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.model.aggregate import chosen, filtered
+from gssr.model.analysis import Floats, GpuSeries, Series
+from gssr.store.reader import RunReader, Samples
+from gssr.store.schema import GAP_INTERVALS, LEVELS
+
+Ints = NDArray[np.int64]
+
+MAX_EMPTY = 0.05
+"""A bin's width is too narrow when more than this share of the (GPU, bin) cells is empty without a gap."""
+ROUND_WIDTHS = (10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+"""Widths from 10 s on; every one is a multiple of a rollup level. Above them, doubled days."""
+VECTORS_AT_ONCE = 100_000
+_CLOCK_NOISE = 1e-6  # s; a float64 holds unix time to 0.24 microseconds
+
+
+class Bins(NamedTuple):
+    """``n`` bins of ``width`` seconds from ``start`` (unix s)."""
+
+    start: float
+    width: float
+    n: int
+
+    def holding(self, time: Floats) -> Ints:
+        """The bin of each time; what lies beyond an end belongs to the bin there."""
+        position = np.floor((time - self.start + _CLOCK_NOISE) / self.width).astype(np.int64)
+        return np.clip(position, 0, self.n - 1)
+
+
+def widths(interval: float) -> Iterator[float]:
+    """Widths for bins, ascending without end: 1, 2, 5, 10 ... sampling intervals (seconds, above 0) below 10 s, but at
+    least the first three; then ROUND_WIDTHS, long enough that not being a multiple of the interval does not matter."""
+    widest = 0.0
+    for power in count():
+        for step in (1, 2, 5):
+            width = round(step * 10**power * interval, 9)
+            if power and width >= ROUND_WIDTHS[0]:
+                yield from (float(width) for width in _round_widths() if width > widest and width >= 10 * interval)
+            widest = width
+            yield width
+
+
+def _round_widths() -> Iterator[float]:
+    yield from ROUND_WIDTHS
+    width = ROUND_WIDTHS[-1]
+    while True:
+        width *= 2
+        yield width
+
+
+def _bins(start: float, end: float, width: float) -> Bins:
+    return Bins(start, width, max(1, math.ceil((end - start - _CLOCK_NOISE) / width)))
+
+
+def bins_of_samples(samples: Samples, start: float, end: float, interval: float, most: int) -> Bins:
+    """At most ``most`` bins from ``start`` to ``end`` (unix s) for these rows: the narrowest of ``widths`` in which no more
+    than MAX_EMPTY of the cells are empty where there is no gap.
+
+    Ticks come a little late, and bins of one interval would turn empty and double by turns when a tick falls near an edge;
+    GPUs sampled at a lower rate than the others would enter only some bins and make the average jump. Both show as empty
+    cells between two rows of a GPU that are no further apart than GAP_INTERVALS of its own usual spacing.
+    """
+    order = np.lexsort((samples.time, samples.gpu))
+    gpu, time = samples.gpu[order], samples.time[order]
+    spacing = np.diff(time)
+    same = np.diff(gpu) == 0
+    gap = spacing > GAP_INTERVALS * np.maximum(interval, _usual_spacing(gpu[1:], spacing, same))
+
+    def holds(bins: Bins) -> bool:
+        steps = np.where(same, np.diff(bins.holding(time)), 0)
+        cells = int(steps.sum()) + len(np.unique(gpu))
+        return int(np.maximum(steps - 1, 0)[~gap].sum()) <= MAX_EMPTY * cells
+
+    candidates = (_bins(start, end, width) for width in widths(interval))
+    return next(bins for bins in candidates if bins.n <= max(most, 1) and holds(bins))
+
+
+def _usual_spacing(gpu: Ints, spacing: Floats, same: NDArray[np.bool_]) -> Floats:
+    """For each pair of rows, the median spacing of its GPU (0 for pairs across GPUs)."""
+    usual = np.zeros(len(gpu))
+    starts = np.flatnonzero(np.concatenate(([True], np.diff(gpu) != 0))) if len(gpu) else np.empty(0, np.int64)
+    for first, last in zip(starts, np.append(starts[1:], len(gpu)), strict=True):
+        own = slice(first, last)
+        inside = spacing[own][same[own]]
+        if len(inside):
+            usual[own] = np.median(inside)
+    return usual
+
+
+def from_samples(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> dict[str, GpuSeries]:
+    """Each GPU's series of each metric from raw rows; ``samples.gpu`` counts from 0 to ``n_gpus`` - 1."""
+    cell = samples.gpu * bins.n + bins.holding(samples.time)
+    series = {}
+    for name in names:
+        column = samples.values[name]
+        known = np.isfinite(column)
+        n = np.bincount(cell[known], minlength=n_gpus * bins.n)
+        total = np.bincount(cell[known], weights=column[known], minlength=n_gpus * bins.n).astype(np.float64)
+        series[name] = _gpu_series(name, n, total, bins)
+    return series
+
+
+def bins_of_buckets(start: float, end: float, interval: float, most: int) -> Bins:
+    """Bins made of whole rollup buckets, so aligned to unix time: at most ``most`` (but at least two are possible) that
+    cover ``start`` to ``end``, the narrowest that is at least two sampling intervals wide: then jitter empties none."""
+    candidates = (
+        _bins(math.floor(start / width) * width, end, float(width))
+        for width in _round_widths()
+        if width >= 2 * interval
+    )
+    return next(bins for bins in candidates if bins.n <= max(most, 2))
+
+
+def from_buckets(
+    reader: RunReader,
+    names: Sequence[str],
+    positions: Ints,
+    bins: Bins,
+    start: float | None,
+    end: float | None,
+) -> dict[str, GpuSeries]:
+    """Each GPU's series of each metric from rollups, read in slices of time so that memory stays small. ``positions`` are
+    the GPUs' in ``reader.gpus``; rows with start <= time < end count (None: open)."""
+    level = max(level for level in LEVELS if bins.width % level == 0)
+    steps = max(1, VECTORS_AT_ONCE // max(1, len(positions)))
+    last_step = math.ceil((bins.start + bins.n * bins.width) / level)
+    cuts = [bins.start + step * level for step in range(steps, last_step - int(bins.start // level), steps)]
+    cuts = [cut for cut in cuts if (start is None or cut > start) and (end is None or cut < end)]
+    size = len(positions) * bins.n
+    gpus = filtered(reader, positions)
+    n = {name: np.zeros(size) for name in names}
+    total = {name: np.zeros(size) for name in names}
+    for lower, upper in zip([start, *cuts], [*cuts, end], strict=True):
+        buckets = reader.buckets(lower, upper, level=level, gpus=gpus, names=names)
+        cell = chosen(buckets.gpu, positions, len(reader.gpus)) * bins.n + bins.holding(buckets.start)
+        for block in buckets.layout.blocks:
+            if block.metric.name in n:
+                vectors = buckets.vectors[:, block.start : block.start + 2]
+                n[block.metric.name] += np.bincount(cell, weights=vectors[:, 0], minlength=size)
+                total[block.metric.name] += np.bincount(cell, weights=vectors[:, 1], minlength=size)
+    return {name: _gpu_series(name, n[name], total[name], bins) for name in names}
+
+
+def _gpu_series(name: str, n: Ints | Floats, total: Floats, bins: Bins) -> GpuSeries:
+    values = np.full(len(n), np.nan)
+    np.divide(total, n, out=values, where=n > 0)
+    return GpuSeries(name, bins.start, bins.width, values.reshape(-1, bins.n))
+
+
+def over_space(gpu_series: GpuSeries) -> Series:
+    """The space average, with the least and the greatest GPU of each bin."""
+    values = gpu_series.values
+    known = np.isfinite(values)
+    n = known.sum(axis=0)
+    total = np.where(known, values, 0.0).sum(axis=0)
+    mean = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+    low = np.fmin.reduce(values, axis=0, initial=np.nan)
+    high = np.fmax.reduce(values, axis=0, initial=np.nan)
+    return Series(gpu_series.metric, gpu_series.start, gpu_series.width, mean, low, high, n)

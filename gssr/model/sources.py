@@ -1,0 +1,128 @@
+"""Where an analysis takes its numbers from: raw rows, or rollups and sketches. Both answer the same questions.
+
+GPUs are numbered from 0 within the selection. ``lower`` and ``upper`` bound the rows that count, lower <= time < upper in
+unix s, None where nothing is cut off: rows just before a run's start and after its end belong to it.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.model import series
+from gssr.model.aggregate import Aggregate, chosen, filtered, from_buckets, from_samples
+from gssr.model.analysis import GpuSeries
+from gssr.store.reader import Buckets, RunReader, Samples
+
+Ints = NDArray[np.int64]
+
+
+class Source(Protocol):
+    """The rows of the selected GPUs."""
+
+    exact: bool
+    """False when percentiles come from the sketch."""
+
+    def aggregate(
+        self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
+    ) -> Aggregate:
+        """What the rows add up to, for these metrics."""
+        ...
+
+    def gpu_series(
+        self,
+        names: Sequence[str],
+        span: tuple[float, float],
+        lower: float | None,
+        upper: float | None,
+        interval: float,
+        most: int,
+    ) -> dict[str, GpuSeries]:
+        """Each GPU's series of these metrics over ``span``, in at most ``most`` bins of at least ``interval`` seconds."""
+        ...
+
+
+class Rows:
+    """Raw rows of the metrics ``names``, read once."""
+
+    exact = True
+
+    def __init__(
+        self, reader: RunReader, positions: Ints, names: Sequence[str], lower: float | None, upper: float | None
+    ) -> None:
+        rows = reader.samples(names, filtered(reader, positions), lower, upper)
+        self._rows = Samples(chosen(rows.gpu, positions, len(reader.gpus)), rows.time, rows.values)
+        self._n_gpus = len(positions)
+
+    def _between(self, names: Sequence[str], lower: float | None, upper: float | None) -> Samples:
+        rows = self._rows
+        values = {name: rows.values[name] for name in names}
+        inside = np.ones(len(rows.time), bool)
+        if lower is not None:
+            inside &= rows.time >= lower
+        if upper is not None:
+            inside &= rows.time < upper
+        if inside.all():
+            return Samples(rows.gpu, rows.time, values)
+        return Samples(rows.gpu[inside], rows.time[inside], {name: column[inside] for name, column in values.items()})
+
+    def aggregate(
+        self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
+    ) -> Aggregate:
+        """As in Source."""
+        return from_samples(self._between(names, lower, upper), self._n_gpus, gap_seconds)
+
+    def gpu_series(
+        self,
+        names: Sequence[str],
+        span: tuple[float, float],
+        lower: float | None,
+        upper: float | None,
+        interval: float,
+        most: int,
+    ) -> dict[str, GpuSeries]:
+        """As in Source."""
+        rows = self._between(names, lower, upper)
+        bins = series.bins_of_samples(rows, *span, interval, most)
+        return series.from_samples(rows, names, self._n_gpus, bins)
+
+
+class Rollups:
+    """Rollups and sketches. A series over so short a span that it holds no more than ``few_rows`` is made of raw rows, which
+    can be cut finer."""
+
+    exact = False
+
+    def __init__(self, reader: RunReader, positions: Ints, few_rows: int) -> None:
+        self._reader = reader
+        self._positions = positions
+        self._few_rows = few_rows
+
+    def aggregate(
+        self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
+    ) -> Aggregate:
+        """As in Source."""
+        gpus = filtered(self._reader, self._positions)
+        buckets = self._reader.buckets(lower, upper, gpus=gpus, names=names)
+        gpu = chosen(buckets.gpu, self._positions, len(self._reader.gpus))
+        sketched = [name for name in names if name in buckets.layout.sketched]
+        histograms = self._reader.histogram(sketched, lower, upper, gpus) if sketched else {}
+        own = Buckets(gpu, buckets.start, buckets.seconds, buckets.vectors, buckets.layout)
+        return from_buckets(own, histograms, len(self._positions), gap_seconds)
+
+    def gpu_series(
+        self,
+        names: Sequence[str],
+        span: tuple[float, float],
+        lower: float | None,
+        upper: float | None,
+        interval: float,
+        most: int,
+    ) -> dict[str, GpuSeries]:
+        """As in Source."""
+        if len(self._positions) * (span[1] - span[0]) / interval <= self._few_rows:
+            rows = Rows(self._reader, self._positions, names, lower, upper)
+            return rows.gpu_series(names, span, None, None, interval, most)
+        bins = series.bins_of_buckets(*span, interval, most)
+        return series.from_buckets(self._reader, names, self._positions, bins, lower, upper)

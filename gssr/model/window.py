@@ -1,0 +1,153 @@
+"""Which part of a run is looked at: what --from and --to mean, and where warm-up ends and tear-down begins."""
+
+import math
+import re
+from collections.abc import Callable
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.model.analysis import Floats, Series
+
+_UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
+_PLAIN = re.compile(_NUMBER)
+_WITH_UNITS = re.compile("".join(f"(?:({_NUMBER}){unit})?" for unit in _UNITS))
+_CLOCK = re.compile(rf"(?:(\d+):)?(\d+):({_NUMBER})")
+
+DETECTION_METRICS = ("sm_active", "gr_engine_active", "gpu_utilization")
+"""What tells work from waiting, best first: the first one that was measured is used."""
+DETECTION_BINS = 100
+_FINE_BINS = 40
+_FEWEST_BINS = 10
+_IDLE = 0.02
+_ACTIVE_SHARE = 0.1
+_SLOW_SHARE = 0.5
+_MAX_SLOW = 0.2
+_HOLD_LEADING = (5, 3)
+_HOLD_TRAILING = (3, 2)
+
+Average = Callable[[float, float, int], Series]
+"""(start, end, bins) -> the space average of the metric that tells work from waiting, in at most about so many bins."""
+
+
+def parse_time(text: str, run_start: float, run_end: float) -> float:
+    """The unix time that a --from or --to names.
+
+    Seconds after the run's start (``90``, ``90s``, ``5m``, ``1h30m``, ``1:30`` minutes and seconds, ``00:10:00``), with a
+    minus sign before its end (``-60``, ``-5m``), or a date and time (``2026-05-01T12:00:00``, local time unless it names a
+    zone). Raises ValueError with a sentence otherwise.
+    """
+    words = text.strip()
+    before_end = words.startswith("-")
+    seconds = _seconds(words[1:] if before_end else words)
+    if seconds is not None:
+        return run_end - seconds if before_end else run_start + seconds
+    try:
+        return datetime.fromisoformat(words).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(
+            f"{text!r} is not a time: give seconds, 5m or 1:30 after the start, -60 or -5m before the end, "
+            "or a date and time such as 2026-05-01T12:00:00"
+        ) from None
+
+
+def _seconds(words: str) -> float | None:
+    if _PLAIN.fullmatch(words):
+        return float(words)
+    if match := _CLOCK.fullmatch(words):
+        hours, minutes, seconds = match.groups(default="0")
+        return int(hours) * 3600.0 + int(minutes) * 60.0 + float(seconds)
+    if words and (match := _WITH_UNITS.fullmatch(words)):
+        return math.fsum(float(number) * unit for number, unit in zip(match.groups("0"), _UNITS.values(), strict=True))
+    return None
+
+
+def cut(
+    run_start: float, run_end: float, start: str | float | None, end: str | float | None
+) -> tuple[float | None, float | None]:
+    """--from and --to as unix times, None where they cut nothing off. Numbers are unix times already; what reaches beyond
+    the run is cut to it. Raises ValueError, with a sentence, for a window that holds nothing of the run."""
+    lower = parse_time(start, run_start, run_end) if isinstance(start, str) else start
+    upper = parse_time(end, run_start, run_end) if isinstance(end, str) else end
+    lasted = f"the run lasted {run_end - run_start:.6g} s"
+    if lower is not None and upper is not None and lower >= upper:
+        raise ValueError(f"the window from {start} to {end} is empty: it must begin before it ends ({lasted})")
+    if lower is not None and lower >= run_end:
+        raise ValueError(f"the window from {start} begins at or after the run's end ({lasted})")
+    if upper is not None and upper <= run_start:
+        raise ValueError(f"the window to {end} ends at or before the run's start ({lasted})")
+    return (
+        None if lower is None or lower <= run_start else lower,
+        None if upper is None or upper >= run_end else upper,
+    )
+
+
+def warm_up_and_tear_down(average: Average, start: float, end: float) -> tuple[float, float]:
+    """Seconds of warm-up after ``start`` and of tear-down before ``end`` (unix s), 0 where there is none.
+
+    The rule, on the space average of the window in at most 100 bins. Bins without samples don't count; with fewer than 10
+    others nothing is left out.
+
+    - A bin is *active* above 0.02 and above a tenth of the 95th percentile. The *working level* is the median of the active
+      bins: spikes don't move it, nor do dips.
+    - The job has *settled* in the first bin that reaches half the working level, if 3 of the 5 bins from it on do: a burst
+      of one or two bins is part of the warm-up. It has *ended* after the last bin that reaches half the level, if 2 of the
+      3 bins up to it do: a dip, however long, is no tear-down when work follows it.
+    - What lies before and after is left out, if no more than a fifth of all active bins is among it. Else (the job did
+      much work at a lower level, say in a second phase) only what is not active is, by the same rule of 3 in 5 and 2 in 3.
+    - Nothing is left out of a job that is never active, whose level never holds, or of which nothing would be left.
+
+    Each edge is then looked up in finer bins (a fortieth of the two bins around it, where the samples allow it).
+    """
+    coarse = average(start, end, DETECTION_BINS)
+    position = np.flatnonzero(np.isfinite(coarse.mean))
+    activity = coarse.mean[position]
+    n = len(activity)
+    if n < _FEWEST_BINS:
+        return 0.0, 0.0
+    active = activity > max(_IDLE, _ACTIVE_SHARE * float(np.percentile(activity, 95)))
+    if not active.any():
+        return 0.0, 0.0
+    leading, reached = _bins_left_out(activity, active, _HOLD_LEADING)
+    trailing, reached_last = _bins_left_out(activity[::-1], active[::-1], _HOLD_TRAILING)
+    if leading + trailing >= n:
+        return 0.0, 0.0
+    warm_up = tear_down = 0.0
+    if leading:
+        at = coarse.start + float(position[leading]) * coarse.width
+        warm_up = max(0.0, _fine_edge(average, at, coarse.width, reached, first=True) - start)
+    if trailing:
+        at = coarse.start + float(position[n - 1 - trailing] + 1) * coarse.width
+        tear_down = max(0.0, end - _fine_edge(average, at, coarse.width, reached_last, first=False))
+    return warm_up, tear_down
+
+
+def _bins_left_out(activity: Floats, active: NDArray[np.bool_], hold: tuple[int, int]) -> tuple[int, float]:
+    """How many bins at the beginning are left out, and the activity that the first one kept reaches."""
+    level = float(np.median(activity[active]))
+    for least in (_SLOW_SHARE * level, float(activity[active].min())):
+        held = _held(activity >= least, *hold)
+        if not held.any():
+            continue
+        first = int(np.argmax(held))
+        if active[:first].sum() <= _MAX_SLOW * active.sum():
+            return first, least
+    return 0, 0.0
+
+
+def _held(reached: NDArray[np.bool_], span: int, needed: int) -> NDArray[np.bool_]:
+    """True for a bin that is reached and with it ``needed`` of the ``span`` bins from it on."""
+    ahead = np.concatenate((reached, np.zeros(span - 1, bool)))
+    enough: NDArray[np.bool_] = np.lib.stride_tricks.sliding_window_view(ahead, span).sum(axis=1) >= needed
+    return reached & enough
+
+
+def _fine_edge(average: Average, at: float, width: float, least: float, first: bool) -> float:
+    """The beginning of the first (or the end of the last) fine bin that reaches ``least`` within a bin's width of ``at``."""
+    fine = average(at - width, at + width, _FINE_BINS)
+    reached = np.flatnonzero(fine.mean >= least)
+    if not len(reached):
+        return at
+    return fine.start + float(reached[0] if first else reached[-1] + 1) * fine.width
