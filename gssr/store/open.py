@@ -99,6 +99,18 @@ def _add_missing_columns(connection: sqlite3.Connection) -> None:
                 connection.execute(f"ALTER TABLE {table} ADD COLUMN {column.name} {column.type}")
 
 
+def files_of(path: str) -> list[str]:
+    """The files that make up a recording: of ``NAME.sql`` itself and the shards in ``NAME.sql.d`` those that exist, of
+    ``NAME.sql.d`` the shards. Raises RecordingError for a folder without any; ``connect`` finds that a file is missing."""
+    folder = path.rstrip("/") if os.path.isdir(path) else path + ".d"
+    names = [] if os.path.isdir(path) else [path] * os.path.lexists(path)
+    if os.path.isdir(folder):
+        names += [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".sql")]
+        if not names:
+            raise RecordingError(f"{path}: holds no recording")
+    return names or [path]
+
+
 def connect(path: str) -> sqlite3.Connection:
     """A recording, open for reading only. Nothing is written to its folder: where SQLite would have to repair the file
     first, a private copy is read.

@@ -15,7 +15,7 @@ from gssr.metrics import BY_NAME
 from gssr.store.cover import N_BINS, Part, count_bins, cover
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import Floats, Ints, derive, merge
-from gssr.store.open import RecordingError
+from gssr.store.open import files_of
 from gssr.store.records import Event as Event
 from gssr.store.records import Gpu as Gpu
 from gssr.store.records import Process as Process
@@ -74,13 +74,7 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     Raises RecordingError, one sentence that names the file, when there is nothing to read.
     """
     path = os.fspath(path)
-    folder = path.rstrip("/") if os.path.isdir(path) else path + ".d"
-    names = [] if os.path.isdir(path) else [path] * os.path.lexists(path)
-    if os.path.isdir(folder):
-        names += [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".sql")]
-        if not names:
-            raise RecordingError(f"{path}: holds no recording")
-    return Recording(path, [Shard(name) for name in names or [path]])
+    return Recording(path, [Shard(name) for name in files_of(path)])
 
 
 class RunReader:

@@ -15,8 +15,8 @@ from gssr.metrics import INDEX, NAMES
 DEFAULT_GPUS = 4
 MEASURES: tuple[str, ...] = tuple(name for name in NAMES if not name.startswith("c2c_"))
 
-_LOST = "the GPU no longer answers (scenario)"
-_BACK = "the GPU answers again (scenario)"
+LOST = "the GPU no longer answers (scenario)"
+BACK = "the GPU answers again (scenario)"
 
 
 def known_scenario(name: str) -> Scenario:
@@ -103,8 +103,8 @@ class SyntheticBackend:
                 absent.update(hit)
                 if hole.lost:
                     lost.update(hit)
-        self._changes += [Change("gpu_lost", position, _LOST) for position in sorted(lost - self._lost)]
-        self._changes += [Change("gpu_back", position, _BACK) for position in sorted(self._lost - lost)]
+        self._changes += [Change("gpu_lost", position, LOST) for position in sorted(lost - self._lost)]
+        self._changes += [Change("gpu_back", position, BACK) for position in sorted(self._lost - lost)]
         self._lost = lost
         return [row for position, row in enumerate(rows) if position not in absent]
 
@@ -118,9 +118,11 @@ class SyntheticBackend:
 
 
 __all__ = [
+    "BACK",
     "DEFAULT_GPUS",
     "DEFAULT_SCENARIO",
     "LENGTH",
+    "LOST",
     "MEASURES",
     "SCENARIOS",
     "SyntheticBackend",

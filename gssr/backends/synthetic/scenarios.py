@@ -169,9 +169,7 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "gaps": Scenario(
         "a training run whose data has holes: missing rows, missing values, a GPU that is lost and comes back",
-        "first profiling values missing for 0.25 s; every 60 s: no rows for 1.5 s from 5 s (even GPUs), no profiling "
-        "values for 2 s from 8 s (GPUs 0, 4, 8 ...), GPUs 1, 5, 9 ... lost for 4 s from 11 s; GPUs 3, 7, 11 ... have no "
-        "memory temperature",
+        "every 60 s: even GPUs no rows 5-6.5 s, every 4th no profiling values 8-10 s, another 4th lost 11-15 s",
         _TRAINING_STEP,
         _TRAINING_PHASES,
         _TRAINING_MEMORY,

@@ -1,0 +1,209 @@
+"""A recording as a backend: its last run, played back at its own or another speed.
+
+It can be profiled again, followed live and shown as if the job ran now. Rows come in the order in which they were
+recorded, with the values that were recorded; only their times are mapped. Read in small steps and without numpy, so that a
+replay costs the sampler no more than the real thing, however long the recording.
+"""
+
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Container, Sequence
+from typing import Any, NamedTuple
+
+from gssr.backends.base import Backend, BackendError, Change, Device, Row
+from gssr.metrics import METRICS, NAMES
+from gssr.store.blobs import unpack_vector
+from gssr.store.layout import layout_of
+from gssr.store.open import RecordingError, connect, files_of
+from gssr.store.records import Gpu, Run, gpu_order, read_gpus, read_runs
+
+CHUNK_ROWS = 512
+
+
+def parse(spec: str) -> tuple[str, float]:
+    """File and speed of ``replay:FILE[@SPEED]``; a file whose name ends like a speed wins over the speed.
+
+    Raises BackendError when no file is named or the speed is none."""
+    _, _, path = spec.partition(":")
+    if not path:
+        raise BackendError("replay: name the recording, as in replay:FILE.sql or replay:FILE.sql@10")
+    name, at, text = path.rpartition("@")
+    if not at or os.path.lexists(path):
+        return path, 1.0
+    try:
+        speed = float(text)
+    except ValueError:
+        return path, 1.0
+    if not name or not 0 < speed < float("inf"):
+        raise BackendError(f"{spec!r}: the speed must be a number above 0, as in replay:{name or 'FILE.sql'}@10")
+    return name, speed
+
+
+def check_spec(spec: str) -> None:
+    """Raise BackendError when ``spec`` names nothing that can be played back."""
+    open_replay(spec).close()
+
+
+def open_replay(spec: str) -> Backend:
+    """The backend of ``replay:FILE[@SPEED]``. Raises BackendError."""
+    path, speed = parse(spec)
+    return ReplayBackend(path, speed)
+
+
+class _File(NamedTuple):
+    """One file of the recording: where in ``gpus`` its GPU keys are, the rowid before its first row, and the query for
+    its next rows."""
+
+    path: str
+    connection: sqlite3.Connection
+    positions: dict[int, int]
+    before: int
+    query: str
+    measured: set[str]
+
+
+class ReplayBackend:
+    """Plays the last run of a recording (a file, a folder of shards, or both) at ``speed`` times its own."""
+
+    name = "replay"
+
+    def __init__(self, path: str, speed: float = 1.0) -> None:
+        """Open it. Raises BackendError when it can't be read or holds no samples."""
+        try:
+            connections = [(name, connect(name)) for name in files_of(path)]
+            self._files, self.gpus = _last_run(connections)
+        except RecordingError as error:
+            raise BackendError(f"replay: {error}") from None
+        except sqlite3.Error as error:
+            raise BackendError(f"replay: {path}: is damaged: {error}") from None
+        self._speed = speed
+        self._waiting: list[deque[tuple[Any, ...]]] = [deque() for _ in self._files]
+        self._last_rowid = [file.before for file in self._files]
+        self._ended = self._told = False
+        self._start: float | None = None
+        try:
+            heads = [self._next(index) for index in range(len(self._files))]
+        except BackendError:
+            self.close()
+            raise
+        times = [head[2] for head in heads if head is not None]
+        if not times:
+            self.close()
+            raise BackendError(f"replay: {path}: its last run holds no samples")
+        self._first_time: float = min(times)
+        measured = set().union(*(file.measured for file in self._files))
+        self.measures: Sequence[str] = tuple(name for name in NAMES if name in measured)
+
+    def sample(self, now: float) -> Sequence[Row]:
+        """The rows that are due: recorded up to as long after the first one as now is after the first call, times the
+        speed. Raises BackendError when the file can't be read any further."""
+        if self._start is None:
+            self._start = now
+        start, first, speed = self._start, self._first_time, self._speed
+        rows: list[Row] = []
+        ended = True
+        for index, file in enumerate(self._files):
+            while (row := self._next(index)) is not None:
+                time = start + (row[2] - first) / speed
+                if time > now:
+                    ended = False
+                    break
+                self._waiting[index].popleft()
+                rows.append((file.positions[row[1]], time, *row[3:]))
+        self._ended = ended
+        return rows
+
+    def changes(self) -> Sequence[Change]:
+        """Once, when the last row was given: the end."""
+        if not self._ended or self._told:
+            return ()
+        self._told = True
+        return (Change("backend_lost", None, "the replayed recording has ended"),)
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files:
+            file.connection.close()
+
+    def _next(self, index: int) -> tuple[Any, ...] | None:
+        """The next row of a file, (rowid, key, time, values in catalogue order), left where it is; None after the last."""
+        file, waiting = self._files[index], self._waiting[index]
+        while not waiting:
+            try:
+                # A query at a time: an open one would keep a writer of the file from tidying up.
+                chunk = file.connection.execute(file.query, (self._last_rowid[index], CHUNK_ROWS)).fetchall()
+            except sqlite3.Error as error:
+                raise BackendError(f"replay: {file.path}: can't be read any further: {error}") from None
+            if not chunk:
+                return None
+            self._last_rowid[index] = chunk[-1][0]
+            waiting.extend(row for row in chunk if row[1] in file.positions)
+        return waiting[0]
+
+
+def _last_run(connections: Sequence[tuple[str, sqlite3.Connection]]) -> tuple[list[_File], tuple[Device, ...]]:
+    """The files that hold the run that began last, and its GPUs in the order of all pages."""
+    runs = [run for _, connection in connections for run in read_runs(connection)[-1:]]
+    if not runs:
+        raise RecordingError(f"{connections[0][0]}: holds no run")
+    last = max(runs, key=lambda run: run.started_at or 0.0)
+    owned: list[tuple[str, sqlite3.Connection, Run, list[Gpu]]] = []
+    seen: dict[tuple[str | None, str | None], Gpu] = {}
+    for path, connection in connections:
+        run = read_runs(connection)[-1:]
+        mine = read_gpus(connection, last.run_id) if run and run[0].run_id == last.run_id else []
+        # The same GPU in a shard and in the merged file is one.
+        new = [gpu for gpu in mine if (gpu.node, gpu.uuid) not in seen]
+        seen |= {(gpu.node, gpu.uuid): gpu for gpu in new}
+        if new:
+            owned.append((path, connection, run[0], new))
+        else:
+            connection.close()
+    ordered = sorted(seen.values(), key=gpu_order)
+    position = {(gpu.node, gpu.uuid): index for index, gpu in enumerate(ordered)}
+    files = [
+        _file(path, connection, run, {gpu.gpu: position[gpu.node, gpu.uuid] for gpu in gpus})
+        for path, connection, run, gpus in owned
+    ]
+    return files, tuple(_device(gpu) for gpu in ordered)
+
+
+def _device(gpu: Gpu) -> Device:
+    known = gpu._asdict()
+    return Device(**{name: known[name] for name in Device._fields})
+
+
+def _file(path: str, connection: sqlite3.Connection, run: Run, positions: dict[int, int]) -> _File:
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(samples)") if row[1] not in ("gpu", "time")]
+    wanted = ", ".join(metric.name if metric.name in columns else "NULL" for metric in METRICS)
+    keys = ", ".join(map(str, positions))
+    measured = set(columns) if run.ended_at is None else _measured(connection, columns, keys)
+    query = f"SELECT rowid, gpu, time, {wanted} FROM samples WHERE rowid > ? ORDER BY rowid LIMIT ?"
+    return _File(path, connection, positions, _before_first(connection, positions), query, measured)
+
+
+def _before_first(connection: sqlite3.Connection, keys: Container[int]) -> int:
+    """The rowid before the first row of these GPUs, found by bisection: a file's runs follow one another, and theirs is
+    its last."""
+    ends = "SELECT (SELECT min(rowid) FROM samples), (SELECT max(rowid) FROM samples)"
+    low, high = (rowid or 0 for rowid in connection.execute(ends).fetchone())
+    while low < high:
+        middle = (low + high) // 2
+        query = "SELECT rowid, gpu FROM samples WHERE rowid >= ? ORDER BY rowid LIMIT 1"
+        rowid, gpu = connection.execute(query, (middle,)).fetchone()
+        low, high = (low, middle) if gpu in keys else (rowid + 1, high)
+    return int(low) - 1
+
+
+def _measured(connection: sqlite3.Connection, columns: Sequence[str], keys: str) -> set[str]:
+    """Metrics with a value anywhere in a run that has ended: its rollups count them."""
+    layout = layout_of(columns)
+    counts = [0.0] * len(layout.blocks)
+    for (data,) in connection.execute(f"SELECT data FROM rollup WHERE level = 600 AND gpu IN ({keys})"):
+        vector = unpack_vector(data)
+        for index, block in enumerate(layout.blocks):
+            counts[index] += vector[block.start] if block.start < len(vector) else 0.0
+    if not any(counts):
+        return set(columns)
+    return {block.metric.name for block, count in zip(layout.blocks, counts, strict=True) if count}

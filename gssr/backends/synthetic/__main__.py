@@ -1,0 +1,91 @@
+"""``python -m gssr.backends.synthetic SCENARIO --gpus 1024 --hours 1 -t 100 -o FILE``: a recording without a job."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from gssr.backends.base import BackendError
+from gssr.backends.synthetic.bulk import Request, generate
+from gssr.backends.synthetic.scenarios import SCENARIOS
+from gssr.store.open import RecordingError, remove
+
+
+def _parser() -> argparse.ArgumentParser:
+    width = max(map(len, SCENARIOS))
+    table = "\n".join(
+        f"  {name:<{width}}  {scenario.description}\n  {'':<{width}}  ({scenario.features})"
+        for name, scenario in SCENARIOS.items()
+    )
+    parser = argparse.ArgumentParser(
+        prog="python -m gssr.backends.synthetic",
+        description="Write a recording of GPUs that don't exist, as if a job had run.",
+        epilog="scenarios:\n" + table,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("scenario", metavar="SCENARIO", choices=SCENARIOS, help="see below")
+    parser.add_argument("--gpus", type=_positive_int, default=8, metavar="N", help="number of GPUs (default 8)")
+    parser.add_argument("--hours", type=_positive, default=1.0, metavar="H", help="length of the job (default 1)")
+    parser.add_argument(
+        "-t", "--sampling-time", type=_positive, default=500.0, metavar="MS", help="sampling interval (default 500)"
+    )
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the recording to write")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other noise (default 0)")
+    parser.add_argument("-f", "--force", action="store_true", help="overwrite the file if it exists")
+    return parser
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError(text)
+    return number
+
+
+def _positive_int(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+_positive.__name__ = _positive_int.__name__ = "number above 0"  # what argparse calls it when it complains
+
+
+def _show(share: float) -> None:
+    filled = round(share * 40)
+    sys.stderr.write(f"\r[{'#' * filled}{'.' * (40 - filled)}] {share:4.0%}" + ("\n" if share >= 1 else ""))
+    sys.stderr.flush()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: 0, 1 when the file can't be written, 2 for wrong usage."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if os.path.lexists(options.output) and not options.force:
+        parser.error(f"{options.output}: exists already; -f overwrites it")
+    request = Request(
+        options.output, options.scenario, options.gpus, options.hours, options.sampling_time / 1000, options.seed
+    )
+    terminal = sys.stderr.isatty()
+    try:
+        if options.force:
+            remove(options.output)
+        n = generate(request, _show if terminal else None)
+    except OSError as error:
+        print(f"gssr: {error.filename or options.output}: {error.strerror}", file=sys.stderr)
+        return 1
+    except (BackendError, RecordingError) as error:
+        print(f"gssr: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ngssr: interrupted; nothing is left behind", file=sys.stderr)
+        return 130
+    if terminal:
+        _show(1.0)
+    print(f"{options.output}: {n} samples of {options.gpus} GPUs")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""Whole recordings of synthetic jobs, hours of a thousand GPUs in minutes: what the benchmarks live on.
+
+The samples are those that live sampling would have given, the file is the one it would have left, merged from one rank
+for each node of ``GPUS_PER_NODE`` GPUs.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from gssr import __version__
+from gssr.backends.synthetic import BACK, LENGTH, LOST, MEASURES, device, known_scenario
+from gssr.backends.synthetic.arrays import Floats, evaluate, stack
+from gssr.backends.synthetic.gpu import traits
+from gssr.backends.synthetic.scenarios import Scenario
+from gssr.metrics import NAMES
+from gssr.store.bulk import BulkWriter
+from gssr.store.moments import Ints
+from gssr.store.open import RecordingError, remove
+from gssr.store.schema import LEVELS
+
+START = 1_700_000_400.0
+"""Unix time at which every generated run starts: at the edge of all buckets, and the same in every file."""
+GPUS_PER_NODE = 8
+
+
+class Request(NamedTuple):
+    """What to generate: ``hours`` of ``scenario`` on ``gpus`` GPUs, a sample every ``interval`` seconds."""
+
+    path: str
+    scenario: str
+    gpus: int
+    hours: float
+    interval: float
+    seed: int = 0
+
+
+def generate(request: Request, progress: Callable[[float], None] | None = None) -> int:
+    """Write the recording and return its number of samples; ``progress`` is told the share done, 0-1.
+
+    Raises BackendError for an unknown scenario and RecordingError when the file exists or can't be written; what was
+    written by then is removed."""
+    scenario = known_scenario(request.scenario)
+    writer = BulkWriter(request.path)
+    try:
+        n = _write(writer, request, scenario, progress)
+        _spread_over_ranks(request.path)
+    except BaseException:
+        remove(request.path)
+        raise
+    return n
+
+
+def _node(rank: int) -> str:
+    return f"node{rank:04d}"
+
+
+def _write(writer: BulkWriter, request: Request, scenario: Scenario, progress: Callable[[float], None] | None) -> int:
+    seconds = request.hours * 3600
+    end = START + seconds
+    n_nodes = -(-request.gpus // GPUS_PER_NODE)
+    run_id = f"synthetic-{request.scenario}-{request.gpus}-{request.seed}"
+    run: dict[str, str | int | float | None] = {
+        "run_id": run_id, "label": f"synthetic {request.scenario}", "command": json.dumps(["synthetic", request.scenario]),
+        "launcher": "alone", "started_at": START, "sampling_ms": request.interval * 1000, "world_size": n_nodes,
+        "n_nodes": n_nodes, "state": "running", "gssr_version": __version__,
+    }  # fmt: skip
+    for rank in reversed(range(n_nodes)):  # the last one begun is the one that finishes
+        writer.begin(
+            run,
+            {
+                "rank": rank, "local_rank": 0, "node": _node(rank), "hostname": _node(rank), "started_at": START,
+                "ended_at": end, "exit_code": 0, "state": "completed",
+            },
+        )  # fmt: skip
+    places = [divmod(position, GPUS_PER_NODE) for position in range(request.gpus)]
+    gpus = [device(_node(rank), index) for rank, index in places]
+    writer.add_gpus(
+        [
+            {"node": _node(rank), "rank": rank, "backend": "synthetic", **gpu._asdict()}
+            for (rank, _), gpu in zip(places, gpus, strict=True)
+        ],
+        MEASURES,
+        request.interval,
+    )
+    writer.event(START, "start", "the workload was started")
+    for time, kind, lost, message in _losses(scenario, request.gpus, seconds):
+        writer.event(START + time, kind, message, lost)
+    writer.event(end, "end", "the workload ended: completed, exit code 0")
+
+    stretch = seconds / LENGTH if scenario.stretches else 1.0
+    all_traits = stack(
+        [traits(scenario, position, len(gpus), gpu.uuid, request.seed) for position, gpu in enumerate(gpus)]
+    )
+    total = 0
+    for times in _buckets(seconds, request.interval):
+        columns, exists = evaluate(scenario, all_traits, times - START, stretch)
+        position: Ints = np.tile(np.arange(len(gpus), dtype=np.int64), len(times))
+        tick: Floats = np.repeat(times, len(gpus))
+        values = {name: cast(Floats, column) for name, column in zip(NAMES, columns, strict=True) if column is not None}
+        if not exists.all():
+            position, tick = position[exists], tick[exists]
+            values = {name: column[exists] for name, column in values.items()}
+        writer.add_columns(position, tick, values)
+        total += len(tick)
+        if progress is not None:
+            progress((times[-1] - START) / seconds)
+    if not writer.finish(end, 0, "completed", end):
+        raise RecordingError(writer.problem or f"{request.path}: can't be written")
+    return total
+
+
+def _buckets(seconds: float, interval: float) -> Iterator[Floats]:
+    """The times of all ticks, unix s, in pieces that don't cut a bucket of the finest rollup."""
+    times = START + np.arange(max(round(seconds / interval), 1)) * interval
+    edges = np.flatnonzero(np.diff(np.floor(times / LEVELS[0]))) + 1
+    yield from np.split(times, edges)
+
+
+def _losses(scenario: Scenario, n: int, seconds: float) -> list[tuple[float, str, int, str]]:
+    """(time, kind, GPU, message) of every GPU lost and back."""
+    events = []
+    for hole in scenario.holes:
+        if not hole.lost:
+            continue
+        begin = hole.pulse.start
+        while begin < seconds:
+            back = begin + hole.pulse.width
+            for gpu in range(hole.remainder, n, hole.modulus):
+                events.append((begin, "gpu_lost", gpu, LOST))
+                if back < seconds:
+                    events.append((back, "gpu_back", gpu, BACK))
+            begin += hole.pulse.period
+    return sorted(events)
+
+
+def _spread_over_ranks(path: str) -> None:
+    """One writer wrote for all ranks; give its GPUs and their events to the ranks they belong to."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute("BEGIN")
+        connection.execute("UPDATE process_gpus SET rank = (SELECT g.rank FROM gpus g WHERE g.gpu = process_gpus.gpu)")
+        for column in ("node", "rank"):
+            connection.execute(
+                f"UPDATE events SET {column} = (SELECT g.{column} FROM gpus g WHERE g.gpu = events.gpu) "
+                "WHERE gpu IS NOT NULL"
+            )
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
