@@ -1,0 +1,37 @@
+"""One module per command: its options as a table, and a handler that imports what it needs when it is called."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+OK, BAD_INPUT, USAGE = 0, 1, 2
+"""Exit codes of everything but ``profile``, whose exit code is the workload's."""
+
+
+class Option(NamedTuple):
+    """One option: its flags (or, without dashes, the name of positional arguments), and its argparse settings."""
+
+    flags: tuple[str, ...]
+    settings: dict[str, Any]
+
+    @property
+    def takes_value(self) -> bool:
+        """False for a switch."""
+        return "action" not in self.settings or self.settings["action"] == "append"
+
+
+class Command(NamedTuple):
+    """One command. ``handle`` gets the parsed options and, for ``profile``, the workload; it returns the exit code."""
+
+    name: str
+    help: str
+    usage: str
+    options: tuple[Option, ...]
+    handle: Callable[[argparse.Namespace, list[str] | None], int]
+
+
+def fail(text: str, code: int) -> int:
+    """Say one line on stderr; the exit code to return."""
+    print(f"gssr: {text}", file=sys.stderr)
+    return code

@@ -1,0 +1,253 @@
+"""``gssr analyze``: what a recording says, as a page, pictures or JSON."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail
+
+if TYPE_CHECKING:
+    from gssr.model.analysis import Analysis
+    from gssr.report.options import Options
+    from gssr.store.reader import Recording, RunReader
+
+WIDTH = 80
+NARROWEST, WIDEST = 20, 400
+
+OPTIONS = (
+    Option(("files",), {"nargs": "*", "metavar": "FILE", "help": "recordings: files or folders of shards"}),
+    Option(("-i", "--input"), {"action": "append", "default": [], "metavar": "FILE", "help": "the same, as an option"}),
+    Option(("-pts", "--plot-time-series"), {"action": "store_true", "help": "draw the averages over space along time"}),
+    Option(("-plb", "--plot-load-balancing"), {"action": "store_true", "help": "draw the averages over time, GPU by GPU"}),
+    Option(("--terminal",), {"action": "store_true", "help": "draw in the text; alone: everything"}),
+    Option(
+        ("--png",),
+        {"nargs": "?", "const": "", "metavar": "DIR", "help": "draw PNG files, in DIR or beside the recording"},
+    ),
+    Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
+    Option(("-mtd", "--show-metadata"), {"action": "store_true", "help": "show everything known of the run and its GPUs"}),
+    Option(("-ns", "--no-summary"), {"action": "store_true", "help": "leave the summary out"}),
+    Option(("-s", "--summary"), {"action": "store_true", "help": "the summary; it is shown anyway"}),
+    Option(
+        ("-v", "--verbosity"),
+        {"choices": ("low", "medium", "high"), "default": "medium", "help": "how much the page shows (default: medium)"},
+    ),
+    Option(
+        ("-d", "--detect-outliers"),
+        {
+            "choices": ("leading", "trailing", "all", "none"),
+            "default": "none",
+            "help": "leave out warm-up (leading), tear-down (trailing) or both, as found in the data (default: none)",
+        },
+    ),
+    Option(("--metrics",), {"metavar": "LIST", "help": "only these metrics, comma-separated"}),
+    Option(("--gpus",), {"metavar": "LIST", "help": "only these GPUs: index, NODE, NODE:INDEX or UUID, globs too"}),
+    Option(("--from",), {"dest": "start", "metavar": "TIME", "help": "from 90 (s), 5m or 1:30 after the start, -60 before the end, or a date"}),
+    Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "up to here"}),
+    Option(("--run",), {"metavar": "RUN", "help": "only this run: number from 1, or from the last if negative, id or label"}),
+    Option(("--width",), {"type": int, "default": WIDTH, "metavar": "N", "help": f"columns (default: {WIDTH})"}),
+    Option(("--ascii",), {"action": "store_true", "help": "draw with ASCII characters only"}),
+    Option(("--color",), {"choices": ("auto", "always", "never"), "default": "auto", "help": "default: on terminals"}),
+)  # fmt: skip
+
+REPLACED = {
+    "-rp": "use --png for pictures, or --terminal > report.txt for a page",
+    "--report": "use --png for pictures, or --terminal > report.txt for a page",
+    "-hm": "--png -plb draws the map of GPUs over time",
+    "-e": "a recording is an SQLite file: see docs/recording.md for queries, or use --json",
+    "--export": "a recording is an SQLite file: see docs/recording.md for queries, or use --json",
+    "-o": "use --png DIR for pictures, and the shell's > FILE for the page",
+    "-f": "nothing of yours is overwritten by analyze; pictures are drawn anew each time",
+}
+"""Options of the published tool that work differently here, and what to use instead."""
+
+
+class _Drawing(NamedTuple):
+    """What is drawn, and where."""
+
+    time_series: bool
+    load_balancing: bool
+    terminal: bool
+    png: bool
+
+
+def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
+    """Exit code 0 when every run was analysed; 1 when a file could not be read, or only in part; 2 for wrong usage."""
+    from gssr.metrics import select
+
+    if not NARROWEST <= options.width <= WIDEST:
+        return fail(f"--width: {options.width} is not between {NARROWEST} and {WIDEST}", USAGE)
+    try:
+        metrics = tuple(metric.name for metric in select(options.metrics)) if options.metrics is not None else None
+    except ValueError as error:
+        return fail(f"--metrics: {error}", USAGE)
+    names = [*options.input, *options.files] or _own_recording()
+    if not names:
+        return fail("no recording named, and no gssr_*.sql here: gssr analyze FILE.sql", USAGE)
+
+    from gssr.store.open import RecordingError
+    from gssr.store.reader import open_recording
+
+    code = OK
+    analyses: list[tuple[str, Analysis]] = []
+    for name in names:
+        try:
+            recording = open_recording(name)
+            analyses += [(name, analysis) for analysis in _analyses(recording, options, metrics)]
+        except RecordingError as error:
+            code = fail(str(error), BAD_INPUT)
+            continue
+        except ValueError as error:
+            return fail(f"{name}: {error}", USAGE)
+        if recording.damage:
+            code = fail(recording.damage, BAD_INPUT)
+        recording.close()
+    if analyses or (options.json and code == OK):
+        drawn = _show(analyses, options, metrics)
+        code = drawn if drawn != OK else code
+    return code
+
+
+def _own_recording() -> list[str]:
+    """This job's default file, else the newest of the default names in this folder."""
+    from gssr import launch
+
+    own = launch.default_output(launch.where_am_i())
+    if os.path.exists(own):
+        return [own]
+    found = [entry for entry in os.scandir(".") if entry.name.startswith("gssr_") and entry.name.endswith(".sql")]
+    return [max(found, key=lambda entry: entry.stat().st_mtime).name] if found else []
+
+
+def _analyses(
+    recording: "Recording", options: argparse.Namespace, metrics: tuple[str, ...] | None
+) -> Iterator["Analysis"]:
+    from gssr.model.analyze import Options, analyze
+    from gssr.report.options import series_needed
+
+    selectors = tuple(word.strip() for word in options.gpus.split(",") if word.strip()) if options.gpus else None
+    wanted = Options(
+        metrics=metrics,
+        gpus=selectors,
+        start=options.start,
+        end=options.end,
+        outliers=options.detect_outliers,
+        series=() if options.json else series_needed(_page_options(options, metrics)),
+        bins=max(options.width, WIDTH) * (3 if options.png is not None else 1),
+    )
+    readers = _chosen(recording, options.run)
+    for reader in readers:
+        yield analyze(reader, wanted)
+
+
+def _chosen(recording: "Recording", run: str | None) -> "Sequence[RunReader]":
+    """The runs that --run names. Raises ValueError with a sentence that lists those there are."""
+    runs = recording.runs
+    if run is None:
+        return runs
+    found = [reader for reader in runs if run in (reader.run.run_id, reader.run.label)]
+    if not found and run.lstrip("-").isdigit() and 0 < abs(int(run)) <= len(runs):
+        found = [runs[int(run) - 1 if int(run) > 0 else int(run)]]
+    if not found:
+        there = ", ".join(f"{number} ({reader.run.run_id})" for number, reader in enumerate(runs, 1))
+        raise ValueError(f"no run {run!r}; there are: {there or 'none'}")
+    return found
+
+
+def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) -> "Options":
+    from gssr.report.options import Options
+
+    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
+    return Options(
+        width=options.width,
+        ascii=options.ascii or encoding != "utf8",
+        verbosity=options.verbosity,
+        metrics=metrics,
+    )
+
+
+def _show(
+    analyses: Sequence[tuple[str, "Analysis"]], options: argparse.Namespace, metrics: tuple[str, ...] | None
+) -> int:
+    if options.json:
+        from gssr.report.document import to_json
+
+        _print(to_json([analysis for _, analysis in analyses]))
+        return OK
+    from gssr.report.options import Parts
+    from gssr.report.terminal import pages, to_text
+
+    drawing = _drawing(options)
+    if drawing.png:
+        try:
+            _draw_pictures(analyses, drawing, options.png)
+        except OSError as error:
+            return fail(f"{error.filename or options.png}: pictures can't be written: {error.strerror}", BAD_INPUT)
+    parts = Parts(
+        summary=not options.no_summary,
+        time_series=drawing.terminal and drawing.time_series,
+        load_balancing=drawing.terminal and drawing.load_balancing,
+        metadata=options.show_metadata,
+    )
+    page_options = _page_options(options, metrics)
+    rows = pages([analysis for _, analysis in analyses], parts, page_options)
+    color = options.color == "always" or (
+        options.color == "auto"
+        and sys.stdout.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    )
+    _print(to_text(rows, color, page_options.ascii))
+    return OK
+
+
+def _drawing(options: argparse.Namespace) -> _Drawing:
+    """--terminal or --png alone draw everything; -pts and -plb alone draw where they can be seen: on a terminal, else
+    into PNG files."""
+    time_series, load_balancing = options.plot_time_series, options.plot_load_balancing
+    terminal, png = options.terminal, options.png is not None
+    if not (time_series or load_balancing):
+        return _Drawing(True, True, terminal, png) if terminal or png else _Drawing(False, False, False, False)
+    if not (terminal or png):
+        terminal = sys.stdout.isatty()
+        png = not terminal
+    return _Drawing(time_series, load_balancing, terminal, png)
+
+
+def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing, folder: str | None) -> None:
+    from gssr.report.png import load_balancing_png, time_series_png
+
+    several = len(analyses) > 1
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    for number, (name, analysis) in enumerate(analyses, 1):
+        stem = name.rstrip("/").removesuffix(".d").removesuffix(".sql")
+        if folder:
+            stem = os.path.join(folder, os.path.basename(stem))
+        if several:
+            stem += f".{number}"
+        for wanted, suffix, draw in (
+            (drawing.time_series, "time-series", time_series_png),
+            (drawing.load_balancing, "load-balancing", load_balancing_png),
+        ):
+            if wanted:
+                path = f"{stem}.{suffix}.png"
+                draw(analysis, path)
+                print(f"gssr: {path}", file=sys.stderr)
+
+
+def _print(text: str) -> None:
+    """All of it, as the page's own bytes: what the stream can't encode was replaced already."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+COMMAND = Command(
+    "analyze",
+    "say what a recording shows",
+    "gssr analyze [options] [-i] FILE...",
+    OPTIONS,
+    handle,
+)

@@ -1,0 +1,58 @@
+"""``gssr demo``: records a synthetic job and shows its page, without any command to profile."""
+
+import argparse
+import os
+import sys
+
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail
+
+SECONDS = 10.0
+OPTIONS = (
+    Option(
+        ("--scenario",), {"default": "train", "metavar": "NAME[:GPUS]", "help": "what the job does (default: train:8)"}
+    ),
+    Option(
+        ("-m", "--seconds"), {"type": float, "default": SECONDS, "metavar": "SECONDS", "help": f"default: {SECONDS:g}"}
+    ),
+    Option(("-o", "--output"), {"metavar": "FILE.sql", "help": "keep the recording (default: it is deleted)"}),
+)  # fmt: skip
+SAMPLING_MS = 100.0
+DEFAULT_GPUS = 8
+
+
+def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
+    """Exit code as of ``analyze``; 2 for wrong usage."""
+    import tempfile
+
+    if not 0.5 <= options.seconds <= 3600:
+        return fail(f"--seconds: {options.seconds:g} is not between 0.5 and 3600", USAGE)
+    if options.output is not None:
+        return _record_and_show(options, options.output)
+    with tempfile.TemporaryDirectory(prefix="gssr-demo-") as folder:
+        return _record_and_show(options, os.path.join(folder, "demo.sql"))
+
+
+def _record_and_show(options: argparse.Namespace, path: str) -> int:
+    from gssr.cli import main
+    from gssr.profile.session import Request, UsageError, profile
+
+    scenario = options.scenario if ":" in options.scenario else f"{options.scenario}:{DEFAULT_GPUS}"
+    request = Request(
+        command=["sleep", f"{options.seconds:g}"],
+        output=path,
+        label="demo",
+        sampling_ms=SAMPLING_MS,
+        backend=f"synthetic:{scenario}",
+        summary=False,
+    )
+    print(f"gssr: recording {scenario} for {options.seconds:g} s", file=sys.stderr)
+    try:
+        code = profile(request)
+    except UsageError as error:
+        return fail(str(error), USAGE)
+    if code != OK:
+        return fail("the demonstration was interrupted", BAD_INPUT)
+    return main(["analyze", "--terminal", path])
+
+
+COMMAND = Command("demo", "record a synthetic job and show its page", "gssr demo [options]", OPTIONS, handle)

@@ -1,0 +1,99 @@
+"""``gssr profile``: run a command and record its GPUs."""
+
+import argparse
+
+from gssr.commands import USAGE, Command, Option, fail
+
+OPTIONS = (
+    Option(
+        ("-o", "--output"), {"metavar": "FILE.sql", "help": "the recording (default: gssr_JOBID.sql or gssr_DATE.sql)"}
+    ),
+    Option(("-l", "--label"), {"metavar": "TEXT", "help": "a name for the run"}),
+    Option(
+        ("-t", "--sampling-time"),
+        {"metavar": "MS", "type": float, "default": 500.0, "help": "sampling interval in ms (default: 500)"},
+    ),
+    Option(
+        ("-m", "--max-runtime"),
+        {"metavar": "SECONDS", "type": float, "help": "end the workload after this time: SIGTERM, 10 s later SIGKILL"},
+    ),
+    Option(("-f", "--force-overwrite"), {"action": "store_true", "help": "overwrite an existing recording"}),
+    Option(("-a", "--append"), {"action": "store_true", "help": "add a run to an existing recording"}),
+    Option(
+        ("--backend",),
+        {
+            "metavar": "NAME",
+            "default": "auto",
+            "help": "where samples come from: auto, synthetic[:SCENARIO[:GPUS]] or replay:FILE[@SPEED] (default: auto)",
+        },
+    ),
+    Option(
+        ("--gpus",),
+        {"metavar": "IDS", "default": "all", "help": "GPUs by index or UUID, comma-separated (default: all)"},
+    ),
+    Option(("--metrics",), {"metavar": "LIST", "help": "record only these metrics, comma-separated"}),
+    Option(
+        ("--summary",),
+        {
+            "action": argparse.BooleanOptionalAction,
+            "default": True,
+            "help": "end with the result in two lines on stderr (default: yes)",
+        },
+    ),
+    Option(("-w", "--wrap"), {"metavar": "COMMAND", "help": "the workload as one text for the shell, as with sbatch"}),
+)
+
+
+def split(words: list[str]) -> tuple[list[str], list[str] | None]:
+    """Our own words, and the workload's, kept away from argparse so that they arrive untouched: what follows ``--``, or,
+    as in the published tool, what begins with the first word that is no option of ours nor its value."""
+    takes_value = {flag for option in OPTIONS if option.takes_value for flag in option.flags}
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            return words[:at], words[at + 1 :]
+        if not word.startswith("-") or word == "-":
+            return words[:at], words[at:]
+        valued = word in takes_value or (word.startswith("--") and any(flag.startswith(word) for flag in takes_value))
+        at += 2 if valued else 1
+    return words, None
+
+
+def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
+    """Exit code: the workload's; 2 for wrong usage, when nothing was started."""
+    from gssr.profile.session import Request, UsageError, profile
+    from gssr.profile.workload import shell_command
+
+    if options.wrap is not None:
+        if workload:
+            return fail("give the workload either with --wrap or as a command, not both", USAGE)
+        workload = shell_command(options.wrap)
+    if not workload:
+        return fail("no command to profile: gssr profile [options] -- COMMAND ARG...", USAGE)
+    request = Request(
+        command=workload,
+        output=options.output,
+        label=options.label,
+        sampling_ms=options.sampling_time,
+        max_runtime=options.max_runtime,
+        overwrite=options.force_overwrite,
+        append=options.append,
+        backend=options.backend,
+        gpus=options.gpus,
+        metrics=options.metrics,
+        summary=options.summary,
+    )
+    try:
+        return profile(request)
+    except UsageError as error:
+        return fail(str(error), USAGE)
+
+
+COMMAND = Command(
+    "profile",
+    "run a command and record its GPUs",
+    "gssr profile [options] (-w 'COMMAND' | [--] COMMAND [ARG...])",
+    OPTIONS,
+    handle,
+)
