@@ -42,13 +42,13 @@ class Aggregate:
 
     @property
     def interval(self) -> float | None:
-        """Seconds between rows, from the rows alone: the median over the GPUs of their mean spacing; None when no GPU has
-        two rows."""
+        """Seconds between rows to the millisecond, from the rows alone: the median over the GPUs of their mean spacing; None
+        when no GPU has two rows."""
         several = self.n_rows > 1
         if not several.any():
             return None
         spans = self.last_time[several] - self.first_time[several]
-        return float(np.median(spans / (self.n_rows[several] - 1))) or None
+        return round(float(np.median(spans / (self.n_rows[several] - 1))), 3) or None
 
 
 def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gssr.metrics import BY_NAME, DERIVED, METRICS, SCORE_INPUTS
 from gssr.model.aggregate import UNKNOWN, Aggregate
-from gssr.model.analysis import Analysis, GpuSeries, GpuSummary, Series, Window
+from gssr.model.analysis import Analysis, GpuSummary, Series, Window
 from gssr.model.balance import balance, has_balance
 from gssr.model.notes import notes
 from gssr.model.selection import select_gpus
@@ -34,8 +34,9 @@ class Options:
 
     ``metrics``: names, None for all; ``gpus``: selectors (gssr.model.selection), None for all; ``start`` and ``end``: as
     --from and --to take them (gssr.model.window.parse_time), or unix times; ``outliers``: which of warm-up (leading) and
-    tear-down (trailing) to leave out; ``series``: metrics to make series of (counters and bit fields have none), in at most
-    ``bins`` bins; ``exact``: from raw rows (True) or from rollups (False), None for what EXACT_ROWS says.
+    tear-down (trailing) to leave out; ``series``: metrics to make series of (counters, bit fields and metrics without
+    samples have none), in at most ``bins`` bins; ``exact``: from raw rows (True) or from rollups (False),
+    None for what EXACT_ROWS says.
     """
 
     metrics: tuple[str, ...] | None = None
@@ -73,7 +74,9 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         upper = window.end if window.trailing else upper
     total = source.aggregate(names, lower, upper, GAP_INTERVALS * interval)
     gpus = _summaries([reader.gpus[position] for position in positions], total, asked)
-    gpu_series = _series(source, drawn, names, window, (lower, upper), interval, options.bins)
+    drawn = tuple(name for name in drawn if total.statistics.get(name, UNKNOWN).n)
+    span = window.start, window.end
+    gpu_series = source.gpu_series(drawn, span, lower, upper, interval, options.bins) if drawn else {}
 
     means = {name: statistics.mean for name, statistics in total.statistics.items()}
     compared = [name for name in asked if has_balance(BY_NAME[name])]
@@ -187,22 +190,6 @@ def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> t
 
 def _or_none(value: float) -> float | None:
     return value if value == value else None
-
-
-def _series(
-    source: Source,
-    drawn: Sequence[str],
-    names: Sequence[str],
-    window: Window,
-    bounds: tuple[float | None, float | None],
-    interval: float,
-    bins: int,
-) -> dict[str, GpuSeries]:
-    """The series of the metrics to draw that the file has."""
-    present = [name for name in drawn if name in names]
-    if not present:
-        return {}
-    return source.gpu_series(present, (window.start, window.end), *bounds, interval, bins)
 
 
 def _n_nodes(reader: RunReader, gpus: Sequence[GpuSummary], selected: bool) -> int:

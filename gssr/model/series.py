@@ -41,24 +41,22 @@ class Bins(NamedTuple):
 
 
 def widths(interval: float) -> Iterator[float]:
-    """Widths for bins, ascending without end: 1, 2, 5, 10 ... sampling intervals (seconds, above 0) below 10 s, but at
-    least the first three; then ROUND_WIDTHS, long enough that not being a multiple of the interval does not matter."""
-    widest = 0.0
-    for power in count():
-        for step in (1, 2, 5):
-            width = round(step * 10**power * interval, 9)
-            if power and width >= ROUND_WIDTHS[0]:
-                yield from (float(width) for width in _round_widths() if width > widest and width >= 10 * interval)
-            widest = width
+    """Widths for bins, ascending without end: 1, 2 and 5 sampling intervals (seconds, above 0), then round numbers of
+    seconds that are multiples of the interval, or ten times as long, when it does not matter any more."""
+    for factor in (1, 2, 5):
+        yield round(factor * interval, 9)
+    for width in _round_widths():
+        multiple = width / interval
+        if multiple > 5 and (multiple >= 10 or abs(multiple - round(multiple)) < 1e-6):
             yield width
 
 
 def _round_widths() -> Iterator[float]:
-    yield from ROUND_WIDTHS
-    width = ROUND_WIDTHS[-1]
-    while True:
-        width *= 2
-        yield width
+    """1, 2, 5 times powers of ten below 10 s, ROUND_WIDTHS, and doubled days."""
+    for power in (1000, 100, 10, 1):
+        yield from (step / power for step in (1, 2, 5))
+    yield from (float(width) for width in ROUND_WIDTHS)
+    yield from (float(ROUND_WIDTHS[-1] << doubled) for doubled in count(1))
 
 
 def _bins(start: float, end: float, width: float) -> Bins:
@@ -91,7 +89,9 @@ def bins_of_samples(samples: Samples, start: float, end: float, interval: float,
 def _usual_spacing(gpu: Ints, spacing: Floats, same: NDArray[np.bool_]) -> Floats:
     """For each pair of rows, the median spacing of its GPU (0 for pairs across GPUs)."""
     usual = np.zeros(len(gpu))
-    starts = np.flatnonzero(np.concatenate(([True], np.diff(gpu) != 0))) if len(gpu) else np.empty(0, np.int64)
+    if not len(gpu):
+        return usual
+    starts = np.flatnonzero(np.concatenate(([True], np.diff(gpu) != 0)))
     for first, last in zip(starts, np.append(starts[1:], len(gpu)), strict=True):
         own = slice(first, last)
         inside = spacing[own][same[own]]
@@ -117,9 +117,9 @@ def bins_of_buckets(start: float, end: float, interval: float, most: int) -> Bin
     """Bins made of whole rollup buckets, so aligned to unix time: at most ``most`` (but at least two are possible) that
     cover ``start`` to ``end``, the narrowest that is at least two sampling intervals wide: then jitter empties none."""
     candidates = (
-        _bins(math.floor(start / width) * width, end, float(width))
+        _bins(math.floor(start / width) * width, end, width)
         for width in _round_widths()
-        if width >= 2 * interval
+        if width >= max(LEVELS[0], 2 * interval)
     )
     return next(bins for bins in candidates if bins.n <= max(most, 2))
 

@@ -17,7 +17,7 @@ Record = Callable[..., RunReader]
 @pytest.fixture(scope="session")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
     """``record(gpu, time, values, ...)`` writes rows in their order and opens the run. ``gpu`` holds positions, ``values``
-    arrays by metric (NaN: NULL); ``nodes`` names each GPU's node through device_index // 4."""
+    arrays by metric (NaN: NULL); every four GPUs are a node."""
 
     def write(
         gpu: Any,
@@ -38,7 +38,13 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
             {"rank": 0, "node": "n0", "state": "running", "hostname": "elsewhere"},
         )
         devices = [
-            {"device_index": i, "uuid": f"GPU-{i:04d}", "backend": "synthetic", "node": f"n{i // 4}", **(gpus or {})}
+            {
+                "device_index": i % 4,
+                "uuid": f"GPU-{i:04d}",
+                "backend": "synthetic",
+                "node": f"n{i // 4}",
+                **(gpus or {}),
+            }
             for i in range(count)
         ]
         writer.add_gpus(devices, list(values), (sampling_ms or 0.0) / 1000)

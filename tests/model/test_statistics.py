@@ -58,7 +58,7 @@ def test_statistics_of_raw_rows_are_numpys(record: Record, shape: tuple[int, int
 @given(shapes, st.sampled_from([0.1, 1.0, 7.0]))
 def test_rollups_say_what_raw_rows_say(record: Record, shape: tuple[int, int, int, float], interval: float) -> None:
     n_gpus, n, seed, missing = shape
-    gpu, time = ticks(n_gpus, n, interval)
+    gpu, time = ticks(n_gpus, n, interval, start=T0 + seed % 600)
     kept = np.random.default_rng(seed).random(len(gpu)) > 0.05
     gpu, time = gpu[kept], time[kept]
     values = random_values(len(gpu), seed, missing)

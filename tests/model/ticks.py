@@ -6,8 +6,8 @@ import numpy as np
 
 from gssr.metrics import METRICS
 
-T0 = 1_780_000_000.0
-"""A round time: a multiple of 10 s, not of 600 s."""
+T0 = 1_780_000_200.0
+"""Unix time at which buckets of every level begin."""
 
 
 def ticks(n_gpus: int, n: int, interval: float = 0.1, start: float = T0) -> tuple[Any, Any]:
