@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from gssr import __version__
 from gssr.commands import OK, USAGE, Command, analyze, demo, doctor, fail, profile
@@ -41,8 +42,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fail(f"an error in gssr: {error!r}; gssr --debug shows where", 1)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as everything else here does."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with code 2."""
+        self.exit(USAGE, f"gssr: {message} (see {self.prog} --help)\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="gssr",
         description="How well a job saturates its GPUs, when and where it does not, and why.",
         epilog="gssr COMMAND --help says more. --debug before COMMAND shows where an error came from.",
@@ -50,9 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"gssr {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
-        own = commands.add_parser(
-            command.name, help=command.help, usage=command.usage, description=f"{command.help}.".capitalize()
-        )
+        description = f"{command.help[0].upper()}{command.help[1:]}."
+        own = commands.add_parser(command.name, help=command.help, usage=command.usage, description=description)
         for option in command.options:
             own.add_argument(*option.flags, **option.settings)
     return parser

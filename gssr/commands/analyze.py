@@ -20,19 +20,27 @@ OPTIONS = (
     Option(("files",), {"nargs": "*", "metavar": "FILE", "help": "recordings: files or folders of shards"}),
     Option(("-i", "--input"), {"action": "append", "default": [], "metavar": "FILE", "help": "the same, as an option"}),
     Option(("-pts", "--plot-time-series"), {"action": "store_true", "help": "draw the averages over space along time"}),
-    Option(("-plb", "--plot-load-balancing"), {"action": "store_true", "help": "draw the averages over time, GPU by GPU"}),
+    Option(
+        ("-plb", "--plot-load-balancing"), {"action": "store_true", "help": "draw the averages over time, GPU by GPU"}
+    ),
     Option(("--terminal",), {"action": "store_true", "help": "draw in the text; alone: everything"}),
     Option(
         ("--png",),
         {"nargs": "?", "const": "", "metavar": "DIR", "help": "draw PNG files, in DIR or beside the recording"},
     ),
     Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
-    Option(("-mtd", "--show-metadata"), {"action": "store_true", "help": "show everything known of the run and its GPUs"}),
+    Option(
+        ("-mtd", "--show-metadata"), {"action": "store_true", "help": "show everything known of the run and its GPUs"}
+    ),
     Option(("-ns", "--no-summary"), {"action": "store_true", "help": "leave the summary out"}),
     Option(("-s", "--summary"), {"action": "store_true", "help": "the summary; it is shown anyway"}),
     Option(
         ("-v", "--verbosity"),
-        {"choices": ("low", "medium", "high"), "default": "medium", "help": "how much the page shows (default: medium)"},
+        {
+            "choices": ("low", "medium", "high"),
+            "default": "medium",
+            "help": "how much the page shows (default: medium)",
+        },
     ),
     Option(
         ("-d", "--detect-outliers"),
@@ -44,13 +52,20 @@ OPTIONS = (
     ),
     Option(("--metrics",), {"metavar": "LIST", "help": "only these metrics, comma-separated"}),
     Option(("--gpus",), {"metavar": "LIST", "help": "only these GPUs: index, NODE, NODE:INDEX or UUID, globs too"}),
-    Option(("--from",), {"dest": "start", "metavar": "TIME", "help": "from 90 (s), 5m or 1:30 after the start, -60 before the end, or a date"}),
+    Option(
+        ("--from",),
+        {
+            "dest": "start",
+            "metavar": "TIME",
+            "help": "from 90, 5m or 1:30 after the start, -60 before the end, or a date",
+        },
+    ),
     Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "up to here"}),
-    Option(("--run",), {"metavar": "RUN", "help": "only this run: number from 1, or from the last if negative, id or label"}),
+    Option(("--run",), {"metavar": "RUN", "help": "only this run: its number, id or label; -1 is the last"}),
     Option(("--width",), {"type": int, "default": WIDTH, "metavar": "N", "help": f"columns (default: {WIDTH})"}),
     Option(("--ascii",), {"action": "store_true", "help": "draw with ASCII characters only"}),
     Option(("--color",), {"choices": ("auto", "always", "never"), "default": "auto", "help": "default: on terminals"}),
-)  # fmt: skip
+)
 
 REPLACED = {
     "-rp": "use --png for pictures, or --terminal > report.txt for a page",
