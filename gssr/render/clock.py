@@ -53,8 +53,8 @@ def ticks(start: float, end: float, width: int) -> list[Tick]:
         return [Tick(start, moment(start, max(abs(start), 1.0)))]
     reach = max(span, abs(start), abs(end))
     for step in _steps(span):
-        first = math.ceil(start / step - 1e-9)
-        last = math.floor(end / step + 1e-9)
+        first = math.ceil((start - 1e-9 * span) / step)
+        last = math.floor((end + 1e-9 * span) / step)
         found = [Tick(i * step, moment(i * step, reach, step)) for i in range(first, last + 1)]
         if found and len(found) * (max(len(tick.label) for tick in found) + 3) <= width:
             return found

@@ -27,8 +27,9 @@ def hist(
     size = max(cell_width(edge) for edge in edges)
     label = size * 2 + 3
     spare = width - len(indent) - label - _COUNT - 4
-    tail = min(max(cell_width(names[i]) for i in shown), spare // 2)
-    tail = tail if tail >= _LEAST_NAME else 0
+    tail = max(cell_width(names[i]) for i in shown)
+    if tail > spare // 2:
+        tail = spare // 2 if spare // 2 >= _LEAST_NAME else 0
     room = spare - tail - (2 if tail else 0)
     most = max(counts)
     rows: list[Row] = []

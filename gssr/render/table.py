@@ -35,9 +35,9 @@ def table(
     gap: int = 1,
     indent: str = "",
 ) -> list[Row]:
-    """The table's lines, a line of titles first, at most ``width`` cells each. Columns are dropped, those of one ``drop`` together,
-    until the rest fits; then
-    the first is cut, and at last every line is. A row whose cells left are all empty is left out."""
+    """The table's lines, a line of titles first, at most ``width`` cells each. Columns are dropped, those of one ``drop``
+    together, until the rest fits; then the first is cut, and at last every line is. A row whose cells left are all empty is
+    left out."""
     sizes = [
         column.least
         or max([cell_width(column.title), *(cell_width(_text(row[i])) for row in rows if not callable(row[i]))])

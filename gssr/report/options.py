@@ -1,5 +1,6 @@
 """What a page is asked to show."""
 
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 Verbosity = Literal["low", "medium", "high"]
@@ -39,7 +40,12 @@ def is_detail(name: str) -> bool:
     return name in _DETAILS
 
 
-def lead(measured: frozenset[str], options: Options) -> str | None:
+def series_needed(options: Options) -> tuple[str, ...]:
+    """The metrics whose series the pages and pictures draw, if there are any: what to ask the analysis for."""
+    return tuple(dict.fromkeys((*_LEADS, *KEY_METRICS, *(options.metrics or ()))))
+
+
+def lead(measured: Collection[str], options: Options) -> str | None:
     """The metric that stands for a GPU being used, among those ``measured``: SM activity, or the nearest to it that the
     backend could measure, or the first one asked for, or any. None when there is nothing."""
     candidates = (*_LEADS, *(options.metrics or ()), *sorted(measured))

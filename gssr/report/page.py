@@ -3,6 +3,8 @@
 import shlex
 import signal
 
+import numpy as np
+
 from gssr.metrics import SCORE_INPUTS, Metric
 from gssr.model.analysis import Analysis
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
@@ -129,6 +131,11 @@ def why_no_score(analysis: Analysis) -> str:
     if not missing:
         return "not all of its inputs were looked at"
     return f"{', '.join(missing)} {'was' if len(missing) == 1 else 'were'} not measured"
+
+
+def drawn(analysis: Analysis) -> list[str]:
+    """The metrics whose series hold anything, in the catalogue's order."""
+    return [name for name, series in analysis.series.items() if np.isfinite(series.mean).any()]
 
 
 def compared(analysis: Analysis) -> frozenset[str]:

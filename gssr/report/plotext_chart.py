@@ -16,7 +16,6 @@ from gssr.render.roles import Role, Row, Span
 
 Floats = NDArray[np.float64]
 
-AXIS_ROWS = 2
 LEAST_COLUMNS = 8
 """A canvas narrower than this is not drawn."""
 
@@ -25,13 +24,14 @@ def band_chart(
     mean: Floats, low: Floats, high: Floats, y_labels: Sequence[str], x_ticks: Sequence[Tick], gutter: int, height: int,
     glyphs: Glyphs,
 ) -> list[Row]:  # fmt: skip
-    """A chart of ``height`` + 2 lines: ``gutter`` cells for the labels, one for the axis, one per column.
+    """A chart of ``height`` + 2 lines (one less without ``x_ticks``): ``gutter`` cells for the labels, one for the axis, one
+    per column.
 
-    ``mean``, ``low`` and ``high`` [columns] are fractions of the full scale: the line, and the ends of the band. A column of
-    NaN stays empty and breaks the line. ``y_labels`` are set at equal distances from bottom to top, ``x_ticks`` at columns
-    (``at``, counted from 0). Fewer than 8 columns give no lines.
+    ``mean``, ``low`` and ``high`` [columns] are fractions of the full scale: the line, and the ends of the band. A column
+    of NaN stays empty and breaks the line; what is beyond the scale is drawn at its edge. ``y_labels`` are set at equal
+    distances from bottom to top, ``x_ticks`` at columns (``at``, counted from 0). Fewer than 8 columns give no lines.
     """
-    n = len(mean)
+    n, tall = len(mean), height + 1 + bool(x_ticks)
     if n < LEAST_COLUMNS:
         return []
     figure = plotext.figure
@@ -39,7 +39,7 @@ def band_chart(
     plotext.terminal.limit(False, False)
     try:
         figure.theme("colorless")
-        figure.plot_size(gutter + 1 + n, height + AXIS_ROWS)
+        figure.plot_size(gutter + 1 + n, tall)
         figure.axes(active=False, side=1)
         y, x = figure.ruler("y"), figure.ruler("x")
         y.lim(0, 1)
@@ -58,7 +58,7 @@ def band_chart(
         plotext.terminal.limit(True, True)
     if glyphs.band.isascii():
         text = text.translate(TO_ASCII)
-    lines = text.split("\n")[: height + AXIS_ROWS]
+    lines = text.split("\n")[:tall]
     return [_row(line, gutter + 1 if i < height else len(line), glyphs.band) for i, line in enumerate(lines)]
 
 

@@ -21,7 +21,7 @@ from gssr.render.clock import duration, ticks
 from gssr.render.scale import UNKNOWN, fixed, metric_of, percent, unit_of
 from gssr.report.axes import full_scale, time_axis
 from gssr.report.options import Options, lead
-from gssr.report.page import compared, place
+from gssr.report.page import compared, drawn, place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,15 +61,14 @@ _TALLEST = 14.0
 def time_series_png(analysis: Analysis, path: str | os.PathLike[str]) -> None:
     """Draw every series of the analysis along time, one small picture below the other: the mean over the GPUs, and shaded
     from the lowest to the highest. Raises OSError when ``path`` can't be written."""
-    names = list(analysis.series)
-    first = lead(frozenset(names), Options())
-    names.sort(key=lambda name: name != first)
+    first = lead(drawn(analysis), Options())
+    names = sorted(drawn(analysis), key=lambda name: name != first)
     heights = [2.2, *[1.25] * (len(names) - 1)] if names else [2.2]
     with _picture(analysis, heights, path, "When were the GPUs not used?") as (figure, panels):
         if not names:
             _nothing(panels[0], "no samples")
         for panel, name in zip(panels, names, strict=False):
-            _band(panel, analysis, name)
+            _band(panel, analysis, name, legend=name == first)
         for panel in panels[:-1]:
             panel.tick_params(labelbottom=False)
         _time(panels[-1], analysis)
@@ -171,7 +170,7 @@ def _value_axis(panel: Axes, analysis: Analysis, metric: Metric, horizontal: boo
         panel.set_ylabel(unit)
 
 
-def _band(panel: Axes, analysis: Analysis, name: str) -> None:
+def _band(panel: Axes, analysis: Analysis, name: str, legend: bool) -> None:
     """One series: its mean as a step line, its band shaded; bins without samples stay empty."""
     series, metric = analysis.series[name], metric_of(name)
     factor = unit_of(metric).factor
@@ -190,7 +189,7 @@ def _band(panel: Axes, analysis: Analysis, name: str) -> None:
         panel.axhline(overall, color=_ORANGE, linewidth=0.9, linestyle=(0, (4, 3)), label="mean over GPUs and time")
         text = f"mean {fixed(overall, unit_of(metric).decimals)} {unit_of(metric).name}"
         panel.set_title(text, loc="right", fontweight="normal", fontsize=9, color=_ORANGE)
-    if name == lead(frozenset(analysis.series), Options()):
+    if legend:
         panel.legend(
             loc="lower right", bbox_to_anchor=(0.86, 0.99), ncols=3, frameon=False, fontsize=8, borderaxespad=0.1
         )

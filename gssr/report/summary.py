@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from gssr.metrics import CLOCK_EVENT_REASONS, Metric
+from gssr.metrics import CLOCK_EVENT_REASONS, INDEX, Metric
 from gssr.model.analysis import Analysis, Statistics
 from gssr.render.bar import bar
 from gssr.render.cells import wrap
@@ -13,7 +13,17 @@ from gssr.render.strip import strip
 from gssr.render.table import Cell, Column, table
 from gssr.report.axes import full_scale, time_axis
 from gssr.report.options import KEY_METRICS, Options, is_detail, lead
-from gssr.report.page import LABEL, compared, imbalance_text, labelled, remark, section, strip_legend, why_no_score
+from gssr.report.page import (
+    LABEL,
+    compared,
+    drawn,
+    imbalance_text,
+    labelled,
+    remark,
+    section,
+    strip_legend,
+    why_no_score,
+)
 from gssr.score import CAVEAT, DEFINITION
 
 _NUMBERS = ("mean", "median", "p05", "p95", "min", "max")
@@ -44,8 +54,8 @@ def _score(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
     if analysis.score is None:
         rows = remark(f"{UNKNOWN}: {why_no_score(analysis)}", width, "plain", label="score")
     else:
-        drawn = bar(analysis.score, room, marks) if room >= 8 else ()
-        rows = [labelled("score", width, Span(f"{fixed(analysis.score, 3)}    ", "value"), *drawn)]
+        filled = bar(analysis.score, room, marks) if room >= 8 else ()
+        rows = [labelled("score", width, Span(f"{fixed(analysis.score, 3)}    ", "value"), *filled)]
         inputs = ", ".join(
             f"{metric_of(name).label} {quantity(analysis.metrics[name].mean, metric_of(name))}"
             for name in ("sm_active", "sm_occupancy", "flop_active")
@@ -64,7 +74,7 @@ def _score(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
 
 def _course(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
     """The leading metric over time, on one line with its axis."""
-    name = lead(frozenset(analysis.series), options)
+    name = lead(drawn(analysis), options)
     room = options.width - LABEL
     if name is None or room < 8:
         return []
@@ -81,7 +91,7 @@ def _course(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
 
 
 def _shown(analysis: Analysis, options: Options) -> list[tuple[Metric, Statistics]]:
-    """The metrics of the table, in the catalogue's order."""
+    """The metrics of the table, in the catalogue's order; a derived one before the first of its parts."""
     chosen = []
     for name, statistics in analysis.metrics.items():
         metric = metric_of(name)
@@ -89,7 +99,12 @@ def _shown(analysis: Analysis, options: Options) -> list[tuple[Metric, Statistic
         known = name in KEY_METRICS or (options.verbosity == "medium" and statistics.n > 0 and not is_detail(name))
         if metric.kind in ("gauge", "rate") and (asked or known or options.verbosity == "high"):
             chosen.append((metric, statistics))
-    return chosen
+    return sorted(chosen, key=lambda pair: _position(pair[0]))
+
+
+def _position(metric: Metric) -> tuple[int, bool]:
+    names = metric.parts or (metric.name,)
+    return min(INDEX.get(name, len(INDEX)) for name in names), not metric.derived
 
 
 def _table(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
@@ -111,9 +126,8 @@ def _table(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
             continue
         mean, *others = (number(getattr(statistics, key), metric) for key in _NUMBERS)
         fraction = None if statistics.mean is None else statistics.mean / full_scale(analysis, metric)
-        drawn = partial(bar, fraction, glyphs=marks)
         unit = (Span(unit_of(metric).name, "dim"),)
-        lines.append([metric.label, unit, (Span(mean, "value"),), drawn, *others])
+        lines.append([metric.label, unit, (Span(mean, "value"),), partial(bar, fraction, glyphs=marks), *others])
     if not lines:
         return [(Span("none of the metrics asked for was recorded", "dim"),)]
     rows = table(head, lines, options.width, marks)

@@ -10,7 +10,7 @@ from gssr.render.scale import count, metric_of, number, scale_text, unit_of
 from gssr.render.strip import strip
 from gssr.report.axes import full_scale, time_axis
 from gssr.report.options import Options, lead
-from gssr.report.page import section
+from gssr.report.page import drawn, section
 from gssr.report.plotext_chart import LEAST_COLUMNS, band_chart
 
 _GUTTER = 18
@@ -26,17 +26,18 @@ def time_series(analysis: Analysis, options: Options) -> list[Row]:
     """The part of the page that says when the GPUs were not used."""
     width, marks = options.width, glyphs(options.ascii)
     rows = section("When not?", width, marks, "averages over the GPUs, along time")
-    name = lead(frozenset(analysis.series), options)
+    names = drawn(analysis)
+    name = lead(names, options)
     gutter = _GUTTER if width >= 60 else _NARROW_GUTTER
     room = width - gutter - 1
     if name is None or room < LEAST_COLUMNS:
         rows.append(clip((Span("nothing to draw: no samples" if name is None else "too narrow to draw"),), width))
         return rows
-    charts = [name, *(other for other in _CHARTS[options.verbosity] if other in analysis.series and other != name)]
+    charts = [name, *(other for other in _CHARTS[options.verbosity] if other in names and other != name)]
     for i, chart in enumerate(charts):
         rows += [()] if i else []
         rows += _chart(analysis, analysis.series[chart], width, gutter, room, marks)
-    lines = [other for other in analysis.series if other not in charts]
+    lines = [other for other in names if other not in charts]
     if lines and options.verbosity != "low":
         rows += _strips(analysis, lines, width, gutter, room, marks)
     rows += _events(analysis, options)

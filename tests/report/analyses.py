@@ -11,7 +11,8 @@ from gssr.store.reader import Event, Run
 
 START = 1_700_000_000.0
 DRAWN = ("sm_active", "tensor_active", "dram_active", "power_usage", "memory_used")
-NAMES = tuple(metric.name for metric in DERIVED + METRICS if metric.name != "clock_event_reasons")
+"""Metrics with series; a metric without samples has one of NaN."""
+NAMES = tuple(metric.name for metric in METRICS + DERIVED if metric.name != "clock_event_reasons")
 SCALES = {
     "sm_active": 1.0, "sm_occupancy": 0.45, "gr_engine_active": 1.05, "gpu_utilization": 1.2, "tensor_active": 0.45,
     "dram_active": 0.6, "fp16_active": 0.05, "fp32_active": 0.1, "fp64_active": 0.0, "flop_active": 0.6,
@@ -87,8 +88,8 @@ def _series(name: str, values: NDArray[np.float64], width: float) -> Series:
     some = n > 0
     mean, low, high = (np.full(values.shape[1], np.nan) for _ in range(3))
     mean[some] = np.where(known, values, 0.0).sum(axis=0)[some] / n[some]
-    low[some] = np.where(known, values, np.inf).min(axis=0)[some]
-    high[some] = np.where(known, values, -np.inf).max(axis=0)[some]
+    low[some] = np.where(known, values, np.inf).min(axis=0, initial=np.inf)[some]
+    high[some] = np.where(known, values, -np.inf).max(axis=0, initial=-np.inf)[some]
     return Series(name, START, width, mean, low, high, n.astype(np.int64))
 
 
@@ -120,8 +121,8 @@ def analysis(
         "metrics": metrics, "balance": {name: balance(name, gpus) for name in NAMES if name != "energy"},
         "clock_event_reasons": reasons if n_samples else {}, "energy_j": 1_240_000.0 if n_samples else None,
         "gpu_hours": n_gpus * seconds / 3600, "exact": True,
-        "series": {name: _series(name, values[name], width) for name in DRAWN if metrics[name].n},
-        "gpu_series": {name: GpuSeries(name, START, width, values[name]) for name in DRAWN if metrics[name].n},
+        "series": {name: _series(name, values[name], width) for name in DRAWN},
+        "gpu_series": {name: GpuSeries(name, START, width, values[name]) for name in DRAWN},
         "events": (
             Event(START, "nid000001", None, 0, "start", "the workload was started"),
             Event(START + 132.0, None, None, None, "gap", "no samples for 9.0 s: the sampler was held up"),

@@ -1,0 +1,69 @@
+"""Text in cells: nothing from a user can break a line, steer the terminal or leave its box."""
+
+import unicodedata
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gssr.render.cells import cell_width, clean, clip, fit, flow, pad, wrap
+from gssr.render.roles import Row, Span, text_of
+
+widths = st.integers(1, 300)
+texts = st.text(max_size=200)
+clean_rows = st.lists(st.builds(Span, texts.map(clean)), max_size=6).map(tuple)
+
+
+@given(texts)
+@example("\x1b[31mred\x1b[0m\nnew\tline\u202e\u0301\u200b")
+def test_clean_text_holds_nothing_without_a_cell(text: str) -> None:
+    for char in clean(text):
+        assert char.isprintable()
+        assert unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Mn", "Me")
+
+
+def test_wide_characters_count_twice() -> None:
+    assert cell_width("学習") == 4
+    assert fit("学習学習", 5, "…") == "学習…"
+
+
+@given(texts, widths, st.sampled_from(["start", "end"]))
+def test_fitted_text_stays_in_its_cells(text: str, width: int, keep: str) -> None:
+    assert cell_width(fit(text, width, "…", keep)) <= width  # type: ignore[arg-type]
+
+
+def test_a_cut_keeps_the_end_asked_for() -> None:
+    assert fit("nid000012:3", 8, "…") == "nid0000…"
+    assert fit("nid000012:3", 8, "…", keep="end") == "…00012:3"
+
+
+@given(clean_rows, widths)
+def test_clipped_rows_stay_in_their_cells(row: Row, width: int) -> None:
+    clipped = clip(row, width)
+    assert cell_width(text_of(clipped)) <= width
+    assert text_of(row).startswith(text_of(clipped))
+
+
+@given(st.text("abc学", max_size=30), widths)
+def test_padded_rows_fill_their_cells(text: str, width: int) -> None:
+    padded = cell_width(text_of(pad((Span(text),), width, "right")))
+    half = cell_width(text) > width  # half of a wide character is never drawn
+    assert padded == width or (half and padded == width - 1)
+
+
+@given(texts, widths, st.text(" *ab", max_size=8), st.text(" ", max_size=8))
+def test_wrapped_lines_stay_in_their_cells_and_lose_nothing(text: str, width: int, first: str, rest: str) -> None:
+    rows = wrap(text, width, first, rest)
+    assert all(cell_width(text_of(row)) <= width for row in rows)
+    if width >= 20:
+        kept = "".join(text_of(row) for row in rows).replace(" ", "")
+        assert kept == (first + clean(text)).replace(" ", "")
+
+
+def test_a_number_stays_with_its_unit() -> None:
+    lines = [text_of(row) for row in wrap("highest nid000001:0 65.0 %, lowest 12 GB/s", 24)]
+    assert lines == ["highest", "nid000001:0 65.0 %,", "lowest 12 GB/s"]
+
+
+@given(st.lists(clean_rows, max_size=6), widths)
+def test_flowing_pieces_stay_in_their_cells(pieces: list[Row], width: int) -> None:
+    assert all(cell_width(text_of(row)) <= width for row in flow(pieces, width, "…", indent="  "))

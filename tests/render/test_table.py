@@ -1,0 +1,82 @@
+"""Tables and histograms: aligned, complete where there is room, and inside their box everywhere."""
+
+from functools import partial
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gssr.render.bar import bar
+from gssr.render.cells import cell_width
+from gssr.render.glyphs import ASCII, UTF8
+from gssr.render.hist import hist
+from gssr.render.roles import text_of
+from gssr.render.table import Cell, Column, table
+
+HEAD = [
+    Column("metric"),
+    Column("mean", "right"),
+    Column("", drop=3, least=8, most=20),
+    Column("p05", "right", drop=2),
+    Column("p95", "right", drop=2),
+    Column("max", "right", drop=1),
+]
+LINES: list[list[Cell]] = [
+    ["SM active", "60.4", partial(bar, 0.604, glyphs=UTF8), "1.0", "88.0", "99.1"],
+    ["Graphics engine active", "5.0", partial(bar, 0.05, glyphs=UTF8), "0.0", "7.5", "12.0"],
+]
+
+
+def _texts(width: int) -> list[str]:
+    return [text_of(row) for row in table(HEAD, LINES, width, UTF8)]
+
+
+@given(st.integers(1, 300))
+def test_a_table_stays_in_its_box(width: int) -> None:
+    assert all(cell_width(line) <= width for line in _texts(width))
+
+
+def test_drawn_columns_take_what_is_left() -> None:
+    assert {cell_width(line) for line in _texts(54)} == {54}
+    assert {cell_width(line) for line in _texts(300)} == {22 + 4 + 20 + 3 + 4 + 4 + 5}
+
+
+def test_numbers_are_aligned_on_the_right() -> None:
+    title, first, second = _texts(80)
+    end = title.index("mean") + 4
+    assert first[:end].endswith(" 60.4") and second[:end].endswith("  5.0")
+
+
+def test_columns_go_by_their_order_and_equals_go_together() -> None:
+    assert _texts(36)[0].split() == ["metric", "mean", "p05", "p95", "max"]
+    assert _texts(30)[0].split() == ["metric", "mean", "max"]
+    assert _texts(22)[0].split() == ["metric", "mean"]
+
+
+def test_a_row_with_nothing_left_is_left_out() -> None:
+    rows = table(HEAD, [*LINES, ["", "", partial(bar, 0.5, glyphs=UTF8), "", "", ""]], 36, UTF8)
+    assert len(rows) == 3
+
+
+def test_user_text_in_a_cell_is_cleaned() -> None:
+    assert "\x1b" not in text_of(table([Column("x")], [["\x1b[31mred\n"]], 40, UTF8)[1])
+
+
+@given(
+    st.lists(st.integers(0, 10_000), min_size=1, max_size=12),
+    st.integers(1, 300),
+    st.text("abc:0", max_size=40),
+)
+def test_a_histogram_stays_in_its_box(counts: list[int], width: int, name: str) -> None:
+    edges = [str(10 * i) for i in range(len(counts) + 1)]
+    for marks in (UTF8, ASCII):
+        rows = hist(edges, counts, [name if n == 1 else "" for n in counts], width, marks, indent="  ")
+        assert all(cell_width(text_of(row)) <= width for row in rows)
+        held = [i for i, n in enumerate(counts) if n]
+        assert len(rows) == (held[-1] - held[0] + 1 if held else 0)
+
+
+def test_a_histogram_begins_with_the_highest_bin_and_keeps_empty_ones_between() -> None:
+    rows = [text_of(row).split() for row in hist(["0", "10", "20", "30"], [1, 0, 4], ["a:1", "", ""], 60, ASCII)]
+    assert [row[:3] for row in rows] == [["20", "-", "30"], ["10", "-", "20"], ["0", "-", "10"]]
+    assert [row[-1] for row in rows] == ["4", "0", "a:1"]
+    assert abs(rows[0][3].count("#") - 4 * rows[2][3].count("#")) <= 2

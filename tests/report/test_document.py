@@ -1,0 +1,96 @@
+"""The JSON object: keys are a contract, numbers are plain, what is not known is null."""
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from analyses import analysis, one_sample, run, without_counters, without_gpus, without_samples
+
+from gssr.metrics import METRICS
+from gssr.model.analysis import Analysis
+from gssr.report.document import document, to_json
+
+RUN = {
+    "run_id", "label", "job_id", "command", "state", "exit_code", "started_at", "duration_s", "n_nodes", "n_gpus",
+    "n_samples", "n_gaps", "sampling_ms", "backend", "score", "metrics", "gpus", "balance", "verdicts", "energy_j",
+    "gpu_hours",
+}  # fmt: skip
+ADDED = {"window", "clock_event_reasons", "notes"}
+ALL = [analysis(), without_gpus(), without_samples(), one_sample(), without_counters()]
+
+
+def _run(found: Analysis) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads(to_json([found]))["runs"][0]
+    return parsed
+
+
+@pytest.mark.parametrize("found", ALL)
+def test_keys_are_those_of_the_contract(found: Analysis) -> None:
+    parsed = json.loads(to_json([found]))
+    assert set(parsed) == {"schema", "runs"} and parsed["schema"] == "gssr.analyze/1"
+    (only,) = parsed["runs"]
+    assert set(only) == RUN | ADDED
+    assert set(only["window"]) == {"start", "end", "leading_s", "trailing_s"}
+    for statistics in only["metrics"].values():
+        assert set(statistics) == {"mean", "median", "min", "max", "std", "p05", "p95", "n", "p_error"}
+    for gpu in only["gpus"]:
+        assert set(gpu) == {"gpu", "node", "rank", "uuid", "score", "n_samples", "mean"}
+    for balance in only["balance"].values():
+        assert set(balance) == {"imbalance", "lowest", "highest"}
+        for end in (balance["lowest"], balance["highest"]):
+            assert end is None or set(end) == {"gpu", "node", "rank", "mean"}
+    assert only["verdicts"] == []
+
+
+def test_every_metric_is_there_measured_or_not() -> None:
+    names = [metric.name for metric in METRICS if metric.kind != "bits"] + ["flop_active"]
+    assert list(_run(analysis())["metrics"]) == names
+    assert _run(analysis())["metrics"]["c2c_tx_bytes"] == {
+        "mean": None, "median": None, "min": None, "max": None, "std": None, "p05": None, "p95": None, "n": 0,
+        "p_error": None,
+    }  # fmt: skip
+
+
+def test_numbers_are_those_of_the_analysis_to_the_last_digit() -> None:
+    found = analysis()
+    parsed = _run(found)
+    assert parsed["metrics"]["sm_active"]["mean"] == found.metrics["sm_active"].mean
+    assert parsed["score"] == found.score and parsed["n_samples"] == found.n_samples
+    lowest = parsed["balance"]["sm_active"]["lowest"]
+    assert lowest == {"gpu": 320, "node": "nid000002", "rank": 5, "mean": found.gpus[5].mean["sm_active"]}
+    assert [gpu["gpu"] for gpu in parsed["gpus"]] == [gpu.gpu for gpu in found.gpus]
+
+
+def test_the_command_keeps_its_arguments() -> None:
+    assert _run(analysis(run=run(command=("sh", "-c", 'echo "a\nb"'))))["command"] == ["sh", "-c", 'echo "a\nb"']
+
+
+def test_reasons_are_shares_or_null_when_not_measured() -> None:
+    assert _run(analysis())["clock_event_reasons"]["sw_power_cap"] == 0.123
+    assert _run(analysis(clock_event_reasons={}))["clock_event_reasons"] is None
+
+
+def test_nan_and_infinity_become_null_and_numpy_numbers_plain() -> None:
+    found = analysis()
+    broken = replace(found.metrics["sm_active"], mean=math.nan, max=math.inf, min=np.float32(0.5), n=np.int64(3))  # type: ignore[arg-type]
+    parsed = _run(replace(found, metrics={"sm_active": broken}, score=np.float64(0.5), energy_j=math.nan))
+    assert parsed["metrics"]["sm_active"]["mean"] is None and parsed["metrics"]["sm_active"]["max"] is None
+    assert parsed["metrics"]["sm_active"]["min"] == 0.5 and parsed["metrics"]["sm_active"]["n"] == 3
+    assert parsed["score"] == 0.5 and parsed["energy_j"] is None
+
+
+@pytest.mark.parametrize("found", ALL)
+def test_the_text_is_ascii_ends_with_a_newline_and_is_always_the_same(found: Analysis) -> None:
+    text = to_json([found])
+    assert text.isascii() and text.endswith("}\n") and text == to_json([found])
+
+
+def test_runs_keep_their_order_and_none_is_an_empty_list() -> None:
+    assert [one["run_id"] for one in document([one_sample(), analysis()])["runs"]] == [
+        "laptop-20231114-221320",
+        "alps-4711.0",
+    ]
+    assert document([]) == {"schema": "gssr.analyze/1", "runs": []}

@@ -1,0 +1,85 @@
+"""The plotext adapter: charts as rows, with nothing of plotext left behind."""
+
+from collections.abc import Callable
+
+import numpy as np
+import plotext
+import pytest
+
+from gssr.render.clock import Tick
+from gssr.render.glyphs import ASCII, UTF8, Glyphs
+from gssr.render.roles import Row, text_of
+from gssr.report.plotext_chart import band_chart
+
+LABELS = ["0", "50 %", "100 %"]
+
+
+def _chart(width: int, marks: Glyphs, height: int = 11) -> list[Row]:
+    n = width - 7
+    x = np.arange(n)
+    mean = 0.6 + 0.2 * np.sin(x / 6)
+    mean[: n // 20] = 0.0
+    mean[n // 2 : n // 2 + 4] = np.nan
+    mean[-6] = np.nan
+    low, high = np.clip(mean - 0.2, 0, 1), np.clip(mean + 0.1, 0, 1)
+    return band_chart(mean, low, high, LABELS, [Tick(0, "0 s"), Tick(n // 2, "2:30")], 6, height, marks)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize(("kind", "marks"), [("utf8", UTF8), ("ascii", ASCII)])
+def test_charts_look_as_somebody_last_saw_them(
+    width: int, kind: str, marks: Glyphs, golden: Callable[[str, str], None]
+) -> None:
+    golden(f"chart_{kind}_{width}.txt", "".join(text_of(row).rstrip() + "\n" for row in _chart(width, marks)))
+
+
+@pytest.mark.parametrize("marks", [UTF8, ASCII])
+@pytest.mark.parametrize("width", [20, 80, 300])
+def test_a_chart_fills_exactly_its_box(width: int, marks: Glyphs) -> None:
+    rows = _chart(width, marks)
+    assert len(rows) == 13 and {len(text_of(row)) for row in rows} == {width}
+    assert marks is UTF8 or all(text_of(row).isascii() for row in rows)
+
+
+@pytest.mark.parametrize("marks", [UTF8, ASCII])
+def test_no_line_crosses_a_gap(marks: Glyphs) -> None:
+    mean = np.full(40, 0.5)
+    mean[10:13] = np.nan
+    canvas = [text_of(row)[7:] for row in band_chart(mean, mean, mean, LABELS, [Tick(0, "0")], 6, 11, marks)[:11]]
+    filled = [any(line[column] != " " for line in canvas) for column in range(40)]
+    assert [column for column in range(40) if not filled[column]] == [10, 11, 12]
+
+
+def test_zero_is_drawn_and_missing_is_not() -> None:
+    nothing = np.full(40, np.nan)
+    zero = np.zeros(40)
+    empty = [text_of(row)[7:] for row in band_chart(nothing, nothing, nothing, LABELS, [], 6, 11, UTF8)[:11]]
+    bottom = [text_of(row)[7:] for row in band_chart(zero, zero, zero, LABELS, [], 6, 11, UTF8)[:11]]
+    assert not "".join(empty).strip()
+    assert "".join(bottom[:10]).strip() == "" and " " not in bottom[10]
+
+
+def test_a_single_value_between_gaps_is_drawn() -> None:
+    mean = np.full(40, np.nan)
+    mean[20] = 0.5
+    canvas = [text_of(row)[7:] for row in band_chart(mean, mean, mean, LABELS, [], 6, 11, UTF8)[:11]]
+    assert canvas[5][20] != " " and "".join(canvas).count(" ") == 11 * 40 - 1
+
+
+def test_values_beyond_the_scale_stay_on_the_canvas() -> None:
+    mean = np.full(40, 1.7)
+    rows = band_chart(mean, mean - 3, mean, LABELS, [], 6, 11, UTF8)
+    assert " " not in text_of(rows[0])[7:] and len(rows) == 12
+
+
+def test_each_chart_is_drawn_on_a_clean_figure() -> None:
+    first = _chart(80, UTF8)
+    plotext.figure.draw(plotext.figure.signal([0, 1], [5, 900]))
+    plotext.figure.title("left over")
+    assert _chart(80, UTF8) == first
+    assert plotext.figure.build().string(colorless=True).strip(" \n│┌┐└┘─┤┬") == ""
+
+
+def test_a_canvas_too_narrow_is_left_out() -> None:
+    few = np.full(7, 0.5)
+    assert band_chart(few, few, few, LABELS, [], 6, 11, UTF8) == []
