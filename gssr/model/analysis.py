@@ -13,7 +13,8 @@ Floats = NDArray[np.float64]
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """Over all non-NULL samples of all GPUs, in the metric's unit; ``std`` has ddof 0. ``n`` samples; with n = 0 all others
-    are None. ``p_error`` bounds the absolute error of median, p05 and p95: 0 when they are exact."""
+    are None. ``p_error`` bounds the absolute error of median, p05 and p95: 0 when they are exact, None when unknown. From
+    rollups, of a counter only ``n`` is known."""
 
     mean: float | None
     median: float | None
@@ -109,9 +110,9 @@ class Analysis:
 
     ``metrics`` has every metric asked for, in the catalogue's order, ``flop_active`` among them, ``clock_event_reasons``
     apart: that is ``clock_event_reasons``, the share of samples in which each flag was set (empty: not measured).
-    ``series`` and ``gpu_series`` hold the metrics drawn. ``gpus`` are sorted by node, device_index, uuid. ``exact`` is
-    False when percentiles come from the sketch. ``notes`` are sentences about the data (never about the job): damage,
-    gaps, metrics missing, GPUs without samples.
+    ``series`` and ``gpu_series`` hold the metrics drawn that have samples. ``gpus`` are sorted by node, device_index, uuid.
+    ``exact`` is False when percentiles come from the sketch. ``notes`` are sentences about the data (never about the job):
+    damage, gaps, metrics missing, GPUs without samples.
     """
 
     run: Run

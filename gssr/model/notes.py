@@ -44,7 +44,7 @@ def _about_samples(analysis: Analysis, missing_seconds: float) -> Iterator[str]:
         gaps = "1 gap" if analysis.n_gaps == 1 else f"{analysis.n_gaps:,} gaps"
         yield (
             f"{gaps} of more than {GAP_INTERVALS:g} sampling intervals between samples: about "
-            f"{missing_seconds:,.3g} GPU-seconds are missing"
+            f"{_rounded(missing_seconds)} GPU-seconds are missing"
         )
     absent = [name for name, own in analysis.metrics.items() if not own.n and not BY_NAME[name].derived]
     if absent and len(absent) >= sum(not BY_NAME[name].derived for name in analysis.metrics):
@@ -61,3 +61,8 @@ def _some(names: Sequence[str]) -> str:
     if len(names) <= _NAMED + 1:
         return ", ".join(names)
     return ", ".join(names[:_NAMED]) + f" and {len(names) - _NAMED} more"
+
+
+def _rounded(seconds: float) -> str:
+    """Three digits are enough."""
+    return f"{float(f'{seconds:.3g}'):,.10g}"

@@ -1,17 +1,15 @@
 """Recordings for the model's tests: real files, written by the real writer from arrays."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-from ticks import T0
+from ticks import T0, Record
 
 from gssr.metrics import NAMES
 from gssr.store.reader import RunReader, open_recording
 from gssr.store.writer import Writer
-
-Record = Callable[..., RunReader]
 
 
 @pytest.fixture(scope="session")

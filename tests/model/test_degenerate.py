@@ -1,13 +1,16 @@
 """Recordings with little or nothing in them, and what the notes say about it."""
 
+from dataclasses import replace
+from datetime import datetime
+
 import numpy as np
 import pytest
-from conftest import Record
-from ticks import T0, random_values, ticks
+from ticks import T0, Record, random_values, ticks
 
 from gssr.metrics import METRICS
 from gssr.model.analysis import Analysis
 from gssr.model.analyze import Options, analyze
+from gssr.model.notes import notes
 
 EVERYTHING = {"outliers": "all", "series": ("sm_active", "power_usage", "flop_active"), "bins": 20}
 both_ways = pytest.mark.parametrize("exact", [True, False])
@@ -102,6 +105,21 @@ def test_a_run_that_was_cut_off_counts_up_to_its_last_sample(record: Record, exa
     assert analysis.n_samples == 1210 and analysis.window.duration == pytest.approx(60.4)
     assert analysis.metrics["sm_active"].mean == pytest.approx(0.5)
     assert any(note.startswith(("the run is still going", "the recording stopped")) for note in analysis.notes)
+
+
+def test_notes_say_what_the_recording_lacks_in_order_of_weight(record: Record) -> None:
+    gpu, time = ticks(1, 40)
+    whole = analyze(record(gpu, time, random_values(40, 2, 0.0)))
+    assert whole.notes == ()
+    lost = replace(whole, state="lost", n_gaps=2000, exact=False)
+    last = datetime(2026, 5, 1, 12, 0, 3).timestamp()
+    assert notes(lost, "a.sql: is damaged (truncated): only a part could be read", last, 1234.0) == (
+        "a.sql: is damaged (truncated): only a part could be read",
+        "the recording stopped without an end: its sampler is gone; last sample 12:00:03",
+        "2,000 gaps of more than 2.5 sampling intervals between samples: about 1,230 GPU-seconds are missing",
+        "percentiles come from histograms: each is off by at most 0.4 % of its value",
+    )
+    assert notes(replace(whole, state="running"), None, None, 0.0) == ("the run is still going",)
 
 
 def test_rows_just_outside_the_runs_start_and_end_belong_to_it(record: Record) -> None:

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from conftest import Record
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ticks import T0, ticks
+from ticks import T0, Record, ticks
 
 from gssr.model.analysis import GpuSeries
 from gssr.model.analyze import Options, analyze

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from conftest import Record
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ticks import T0, random_values, ticks
+from ticks import T0, Record, random_values, ticks
 
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, FLOP_ACTIVE, METRICS
 from gssr.model.aggregate import exact_statistics, sketch_percentiles

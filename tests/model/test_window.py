@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from conftest import Record
-from ticks import T0, ticks
+from ticks import T0, Record, ticks
 
 from gssr.model.analysis import Window
 from gssr.model.analyze import Options, analyze

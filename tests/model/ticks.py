@@ -1,11 +1,15 @@
 """Rows for recordings: who is sampled when, and random values with holes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gssr.metrics import METRICS
+from gssr.store.reader import RunReader
 
+Record = Callable[..., RunReader]
+"""The fixture ``record``: arrays in, a run's reader out."""
 T0 = 1_780_000_200.0
 """Unix time at which buckets of every level begin."""
 
