@@ -25,7 +25,7 @@ EXTREMES = 5
 _LEAST_FOR_HISTOGRAM = 5
 _NAMED = 2
 """Up to this many GPUs in a bin of the histogram are named."""
-_OUTLIER = 0.5
+_OUTLIER = 0.8
 """A GPU whose mean is below this share of the median GPU's is marked with ``!`` (a threshold of our own)."""
 
 
@@ -80,7 +80,8 @@ def _gpus(analysis: Analysis, metric: Metric, options: Options, marks: Glyphs) -
     if metric.name in analysis.gpu_series and options.width >= 60:
         rows += wrap(strip_legend(metric, full_scale(analysis, metric), marks), options.width, role="dim")
     if apart:
-        text = f"! {count(len(apart), 'GPU')} below half of the median GPU's {quantity(bound / _OUTLIER, metric)}"
+        middle = quantity(bound / _OUTLIER, metric)
+        text = f"! {count(len(apart), 'GPU')} below {percent(_OUTLIER)} of the median GPU's {middle}"
         rows += wrap(text, options.width, role="outlier")
     silent = len(analysis.gpus) - len(means)
     if silent:

@@ -168,13 +168,10 @@ def strip_legend(metric: Metric, full: float, glyphs: Glyphs) -> str:
 
 def notes(analysis: Analysis, width: int, glyphs: Glyphs) -> list[Row]:
     """Sentences about the data, one bullet each; nothing when there are none."""
-    sentences = list(analysis.notes)
-    if not analysis.exact:
-        sentences.append("median, p05 and p95 are estimates from a histogram; -v high shows how far off each may be")
-    if not sentences:
+    if not analysis.notes:
         return []
     rows = section("Notes", width, glyphs)
-    for sentence in sentences:
+    for sentence in analysis.notes:
         rows.extend(wrap(sentence, width, f"{glyphs.bullet} ", "  "))
     return rows
 

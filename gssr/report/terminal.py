@@ -74,4 +74,5 @@ def _trimmed(row: Row) -> list[Span]:
 def _ascii(text: str) -> str:
     if text.isascii():
         return text
-    return "".join(char if char.isascii() else "?" * cell_width(char) for char in text.translate(TO_ASCII))
+    text = text.replace("°C", "C ").translate(TO_ASCII)
+    return "".join(char if char.isascii() else "?" * cell_width(char) for char in text)
