@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from gssr import __version__
-from gssr.commands import OK, USAGE, Command, analyze, demo, doctor, fail, profile
+from gssr.commands import OK, USAGE, Command, add_options, analyze, demo, doctor, fail, profile
 
 COMMANDS: tuple[Command, ...] = (profile.COMMAND, analyze.COMMAND, demo.COMMAND, doctor.COMMAND)
 
@@ -61,6 +61,5 @@ def _parser() -> argparse.ArgumentParser:
     for command in COMMANDS:
         description = f"{command.help[0].upper()}{command.help[1:]}."
         own = commands.add_parser(command.name, help=command.help, usage=command.usage, description=description)
-        for option in command.options:
-            own.add_argument(*option.flags, **option.settings)
+        add_options(own, command)
     return parser

@@ -31,6 +31,12 @@ class Command(NamedTuple):
     handle: Callable[[argparse.Namespace, list[str] | None], int]
 
 
+def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Give a parser the command's options."""
+    for option in command.options:
+        parser.add_argument(*option.flags, **option.settings)
+
+
 def fail(text: str, code: int) -> int:
     """Say one line on stderr; the exit code to return."""
     print(f"gssr: {text}", file=sys.stderr)

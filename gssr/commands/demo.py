@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, add_options, analyze, fail
 
 SECONDS = 10.0
 OPTIONS = (
@@ -33,7 +33,6 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _record_and_show(options: argparse.Namespace, path: str) -> int:
-    from gssr.cli import main
     from gssr.profile.session import Request, UsageError, profile
 
     scenario = options.scenario if ":" in options.scenario else f"{options.scenario}:{DEFAULT_GPUS}"
@@ -52,7 +51,9 @@ def _record_and_show(options: argparse.Namespace, path: str) -> int:
         return fail(str(error), USAGE)
     if code != OK:
         return fail("the demonstration was interrupted", BAD_INPUT)
-    return main(["analyze", "--terminal", path])
+    parser = argparse.ArgumentParser()
+    add_options(parser, analyze.COMMAND)
+    return analyze.handle(parser.parse_args(["--terminal", path]), None)
 
 
 COMMAND = Command("demo", "record a synthetic job and show its page", "gssr demo [options]", OPTIONS, handle)

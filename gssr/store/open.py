@@ -178,6 +178,19 @@ def _connect_copy(path: str) -> sqlite3.Connection:
         shutil.rmtree(folder, ignore_errors=True)  # SQLite keeps reading from the open file
 
 
+def missing_end(path: str) -> str | None:
+    """A sentence when the file is shorter than its own head says; None when it is whole, or can't tell because parts of it
+    still are in a write-ahead log."""
+    with open(path, "rb") as stream:
+        head = stream.read(100)
+    if os.path.exists(path + "-wal") or head[24:28] != head[92:96]:  # the page count is valid only with this counter
+        return None
+    page_size = int.from_bytes(head[16:18], "big")
+    size = int.from_bytes(head[28:32], "big") * (65536 if page_size == 1 else page_size)
+    found = os.path.getsize(path)
+    return f"{path}: is cut off: {found:,} of {size:,} bytes are there" if found < size else None
+
+
 class Fingerprint(NamedTuple):
     """What tells whether a database was written between two looks."""
 

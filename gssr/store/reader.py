@@ -15,12 +15,12 @@ from gssr.metrics import BY_NAME
 from gssr.store.cover import N_BINS, Part, count_bins, cover
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import Floats, Ints, derive, merge
-from gssr.store.open import files_of
+from gssr.store.open import RecordingError, files_of
 from gssr.store.records import Event as Event
 from gssr.store.records import Gpu as Gpu
 from gssr.store.records import Process as Process
 from gssr.store.records import Run as Run
-from gssr.store.records import gpu_order, joined, read_events, read_processes
+from gssr.store.records import gpu_order, joined
 from gssr.store.schema import GAP_INTERVALS, LEVELS
 from gssr.store.shard import Shard, catalogue_order
 
@@ -50,9 +50,10 @@ class Buckets:
 class Recording:
     """What one argument of a command names: open it with ``open_recording``."""
 
-    def __init__(self, path: str, shards: Sequence[Shard]) -> None:
+    def __init__(self, path: str, shards: Sequence[Shard], unreadable: str | None = None) -> None:
         self.path = path
         self._shards = list(shards)
+        self._unreadable = unreadable
         run_ids = dict.fromkeys(run.run_id for shard in self._shards for run in shard.runs)
         self.runs = tuple(RunReader(run_id, self._shards) for run_id in run_ids)
         """Its runs, in the order they were recorded."""
@@ -60,7 +61,7 @@ class Recording:
     @property
     def damage(self) -> str | None:
         """What could not be read so far, in one sentence."""
-        return next((shard.damage for shard in self._shards if shard.damage), None)
+        return self._unreadable or next((shard.damage for shard in self._shards if shard.damage), None)
 
     def close(self) -> None:
         """Close every file."""
@@ -74,7 +75,19 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     Raises RecordingError, one sentence that names the file, when there is nothing to read.
     """
     path = os.fspath(path)
-    return Recording(path, [Shard(name) for name in files_of(path)])
+    shards, errors = [], []
+    for name in files_of(path):
+        try:
+            shards.append(Shard(name))
+        except RecordingError as error:
+            errors.append(str(error))
+    if not shards:
+        raise RecordingError(errors[0])
+    n_others = f"; {len(errors) - 1} more can't be read" if len(errors) > 1 else ""
+    recording = Recording(path, shards, errors[0] + n_others if errors else None)
+    if not recording.runs:
+        raise RecordingError(recording.damage or f"{path}: holds no run: nothing was recorded into it")
+    return recording
 
 
 class RunReader:
@@ -85,23 +98,23 @@ class RunReader:
         self.run: Run = joined([run for shard in holders for run in shard.runs if run.run_id == run_id])
         self.state = self.run.state
         self._shards = holders
-        found: dict[tuple[str | None, str | None], Gpu] = {}
+        found: dict[tuple[str | None, str], Gpu] = {}
         parts: list[tuple[Shard, list[Gpu]]] = []
         for shard in holders:
             new = []
             for gpu in shard.gpus(run_id):
-                if (gpu.node, gpu.uuid) not in found:  # the same GPU in a shard and in the merged file is one GPU
-                    found[gpu.node, gpu.uuid] = gpu
+                if _identity(gpu) not in found:  # the same GPU in a shard and in the merged file is one GPU
+                    found[_identity(gpu)] = gpu
                     new.append(gpu)
             parts.append((shard, new))
         self.gpus: tuple[Gpu, ...] = tuple(sorted(found.values(), key=gpu_order))
-        position = {(gpu.node, gpu.uuid): index for index, gpu in enumerate(self.gpus)}
+        position = {_identity(gpu): index for index, gpu in enumerate(self.gpus)}
         self._parts = [
             Part(
                 shard,
                 *shard.rowids(run_id),
-                {gpu.gpu: position[gpu.node, gpu.uuid] for gpu in new},
-                whole=len(shard.runs) == 1 and len(new) == len(shard.gpus(run_id)),
+                {gpu.gpu: position[_identity(gpu)] for gpu in new},
+                whole=len(shard.runs) == 1 and len(new) == len(shard.gpus(run_id)) and not shard.damage,
                 unended=self.state in ("running", "lost"),
             )
             for shard, new in parts
@@ -118,13 +131,13 @@ class RunReader:
     @property
     def processes(self) -> tuple[Process, ...]:
         """One row per rank."""
-        rows = (row for shard in self._shards for row in read_processes(shard.connection, self.run.run_id))
+        rows = (row for shard in self._shards for row in shard.processes(self.run.run_id))
         return tuple(sorted(rows, key=lambda process: process.rank))
 
     @property
     def events(self) -> tuple[Event, ...]:
         """Everything that happened, by time. GPU keys are those of the file."""
-        rows = (event for shard in self._shards for event in read_events(shard.connection, self.run.run_id))
+        rows = (event for shard in self._shards for event in shard.events(self.run.run_id))
         return tuple(sorted(rows, key=lambda event: event.time))
 
     @property
@@ -224,6 +237,11 @@ class RunReader:
             for name, counts in count_bins(part, names, lower, upper, gpus).items():
                 total[name] += counts
         return total
+
+
+def _identity(gpu: Gpu) -> tuple[str | None, str]:
+    """What makes it this GPU within a run, whatever file it is in."""
+    return (gpu.node, gpu.uuid or f"key {gpu.gpu}")
 
 
 def _bounds(start: float | None, end: float | None) -> tuple[float, float]:

@@ -1,17 +1,29 @@
 """One file of a recording, read into arrays. Only SQL and decoding; what belongs together is put together in ``reader``."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gssr.metrics import INDEX
 from gssr.store.layout import Layout, layout_of
 from gssr.store.moments import Floats, Ints, vectors_of
-from gssr.store.open import connect
-from gssr.store.records import Gpu, Run, read_gpus, read_processes, read_runs, state_of
+from gssr.store.open import connect, missing_end
+from gssr.store.records import (
+    Event,
+    Gpu,
+    Process,
+    Run,
+    read_events,
+    read_gpus,
+    read_processes,
+    read_runs,
+    state_of,
+)
 from gssr.store.schema import SKETCH_SECONDS
+
+_Record = TypeVar("_Record", Gpu, Process, Event)
 
 
 class Shard:
@@ -23,7 +35,7 @@ class Shard:
         columns = [row[1] for row in self.connection.execute("PRAGMA table_info(samples)")]
         self.metrics = [name for name in columns if name not in ("gpu", "time")]
         self.layout: Layout = layout_of(self.metrics)
-        self.damage: str | None = None
+        self.damage: str | None = missing_end(path)
         self.runs: list[Run] = []
         try:
             if self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
@@ -36,7 +48,7 @@ class Shard:
 
     def damaged(self, error: sqlite3.DatabaseError) -> None:
         """Remember that reading failed; what was read before stays valid."""
-        self.damage = f"{self.path}: is damaged ({error}): only a part could be read"
+        self.damage = self.damage or f"{self.path}: is damaged ({error}): only a part could be read"
 
     def rows(
         self, query: str, parameters: Sequence[object] = (), fetch: int = 16_384
@@ -69,9 +81,21 @@ class Shard:
         return [row for batch in self.rows(query, parameters) for row in batch]
 
     def gpus(self, run_id: str) -> list[Gpu]:
-        """The GPUs of a run in this file; none where that can't be read."""
+        """The GPUs of a run in this file."""
+        return self._small_table(read_gpus, run_id)
+
+    def processes(self, run_id: str) -> list[Process]:
+        """The processes of a run in this file."""
+        return self._small_table(read_processes, run_id)
+
+    def events(self, run_id: str) -> list[Event]:
+        """The events of a run in this file."""
+        return self._small_table(read_events, run_id)
+
+    def _small_table(self, read: Callable[[sqlite3.Connection, str], list[_Record]], run_id: str) -> list[_Record]:
+        """All rows, or none where the table can't be read."""
         try:
-            return read_gpus(self.connection, run_id)
+            return read(self.connection, run_id)
         except sqlite3.DatabaseError as error:
             self.damaged(error)
             return []
