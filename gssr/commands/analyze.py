@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 NARROWEST, WIDEST = 20, 400
+_DEFAULT_ENDS = (".sql", ".sql.d")
 
 OPTIONS = (
     Option(("files",), {"nargs": "*", "metavar": "FILE", "help": "recordings: files or folders of shards"}),
@@ -126,14 +127,17 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _own_recording() -> list[str]:
-    """This job's default file, else the newest of the default names in this folder."""
+    """This job's default recording, else the newest of the default names in this folder. One that only has shards yet is
+    there as well."""
     from gssr import launch
 
     own = launch.default_output(launch.where_am_i())
-    if os.path.exists(own):
+    if os.path.exists(own) or os.path.exists(own + ".d"):
         return [own]
-    found = [entry for entry in os.scandir(".") if entry.name.startswith("gssr_") and entry.name.endswith(".sql")]
-    return [max(found, key=lambda entry: entry.stat().st_mtime).name] if found else []
+    found = [
+        entry for entry in os.scandir(".") if entry.name.startswith("gssr_") and entry.name.endswith(_DEFAULT_ENDS)
+    ]
+    return [max(found, key=lambda entry: entry.stat().st_mtime).name.removesuffix(".d")] if found else []
 
 
 def _analyses(

@@ -185,6 +185,13 @@ def test_without_a_name_the_newest_default_file_is_read(folder):
     assert json.loads(analyze("--json", cwd=folder, env=environment).stdout)["runs"][0]["label"] == "a.sql"
 
 
+def test_without_a_name_a_recording_that_only_has_shards_is_found(folder):
+    os.mkdir(folder / "gssr_4711.sql.d")
+    shutil.copyfile(folder / "a.sql", folder / "gssr_4711.sql.d" / "node1.0.sql")
+    for environment in (None, os.environ | {"SLURM_JOB_ID": "4711"}):
+        assert json.loads(analyze("--json", cwd=folder, env=environment).stdout)["runs"][0]["label"] == "a.sql"
+
+
 def test_a_window_and_a_selection_narrow_what_is_looked_at(recorded):
     words = ["a.sql", "--json", "--from", "0.5", "--to", "1.5", "--gpus", "1,3", "--metrics", "sm_active,dram_active"]
     (run,) = json.loads(analyze(*words, cwd=recorded).stdout)["runs"]
