@@ -171,12 +171,6 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
     )
 
 
-def visible_gpus(environ: Mapping[str, str] = os.environ) -> int | None:
-    """How many GPUs the launcher's variables give this process; None when none of them says."""
-    ids = gpu_ids(environ)
-    return None if ids is None else len(ids)
-
-
 def gpu_ids(environ: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
     """The GPUs the launcher's variables give this process, by index or UUID; None when none of them says.
 

@@ -39,17 +39,18 @@ def check(spec: str) -> None:
         raise BackendError(f"backend {name} takes no {spec[len(name) :]!r}")
 
 
-def open_backend(spec: str, node: str, visible: int | None) -> Backend | None:
-    """The backend that ``spec`` asks for, open; None when ``auto`` finds no GPU it can read. ``visible`` is how many GPUs
-    the launcher gives this process, None if it doesn't say. Raises BackendError."""
+def open_backend(spec: str, node: str, visible: Sequence[str] | None) -> Backend | None:
+    """The backend that ``spec`` asks for, open; None when ``auto`` finds no GPU it can read. ``visible`` are
+    the GPUs the launcher gives this process (gssr.launch.gpu_ids), None if it doesn't say. Raises BackendError."""
     name = spec.partition(":")[0]
     if name == "synthetic":
         from gssr.backends.synthetic import DEFAULT_GPUS, SyntheticBackend, parse
 
         scenario, gpus = parse(spec)
-        if gpus is None:
-            gpus = DEFAULT_GPUS if visible is None else visible
-        return SyntheticBackend(scenario, gpus, node)
+        if gpus is not None or visible is None:
+            return SyntheticBackend(scenario, gpus or DEFAULT_GPUS, node)
+        indices = [int(name) if name.isdigit() else position for position, name in enumerate(visible)]
+        return SyntheticBackend(scenario, indices, node)
     if name == "replay":
         from gssr.backends.replay import open_replay
 

@@ -42,7 +42,7 @@ class Plan(NamedTuple):
     backend: str
     gpus: str
     metrics: Sequence[str]
-    visible_gpus: int | None
+    visible_gpus: Sequence[str] | None
     host: bool
     summary: bool
 

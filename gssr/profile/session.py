@@ -73,6 +73,8 @@ def _plan(request: Request, place: launch.Place) -> Plan:
     output = os.path.abspath(output)
     append, overwrite = _look_at_existing(output, request, place)
     run_id = place.run_id or _agreed_run_id(output, place)
+    if append and not many:
+        run_id = _unused(run_id, output)
     path = output
     if many:
         folder = output + ".d"
@@ -92,7 +94,7 @@ def _plan(request: Request, place: launch.Place) -> Plan:
         backend=request.backend,
         gpus=request.gpus,
         metrics=metrics,
-        visible_gpus=launch.visible_gpus(),
+        visible_gpus=launch.gpu_ids(),
         host=not place.local_rank,
         summary=request.summary and not many,
     )
@@ -142,7 +144,7 @@ def _look_at_existing(output: str, request: Request, place: launch.Place) -> tup
     if not ours:
         raise UsageError(f"-o {shown}: exists and is not a recording: choose another name")
     runs = _runs_in(output)
-    if any(state == "running" for _, state in runs):
+    if any(state == "running" for _, _, state in runs):
         raise UsageError(f"-o {shown}: is being recorded into right now: choose another name")
     if place.restart_count and not request.overwrite and _same_job(place, runs):
         return True, False  # a requeued job goes on in its own file
@@ -153,8 +155,8 @@ def _look_at_existing(output: str, request: Request, place: launch.Place) -> tup
     return False, True
 
 
-def _runs_in(path: str) -> list[tuple[str, str]]:
-    """(job id or empty, state) of every run of a recording; nothing of one that can't be read."""
+def _runs_in(path: str) -> list[tuple[str, str, str]]:
+    """(run id, job id or empty, state) of every run of a recording; nothing of one that can't be read."""
     from gssr.store.records import read_processes, read_runs, state_of
 
     try:
@@ -163,13 +165,22 @@ def _runs_in(path: str) -> list[tuple[str, str]]:
         return []
     try:
         runs = read_runs(connection)
-        return [(run.job_id or "", state_of(run, read_processes(connection, run.run_id), path)) for run in runs]
+        return [
+            (run.run_id, run.job_id or "", state_of(run, read_processes(connection, run.run_id), path)) for run in runs
+        ]
     finally:
         connection.close()
 
 
-def _same_job(place: launch.Place, runs: Sequence[tuple[str, str]]) -> bool:
-    return bool(runs) and all(job_id == place.job_id for job_id, _ in runs)
+def _unused(run_id: str, path: str) -> str:
+    """The run id, numbered where the file holds a run of this name already: two commands of one job step."""
+    taken = {run for run, _, _ in _runs_in(path)}
+    names = (f"{run_id}-{number}" for number in range(2, len(taken) + 3))
+    return run_id if run_id not in taken else next(name for name in names if name not in taken)
+
+
+def _same_job(place: launch.Place, runs: Sequence[tuple[str, str, str]]) -> bool:
+    return bool(runs) and all(job_id == place.job_id for _, job_id, _ in runs)
 
 
 def _agreed_run_id(output: str, place: launch.Place) -> str:

@@ -34,9 +34,6 @@ ASCII = Glyphs(".:-=+*#%@", "#", "", "-", ".", "*", "-", "=", "*", "..")
 TO_ASCII = str.maketrans({"─": "-", "│": "|", "└": "+", "┤": "+", "┬": "+", "┼": "+", "°": " ", "…": "~", "–": "-"})
 """Stand-ins of one cell each for the few other characters that pages hold."""
 
-_BRAILLE_LEFT = (0x40, 0x44, 0x46, 0x47)
-_BRAILLE_RIGHT = (0x80, 0xA0, 0xB0, 0xB8)
-
 
 def glyphs(ascii_only: bool) -> Glyphs:
     """The set to draw with."""
@@ -55,15 +52,3 @@ def level(fraction: float | None, levels: str) -> str:
     if fraction > 1 + TOLERANCE:
         return CLAMPED
     return levels[step(fraction, len(levels))]
-
-
-def braille(left: float | None, right: float | None) -> str:
-    """Two values side by side in one cell, four heights each; a missing one leaves its half empty, two make a blank."""
-    dots = 0
-    for value, marks in ((left, _BRAILLE_LEFT), (right, _BRAILLE_RIGHT)):
-        if value is None or value != value:
-            continue
-        if value > 1 + TOLERANCE:
-            return CLAMPED
-        dots |= marks[step(value, len(marks))]
-    return chr(0x2800 + dots) if dots else MISSING

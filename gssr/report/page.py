@@ -13,6 +13,7 @@ from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, percent, quantity, scale_text
 from gssr.report.axes import time_axis
+from gssr.score import result_line
 
 LABEL = 11
 """Cells that the labels at the left of a page take."""
@@ -177,9 +178,7 @@ def notes(analysis: Analysis, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def closing_line(analysis: Analysis) -> str:
-    """The line for programs that ends a page: ``GSSR score=0.609 imbalance=0.207 gpus=16 gaps=0``. Imbalance is sm_active's;
-    what is not known reads ``unknown``."""
+    """The line for programs that ends a page (gssr.score.result_line); imbalance is sm_active's."""
     balance = analysis.balance.get("sm_active")
-    imbalance = fixed(balance.imbalance if balance else None, 3, UNKNOWN)
-    score = fixed(analysis.score, 3, UNKNOWN)
-    return f"GSSR score={score} imbalance={imbalance} gpus={len(analysis.gpus)} gaps={analysis.n_gaps}"
+    imbalance = balance.imbalance if balance else None
+    return result_line(analysis.score, imbalance, len(analysis.gpus), analysis.n_gaps)

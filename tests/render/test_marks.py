@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from gssr.render.bar import bar
 from gssr.render.cells import cell_width
-from gssr.render.glyphs import ASCII, UTF8, Glyphs, braille, glyphs, level
+from gssr.render.glyphs import ASCII, UTF8, Glyphs, glyphs, level
 from gssr.render.roles import ROLES, text_of
-from gssr.render.strip import fine_strip, strip
+from gssr.render.strip import strip
 
 SETS = [UTF8, ASCII]
 fractions = st.none() | st.floats(0, 1) | st.floats(1.01, 10) | st.just(math.nan)
@@ -61,15 +61,6 @@ def test_higher_values_never_get_lower_marks(a: float, b: float) -> None:
 def test_a_strip_has_one_cell_per_value(values: list[float | None]) -> None:
     for marks in SETS:
         assert len(text_of(strip(values, marks))) == len(values)
-    assert len(text_of(fine_strip(values))) == math.ceil(len(values) / 2)
-
-
-def test_braille_tells_missing_from_zero() -> None:
-    assert braille(None, math.nan) == " "
-    assert braille(0.0, 0.0) == "⣀"
-    assert braille(None, 0.0) == "⢀"
-    assert braille(1.0, None) == "⡇"
-    assert braille(2.0, 0.0) == "^"
 
 
 @given(fractions, st.integers(0, 300))

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("slurm")
 
 TELL = (
     "import json; from gssr import launch; "
-    "print(json.dumps(launch.where_am_i()._asdict() | {'visible': launch.visible_gpus()}))"
+    "print(json.dumps(launch.where_am_i()._asdict() | {'visible': len(launch.gpu_ids() or ())}))"
 )
 COMMAND = (sys.executable, "-c", TELL)
 

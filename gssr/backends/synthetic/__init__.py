@@ -58,18 +58,20 @@ def device(node: str, index: int) -> Device:
 
 
 class SyntheticBackend:
-    """A ``Backend`` whose ``gpus`` GPUs run a scenario from ``start`` (unix s; None: the first sample). Raises BackendError
-    when the scenario is unknown."""
+    """A ``Backend`` whose GPUs run a scenario from ``start`` (unix s; None: the first sample). ``gpus`` is their number, or
+    the indices on their node that a launcher gave this process. Raises BackendError when the scenario is unknown."""
 
     name = "synthetic"
     measures = MEASURES
 
-    def __init__(self, scenario: str, gpus: int, node: str, seed: int = 0, start: float | None = None) -> None:
+    def __init__(
+        self, scenario: str, gpus: int | Sequence[int], node: str, seed: int = 0, start: float | None = None
+    ) -> None:
         self._scenario = known_scenario(scenario)
-        self.gpus: Sequence[Device] = tuple(device(node, index) for index in range(gpus))
-        self._traits: list[Traits] = [
-            traits(self._scenario, position, gpus, gpu.uuid, seed) for position, gpu in enumerate(self.gpus)
-        ]
+        indices = range(gpus) if isinstance(gpus, int) else gpus
+        n = gpus if isinstance(gpus, int) else max(DEFAULT_GPUS, *(index + 1 for index in indices), 0)
+        self.gpus: Sequence[Device] = tuple(device(node, index) for index in indices)
+        self._traits: list[Traits] = [traits(self._scenario, gpu.device_index, n, gpu.uuid, seed) for gpu in self.gpus]
         self._job = Job(self._scenario)
         self._start = start
         self._lost: set[int] = set()

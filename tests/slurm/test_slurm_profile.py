@@ -1,0 +1,68 @@
+"""``gssr profile`` and ``gssr analyze`` inside real Slurm jobs."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from gssr.store.reader import open_recording
+
+pytestmark = pytest.mark.xdist_group("slurm")
+
+
+def test_every_rank_of_a_step_records_its_gpu_and_exit_codes_come_back(slurm, tmp_path: Path) -> None:
+    command = "gssr profile --backend synthetic -t 50 -o job.sql --wrap 'sleep 1; exit $SLURM_PROCID'"
+    done = slurm.run(
+        "srun", "-N2", "--ntasks-per-node=2", "--gpus-per-task=1", "bash", "-c", command, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 3, done.stderr
+    (reader,) = open_recording(tmp_path / "job.sql").runs
+    assert (reader.run.launcher, reader.run.world_size, reader.run.n_nodes) == ("slurm", 4, 2)
+    assert (reader.state, reader.run.exit_code) == ("failed", 3)
+    assert sorted({gpu.node for gpu in reader.gpus}) == ["node1", "node2"]
+    assert len({gpu.uuid for gpu in reader.gpus}) == len(reader.gpus) == 4
+    assert [(process.rank, process.exit_code) for process in reader.processes] == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert all(reader.buckets(gpus=None).vectors[:, 0] >= 15)
+
+
+def test_a_batch_job_records_under_its_job_id_and_its_log_ends_with_the_line(slurm, tmp_path: Path) -> None:
+    script = "gssr profile --backend synthetic -t 50 -- sleep 1\necho workload=$?\ngssr analyze --terminal\n"
+    output = slurm.sbatch(script, "-N1", "--gres=gpu:3", cwd=tmp_path)
+    (recording,) = tmp_path.glob("gssr_*.sql")
+    assert "workload=0\n" in output and "\x1b" not in output
+    assert max(map(len, output.splitlines())) <= 80 or "recorded into" in output
+    assert output.splitlines()[-1].startswith("GSSR score=0.") and "gpus=3" in output.splitlines()[-1]
+    (reader,) = open_recording(recording).runs
+    assert recording.name == f"gssr_{reader.run.job_id}.sql"
+
+
+def test_a_cancelled_job_loses_nothing(slurm, tmp_path: Path) -> None:
+    script = "srun -n1 gssr profile --backend synthetic:train:2 -t 50 -o a.sql -- sleep 60\n"
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n" + script)
+    job = slurm.run("sbatch", "--parsable", "-N1", "-n1", "job.sh", cwd=tmp_path).stdout.strip()
+    recording = tmp_path / "a.sql"
+    deadline = time.monotonic() + 30
+    while not (recording.exists() and recording.stat().st_size and open_recording(recording).runs[0].n_rows > 40):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    cancelled = time.time()
+    slurm.run("scancel", job)
+    while slurm.run("squeue", "--noheader", "--jobs", job).stdout:
+        assert time.monotonic() < deadline + 30
+        time.sleep(0.1)
+    (reader,) = open_recording(recording).runs
+    assert (reader.state, reader.run.exit_code) == ("killed", 143)
+    assert reader.last_time is not None and reader.last_time > cancelled - 1.0
+    signals = [event.message for event in reader.events if event.kind == "signal"]
+    assert "SIGTERM passed on" in signals
+
+
+def test_two_steps_of_a_job_are_two_runs_of_one_file(slurm, tmp_path: Path) -> None:
+    script = "".join(
+        f"srun -n1 gssr profile --backend synthetic:idle:1 -a -o a.sql -l s{n} -- true\n" for n in range(2)
+    )
+    slurm.sbatch(script, "-N1", "-n1", cwd=tmp_path)
+    readers = open_recording(tmp_path / "a.sql").runs
+    assert [reader.run.label for reader in readers] == ["s0", "s1"]
+    assert [reader.run.step_id for reader in readers] == ["0", "1"]
+    assert [reader.state for reader in readers] == ["completed", "completed"]
