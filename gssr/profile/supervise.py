@@ -17,7 +17,7 @@ from typing import Protocol
 
 from gssr.profile.stderr import Relay, say
 from gssr.profile.terminal import Terminal
-from gssr.profile.workload import FORWARDED, inherited, start, start_failure
+from gssr.profile.workload import FORWARDED, inherited, start, start_failure, wait_plainly
 
 GRACE = 10.0
 """Seconds from the SIGTERM at --max-runtime to the SIGKILL."""
@@ -117,7 +117,7 @@ class _Supervisor:
         except Exception as error:
             say(f"an error in gssr: {error!r}; the workload runs on")
             if self._status is None:
-                self._status = _wait_plainly(self._pid)
+                self._status = wait_plainly(self._pid)
         if self._start_error:
             code, line = start_failure(argv[0] if argv else "", self._start_error)
             say(line)
@@ -131,9 +131,9 @@ class _Supervisor:
         if self._max_runtime is not None:
             self._deadline = time.monotonic() + self._max_runtime
         while True:
-            self._follow_start(began)
             self._follow_sampler("; the workload runs on")
             self._follow_workload()
+            self._follow_start(began)  # after the end, so that the start of the shortest workload is seen as well
             if self._status is not None and not self._group_lingers():
                 return
             if self._deadline is not None and time.monotonic() >= self._deadline:
@@ -152,6 +152,7 @@ class _Supervisor:
         return True
 
     def _follow_start(self, began: float) -> None:
+        """Once it is known whether the command could be executed, say so to the recorder, or keep why not."""
         if self._starting < 0:
             return
         try:
@@ -165,6 +166,7 @@ class _Supervisor:
             self._recorder.started(self._pid, began)
 
     def _follow_workload(self) -> None:
+        """Once the workload has ended, keep its status; if it has stopped, see to that."""
         while self._status is None:
             pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
             if pid == 0:
@@ -200,6 +202,7 @@ class _Supervisor:
             self._signal_group(signal.SIGCONT)
 
     def _pass_on(self, sig: int) -> None:
+        """Forward a signal that came to us."""
         if sig == signal.SIGCONT:
             self._terminal.lend(self._pid)
         if sig in (signal.SIGCONT, signal.SIGTSTP):
@@ -283,21 +286,3 @@ class _Supervisor:
 
 def _caught(_signal: int, _frame: FrameType | None) -> None:
     """The handler of all caught signals; what matters is the byte in the wake-up pipe."""
-
-
-def _wait_plainly(pid: int) -> int:
-    """The wait status of the workload ``pid``, with signals passed on and nothing else: when all else failed."""
-
-    def pass_on(sig: int, _frame: FrameType | None) -> None:
-        try:
-            os.killpg(pid, sig)
-        except OSError:
-            pass
-
-    for sig in FORWARDED:
-        if signal.getsignal(sig) is _caught:
-            signal.signal(sig, pass_on)
-    try:
-        return os.waitpid(pid, 0)[1]
-    except ChildProcessError:
-        return 0

@@ -91,14 +91,15 @@ class Terminal:
 def leave(code: int) -> NoReturn:
     """Exit with ``code``, the workload's, at once: the last thing a supervising process does.
 
-    After Ctrl-C at a terminal that is by dying of SIGINT, as the workload did (``$?`` is 130 either way): only then does a
+    When the workload ended by Ctrl-C at a terminal, that is by dying of SIGINT (``$?`` is 130 either way): only then does a
     shell end the loop or the script around it."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (AttributeError, OSError, ValueError):
             pass  # it was closed, or is broken
-    if code == 128 + signal.SIGINT and _foreground(0) == os.getpgrp():
+    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    if code == 128 + signal.SIGINT and _foreground(0) == os.getpgrp() and not ignored:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         # While the workload had the terminal, Ctrl-C came to its group only, and a script that runs us waits for it.
         os.kill(os.getpid() if _is_pipe(1) else 0, signal.SIGINT)

@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Sequence
 from errno import EACCES, EINVAL, ENOENT, ENOEXEC, ENOTDIR
+from types import FrameType
 from typing import NamedTuple, NoReturn
 
 FORWARDED: tuple[signal.Signals, ...] = (
@@ -149,3 +150,22 @@ def start_failure(command: str, error: int) -> tuple[int, str]:
     if error == ENOENT and os.path.exists(command):
         return 127, f"{shown}: the interpreter that its first line names is not found"
     return 127 if error in (ENOENT, ENOTDIR) else 126, f"{shown}: {os.strerror(error)}"
+
+
+def wait_plainly(pid: int) -> int:
+    """The wait status of the workload ``pid`` when its supervisor is at a loss: signals that are caught are passed on from
+    their handlers, and that is all."""
+
+    def pass_on(sig: int, _frame: FrameType | None) -> None:
+        try:
+            os.killpg(pid, sig)
+        except OSError:
+            pass
+
+    for sig in FORWARDED:
+        if callable(signal.getsignal(sig)):
+            signal.signal(sig, pass_on)
+    try:
+        return os.waitpid(pid, 0)[1]
+    except ChildProcessError:
+        return 0
