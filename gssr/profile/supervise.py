@@ -75,6 +75,7 @@ class _Supervisor:
         self._relay = Relay(recorder.fd)
         self._wake = -1  # where signals are read
         self._pid = 0
+        self._began = 0.0  # unix time, s
         self._starting = -1  # where the news of the exec comes from, until they have come
         self._start_error = 0  # errno
         self._status: int | None = None  # of the workload, once it has ended
@@ -92,7 +93,7 @@ class _Supervisor:
             signal.signal(sig, _caught)
         for sig in _TERMINAL_WANTED:
             signal.signal(sig, signal.SIG_IGN)
-        began = time.time()
+        self._began = time.time()
         try:
             self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -100,7 +101,7 @@ class _Supervisor:
         except (OSError, ValueError) as error:
             say(f"the command can't be started: {error}")
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        code, state = self._watch_safely(argv, began) if self._pid else (126, "failed")
+        code, state = self._watch_safely(argv) if self._pid else (126, "failed")
         self._terminal.take_back()
         try:
             self._recorder.ended(code, state, time.time())
@@ -110,10 +111,10 @@ class _Supervisor:
         signal.set_wakeup_fd(-1)
         return code
 
-    def _watch_safely(self, argv: Sequence[str], began: float) -> tuple[int, str]:
+    def _watch_safely(self, argv: Sequence[str]) -> tuple[int, str]:
         """Exit code and state of the started workload, whatever goes wrong on our side."""
         try:
-            self._watch(began)
+            self._watch()
         except Exception as error:
             say(f"an error in gssr: {error!r}; the workload runs on")
             if self._status is None:
@@ -126,14 +127,14 @@ class _Supervisor:
         state = "killed" if code < 0 else "failed" if code else "completed"
         return (128 - code if code < 0 else code), ("timeout" if self._overdue else state)
 
-    def _watch(self, began: float) -> None:
+    def _watch(self) -> None:
         """Until the workload has ended: ``_status`` is set then."""
         if self._max_runtime is not None:
             self._deadline = time.monotonic() + self._max_runtime
         while True:
             self._follow_sampler("; the workload runs on")
             self._follow_workload()
-            self._follow_start(began)  # after the end, so that the start of the shortest workload is seen as well
+            self._follow_start()
             if self._status is not None and not self._group_lingers():
                 return
             if self._deadline is not None and time.monotonic() >= self._deadline:
@@ -151,7 +152,7 @@ class _Supervisor:
             return False
         return True
 
-    def _follow_start(self, began: float) -> None:
+    def _follow_start(self) -> None:
         """Once it is known whether the command could be executed, say so to the recorder, or keep why not."""
         if self._starting < 0:
             return
@@ -163,7 +164,7 @@ class _Supervisor:
         self._starting = -1
         self._start_error = int(answer or b"0")
         if not self._start_error:
-            self._recorder.started(self._pid, began)
+            self._recorder.started(self._pid, self._began)
 
     def _follow_workload(self) -> None:
         """Once the workload has ended, keep its status; if it has stopped, see to that."""
@@ -171,6 +172,7 @@ class _Supervisor:
             pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
             if pid == 0:
                 return
+            self._follow_start()  # first, so that nothing ends or stops that was not seen to start
             if os.WIFSTOPPED(status):
                 self._follow_stop(os.WSTOPSIG(status))
             else:
