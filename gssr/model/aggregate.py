@@ -121,7 +121,7 @@ def sketch_percentiles(counts: Ints, low: float, high: float) -> tuple[list[floa
     far = _value_of(magnitude + 1) * (1 + 2.0**-24) + 2.0**-150
     lower = np.clip(np.where(negative, -far, near), low, high)
     upper = np.clip(np.where(negative, -near, far), low, high)
-    middle = lower / 2 + upper / 2
+    middle = np.where(lower == upper, lower, lower / 2 + upper / 2)  # half of the least number there is would be 0
     half = upper / 2 - lower / 2
     half += np.where(half > 0, 4 * np.finfo(np.float64).eps * np.maximum(np.abs(lower), np.abs(upper)), 0.0)
     ends = np.cumsum(counts[keys])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from ticks import T0, Record, random_values, ticks
 
@@ -112,6 +112,7 @@ ratios = st.floats(0, 1)
 
 @settings(max_examples=300)
 @given(st.one_of(st.lists(ratios, min_size=1, max_size=60), st.lists(floats, min_size=1, max_size=60)))
+@example([5e-324])
 def test_percentiles_from_a_histogram_are_within_their_bound(values: list[float]) -> None:
     samples = np.array(values)
     with np.errstate(over="ignore"):
