@@ -63,6 +63,7 @@ def split(words: list[str]) -> tuple[list[str], list[str] | None]:
 def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
     """Exit code: the workload's; 2 for wrong usage, when nothing was started."""
     from gssr.profile.session import Request, UsageError, profile
+    from gssr.profile.terminal import leave
     from gssr.profile.workload import shell_command
 
     if options.wrap is not None:
@@ -85,7 +86,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         summary=options.summary,
     )
     try:
-        return profile(request)
+        leave(profile(request))
     except UsageError as error:
         return fail(str(error), USAGE)
 
