@@ -105,6 +105,27 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class HostUse:
+    """What the nodes and the workload's processes did in the window; None where it was not measured.
+
+    ``cpu_utilization`` (ratio), ``load1`` and the four rates (bytes/s) are means over all nodes and seconds; ``memory_used``
+    and ``memory_total`` (bytes) the greatest of any node. ``workload_cpu`` is the number of cores kept busy: the sum over
+    ranks of their means; ``workload_rss`` (bytes) and ``workload_processes`` the sums of the ranks' greatest."""
+
+    cpu_utilization: float | None
+    load1: float | None
+    memory_used: float | None
+    memory_total: float | None
+    read_bytes: float | None
+    write_bytes: float | None
+    net_rx_bytes: float | None
+    net_tx_bytes: float | None
+    workload_cpu: float | None
+    workload_rss: float | None
+    workload_processes: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Analysis:
     """One run (or a window and a selection of it), analysed.
 
@@ -112,7 +133,7 @@ class Analysis:
     apart: that is ``clock_event_reasons``, the share of samples in which each flag was set (empty: not measured).
     ``series`` and ``gpu_series`` hold the metrics drawn that have samples. ``gpus`` are sorted by node, device_index, uuid.
     ``exact`` is False when percentiles come from the sketch. ``notes`` are sentences about the data (never about the job):
-    damage, gaps, metrics missing, GPUs without samples.
+    damage, gaps, metrics missing, GPUs without samples. ``host`` is None when nothing was recorded of the nodes.
     """
 
     run: Run
@@ -134,3 +155,4 @@ class Analysis:
     gpu_series: dict[str, GpuSeries]
     events: tuple[Event, ...]
     notes: tuple[str, ...]
+    host: HostUse | None = None

@@ -12,6 +12,7 @@ from gssr.metrics import BY_NAME, DERIVED, METRICS, SCORE_INPUTS
 from gssr.model.aggregate import UNKNOWN, Aggregate
 from gssr.model.analysis import Analysis, GpuSummary, Series, Window
 from gssr.model.balance import balance, has_balance
+from gssr.model.host import host_use
 from gssr.model.notes import notes
 from gssr.model.selection import select_gpus
 from gssr.model.series import over_space
@@ -100,6 +101,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         gpu_series=gpu_series,
         events=reader.events,
         notes=(),
+        host=host_use(reader, lower, upper),
     )
     return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, _missing(total, interval)))
 

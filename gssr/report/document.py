@@ -7,6 +7,7 @@ in a run's object is over its window, ``duration_s`` included.
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from gssr.model.analysis import Analysis, GpuSummary, Statistics
@@ -63,6 +64,7 @@ def _run(analysis: Analysis) -> dict[str, Any]:
         "verdicts": [],
         "energy_j": _number(analysis.energy_j),
         "gpu_hours": _number(analysis.gpu_hours),
+        "host": _numbers(asdict(analysis.host)) if analysis.host else None,
         "notes": list(analysis.notes),
     }
 

@@ -12,6 +12,7 @@ from gssr.render.scale import NONE, UNKNOWN, energy, fixed, metric_of, number, p
 from gssr.render.strip import strip
 from gssr.render.table import Cell, Column, table
 from gssr.report.axes import full_scale, time_axis
+from gssr.report.host import host
 from gssr.report.options import KEY_METRICS, Options, is_detail, lead
 from gssr.report.page import (
     LABEL,
@@ -37,7 +38,7 @@ def summary(analysis: Analysis, options: Options) -> list[Row]:
     rows = section("How well used?", width, marks)
     rows += _score(analysis, options, marks)
     if not analysis.gpus:
-        return rows
+        return rows + host(analysis, options)
     rows.append(())
     rows += _table(analysis, options, marks)
     if options.verbosity == "high":
@@ -45,7 +46,7 @@ def summary(analysis: Analysis, options: Options) -> list[Row]:
         rows += _precision(analysis, options, marks)
     rows.append(())
     rows += _totals(analysis, options)
-    return rows
+    return rows + host(analysis, options)
 
 
 def _score(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:

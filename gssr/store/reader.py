@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from gssr.store.records import Process as Process
 from gssr.store.records import Run as Run
 from gssr.store.records import gpu_order, joined
 from gssr.store.schema import GAP_INTERVALS, LEVELS
-from gssr.store.shard import Shard, catalogue_order
+from gssr.store.shard import HOST_COLUMNS, WORKLOAD_COLUMNS, Shard, catalogue_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,19 @@ class Buckets:
     seconds: Floats
     vectors: Floats
     layout: Layout
+
+
+class Extent(NamedTuple):
+    """A column's count of values that are not NULL, their sum, and the greatest (None without any)."""
+
+    n: int
+    total: float
+    greatest: float | None
+
+    @property
+    def mean(self) -> float | None:
+        """None without any."""
+        return self.total / self.n if self.n else None
 
 
 class Recording:
@@ -171,6 +185,16 @@ class RunReader:
         found = [part.shard.all(query, (rowid,)) for part, rowid in zip(self._parts, rowids, strict=True)]
         return [float(rows[0][0]) for rows in found if rows]
 
+    def host_use(self, start: float | None = None, end: float | None = None) -> dict[str, Extent]:
+        """What the nodes did in the window: each value column of ``host_samples``, over all nodes."""
+        rows = [row for shard in self._shards for row in shard.host_use(self.run.run_id, *_bounds(start, end))]
+        return _extents(HOST_COLUMNS, rows)
+
+    def workload_use(self, start: float | None = None, end: float | None = None) -> list[dict[str, Extent]]:
+        """What the workload's processes did in the window: each value column of ``workload_samples``, rank by rank."""
+        rows = [row for shard in self._shards for row in shard.workload_use(self.run.run_id, *_bounds(start, end))]
+        return [_extents(WORKLOAD_COLUMNS, [row]) for row in rows]
+
     def samples(
         self, names: Sequence[str], gpus: Ints | None = None, start: float | None = None, end: float | None = None
     ) -> Samples:
@@ -242,6 +266,16 @@ class RunReader:
 def _identity(gpu: Gpu) -> tuple[str | None, str]:
     """What makes it this GPU within a run, whatever file it is in."""
     return (gpu.node, gpu.uuid or f"key {gpu.gpu}")
+
+
+def _extents(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Extent]:
+    """Rows of (count, sum, greatest) per column, joined."""
+    joined_rows = {}
+    for index, name in enumerate(columns):
+        triples = [row[3 * index : 3 * index + 3] for row in rows]
+        greatest = [triple[2] for triple in triples if triple[2] is not None]
+        joined_rows[name] = Extent(sum(t[0] for t in triples), sum(t[1] for t in triples), max(greatest, default=None))
+    return joined_rows
 
 
 def _bounds(start: float | None, end: float | None) -> tuple[float, float]:

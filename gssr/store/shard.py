@@ -21,7 +21,10 @@ from gssr.store.records import (
     read_runs,
     state_of,
 )
-from gssr.store.schema import SKETCH_SECONDS
+from gssr.store.schema import SKETCH_SECONDS, TABLES
+
+HOST_COLUMNS = tuple(column.name for column in TABLES["host_samples"][3:])
+WORKLOAD_COLUMNS = tuple(column.name for column in TABLES["workload_samples"][3:])
 
 _Record = TypeVar("_Record", Gpu, Process, Event)
 
@@ -91,6 +94,21 @@ class Shard:
     def events(self, run_id: str) -> list[Event]:
         """The events of a run in this file."""
         return self._small_table(read_events, run_id)
+
+    def host_use(self, run_id: str, start: float, end: float) -> list[tuple[Any, ...]]:
+        """One row: for each value column of ``host_samples`` its count, sum and greatest in start <= time < end."""
+        return self._aggregate("host_samples", HOST_COLUMNS, run_id, start, end, "")
+
+    def workload_use(self, run_id: str, start: float, end: float) -> list[tuple[Any, ...]]:
+        """One row per rank: the same of ``workload_samples``."""
+        return self._aggregate("workload_samples", WORKLOAD_COLUMNS, run_id, start, end, " GROUP BY rank")
+
+    def _aggregate(
+        self, table: str, columns: Sequence[str], run_id: str, start: float, end: float, rest: str
+    ) -> list[tuple[Any, ...]]:
+        wanted = ", ".join(f"count({name}), total({name}), max({name})" for name in columns)
+        query = f"SELECT {wanted} FROM {table} WHERE run_id = ? AND time >= ? AND time < ?{rest}"
+        return self.all(query, (run_id, start, end))
 
     def _small_table(self, read: Callable[[sqlite3.Connection, str], list[_Record]], run_id: str) -> list[_Record]:
         """All rows, or none where the table can't be read."""

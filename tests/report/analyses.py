@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, METRICS
-from gssr.model.analysis import Analysis, GpuSeries, GpuSummary, Series, Statistics, Window
+from gssr.model.analysis import Analysis, GpuSeries, GpuSummary, HostUse, Series, Statistics, Window
 from gssr.model.balance import balance
 from gssr.score import score_of_means
 from gssr.store.reader import Event, Run
@@ -21,6 +21,11 @@ SCALES = {
 }  # fmt: skip
 """What each measured metric is where SM activity is 1."""
 CONSTANT = {"memory_used": 0.9, "temperature": 0.8, "sm_clock": 0.95, "power_usage": 0.8}
+
+
+HOST = HostUse(
+    0.123, 3.5, 68.2 * (1 << 30), 251.7 * (1 << 30), 1.2e6, 340e6, 5.5e9, 12.3e6, 4.02, 12.3 * (1 << 30), 17.0
+)
 
 
 def run(**changes: object) -> Run:
@@ -129,6 +134,7 @@ def analysis(
             Event(START + 240.0, "nid000004", n_gpus * 64, 15, "gpu_lost", "GPU 3 no longer answers"),
         ) if n_samples else (),
         "notes": ("nid000004:3 has no samples after 4:00.",) if n_samples else (),
+        "host": HOST,
     }  # fmt: skip
     return Analysis(**(fields | changes))  # type: ignore[arg-type]
 
