@@ -1,0 +1,80 @@
+"""Writes the tables of docs/recording.md from the schema: run it after every change to gssr/store/schema.py or layout.py."""
+
+from pathlib import Path
+
+from gssr.metrics import FLOP_ACTIVE
+from gssr.store.layout import FIELDS, HEAD
+from gssr.store.schema import EVENT_KINDS, TABLES
+
+PAGE = Path(__file__).with_name("recording.md")
+
+ROWS = {
+    "runs": "One row per profiled command: in a job of several ranks one for all of them.",
+    "processes": "One row per rank.",
+    "gpus": "One row per GPU and run.",
+    "process_gpus": "Which ranks may use which GPUs.",
+    "samples": "One row per GPU and tick. Every metric is a column; what was not measured is NULL. What the metrics mean,\n"
+    "and what they don't, is in [metrics.md](metrics.md).",
+    "host_samples": "One row per node and second, written by one rank of the node. All of it is the whole node's, other\n"
+    "jobs on it included. InfiniBand traffic of MPI or NCCL is not in the network columns.",
+    "workload_samples": "One row per rank and second, for the workload's own processes: those of its process group, and\n"
+    "its descendants.",
+    "events": "What happened, and when.",
+    "rollup": "What the rows of one GPU add up to in each bucket of 10, 60 and 600 s:\n"
+    "see [Rollups and sketches](#rollups-and-sketches).",
+    "sketch": "A histogram of each metric for each GPU and 600 s: see [Rollups and sketches](#rollups-and-sketches).",
+}
+
+
+def sections() -> dict[str, str]:
+    """The parts of the page that are made from the code, by the name of their marker."""
+    return {"tables": tables(), "events": events(), "fields": fields()}
+
+
+def tables() -> str:
+    """Every table and column."""
+    return "".join(
+        f"\n### {name}\n\n{ROWS[name]}\n"
+        + table(
+            ("Column", "Type", "Meaning"),
+            [(f"`{column.name}`", column.type.removesuffix(" PRIMARY KEY"), column.meaning) for column in columns],
+        )
+        for name, columns in TABLES.items()
+    ) + (
+        "\n### gpu_samples\n\nA view for people: `samples` with the `run_id`, `node`, `rank`, `device_index` and `uuid` of "
+        f"its GPU, and\n`{FLOP_ACTIVE.name}`, the sum of {', '.join(f'`{part}`' for part in FLOP_ACTIVE.parts)}.\n"
+    )
+
+
+def events() -> str:
+    """Every kind of event."""
+    return table(("Kind", "What happened"), [(f"`{kind}`", meaning) for kind, meaning in EVENT_KINDS.items()])
+
+
+def fields() -> str:
+    """What a rollup's vector holds."""
+    rows = [("(head)", ", ".join(f"`{name}`" for name in HEAD))]
+    rows += [(kind, ", ".join(f"`{name}`" for name in names)) for kind, names in FIELDS.items()]
+    return table(("Kind of metric", "Its numbers"), rows)
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A Markdown table."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n" + "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def page(text: str) -> str:
+    """The page with its made parts as the code has them now."""
+    for name, made in sections().items():
+        begin, end = f"<!-- {name}: made by docs/make_recording.py -->\n", f"<!-- end of {name} -->"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise ValueError(f"{PAGE.name} has no part marked {name!r}")
+        text = f"{before}{begin}{made}\n{end}{after}"
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))

@@ -1,0 +1,24 @@
+"""A real recording for the queries of the pages."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import fenced
+import pytest
+
+_WORKLOAD = "trap got=1 USR1; kill -USR1 $PPID; until [ $got ]; do :; done; exec sleep 2.2"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-docs", action="store_true", help="write the pages' output anew instead of comparing it")
+
+
+@pytest.fixture(scope="session")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``run.sql``, recorded from a real command beside synthetic GPUs: never to be changed."""
+    folder = tmp_path_factory.mktemp("recorded")
+    own = [sys.executable, "-m", "gssr", "profile", "--backend", "synthetic:train:4", "-t", "50", "-o", "run.sql"]
+    command = [*own, "-l", "example", "--no-summary", "--", "sh", "-c", _WORKLOAD]
+    subprocess.run(command, cwd=folder, env=fenced.environment(folder), check=True, timeout=60)
+    return folder / "run.sql"

@@ -1,0 +1,37 @@
+"""The commands on the pages do what the pages show. ``pytest tests/docs --update-docs`` writes their output anew."""
+
+import subprocess
+from pathlib import Path
+
+import fenced
+import pytest
+
+WITH_COMMANDS = [page for page in fenced.PAGES if fenced.commands(page)]
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.stem)
+def test_commands_do_what_the_page_shows(page: Path, tmp_path: Path, request: pytest.FixtureRequest, requires) -> None:
+    commands = fenced.commands(page)
+    if any("sqlite3 " in command.text for command in commands):
+        requires("sqlite3", package="sqlite3")
+    found = list(zip(commands, fenced.run([command.text for command in commands], tmp_path), strict=True))
+    if request.config.getoption("--update-docs", default=False):
+        page.write_text(fenced.rewritten(page, found), encoding="utf-8")
+        return
+    problems = list(fenced.problems(page, found))
+    assert not problems, "\n\n".join([*problems, "look at it, then pytest tests/docs --update-docs"])
+
+
+@pytest.mark.parametrize("page", fenced.PAGES, ids=lambda page: page.stem)
+def test_scripts_that_are_not_run_are_scripts(page: Path) -> None:
+    for block in fenced.blocks(page, "bash", "sh"):
+        done = subprocess.run(["bash", "-n"], input=block.text, text=True, capture_output=True, timeout=10)
+        assert done.returncode == 0, f"{page.name}:{block.line}: {done.stderr}"
+
+
+def test_shown_output_is_compared() -> None:
+    assert fenced.matches("one\n...\nlast 0... x\n", "one\ntwo\nthree\nlast 0.25 x\n")
+    assert fenced.matches("one\n...\nlast\n", "one\nlast\n")
+    assert not fenced.matches("one\n", "one\ntwo\n")
+    assert not fenced.matches("one ... three\n", "one two\nthree\n")
+    assert not fenced.matches("a.c\n", "abc\n")

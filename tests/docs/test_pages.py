@@ -1,0 +1,139 @@
+"""The pages say all there is and nothing else: options, columns, keys, scenarios, links."""
+
+import json
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import fenced
+import pytest
+
+from gssr.backends import BACKENDS
+from gssr.backends.synthetic.scenarios import SCENARIOS
+from gssr.commands import Command, analyze, demo, doctor, profile
+from gssr.launch import LAUNCHERS
+from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
+from gssr.profile.workload import FORWARDED
+from gssr.store.schema import STATES
+
+README = fenced.ROOT / "README.md"
+DOCS = fenced.ROOT / "docs"
+PAGE_OF = {"profile": DOCS / "profile.md", "analyze": DOCS / "analyze.md", "demo": README, "doctor": README}
+COMMANDS = (profile.COMMAND, analyze.COMMAND, demo.COMMAND, doctor.COMMAND)
+EVERYWHERE = {"-h", "--help", "--debug", "--version"}
+
+_CODE = re.compile(r"`([^`\n]+)`")
+_OPTION = re.compile(r"(?<!\S)(--?[A-Za-z][\w-]*)")
+
+
+def prose(page: Path) -> str:
+    """The page without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def options_in(page: Path) -> set[str]:
+    """The options that the page's prose names in code that doesn't begin with another program's name."""
+    spans = _CODE.findall(prose(page))
+    own = [span for span in spans if span.startswith(("-", "gssr "))]
+    return {option for span in own for option in _OPTION.findall(span.partition(" -- ")[0])}
+
+
+def flags(command: Command) -> set[str]:
+    found = {flag for option in command.options for flag in option.flags if flag.startswith("-")}
+    return found | ({"--no-summary"} if "--summary" in found and command.name == "profile" else set())
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_option_is_explained(command: Command) -> None:
+    missing = flags(command) - options_in(PAGE_OF[command.name])
+    assert not missing, f"{PAGE_OF[command.name].name} lacks {missing}"
+
+
+def test_options_that_are_named_exist() -> None:
+    all_flags = set().union(*(flags(command) for command in COMMANDS)) | EVERYWHERE
+    known = {
+        DOCS / "profile.md": flags(profile.COMMAND) | EVERYWHERE | {"--run"},  # of analyze
+        DOCS / "analyze.md": flags(analyze.COMMAND) | EVERYWHERE | set(analyze.REPLACED),
+    }
+    for page in fenced.PAGES:
+        assert options_in(page) <= known.get(page, all_flags), f"{page.name} names options that don't exist"
+
+
+def test_every_option_that_analyze_replaced_is_explained() -> None:
+    assert set(analyze.REPLACED) <= options_in(DOCS / "analyze.md")
+
+
+def test_the_tables_of_the_recording_are_those_of_the_schema() -> None:
+    page = DOCS / "recording.md"
+    made = runpy.run_path(str(DOCS / "make_recording.py"))["page"]
+    text = page.read_text(encoding="utf-8")
+    assert text == made(text), "run docs/make_recording.py"
+
+
+def test_every_state_is_explained() -> None:
+    text = prose(DOCS / "recording.md")
+    assert all(f"| `{state}` |" in text for state in STATES)
+
+
+def _keys(found: Any, under: str = "") -> set[str]:
+    """Keys of the JSON object, at any depth; names of metrics and of reasons are not keys of ours."""
+    if isinstance(found, list):
+        return set().union(*(_keys(item, under) for item in found))
+    if not isinstance(found, dict):
+        return set()
+    names = set(found)
+    if under in ("metrics", "mean", "balance", "clock_event_reasons"):
+        names -= {*BY_NAME, *(name for _, name, _ in CLOCK_EVENT_REASONS)}
+    return names.union(*(_keys(value, key) for key, value in found.items()))
+
+
+def test_every_key_of_the_json_object_is_explained(recording: Path) -> None:
+    (outcome,) = fenced.run(["gssr analyze --json run.sql"], recording.parent)
+    keys = _keys(json.loads(outcome.output))
+    section = prose(DOCS / "analyze.md").partition("## The JSON object")[2].partition("\n## ")[0]
+    explained = {word for row in re.findall(r"^\| `.*$", section, re.MULTILINE) for word in _CODE.findall(row)}
+    assert keys <= explained, f"not explained: {keys - explained}"
+    others = {'"gssr.analyze/1"', "null", "-d", *STATES, "lost"}
+    assert explained <= keys | others, f"no keys: {explained - keys - others}"
+
+
+def test_scenarios_backends_launchers_and_signals_are_those_of_the_code() -> None:
+    text = prose(DOCS / "profile.md")
+    for name, scenario in SCENARIOS.items():
+        assert f"| `{name}` | {scenario.description} | {scenario.features} |\n" in text
+    for backend in BACKENDS:
+        assert f"| `{backend.spec}` |" in text
+    rows = re.findall(r"^\| `(\w+)`.*? \| (`[A-Z_]+`(?:, `[A-Z_]+`)*) \|$", text, re.MULTILINE)
+    variables: dict[str, list[str]] = {}
+    for launcher in LAUNCHERS:
+        variables.setdefault(launcher.name, []).append(launcher.rank)
+    assert [(name, _CODE.findall(shown)) for name, shown in rows] == list(variables.items())
+    sentence = text.partition("**Signals.**")[2].partition(" Signals")[0]
+    assert re.findall(r"SIG[A-Z0-9]+", sentence) == [signal.name for signal in FORWARDED]
+
+
+@pytest.mark.parametrize("page", fenced.PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in _anchors(file), f"{page.name}: {target}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """Names of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_targets_of_make_exist() -> None:
+    makefile = (fenced.ROOT / "Makefile").read_text(encoding="utf-8")
+    named = {
+        name for page in fenced.PAGES for name in re.findall(r"\bmake (\w+)\b +#", page.read_text(encoding="utf-8"))
+    }
+    assert {"demo", "test"} <= named
+    assert all(re.search(rf"^{name}:", makefile, re.MULTILINE) for name in named)
