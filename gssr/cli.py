@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -27,7 +28,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         for word in words[1:]:
             if word in analyze.REPLACED:
                 return fail(f"{word} is an option of the published tool: {analyze.REPLACED[word]}", USAGE)
-    options = _parser().parse_args(words)
+        words = analyze.with_times(words)
+    options, unknown = _parser().parse_known_args(words)
+    if unknown:
+        return fail(f"unknown argument {unknown[0]!r} (see gssr {options.command} --help)", USAGE)
+    if not (debug or sys.warnoptions):
+        warnings.simplefilter("ignore")  # of libraries, to their callers: no word of it is meant for our users
     handlers = {command.name: command.handle for command in COMMANDS}
     try:
         return handlers[options.command](options, workload)

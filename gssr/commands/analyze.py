@@ -80,6 +80,17 @@ REPLACED = {
 """Options of the published tool that work differently here, and what to use instead."""
 
 
+def with_times(words: Sequence[str]) -> list[str]:
+    """``--from -5m`` as ``--from=-5m``: what begins with a dash and is no number argparse takes for an option."""
+    joined: list[str] = []
+    for word in words:
+        if joined[-1:] in (["--from"], ["--to"]) and word.startswith("-"):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
 class _Drawing(NamedTuple):
     """What is drawn, and where."""
 

@@ -62,7 +62,7 @@ def _score(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
             for name in ("sm_active", "sm_occupancy", "flop_active")
             if name in analysis.metrics
         )
-        rows += remark(f"0 to 1, from {inputs} (docs/metrics.md)", width)
+        rows += remark(f"0 to 1{', from ' if inputs else ''}{inputs} (docs/metrics.md)", width)
     rows += remark(CAVEAT, width)
     if options.verbosity == "high":
         rows += remark(DEFINITION, width)

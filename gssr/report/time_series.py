@@ -92,10 +92,12 @@ def _events(analysis: Analysis, options: Options) -> list[Row]:
     if not told or not most:
         return []
     axis, width, marks = time_axis(analysis), options.width, glyphs(options.ascii)
+    places = {gpu.gpu: gpu.place for gpu in analysis.gpus}
     rows: list[Row] = [(), (Span("events", "heading"),)]
     for event in told[:most]:
         at = moment(event.time - axis.origin, axis.end - axis.origin)
-        where = f"{event.node}: " if event.node else ""
+        place = event.node if event.gpu is None else places.get(event.gpu, event.node)
+        where = f"{place}: " if place else ""
         text = fit(f"{where}{event.message or event.kind}", width - 12, marks.ellipsis)
         rows.append(clip((Span(f"{at:>10}  ", "dim"), Span(text)), width))
     if len(told) > most:

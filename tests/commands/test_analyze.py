@@ -200,6 +200,24 @@ def test_a_window_and_a_selection_narrow_what_is_looked_at(recorded):
     assert set(run["metrics"]) == {"sm_active", "dram_active"}
 
 
+def test_a_time_before_the_end_is_no_option(recorded):
+    for words in (["--from", "-1"], ["--from", "-1s"], ["--from=-1s"]):
+        (run,) = json.loads(analyze("a.sql", "--json", *words, cwd=recorded).stdout)["runs"]
+        assert run["duration_s"] == pytest.approx(1.0)
+    done = analyze("a.sql", "--form", "-1s", cwd=recorded)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "--form" in done.stderr and "gssr analyze --help" in done.stderr
+
+
+def test_an_event_names_its_gpu(folder):
+    with sqlite3.connect(folder / "gaps.sql") as connection:
+        ((node,),) = connection.execute("SELECT node FROM processes")
+        connection.execute(
+            "INSERT INTO events SELECT run_id, started_at + 1, node, 1, 0, 'gpu_lost', 'gone' FROM processes"
+        )
+    assert f" {node}:1: gone\n" in analyze("gaps.sql", "-ns", "-pts", "--terminal", cwd=folder).stdout
+
+
 def test_detected_outliers_are_said(recorded):
     (whole,) = json.loads(analyze("a.sql", "--json", cwd=recorded).stdout)["runs"]
     done = analyze("a.sql", "-d", "all", cwd=recorded)
