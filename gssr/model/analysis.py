@@ -133,7 +133,8 @@ class Analysis:
     apart: that is ``clock_event_reasons``, the share of samples in which each flag was set (empty: not measured).
     ``series`` and ``gpu_series`` hold the metrics drawn that have samples. ``gpus`` are sorted by node, device_index, uuid.
     ``exact`` is False when percentiles come from the sketch. ``notes`` are sentences about the data (never about the job):
-    damage, gaps, metrics missing, GPUs without samples. ``host`` is None when nothing was recorded of the nodes.
+    damage, gaps, metrics missing, GPUs without samples. ``imbalance``
+    is SM active's, whatever was asked for. ``host`` is None when nothing was recorded of the nodes.
     """
 
     run: Run
@@ -155,4 +156,5 @@ class Analysis:
     gpu_series: dict[str, GpuSeries]
     events: tuple[Event, ...]
     notes: tuple[str, ...]
+    imbalance: float | None = None
     host: HostUse | None = None

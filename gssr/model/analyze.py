@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gssr.metrics import BY_NAME, DERIVED, METRICS, SCORE_INPUTS
 from gssr.model.aggregate import UNKNOWN, Aggregate
 from gssr.model.analysis import Analysis, GpuSummary, Series, Window
-from gssr.model.balance import balance, has_balance
+from gssr.model.balance import balance, has_balance, imbalance
 from gssr.model.host import host_use
 from gssr.model.notes import notes
 from gssr.model.selection import select_gpus
@@ -101,6 +101,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         gpu_series=gpu_series,
         events=reader.events,
         notes=(),
+        imbalance=imbalance(_known(total.means.get("sm_active", np.empty(0)))),
         host=host_use(reader, lower, upper),
     )
     return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, _missing(total, interval)))
@@ -188,6 +189,10 @@ def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> t
             )
         )
     return tuple(summaries)
+
+
+def _known(means: NDArray[np.float64]) -> NDArray[np.float64]:
+    return means[np.isfinite(means)]
 
 
 def _or_none(value: float) -> float | None:

@@ -178,7 +178,5 @@ def notes(analysis: Analysis, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def closing_line(analysis: Analysis) -> str:
-    """The line for programs that ends a page (gssr.score.result_line); imbalance is sm_active's."""
-    balance = analysis.balance.get("sm_active")
-    imbalance = balance.imbalance if balance else None
-    return result_line(analysis.score, imbalance, len(analysis.gpus), analysis.n_gaps)
+    """The line for programs that ends a page (gssr.score.result_line)."""
+    return result_line(analysis.score, analysis.imbalance, len(analysis.gpus), analysis.n_gaps)

@@ -124,6 +124,14 @@ def test_the_page_ends_with_the_line_that_programs_read(recorded):
         assert [word.split("=")[0] for word in words_of_line[1:]] == ["score", "imbalance", "gpus", "gaps"]
 
 
+def test_the_closing_line_is_the_same_whatever_metrics_are_asked_for(recorded):
+    lines = {
+        analyze("a.sql", *words, cwd=recorded).stdout.splitlines()[-1]
+        for words in ((), ("--metrics", "fp64_active"), ("--metrics", "sm_active,energy"))
+    }
+    assert len(lines) == 1 and "unknown" not in lines.pop()
+
+
 def test_a_page_in_a_pipe_has_no_escapes_and_80_columns_whatever_the_terminal_says(recorded):
     environment = os.environ | {"COLUMNS": "200", "PYTHONUTF8": "1"}
     page = analyze("a.sql", "--terminal", "-v", "high", "-mtd", cwd=recorded, env=environment).stdout

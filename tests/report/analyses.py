@@ -134,7 +134,7 @@ def analysis(
             Event(START + 240.0, "nid000004", n_gpus * 64, 15, "gpu_lost", "GPU 3 no longer answers"),
         ) if n_samples else (),
         "notes": ("nid000004:3 has no samples after 4:00.",) if n_samples else (),
-        "host": HOST,
+        "imbalance": balance("sm_active", gpus).imbalance, "host": HOST,
     }  # fmt: skip
     return Analysis(**(fields | changes))  # type: ignore[arg-type]
 
