@@ -1,12 +1,16 @@
 """What is written can be read back, at every level, over every window, whether or not the recording ended."""
 
+import os
 import random
+import socket
+import sqlite3
 
 import numpy as np
 import pytest
 from sample_rows import START, STEP, rows_of, write
 
 from gssr.metrics import FLOP_ACTIVE, NAMES
+from gssr.store.liveness import boot_id
 from gssr.store.moments import derive, fold, merge
 from gssr.store.reader import RunReader, open_recording
 
@@ -111,6 +115,21 @@ def test_several_runs_in_one_file_stay_apart(tmp_path):
     del writer
 
 
+def test_the_newest_rows_of_a_run_that_was_cut_off_are_found_behind_a_later_run(tmp_path):
+    first = rows_of(200, 2, 1)
+    killed = write(tmp_path / "a.sql", first, 2, "one", finish=False)
+    with sqlite3.connect(tmp_path / "a.sql") as connection:  # its process was one of this host that has gone
+        gone = (socket.gethostname(), boot_id(), os.getpid())
+        connection.execute("UPDATE processes SET hostname = ?, boot_id = ?, pid = ?, pid_start = -1", gone)
+    later = [(row[0], row[1] + 1000, *row[2:]) for row in rows_of(300, 2, 2)]
+    write(tmp_path / "a.sql", later, 2, "two", append=True)
+    reader = open_recording(tmp_path / "a.sql").runs[0]
+    assert (reader.run.run_id, reader.state) == ("one", "lost")
+    for start, end in [(START + 50, None), (START + 50, START + 99), (START + 93, START + 99.5), (None, START + 99)]:
+        check(reader, first, start, end)
+    del killed
+
+
 def test_rows_that_come_late_are_counted_where_they_belong(tmp_path):
     rows = rows_of(2700, 2)
     rng = random.Random(5)
@@ -151,8 +170,6 @@ def test_metrics_that_are_not_measured_cost_nothing_and_read_as_null(tmp_path):
 
 
 def test_columns_added_later_read_as_null_in_older_runs(tmp_path):
-    import sqlite3
-
     rows = rows_of(100, 2)
     write(tmp_path / "a.sql", rows, 2)
     connection = sqlite3.connect(tmp_path / "a.sql")
