@@ -55,9 +55,17 @@ def split(words: list[str]) -> tuple[list[str], list[str] | None]:
             return words[:at], words[at + 1 :]
         if not word.startswith("-") or word == "-":
             return words[:at], words[at:]
-        valued = word in takes_value or (word.startswith("--") and any(flag.startswith(word) for flag in takes_value))
-        at += 2 if valued else 1
+        at += 2 if _value_follows(word, takes_value) else 1
     return words, None
+
+
+def _value_follows(word: str, takes_value: set[str]) -> bool:
+    """Whether the value of an option is the word after it: not with ``--gpus=0`` or ``-t100``, but with ``--gpu 0`` and
+    ``-ft 100``."""
+    if word.startswith("--"):
+        return any(flag.startswith(word) for flag in takes_value)
+    first = next((place for place, letter in enumerate(word) if f"-{letter}" in takes_value), None)
+    return first == len(word) - 1
 
 
 def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
