@@ -17,7 +17,7 @@ from gssr.metrics import BY_NAME, NAMES
 from gssr.profile.clock import Clock
 from gssr.profile.summary import whole_run
 from gssr.store.liveness import boot_id, process_start
-from gssr.store.open import RecordingError, remove
+from gssr.store.open import RecordingError, replace
 from gssr.store.schema import GAP_INTERVALS
 from gssr.store.writer import Writer
 
@@ -105,7 +105,7 @@ class _Sampler:
         self._outbox = outbox
         self._clock = Clock()
         if plan.overwrite:
-            remove(plan.path)
+            replace(plan.path)
         self._writer = Writer(plan.path, plan.append)
         self._unread = b""
         self._orphaned = False
@@ -271,6 +271,9 @@ class _Sampler:
         if self._backend is not None:
             self._backend.close()
         written = self._writer.finish(now, code, state, when)
+        if self._writer.moved:
+            _say(self._outbox, f"{self._plan.path}: was deleted or moved while it was recorded into")
+            return EXIT_SAID_WHY
         if not written:
             _say(self._outbox, f"{self._writer.problem}; the last samples are lost")
             return EXIT_SAID_WHY

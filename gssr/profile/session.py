@@ -1,6 +1,7 @@
 """``gssr profile``: checks what was asked for, starts the sampler, and lets the supervisor run the workload."""
 
 import json
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from gssr.profile.stderr import say
 from gssr.profile.supervise import supervise
 from gssr.store.open import RecordingError, connect, looks_like_recording
 
-SHORTEST_SAMPLING_MS = 1.0
+SHORTEST_SAMPLING_MS, LONGEST_SAMPLING_MS = 1.0, 3_600_000.0
 
 
 class UsageError(Exception):
@@ -53,10 +54,13 @@ def profile(request: Request) -> int:
 
 
 def _plan(request: Request, place: launch.Place) -> Plan:
-    if request.sampling_ms < SHORTEST_SAMPLING_MS:
-        raise UsageError(f"--sampling-time: {request.sampling_ms:g} ms is less than {SHORTEST_SAMPLING_MS:g} ms")
-    if request.max_runtime is not None and request.max_runtime <= 0:
-        raise UsageError(f"--max-runtime: {request.max_runtime:g} s is no time at all")
+    if not SHORTEST_SAMPLING_MS <= request.sampling_ms <= LONGEST_SAMPLING_MS:
+        limits = f"{SHORTEST_SAMPLING_MS:.0f} and {LONGEST_SAMPLING_MS:.0f} ms"
+        raise UsageError(f"--sampling-time: {request.sampling_ms:g} ms is not between {limits}")
+    if request.max_runtime is not None and not 0 < request.max_runtime < math.inf:
+        raise UsageError(f"--max-runtime: {request.max_runtime:g} s is no length of time")
+    if request.append and request.overwrite:
+        raise UsageError("-f overwrites a recording, -a adds to it: give one of them")
     try:
         check(request.backend)
     except BackendError as error:
@@ -70,6 +74,8 @@ def _plan(request: Request, place: launch.Place) -> Plan:
         if many and place.job_id is None:
             raise UsageError("several ranks need one name for their recording: give it with -o FILE.sql")
         output = launch.default_output(place)
+        if place.job_id is None:
+            output = _reserved(output)
     output = os.path.abspath(output)
     append, overwrite = _look_at_existing(output, request, place)
     run_id = place.run_id or _agreed_run_id(output, place)
@@ -100,11 +106,26 @@ def _plan(request: Request, place: launch.Place) -> Plan:
     )
 
 
+def _reserved(name: str) -> str:
+    """The name, numbered where it is taken: commands that were started in the same second. An empty file keeps it."""
+    stem = name.removesuffix(".sql")
+    for number in range(1, 1000):
+        name = f"{stem}-{number}.sql" if number > 1 else name
+        try:
+            os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        except FileExistsError:
+            continue
+        except OSError:
+            pass  # the sampler will say why it can't be made
+        break
+    return name
+
+
 def _run_columns(request: Request, place: launch.Place, run_id: str) -> dict[str, Any]:
     return {
         "run_id": run_id,
-        "label": request.label,
-        "command": json.dumps([word.encode("utf-8", "backslashreplace").decode() for word in request.command]),
+        "label": None if request.label is None else _text(request.label),
+        "command": json.dumps([_text(word) for word in request.command]),
         "job_id": place.job_id,
         "step_id": place.step_id,
         "launcher": place.launcher,
@@ -116,6 +137,11 @@ def _run_columns(request: Request, place: launch.Place, run_id: str) -> dict[str
         "n_nodes": place.n_nodes,
         "gssr_version": __version__,
     }
+
+
+def _text(argument: str) -> str:
+    """An argument as text that SQLite takes; bytes that are no UTF-8 become escapes."""
+    return argument.encode("utf-8", "backslashreplace").decode()
 
 
 def _process_columns(place: launch.Place) -> dict[str, Any]:
@@ -137,7 +163,7 @@ def _look_at_existing(output: str, request: Request, place: launch.Place) -> tup
         return False, False
     try:
         if os.path.isfile(output) and os.path.getsize(output) == 0:
-            return False, True
+            return False, False  # it is used as it is
         ours = looks_like_recording(output)
     except OSError as error:
         raise UsageError(f"-o {shown}: exists and can't be read: {error.strerror}") from None

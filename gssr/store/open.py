@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
+from contextlib import closing
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -24,6 +25,13 @@ class RecordingError(Exception):
     """A recording can't be read or written; the text is one sentence that names the file."""
 
 
+class TakenError(RecordingError):
+    """Somebody else is recording into the file."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: is being recorded into by another gssr: give each its own -o")
+
+
 def remove(path: str) -> None:
     """Delete a recording and what SQLite keeps beside it."""
     for name in (path, *(path + suffix for suffix in COMPANIONS)):
@@ -31,6 +39,31 @@ def remove(path: str) -> None:
             os.unlink(name)
         except FileNotFoundError:
             pass
+
+
+def finished_runs(path: str) -> frozenset[str]:
+    """Ids of a recording's runs, all of which have ended or are lost. Raises TakenError when somebody is recording into
+    it, RecordingError as ``connect`` does."""
+    from gssr.store.records import is_recorded_into
+
+    with closing(connect(path)) as connection:
+        try:
+            if is_recorded_into(connection, path):
+                raise TakenError(path)
+            return frozenset(run_id for (run_id,) in connection.execute("SELECT run_id FROM runs"))
+        except sqlite3.DatabaseError as error:
+            raise RecordingError(f"{path}: is damaged: {error}") from None
+
+
+def replace(path: str) -> None:
+    """Delete a recording that is to be overwritten. Raises TakenError when somebody is recording into it by now."""
+    try:
+        finished_runs(path)
+    except TakenError:
+        raise
+    except RecordingError:
+        pass  # damaged, or gone already
+    remove(path)
 
 
 def looks_like_recording(path: str) -> bool:
@@ -41,24 +74,33 @@ def looks_like_recording(path: str) -> bool:
 
 
 def create(path: str) -> sqlite3.Connection:
-    """A new, empty recording, open for writing. Raises RecordingError when the file exists or can't be made."""
+    """A new, empty recording, open for writing; an empty file is made one. Raises RecordingError when something else is
+    there or it can't be made. Another process may be making it at the same moment: ``Writer.begin`` decides."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666))
     except FileExistsError:
-        raise RecordingError(f"{path}: exists already") from None
+        if not _is_empty_file(path):
+            raise RecordingError(f"{path}: exists already") from None
     except OSError as error:
         raise RecordingError(f"{path}: can't be written: {error.strerror}") from None
     try:
         return _open_for_writing(path)
     except sqlite3.Error as error:
-        remove(path)
+        if "locked" not in str(error):  # by another process, whose file it is as well
+            remove(path)
         raise RecordingError(f"{path}: can't be written: {error}") from None
 
 
+def _is_empty_file(path: str) -> bool:
+    try:
+        return os.path.isfile(path) and os.path.getsize(path) == 0
+    except OSError:
+        return False
+
+
 def reopen(path: str) -> sqlite3.Connection:
-    """An existing recording, open for writing another run into it. Raises RecordingError as ``connect`` does, and when
-    it can't be written."""
-    connect(path).close()
+    """An existing recording (``finished_runs`` says whether it is one), open for writing another run into it. Raises
+    RecordingError when it can't be written."""
     try:
         return _open_for_writing(path)
     except sqlite3.Error as error:
@@ -129,6 +171,8 @@ def connect(path: str) -> sqlite3.Connection:
             raise RecordingError(f"{path}: can't be read: {error}") from None
     except sqlite3.DatabaseError as error:
         raise RecordingError(f"{path}: is damaged: {error}") from None
+    except UnicodeDecodeError:  # SQLite's message, which quotes the damage
+        raise RecordingError(f"{path}: is damaged: malformed database schema") from None
 
 
 def _check_file(path: str) -> None:
@@ -150,12 +194,18 @@ def _check_file(path: str) -> None:
 def _connect_read_only(path: str) -> sqlite3.Connection:
     uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=2.0, check_same_thread=False)
+    connection.text_factory = _text
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error:
         connection.close()
         raise
     return connection
+
+
+def _text(data: bytes) -> str:
+    """Text of a file that may be damaged."""
+    return data.decode("utf-8", "replace")
 
 
 def _connect_copy(path: str) -> sqlite3.Connection:
@@ -172,6 +222,7 @@ def _connect_copy(path: str) -> sqlite3.Connection:
                 break
             time.sleep(0.1)
         connection = sqlite3.connect(copy, isolation_level=None, check_same_thread=False)
+        connection.text_factory = _text
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         return connection
     finally:

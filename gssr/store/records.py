@@ -151,6 +151,13 @@ def state_of(run: Run, processes: Iterable[Process], path: str, now: float | Non
     return "lost" if silent_seconds(path, time.time() if now is None else now) > patience else "running"
 
 
+def is_recorded_into(connection: sqlite3.Connection, path: str) -> bool:
+    """Whether somebody is recording into this file now."""
+    return any(
+        state_of(run, read_processes(connection, run.run_id), path) == "running" for run in read_runs(connection)
+    )
+
+
 def joined(runs: Sequence[Run]) -> Run:
     """One run from the rows its ranks wrote into their own files: first start, last end, highest exit code, worst state
     (``state`` of each must have been derived before)."""

@@ -5,8 +5,10 @@ them, host samples, events. When a write fails (disk full, quota) everything is 
 """
 
 import math
+import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from gssr.metrics import METRICS
@@ -19,6 +21,8 @@ from gssr.store.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK, TABLES
 COMMIT_SECONDS = 0.5
 """Rows are at most this old (and one tick) when they are committed; a killed sampler loses no more."""
 CHECKPOINT_SECONDS = 10.0
+LAST_BUSY_MS = 5000
+"""How long the last commit waits for a reader's lock: there is no later try."""
 MAX_KEPT_ROWS = 100_000
 """Rows kept in memory while the file can't be written; beyond that the oldest are dropped and an event says so."""
 
@@ -36,12 +40,22 @@ def _insert_into(table: str) -> str:
 _INSERTS = {table: _insert_into(table) for table in ("host_samples", "workload_samples", "events")}
 
 
+def _identity(path: str) -> tuple[int, int] | None:
+    """What tells a file from another of the same name; None when there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 class Writer:
     """The writer of one run into one file. Times are unix seconds on the recording's clock."""
 
     def __init__(self, path: str, append: bool = False) -> None:
         """Create the file, or with ``append`` open it to add a run. Raises RecordingError."""
         self.path = path
+        self._earlier = opening.finished_runs(path) if append else frozenset[str]()
         self._connection = opening.reopen(path) if append else opening.create(path)
         self._run_id = ""
         self._rank = 0
@@ -56,21 +70,29 @@ class Writer:
         self._dropped = 0
         self._last_commit = -math.inf
         self._last_checkpoint = -math.inf
+        self._identity = _identity(path)
         self.problem: str | None = None
-        (last,) = self._connection.execute("SELECT max(rowid) FROM samples").fetchone()
-        self._next_rowid = (last or 0) + 1
+        self._next_rowid = 1
         self._insert = ""
-        self._columns: list[int] | None = None
+        self._measured_part: Callable[[tuple[Any, ...]], tuple[Any, ...]] = tuple
 
     def begin(self, run: Mapping[str, Value], process: Mapping[str, Value]) -> None:
         """Record the run and this rank's process at once; keys are columns of ``runs`` and ``processes``. The run's row is
-        left alone when another rank made it already. Raises RecordingError."""
+        left alone when another rank made it already. Raises RecordingError, also when somebody has begun another run in the
+        same file since it was opened."""
         self._run_id, self._rank = str(run["run_id"]), int(process["rank"] or 0)
         self._node = str(process.get("node") or "")
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            self._put("INSERT OR IGNORE", "runs", run)
-            self._put("INSERT", "processes", {"run_id": self._run_id, **process})
+            present = {run_id for (run_id,) in self._connection.execute("SELECT run_id FROM runs")}
+            if present - self._earlier - {self._run_id}:
+                self._connection.execute("ROLLBACK")
+                raise opening.TakenError(self.path)
+            (last,) = self._connection.execute("SELECT max(rowid) FROM samples").fetchone()
+            self._next_rowid = (last or 0) + 1
+            if self._run_id not in present:
+                self._put("runs", run)
+            self._put("processes", {"run_id": self._run_id, **process})
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
@@ -91,10 +113,8 @@ class Writer:
             self._connection.execute("BEGIN IMMEDIATE")
             for key, gpu in zip(self._keys, gpus, strict=True):
                 rank = None if shared else self._rank
-                self._put(
-                    "INSERT", "gpus", {"gpu": key, "run_id": self._run_id, "node": self._node, "rank": rank, **gpu}
-                )
-                self._put("INSERT", "process_gpus", {"run_id": self._run_id, "rank": self._rank, "gpu": key})
+                self._put("gpus", {"gpu": key, "run_id": self._run_id, "node": self._node, "rank": rank, **gpu})
+                self._put("process_gpus", {"run_id": self._run_id, "rank": self._rank, "gpu": key})
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
@@ -102,7 +122,7 @@ class Writer:
         self._gap_seconds = GAP_INTERVALS * sampling_seconds
         self._rollups = Rollups(self._gap_seconds, names)
         present = [index for index, metric in enumerate(METRICS) if metric.name in names]
-        self._columns = [index + 3 for index in present] if len(present) < len(METRICS) else None
+        self._measured_part = itemgetter(0, 1, 2, *(index + 3 for index in present))
         columns = ["rowid", "gpu", "time", *(METRICS[index].name for index in present)]
         self._insert = f"INSERT INTO samples ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
@@ -129,7 +149,8 @@ class Writer:
     def event(self, time: float, kind: str, message: str, gpu: int | None = None) -> None:
         """Add an event; ``gpu`` is a position in the backend's list."""
         key = None if gpu is None else self._keys[gpu]
-        values = (self._run_id, time, self._node, key, self._rank, kind, message)
+        text = message.encode("utf-8", "backslashreplace").decode()  # it may quote a file name in any encoding
+        values = (self._run_id, time, self._node, key, self._rank, kind, text)
         self._statements.append((_INSERTS["events"], values))
 
     def started(self, time: float) -> None:
@@ -183,7 +204,13 @@ class Writer:
             self._rollups.close_all()
         for table in ("processes", "runs"):
             self._update(table, {"ended_at": ended_at, "exit_code": exit_code, "state": state})
+        self._connection.execute(f"PRAGMA busy_timeout={LAST_BUSY_MS}")
         written = self.commit(now)
+        if not written:
+            self.problem = self.problem or f"{self.path}: can't be written: somebody else holds it locked"
+            # No space for all: how it ended still finds room where the failed transaction wanted to go.
+            self._rows, self._closed, self._sketches = [], [], []
+            self.commit(now)
         for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA journal_mode=DELETE"):
             try:
                 self._connection.execute(statement).fetchall()
@@ -191,6 +218,11 @@ class Writer:
                 pass  # a reader has it open: it stays a write-ahead log, which is as good on this host
         self._connection.close()
         return written
+
+    @property
+    def moved(self) -> bool:
+        """Whether the file was deleted, moved or replaced since it was opened: nothing is at ``path`` any more."""
+        return _identity(self.path) != self._identity
 
     @property
     def totals(self) -> Mapping[int, Sequence[float]]:
@@ -204,22 +236,20 @@ class Writer:
         assignments = ", ".join(f"{name} = ?" for name in values)
         self._statements.append((f"UPDATE {table} SET {assignments} WHERE {where}", (*values.values(), *keys)))
 
-    def _put(self, verb: str, table: str, values: Mapping[str, Value]) -> None:
+    def _put(self, table: str, values: Mapping[str, Value]) -> None:
         names = [column.name for column in TABLES[table] if column.name in values]
         if len(names) != len(values):
             raise ValueError(f"{table} has no column {set(values) - set(names)}")
         marks = ", ".join("?" * len(names))
         self._connection.execute(
-            f"{verb} INTO {table} ({', '.join(names)}) VALUES ({marks})", [values[name] for name in names]
+            f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})", [values[name] for name in names]
         )
 
     def _write(self) -> None:
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         if self._rows:
-            columns = self._columns
-            rows = self._rows if columns is None else [(*row[:3], *[row[c] for c in columns]) for row in self._rows]
-            self._connection.executemany(self._insert, rows)
+            self._connection.executemany(self._insert, map(self._measured_part, self._rows))
         for statement, values in self._statements:
             execute(statement, values)
         for rollup in self._closed:

@@ -256,6 +256,9 @@ def test_a_recording_that_is_being_written_is_never_overwritten(tmp_path):
         (["-t", "0"], "--sampling-time"),
         (["-t", "soon"], "--sampling-time"),
         (["-m", "-1"], "--max-runtime"),
+        (["-t", "nan"], "--sampling-time"),
+        (["-m", "inf"], "--max-runtime"),
+        (["-f", "-a"], "give one of them"),
         (["-o", "."], "is a directory"),
         (["-w", "true"], "not both"),
     ],
@@ -314,6 +317,42 @@ def test_the_default_name_tells_the_date_or_the_job(tmp_path):
     assert gssr("profile", "--backend", "synthetic", "--", "true", cwd=tmp_path, env=environment).returncode == 0
     reader = open_recording(tmp_path / "gssr_4711.sql").runs[0]
     assert reader.run.job_id == "4711" and reader.run.cluster == "alps" and reader.run.run_id.startswith("alps-4711")
+
+
+def test_commands_started_in_the_same_second_get_a_name_each(tmp_path):
+    command = [*GSSR, "profile", "--backend", "synthetic", "--", "sh", "-c", "echo ran"]
+    running = [
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)
+    ]
+    for process in running:
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out) == (0, b"ran\n") and b"recorded into" in err
+    assert len([name for name in os.listdir(tmp_path) if name.endswith(".sql")]) == 4
+
+
+def test_of_commands_with_one_output_started_together_one_records_and_all_run(tmp_path):
+    command = [*GSSR, "profile", "--backend", "synthetic", "-o", "a.sql", "--", "sh", "-c", "echo ran; sleep 1"]
+    running = [
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)
+    ]
+    answers = [(process, *process.communicate(timeout=60)) for process in running]
+    for process, out, err in answers:
+        refused = process.returncode == 2 and out == b"" and b"-o a.sql: " in err
+        assert refused or (process.returncode, out) == (0, b"ran\n")
+    assert sum(b"see it with" in err for _, _, err in answers) == 1
+    assert open_recording(tmp_path / "a.sql").runs[0].state == "completed"
+
+
+def test_a_recording_that_is_deleted_meanwhile_is_not_said_to_be_there(tmp_path):
+    done = record(tmp_path, "--", "sh", "-c", "sleep 0.7; rm a.sql*; exit 7")
+    assert done.returncode == 7
+    assert "a.sql: was deleted or moved" in done.stderr and "see it with" not in done.stderr
+
+
+def test_arguments_that_are_no_utf8_are_recorded_in_escapes(tmp_path):
+    done = record(tmp_path, "-l", b"caf\xe9", "--", "true", b"\xff")  # type: ignore[arg-type]
+    assert done.returncode == 0 and "recorded into" in done.stderr
+    assert (run_of(tmp_path).run.label, run_of(tmp_path).run.command[-1]) == ("caf\\udce9", "\\udcff")
 
 
 def test_a_requeued_job_adds_a_run_to_its_own_file(tmp_path):

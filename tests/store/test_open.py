@@ -2,15 +2,18 @@
 
 import os
 import shutil
+import socket
 import sqlite3
 import stat
+import threading
 
 import pytest
 from sample_rows import START, rows_of, write
 
 from gssr.store.filesystem import filesystem_of, journal_mode
 from gssr.store.follow import Follower
-from gssr.store.open import RecordingError, connect
+from gssr.store.liveness import boot_id, process_start
+from gssr.store.open import RecordingError, TakenError, connect, replace
 from gssr.store.reader import open_recording
 from gssr.store.writer import Writer
 
@@ -159,6 +162,78 @@ def test_an_existing_file_is_never_taken_for_a_new_one(tmp_path):
         Writer(str(tmp_path / "a.sql"))
     with pytest.raises(RecordingError, match="can't be written"):
         Writer(str(tmp_path / "missing" / "a.sql"))
+
+
+def begin(writer, run_id):
+    process = {"rank": 0, "hostname": socket.gethostname(), "boot_id": boot_id(), "state": "running"}
+    process |= {"pid": os.getpid(), "pid_start": process_start(os.getpid())}
+    writer.begin({"run_id": run_id, "state": "running"}, process)
+
+
+def test_a_file_belongs_to_the_first_who_begins_a_run_in_it(tmp_path, monkeypatch):
+    path = str(tmp_path / "a.sql")
+    first = Writer(path)
+    with monkeypatch.context() as patch:
+        patch.setattr("gssr.store.open._is_empty_file", lambda _path: True)  # seen in the moment before
+        rival = Writer(path)
+    begin(first, "first")
+    with pytest.raises(TakenError):
+        begin(rival, "late")
+    with pytest.raises(TakenError):
+        Writer(path, append=True)
+    with pytest.raises(TakenError):
+        replace(path)
+    assert first.finish(START, 0, "completed", START) and not first.moved
+    both = [Writer(path, append=True) for _ in range(2)]
+    begin(both[0], "second")
+    with pytest.raises(TakenError):
+        begin(both[1], "late")
+    assert both[0].finish(START, 0, "completed", START)
+    assert [reader.run.run_id for reader in open_recording(path).runs] == ["first", "second"]
+
+
+def test_what_is_no_utf8_is_kept_in_escapes(tmp_path):
+    writer = write(tmp_path / "a.sql", rows_of(5, 1), 1, finish=False)
+    writer.event(START, "backend", "na\udcffme.sql: no such file")
+    assert writer.finish(START, 0, "completed", START)
+    assert open_recording(tmp_path / "a.sql").runs[0].events[0].message == "na\\udcffme.sql: no such file"
+
+
+@pytest.mark.parametrize("text", [b"pcie_rx_bytes", b"INTEGER, sm_clock", b"CREATE TABLE runs"])
+def test_a_schema_that_is_no_text_is_damage(tmp_path, text):
+    write(tmp_path / "a.sql", rows_of(5, 1), 1)
+    data = (tmp_path / "a.sql").read_bytes()
+    assert text in data
+    (tmp_path / "a.sql").write_bytes(data.replace(text, b"\xf8" + text[1:], 1))
+    try:
+        open_recording(tmp_path / "a.sql").runs[0].samples(["sm_active"])
+    except RecordingError as error:
+        assert "damaged" in str(error)
+
+
+def test_a_reader_at_the_very_end_costs_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("gssr.store.open.journal_mode", lambda _path: "TRUNCATE")
+    writer = write(tmp_path / "a.sql", rows_of(100, 2), 2, finish=False)
+    reader = sqlite3.connect(tmp_path / "a.sql", isolation_level=None, check_same_thread=False)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM samples").fetchone()
+    threading.Timer(0.7, reader.close).start()
+    for row in rows_of(110, 2)[200:]:
+        writer.add([row])
+    assert writer.finish(START + 55, 0, "completed", START + 55)
+    assert open_recording(tmp_path / "a.sql").runs[0].n_rows == 220
+
+
+def test_a_full_disk_still_takes_the_end_of_the_run(tmp_path):
+    writer = write(tmp_path / "a.sql", rows_of(100, 2), 2, finish=False)
+    (pages,) = writer._connection.execute("PRAGMA page_count").fetchone()
+    writer._connection.execute(f"PRAGMA max_page_count={pages}")
+    for row in rows_of(2000, 2)[200:]:
+        writer.add([row])
+    assert not writer.finish(START + 1000, 7, "failed", START + 1000)
+    reader = open_recording(tmp_path / "a.sql").runs[0]
+    assert (reader.state, reader.run.exit_code, reader.n_rows) == ("failed", 7, 200)
+    assert any("could not be written" in event.message for event in reader.events)
 
 
 def test_wal_is_used_on_local_filesystems_only(tmp_path):
