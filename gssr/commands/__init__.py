@@ -1,6 +1,7 @@
 """One module per command: its options as a table, and a handler that imports what it needs when it is called."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -41,3 +42,19 @@ def fail(text: str, code: int) -> int:
     """Say one line on stderr; the exit code to return."""
     print(f"gssr: {text}", file=sys.stderr)
     return code
+
+
+def put(text: str) -> int:
+    """Print on stdout, all of it; the exit code to return: BAD_INPUT, and a line that says why, when that is impossible.
+    A reader that has seen enough (BrokenPipeError) is the caller's."""
+    if sys.stdout is None:  # closed when we were started
+        return OK
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is buffered still would fail once more at the exit
+        return fail(f"the output can't be written: {error.strerror}", BAD_INPUT)
+    return OK

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put
 
 if TYPE_CHECKING:
     from gssr.model.analysis import Analysis
@@ -204,8 +204,7 @@ def _show(
     if options.json:
         from gssr.report.document import to_json
 
-        _print(to_json([analysis for _, analysis in analyses]))
-        return OK
+        return put(to_json([analysis for _, analysis in analyses]))
     from gssr.report.options import Parts
     from gssr.report.terminal import pages, to_text
 
@@ -225,12 +224,15 @@ def _show(
     rows = pages([analysis for _, analysis in analyses], parts, page_options)
     color = options.color == "always" or (
         options.color == "auto"
-        and sys.stdout.isatty()
+        and _on_terminal()
         and not os.environ.get("NO_COLOR")
         and os.environ.get("TERM") != "dumb"
     )
-    _print(to_text(rows, color, page_options.ascii))
-    return OK
+    return put(to_text(rows, color, page_options.ascii))
+
+
+def _on_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def _drawing(options: argparse.Namespace) -> _Drawing:
@@ -241,7 +243,7 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
     if not (time_series or load_balancing):
         return _Drawing(True, True, terminal, png) if terminal or png else _Drawing(False, False, False, False)
     if not (terminal or png):
-        terminal = sys.stdout.isatty()
+        terminal = _on_terminal()
         png = not terminal
     return _Drawing(time_series, load_balancing, terminal, png)
 
@@ -266,12 +268,6 @@ def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing
                 path = f"{stem}.{suffix}.png"
                 draw(analysis, path)
                 print(f"gssr: {path}", file=sys.stderr)
-
-
-def _print(text: str) -> None:
-    """All of it, as the page's own bytes: what the stream can't encode was replaced already."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
 
 
 COMMAND = Command(

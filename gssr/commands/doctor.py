@@ -2,20 +2,21 @@
 
 import argparse
 
-from gssr.commands import OK, Command
+from gssr.commands import Command, put
 
 
 def handle(_options: argparse.Namespace, _workload: list[str] | None) -> int:
-    """Always 0: a machine without a GPU is no error."""
+    """0: a machine without a GPU is no error."""
     from gssr.doctor import findings
 
     rows = findings()
     width = max(len(row.what) for row in rows)
+    lines = []
     for row in rows:
-        print(f"{row.verdict:<4} {row.what:<{width}}  {row.details}")
+        lines.append(f"{row.verdict:<4} {row.what:<{width}}  {row.details}\n")
         if row.cure:
-            print(f"     {'':<{width}}  -> {row.cure}")
-    return OK
+            lines.append(f"     {'':<{width}}  -> {row.cure}\n")
+    return put("".join(lines))
 
 
 COMMAND = Command("doctor", "say what this machine offers", "gssr doctor", (), handle)
