@@ -36,7 +36,7 @@ class Part(NamedTuple):
     whole: bool
     """Every GPU of the file belongs to this run, and counts."""
     unended: bool
-    """It still runs, or was cut off: the newest rows are not rolled up."""
+    """It still runs, or was cut off, or its end found a full disk: the newest rows are not rolled up."""
 
     def keys(self, gpus: Ints | None) -> list[int] | None:
         """GPU keys of these positions; None when no row need be filtered out."""

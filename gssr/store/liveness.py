@@ -24,11 +24,14 @@ def process_start(pid: int) -> int | None:
 
 
 def silent_seconds(path: str, now: float) -> float:
-    """Seconds since the file, or its write-ahead log, was last written; infinity when neither can be seen."""
+    """Seconds since the file, or its write-ahead log, was last written; infinity when neither can be seen. An empty log
+    says nothing: readers make one where there is none."""
     latest = -float("inf")
     for name in (path, path + "-wal"):
         try:
-            latest = max(latest, os.stat(name).st_mtime)
+            status = os.stat(name)
         except OSError:
-            pass
+            continue
+        if status.st_size:
+            latest = max(latest, status.st_mtime)
     return now - latest

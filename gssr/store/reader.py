@@ -124,18 +124,17 @@ class RunReader:
         self.gpus: tuple[Gpu, ...] = tuple(sorted(found.values(), key=gpu_order))
         position = {_identity(gpu): index for index, gpu in enumerate(self.gpus)}
         self._parts = [
-            Part(
-                shard,
-                *shard.rowids(run_id),
-                {gpu.gpu: position[_identity(gpu)] for gpu in new},
-                whole=len(shard.runs) == 1 and len(new) == len(shard.gpus(run_id)) and not shard.damage,
-                unended=self.state in ("running", "lost"),
-            )
-            for shard, new in parts
-            if new
+            self._part(shard, {gpu.gpu: position[_identity(gpu)] for gpu in new}) for shard, new in parts if new
         ]
         self.metrics = catalogue_order(list(dict.fromkeys(name for shard in holders for name in shard.metrics)))
         """Metric columns of the files, in the catalogue's order; derived ones apart."""
+
+    def _part(self, shard: Shard, position: dict[int, int]) -> Part:
+        run_id = self.run.run_id
+        first, last = shard.rowids(run_id)
+        whole = len(shard.runs) == 1 and len(position) == len(shard.gpus(run_id)) and not shard.damage
+        ended = self.state not in ("running", "lost") and shard.counts_up_to(last, None if whole else list(position))
+        return Part(shard, first, last, position, whole, unended=not ended)
 
     @property
     def damage(self) -> str | None:

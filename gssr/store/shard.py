@@ -21,7 +21,7 @@ from gssr.store.records import (
     read_runs,
     state_of,
 )
-from gssr.store.schema import SKETCH_SECONDS, TABLES
+from gssr.store.schema import LEVELS, SKETCH_SECONDS, TABLES
 
 HOST_COLUMNS = tuple(column.name for column in TABLES["host_samples"][3:])
 WORKLOAD_COLUMNS = tuple(column.name for column in TABLES["workload_samples"][3:])
@@ -195,6 +195,15 @@ class Shard:
         only = f" AND gpu IN ({','.join(map(str, keys))})" if keys is not None else ""
         found = self.all(f"SELECT bucket FROM rollup WHERE level = ?{only} ORDER BY bucket DESC LIMIT 1", (level,))
         return int(found[0][0]) if found else None
+
+    def counts_up_to(self, rowid: int, keys: Sequence[int] | None) -> bool:
+        """Whether closed buckets count these GPUs' rows up to the last one, ``rowid``. In a run that ended they do, unless
+        the disk had no space for more than its end."""
+        newest = self.newest_bucket(LEVELS[0], keys)
+        found = self.all(
+            "SELECT max(last_rowid) FROM rollup WHERE level = ? AND bucket >= ?", (LEVELS[0], (newest or 0) - LEVELS[1])
+        )
+        return bool(found) and found[0][0] is not None and int(found[0][0]) >= rowid
 
     def _columns_of(self, layout: Layout) -> Ints | None:
         """Which numbers of this file's vectors make a vector of ``layout``; None: all."""

@@ -156,6 +156,14 @@ def test_a_killed_recording_is_lost_and_a_foreign_silent_one_too(tmp_path):
     del writer
 
 
+def test_looking_at_a_silent_recording_does_not_revive_it(tmp_path):
+    writer = write(tmp_path / "a.sql", rows_of(50, 1), 1, finish=False)
+    writer._connection.close()
+    os.utime(tmp_path / "a.sql", (START, START))
+    for _ in range(2):  # the first look leaves an empty write-ahead log
+        assert open_recording(tmp_path / "a.sql").runs[0].state == "lost"
+
+
 def test_an_existing_file_is_never_taken_for_a_new_one(tmp_path):
     write(tmp_path / "a.sql", rows_of(10, 1), 1)
     with pytest.raises(RecordingError, match="exists already"):
@@ -231,8 +239,11 @@ def test_a_full_disk_still_takes_the_end_of_the_run(tmp_path):
     for row in rows_of(2000, 2)[200:]:
         writer.add([row])
     assert not writer.finish(START + 1000, 7, "failed", START + 1000)
+    assert "full" in (writer.problem or "")
     reader = open_recording(tmp_path / "a.sql").runs[0]
     assert (reader.state, reader.run.exit_code, reader.n_rows) == ("failed", 7, 200)
+    assert reader.buckets().vectors[:, 0].sum() == 200  # also those that no closed bucket counts
+    assert len(reader.samples([], start=START, end=START + 60).time) == 200
     assert any("could not be written" in event.message for event in reader.events)
 
 
