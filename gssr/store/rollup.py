@@ -29,8 +29,8 @@ Histogram = Counter[int]
 
 
 class RollupRow(NamedTuple):
-    """One closed bucket: the columns of ``rollup``, its vector not yet packed. ``late``: the bucket may stand in the file
-    already, and this is to be merged into it."""
+    """One closed bucket: the columns of ``rollup``, its vector not yet packed. When rows came late a bucket is closed more
+    than once: it is to be merged into what stands in the file already."""
 
     gpu: int
     level: int
@@ -38,16 +38,14 @@ class RollupRow(NamedTuple):
     first_rowid: int
     last_rowid: int
     vector: Vector
-    late: bool
 
 
 class SketchRow(NamedTuple):
-    """One closed sketch: histograms in the order of Layout.sketched; ``late`` as in RollupRow."""
+    """One closed sketch: histograms in the order of Layout.sketched; to be merged as a RollupRow is."""
 
     gpu: int
     bucket: int
     histograms: list[Histogram]
-    late: bool
 
 
 def empty_vector(layout: Layout = LAYOUT) -> Vector:
@@ -332,7 +330,7 @@ class Rollups:
                     merge(coarse.vector, vector, self._gap)
                     coarse.last_rowid = max(coarse.last_rowid, rowid)
                 else:
-                    self._closed.append(RollupRow(gpu, seconds, start, rowid, rowid, vector, late=True))
+                    self._closed.append(RollupRow(gpu, seconds, start, rowid, rowid, vector))
                     if seconds == LEVELS[-1]:
                         merge(self.totals.setdefault(gpu, empty_vector()), vector, self._gap)
             start = math.floor(row[1] / SKETCH_SECONDS) * SKETCH_SECONDS
@@ -340,7 +338,7 @@ class Rollups:
                 for histogram, more in zip(state.histograms, histograms, strict=True):
                     histogram.update(more)
             else:
-                self._sketches.append(SketchRow(gpu, start, histograms, late=True))
+                self._sketches.append(SketchRow(gpu, start, histograms))
         state.late = []
 
     def _emit(self, gpu: int, state: _Gpu, level: int) -> None:
@@ -349,15 +347,13 @@ class Rollups:
             if LEVELS[level] == LEVELS[-1]:
                 merge(self.totals.setdefault(gpu, empty_vector()), bucket.vector, self._gap)
             self._closed.append(
-                RollupRow(
-                    gpu, LEVELS[level], bucket.start, bucket.first_rowid, bucket.last_rowid, bucket.vector, late=False
-                )
+                RollupRow(gpu, LEVELS[level], bucket.start, bucket.first_rowid, bucket.last_rowid, bucket.vector)
             )
             state.buckets[level] = None
 
     def _emit_sketch(self, gpu: int, state: _Gpu) -> None:
         if state.histograms:
-            self._sketches.append(SketchRow(gpu, state.sketch_start, state.histograms, late=False))
+            self._sketches.append(SketchRow(gpu, state.sketch_start, state.histograms))
             state.histograms = []
 
 

@@ -259,40 +259,37 @@ class Writer:
         execute("COMMIT")
 
     def _write_rollup(self, row: RollupRow) -> None:
+        execute = self._connection.execute
         where = (row.level, row.bucket, row.gpu)
-        if row.late:
-            found = self._connection.execute(
-                "SELECT first_rowid, last_rowid, data FROM rollup WHERE level = ? AND bucket = ? AND gpu = ?", where
-            ).fetchone()
-            if found:
-                vector = unpack_vector(found[2])
-                merge(vector, row.vector, self._gap_seconds)
-                rowids = (min(found[0], row.first_rowid), max(found[1], row.last_rowid))
-                self._connection.execute(
-                    "UPDATE rollup SET first_rowid = ?, last_rowid = ?, data = ? WHERE level = ? AND bucket = ? AND gpu = ?",
-                    (*rowids, pack_vector(vector), *where),
-                )
-                return
-        self._connection.execute(
-            "INSERT INTO rollup (level, bucket, gpu, first_rowid, last_rowid, data) VALUES (?, ?, ?, ?, ?, ?)",
+        inserted = execute(
+            "INSERT OR IGNORE INTO rollup (level, bucket, gpu, first_rowid, last_rowid, data) VALUES (?, ?, ?, ?, ?, ?)",
             (*where, row.first_rowid, row.last_rowid, pack_vector(row.vector)),
+        )
+        if inserted.rowcount:
+            return
+        first, last, data = execute(
+            "SELECT first_rowid, last_rowid, data FROM rollup WHERE level = ? AND bucket = ? AND gpu = ?", where
+        ).fetchone()
+        vector = unpack_vector(data)
+        merge(vector, row.vector, self._gap_seconds)
+        execute(
+            "UPDATE rollup SET first_rowid = ?, last_rowid = ?, data = ? WHERE level = ? AND bucket = ? AND gpu = ?",
+            (min(first, row.first_rowid), max(last, row.last_rowid), pack_vector(vector), *where),
         )
 
     def _write_sketch(self, row: SketchRow) -> None:
+        execute = self._connection.execute
         where = (row.bucket, row.gpu)
-        if row.late:
-            found = self._connection.execute("SELECT data FROM sketch WHERE bucket = ? AND gpu = ?", where).fetchone()
-            if found:
-                histograms = unpack_sketch(found[0])
-                for histogram, more in zip(histograms, row.histograms, strict=False):
-                    histogram.update(more)
-                self._connection.execute(
-                    "UPDATE sketch SET data = ? WHERE bucket = ? AND gpu = ?", (pack_sketch(histograms), *where)
-                )
-                return
-        self._connection.execute(
-            "INSERT INTO sketch (bucket, gpu, data) VALUES (?, ?, ?)", (*where, pack_sketch(row.histograms))
+        inserted = execute(
+            "INSERT OR IGNORE INTO sketch (bucket, gpu, data) VALUES (?, ?, ?)", (*where, pack_sketch(row.histograms))
         )
+        if inserted.rowcount:
+            return
+        (data,) = execute("SELECT data FROM sketch WHERE bucket = ? AND gpu = ?", where).fetchone()
+        histograms = unpack_sketch(data)
+        for histogram, more in zip(histograms, row.histograms, strict=True):
+            histogram.update(more)
+        execute("UPDATE sketch SET data = ? WHERE bucket = ? AND gpu = ?", (pack_sketch(histograms), *where))
 
     def _drop_oldest(self) -> None:
         excess = len(self._rows) - MAX_KEPT_ROWS

@@ -151,6 +151,22 @@ def test_rows_that_come_late_are_counted_where_they_belong(tmp_path):
     assert counts.sum() == sum(row[2 + NAMES.index("sm_active")] is not None for row in rows)
 
 
+def test_rows_that_come_after_a_silence_belong_to_buckets_closed_meanwhile(tmp_path):
+    rows = rows_of(2700, 2)
+    # A backend that was stuck and catches up.
+    held = [row for row in rows if row[0] == 1 and 40 <= row[1] - START < 95]
+    kept = [row for row in rows if row not in held]
+    kept[400:400] = held
+    writer = write(tmp_path / "a.sql", kept, 2)
+    assert writer.problem is None
+    reader = open_recording(tmp_path / "a.sql").runs[0]
+    assert reader.n_rows == len(rows)
+    for level in (None, 10, 60, 600):
+        assert reader.buckets(level=level).vectors[:, 0].sum() == len(rows)
+    counts = reader.histogram(["sm_active"])["sm_active"]
+    assert counts.sum() == sum(row[2 + NAMES.index("sm_active")] is not None for row in rows)
+
+
 def test_a_gpu_that_falls_silent_is_closed_and_counted(tmp_path):
     rows = [row for row in rows_of(3000, 3) if not (row[0] == 1 and row[1] > START + 40)]
     writer = write(tmp_path / "a.sql", rows, 3, finish=False)
