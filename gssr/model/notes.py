@@ -9,6 +9,8 @@ from gssr.store.layout import RELATIVE_BIN_WIDTH
 from gssr.store.schema import GAP_INTERVALS
 
 _NAMED = 6
+_TROUBLE = ("storage", "backend_lost")
+"""Kinds of events that cost samples; gaps and lost GPUs are counted."""
 
 
 def notes(analysis: Analysis, damage: str | None, last_time: float | None, missing_seconds: float) -> tuple[str, ...]:
@@ -27,12 +29,14 @@ def _sentences(
         yield f"the recording stopped without an end: its sampler is gone{last}"
     elif analysis.state == "running":
         yield f"the run is still going{last}"
+    yield from dict.fromkeys(event.message for event in analysis.events if event.kind in _TROUBLE)
     if not analysis.gpus:
         yield "no GPU was recorded, only the host"
     elif not analysis.n_samples:
         yield "no GPU has samples" if analysis.window.whole else "no GPU has samples in this window"
     else:
         yield from _about_samples(analysis, missing_seconds)
+        yield from _about_the_end(analysis, last_time)
 
 
 def _about_samples(analysis: Analysis, missing_seconds: float) -> Iterator[str]:
@@ -54,6 +58,16 @@ def _about_samples(analysis: Analysis, missing_seconds: float) -> Iterator[str]:
     if not analysis.exact:
         share = 100 * RELATIVE_BIN_WIDTH / 2
         yield f"percentiles come from histograms: each is off by at most {share:.1f} % of its value"
+
+
+def _about_the_end(analysis: Analysis, last_time: float | None) -> Iterator[str]:
+    """Samples that stop before the run does: no gap, for none follows."""
+    ended, interval_ms = analysis.run.ended_at, analysis.run.sampling_ms
+    if not analysis.window.whole or ended is None or interval_ms is None or last_time is None:
+        return
+    silence = ended - last_time
+    if silence > GAP_INTERVALS * interval_ms / 1000:
+        yield f"no samples of the last {_rounded(silence)} s of the run"
 
 
 def _some(names: Sequence[str]) -> str:

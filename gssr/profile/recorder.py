@@ -20,8 +20,9 @@ class Recorder:
         """Fork the sampler. Raises OSError when that is impossible."""
         inbox, self._out = os.pipe()
         self.fd, outbox = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # closed when we were started
+                stream.flush()
         self.pid: int | None = os.fork()
         if self.pid == 0:
             run_sampler(plan, inbox, outbox)

@@ -207,10 +207,11 @@ class Writer:
         self._connection.execute(f"PRAGMA busy_timeout={LAST_BUSY_MS}")
         written = self.commit(now)
         if not written:
-            self.problem = self.problem or f"{self.path}: can't be written: somebody else holds it locked"
+            problem = self.problem or f"{self.path}: can't be written: somebody else holds it locked"
             # No space for all: how it ended still finds room where the failed transaction wanted to go.
             self._rows, self._closed, self._sketches = [], [], []
             self.commit(now)
+            self.problem = problem
         for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA journal_mode=DELETE"):
             try:
                 self._connection.execute(statement).fetchall()

@@ -11,6 +11,7 @@ from gssr.metrics import METRICS
 from gssr.model.analysis import Analysis
 from gssr.model.analyze import Options, analyze
 from gssr.model.notes import notes
+from gssr.store.records import Event
 
 EVERYTHING = {"outliers": "all", "series": ("sm_active", "power_usage", "flop_active"), "bins": 20}
 both_ways = pytest.mark.parametrize("exact", [True, False])
@@ -120,6 +121,16 @@ def test_notes_say_what_the_recording_lacks_in_order_of_weight(record: Record) -
         "percentiles come from histograms: each is off by at most 0.4 % of its value",
     )
     assert notes(replace(whole, state="running"), None, None, 0.0) == ("the run is still going",)
+
+
+def test_a_recording_that_ends_before_its_run_says_so_and_why(record: Record) -> None:
+    gpu, time = ticks(2, 40)
+    reader = record(gpu, time, random_values(80, 2, 0.0), started_at=T0, ended_at=T0 + 60, state="completed")
+    whole = analyze(reader)
+    assert [note for note in whole.notes if "of the last" in note] == ["no samples of the last 56.1 s of the run"]
+    assert not any("of the last" in note for note in analyze(reader, Options(end="3")).notes)
+    full = Event(T0 + 20, "n", None, 0, "storage", "the recording could not be written: database or disk is full")
+    assert notes(replace(whole, events=(full, full)), None, None, 0.0) == (full.message,)
 
 
 def test_rows_just_outside_the_runs_start_and_end_belong_to_it(record: Record) -> None:

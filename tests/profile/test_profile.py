@@ -349,6 +349,14 @@ def test_a_recording_that_is_deleted_meanwhile_is_not_said_to_be_there(tmp_path)
     assert "a.sql: was deleted or moved" in done.stderr and "see it with" not in done.stderr
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_change_nothing(tmp_path, closed):
+    command = [*GSSR, "profile", "--backend", "synthetic", "-o", "a.sql", "--", "sh", "-c", "touch ran; exit 7"]
+    done = subprocess.run(["/bin/sh", "-c", f'"$@" {closed}', "sh", *command], cwd=tmp_path, timeout=60, check=False)
+    assert done.returncode == 7 and (tmp_path / "ran").exists()
+    assert run_of(tmp_path).run.exit_code == 7
+
+
 def test_arguments_that_are_no_utf8_are_recorded_in_escapes(tmp_path):
     done = record(tmp_path, "-l", b"caf\xe9", "--", "true", b"\xff")  # type: ignore[arg-type]
     assert done.returncode == 0 and "recorded into" in done.stderr
