@@ -11,7 +11,8 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from operator import mul
+from operator import add
+from struct import pack
 from typing import Any, NamedTuple
 
 from gssr.metrics import CLOCK_EVENT_REASONS, FLOP_ACTIVE, INDEX
@@ -19,11 +20,12 @@ from gssr.store.layout import HEAD, LAYOUT, Layout
 from gssr.store.schema import LEVELS, SKETCH_SECONDS
 
 NAN = math.nan
-_FOLD_ROWS = 32  # rows of a GPU kept before they are folded: enough to amortise a column's calls, little memory
+_FOLD_ROWS = 64  # rows of a GPU kept before they are folded: enough to amortise a column's calls, little memory
+_FOLD_SPREAD = 32  # not all GPUs in the same tick: some wait for up to this many rows more
 _UPPER_HALF = slice(1, None, 2) if sys.byteorder == "little" else slice(0, None, 2)
 
 Row = Sequence[Any]
-"""(gpu, time, values in catalogue order): int, float, then numbers or None."""
+"""(position of the GPU, time, values in catalogue order): int, float, then numbers or None."""
 Vector = list[float]
 Histogram = Counter[int]
 
@@ -108,27 +110,46 @@ def _finite(column: Iterable[float | None]) -> list[float]:
 
 
 def _fold_values(column: Sequence[float | None], histogram: Histogram) -> Vector | None:
-    """[n, sum, m2, min, max] of a column, its values counted into ``histogram``; None when all are missing."""
-    values: Sequence[float] = _finite(column) if None in column else column  # type: ignore[assignment]
-    if not values:
-        return None
-    total = sum(values)
+    """[n, sum, m2, min, max] of a column, its values counted into ``histogram``; None when all are missing.
+
+    This is where the sampler spends its time: every step is one call that loops in C."""
+    values: Sequence[float] = column  # type: ignore[assignment]
+    try:
+        total = sum(values)
+    except TypeError:  # None is among them
+        values = _finite(column)
+        total = sum(values)
     if not math.isfinite(total):
         values = _finite(values)
-        if not values:
-            return None
         total = sum(values)
+    if not values:
+        return None
     n = len(values)
-    low, high = min(values), max(values)
+    ordered = sorted(values)
+    low, high = ordered[0], ordered[-1]
     if low == high:
-        squares = 0.0
-        histogram[array("H", array("f", (low,)).tobytes())[_UPPER_HALF][0]] += n
+        distance = 0.0
+        histogram[_bins((low,))[0]] += n
     else:
-        mean = total / n
-        deviations = [value - mean for value in values]
-        squares = sum(map(mul, deviations, deviations))
-        histogram.update(array("H", array("f", values).tobytes())[_UPPER_HALF])
-    return [float(n), float(total), squares, float(low), float(high)]
+        distance = math.dist(values, (total / n,) * n)
+        histogram.update(_bins(ordered))
+    return [float(n), float(total), distance * distance, float(low), float(high)]
+
+
+def _bins(values: Sequence[float]) -> Sequence[int]:
+    """The bins of a sketch that the values fall into."""
+    return array("H", pack(f"{len(values)}f", *values))[_UPPER_HALF]
+
+
+def _sums(columns: Sequence[Sequence[float | None]]) -> Sequence[float | None]:
+    """The sum of each row, left to right; None where one of its values is missing."""
+    total = columns[0]
+    try:
+        for column in columns[1:]:
+            total = list(map(add, total, column))
+    except TypeError:  # None is among them
+        return [None if None in row else sum(row) for row in zip(*columns, strict=True)]
+    return total
 
 
 def _fold_counter(column: Sequence[float | None]) -> Vector | None:
@@ -143,14 +164,18 @@ def _fold_counter(column: Sequence[float | None]) -> Vector | None:
 
 
 def _fold_bits(column: Sequence[float | None]) -> Vector | None:
-    counted = Counter(int(value) for value in _finite(column))
-    if not counted:
-        return None
-    either = 0
-    for flags in counted:
+    n = either = 0
+    shares = [0.0] * len(CLOCK_EVENT_REASONS)
+    for value, times in Counter(column).items():
+        if value is None or not math.isfinite(value):
+            continue
+        flags = int(value)
+        n += times
         either |= flags
-    shares = [float(sum(n for flags, n in counted.items() if flags & bit)) for bit, _, _ in CLOCK_EVENT_REASONS]
-    return [float(counted.total()), float(either), *shares]
+        for k, (bit, _, _) in enumerate(CLOCK_EVENT_REASONS):
+            if flags & bit:
+                shares[k] += times
+    return [float(n), float(either), *shares] if n else None
 
 
 class _Bucket:
@@ -168,9 +193,10 @@ class _Bucket:
 class _Gpu:
     """What is open for one GPU."""
 
-    __slots__ = ("buckets", "end", "histograms", "late", "rows", "sketch_start")
+    __slots__ = ("buckets", "end", "fold_rows", "histograms", "late", "rows", "sketch_start")
 
-    def __init__(self) -> None:
+    def __init__(self, fold_rows: int) -> None:
+        self.fold_rows = fold_rows
         self.buckets: list[_Bucket | None] = [None] * len(LEVELS)
         self.end = -math.inf  # of the open bucket of the finest level
         self.rows: list[Row] = []
@@ -190,6 +216,7 @@ class Rollups:
         self._sketches: list[SketchRow] = []
         self.totals: dict[int, Vector] = {}
         """Everything closed so far, GPU by GPU."""
+        self._empty = empty_vector()
         names = set(measured)
         sketched = {name: position for position, name in enumerate(LAYOUT.sketched)}
         self._plan = [
@@ -208,16 +235,16 @@ class Rollups:
         parts = FLOP_ACTIVE.parts
         self._flop_columns = [INDEX[part] + 2 for part in parts] if names.issuperset(parts) else []
 
-    def add(self, rowid: int, row: Row) -> None:
-        """Count one row of ``samples`` (gpu, time, values in catalogue order) that has, or will have, this rowid."""
-        state = self._gpus.get(row[0])
+    def add(self, rowid: int, gpu: int, row: Row) -> None:
+        """Count one row of ``samples`` that has, or will have, this rowid; ``gpu`` is its key in the file."""
+        state = self._gpus.get(gpu)
         if state is None:
-            state = self._gpus[row[0]] = _Gpu()
+            state = self._gpus[gpu] = _Gpu(_FOLD_ROWS + len(self._gpus) % _FOLD_SPREAD)
         time: float = row[1]
         bucket = state.buckets[0]
         if time >= state.end:
             if bucket is not None:
-                self._close(row[0], state)
+                self._close(gpu, state)
             start = math.floor(time / LEVELS[0]) * LEVELS[0]
             bucket = state.buckets[0] = _Bucket(start, rowid)
             state.end = start + LEVELS[0]
@@ -226,7 +253,7 @@ class Rollups:
             return
         bucket.last_rowid = rowid
         state.rows.append(row)
-        if len(state.rows) >= _FOLD_ROWS:
+        if len(state.rows) >= state.fold_rows:
             self._fold_into_open(state)
 
     def take(self) -> tuple[list[RollupRow], list[SketchRow]]:
@@ -258,7 +285,7 @@ class Rollups:
 
     def _fold(self, rows: list[Row], histograms: list[Histogram]) -> Vector:
         columns: list[Sequence[float | None]] = list(zip(*rows, strict=True))
-        vector = empty_vector()
+        vector = self._empty[:]
         times: Sequence[float] = columns[1]  # type: ignore[assignment]
         n_gaps = sum(later - earlier > self._gap for earlier, later in pairwise(times))
         vector[:4] = float(len(rows)), float(n_gaps), min(times), max(times)
@@ -273,8 +300,7 @@ class Rollups:
             if folded is not None:
                 vector[start : start + width] = folded
         if self._flop_columns:
-            pipes = [columns[column] for column in self._flop_columns]
-            flops = [None if None in parts else sum(parts) for parts in zip(*pipes, strict=True)]
+            flops = _sums([columns[column] for column in self._flop_columns])
             folded = _fold_values(flops, histograms[self._flop_sketch])
             if folded is not None:
                 vector[self._flop : self._flop + len(folded)] = folded

@@ -132,9 +132,9 @@ class Writer:
         assert rollups is not None
         rowid = self._next_rowid
         for row in rows:
-            stored = (rowid, self._keys[row[0]], *row[1:])
-            self._rows.append(stored)
-            rollups.add(rowid, stored[1:])
+            key = self._keys[row[0]]
+            self._rows.append((rowid, key, *row[1:]))
+            rollups.add(rowid, key, row)
             rowid += 1
         self._next_rowid = rowid
 

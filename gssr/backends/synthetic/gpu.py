@@ -120,10 +120,11 @@ class Job:
 
 def values(ops: Ops, now: Moment, gpu: Traits, time: float) -> Values:
     """One sample of one GPU, in the catalogue's order; what scenarios leave out later (holes) is still in."""
-    level = now.level
-    frac, floor, minimum, maximum, where = ops.frac, ops.floor, ops.minimum, ops.maximum, ops.where
-    noise = white(ops, time, gpu.phase)
-    work = gpu.share * (1.0 + 0.02 * wave(ops, time * gpu.drift + gpu.phase))
+    floor, frac, minimum, maximum, where = ops
+    level, memory, energy, mean_power, heating = now
+    share, phase, drift, draw, idle, spare, counter, inlet = gpu
+    noise = white(ops, time, phase)
+    work = share * (1.0 + 0.02 * wave(ops, time * drift + phase))
 
     sm = minimum(level.sm * work * (0.97 + 0.06 * noise), 0.998)
     gr = minimum(maximum(level.gr * (0.3 + 0.7 * work) * (0.99 + 0.02 * frac(noise * 97.0)), sm), 1.0)
@@ -131,9 +132,9 @@ def values(ops: Ops, now: Moment, gpu: Traits, time: float) -> Values:
     dram = level.dram * work * (0.98 + 0.04 * frac(noise * 389.0))
     traffic = 0.3 + 0.7 * work
     nvlink = level.nvlink * traffic
-    power = (gpu.idle + gpu.draw * now.power) * (0.997 + 0.006 * frac(noise * 769.0))
+    power = (idle + draw * mean_power) * (0.997 + 0.006 * frac(noise * 769.0))
     fast = maximum(power - 0.8 * POWER_LIMIT, 0.0) * 0.12
-    heat = gpu.inlet + gpu.draw * now.heat * 0.05
+    heat = inlet + draw * heating * 0.05
 
     return (
         floor(100.0 * gr + 0.5) * 0.01,
@@ -157,10 +158,10 @@ def values(ops: Ops, now: Moment, gpu: Traits, time: float) -> Values:
         None,
         None,
         floor(power * 1000.0) * 0.001,
-        floor((gpu.counter + gpu.idle * time + gpu.draw * now.energy) * 1000.0) * 0.001,
+        floor((counter + idle * time + draw * energy) * 1000.0) * 0.001,
         floor(27.5 + heat),
         floor(36.5 + heat * 1.1),
         floor(level.clock / _CLOCK_STEP - fast * (level.clock / 1980.0)) * _CLOCK_STEP,
-        floor(now.memory + gpu.spare) * _MIB,
+        floor(memory + spare) * _MIB,
         where(gr < 0.005, 1, 0) + where(power > 0.97 * POWER_LIMIT, 4, 0),
     )

@@ -76,21 +76,23 @@ class Pulse(NamedTuple):
 
     def weight(self, ops: Ops, time: float) -> float:
         """How far the phase is on at ``time``, 0-1."""
+        _, width, _, edge = self
         since = self.within(ops, time)
-        rise = ops.minimum(since, self.edge)
-        fall = ops.minimum(ops.maximum(since - (self.width - self.edge), 0.0), self.edge)
-        return (rise - fall) / self.edge
+        rise = ops.minimum(since, edge)
+        fall = ops.minimum(ops.maximum(since - (width - edge), 0.0), edge)
+        return (rise - fall) / edge
 
     def integral(self, ops: Ops, time: float) -> float:
         """Seconds the phase was on up to ``time``: the integral of ``weight``."""
-        since = ops.maximum(time - self.start, 0.0)
-        periods = ops.floor(since / self.period)
-        since = since - periods * self.period
-        falling = ops.maximum(since - (self.width - self.edge), 0.0)
-        rise, fall = ops.minimum(since, self.edge), ops.minimum(falling, self.edge)
+        start, width, period, edge = self
+        since = ops.maximum(time - start, 0.0)
+        periods = ops.floor(since / period)
+        since = since - periods * period
+        falling = ops.maximum(since - (width - edge), 0.0)
+        rise, fall = ops.minimum(since, edge), ops.minimum(falling, edge)
         # Either edge ramps up over ``edge`` seconds: rise^2 / 2 edge inside it, time - edge / 2 after it.
-        edges = (rise - fall) * ((rise + fall) / (2.0 * self.edge) - 1.0)
-        return periods * (self.width - self.edge) + edges + since - falling
+        edges = (rise - fall) * ((rise + fall) / (2.0 * edge) - 1.0)
+        return periods * (width - edge) + edges + since - falling
 
 
 def digest(text: str) -> int:
