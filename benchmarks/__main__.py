@@ -1,0 +1,51 @@
+"""``python -m benchmarks [NAME...]``: run all benchmarks, or those named, and print one table."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from benchmarks import analyze, bulk, sampler, start, write
+from benchmarks.processes import CACHE
+from benchmarks.table import Figure, head, line, machine
+
+
+class Benchmark(NamedTuple):
+    """One subject: how it is measured, and whether it is when none is named."""
+
+    measure: Callable[[], Iterator[Figure]]
+    by_default: bool = True
+
+
+BENCHMARKS = {
+    "start": Benchmark(start.measure),
+    "sampler": Benchmark(sampler.measure),
+    "write": Benchmark(write.measure),
+    "analyze": Benchmark(analyze.measure),
+    "bulk": Benchmark(bulk.measure, by_default=False),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: 0, 1 when a limit was missed, 2 for wrong usage."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what GSSR costs.")
+    usual = [name for name, benchmark in BENCHMARKS.items() if benchmark.by_default]
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default: {', '.join(usual)})"
+    )
+    names = parser.parse_args(arguments).names or usual
+    for name in names:
+        if name not in BENCHMARKS:
+            parser.error(f"unknown benchmark {name!r}; known: {', '.join(BENCHMARKS)}")
+    CACHE.mkdir(exist_ok=True)
+    print(machine(), head(), sep="\n\n", flush=True)
+    missed = 0
+    for name in names:
+        for figure in BENCHMARKS[name].measure():
+            print(line(figure), flush=True)
+            missed += figure.missed
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""How long ``gssr analyze`` takes for 64 GPUs x 1 h x 10 Hz, against reading it all into pandas, which gives the same
+numbers."""
+
+import json
+import statistics
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.processes import CACHE, GSSR, MB, PYTHON, Cost, median, run
+from benchmarks.table import Figure
+
+GPUS, HOURS, INTERVAL_MS = 64, 1, 100
+WITH_PANDAS = Path(__file__).parent / "with_pandas.py"
+IMPORTS = {
+    "gssr": "import gssr.cli, gssr.store.reader, gssr.model.analyze, gssr.report.document",
+    "pandas": "import json, sqlite3, pandas",
+}
+
+
+def measure(repeats: int = 3) -> Iterator[Figure]:
+    """Each as a process of its own, by turns, the file in the page cache; and what only starting the interpreter and
+    importing the same modules takes. Raises RuntimeError when the two don't agree on the numbers."""
+    path = recording()
+    _read_once(path)
+    whole: dict[str, list[Cost]] = {"gssr": [], "pandas": []}
+    imports: dict[str, list[Cost]] = {"gssr": [], "pandas": []}
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        outputs = {name: Path(folder) / name for name in whole}
+        for _ in range(repeats):
+            for name, code in IMPORTS.items():
+                imports[name].append(run((PYTHON, "-c", code)))
+            whole["gssr"].append(run((*GSSR, "analyze", path, "--json"), outputs["gssr"]))
+            whole["pandas"].append(run((PYTHON, WITH_PANDAS, path), outputs["pandas"]))
+        _compare(*(json.loads(output.read_text()) for output in outputs.values()))
+    for name, title in (("gssr", "gssr analyze --json"), ("pandas", "pandas.read_sql of all, groupby")):
+        cost, own = median(whole[name]), median(imports[name])
+        case = f"analyze, {title}"
+        yield Figure(f"{case}: wall clock", cost.wall, "s")
+        yield Figure(f"{case}: of which start and imports", own.wall, "s")
+        yield Figure(f"{case}: CPU", cost.cpu, "s")
+        yield Figure(f"{case}: of which start and imports, CPU", own.cpu, "s")
+        yield Figure(f"{case}: peak resident memory", cost.rss / MB, "MB")
+    turns = list(zip(whole["gssr"], whole["pandas"], strict=True))
+    yield Figure("analyze, gssr / pandas: wall clock", statistics.median(a.wall / b.wall for a, b in turns), "ratio")
+    yield Figure("analyze, gssr / pandas: peak memory", statistics.median(a.rss / b.rss for a, b in turns), "ratio")
+
+
+def recording() -> Path:
+    """The recording, made when it isn't there yet."""
+    path = CACHE / f"train-{GPUS}-gpus-{HOURS}-h.sql"
+    if not path.exists():
+        options = ("--gpus", str(GPUS), "--hours", str(HOURS), "-t", str(INTERVAL_MS), "-o", path)
+        run((PYTHON, "-m", "gssr.backends.synthetic", "train", *options))
+    return path
+
+
+def _read_once(path: Path) -> None:
+    with path.open("rb") as stream:
+        while stream.read(1 << 24):
+            pass
+
+
+def _compare(ours: dict, theirs: dict) -> None:  # type: ignore[type-arg]
+    run_ = ours["runs"][0]
+    for name, statistics_ in theirs["metrics"].items():
+        found = run_["metrics"][name]
+        for key, value in statistics_.items():
+            slack = found["p_error"] if key in ("p05", "median", "p95") else 0.0
+            if abs(found[key] - value) > slack + 1e-9 * abs(value):
+                raise RuntimeError(f"{name}: {key} is {found[key]} by gssr, {value} by pandas")
+    for gpu in run_["gpus"]:
+        for name, value in theirs["gpus"][str(gpu["gpu"])].items():
+            if abs(gpu["mean"][name] - value) > 1e-9 * abs(value):
+                raise RuntimeError(f"{name} of GPU {gpu['gpu']}: {gpu['mean'][name]} by gssr, {value} by pandas")

@@ -1,0 +1,73 @@
+"""What the sampler process costs beside a job: CPU, memory, and how late its ticks come."""
+
+import os
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.processes import CACHE, GSSR, MB, child_called, cpu_seconds, resident_bytes, spawn
+from benchmarks.table import Figure
+
+LIMITS = {(8, 10.0): (0.5, 25.0)}
+"""(GPUs, Hz): % of a core, MB."""
+
+
+def measure(
+    gpus: Sequence[int] = (1, 8, 64),
+    hertz: Sequence[float] = (1.0, 10.0, 50.0),
+    seconds: float = 10.0,
+    windows: int = 3,
+    warm_up: float = 5.0,
+) -> Iterator[Figure]:
+    """``gssr profile`` of a sleeping workload, once for each number of GPUs and rate. After ``warm_up`` seconds the sampler
+    is watched for ``windows`` times ``seconds``; 10 s hold one closing of every GPU's rollup."""
+    for n in gpus:
+        for rate in hertz:
+            yield from _one(n, rate, seconds, windows, warm_up)
+
+
+def _one(gpus: int, hertz: float, seconds: float, windows: int, warm_up: float) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        path = Path(folder) / "run.sql"
+        length = warm_up + windows * seconds + 1.0
+        options = ("--backend", f"synthetic:train:{gpus}", "-t", f"{1000 / hertz:g}", "-o", path)
+        supervisor = spawn((*GSSR, "profile", *options, "--", "sleep", f"{length:g}"))
+        try:
+            sampler = child_called("gssr-sampler", supervisor)
+            time.sleep(warm_up)
+            shares, sizes = zip(*(_watched(sampler, seconds) for _ in range(windows)), strict=True)
+        finally:
+            os.waitpid(supervisor, 0)
+        late, missed = _lateness(path, 1 / hertz, warm_up)
+    case = f"sampler, {gpus} GPUs, {hertz:g} Hz"
+    most_cpu, most_memory = LIMITS.get((gpus, hertz), (None, None))
+    yield Figure(f"{case}: CPU", statistics.median(shares), "% of a core", most_cpu)
+    yield Figure(f"{case}: resident memory", max(sizes), "MB", most_memory)
+    yield Figure(f"{case}: lateness of a tick, p50", late[len(late) // 2] * 1e3, "ms")
+    yield Figure(f"{case}: lateness of a tick, p99", late[len(late) * 99 // 100] * 1e3, "ms")
+    yield Figure(f"{case}: ticks left out", missed, f"of {len(late) + missed}")
+
+
+def _watched(pid: int, seconds: float) -> tuple[float, float]:
+    """CPU in % of a core over a while, and resident MB at its end."""
+    cpu, began = cpu_seconds(pid), time.perf_counter()
+    time.sleep(seconds)
+    used, passed = cpu_seconds(pid) - cpu, time.perf_counter() - began
+    return 100 * used / passed, resident_bytes(pid) / MB
+
+
+def _lateness(path: Path, interval: float, warm_up: float) -> tuple[list[float], int]:
+    """Seconds by which each tick after the warm-up came later than the whole number of intervals after the first one,
+    ascending; and how many were left out because the sampler was held up."""
+    connection = sqlite3.connect(path)
+    rows = connection.execute("SELECT time FROM samples WHERE gpu = 0 ORDER BY rowid").fetchall()
+    connection.close()
+    times = [time for (time,) in rows][:-1]  # the last one was taken when the workload ended, not at a tick
+    first, noise = times[0], 1e-4  # the first tick itself was that late
+    ticks = [int((time - first + noise) / interval) for time in times]
+    warm = [k for k, time in enumerate(times) if time >= first + warm_up]
+    late = sorted(max(times[k] - first - ticks[k] * interval, 0.0) for k in warm)
+    return late, ticks[warm[-1]] - ticks[warm[0]] + 1 - len(warm)
