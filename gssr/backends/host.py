@@ -5,7 +5,8 @@ Nothing here raises: what can't be read is None. psutil is imported when the fir
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 Counters = dict[str, tuple[float, float]]
@@ -76,17 +77,18 @@ def _disk_bytes() -> Counters:
     import psutil
 
     disks = psutil.disk_io_counters(perdisk=True, nowrap=False)
-    return {name: (disks[name].read_bytes, disks[name].write_bytes) for name in _devices("/sys/block", disks)}
+    return {name: (disks[name].read_bytes, disks[name].write_bytes) for name in _devices("/sys/block", tuple(disks))}
 
 
 def _network_bytes() -> Counters:
     import psutil
 
     nics = psutil.net_io_counters(pernic=True, nowrap=False)
-    return {name: (nics[name].bytes_recv, nics[name].bytes_sent) for name in _devices("/sys/class/net", nics)}
+    return {name: (nics[name].bytes_recv, nics[name].bytes_sent) for name in _devices("/sys/class/net", tuple(nics))}
 
 
-def _devices(folder: str, names: Iterable[str]) -> list[str]:
+@lru_cache(maxsize=2)  # the same names every second, until a device comes or goes
+def _devices(folder: str, names: tuple[str, ...]) -> list[str]:
     """Those names that are hardware: partitions, RAID and LVM volumes, bonds, bridges and VLANs pass on the bytes of what
     they are made of and would count them again. Where no hardware is seen (in a container), whatever the kernel lists
     as a whole device, loopback apart."""

@@ -106,9 +106,9 @@ def test_rates_skip_devices_that_came_or_went_and_counters_that_fell() -> None:
 def test_partitions_and_volumes_are_not_counted_beside_their_disks(tmp_path) -> None:
     for name in ("sda/device", "nvme0n1/device", "dm-0", "md127", "loop0"):
         (tmp_path / name).mkdir(parents=True)
-    names = ["sda", "sda1", "nvme0n1", "nvme0n1p1", "dm-0", "md127", "loop0"]
+    names = ("sda", "sda1", "nvme0n1", "nvme0n1p1", "dm-0", "md127", "loop0")
     assert host._devices(str(tmp_path), names) == ["sda", "nvme0n1"]
-    assert host._devices(str(tmp_path), ["dm-0", "sda1"]) == ["dm-0"]
+    assert host._devices(str(tmp_path), ("dm-0", "sda1")) == ["dm-0"]
 
 
 def test_workload_cpu_is_what_the_process_used(spawn) -> None:
