@@ -26,6 +26,10 @@ class Clock:
         """Unix time by the anchor."""
         return self._anchor + self.ticks()
 
+    def of_system(self, when: float) -> float:
+        """A time that the system clock told just now, by this clock."""
+        return when - (time.time() - self.now())
+
     def step(self) -> float:
         """Seconds by which the system clock was set since the last call; 0.0 when it was not."""
         offset = time.time() - self.now()

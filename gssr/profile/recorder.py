@@ -7,9 +7,7 @@ recording and loads drivers, so that whatever goes wrong there harms nothing her
 import os
 import sys
 
-from gssr.profile.sampler import Plan, run_sampler
-
-_SEPARATOR = "\x1f"
+from gssr.profile.sampler import SEPARATOR, Plan, run_sampler
 
 
 class Recorder:
@@ -48,7 +46,7 @@ class Recorder:
             pass
 
     def _tell(self, *words: str) -> None:
-        line = _SEPARATOR.join(word.replace("\n", " ") for word in words) + "\n"
+        line = SEPARATOR.join(word.replace("\n", " ") for word in words) + "\n"
         try:
             os.write(self._out, line.encode("utf-8", "surrogateescape"))
         except OSError:

@@ -7,27 +7,30 @@ to the terminal but sends lines to the supervisor; and nothing it does can reach
 import gc
 import os
 import select
-import signal
 from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gssr.backends import open_backend, select_gpus
 from gssr.backends.base import Backend, BackendError
 from gssr.metrics import BY_NAME, NAMES
 from gssr.profile.clock import Clock
+from gssr.profile.detach import let_go
 from gssr.profile.summary import whole_run
 from gssr.store.liveness import boot_id, process_start
 from gssr.store.open import RecordingError, replace
 from gssr.store.schema import GAP_INTERVALS
 from gssr.store.writer import Writer
 
+if TYPE_CHECKING:
+    from gssr.backends.host import HostSampler, WorkloadSampler
+
 HOST_SECONDS = 1.0
+"""The host and the workload's processes are looked at, and what was added is committed, at least this often."""
 COLLECT_SECONDS = 60.0
 """Garbage is collected this often, right after a tick, and at no other time."""
 EXIT_SAID_WHY = 3
-
-_IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGPIPE",
-            "SIGALRM", "SIGURG", "SIGXCPU")  # fmt: skip
+SEPARATOR = "\x1f"
+"""Between the words of a line from the supervisor."""
 
 
 class Plan(NamedTuple):
@@ -51,7 +54,7 @@ def run_sampler(plan: Plan, inbox: int, outbox: int) -> NoReturn:
     """The whole life of the sampler process; called in the forked child, never returns."""
     code = EXIT_SAID_WHY
     try:
-        inbox, outbox = _settle(inbox, outbox)
+        inbox, outbox = let_go(inbox, outbox)
         try:
             code = _Sampler(plan, inbox, outbox).run()
         except (RecordingError, BackendError) as error:
@@ -66,36 +69,17 @@ def run_sampler(plan: Plan, inbox: int, outbox: int) -> NoReturn:
         os._exit(code)
 
 
-def _settle(inbox: int, outbox: int) -> tuple[int, int]:
-    """Let go of everything of the job's: its terminal and signals, its pipes (whose readers wait for their end)."""
-    for name in _IGNORED:
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    try:
-        os.setpgid(0, 0)
-    except OSError:
-        pass
-    inbox, outbox = os.dup(inbox), os.dup(outbox)  # out of the way of 3 and 4
-    os.dup2(inbox, 3)
-    os.dup2(outbox, 4)
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)
-    os.closerange(5, os.sysconf("SC_OPEN_MAX"))
-    try:
-        with open("/proc/self/comm", "w") as stream:
-            stream.write("gssr-sampler")
-    except OSError:
-        pass
-    return 3, 4
-
-
 def _say(outbox: int, text: str) -> None:
     """A line for the user; the supervisor prints it."""
     try:
         os.write(outbox, text.encode("utf-8", "backslashreplace") + b"\n")
     except OSError:
         pass
+
+
+def _next(elapsed: float, interval: float) -> int:
+    """Number of the next of the deadlines that are ``interval`` s apart."""
+    return int(elapsed / interval) + 1
 
 
 class _Sampler:
@@ -112,10 +96,10 @@ class _Sampler:
         self._end: tuple[int | None, str, float] | None = None
         self._workload: int | None = None
         self._workload_start: int | None = None
-        self._workload_sampler: Any = None
+        self._workload_sampler: WorkloadSampler | None = None
         self._problem: str | None = None
         self._backend: Backend | None = None
-        self._host: Any = None
+        self._host: HostSampler | None = None
 
     def run(self) -> int:
         """Record until the workload has ended; the exit status of the process."""
@@ -160,35 +144,36 @@ class _Sampler:
 
     def _loop(self) -> None:
         interval, clock = self._plan.sampling_seconds, self._clock
-        begin = clock.ticks()
-        last = host_due = begin
-        collect_due = begin + COLLECT_SECONDS
+        self._sample_host(clock.now())  # first, because it loads what it needs, which takes longer than some intervals
+        begin = last = clock.ticks()
+        host_due, collect_due = begin + HOST_SECONDS, begin + COLLECT_SECONDS
         self._sample(clock.now())
+        self._writer.tick(clock.now())
         tick = 1
         while self._end is None:
-            wait = begin + tick * interval - clock.ticks()
+            due = begin + tick * interval
+            wait = min(due, host_due) - clock.ticks()
             if wait > 0:
-                if self._wait(wait):
-                    continue
-                wait = begin + tick * interval - clock.ticks()
-                if wait > 0:
-                    continue  # select woke a little early
+                self._wait(wait)
+                continue
             ticks, now = clock.ticks(), clock.now()
-            if ticks - last > GAP_INTERVALS * interval:
-                self._writer.event(now, "gap", f"no samples for {ticks - last:.3g} s: the sampler was held up")
-            self._sample(now)
-            last = ticks
+            if ticks >= due:
+                if ticks - last > GAP_INTERVALS * interval:
+                    self._writer.event(now, "gap", f"no samples for {ticks - last:.3g} s: the sampler was held up")
+                self._sample(now)
+                last = ticks
             if ticks >= host_due:
                 self._sample_host(now)
-                host_due = max(host_due + HOST_SECONDS, ticks)
+                host_due = begin + _next(ticks - begin, HOST_SECONDS) * HOST_SECONDS
             self._writer.tick(now)
             self._check_storage()
             if ticks >= collect_due:
                 gc.collect()
                 collect_due = ticks + COLLECT_SECONDS
-            tick = max(tick + 1, int((clock.ticks() - begin) / interval) + 1)
             if self._orphaned:
                 self._check_workload(now)
+            if ticks >= due:
+                tick = max(tick + 1, _next(clock.ticks() - begin, interval))
         if clock.ticks() - last >= interval / 2:
             self._sample(clock.now())
 
@@ -197,15 +182,17 @@ class _Sampler:
         if backend is None:
             return
         try:
-            rows = backend.sample(now)
-            if rows:
-                self._writer.add(rows)
-            for change in backend.changes():
-                self._writer.event(now, change.kind, change.message, change.gpu)
-        except BackendError as error:
-            self._announce(now, "backend_lost", str(error))
+            rows, changes = backend.sample(now), backend.changes()
+        except Exception as error:  # a fault in a driver's library, too, ends no more than the sampling of GPUs
+            why = str(error) if isinstance(error, BackendError) else f"{backend.name} failed: {error!r}"
+            self._announce(now, "backend_lost", why)
             backend.close()
             self._backend = None
+            return
+        if rows:
+            self._writer.add(rows)
+        for change in changes:
+            self._writer.event(now, change.kind, change.message, change.gpu)
 
     def _sample_host(self, now: float) -> None:
         if self._host is not None:
@@ -224,12 +211,12 @@ class _Sampler:
             _say(self._outbox, f"{problem}; samples are kept in memory and tried again")
         self._problem = problem
 
-    def _wait(self, seconds: float) -> bool:
-        """Sleep, or hear from the supervisor: True when it said something."""
+    def _wait(self, seconds: float) -> None:
+        """Sleep, or hear from the supervisor."""
         fds = [] if self._orphaned else [self._inbox]
         readable, _, _ = select.select(fds, [], [], seconds)
         if not readable:
-            return False
+            return
         data = os.read(self._inbox, 1 << 16)
         if not data:
             self._orphaned = True
@@ -238,13 +225,12 @@ class _Sampler:
             )
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
-            self._hear(line.decode("utf-8", "surrogateescape").split("\x1f"))
-        return True
+            self._hear(line.decode("utf-8", "surrogateescape").split(SEPARATOR))
 
     def _hear(self, words: Sequence[str]) -> None:
         kind, writer = words[0], self._writer
         if kind == "started":
-            self._workload, when = int(words[1]), float(words[2])
+            self._workload, when = int(words[1]), self._clock.of_system(float(words[2]))
             self._workload_start = process_start(self._workload)
             writer.started(when)
             writer.event(when, "start", f"the workload was started as process {words[1]}")
@@ -254,7 +240,7 @@ class _Sampler:
         elif kind == "event":
             writer.event(self._clock.now(), words[1], words[2])
         elif kind == "ended":
-            code, state, when = int(words[1]), words[2], float(words[3])
+            code, state, when = int(words[1]), words[2], self._clock.of_system(float(words[3]))
             self._end = (code, state, when)
             writer.event(when, "end", f"the workload ended: {state}, exit code {code}")
 

@@ -1,0 +1,20 @@
+"""Whoever sets the system clock, a recording's own clock runs on."""
+
+import time
+
+import pytest
+
+from gssr.profile.clock import Clock
+
+
+def test_a_step_of_the_system_clock_is_told_once_and_shifts_nothing(monkeypatch):
+    clock, real = Clock(), time.time
+    for set_by in (0.0, 3600.0, -7200.0, -7200.2):
+        before = clock.step()
+        assert before == 0.0
+        now = clock.now()
+        monkeypatch.setattr(time, "time", lambda by=set_by: real() + by)
+        assert clock.now() - now < 1.0
+        assert clock.of_system(time.time()) == pytest.approx(clock.now(), abs=0.05)
+        moved = clock.step()
+        assert moved == pytest.approx({0.0: 0.0, 3600.0: 3600.0, -7200.0: -10800.0, -7200.2: 0.0}[set_by], abs=0.05)
