@@ -1,6 +1,7 @@
 """``gssr analyze``: what a recording says, as a page, pictures or JSON."""
 
 import argparse
+import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -144,7 +145,9 @@ def _own_recording() -> list[str]:
 
     own = launch.default_output(launch.where_am_i())
     if os.path.exists(own) or os.path.exists(own + ".d"):
-        return [own]
+        stem = own.removesuffix(".sql")
+        further = [f"{stem}-{number}.sql" for number in range(2, 1000)]
+        return [own, *itertools.takewhile(os.path.exists, further)]
     found = [
         entry for entry in os.scandir(".") if entry.name.startswith("gssr_") and entry.name.endswith(_DEFAULT_ENDS)
     ]
@@ -181,7 +184,9 @@ def _chosen(recording: "Recording", run: str | None) -> "Sequence[RunReader]":
     if not found and run.lstrip("-").isdigit() and 0 < abs(int(run)) <= len(runs):
         found = [runs[int(run) - 1 if int(run) > 0 else int(run)]]
     if not found:
-        there = ", ".join(f"{number} ({reader.run.run_id})" for number, reader in enumerate(runs, 1))
+        there = ", ".join(
+            f"{number} ({reader.run.label or reader.run.run_id})" for number, reader in enumerate(runs, 1)
+        )
         raise ValueError(f"no run {run!r}; there are: {there or 'none'}")
     return found
 

@@ -24,8 +24,15 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code as of ``analyze``; 2 for wrong usage."""
     import tempfile
 
+    from gssr.backends import check
+    from gssr.backends.base import BackendError
+
     if not 0.5 <= options.seconds <= 3600:
         return fail(f"--seconds: {options.seconds:g} is not between 0.5 and 3600", USAGE)
+    try:
+        check(f"synthetic:{options.scenario}")
+    except BackendError as error:
+        return fail(f"--scenario: {error}", USAGE)
     if options.output is not None:
         return _record_and_show(options, options.output)
     with tempfile.TemporaryDirectory(prefix="gssr-demo-") as folder:

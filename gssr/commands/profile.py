@@ -78,6 +78,8 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         if workload:
             return fail("give the workload either with --wrap or as a command, not both", USAGE)
         workload = shell_command(options.wrap)
+        if not options.wrap.strip():
+            return fail("--wrap: there is no command in it", USAGE)
     if not workload:
         return fail("no command to profile: gssr profile [options] -- COMMAND ARG...", USAGE)
     request = Request(

@@ -74,7 +74,7 @@ def _plan(request: Request, place: launch.Place) -> Plan:
         if many and place.job_id is None:
             raise UsageError("several ranks need one name for their recording: give it with -o FILE.sql")
         output = launch.default_output(place)
-        if place.job_id is None:
+        if not (many or request.append or request.overwrite or place.restart_count):
             output = _reserved(output)
     output = os.path.abspath(output)
     append, overwrite = _look_at_existing(output, request, place)
@@ -107,7 +107,8 @@ def _plan(request: Request, place: launch.Place) -> Plan:
 
 
 def _reserved(name: str) -> str:
-    """The name, numbered where it is taken: commands that were started in the same second. An empty file keeps it."""
+    """The default name, numbered where it is taken: by another command of the job, maybe beside this one, or of the same
+    second. An empty file keeps it."""
     stem = name.removesuffix(".sql")
     for number in range(1, 1000):
         name = f"{stem}-{number}.sql" if number > 1 else name

@@ -144,7 +144,7 @@ def _execute(arguments: list[bytes]) -> int:
 def start_failure(command: str, error: int) -> tuple[int, str]:
     """(exit code, one line) for a command that could not be executed for the reason ``error``, an errno: 127 when it is
     not found, else 126, as the shells do."""
-    shown = command if command.isprintable() else ascii(command)
+    shown = command if command and command.isprintable() else ascii(command)
     if error == ENOENT and "/" not in command:
         return 127, f"{shown}: command not found"
     if error == ENOENT and os.path.exists(command):

@@ -274,5 +274,6 @@ def _lines(_: Figure, panel: Axes, analysis: Analysis, metric: Metric) -> None:
             edges, np.append(values, values[-1:]), where="post", linewidth=1.1, alpha=0.9, label=clean(gpu.place)
         )
     _value_axis(panel, analysis, metric)
-    panel.legend(loc="upper right", frameon=False, fontsize=8, ncols=4)
+    # Above the panel: GPUs that are well used have their lines where a legend would lie.
+    panel.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, frameon=False, fontsize=8, ncols=4)
     panel.set_title(f"{metric.label} of each GPU along time")

@@ -29,7 +29,7 @@ def test_demo_keeps_the_recording_where_it_is_wanted(tmp_path):
 
 def test_demo_says_what_it_does_not_know(tmp_path):
     done = gssr("demo", "--scenario", "nonsense", cwd=tmp_path)
-    assert done.returncode == 2 and "nonsense" in done.stderr.splitlines()[-1]
+    assert done.returncode == 2 and done.stderr.startswith("gssr: --scenario: ") and "nonsense" in done.stderr
     assert gssr("demo", "-m", "0", cwd=tmp_path).returncode == 2
 
 

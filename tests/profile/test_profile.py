@@ -250,7 +250,7 @@ def test_a_recording_that_is_being_written_is_never_overwritten(tmp_path):
     [
         (["--backend", "nonsense"], "unknown backend 'nonsense'"),
         (["--backend", "synthetic:nonsense"], "unknown synthetic scenario 'nonsense'"),
-        (["--backend", "synthetic:train:none"], "must be 1 or more"),
+        (["--backend", "synthetic:train:none"], "must be 1 to"),
         (["--backend", "replay:nowhere.sql"], "nowhere.sql"),
         (["--metrics", "sm_activ"], "did you mean sm_active"),
         (["-t", "0"], "--sampling-time"),
@@ -261,6 +261,7 @@ def test_a_recording_that_is_being_written_is_never_overwritten(tmp_path):
         (["-f", "-a"], "give one of them"),
         (["-o", "."], "is a directory"),
         (["-w", "true"], "not both"),
+        (["--backend", "synthetic:train:99999999"], "must be 1 to"),
     ],
 )
 def test_wrong_usage_is_one_sentence_and_starts_nothing(tmp_path, words, expected):
@@ -268,6 +269,11 @@ def test_wrong_usage_is_one_sentence_and_starts_nothing(tmp_path, words, expecte
     assert done.returncode == 2
     assert expected in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
     assert os.listdir(tmp_path) == []
+
+
+def test_an_empty_wrap_is_wrong_usage(tmp_path):
+    done = gssr("profile", "-w", "", cwd=tmp_path)  # an unset variable of a job script
+    assert done.returncode == 2 and "--wrap" in done.stderr
 
 
 def test_no_command_is_wrong_usage(tmp_path):
@@ -328,6 +334,17 @@ def test_commands_started_in_the_same_second_get_a_name_each(tmp_path):
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (0, b"ran\n") and b"recorded into" in err
     assert len([name for name in os.listdir(tmp_path) if name.endswith(".sql")]) == 4
+
+
+def test_every_command_of_a_job_is_run_and_recorded_one_after_the_other_or_at_once(tmp_path):
+    environment = os.environ | {"SLURM_JOB_ID": "4711"}
+    command = [*GSSR, "profile", "--backend", "synthetic:idle:1", "--", "sh", "-c", "sleep 0.5; exit 7"]
+    assert subprocess.run(command, cwd=tmp_path, env=environment, timeout=60, check=False).returncode == 7
+    together = [subprocess.Popen(command, cwd=tmp_path, env=environment) for _ in range(2)]
+    assert [process.wait(60) for process in together] == [7, 7]
+    assert sorted(os.listdir(tmp_path)) == ["gssr_4711-2.sql", "gssr_4711-3.sql", "gssr_4711.sql"]
+    page = gssr("analyze", "-ns", cwd=tmp_path, env=environment)
+    assert page.stdout.count("failed, exit code 7") == 3
 
 
 def test_of_commands_with_one_output_started_together_one_records_and_all_run(tmp_path):

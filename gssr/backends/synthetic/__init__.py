@@ -13,6 +13,7 @@ from gssr.backends.synthetic.signals import SCALARS, digest
 from gssr.metrics import INDEX, NAMES
 
 DEFAULT_GPUS = 4
+MOST_GPUS = 10_000
 MEASURES: tuple[str, ...] = tuple(name for name in NAMES if not name.startswith("c2c_"))
 
 LOST = "the GPU no longer answers (scenario)"
@@ -36,8 +37,8 @@ def parse(spec: str) -> tuple[str, int | None]:
     known_scenario(scenario)
     if not colon:
         return scenario, None
-    if not count.isascii() or not count.isdigit() or int(count) < 1:
-        raise BackendError(f"{spec!r}: the number of GPUs must be 1 or more, as in synthetic:{scenario}:8")
+    if not (count.isascii() and count.isdigit() and len(count) < 10 and 1 <= int(count) <= MOST_GPUS):
+        raise BackendError(f"{spec!r}: the number of GPUs must be 1 to {MOST_GPUS}, as in synthetic:{scenario}:8")
     return scenario, int(count)
 
 
