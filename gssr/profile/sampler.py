@@ -197,13 +197,15 @@ class _Sampler:
     def _sample_host(self, now: float) -> None:
         if self._host is not None:
             self._writer.add_host(now, self._host.sample(now))
-        if self._workload_sampler is not None:
-            values = self._workload_sampler.sample(now)
-            if values is not None:
-                self._writer.add_workload(now, values)
+        self._sample_workload(now)
         moved = self._clock.step()
         if moved:
             self._writer.event(now, "clock_step", f"the system clock was set by {moved:+.3f} s")
+
+    def _sample_workload(self, now: float) -> None:
+        values = self._workload_sampler.sample(now) if self._workload_sampler is not None else None
+        if values is not None:
+            self._writer.add_workload(now, values)
 
     def _check_storage(self) -> None:
         problem = self._writer.problem
@@ -237,6 +239,7 @@ class _Sampler:
             from gssr.backends.host import WorkloadSampler
 
             self._workload_sampler = WorkloadSampler(self._workload)
+            self._sample_workload(self._clock.now())
         elif kind == "event":
             writer.event(self._clock.now(), words[1], words[2])
         elif kind == "ended":

@@ -83,7 +83,9 @@ def test_deadlines_are_kept_and_the_host_is_sampled_every_second(tmp_path, milli
     assert sorted(late)[len(late) // 2] < interval / 4
     with sqlite3.connect(tmp_path / "a.sql") as connection:
         host = [row[0] for row in connection.execute("SELECT time FROM host_samples")]
+        cores = [row[0] for row in connection.execute("SELECT cpu FROM workload_samples")]
     assert len(host) == 4 and all(0.9 < after - before < 1.2 for before, after in itertools.pairwise(host))
+    assert len(cores) == 4 and cores[0] is None and None not in cores[1:]
 
 
 def test_the_sampler_holds_nothing_that_was_open_before_it(tmp_path):
