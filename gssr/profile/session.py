@@ -171,6 +171,8 @@ def _look_at_existing(output: str, request: Request, place: launch.Place) -> tup
     if not ours:
         raise UsageError(f"-o {shown}: exists and is not a recording: choose another name")
     runs = _runs_in(output)
+    if request.output is None and (place.world_size or 1) > 1 and _same_job(place, runs):
+        return False, False  # a step whose ranks write beside it
     if any(state == "running" for _, _, state in runs):
         raise UsageError(f"-o {shown}: is being recorded into right now: choose another name")
     if place.restart_count and not request.overwrite and _same_job(place, runs):

@@ -347,6 +347,19 @@ def test_every_command_of_a_job_is_run_and_recorded_one_after_the_other_or_at_on
     assert page.stdout.count("failed, exit code 7") == 3
 
 
+def test_a_step_of_many_ranks_is_recorded_beside_an_earlier_command_of_its_job(tmp_path):
+    job = os.environ | {"SLURM_JOB_ID": "99", "SLURM_CLUSTER_NAME": "c"}
+    step = job | {
+        "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_GTIDS": "0,1",
+        "SLURMD_NODENAME": "node0",
+    }  # fmt: skip
+    for environment in (job, step):
+        done = gssr("profile", "--backend", "synthetic:idle:1", "--", "true", cwd=tmp_path, env=environment)
+        assert done.returncode == 0, done.stderr
+    assert sorted(os.listdir(tmp_path)) == ["gssr_99.sql", "gssr_99.sql.d"]
+    assert len(open_recording(tmp_path / "gssr_99.sql").runs) == 2
+
+
 def test_of_commands_with_one_output_started_together_one_records_and_all_run(tmp_path):
     command = [*GSSR, "profile", "--backend", "synthetic", "-o", "a.sql", "--", "sh", "-c", "echo ran; sleep 1"]
     running = [
