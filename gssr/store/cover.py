@@ -51,6 +51,13 @@ class Part(NamedTuple):
         place = np.array([self.position[key] for key in known.tolist()], dtype=np.int64)
         return place[np.searchsorted(known, keys)] if len(keys) else keys
 
+    def sound(self, keys: Ints) -> NDArray[np.bool_]:
+        """True for the keys of the run's GPUs. Where another turns up nothing was filtered out: the file is damaged."""
+        found = np.isin(keys, list(self.position))
+        if not found.all():
+            self.shard.damaged("a GPU that it doesn't list")
+        return found
+
     def rowids(self, start: float, end: float) -> tuple[int, int]:
         """Bounds of the rowids whose rows can lie in [start, end), so that a window reads only its share of the file."""
         if not (math.isfinite(start) or math.isfinite(end)):
@@ -75,6 +82,9 @@ class Part(NamedTuple):
         if keys is not None and not keys:
             return np.empty(0, np.int64), np.empty(0), {name: np.empty(0) for name in names}
         key, time, values = self.shard.samples(names, keys, *self.rowids(start, end), start, end)
+        sound = self.sound(key)
+        if not sound.all():
+            key, time, values = key[sound], time[sound], {name: value[sound] for name, value in values.items()}
         return self.positions(key), time, values
 
 
@@ -107,7 +117,8 @@ def cover(
         codes = []
         for lower, upper in ranges:
             key, bucket, vectors = part.shard.rollups(level, keys, lower, upper, layout)
-            gpu = part.positions(key)
+            sound = part.sound(key)
+            gpu, bucket, vectors = part.positions(key[sound]), bucket[sound], vectors[sound]
             fresh = _not_taken(gpu, bucket, taken)
             gpu, bucket, vectors = gpu[fresh], bucket[fresh], vectors[fresh]
             codes.append(_codes(gpu, bucket))
@@ -204,7 +215,10 @@ def count_bins(part: Part, names: Sequence[str], start: float, end: float, gpus:
     codes = [np.empty(0, np.int64)]
     keys = part.keys(gpus)
     for batch in part.shard.sketches(keys, start, end):
-        codes.append(_codes(part.positions(np.array([row[0] for row in batch])), np.array([row[1] for row in batch])))
+        key = np.array([row[0] for row in batch], np.int64)
+        if not part.sound(key).all():
+            continue
+        codes.append(_codes(part.positions(key), np.array([row[1] for row in batch])))
         counts += _decoded([row[2] for row in batch], len(order))
     stored = list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
     taken = [(SKETCH_SECONDS, np.concatenate(codes))]

@@ -111,7 +111,13 @@ def _command(text: str | None) -> tuple[str, ...]:
 def read_runs(connection: sqlite3.Connection) -> list[Run]:
     """Every run, in the order it was added."""
     rows = [Run(*row) for row in _select(connection, "runs", Run._fields, "ORDER BY rowid")]
-    return [run._replace(command=_command(run.command), state=run.state or "running") for run in rows]  # type: ignore[arg-type]
+    return [
+        run._replace(
+            command=_command(run.command),  # type: ignore[arg-type]
+            state=run.state if run.state in _STATE_ORDER else "running",
+        )
+        for run in rows
+    ]
 
 
 def read_processes(connection: sqlite3.Connection, run_id: str) -> list[Process]:

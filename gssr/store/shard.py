@@ -49,7 +49,7 @@ class Shard:
         except sqlite3.DatabaseError as error:
             self.damaged(error)
 
-    def damaged(self, error: sqlite3.DatabaseError) -> None:
+    def damaged(self, error: sqlite3.DatabaseError | str) -> None:
         """Remember that reading failed; what was read before stays valid."""
         self.damage = self.damage or f"{self.path}: is damaged ({error}): only a part could be read"
 

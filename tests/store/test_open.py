@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import stat
 import threading
+from contextlib import closing
 
 import pytest
 from sample_rows import START, rows_of, write
@@ -230,6 +231,21 @@ def test_a_reader_at_the_very_end_costs_nothing(tmp_path, monkeypatch):
         writer.add([row])
     assert writer.finish(START + 55, 0, "completed", START + 55)
     assert open_recording(tmp_path / "a.sql").runs[0].n_rows == 220
+
+
+@pytest.mark.parametrize("table", ["samples", "rollup", "sketch"])
+def test_rows_of_a_gpu_that_is_not_listed_are_damage(tmp_path, table):
+    write(tmp_path / "a.sql", rows_of(3000, 2), 2)
+    with closing(sqlite3.connect(tmp_path / "a.sql", isolation_level=None)) as connection:
+        connection.execute(f"UPDATE {table} SET gpu = 9 WHERE rowid = 3" if table == "samples" else
+                           f"UPDATE {table} SET gpu = 9 WHERE gpu = 1")  # fmt: skip
+        connection.execute("UPDATE runs SET state = 'comp?eted'")
+    recording = open_recording(tmp_path / "a.sql")
+    (reader,) = recording.runs
+    assert reader.state in ("running", "lost")
+    assert set(reader.samples(["sm_active"]).gpu) == {0, 1}
+    assert len(reader.buckets().gpu) and len(reader.histogram(["sm_active"]))
+    assert "damaged" in (recording.damage or "")
 
 
 def test_a_full_disk_still_takes_the_end_of_the_run(tmp_path):
