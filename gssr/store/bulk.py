@@ -40,7 +40,7 @@ class BulkWriter(Writer):
         self._next_rowid += len(gpu)
         try:
             self._connection.execute("BEGIN")
-            self._insert_columns([rowids, keys, time, *(values[name] for name in self._names())])
+            self._insert_columns([rowids, keys, time, *(values[name] for name in self._pending.measured)])
             self._roll_up(keys, time, values, rowids)
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -56,15 +56,10 @@ class BulkWriter(Writer):
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
         return super().finish(now, exit_code, state, ended_at)
 
-    def _names(self) -> list[str]:
-        """The measured metrics, in the order of the INSERT."""
-        inside = self._insert.partition("(")[2].partition(")")[0]
-        return inside.split(", ")[3:]
-
     def _insert_columns(self, columns: list[Ints | Floats]) -> None:
         for start in range(0, len(columns[0]), _INSERT_ROWS):
             part = [column[start : start + _INSERT_ROWS].tolist() for column in columns]
-            self._connection.executemany(self._insert, zip(*part, strict=True))
+            self._connection.executemany(self._pending.insert, zip(*part, strict=True))
 
     def _roll_up(self, keys: Ints, time: Floats, values: Mapping[str, Floats], rowids: Ints) -> None:
         whole = dict(values)
@@ -72,7 +67,7 @@ class BulkWriter(Writer):
             if all(part in values for part in metric.parts):
                 whole[metric.name] = derive(values, metric.parts)
         step = np.floor(time / LEVELS[0]).astype(np.int64)
-        groups, vectors = fold((keys << 32) + step, time, whole, self._gap_seconds)
+        groups, vectors = fold((keys << 32) + step, time, whole, self._pending.gap_seconds)
         place = np.searchsorted(groups, (keys << 32) + step)
         first = np.full(len(groups), np.iinfo(np.int64).max)
         last = np.zeros(len(groups), np.int64)
@@ -113,7 +108,7 @@ class BulkWriter(Writer):
         lasts = np.zeros(len(codes), np.int64)
         np.minimum.at(firsts, group, first)
         np.maximum.at(lasts, group, last)
-        merged = merge(vectors, group, len(codes), self._gap_seconds)
+        merged = merge(vectors, group, len(codes), self._pending.gap_seconds)
         self._insert_rollups(level, _Closed(codes >> 32, (codes & 0xFFFFFFFF) * level, firsts, lasts, merged))
 
     def _close_sketches(self) -> None:

@@ -1,21 +1,19 @@
 """Writing a recording: one writer, one file, committed while sampling.
 
 What is added is kept for at most COMMIT_SECONDS and then written in one transaction: samples, the rollups that closed with
-them, host samples, events. When a write fails (disk full, quota) everything is kept and tried again, up to a limit.
+them, host samples, events. When a write fails (disk full, quota) everything is kept and tried again, up to limits: a job
+may run for days beside a full disk.
 """
 
 import math
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from operator import itemgetter
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from gssr.metrics import METRICS
 from gssr.store import open as opening
-from gssr.store.blobs import pack_sketch, pack_vector, unpack_sketch, unpack_vector
 from gssr.store.open import RecordingError
-from gssr.store.rollup import RollupRow, Rollups, Row, SketchRow, merge
+from gssr.store.pending import Pending, Value, insert_into
+from gssr.store.rollup import Rollups, Row
 from gssr.store.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK, TABLES
 
 COMMIT_SECONDS = 0.5
@@ -23,21 +21,12 @@ COMMIT_SECONDS = 0.5
 CHECKPOINT_SECONDS = 10.0
 LAST_BUSY_MS = 5000
 """How long the last commit waits for a reader's lock: there is no later try."""
-MAX_KEPT_ROWS = 100_000
-"""Rows kept in memory while the file can't be written; beyond that the oldest are dropped and an event says so."""
-
+LOCKED_SECONDS = 10.0
+"""A file that readers keep locked for longer than this can't be written; up to then the next try will do."""
+LONGEST_PAUSE_SECONDS = 10.0
+"""While the file can't be written the pause between two tries doubles up to this: each costs what all that is kept costs."""
 SILENT_SECONDS = 20.0
 """A GPU's bucket that ended this long ago is closed although no later row came: readers may rely on it."""
-
-Value = str | int | float | None
-
-
-def _insert_into(table: str) -> str:
-    columns = [column.name for column in TABLES[table]]
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-
-
-_INSERTS = {table: _insert_into(table) for table in ("host_samples", "workload_samples", "events")}
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -57,42 +46,37 @@ class Writer:
         self.path = path
         self._earlier = opening.finished_runs(path) if append else frozenset[str]()
         self._connection = opening.reopen(path) if append else opening.create(path)
-        self._run_id = ""
-        self._rank = 0
+        self._pending = Pending()
         self._node = ""
         self._keys: list[int] = []
-        self._rows: list[tuple[Any, ...]] = []
-        self._statements: list[tuple[str, tuple[Value, ...]]] = []
-        self._closed: list[RollupRow] = []
-        self._sketches: list[SketchRow] = []
         self._rollups: Rollups | None = None
-        self._gap_seconds = math.inf
         self._dropped = 0
-        self._last_commit = -math.inf
+        self._failing_since: float | None = None
+        self._last_try = -math.inf
+        self._pause = COMMIT_SECONDS
         self._last_checkpoint = -math.inf
         self._identity = _identity(path)
         self.problem: str | None = None
         self._next_rowid = 1
-        self._insert = ""
-        self._measured_part: Callable[[tuple[Any, ...]], tuple[Any, ...]] = tuple
 
     def begin(self, run: Mapping[str, Value], process: Mapping[str, Value]) -> None:
         """Record the run and this rank's process at once; keys are columns of ``runs`` and ``processes``. The run's row is
         left alone when another rank made it already. Raises RecordingError, also when somebody has begun another run in the
         same file since it was opened."""
-        self._run_id, self._rank = str(run["run_id"]), int(process["rank"] or 0)
+        pending = self._pending
+        pending.run_id, pending.rank = str(run["run_id"]), int(process["rank"] or 0)
         self._node = str(process.get("node") or "")
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             present = {run_id for (run_id,) in self._connection.execute("SELECT run_id FROM runs")}
-            if present - self._earlier - {self._run_id}:
+            if present - self._earlier - {pending.run_id}:
                 self._connection.execute("ROLLBACK")
                 raise opening.TakenError(self.path)
             (last,) = self._connection.execute("SELECT max(rowid) FROM samples").fetchone()
             self._next_rowid = (last or 0) + 1
-            if self._run_id not in present:
+            if pending.run_id not in present:
                 self._put("runs", run)
-            self._put("processes", {"run_id": self._run_id, **process})
+            self._put("processes", {"run_id": pending.run_id, **process})
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
@@ -106,62 +90,61 @@ class Writer:
     ) -> None:
         """Record the GPUs (columns of ``gpus``) whose rows will follow, in the order of the backend's positions, and which
         metrics may have values. ``shared``: ranks share them, so ``rank`` stays NULL. Raises RecordingError."""
-        (highest,) = self._connection.execute("SELECT max(gpu) FROM gpus").fetchone()
-        base = self._rank * GPU_KEYS_PER_RANK if highest is None else highest + 1
-        self._keys = [base + position for position in range(len(gpus))]
+        pending = self._pending
         try:
             self._connection.execute("BEGIN IMMEDIATE")
+            (highest,) = self._connection.execute("SELECT max(gpu) FROM gpus").fetchone()
+            base = pending.rank * GPU_KEYS_PER_RANK if highest is None else highest + 1
+            self._keys = [base + position for position in range(len(gpus))]
+            owner = {"run_id": pending.run_id, "node": self._node, "rank": None if shared else pending.rank}
             for key, gpu in zip(self._keys, gpus, strict=True):
-                rank = None if shared else self._rank
-                self._put("gpus", {"gpu": key, "run_id": self._run_id, "node": self._node, "rank": rank, **gpu})
-                self._put("process_gpus", {"run_id": self._run_id, "rank": self._rank, "gpu": key})
+                self._put("gpus", {"gpu": key, **owner, **gpu})
+                self._put("process_gpus", {"run_id": pending.run_id, "rank": pending.rank, "gpu": key})
             self._connection.execute("COMMIT")
+            patience = min(opening.BUSY_MS, max(1, int(sampling_seconds * 500)))  # half a tick: waiting costs no sample
+            self._connection.execute(f"PRAGMA busy_timeout={patience}")
         except sqlite3.Error as error:
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
-        names = set(measured)
-        self._gap_seconds = GAP_INTERVALS * sampling_seconds
-        self._rollups = Rollups(self._gap_seconds, names)
-        present = [index for index, metric in enumerate(METRICS) if metric.name in names]
-        self._measured_part = itemgetter(0, 1, 2, *(index + 3 for index in present))
-        columns = ["rowid", "gpu", "time", *(METRICS[index].name for index in present)]
-        self._insert = f"INSERT INTO samples ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+        gap_seconds = GAP_INTERVALS * sampling_seconds
+        pending.measure(set(measured), gap_seconds)
+        self._rollups = Rollups(gap_seconds, measured)
 
     def add(self, rows: Sequence[Row]) -> None:
         """Add samples: (position of the GPU, time, values in catalogue order)."""
         rollups = self._rollups
         assert rollups is not None
-        rowid = self._next_rowid
+        rowid, waiting = self._next_rowid, self._pending.rows
         for row in rows:
             key = self._keys[row[0]]
-            self._rows.append((rowid, key, *row[1:]))
+            waiting.append((rowid, key, *row[1:]))
             rollups.add(rowid, key, row)
             rowid += 1
         self._next_rowid = rowid
 
     def add_host(self, time: float, values: Sequence[float | None]) -> None:
         """Add a row of ``host_samples``: its columns from cpu_utilization on."""
-        self._statements.append((_INSERTS["host_samples"], (self._run_id, self._node, time, *values)))
+        self._pending.others["host_samples"].append((self._pending.run_id, self._node, time, *values))
 
     def add_workload(self, time: float, values: Sequence[float | None]) -> None:
         """Add a row of ``workload_samples``: cpu, rss, n_processes."""
-        self._statements.append((_INSERTS["workload_samples"], (self._run_id, self._rank, time, *values)))
+        pending = self._pending
+        pending.others["workload_samples"].append((pending.run_id, pending.rank, time, *values))
 
     def event(self, time: float, kind: str, message: str, gpu: int | None = None) -> None:
         """Add an event; ``gpu`` is a position in the backend's list."""
-        key = None if gpu is None else self._keys[gpu]
+        pending, key = self._pending, None if gpu is None else self._keys[gpu]
         text = message.encode("utf-8", "backslashreplace").decode()  # it may quote a file name in any encoding
-        values = (self._run_id, time, self._node, key, self._rank, kind, text)
-        self._statements.append((_INSERTS["events"], values))
+        pending.others["events"].append((pending.run_id, time, self._node, key, pending.rank, kind, text))
 
     def started(self, time: float) -> None:
         """The workload was started."""
-        self._update("processes", {"started_at": time})
-        self._update("runs", {"started_at": time})
+        for table in ("processes", "runs"):
+            self._pending.update(table, {"started_at": time})
 
     def tick(self, now: float) -> None:
         """Commit if it is time. Never raises: ``problem`` says in one sentence why the last write failed, else None."""
-        if now - self._last_commit >= COMMIT_SECONDS or now < self._last_commit:
-            self._last_commit = now
+        if now - self._last_try >= self._pause or now < self._last_try:
+            self._last_try = now
             self.commit(now)
             if self.problem is None and now - self._last_checkpoint >= CHECKPOINT_SECONDS:
                 self._last_checkpoint = now
@@ -172,30 +155,44 @@ class Writer:
 
     def commit(self, now: float) -> bool:
         """Write everything added so far in one transaction; False when that failed (and is kept to be tried again)."""
+        pending = self._pending
         if self._rollups is not None:
             self._rollups.close_before(now - SILENT_SECONDS)
             closed, sketches = self._rollups.take()
-            self._closed += closed
-            self._sketches += sketches
-        if not (self._rows or self._statements or self._closed or self._sketches):
+            pending.closed += closed
+            pending.sketches += sketches
+        if not pending:
             return True
         try:
-            self._write()
+            pending.write(self._connection)
         except sqlite3.Error as error:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            if "locked" not in str(error):  # a reader looks at it just now: the next try will do
-                if self.problem is None:
-                    self.event(now, "storage", f"the recording could not be written: {error}")
-                self.problem = f"{self.path}: can't be written: {error}"
-            self._drop_oldest()
+            self._failed(now, error)
             return False
-        self._rows, self._statements, self._closed, self._sketches = [], [], [], []
+        pending.forget()
+        self._failing_since, self._pause = None, COMMIT_SECONDS
         if self.problem is not None:
             lost = f"; {self._dropped} samples were lost" if self._dropped else ""
             self.problem, self._dropped = None, 0
             self.event(now, "storage", f"the recording is written again{lost}")
         return True
+
+    def _failed(self, now: float, error: sqlite3.Error) -> None:
+        """A transaction failed: undo it, and keep what it was to write for the next try."""
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            pass  # the next BEGIN says what is wrong
+        if self._failing_since is None:
+            self._failing_since = now
+        locked = "locked" in str(error)
+        if not locked or now - self._failing_since > LOCKED_SECONDS:
+            if self.problem is None:
+                self.event(now, "storage", f"the recording could not be written: {error}")
+            self.problem = f"{self.path}: can't be written: {error}"
+        if not locked:
+            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        self._dropped += self._pending.drop_oldest()
 
     def finish(self, now: float, exit_code: int | None, state: str, ended_at: float) -> bool:
         """Close the rollups, record the end, commit and seal the file: afterwards it is one plain file that opens from
@@ -203,15 +200,17 @@ class Writer:
         if self._rollups is not None:
             self._rollups.close_all()
         for table in ("processes", "runs"):
-            self._update(table, {"ended_at": ended_at, "exit_code": exit_code, "state": state})
+            self._pending.update(table, {"ended_at": ended_at, "exit_code": exit_code, "state": state})
         self._connection.execute(f"PRAGMA busy_timeout={LAST_BUSY_MS}")
         written = self.commit(now)
         if not written:
             problem = self.problem or f"{self.path}: can't be written: somebody else holds it locked"
             # No space for all: how it ended still finds room where the failed transaction wanted to go.
-            self._rows, self._closed, self._sketches = [], [], []
+            self._pending.keep_the_end()
             self.commit(now)
             self.problem = problem
+        elif self._pending:
+            self.commit(now)  # that it is written again
         for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA journal_mode=DELETE"):
             try:
                 self._connection.execute(statement).fetchall()
@@ -230,70 +229,8 @@ class Writer:
         """What each GPU (by key) has done, as a rollup's vector over the whole run; complete after ``finish``."""
         return self._rollups.totals if self._rollups is not None else {}
 
-    def _update(self, table: str, values: Mapping[str, Value]) -> None:
-        """An UPDATE of this run's (this rank's) row, done with the next commit."""
-        where = "run_id = ? AND rank = ?" if table == "processes" else "run_id = ?"
-        keys = (self._run_id, self._rank) if table == "processes" else (self._run_id,)
-        assignments = ", ".join(f"{name} = ?" for name in values)
-        self._statements.append((f"UPDATE {table} SET {assignments} WHERE {where}", (*values.values(), *keys)))
-
     def _put(self, table: str, values: Mapping[str, Value]) -> None:
         names = [column.name for column in TABLES[table] if column.name in values]
         if len(names) != len(values):
             raise ValueError(f"{table} has no column {set(values) - set(names)}")
-        marks = ", ".join("?" * len(names))
-        self._connection.execute(
-            f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})", [values[name] for name in names]
-        )
-
-    def _write(self) -> None:
-        execute = self._connection.execute
-        execute("BEGIN IMMEDIATE")
-        if self._rows:
-            self._connection.executemany(self._insert, map(self._measured_part, self._rows))
-        for statement, values in self._statements:
-            execute(statement, values)
-        for rollup in self._closed:
-            self._write_rollup(rollup)
-        for sketch in self._sketches:
-            self._write_sketch(sketch)
-        execute("COMMIT")
-
-    def _write_rollup(self, row: RollupRow) -> None:
-        execute = self._connection.execute
-        where = (row.level, row.bucket, row.gpu)
-        inserted = execute(
-            "INSERT OR IGNORE INTO rollup (level, bucket, gpu, first_rowid, last_rowid, data) VALUES (?, ?, ?, ?, ?, ?)",
-            (*where, row.first_rowid, row.last_rowid, pack_vector(row.vector)),
-        )
-        if inserted.rowcount:
-            return
-        first, last, data = execute(
-            "SELECT first_rowid, last_rowid, data FROM rollup WHERE level = ? AND bucket = ? AND gpu = ?", where
-        ).fetchone()
-        vector = unpack_vector(data)
-        merge(vector, row.vector, self._gap_seconds)
-        execute(
-            "UPDATE rollup SET first_rowid = ?, last_rowid = ?, data = ? WHERE level = ? AND bucket = ? AND gpu = ?",
-            (min(first, row.first_rowid), max(last, row.last_rowid), pack_vector(vector), *where),
-        )
-
-    def _write_sketch(self, row: SketchRow) -> None:
-        execute = self._connection.execute
-        where = (row.bucket, row.gpu)
-        inserted = execute(
-            "INSERT OR IGNORE INTO sketch (bucket, gpu, data) VALUES (?, ?, ?)", (*where, pack_sketch(row.histograms))
-        )
-        if inserted.rowcount:
-            return
-        (data,) = execute("SELECT data FROM sketch WHERE bucket = ? AND gpu = ?", where).fetchone()
-        histograms = unpack_sketch(data)
-        for histogram, more in zip(histograms, row.histograms, strict=True):
-            histogram.update(more)
-        execute("UPDATE sketch SET data = ? WHERE bucket = ? AND gpu = ?", (pack_sketch(histograms), *where))
-
-    def _drop_oldest(self) -> None:
-        excess = len(self._rows) - MAX_KEPT_ROWS
-        if excess > 0:
-            del self._rows[:excess]
-            self._dropped += excess
+        self._connection.execute(insert_into(table, names), [values[name] for name in names])

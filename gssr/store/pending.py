@@ -1,0 +1,141 @@
+"""What a writer has not written yet, and how it gets into the file: all of it in one transaction, or none."""
+
+import sqlite3
+from collections.abc import Collection, Mapping
+from operator import itemgetter
+from typing import Any
+
+from gssr.metrics import METRICS
+from gssr.store.blobs import pack_sketch, pack_vector, unpack_sketch, unpack_vector
+from gssr.store.rollup import RollupRow, SketchRow, merge
+from gssr.store.schema import SKETCH_SECONDS, TABLES
+
+MAX_ROWS = 50_000
+"""Samples kept (about 1 KB each) while the file can't be written; beyond that the oldest are dropped, and the rollups that
+only counted them."""
+MAX_OTHERS = 10_000
+"""The same for each of the tables beside them."""
+
+Value = str | int | float | None
+
+_KEYS = {"runs": ("run_id",), "processes": ("run_id", "rank")}
+
+
+def insert_into(table: str, columns: Collection[str]) -> str:
+    """The statement that inserts these columns."""
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+_OTHERS = {
+    table: insert_into(table, [column.name for column in TABLES[table]])
+    for table in ("host_samples", "workload_samples", "events")
+}
+
+
+class Pending:
+    """What is to be written of one run, or of one rank of it.
+
+    ``rows`` are (rowid, GPU key, time, values in catalogue order); ``others`` whole rows of the tables that grow beside
+    ``samples``; ``closed`` and ``sketches`` come from Rollups.take."""
+
+    def __init__(self) -> None:
+        self.run_id = ""
+        self.rank = 0
+        self.measured: list[str] = []
+        self.insert = ""
+        """The statement for rows of ``samples``: rowid, gpu, time and the measured metrics."""
+        self.gap_seconds = 0.0
+        self._columns = itemgetter(0, 1, 2)
+        self.forget()
+
+    def measure(self, names: Collection[str], gap_seconds: float) -> None:
+        """Of samples to come, the columns of these metrics are written. More than ``gap_seconds`` between two is a gap."""
+        present = [(place, metric.name) for place, metric in enumerate(METRICS, 3) if metric.name in names]
+        self.measured = [name for _, name in present]
+        self.insert = insert_into("samples", ["rowid", "gpu", "time", *self.measured])
+        self.gap_seconds = gap_seconds
+        self._columns = itemgetter(0, 1, 2, *(place for place, _ in present))
+
+    def forget(self) -> None:
+        """All of it has been written."""
+        self.rows: list[tuple[Any, ...]] = []
+        self.closed: list[RollupRow] = []
+        self.sketches: list[SketchRow] = []
+        self.others: dict[str, list[tuple[Value, ...]]] = {table: [] for table in _OTHERS}
+        self._updates: dict[str, dict[str, Value]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.closed or self.sketches or self._updates or any(self.others.values()))
+
+    def update(self, table: str, values: Mapping[str, Value]) -> None:
+        """Change the run's row of ``runs``, or the rank's of ``processes``."""
+        self._updates.setdefault(table, {}).update(values)
+
+    def keep_the_end(self) -> None:
+        """Forget all but what happened last, which needs little space."""
+        updates, events = self._updates, self.others["events"]
+        self.forget()
+        self._updates, self.others["events"] = updates, events
+
+    def drop_oldest(self) -> int:
+        """Keep no more than the limits allow; the number of samples dropped."""
+        for others in self.others.values():
+            del others[:-MAX_OTHERS]
+        n_dropped = max(0, len(self.rows) - MAX_ROWS)
+        if n_dropped:
+            del self.rows[:n_dropped]
+            oldest = self.rows[0][2]
+            self.closed = [row for row in self.closed if row.bucket + row.level > oldest]
+            self.sketches = [row for row in self.sketches if row.bucket + SKETCH_SECONDS > oldest]
+        return n_dropped
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write all of it in one transaction. Raises sqlite3.Error, then maybe inside of the transaction."""
+        connection.execute("BEGIN IMMEDIATE")
+        if self.rows:
+            connection.executemany(self.insert, map(self._columns, self.rows))
+        for table, others in self.others.items():
+            connection.executemany(_OTHERS[table], others)
+        for table, values in self._updates.items():
+            assignments = ", ".join(f"{name} = ?" for name in values)
+            where = " AND ".join(f"{key} = ?" for key in _KEYS[table])
+            keys = (self.run_id, self.rank)[: len(_KEYS[table])]
+            connection.execute(f"UPDATE {table} SET {assignments} WHERE {where}", (*values.values(), *keys))
+        for rollup in self.closed:
+            _write_rollup(connection, rollup, self.gap_seconds)
+        for sketch in self.sketches:
+            _write_sketch(connection, sketch)
+        connection.execute("COMMIT")
+
+
+def _write_rollup(connection: sqlite3.Connection, row: RollupRow, gap_seconds: float) -> None:
+    where = (row.level, row.bucket, row.gpu)
+    inserted = connection.execute(
+        "INSERT OR IGNORE INTO rollup (level, bucket, gpu, first_rowid, last_rowid, data) VALUES (?, ?, ?, ?, ?, ?)",
+        (*where, row.first_rowid, row.last_rowid, pack_vector(row.vector)),
+    )
+    if inserted.rowcount:
+        return
+    first, last, data = connection.execute(
+        "SELECT first_rowid, last_rowid, data FROM rollup WHERE level = ? AND bucket = ? AND gpu = ?", where
+    ).fetchone()
+    vector = unpack_vector(data)
+    merge(vector, row.vector, gap_seconds)
+    connection.execute(
+        "UPDATE rollup SET first_rowid = ?, last_rowid = ?, data = ? WHERE level = ? AND bucket = ? AND gpu = ?",
+        (min(first, row.first_rowid), max(last, row.last_rowid), pack_vector(vector), *where),
+    )
+
+
+def _write_sketch(connection: sqlite3.Connection, row: SketchRow) -> None:
+    where = (row.bucket, row.gpu)
+    inserted = connection.execute(
+        "INSERT OR IGNORE INTO sketch (bucket, gpu, data) VALUES (?, ?, ?)", (*where, pack_sketch(row.histograms))
+    )
+    if inserted.rowcount:
+        return
+    (data,) = connection.execute("SELECT data FROM sketch WHERE bucket = ? AND gpu = ?", where).fetchone()
+    histograms = unpack_sketch(data)
+    for histogram, more in zip(histograms, row.histograms, strict=True):
+        histogram.update(more)
+    connection.execute("UPDATE sketch SET data = ? WHERE bucket = ? AND gpu = ?", (pack_sketch(histograms), *where))

@@ -1,0 +1,93 @@
+"""A writer whose file can't be written for a while: what it keeps, for how long, and what it says."""
+
+import sqlite3
+import threading
+
+import pytest
+from sample_rows import START, STEP, rows_of, write
+
+from gssr.store import pending
+from gssr.store.reader import open_recording
+
+
+def messages(reader):
+    return [event.message for event in reader.events if event.kind == "storage"]
+
+
+def test_a_disk_that_is_full_for_long_costs_little_and_what_was_lost_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(pending, "MAX_ROWS", 600)
+    monkeypatch.setattr(pending, "MAX_OTHERS", 50)
+    rows = rows_of(4000, 2)
+    writer = write(tmp_path / "a.sql", rows[:200], 2, finish=False)
+    (pages,) = writer._connection.execute("PRAGMA page_count").fetchone()
+    writer._connection.execute(f"PRAGMA max_page_count={pages}")  # what a full disk looks like to SQLite
+    tries = []
+    writer._connection.set_trace_callback(lambda statement: tries.append(statement) if "BEGIN" in statement else None)
+    for row in rows[200:6000]:
+        writer.add([row])
+        writer.add_host(row[1], [0.5] * 8)
+        writer.tick(row[1])
+    seconds = 5800 / 2 * STEP
+    assert len(tries) < seconds / 8
+    waiting = writer._pending
+    assert len(waiting.rows) <= 600 + 2 * 10 / STEP and len(waiting.others["host_samples"]) <= 50 + 2 * 10 / STEP
+    assert len(waiting.closed) < 2 * (600 / 2 * STEP / 10 + 8)
+    writer._connection.execute("PRAGMA max_page_count=1000000")
+    for row in rows[6000:]:
+        writer.add([row])
+        writer.tick(row[1])
+    assert writer.finish(rows[-1][1], 0, "completed", rows[-1][1]) and writer.problem is None
+    (reader,) = open_recording(tmp_path / "a.sql").runs
+    stored = reader.samples([])
+    n_lost = len(rows) - len(stored.time)
+    first, last = messages(reader)
+    assert "full" in first and last == f"the recording is written again; {n_lost} samples were lost"
+    assert n_lost > 5000
+    buckets = reader.buckets(level=10)
+    for start in (START + 10, rows[6000][1] + 10):  # before and after
+        inside = (stored.time >= start // 10 * 10) & (stored.time < start // 10 * 10 + 10)
+        assert buckets.vectors[buckets.start == start // 10 * 10, 0].sum() == inside.sum() > 0
+
+
+@pytest.fixture
+def network(monkeypatch):
+    """As on a filesystem shared between hosts, where readers and the writer lock each other out."""
+    monkeypatch.setattr("gssr.store.open.journal_mode", lambda _path: "TRUNCATE")
+
+
+def look(path) -> sqlite3.Connection:
+    """A reader in the middle of its reading."""
+    reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM samples").fetchone()
+    return reader
+
+
+@pytest.mark.parametrize(("seconds", "n_messages"), [(5, 0), (20, 2)])
+@pytest.mark.usefixtures("network")
+def test_a_reader_in_the_way_costs_nothing_and_is_told_of_only_when_it_stays(tmp_path, seconds, n_messages):
+    rows = rows_of(200, 2)
+    writer = write(tmp_path / "a.sql", rows[:100], 2, finish=False)
+    reader = look(tmp_path / "a.sql")
+    for row in rows[100:]:
+        if row[1] > rows[100][1] + seconds:
+            reader.close()
+        writer.add([row])
+        writer.tick(row[1])
+    assert writer.finish(rows[-1][1], 0, "completed", rows[-1][1])
+    (run,) = open_recording(tmp_path / "a.sql").runs
+    assert run.n_rows == 400 and len(messages(run)) == n_messages
+
+
+@pytest.mark.usefixtures("network")
+def test_the_end_of_a_run_waits_for_a_reader(tmp_path):
+    rows = rows_of(100, 2)
+    writer = write(tmp_path / "a.sql", rows[:-2], 2, finish=False)
+    writer.add(rows[-2:])
+    reader = look(tmp_path / "a.sql")
+    timer = threading.Timer(0.5, reader.close)
+    timer.start()
+    assert writer.finish(rows[-1][1], 3, "failed", rows[-1][1])
+    timer.join()
+    (run,) = open_recording(tmp_path / "a.sql").runs
+    assert (run.state, run.run.exit_code, run.n_rows) == ("failed", 3, 200)
