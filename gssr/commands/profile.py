@@ -70,7 +70,8 @@ def _value_follows(word: str, takes_value: set[str]) -> bool:
 
 def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
     """Exit code: the workload's; 2 for wrong usage, when nothing was started."""
-    from gssr.profile.session import Request, UsageError, profile
+    from gssr.profile.request import Request, UsageError
+    from gssr.profile.session import profile
     from gssr.profile.terminal import leave
     from gssr.profile.workload import shell_command
 

@@ -1,0 +1,194 @@
+"""Where a run is recorded: which file, under which name of the run, and what to do with what stands there already.
+
+One rank records into ``NAME.sql``. Where there may be several, each records into a file of its own in ``NAME.sql.d``.
+"""
+
+import os
+import sqlite3
+import time
+from contextlib import closing
+from itertools import count
+from typing import NamedTuple
+
+from gssr import launch
+from gssr.profile.request import Request, UsageError
+from gssr.store.open import RecordingError, connect, looks_like_recording
+
+
+class Output(NamedTuple):
+    """The file to record into, and the run's name in it. ``append``: a run is added to the recording that is there.
+    ``overwrite``: that recording is deleted first. ``shard``: it is one rank's share of a recording."""
+
+    path: str
+    run_id: str
+    append: bool
+    overwrite: bool
+    shard: bool
+
+
+class _Found(NamedTuple):
+    """A run of the recording that stands at the output."""
+
+    run_id: str
+    job_id: str | None
+    state: str
+
+
+def choose(request: Request, place: launch.Place) -> Output:
+    """The output of this process. Raises UsageError when what stands there must not be touched."""
+    named = request.output is not None or place.job_id is not None
+    if not named and (place.world_size or 1) > 1:
+        raise UsageError("several ranks need one name for their recording: give it with -o FILE.sql")
+    shard = place.parallel and named  # a name after the time is each process's own
+    output = launch.default_output(place) if request.output is None else request.output
+    if request.output is None and not (shard or request.append or request.overwrite or place.restart_count):
+        output = _reserved(output)
+    output = os.path.abspath(output)
+    append, overwrite = _look_at_file(output, request, place)
+    if shard:
+        return _shard_output(output, request, place)
+    run_id = place.run_id or _own_run_id(place)
+    if request.output is not None and not request.append and _shards(output):
+        what = "holds the recording of several ranks"
+        if request.overwrite:
+            raise UsageError(f"-o {request.output}: {request.output}.d {what}, which -f leaves alone: delete it first")
+        raise UsageError(f"-o {request.output}: {request.output}.d {what}; use -a to add a run to it")
+    if append:
+        run_id = _unused(run_id, {run.run_id for run in _runs_in(output)})
+    path = os.path.realpath(output) if os.path.islink(output) else output  # a link stays, wherever it leads
+    return Output(path, run_id, append, overwrite, shard=False)
+
+
+def _shard_output(output: str, request: Request, place: launch.Place) -> Output:
+    """What must come out the same for all ranks of a run, whichever of them have begun: only runs of before count."""
+    own_start = f"{place.node}.{place.rank}."
+    run_id = place.run_id or _agreed_run_id(output, place, own_start)
+    names = _shards(output)
+    mine = {name.removeprefix(own_start).removesuffix(".sql") for name in names if name.startswith(own_start)}
+    job = run_id.partition(".")[0]
+    others = [name for name in names if not name.endswith(f".{run_id}.sql")]
+    if place.restart_count:  # a requeued job goes on beside its own files
+        others = [name for name in others if f".{job}." not in name]
+    adds = request.append or request.overwrite or request.output is None
+    if (others or run_id in mine) and not adds:
+        raise UsageError(f"-o {request.output}: {request.output}.d holds another run; use -a to add a run to it")
+    run_id = _unused(run_id, mine)
+    try:
+        os.makedirs(output + ".d", exist_ok=True)
+    except OSError:
+        pass  # the sampler will say why the file can't be made
+    path = os.path.join(output + ".d", f"{own_start}{run_id}.sql")
+    return Output(path, run_id, append=False, overwrite=False, shard=True)
+
+
+def _reserved(name: str) -> str:
+    """The default name, numbered where it is taken: by another command of the job, maybe beside this one, or of the same
+    second. An empty file keeps it."""
+    stem = name.removesuffix(".sql")
+    for number in range(1, 1000):
+        name = f"{stem}-{number}.sql" if number > 1 else name
+        try:
+            os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        except FileExistsError:
+            continue
+        except OSError:
+            pass  # the sampler will say why it can't be made
+        break
+    return name
+
+
+def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[bool, bool]:
+    """(append, overwrite): what to do with what stands at ``output``. Raises UsageError when it must not be touched."""
+    shown = request.output or os.path.basename(output)
+    if os.path.isdir(output):
+        raise UsageError(f"-o {shown}: is a directory; name a file in it, such as {os.path.join(shown, 'run.sql')}")
+    if not os.path.lexists(output):
+        return False, False
+    if not os.path.isfile(output):
+        what = "is a link to nothing" if os.path.islink(output) else "is not a file"  # a pipe, a device
+        raise UsageError(f"-o {shown}: {what}: choose another name")
+    try:
+        if os.path.getsize(output) == 0:
+            return False, False  # it is used as it is
+        ours = looks_like_recording(output)
+    except OSError as error:
+        raise UsageError(f"-o {shown}: exists and can't be read: {error.strerror}") from None
+    if not ours:
+        raise UsageError(f"-o {shown}: exists and is not a recording: choose another name")
+    runs = _runs_in(output)
+    same_job = bool(runs) and all(run.job_id == place.job_id for run in runs)
+    if request.output is None and place.parallel and same_job:
+        return False, False  # a step whose ranks write beside it
+    if any(run.state == "running" for run in runs):
+        raise UsageError(f"-o {shown}: is being recorded into right now: choose another name")
+    if place.restart_count and not request.overwrite and same_job:
+        return True, False  # a requeued job goes on in its own file
+    if request.append:
+        return True, False
+    if not request.overwrite:
+        raise UsageError(f"-o {shown}: exists; use -f to overwrite it or -a to add a run to it")
+    return False, True
+
+
+def _runs_in(path: str) -> list[_Found]:
+    """Every run of a recording; none of one that can't be read."""
+    from gssr.store.records import read_processes, read_runs, state_of
+
+    try:
+        with closing(connect(path)) as connection:
+            return [
+                _Found(run.run_id, run.job_id, state_of(run, read_processes(connection, run.run_id), path))
+                for run in read_runs(connection)
+            ]
+    except (RecordingError, sqlite3.DatabaseError):
+        return []
+
+
+def _shards(output: str) -> list[str]:
+    """Names of the ranks' files that belong to ``output``."""
+    try:
+        return [name for name in os.listdir(output + ".d") if name.endswith(".sql")]
+    except OSError:
+        return []
+
+
+def _unused(run_id: str, taken: set[str]) -> str:
+    """The run id, numbered where it is taken: two commands of one job step."""
+    names = (f"{run_id}-{number}" for number in count(2))
+    return run_id if run_id not in taken else next(name for name in names if name not in taken)
+
+
+def _own_run_id(place: launch.Place) -> str:
+    return f"{place.hostname}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}"
+
+
+def _agreed_run_id(output: str, place: launch.Place, own_start: str) -> str:
+    """A name for the run where the launcher gives its ranks none in common: the first to make ``NAME.sql.d/run`` decides.
+    Where this rank has recorded under that name before, it is an earlier run's: then ``run.2`` decides, and so on."""
+    own, folder = _own_run_id(place), output + ".d"
+    try:
+        os.makedirs(folder, exist_ok=True)
+        for number in count(1):
+            run_id = _first_said(os.path.join(folder, "run" if number == 1 else f"run.{number}"), own)
+            if run_id == own or not os.path.exists(os.path.join(folder, f"{own_start}{run_id}.sql")):
+                return run_id
+    except OSError:
+        pass  # nothing can be written there: the sampler will say so
+    return own
+
+
+def _first_said(path: str, own: str) -> str:
+    """What stands in the file, which is made with ``own`` in it where there is none. Raises OSError."""
+    try:
+        with open(path, "x") as stream:
+            stream.write(own)
+        return own
+    except FileExistsError:
+        pass
+    for _ in range(50):
+        with open(path) as stream:
+            said = stream.read()
+        if said:
+            return said
+        time.sleep(0.02)  # made, not yet written
+    return own

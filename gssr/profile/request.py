@@ -1,0 +1,24 @@
+"""What ``gssr profile`` was asked for."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class UsageError(Exception):
+    """What was asked for makes no sense; nothing was started. The text is one sentence."""
+
+
+class Request(NamedTuple):
+    """What the user asked for. ``sampling_ms`` and ``max_runtime`` (s) as in the options of the same names."""
+
+    command: Sequence[str]
+    output: str | None = None
+    label: str | None = None
+    sampling_ms: float = 500.0
+    max_runtime: float | None = None
+    overwrite: bool = False
+    append: bool = False
+    backend: str = "auto"
+    gpus: str = "all"
+    metrics: str | None = None
+    summary: bool = True
