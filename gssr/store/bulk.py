@@ -5,6 +5,7 @@ For generated and imported data, not for the sampler: it uses numpy, and until `
 
 import sqlite3
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from gssr.store.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.writer import Writer
 
 _INSERT_ROWS = 1000  # converting and binding this many at once stays in the processor's cache
+_STATEMENT_ROWS = 10  # a statement takes 999 values, or more in newer versions of SQLite
 _N_KEYS = 1 << 16
 
 
@@ -57,9 +59,16 @@ class BulkWriter(Writer):
         return super().finish(now, exit_code, state, ended_at)
 
     def _insert_columns(self, columns: list[Ints | Floats]) -> None:
-        for start in range(0, len(columns[0]), _INSERT_ROWS):
-            part = [column[start : start + _INSERT_ROWS].tolist() for column in columns]
-            self._connection.executemany(self._pending.insert, zip(*part, strict=True))
+        n, width = len(columns[0]), len(columns)
+        for start in range(0, n, _INSERT_ROWS):
+            rows = min(_INSERT_ROWS, n - start)
+            values: list[Any] = [None] * (rows * width)
+            for position, column in enumerate(columns):
+                values[position::width] = column[start : start + rows].tolist()
+            at_once = _STATEMENT_ROWS if rows % _STATEMENT_ROWS == 0 else 1
+            statement = self._pending.insert + f", ({', '.join('?' * width)})" * (at_once - 1)
+            size = at_once * width
+            self._connection.executemany(statement, (values[at : at + size] for at in range(0, len(values), size)))
 
     def _roll_up(self, keys: Ints, time: Floats, values: Mapping[str, Floats], rowids: Ints) -> None:
         whole = dict(values)
