@@ -16,8 +16,9 @@ from gssr.metrics import BY_NAME, NAMES
 from gssr.profile.clock import Clock
 from gssr.profile.detach import let_go
 from gssr.profile.summary import whole_run
+from gssr.store.create import replace
 from gssr.store.liveness import boot_id, process_start
-from gssr.store.open import RecordingError, replace
+from gssr.store.open import RecordingError
 from gssr.store.schema import GAP_INTERVALS
 from gssr.store.writer import Writer
 

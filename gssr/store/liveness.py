@@ -3,6 +3,8 @@ have been booted since."""
 
 import os
 
+from gssr.store.open import beside
+
 
 def boot_id() -> str | None:
     """The kernel's id of this boot; None where it isn't told."""
@@ -27,7 +29,7 @@ def silent_seconds(path: str, now: float) -> float:
     """Seconds since the file, or its write-ahead log, was last written; infinity when neither can be seen. An empty log
     says nothing: readers make one where there is none."""
     latest = -float("inf")
-    for name in (path, path + "-wal"):
+    for name in (path, beside(path, "-wal")):
         try:
             status = os.stat(name)
         except OSError:

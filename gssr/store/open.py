@@ -1,69 +1,27 @@
-"""Opening recordings: creating one to write, and opening any for reading without ever changing it."""
+"""Opening recordings for reading, without ever changing them."""
 
 import os
 import shutil
 import sqlite3
 import tempfile
 import time
-from contextlib import closing
 from typing import NamedTuple
 from urllib.parse import quote
 
-from gssr.store.filesystem import journal_mode
-from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, create_statements
+from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
 _MAGIC = b"SQLite format 3\0"
 COMPANIONS = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database while it is open or after a crash."""
-
-
-BUSY_MS = 100
-"""How long the writer waits for a reader's lock before it goes on sampling and tries again at the next commit."""
+"""What SQLite keeps beside a database while it is open or after a crash: see ``beside``."""
 
 
 class RecordingError(Exception):
     """A recording can't be read or written; the text is one sentence that names the file."""
 
 
-class TakenError(RecordingError):
-    """Somebody else is recording into the file."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(f"{path}: is being recorded into by another gssr: give each its own -o")
-
-
-def remove(path: str) -> None:
-    """Delete a recording and what SQLite keeps beside it."""
-    for name in (path, *(path + suffix for suffix in COMPANIONS)):
-        try:
-            os.unlink(name)
-        except FileNotFoundError:
-            pass
-
-
-def finished_runs(path: str) -> frozenset[str]:
-    """Ids of a recording's runs, all of which have ended or are lost. Raises TakenError when somebody is recording into
-    it, RecordingError as ``connect`` does."""
-    from gssr.store.records import is_recorded_into
-
-    with closing(connect(path)) as connection:
-        try:
-            if is_recorded_into(connection, path):
-                raise TakenError(path)
-            return frozenset(run_id for (run_id,) in connection.execute("SELECT run_id FROM runs"))
-        except sqlite3.DatabaseError as error:
-            raise RecordingError(f"{path}: is damaged: {error}") from None
-
-
-def replace(path: str) -> None:
-    """Delete a recording that is to be overwritten. Raises TakenError when somebody is recording into it by now."""
-    try:
-        finished_runs(path)
-    except TakenError:
-        raise
-    except RecordingError:
-        pass  # damaged, or gone already
-    remove(path)
+def beside(path: str, suffix: str) -> str:
+    """The name of one of the COMPANIONS of a database: SQLite follows links, and keeps them where the file itself is."""
+    return os.path.realpath(path) + suffix
 
 
 def looks_like_recording(path: str) -> bool:
@@ -73,81 +31,16 @@ def looks_like_recording(path: str) -> bool:
     return not head or (head.startswith(_MAGIC) and head[68:72] == APPLICATION_ID.to_bytes(4, "big"))
 
 
-def create(path: str) -> sqlite3.Connection:
-    """A new, empty recording, open for writing; an empty file is made one. Raises RecordingError when something else is
-    there or it can't be made. Another process may be making it at the same moment: ``Writer.begin`` decides."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666))
-    except FileExistsError:
-        if not _is_empty_file(path):
-            raise RecordingError(f"{path}: exists already") from None
-    except OSError as error:
-        raise RecordingError(f"{path}: can't be written: {error.strerror}") from None
-    try:
-        return _open_for_writing(path)
-    except sqlite3.Error as error:
-        if "locked" not in str(error):  # by another process, whose file it is as well
-            remove(path)
-        raise RecordingError(f"{path}: can't be written: {error}") from None
-
-
-def _is_empty_file(path: str) -> bool:
-    try:
-        return os.path.isfile(path) and os.path.getsize(path) == 0
-    except OSError:
-        return False
-
-
-def reopen(path: str) -> sqlite3.Connection:
-    """An existing recording (``finished_runs`` says whether it is one), open for writing another run into it. Raises
-    RecordingError when it can't be written."""
-    try:
-        return _open_for_writing(path)
-    except sqlite3.Error as error:
-        raise RecordingError(f"{path}: can't be written: {error}") from None
-
-
-def _open_for_writing(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
-    # Before the switch to WAL, so that the file itself tells what it is from its first second on.
-    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-    mode = journal_mode(path)
-    for attempt in range(20):  # the busy timeout does not cover the switch to WAL
-        try:
-            connection.execute(f"PRAGMA journal_mode={mode}")
-            break
-        except sqlite3.OperationalError:
-            if attempt == 19:
-                connection.close()
-                raise
-            time.sleep(0.05)
-    connection.execute("PRAGMA synchronous=NORMAL")
-    connection.execute("BEGIN IMMEDIATE")
-    for statement in create_statements():
-        connection.execute(statement)
-    _add_missing_columns(connection)
-    connection.execute("COMMIT")
-    connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-    return connection
-
-
-def _add_missing_columns(connection: sqlite3.Connection) -> None:
-    """Columns that this version knows and an older file lacks."""
-    for table, columns in TABLES.items():
-        present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-        for column in columns:
-            if column.name not in present:
-                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column.name} {column.type}")
-
-
 def files_of(path: str) -> list[str]:
     """The files that make up a recording: of ``NAME.sql`` itself and the shards in ``NAME.sql.d`` those that exist, of
     ``NAME.sql.d`` the shards. Raises RecordingError for a folder without any; ``connect`` finds that a file is missing."""
     folder = path.rstrip("/") if os.path.isdir(path) else path + ".d"
     names = [] if os.path.isdir(path) else [path] * os.path.lexists(path)
     if os.path.isdir(folder):
-        names += [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".sql")]
+        try:
+            names += [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".sql")]
+        except OSError as error:
+            raise RecordingError(f"{folder}: can't be read: {error.strerror}") from None
         if not names:
             raise RecordingError(f"{path}: holds no recording")
     return names or [path]
@@ -176,6 +69,8 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def _check_file(path: str) -> None:
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise RecordingError(f"{path}: is not a file")  # but a pipe, which might never answer, or a device
     try:
         with open(path, "rb") as stream:
             head = stream.read(16)
@@ -216,8 +111,8 @@ def _connect_copy(path: str) -> sqlite3.Connection:
         for _ in range(10):
             before = fingerprint(path)
             for suffix in ("", "-wal", "-journal"):
-                if os.path.exists(path + suffix):
-                    shutil.copyfile(path + suffix, copy + suffix)
+                if os.path.exists(beside(path, suffix)):
+                    shutil.copyfile(beside(path, suffix), copy + suffix)
             if fingerprint(path) == before:
                 break
             time.sleep(0.1)
@@ -234,7 +129,9 @@ def missing_end(path: str) -> str | None:
     still are in a write-ahead log."""
     with open(path, "rb") as stream:
         head = stream.read(100)
-    if os.path.exists(path + "-wal") or head[24:28] != head[92:96]:  # the page count is valid only with this counter
+    if (
+        os.path.exists(beside(path, "-wal")) or head[24:28] != head[92:96]
+    ):  # the page count is valid only with this counter
         return None
     page_size = int.from_bytes(head[16:18], "big")
     size = int.from_bytes(head[28:32], "big") * (65536 if page_size == 1 else page_size)
@@ -253,9 +150,12 @@ def fingerprint(path: str) -> Fingerprint:
     """A look at the file itself; ``sizes`` of the file, its write-ahead log and its journal, -1 for none."""
     with open(path, "rb") as stream:
         counter = stream.read(100)[24:28]
-    sizes = [
-        os.stat(path + suffix).st_size if os.path.exists(path + suffix) else -1 for suffix in ("", "-wal", "-journal")
-    ]
+    sizes = []
+    for suffix in ("", "-wal", "-journal"):
+        try:
+            sizes.append(os.stat(beside(path, suffix)).st_size)
+        except FileNotFoundError:
+            sizes.append(-1)
     return Fingerprint(counter, tuple(sizes))
 
 

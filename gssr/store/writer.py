@@ -10,7 +10,7 @@ import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from gssr.store import open as opening
+from gssr.store.create import BUSY_MS, TakenError, create, finished_runs, reopen
 from gssr.store.open import RecordingError
 from gssr.store.pending import Pending, Value, insert_into
 from gssr.store.rollup import Rollups, Row
@@ -44,8 +44,8 @@ class Writer:
     def __init__(self, path: str, append: bool = False) -> None:
         """Create the file, or with ``append`` open it to add a run. Raises RecordingError."""
         self.path = path
-        self._earlier = opening.finished_runs(path) if append else frozenset[str]()
-        self._connection = opening.reopen(path) if append else opening.create(path)
+        self._earlier = finished_runs(path) if append else frozenset[str]()
+        self._connection = reopen(path) if append else create(path)
         self._pending = Pending()
         self._node = ""
         self._keys: list[int] = []
@@ -71,7 +71,7 @@ class Writer:
             present = {run_id for (run_id,) in self._connection.execute("SELECT run_id FROM runs")}
             if present - self._earlier - {pending.run_id}:
                 self._connection.execute("ROLLBACK")
-                raise opening.TakenError(self.path)
+                raise TakenError(self.path)
             (last,) = self._connection.execute("SELECT max(rowid) FROM samples").fetchone()
             self._next_rowid = (last or 0) + 1
             if pending.run_id not in present:
@@ -101,7 +101,7 @@ class Writer:
                 self._put("gpus", {"gpu": key, **owner, **gpu})
                 self._put("process_gpus", {"run_id": pending.run_id, "rank": pending.rank, "gpu": key})
             self._connection.execute("COMMIT")
-            patience = min(opening.BUSY_MS, max(1, int(sampling_seconds * 500)))  # half a tick: waiting costs no sample
+            patience = min(BUSY_MS, max(1, int(sampling_seconds * 500)))  # half a tick: waiting costs no sample
             self._connection.execute(f"PRAGMA busy_timeout={patience}")
         except sqlite3.Error as error:
             raise RecordingError(f"{self.path}: can't be written: {error}") from None

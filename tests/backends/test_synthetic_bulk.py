@@ -149,6 +149,13 @@ def test_unwritable_output_is_one_line(
     assert place in message
 
 
+def test_what_is_no_recording_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("precious")
+    assert main(["train", "-f", "--hours", "0.001", "-o", str(notes)]) == 1
+    assert "is not a recording" in capsys.readouterr().err and notes.read_text() == "precious"
+
+
 def test_nothing_is_left_when_it_fails(tmp_path: Path) -> None:
     class StoppedError(Exception):
         pass

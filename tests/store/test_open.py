@@ -11,10 +11,11 @@ from contextlib import closing
 import pytest
 from sample_rows import START, rows_of, write
 
+from gssr.store.create import TakenError, replace
 from gssr.store.filesystem import filesystem_of, journal_mode
 from gssr.store.follow import Follower
 from gssr.store.liveness import boot_id, process_start
-from gssr.store.open import RecordingError, TakenError, connect, replace
+from gssr.store.open import RecordingError, connect
 from gssr.store.reader import open_recording
 from gssr.store.writer import Writer
 
@@ -43,6 +44,11 @@ def test_a_file_that_is_no_database_is_said(tmp_path):
 
 def test_a_folder_without_recordings_is_said(tmp_path):
     assert "holds no recording" in sentence(tmp_path)
+
+
+def test_what_is_not_a_file_is_said(tmp_path):
+    os.mkfifo(tmp_path / "pipe.sql")
+    assert "is not a file" in sentence(tmp_path / "pipe.sql")
 
 
 def test_a_database_of_something_else_is_said(tmp_path):
@@ -102,8 +108,23 @@ def test_reading_never_changes_the_folder(tmp_path):
     del writer
 
 
+def test_a_link_to_a_recording_is_the_recording(tmp_path):
+    (tmp_path / "place").mkdir()
+    writer = write(tmp_path / "place" / "a.sql", rows_of(50, 1), 1, finish=False)
+    link = tmp_path / "link.sql"
+    link.symlink_to("place/a.sql")
+    os.utime(link, (START, START))  # what was written last is in the write-ahead log
+    (reader,) = open_recording(link).runs
+    assert (reader.n_rows, reader.state) == (50, "running")
+    os.utime(tmp_path / "place" / "a.sql-wal", (START, START))
+    os.utime(tmp_path / "place" / "a.sql", (START, START))
+    replace(str(link))
+    assert os.listdir(tmp_path / "place") == [] and link.is_symlink()
+    del writer
+
+
 def test_a_hot_journal_is_rolled_back_in_a_private_copy(tmp_path, monkeypatch):
-    monkeypatch.setattr("gssr.store.open.journal_mode", lambda _path: "TRUNCATE")
+    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "TRUNCATE")
     writer = write(tmp_path / "a.sql", rows_of(50, 2), 2, finish=False)
     writer._connection.execute("PRAGMA cache_size=1")
     writer._connection.execute("BEGIN IMMEDIATE")
@@ -183,7 +204,7 @@ def test_a_file_belongs_to_the_first_who_begins_a_run_in_it(tmp_path, monkeypatc
     path = str(tmp_path / "a.sql")
     first = Writer(path)
     with monkeypatch.context() as patch:
-        patch.setattr("gssr.store.open._is_empty_file", lambda _path: True)  # seen in the moment before
+        patch.setattr("gssr.store.create._is_empty_file", lambda _path: True)  # seen in the moment before
         rival = Writer(path)
     begin(first, "first")
     with pytest.raises(TakenError):
@@ -221,7 +242,7 @@ def test_a_schema_that_is_no_text_is_damage(tmp_path, text):
 
 
 def test_a_reader_at_the_very_end_costs_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("gssr.store.open.journal_mode", lambda _path: "TRUNCATE")
+    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "TRUNCATE")
     writer = write(tmp_path / "a.sql", rows_of(100, 2), 2, finish=False)
     reader = sqlite3.connect(tmp_path / "a.sql", isolation_level=None, check_same_thread=False)
     reader.execute("BEGIN")
@@ -302,7 +323,7 @@ def test_following_hands_out_every_row_once_and_in_order(tmp_path):
 
 
 def test_following_a_shared_filesystem_gives_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr("gssr.store.open.journal_mode", lambda _path: "TRUNCATE")
+    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "TRUNCATE")
     monkeypatch.setattr("gssr.store.follow.journal_mode", lambda _path: "TRUNCATE")
     test_following_hands_out_every_row_once_and_in_order(tmp_path)
 

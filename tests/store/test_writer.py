@@ -52,7 +52,7 @@ def test_a_disk_that_is_full_for_long_costs_little_and_what_was_lost_is_said(tmp
 @pytest.fixture
 def network(monkeypatch):
     """As on a filesystem shared between hosts, where readers and the writer lock each other out."""
-    monkeypatch.setattr("gssr.store.open.journal_mode", lambda _path: "TRUNCATE")
+    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "TRUNCATE")
 
 
 def look(path) -> sqlite3.Connection:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from gssr.backends.base import BackendError
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.backends.synthetic.scenarios import SCENARIOS
-from gssr.store.open import RecordingError, remove
+from gssr.store.create import remove
+from gssr.store.open import RecordingError, looks_like_recording
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -69,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     terminal = sys.stderr.isatty()
     try:
-        if options.force:
+        if os.path.lexists(options.output):
+            if not os.path.isfile(options.output) or not looks_like_recording(options.output):
+                raise RecordingError(f"{options.output}: is not a recording: choose another name")
             remove(options.output)
         n = generate(request, _show if terminal else None)
     except OSError as error:

@@ -18,8 +18,9 @@ from gssr.backends.synthetic.gpu import traits
 from gssr.backends.synthetic.scenarios import Scenario
 from gssr.metrics import NAMES
 from gssr.store.bulk import BulkWriter
+from gssr.store.create import remove
 from gssr.store.moments import Ints
-from gssr.store.open import RecordingError, remove
+from gssr.store.open import RecordingError
 from gssr.store.schema import LEVELS
 
 START = 1_700_000_400.0

@@ -1,0 +1,127 @@
+"""Making recordings: a new file to write, an existing one to add to, or one to be replaced."""
+
+import os
+import sqlite3
+import time
+from contextlib import closing
+
+from gssr.store.filesystem import journal_mode
+from gssr.store.open import COMPANIONS, RecordingError, beside, connect
+from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, create_statements
+
+BUSY_MS = 100
+"""How long the writer waits for a reader's lock before it goes on sampling and tries again at the next commit."""
+
+
+class TakenError(RecordingError):
+    """Somebody else is recording into the file."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: is being recorded into by another gssr: give each its own -o")
+
+
+def remove(path: str) -> None:
+    """Delete a recording and what SQLite keeps beside it; of a link, what it leads to."""
+    file = os.path.realpath(path) if os.path.islink(path) else path
+    for name in [file, *(beside(path, suffix) for suffix in COMPANIONS)]:
+        try:
+            os.unlink(name)
+        except FileNotFoundError:
+            pass
+
+
+def finished_runs(path: str) -> frozenset[str]:
+    """Ids of a recording's runs, all of which have ended or are lost. Raises TakenError when somebody is recording into
+    it, RecordingError as ``connect`` does."""
+    from gssr.store.records import is_recorded_into
+
+    with closing(connect(path)) as connection:
+        try:
+            if is_recorded_into(connection, path):
+                raise TakenError(path)
+            return frozenset(run_id for (run_id,) in connection.execute("SELECT run_id FROM runs"))
+        except sqlite3.DatabaseError as error:
+            raise RecordingError(f"{path}: is damaged: {error}") from None
+
+
+def replace(path: str) -> None:
+    """Delete a recording that is to be overwritten. Raises TakenError when somebody is recording into it by now,
+    RecordingError when it can't be deleted."""
+    try:
+        finished_runs(path)
+    except TakenError:
+        raise
+    except RecordingError:
+        pass  # damaged, or gone already
+    try:
+        remove(path)
+    except OSError as error:
+        raise RecordingError(f"{path}: can't be overwritten: {error.strerror}") from None
+
+
+def create(path: str) -> sqlite3.Connection:
+    """A new, empty recording, open for writing; an empty file is made one. Raises RecordingError when something else is
+    there or it can't be made. Another process may be making it at the same moment: ``Writer.begin`` decides."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+    except FileExistsError:
+        if not _is_empty_file(path):
+            raise RecordingError(f"{path}: exists already") from None
+    except OSError as error:
+        raise RecordingError(f"{path}: can't be written: {error.strerror}") from None
+    try:
+        return _open_for_writing(path)
+    except sqlite3.Error as error:
+        if "locked" not in str(error):  # by another process, whose file it is as well
+            remove(path)
+        raise RecordingError(f"{path}: can't be written: {error}") from None
+
+
+def _is_empty_file(path: str) -> bool:
+    try:
+        return os.path.isfile(path) and os.path.getsize(path) == 0
+    except OSError:
+        return False
+
+
+def reopen(path: str) -> sqlite3.Connection:
+    """An existing recording (``finished_runs`` says whether it is one), open for writing another run into it. Raises
+    RecordingError when it can't be written."""
+    try:
+        return _open_for_writing(path)
+    except sqlite3.Error as error:
+        raise RecordingError(f"{path}: can't be written: {error}") from None
+
+
+def _open_for_writing(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
+    # Before the switch to WAL, so that the file itself tells what it is from its first second on.
+    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    mode = journal_mode(path)
+    for attempt in range(20):  # the busy timeout does not cover the switch to WAL
+        try:
+            connection.execute(f"PRAGMA journal_mode={mode}")
+            break
+        except sqlite3.OperationalError:
+            if attempt == 19:
+                connection.close()
+                raise
+            time.sleep(0.05)
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in create_statements():
+        connection.execute(statement)
+    _add_missing_columns(connection)
+    connection.execute("COMMIT")
+    connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+    return connection
+
+
+def _add_missing_columns(connection: sqlite3.Connection) -> None:
+    """Columns that this version knows and an older file lacks."""
+    for table, columns in TABLES.items():
+        present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        for column in columns:
+            if column.name not in present:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column.name} {column.type}")
