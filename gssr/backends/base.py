@@ -33,6 +33,17 @@ class Device(NamedTuple):
     mig: str | None = None
 
 
+class Offer(NamedTuple):
+    """What a backend could do on this machine: looked up cheaply and without side effects.
+
+    ``details`` is one line; ``cure`` says what to do where it doesn't work, "" when there is nothing to do."""
+
+    name: str
+    works: bool
+    details: str
+    cure: str = ""
+
+
 class Change(NamedTuple):
     """Something that happened to a backend or one of its GPUs, to be kept as an event.
 
