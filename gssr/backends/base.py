@@ -80,6 +80,16 @@ class Backend(Protocol):
         """What happened since the last call (GPU lost, GPU back, backend lost, backend back), oldest first."""
         ...
 
-    def close(self) -> None:
-        """Give everything back. Called once; never raises."""
+    def close(self) -> Sequence[Row]:
+        """Give everything back; the rows it still had. Called once; never raises."""
         ...
+
+
+class Opened(NamedTuple):
+    """A backend that was opened, and sentences about what is not as one might expect.
+
+    ``sampling_seconds`` is the interval it samples at where that is not the one asked for, else None."""
+
+    backend: Backend
+    remarks: Sequence[str] = ()
+    sampling_seconds: float | None = None

@@ -132,6 +132,10 @@ class Writer:
         values = (self._run_id, time, self._node, key, self._rank, kind, message)
         self._statements.append((_INSERTS["events"], values))
 
+    def sampled_every(self, seconds: float) -> None:
+        """The run is sampled at this interval, not at the one that was asked for."""
+        self._update("runs", {"sampling_ms": 1000 * seconds})
+
     def started(self, time: float) -> None:
         """The workload was started."""
         self._update("processes", {"started_at": time})

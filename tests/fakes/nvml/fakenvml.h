@@ -51,6 +51,7 @@ extern struct settings settings;
 
 /* values.c */
 double fake_now(void);
+void fake_map_control(void);
 int fake_is_metric(int metric);
 int fake_lists(const char *list, int number, double *value);     /* is "n,n:value,..." naming it? */
 int fake_supports(int metric);

@@ -3,7 +3,8 @@
 #include <math.h>
 #include <unistd.h>
 
-struct gpm_sample { int gpu, instance; double t; double fixed[METRICS]; };
+#define LAST 110 /* above all GPM ids the fake has */
+struct gpm_sample { int gpu, instance; double t; double fixed[LAST]; };
 struct gpm_metric { u32 id; R ret; double value; const char *short_name, *long_name, *unit; };
 struct gpm_get { u32 version, n; struct gpm_sample *first, *second; struct gpm_metric m[]; };
 
@@ -32,9 +33,7 @@ static R sample(D d, int instance, struct gpm_sample *s) {
     s->gpu = d->gpu;
     s->instance = instance;
     s->t = fake_now();
-    for (int m = 0; m < METRICS; m++) s->fixed[m] = NAN;
-    for (int m = 1; m < POWER; m++)
-        if (fake_is_metric(m)) s->fixed[m] = fake_override(d->gpu, m);
+    for (int m = 1; m < LAST; m++) s->fixed[m] = fake_override(d->gpu, m);
     return OK;
 }
 API R nvmlGpmSampleGet(D d, struct gpm_sample *s) {
@@ -54,7 +53,7 @@ API R nvmlGpmMetricsGet(struct gpm_get *q) {
         m->unit = m->id < 20 ? "%" : "MiB/s";
         m->value = 0;
         /* Links belong to the whole GPU. */
-        if (m->id >= POWER || !fake_is_metric(m->id) || !fake_supports(m->id) || (a->instance && m->id >= 20)) {
+        if (m->id >= LAST || !fake_is_metric(m->id) || !fake_supports(m->id) || (a->instance && m->id >= 20)) {
             m->ret = fake_refuse();
             continue;
         }

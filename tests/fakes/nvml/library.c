@@ -25,6 +25,7 @@ static void read_settings(void) {
         .not_supported = getenv("FAKENVML_NOT_SUPPORTED"), .set = getenv("FAKENVML_SET"),
         .lost = getenv("FAKENVML_LOST"), .mig = getenv("FAKENVML_MIG"),
     };
+    fake_map_control();
     if (settings.gpus > MAX_GPUS) settings.gpus = MAX_GPUS;
     for (int gpu = 0; gpu < MAX_GPUS; gpu++)
         for (int i = 0; i <= MAX_INSTANCES; i++) devices[gpu][i] = (struct device){gpu, i};

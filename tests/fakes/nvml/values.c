@@ -24,13 +24,15 @@ double fake_now(void) {
 }
 
 static int form(int metric, double *mean, double *amp) {
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (forms[i].metric == metric) {
-            *mean = forms[i].mean;
-            *amp = forms[i].amp;
-            return 1;
-        }
-    return 0;
+    static signed char place[METRICS]; /* 1 + index into forms; 0: not looked for, -1: not there */
+    if (metric < 0 || metric >= METRICS) return 0;
+    for (size_t i = 0; !place[metric] && i < sizeof forms / sizeof *forms; i++)
+        if (forms[i].metric == metric) place[metric] = i + 1;
+    if (!place[metric]) place[metric] = -1;
+    if (place[metric] < 0) return 0;
+    *mean = forms[place[metric] - 1].mean;
+    *amp = forms[place[metric] - 1].amp;
+    return 1;
 }
 
 int fake_is_metric(int metric) {
@@ -55,10 +57,11 @@ int fake_lists(const char *list, int number, double *value) {
 
 int fake_supports(int metric) { return !fake_lists(settings.not_supported, metric, NULL); }
 
-static void map_control(void) {
+void fake_map_control(void) {
     const char *path = getenv("FAKENVML_CTL");
     size_t size = sizeof(double) * MAX_GPUS * METRICS;
-    if (control || !path) return;
+    control = NULL;
+    if (!path) return;
     int fd = open(path, O_RDWR | O_CREAT, 0666);
     if (fd < 0) return;
     if (lseek(fd, 0, SEEK_END) < (off_t)size) {
@@ -74,7 +77,6 @@ static void map_control(void) {
 
 double fake_override(int gpu, int metric) {
     double value;
-    map_control();
     if (control && !isnan(control[gpu][metric])) return control[gpu][metric];
     return fake_lists(settings.set, metric, &value) ? value : NAN;
 }
