@@ -38,6 +38,7 @@ class Aside:
         try:
             opened = self._answers.get(timeout=OPEN_PATIENCE)
         except Empty:
+            self._questions.put(("close", 0.0))
             raise BackendError(f"{what} has not answered for {OPEN_PATIENCE:g} s; see dmesg") from None
         if isinstance(opened, BaseException):
             raise opened
@@ -78,10 +79,10 @@ class Aside:
         return changes
 
     def close(self) -> Sequence[Row]:
-        """Close the backend, or leave it alone if it hangs."""
+        """Close the backend, or if it hangs leave it alone: then it closes when it can."""
+        self._questions.put(("close", 0.0))
         if self._waiting_since is not None:
             return ()
-        self._questions.put(("close", 0.0))
         try:
             return self._answers.get(timeout=PATIENCE)  # type: ignore[no-any-return]
         except Empty:

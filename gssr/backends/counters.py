@@ -211,10 +211,12 @@ class Counters:
     def _supported_fields(self, fields: Sequence[Field]) -> list[Field]:
         """Those that this GPU has. PCIe's counters are of 32 bits on some, which a busy link passes in less than 0.1 s, so
         that differences would be too small: only one that has counted further is believed."""
+        if not fields:
+            return []
         buffer = create_string_buffer(_FIELD.size * len(fields))
         for number, field in enumerate(fields):
             _FIELD.pack_into(buffer, number * _FIELD.size, field.id, field.scope)
-        code = pynvml.nvmlLib.nvmlDeviceGetFieldValues(self._handle, len(fields), byref(buffer)) if fields else 1
+        code = pynvml.nvmlLib.nvmlDeviceGetFieldValues(self._handle, len(fields), byref(buffer))
         _check(code)
         supported = []
         for number, field in enumerate(fields if code == 0 else ()):

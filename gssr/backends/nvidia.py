@@ -59,7 +59,7 @@ def _open(visible: Sequence[str] | None, make: Callable[[Sequence[Gpu]], tuple[N
         if not gpus:
             raise BackendError("; ".join(["NVIDIA's driver shows this process no GPU", *remarks, _NO_GPU_CURE]))
         backend, more = make(gpus)
-    except BackendError:
+    except BaseException:
         driver.stop()
         raise
     return Opened(backend, [*remarks, *more])

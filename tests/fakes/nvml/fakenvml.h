@@ -3,7 +3,8 @@
  * FAKE GPUs whose values follow a closed form, so that a test knows the exact mean over any interval:
  *     value(g, m, t) = mean(m) + amp(m) * sin(2 pi t / P + phase)      t = CLOCK_REALTIME, s
  * Metrics 1-499 have NVML's GPM ids; the fake's own are 500 power (W), 501 temperature (C), 502 SM clock (MHz),
- * 503 memory used (MiB), 504 and 505 GPU and memory utilization (%), 506 memory temperature (C).
+ * 503 memory used (MiB), 504 and 505 GPU and memory utilization (%), 506 memory temperature (C); 507 and 508 stand for
+ * the clocks' event and throttle reasons, 509 for nvmlDeviceGetPcieThroughput, 510 for nvmlDeviceGetTotalEnergyConsumption.
  *
  * Environment, read again by every nvmlInit that finds the library shut down:
  *   FAKENVML_GPUS=4            number of GPUs, at most 16         FAKENVML_ARCH=9   9 Hopper, 8 Ada, 7 Ampere

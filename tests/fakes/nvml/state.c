@@ -54,7 +54,7 @@ API R nvmlDeviceGetPowerManagementLimitConstraints(D d, u32 *a, u32 *b) {
 static u64 millijoules(D d) {
     return (u64)((fake_integral(d->gpu, 0, POWER, fake_now()) - fake_integral(d->gpu, 0, POWER, 1.7e9)) * 1000);
 }
-API R nvmlDeviceGetTotalEnergyConsumption(D d, u64 *mj) { *mj = millijoules(d); return enter_whole(d, 1083); }
+API R nvmlDeviceGetTotalEnergyConsumption(D d, u64 *mj) { *mj = millijoules(d); return enter_whole(d, 510); }
 API R nvmlDeviceGetTemperature(D d, int s, u32 *t) { (void)s; *t = whole_number(d, TEMPERATURE); return enter_whole(d, TEMPERATURE); }
 API R nvmlDeviceGetTemperatureThreshold(D d, int s, u32 *t) { (void)s; *t = 90; return enter_whole(d, TEMPERATURE); }
 API R nvmlDeviceGetClockInfo(D d, int c, u32 *m) { *m = c == 2 ? 2619 : whole_number(d, SM_CLOCK); return enter_whole(d, SM_CLOCK); }
