@@ -110,7 +110,7 @@ def test_a_hung_engine_is_left_behind_and_holds_up_nobody(engine, monkeypatch):
     engine.signal(signal.SIGCONT)
     before = len(run.rows)
     run.until(lambda: run.said("backend_back") and len(run.rows) > before + 20)
-    assert run.longest < 0.2
+    assert run.longest < 0.5
     assert len(run.said("backend_lost")) == 1
     assert run.close() < 3.5
     mine = values_of(run.rows, 0, "sm_active")
@@ -124,7 +124,7 @@ def test_closing_on_a_hung_engine_is_bounded(engine, monkeypatch):
     run = Run(open_dcgm("dcgm", None, 0.1))
     run.until(lambda: len(run.rows) > 5)
     engine.signal(signal.SIGSTOP)
-    assert run.close() < 1.0
+    assert run.close() < 2.0
 
 
 @pytest.mark.usefixtures("impatient")
@@ -158,7 +158,7 @@ def test_the_end_of_a_run_is_not_lost(engine):
     time.sleep(0.7)
     ended = time.time()
     run.close()
-    assert run.rows[-1][1] > ended - 0.15
+    assert run.rows[-1][1] > ended - 0.3
 
 
 def test_an_interval_that_is_too_short_is_lengthened_and_said(engine):
