@@ -137,8 +137,9 @@ def test_others_that_sample_faster_double_nothing(bench):
         assert row[2 + INDEX["sm_active"]] == pytest.approx(sum(several) / len(several))
 
 
-def test_what_others_had_sampled_before_is_not_ours(bench):
-    engine = bench.start_engine(gpus=UUIDS[:1])
+@pytest.mark.parametrize("ahead", [0.0, 60.0])
+def test_what_others_had_sampled_before_is_not_ours(bench, ahead):
+    engine = bench.start_engine(gpus=UUIDS[:1], ahead=ahead)
     other = engine.group_create(99, 1, "other")
     engine.group_add(99, other, 1, 0)
     fields = engine.fields_create(99, [1002], "other")
