@@ -59,6 +59,7 @@ class Reader:
         self._last: dict[tuple[int, int, int], int] = {}
         self._floor = 0
         self._until = 0
+        self._failure: Exception | None = None
         self._callback = _CALLBACK(self._receive)  # kept: the library holds no reference
 
     def start(self, watches: Sequence[Watch]) -> int:
@@ -94,10 +95,20 @@ class Reader:
             if error.code != codes.NO_DATA:
                 raise
             return round((before + self.clock.offset) * _MICRO)
+        if self._failure is not None:
+            raise self._failure
         self.clock.see(before, now / _MICRO, self._now())
         return now
 
     def _receive(self, group: int, entity: int, address: int, count: int, _: object) -> int:
+        try:
+            self._take(group, entity, address, count)
+        except Exception as error:  # the library would swallow it
+            self._failure = error
+            return 1  # no more, please
+        return 0
+
+    def _take(self, group: int, entity: int, address: int, count: int) -> None:
         last, floor = self._last, self._floor
         for position in range(count):
             raw = (ctypes.c_char * 32).from_address(address + position * self._size)
@@ -112,4 +123,3 @@ class Reader:
             (value,) = (_DOUBLE if kind == _IS_DOUBLE else _INTEGER).unpack_from(raw, 24)
             reason = blank_reason(value)
             self._deliver((group, entity), field, stamp, None if reason else value, reason)
-        return 0
