@@ -1,6 +1,9 @@
 """What this machine offers: where samples can come from, where recordings can go, and what is missing."""
 
+import json
 import os
+import select
+import signal
 import sqlite3
 import sys
 import time
@@ -8,11 +11,15 @@ from typing import Literal, NamedTuple
 
 from gssr import __version__, launch
 from gssr.backends import BACKENDS
+from gssr.backends.base import Offer
 from gssr.backends.synthetic.scenarios import SCENARIOS
 from gssr.store.filesystem import filesystem_of, journal_mode
 
 OLDEST_SQLITE = (3, 26, 0)
-_DEVICES = "/dev/nvidiactl"
+PATIENCE = 30.0
+"""Seconds to wait for drivers and hostengines; without a persistence daemon a driver first initialises every GPU."""
+
+_WHAT = {kind.name: kind.what for kind in BACKENDS}
 
 
 class Finding(NamedTuple):
@@ -26,7 +33,7 @@ class Finding(NamedTuple):
 
 def findings() -> list[Finding]:
     """Everything that was looked at, in the order a user meets it."""
-    return [_python(), _sqlite(), _place(), *_gpus(), *_backends(), _host(), _folder()]
+    return [_python(), _sqlite(), _place(), *_real_gpus(), *_stand_ins(), _host(), _folder()]
 
 
 def _python() -> Finding:
@@ -51,44 +58,61 @@ def _place() -> Finding:
     return Finding("ok", "launcher", f"{place.launcher}: rank {place.rank} of {size} on {place.node}")
 
 
-def _gpus() -> list[Finding]:
-    """NVIDIA's driver, as its management library tells it."""
-    try:
-        import pynvml
-    except ImportError:
-        return [Finding("no", "GPUs", "the package nvidia-ml-py is missing", "pip install nvidia-ml-py")]
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        cure = "run on a node with NVIDIA GPUs and their driver"
-        if os.path.exists(_DEVICES):
-            cure = (
-                "the driver is loaded: make its library libnvidia-ml.so.1 visible here (in a container: --nv or --gpus)"
-            )
-        return [Finding("no", "GPUs", f"NVIDIA's driver can't be used: {error}", cure)]
-    try:
-        n_gpus, driver = pynvml.nvmlDeviceGetCount(), pynvml.nvmlSystemGetDriverVersion()
-        names = sorted({str(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i))) for i in range(n_gpus)})
-    except pynvml.NVMLError as error:
-        return [
-            Finding(
-                "no", "GPUs", f"NVIDIA's driver answers with an error: {error}", "see dmesg, or ask the administrator"
-            )
-        ]
-    finally:
-        pynvml.nvmlShutdown()
-    details = f"{n_gpus} ({', '.join(names) or 'none'}), driver {driver}"
-    return [
-        Finding("note", "GPUs", details, "this version of gssr reads no real GPU: it records host metrics beside them")
+def _real_gpus() -> list[Finding]:
+    """The GPUs of this machine, and what each backend for them has to give."""
+    offers = _offers()
+    if isinstance(offers, str):
+        return [Finding("no", "GPUs", offers, "see dmesg, or ask the administrator")]
+    driver = next(offer for offer in offers if offer.name == "nvml")
+    given = launch.gpu_ids()
+    mine = "" if given is None else f"; the launcher gives this process {', '.join(given) or 'none'}"
+    best = next((offer.name for offer in offers if offer.works), None)
+    here = f"here: {best}" if best else "here: host metrics only"
+    found = [
+        Finding("ok" if driver.works else "no", "GPUs", driver.details + mine, driver.cure),
+        Finding("ok", "backend auto", f"{_WHAT['auto']}; {here}"),
     ]
+    for offer in offers:
+        what = f"backend {offer.name}"
+        if offer.works:
+            found.append(Finding("ok", what, _WHAT["nvml"] if offer is driver else offer.details))
+        elif offer.details == driver.details:
+            found.append(Finding("no", what, "needs NVIDIA's driver: see GPUs"))
+        else:
+            found.append(Finding("no", what, offer.details, offer.cure))
+    return found
 
 
-def _backends() -> list[Finding]:
-    extra = {"synthetic": f"scenarios: {', '.join(SCENARIOS)}", "auto": "here: host metrics only"}
-    return [
-        Finding("ok", f"backend {kind.name}", kind.what + (f"; {extra[kind.name]}" if kind.name in extra else ""))
-        for kind in BACKENDS
-    ]
+def _offers() -> list[Offer] | str:
+    """What the backends offer, or what became of asking. A process of its own asks: drivers may crash or hang."""
+    readable, writable = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            from gssr.backends.auto import offers
+
+            answer = json.dumps(offers())
+        except Exception as error:
+            answer = json.dumps(f"GPUs can't be asked for: {error!r}")
+        os.write(writable, answer.encode())
+        os._exit(0)
+    os.close(writable)
+    with os.fdopen(readable, "rb") as pipe:
+        answered = select.select([pipe], [], [], PATIENCE)[0]
+        if not answered:
+            os.kill(child, signal.SIGKILL)
+            return f"a driver library has not answered for {PATIENCE:g} s"
+        told = pipe.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if not told:
+        return f"a driver library crashed with signal {-code} when it was asked for GPUs"
+    offered = json.loads(told)
+    return offered if isinstance(offered, str) else [Offer(*offer) for offer in offered]
+
+
+def _stand_ins() -> list[Finding]:
+    scenarios = {"synthetic": f"; scenarios: {', '.join(SCENARIOS)}"}
+    return [Finding("ok", f"backend {name}", _WHAT[name] + scenarios.get(name, "")) for name in ("synthetic", "replay")]
 
 
 def _host() -> Finding:

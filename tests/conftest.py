@@ -1,8 +1,11 @@
 """What all tests share: a plain environment, one way to need a system package, and deterministic properties."""
 
+import ctypes
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,6 +37,49 @@ def requires() -> Requires:
             pytest.skip(f"{', '.join(missing)} not found: install the Debian package(s) {package}")
 
     return check
+
+
+class FakeDriver:
+    """A stand-in for NVIDIA's libnvidia-ml.so.1 that the real nvidia-ml-py calls. Its settings, as keywords here
+    (``gpus=8`` is FAKENVML_GPUS), are listed in tests/fakes/nvml/fakenvml.h."""
+
+    def __init__(self, folder: Path) -> None:
+        self.library = folder / "libnvidia-ml.so.1"
+        self._loaded: ctypes.CDLL | None = None
+
+    def environ(self, **settings: object) -> dict[str, str]:
+        """The environment of a process that shall see these GPUs."""
+        own = {f"FAKENVML_{name.upper()}": str(value) for name, value in settings.items()}
+        return dict(os.environ) | {"LD_LIBRARY_PATH": str(self.library.parent)} | own
+
+    def load(self, monkeypatch: pytest.MonkeyPatch, **settings: object) -> ctypes.CDLL:
+        """Make this very process see these GPUs for the rest of the test; the library, for its own functions."""
+        for name, value in settings.items():
+            monkeypatch.setenv(f"FAKENVML_{name.upper()}", str(value))
+        return self._library
+
+    def expected(self, gpu: int, metric: int, start: float, end: float, instance: int = 0) -> float:
+        """The exact mean of a metric (GPM id, or 500 and up: see fakenvml.h) between two unix times, in its own unit."""
+        return float(self._library.fakenvml_expected_of(gpu, instance, metric, start, end))
+
+    @property
+    def _library(self) -> ctypes.CDLL:
+        if self._loaded is None:  # under its own name, so that whoever asks for libnvidia-ml.so.1 gets this one
+            self._loaded = ctypes.CDLL(str(self.library), mode=ctypes.RTLD_GLOBAL)
+            self._loaded.fakenvml_expected_of.restype = ctypes.c_double
+            self._loaded.fakenvml_expected_of.argtypes = [ctypes.c_int] * 3 + [ctypes.c_double] * 2
+        return self._loaded
+
+
+@pytest.fixture(scope="session")
+def fake_driver(requires: Requires, tmp_path_factory: pytest.TempPathFactory) -> FakeDriver:
+    """NVIDIA's driver library, built from tests/fakes/nvml."""
+    requires("gcc", package="gcc libc6-dev")
+    driver = FakeDriver(tmp_path_factory.mktemp("driver"))
+    sources = sorted(str(source) for source in (Path(__file__).parent / "fakes" / "nvml").glob("*.c"))
+    flags = ["-shared", "-fPIC", "-O2", "-Wl,-soname,libnvidia-ml.so.1"]
+    subprocess.run(["gcc", *flags, "-o", str(driver.library), *sources, "-lm"], check=True, timeout=60)
+    return driver
 
 
 @pytest.hookimpl(wrapper=True)

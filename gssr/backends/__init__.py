@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gssr.backends.base import Backend, BackendError, Change, Device, Row
+from gssr.backends.base import Backend, BackendError, Change, Device, Opened, Row
 
 
 class Kind(NamedTuple):
@@ -16,6 +16,11 @@ class Kind(NamedTuple):
 
 BACKENDS: tuple[Kind, ...] = (
     Kind("auto", "auto", "the best one this machine offers, else host metrics only"),
+    Kind("dcgm", "dcgm[:pause]", "all metrics, from DCGM's hostengine"),
+    Kind("gpm", "gpm", "all metrics of Hopper and newer GPUs, from the driver"),
+    Kind(
+        "nvml", "nvml", "utilization, memory, power, clocks and links, from the driver; no profiling metrics, no score"
+    ),
     Kind("synthetic", "synthetic[:SCENARIO[:GPUS]]", "GPUs that don't exist, running a scenario"),
     Kind("replay", "replay:FILE[@SPEED]", "a recording, played back"),
 )
@@ -35,27 +40,33 @@ def check(spec: str) -> None:
         from gssr.backends.replay import check_spec
 
         check_spec(spec)
+    elif name == "dcgm":
+        from gssr.backends import dcgm
+
+        dcgm.check_spec(spec)
     elif spec != name:
         raise BackendError(f"backend {name} takes no {spec[len(name) :]!r}")
 
 
-def open_backend(spec: str, node: str, visible: Sequence[str] | None) -> Backend | None:
-    """The backend that ``spec`` asks for, open; None when ``auto`` finds no GPU it can read. ``visible`` are
-    the GPUs the launcher gives this process (gssr.launch.gpu_ids), None if it doesn't say. Raises BackendError."""
+def open_backend(spec: str, node: str, visible: Sequence[str] | None, sampling_seconds: float) -> Opened:
+    """The backend that ``spec`` asks for, open. ``visible`` are the GPUs the launcher gives this process
+    (gssr.launch.gpu_ids), None if it doesn't say. Raises BackendError."""
     name = spec.partition(":")[0]
     if name == "synthetic":
         from gssr.backends.synthetic import DEFAULT_GPUS, SyntheticBackend, parse
 
         scenario, gpus = parse(spec)
         if gpus is not None or visible is None:
-            return SyntheticBackend(scenario, gpus or DEFAULT_GPUS, node)
+            return Opened(SyntheticBackend(scenario, gpus or DEFAULT_GPUS, node))
         indices = [int(name) if name.isdigit() else position for position, name in enumerate(visible)]
-        return SyntheticBackend(scenario, indices, node)
+        return Opened(SyntheticBackend(scenario, indices, node))
     if name == "replay":
         from gssr.backends.replay import open_replay
 
-        return open_replay(spec)
-    return None
+        return Opened(open_replay(spec))
+    from gssr.backends.auto import open_best, open_real
+
+    return open_best(visible, sampling_seconds) if name == "auto" else open_real(spec, visible, sampling_seconds)
 
 
 class Selection:
@@ -70,8 +81,7 @@ class Selection:
 
     def sample(self, now: float) -> Sequence[Row]:
         """The chosen GPUs' rows, numbered by their place in ``gpus``."""
-        new = self._new
-        return [(new[row[0]], *row[1:]) for row in self._backend.sample(now) if row[0] in new]  # type: ignore[index]
+        return self._chosen(self._backend.sample(now))
 
     def changes(self) -> Sequence[Change]:
         """What happened to the chosen GPUs, or to all."""
@@ -83,9 +93,13 @@ class Selection:
             if change.gpu is None or change.gpu in new
         ]
 
-    def close(self) -> None:
-        """Close the backend."""
-        self._backend.close()
+    def close(self) -> Sequence[Row]:
+        """Close the backend; the chosen GPUs' last rows."""
+        return self._chosen(self._backend.close())
+
+    def _chosen(self, rows: Sequence[Row]) -> Sequence[Row]:
+        new = self._new
+        return [(new[row[0]], *row[1:]) for row in rows if row[0] in new]  # type: ignore[index]
 
 
 def select_gpus(backend: Backend, wanted: str) -> Backend:

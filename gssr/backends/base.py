@@ -33,6 +33,17 @@ class Device(NamedTuple):
     mig: str | None = None
 
 
+class Offer(NamedTuple):
+    """What a backend could do on this machine: looked up cheaply and without side effects.
+
+    ``details`` is one line; ``cure`` says what to do where it doesn't work, "" when there is nothing to do."""
+
+    name: str
+    works: bool
+    details: str
+    cure: str = ""
+
+
 class Change(NamedTuple):
     """Something that happened to a backend or one of its GPUs, to be kept as an event.
 
@@ -69,6 +80,16 @@ class Backend(Protocol):
         """What happened since the last call (GPU lost, GPU back, backend lost, backend back), oldest first."""
         ...
 
-    def close(self) -> None:
-        """Give everything back. Called once; never raises."""
+    def close(self) -> Sequence[Row]:
+        """Give everything back; the rows it still had. Called once; never raises."""
         ...
+
+
+class Opened(NamedTuple):
+    """A backend that was opened, and sentences about what is not as one might expect.
+
+    ``sampling_seconds`` is the interval it samples at where that is not the one asked for, else None."""
+
+    backend: Backend
+    remarks: Sequence[str] = ()
+    sampling_seconds: float | None = None

@@ -121,10 +121,11 @@ class ReplayBackend:
         self._told = True
         return (Change("backend_lost", None, "the replayed recording has ended"),)
 
-    def close(self) -> None:
+    def close(self) -> Sequence[Row]:
         """Close the files."""
         for file in self._files:
             file.connection.close()
+        return ()
 
     def _next(self, index: int) -> tuple[Any, ...] | None:
         """The next row of a file, (rowid, key, time, values in catalogue order), left where it is; None after the last."""

@@ -24,7 +24,8 @@ OPTIONS = (
         {
             "metavar": "NAME",
             "default": "auto",
-            "help": "where samples come from: auto, synthetic[:SCENARIO[:GPUS]] or replay:FILE[@SPEED] (default: auto)",
+            "help": "where samples come from: auto, dcgm[:pause], gpm, nvml, synthetic[:SCENARIO[:GPUS]] or "
+            "replay:FILE[@SPEED] (default: auto)",
         },
     ),
     Option(

@@ -122,22 +122,21 @@ class _Sampler:
     def _open_backend(self) -> None:
         plan, writer, now = self._plan, self._writer, self._clock.now()
         try:
-            backend = open_backend(plan.backend, str(plan.process["node"]), plan.visible_gpus)
-            if backend is not None:
-                backend = select_gpus(backend, plan.gpus)
+            opened = open_backend(plan.backend, str(plan.process["node"]), plan.visible_gpus, plan.sampling_seconds)
+            backend = select_gpus(opened.backend, plan.gpus)
         except BackendError as error:
             self._announce(now, "backend", f"no GPU is sampled: {error}")
-            return
-        if backend is None:
-            self._announce(now, "backend", "no GPU is sampled: no backend found any (gssr doctor says why)")
             return
         self._backend = backend
         measured = [name for name in backend.measures if name in plan.metrics]
         gpus = [device._asdict() | {"backend": backend.name} for device in backend.gpus]
-        writer.add_gpus(gpus, measured, plan.sampling_seconds)
+        writer.add_gpus(gpus, measured, opened.sampling_seconds or plan.sampling_seconds)
+        if opened.sampling_seconds is not None:
+            writer.sampled_every(opened.sampling_seconds)
         missing = [name for name in NAMES if name in plan.metrics and name not in measured]
         lacks = f"; not measured: {', '.join(BY_NAME[name].label for name in missing)}" if missing else ""
-        writer.event(now, "backend", f"{backend.name}: {len(gpus)} GPUs{lacks}")
+        what = f"{backend.name}: {len(gpus)} GPUs{lacks}"
+        writer.event(now, "backend", "; ".join([what, *opened.remarks]))
 
     def _announce(self, now: float, kind: str, message: str) -> None:
         self._writer.event(now, kind, message)
@@ -194,6 +193,8 @@ class _Sampler:
             self._writer.add(rows)
         for change in changes:
             self._writer.event(now, change.kind, change.message, change.gpu)
+            whose = "" if change.gpu is None else f"GPU {backend.gpus[change.gpu].device_index}: "
+            _say(self._outbox, whose + change.message)
 
     def _sample_host(self, now: float) -> None:
         if self._host is not None:
@@ -259,7 +260,9 @@ class _Sampler:
         code, state, when = self._end
         now = self._clock.now()
         if self._backend is not None:
-            self._backend.close()
+            rows = self._backend.close()
+            if rows:
+                self._writer.add(rows)
         written = self._writer.finish(now, code, state, when)
         if self._writer.moved:
             _say(self._outbox, f"{self._plan.path}: was deleted or moved while it was recorded into")

@@ -136,6 +136,10 @@ class Writer:
         text = message.encode("utf-8", "backslashreplace").decode()  # it may quote a file name in any encoding
         pending.others["events"].append((pending.run_id, time, self._node, key, pending.rank, kind, text))
 
+    def sampled_every(self, seconds: float) -> None:
+        """The run is sampled at this interval, not at the one that was asked for."""
+        self._update("runs", {"sampling_ms": 1000 * seconds})
+
     def started(self, time: float) -> None:
         """The workload was started."""
         for table in ("processes", "runs"):

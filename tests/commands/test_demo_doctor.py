@@ -10,8 +10,21 @@ from gssr.backends import BACKENDS
 GSSR = [sys.executable, "-m", "gssr"]
 
 
-def gssr(*words: str, cwd: Path) -> subprocess.CompletedProcess:
-    return subprocess.run([*GSSR, *words], cwd=cwd, capture_output=True, text=True, timeout=60)
+def gssr(*words: str, cwd: Path, **settings) -> subprocess.CompletedProcess:
+    return subprocess.run([*GSSR, *words], cwd=cwd, capture_output=True, text=True, timeout=60, **settings)
+
+
+def diagnosis(tmp_path: Path, environ: dict[str, str]) -> dict[str, str]:
+    """Doctor's findings about GPUs and backends: what was looked at, and verdict, details and cure in one text."""
+    done = gssr("doctor", cwd=tmp_path, env=environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    text = done.stdout.replace("\n     ", " ")
+    found = [line.split(None, 1) for line in text.splitlines()]
+    lines = {}
+    for verdict, rest in found:
+        what = " ".join(rest.split()[: 2 if rest.startswith("backend") else 1])
+        lines[what] = f"{verdict} {' '.join(rest[len(what) :].split())}"
+    return lines
 
 
 def test_demo_ends_with_the_page_and_leaves_nothing(tmp_path):
@@ -39,3 +52,40 @@ def test_doctor_speaks_of_every_backend_and_of_the_folder(tmp_path):
     for kind in BACKENDS:
         assert f"backend {kind.name}" in done.stdout
     assert "journal mode" in done.stdout and "GPUs" in done.stdout
+
+
+def test_doctor_without_a_driver_says_where_to_run(tmp_path):
+    (tmp_path / "libnvidia-ml.so.1").touch()  # in the way of any real one
+    found = diagnosis(tmp_path, dict(os.environ) | {"LD_LIBRARY_PATH": str(tmp_path)})
+    assert found["GPUs"].startswith("no NVIDIA's driver can't be used")
+    assert found["GPUs"].endswith("-> run on a node with NVIDIA GPUs and their driver")
+    assert found["backend gpm"] == found["backend nvml"] == "no needs NVIDIA's driver: see GPUs"
+    assert found["backend dcgm"].startswith("no ") and "->" in found["backend dcgm"]
+    assert found["backend auto"].endswith("here: host metrics only")
+    assert found["backend synthetic"].startswith("ok ")
+
+
+def test_doctor_on_hopper_finds_gpm(tmp_path, fake_driver):
+    found = diagnosis(tmp_path, fake_driver.environ(gpus=8) | {"CUDA_VISIBLE_DEVICES": "0,1"})
+    assert found["GPUs"] == "ok 8 GPUs (NVIDIA H100 FAKE), driver 550.54.15; the launcher gives this process 0, 1"
+    assert found["backend gpm"] == "ok profiling metrics of 8 GPUs, without a daemon"
+    assert found["backend nvml"].startswith("ok ") and "no score" in found["backend nvml"]
+    assert found["backend auto"].endswith("here: gpm")
+
+
+def test_doctor_explains_what_can_not_be_profiled(tmp_path, fake_driver):
+    found = diagnosis(tmp_path, fake_driver.environ(gpm=0, arch=7))
+    assert found["backend gpm"].startswith("no no GPU here has it: that takes Hopper or newer -> use DCGM")
+    assert found["backend auto"].endswith("here: nvml")
+    found = diagnosis(tmp_path, fake_driver.environ(no_permission=1))
+    assert (
+        "only administrators" in found["backend gpm"]
+        and "NVreg_RestrictProfilingToAdminUsers=0" in found["backend gpm"]
+    )
+
+
+def test_doctor_survives_a_driver_that_crashes(tmp_path, fake_driver):
+    (tmp_path / "command").write_text("crash")
+    found = diagnosis(tmp_path, fake_driver.environ(command=tmp_path / "command"))
+    assert found["GPUs"].startswith("no a driver library crashed with signal 11")
+    assert found["backend synthetic"].startswith("ok ")

@@ -116,8 +116,9 @@ class SyntheticBackend:
         changes, self._changes = self._changes, []
         return changes
 
-    def close(self) -> None:
+    def close(self) -> Sequence[Row]:
         """Nothing to give back."""
+        return ()
 
 
 __all__ = [

@@ -1,0 +1,71 @@
+"""Which of the driver's GPUs are this process's.
+
+A launcher names GPUs by index or by UUID. Its indices are those of the whole node, while the driver, inside a device cgroup
+or a container, may show this process only its own GPUs and number them from 0; CUDA_VISIBLE_DEVICES may restart at 0 as
+well. So UUIDs decide wherever there are any, and an index is only believed where it can't mean anything else.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gssr.backends.base import BackendError
+
+
+class Seen(NamedTuple):
+    """A GPU or MIG instance the driver shows: the index and UUID of its GPU, and its own UUID."""
+
+    device_index: int
+    gpu_uuid: str
+    uuid: str
+
+
+class Choice(NamedTuple):
+    """``positions`` among those seen, in their order; ``remark`` is what to tell the user about it, or ""."""
+
+    positions: Sequence[int]
+    remark: str = ""
+
+
+def choose(seen: Sequence[Seen], visible: Sequence[str] | None) -> Choice:
+    """The GPUs that ``visible`` (gssr.launch.gpu_ids; None: no launcher says) names; of a GPU in MIG mode all instances.
+
+    Raises BackendError when UUIDs are named and the driver shows none of them."""
+    if visible is None:
+        return Choice(range(len(seen)))
+    if any(not name.isdigit() for name in visible):
+        return _by_uuid(seen, visible)
+    shown = sorted({gpu.device_index for gpu in seen})
+    wanted = {int(name) for name in visible}
+    if len(wanted) == len(shown) or not wanted:
+        return Choice(range(len(seen)) if wanted else ())
+    if wanted.issubset(shown):
+        return Choice([position for position, gpu in enumerate(seen) if gpu.device_index in wanted])
+    if len(wanted) > len(shown):
+        remark = f"this process was given {len(wanted)} GPUs and the driver shows {len(shown)}"
+    else:
+        remark = (
+            f"the launcher's indices {', '.join(visible)} are none of the driver's (0 to {max(shown, default=0)}): "
+            f"all {len(shown)} GPUs it shows are sampled"
+        )
+    return Choice(range(len(seen)), remark)
+
+
+def _by_uuid(seen: Sequence[Seen], visible: Sequence[str]) -> Choice:
+    """UUIDs may be shortened, as CUDA allows; a GPU's UUID means all its MIG instances. An index among them counts too."""
+    positions: set[int] = set()
+    absent = []
+    for name in visible:
+        found = [position for position, gpu in enumerate(seen) if _means(name, gpu)]
+        positions.update(found)
+        if not found:
+            absent.append(name)
+    if not positions:
+        there = ", ".join(gpu.uuid for gpu in seen) or "none"
+        raise BackendError(f"the driver shows none of this process's GPUs ({', '.join(visible)}); it shows: {there}")
+    return Choice(sorted(positions), f"not shown by the driver: {', '.join(absent)}" if absent else "")
+
+
+def _means(name: str, gpu: Seen) -> bool:
+    if name.isdigit():
+        return gpu.device_index == int(name)
+    return gpu.uuid.startswith(name) or gpu.gpu_uuid.startswith(name)

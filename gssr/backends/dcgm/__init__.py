@@ -1,0 +1,52 @@
+"""DCGM: GPUs as NVIDIA's hostengine samples them, on DCGM 3 and 4.
+
+The hostengine is the one of DCGM_HOST (``host``, ``host:port`` or ``unix:///path``), else the one on this machine's port
+5555, else one started inside the sampler. DCGM's Python bindings are found by themselves, or in the folder DCGM_BINDINGS.
+They must be of the hostengine's major version.
+
+GPUs before Hopper lend their profiling counters to one at a time. To run Nsight or another CUPTI tool on them under
+``gssr profile``, ask for ``--backend dcgm:pause``: DCGM then lets go of the counters from the start of the run to its end,
+for all its users on the node (as ``dcgmi profile --pause`` does), and everything but the profiling metrics is recorded.
+Should the sampler be killed in between, ``dcgmi profile --resume`` gives them back. On Hopper and newer nothing needs to be
+paused, and nothing is.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gssr.backends.base import BackendError, Offer
+
+if TYPE_CHECKING:
+    from gssr.backends.dcgm.backend import DcgmBackend
+
+PAUSE = "dcgm:pause"
+
+
+def check_spec(spec: str) -> None:
+    """Raise BackendError when ``spec`` is neither ``dcgm`` nor ``dcgm:pause``."""
+    if spec not in ("dcgm", PAUSE):
+        raise BackendError(f"{spec!r}: after dcgm: only pause can be asked for, as in {PAUSE}")
+
+
+def open_dcgm(spec: str, visible: Sequence[str] | None, sampling_seconds: float) -> "DcgmBackend":
+    """The backend of ``dcgm`` or ``dcgm:pause``, connected and watching. ``visible``: gssr.launch.gpu_ids. Raises
+    BackendError with the reason and the cure."""
+    from gssr.backends.dcgm.backend import DcgmBackend
+    from gssr.backends.dcgm.session import SHORTEST_SECONDS, Options
+
+    check_spec(spec)
+    options = Options(max(sampling_seconds, SHORTEST_SECONDS), spec == PAUSE)
+    backend = DcgmBackend(visible, options)
+    if sampling_seconds < SHORTEST_SECONDS:
+        backend.say(
+            f"dcgm: samples are taken every {1000 * SHORTEST_SECONDS:g} ms, not every {1000 * sampling_seconds:g} ms: "
+            "faster ones have no profiling metrics"
+        )
+    return backend
+
+
+def offer() -> Offer:
+    """What DCGM could do here; takes a few seconds with a hostengine that hangs."""
+    from gssr.backends.dcgm.availability import look
+
+    return look()

@@ -1,0 +1,117 @@
+"""DCGM's own Python bindings: where they are, and loading them with their library.
+
+They are on no package index: they come with DCGM. Searched are DCGM_BINDINGS, Python's own path, and the folders DCGM
+installs them into, newest first. Only the three modules that wrap the C interface are used.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from gssr.backends.dcgm.codes import LIBRARY_NOT_FOUND
+from gssr.backends.dcgm.errors import DcgmError
+
+FOLDERS = (
+    "/usr/share/datacenter-gpu-manager-4/bindings/python3",
+    "/usr/local/dcgm/bindings/python3",
+)
+LIBRARY_FOLDERS = ("/usr/local/lib", "/usr/lib", "/opt/nvidia/dcgm/lib", "/usr/local/dcgm/lib", "/usr/local/dcgm/lib64")
+"""Where a library may be that the bindings' own search (LD_LIBRARY_PATH and the system's folders) misses."""
+
+_MODULES = ("dcgm_agent", "dcgm_structs", "dcgm_fields")
+
+
+class Bindings(NamedTuple):
+    """The loaded modules, the folder they came from and the version of the library below them."""
+
+    agent: Any
+    structs: Any
+    fields: Any
+    folder: str
+    version: str
+
+    @property
+    def major(self) -> str:
+        """The library's major version: a hostengine must have the same."""
+        return self.version.partition(".")[0]
+
+
+def find_bindings() -> str:
+    """The folder of the bindings. Raises DcgmError, saying where they were looked for."""
+    named = os.environ.get("DCGM_BINDINGS")
+    if named:
+        if _is_bindings(named):
+            return named
+        raise DcgmError(f"DCGM_BINDINGS={named} holds no {_MODULES[0]}.py", "name the folder of DCGM's Python bindings")
+    for folder in (*(path or os.getcwd() for path in sys.path), *FOLDERS):
+        if _is_bindings(folder):
+            return folder
+    raise DcgmError(
+        f"DCGM's Python bindings are neither in PYTHONPATH nor in {' or '.join(FOLDERS)}",
+        f"install DCGM on this machine, or set DCGM_BINDINGS to the folder that holds {_MODULES[0]}.py",
+    )
+
+
+def load_bindings() -> Bindings:
+    """Import the bindings and load DCGM's library. Raises DcgmError when either can't be had."""
+    folder = find_bindings()
+    sys.path.insert(0, folder)
+    try:
+        agent, structs, fields = (importlib.import_module(name) for name in _MODULES)
+    except Exception as error:  # they are not ours: with a Python too new for them anything may come
+        raise DcgmError(
+            f"DCGM's Python bindings in {folder} can't be imported: {error!r}", "use those of a newer DCGM"
+        ) from None
+    finally:
+        sys.path.remove(folder)
+    _load_library(structs, folder)
+    try:
+        agent.dcgmInit()
+        text = agent.dcgmVersionInfo().rawBuildInfoString
+    except structs.DCGMError as error:
+        raise _unusable(error) from None
+    return Bindings(agent, structs, fields, folder, _version(text))
+
+
+def _unusable(error: Exception) -> DcgmError:
+    return DcgmError(f"DCGM's library can't be used: {error}", "reinstall DCGM: library and bindings must fit together")
+
+
+def _is_bindings(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, f"{_MODULES[0]}.py"))
+
+
+def _load_library(structs: Any, folder: str) -> None:
+    for place in (None, *_library_folders(folder)):
+        try:
+            structs._dcgmInit(place)
+            return
+        except structs.DCGMError as error:
+            if error.value != LIBRARY_NOT_FOUND:
+                raise _unusable(error) from None
+    raise DcgmError(
+        f"DCGM's Python bindings are in {folder}, but their library libdcgm.so is missing",
+        "install DCGM on this machine, or put the library's folder into LD_LIBRARY_PATH",
+    )
+
+
+def _library_folders(folder: str) -> Iterator[str]:
+    """Beside the bindings (a DCGM unpacked anywhere: PREFIX/bindings/python3 or PREFIX/share/NAME/bindings/python3 next to
+    PREFIX/lib), then the places of ``LIBRARY_FOLDERS``."""
+    prefix = os.path.abspath(folder)
+    for _ in range(4):
+        prefix = os.path.dirname(prefix)
+        for name in ("lib64", "lib", f"lib/{os.uname().machine}-linux-gnu"):
+            yield os.path.join(prefix, name)
+    yield from LIBRARY_FOLDERS
+
+
+def _version(text: str) -> str:
+    """The version in the library's build information, ``version:4.6.0;arch:...``; empty when it isn't there."""
+    for part in text.split(";"):
+        key, _, value = part.strip().partition(":")
+        if key == "version":
+            return value.strip()
+    return ""

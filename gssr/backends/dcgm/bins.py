@@ -1,0 +1,128 @@
+"""Values with stamps of their own, put into rows of one sampling interval.
+
+Each field of each GPU is stamped on its own, microseconds to milliseconds apart, so time is cut into bins and a row holds
+what fell into one. The edges are laid where stamps are rarest, so that one that comes a little early or late stays in its
+bin; a row's time is the middle of its bin. Where others have the hostengine sample faster, a bin holds several values of
+a field: their mean, or the last one of a counter, or all the bits.
+
+A bin is given out when each field has a value stamped after it. A field that has been silent for LATE_SECONDS is not
+waited for; what comes for a bin that is out already is left out and counted.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gssr.backends.base import Row
+from gssr.metrics import METRICS
+
+LATE_SECONDS = 2.0
+_MICRO = 1_000_000
+_NOTHING: tuple[None, ...] = (None,) * len(METRICS)
+
+
+class Binned(NamedTuple):
+    """The bins that are ready: rows whose time is still in us of the hostengine's clock, oldest first for each GPU."""
+
+    rows: list[Row]
+    late: int
+
+
+class _Gpu:
+    """What is known of one GPU: the last stamp of each column, the open bins, and the first bin that is not out yet."""
+
+    __slots__ = ("newest", "next", "open")
+
+    def __init__(self, columns: Sequence[int], start: int) -> None:
+        self.newest = dict.fromkeys(columns, start)
+        self.open: dict[int, dict[int, list[int | float]]] = {}
+        self.next: int | None = None
+
+
+class Bins:
+    """The bins of all GPUs. Times are us of the hostengine's clock."""
+
+    def __init__(self, columns: Sequence[Sequence[int]], interval: float, start: int) -> None:
+        """``columns``: for each GPU, the places in METRICS that are watched; ``interval`` in s."""
+        self._gpus = [_Gpu(each, start) for each in columns]
+        self._interval = max(round(interval * _MICRO), 1)
+        self._edge: int | None = None
+        self._waiting: list[tuple[int, int, int, int | float | None]] = []
+
+    def add(self, gpu: int, column: int, stamp: int, value: int | float | None) -> None:
+        """A value, or with None the word that there is none at that time."""
+        self._waiting.append((gpu, column, stamp, value))
+
+    def take(self, now: int, everything: bool = False) -> Binned:
+        """The rows that are ready at this time; with ``everything`` all there is."""
+        late = self._sort_in() if self._waiting else 0
+        rows: list[Row] = []
+        for position, gpu in enumerate(self._gpus):
+            if not gpu.open:
+                continue
+            done = None if everything else self._number(_seen_by_all(gpu, now))
+            for number in sorted(gpu.open):
+                if done is not None and number >= done:
+                    break
+                row = _row(gpu.open.pop(number))
+                if row is not None:
+                    rows.append((position, self._middle(number), *row))
+                gpu.next = number + 1
+        return Binned(rows, late)
+
+    def _sort_in(self) -> int:
+        if self._edge is None:
+            self._edge = _emptiest(sorted(stamp % self._interval for _, _, stamp, _ in self._waiting), self._interval)
+        late = 0
+        for position, column, stamp, value in self._waiting:
+            gpu, number = self._gpus[position], self._number(stamp)
+            if stamp > gpu.newest.get(column, 0):
+                gpu.newest[column] = stamp
+            if value is None:
+                continue
+            if gpu.next is not None and number < gpu.next:
+                late += 1
+                continue
+            gpu.open.setdefault(number, {}).setdefault(column, []).append(value)
+        self._waiting = []
+        return late
+
+    def _number(self, stamp: int) -> int:
+        return (stamp - (self._edge or 0)) // self._interval
+
+    def _middle(self, number: int) -> float:
+        return (self._edge or 0) + (number + 0.5) * self._interval
+
+
+def _seen_by_all(gpu: _Gpu, now: int) -> int:
+    """Up to when every column that speaks has spoken."""
+    earliest = now - round(LATE_SECONDS * _MICRO)
+    return min((stamp for stamp in gpu.newest.values() if stamp >= earliest), default=earliest)
+
+
+def _emptiest(phases: Sequence[int], interval: int) -> int:
+    """The middle of the longest stretch of the interval without a phase in it."""
+    gaps = [(after - before, before) for before, after in zip(phases, [*phases[1:], phases[0] + interval], strict=True)]
+    length, before = max(gaps)
+    return (before + length // 2) % interval
+
+
+def _row(values: dict[int, list[int | float]]) -> tuple[int | float | None, ...] | None:
+    if not values:
+        return None
+    row: list[int | float | None] = list(_NOTHING)
+    for column, several in values.items():
+        row[column] = several[0] if len(several) == 1 else _together(column, several)
+    return tuple(row)
+
+
+def _together(column: int, several: Sequence[int | float]) -> int | float:
+    metric = METRICS[column]
+    if metric.kind == "counter":
+        return several[-1]
+    if metric.kind == "bits":
+        bits = 0
+        for value in several:
+            bits |= int(value)
+        return bits
+    mean = sum(several) / len(several)
+    return round(mean) if metric.integral else mean

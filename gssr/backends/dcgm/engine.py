@@ -1,0 +1,121 @@
+"""One connection to a hostengine, or an engine inside this process."""
+
+from typing import Any
+
+from gssr.backends.dcgm.address import Address, address_of, probe
+from gssr.backends.dcgm.bindings import Bindings
+from gssr.backends.dcgm.codes import AUTOMATIC, CONNECTION_NOT_VALID, MISMATCHES, NVML_NOT_LOADED, REQUIRES_ROOT
+from gssr.backends.dcgm.errors import DcgmError
+
+CONNECT_MILLISECONDS = 3000
+
+
+class EngineError(Exception):
+    """A call that the engine answered with an error; ``code`` is DCGM's."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{text} ({code})")
+        self.code = code
+
+
+class Engine:
+    """A handle and the calls made with it. A handle that lost its hostengine never works again: connect anew."""
+
+    def __init__(self, bindings: Bindings, handle: Any, embedded: bool, where: str) -> None:
+        self.bindings = bindings
+        self.where = where
+        self._handle = handle
+        self._embedded = embedded
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """``dcgm_agent``'s function of this name, with the handle first. Raises EngineError. Blocks for as long as the
+        hostengine hangs."""
+        try:
+            return getattr(self.bindings.agent, name)(self._handle, *arguments)
+        except self.bindings.structs.DCGMError as error:
+            raise EngineError(error.value, str(error)) from None
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """As ``call``, for what can be done without: None where the engine answers with an error. Raises EngineError when
+        the connection is lost or the engine is of another version."""
+        try:
+            return self.call(name, *arguments)
+        except EngineError as error:
+            if error.code == CONNECTION_NOT_VALID or error.code in MISMATCHES:
+                raise
+            return None
+
+    def knows_field(self, field: int) -> bool:
+        """Does this version of DCGM have the field? One unknown id fails the whole group it is in."""
+        return self.bindings.fields.DcgmFieldGetById(field) is not None
+
+    def entity(self, group: int, entity: int) -> Any:
+        """The bindings' pair of entity group and id."""
+        return self.bindings.structs.c_dcgmGroupEntityPair_t(group, entity)
+
+    def disconnect(self) -> None:
+        """Let go of the handle; never raises EngineError."""
+        try:
+            self.call("dcgmStopEmbedded" if self._embedded else "dcgmDisconnect")
+        except EngineError:
+            pass  # it is gone already
+
+
+def connect(bindings: Bindings) -> Engine:
+    """Connect to the hostengine of DCGM_HOST or localhost:5555; only where nothing listens at the latter, start an engine
+    inside this process (two on one node take each other's counters). Raises DcgmError."""
+    address = address_of()
+    if probe(address) != "silent":
+        return attach(bindings, address)
+    if address.named:
+        raise DcgmError(
+            f"no hostengine answers on {address} (DCGM_HOST)", "start nv-hostengine there, or unset DCGM_HOST"
+        )
+    return _embed(bindings, address)
+
+
+def attach(bindings: Bindings, address: Address) -> Engine:
+    """Connect to a hostengine that listens. Raises DcgmError."""
+    if probe(address) == "forbidden":
+        raise DcgmError(
+            f"this user may not open the hostengine's socket {address}", "use its TCP port instead, which any user may"
+        )
+    structs = bindings.structs
+    parameters = structs.c_dcgmConnectV2Params_v2()
+    parameters.version = structs.c_dcgmConnectV2Params_version2
+    parameters.persistAfterDisconnect = 0
+    parameters.timeoutMs = CONNECT_MILLISECONDS
+    parameters.addressIsUnixSocket = int(address.unix)
+    where = f"hostengine on {address}"
+    try:
+        handle = bindings.agent.dcgmConnect_v2(address.host if address.unix else str(address), parameters)
+    except structs.DCGMError as error:
+        if error.value in MISMATCHES:
+            raise mismatch(bindings, where, error.value) from None
+        raise DcgmError(
+            f"what listens on {address} doesn't answer as a hostengine: {error}", "see that nv-hostengine runs there"
+        ) from None
+    return Engine(bindings, handle, False, where)
+
+
+def _embed(bindings: Bindings, address: Address) -> Engine:
+    try:
+        handle = bindings.agent.dcgmStartEmbedded(AUTOMATIC)
+    except bindings.structs.DCGMError as error:
+        cure = {
+            NVML_NOT_LOADED: "make NVIDIA's driver library libnvidia-ml.so.1 visible here",
+            REQUIRES_ROOT: "have nv-hostengine started by root",
+        }.get(error.value, "start nv-hostengine, or name another place in DCGM_HOST")
+        raise DcgmError(
+            f"no hostengine answers on {address}, and none can be started in this process: {error}", cure
+        ) from None
+    return Engine(bindings, handle, True, "engine in this process")
+
+
+def mismatch(bindings: Bindings, where: str, code: int) -> DcgmError:
+    """For a hostengine that doesn't understand these bindings."""
+    return DcgmError(
+        f"the {where} and the bindings of DCGM {bindings.version or '(version unknown)'} in {bindings.folder} don't "
+        f"understand each other (error {code})",
+        "they must be of one major version: set DCGM_BINDINGS to the bindings of the hostengine's",
+    )

@@ -1,0 +1,158 @@
+"""What a hostengine can measure: whole GPUs, and MIG's instances in place of the GPUs they divide.
+
+DCGM's own ids are NVML's order at the hostengine's start, outside any job's cgroup: they are used to talk to it and for
+nothing else. A GPU is known by its UUID.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gssr.backends.base import Device
+from gssr.backends.dcgm import codes
+from gssr.backends.dcgm.codes import COMPUTE_INSTANCE, GPU, GPU_INSTANCE, blank_reason
+from gssr.backends.dcgm.engine import Engine
+
+_MIB = 1 << 20
+Entity = tuple[int, int]
+"""(entity group, id) in the hostengine."""
+
+
+class Found(NamedTuple):
+    """One row to be: a GPU or a MIG instance, the UUID and DCGM id of its GPU, and the entities measured for it."""
+
+    device: Device
+    gpu_uuid: str
+    gpu: int
+    entities: tuple[Entity, ...]
+
+    @property
+    def model(self) -> str:
+        """The GPU's product name: DCGM watches GPUs of one model together."""
+        return self.device.name or "GPU"
+
+
+def discover(engine: Engine) -> list[Found]:
+    """All GPUs of the hostengine that can be told apart, with MIG's compute instances in place of the GPUs they divide.
+    Raises EngineError."""
+    ids = list(engine.call("dcgmGetAllDevices"))
+    known = live_values(engine, [(GPU, gpu) for gpu in ids], codes.IDENTITY)
+    devices = {gpu: _device(gpu, known.get((GPU, gpu), {})) for gpu in ids}
+    instances = _instances(engine, devices)
+    found = []
+    for gpu, device in devices.items():
+        if gpu in instances:
+            found += instances[gpu]
+        elif device.uuid:
+            found.append(Found(device, device.uuid, gpu, ((GPU, gpu),)))
+    return found
+
+
+def live_values(engine: Engine, entities: Sequence[Entity], fields: Sequence[int]) -> dict[Entity, dict[int, Any]]:
+    """The fields' present values, read from the driver, by entity and field id; None where there is none. Raises
+    EngineError."""
+    wanted = [field for field in fields if engine.knows_field(field)]
+    values: dict[Entity, dict[int, Any]] = {}
+    if not entities or not wanted:
+        return values
+    pairs = [engine.entity(*entity) for entity in entities]
+    for value in engine.ask("dcgmEntitiesGetLatestValues", pairs, wanted, codes.LIVE_DATA) or ():
+        values.setdefault((value.entityGroupId, value.entityId), {})[value.fieldId] = _plain(value)
+    return values
+
+
+def unsupported(engine: Engine, entities: Sequence[Entity], fields: Sequence[int]) -> set[int]:
+    """Those of the fields that none of the entities has. Raises EngineError."""
+    pairs = [engine.entity(*entity) for entity in entities]
+    values = (
+        engine.ask("dcgmEntitiesGetLatestValues", pairs, list(fields), codes.LIVE_DATA) if pairs and fields else None
+    )
+    if values is None:
+        return set()
+    lacking = set(fields)
+    for value in values:
+        number = value.value.dbl if chr(value.fieldType) == "d" else value.value.i64
+        if value.status != codes.NOT_SUPPORTED and (value.status or blank_reason(number) != "not supported"):
+            lacking.discard(value.fieldId)
+    return lacking
+
+
+def _plain(value: Any) -> str | int | float | None:
+    if value.status:
+        return None
+    kind = chr(value.fieldType)
+    if kind == "s":
+        text = str(value.value.str)
+        return None if text.startswith("<<<") else text
+    number: int | float = value.value.dbl if kind == "d" else value.value.i64
+    return None if blank_reason(number) else number
+
+
+def _device(gpu: int, known: Mapping[int, Any]) -> Device:
+    capability, memory = known.get(codes.COMPUTE_CAPABILITY), known.get(codes.MEMORY_TOTAL)
+    index = known.get(codes.NVML_INDEX)
+    return Device(
+        device_index=gpu if index is None else index,
+        uuid=known.get(codes.UUID) or "",
+        name=known.get(codes.NAME),
+        memory_total=None if memory is None else memory * _MIB,
+        power_limit=known.get(codes.POWER_LIMIT),
+        max_sm_clock=known.get(codes.MAX_SM_CLOCK),
+        compute_capability=None if capability is None else f"{capability >> 16}.{capability & 0xFFFF}",
+        driver_version=known.get(codes.DRIVER_VERSION),
+    )
+
+
+def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[Found]]:
+    """The compute instances of each GPU that MIG divides."""
+    hierarchy = engine.ask("dcgmGetGpuInstanceHierarchy")  # some drivers before MIG answer with an error
+    entries = [hierarchy.entityList[position] for position in range(hierarchy.count)] if hierarchy else []
+    if not entries:
+        return {}
+    parents = {entry.entity.entityId: entry for entry in entries if entry.entity.entityGroupId == GPU_INSTANCE}
+    children = [entry for entry in entries if entry.entity.entityGroupId == COMPUTE_INSTANCE]
+    memory = live_values(
+        engine, [(COMPUTE_INSTANCE, entry.entity.entityId) for entry in children], [codes.MEMORY_TOTAL]
+    )
+    uuids = _mig_uuids()
+    found: dict[int, list[Found]] = {}
+    for entry in children:
+        compute, holder = entry.entity.entityId, entry.parent.entityId
+        if holder not in parents or parents[holder].parent.entityId not in devices:
+            continue
+        gpu = parents[holder].parent.entityId
+        whole, numbers = devices[gpu], (entry.info.nvmlInstanceId, entry.info.nvmlComputeInstanceId)
+        total = memory.get((COMPUTE_INSTANCE, compute), {}).get(codes.MEMORY_TOTAL)
+        device = whole._replace(
+            uuid=uuids.get((whole.uuid, *numbers)) or f"MIG-{whole.uuid}/{numbers[0]}/{numbers[1]}",
+            memory_total=None if total is None else total * _MIB,
+            power_limit=None,
+            mig=f"GI {numbers[0]} CI {numbers[1]}",
+        )
+        entities: tuple[Entity, ...] = ((COMPUTE_INSTANCE, compute),)
+        if sum(other.parent.entityId == holder for other in children) == 1:
+            entities += ((GPU_INSTANCE, holder),)  # shared by several, its memory traffic is nobody's own
+        found.setdefault(gpu, []).append(Found(device, whole.uuid, gpu, entities))
+    return found
+
+
+def _mig_uuids() -> dict[tuple[str, int, int], str]:
+    """UUIDs of the MIG devices this process can see, by GPU, GPU instance and compute instance: DCGM doesn't tell them.
+    Without them, older drivers' names, made of these three, have to do."""
+    import pynvml
+
+    from gssr.backends.driver import DriverError, ask, start, stop
+
+    uuids: dict[tuple[str, int, int], str] = {}
+    try:
+        start()
+    except DriverError:
+        return uuids
+    for index in range(ask(pynvml.nvmlDeviceGetCount) or 0):
+        whole = ask(pynvml.nvmlDeviceGetHandleByIndex, index)
+        for number in range((whole and ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, whole)) or 0):
+            mig = ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, whole, number)
+            if mig:
+                instance = ask(pynvml.nvmlDeviceGetGpuInstanceId, mig), ask(pynvml.nvmlDeviceGetComputeInstanceId, mig)
+                uuids[ask(pynvml.nvmlDeviceGetUUID, whole), *instance] = ask(pynvml.nvmlDeviceGetUUID, mig)
+    stop()
+    return uuids

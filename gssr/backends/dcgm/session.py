@@ -1,0 +1,234 @@
+"""One connection's life: watch, read, and turn what was read into rows, from connecting to losing the hostengine."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from gssr.backends.base import Change, Row
+from gssr.backends.dcgm import codes
+from gssr.backends.dcgm.bins import LATE_SECONDS, Bins
+from gssr.backends.dcgm.engine import Engine, EngineError
+from gssr.backends.dcgm.entities import Entity, Found
+from gssr.backends.dcgm.read import Reader
+from gssr.backends.dcgm.watch import Watches
+from gssr.metrics import INDEX, METRICS, Metric
+
+SHORTEST_SECONDS = 0.1
+"""Profiling fields sampled faster than this are blank."""
+POLL_SECONDS = 1.0
+"""How often the hostengine is asked what it has sampled; with a longer interval, once in that."""
+LOST_SECONDS = 3.0
+LOST_INTERVALS = 5
+"""A GPU without any value for the longer of the two is lost."""
+STEP_SECONDS = 0.5
+"""A hostengine's clock that moves this much was set."""
+TELLING_SECONDS = 10.0
+"""After this time, metrics that never had a value are named with their reason."""
+
+_MICRO = 1_000_000
+_BY_FIELD = {metric.dcgm: metric for metric in METRICS if metric.dcgm is not None}
+_PERCENT = (203, 204)
+_LOST = {f"error {codes.GPU_IS_LOST}", f"error {codes.RESET_REQUIRED}"}
+_CURES = {
+    "not permitted": ": ask for profiling counters to be opened to all users on this node",
+    "no value": ": another profiler (Nsight, CUPTI, dcgmi profile --pause) may hold the counters",
+}
+"""What to do where profiling metrics have no value, by reason."""
+
+
+class Options(NamedTuple):
+    """How to sample: ``interval`` in s, at least SHORTEST_SECONDS; ``pause``: leave the profiling counters to others."""
+
+    interval: float
+    pause: bool = False
+
+    @property
+    def poll(self) -> float:
+        """Seconds between two reads."""
+        return max(POLL_SECONDS, self.interval)
+
+
+class Session:
+    """The watches on one engine. ``notes`` are lines to be said; ``measures`` what can have values."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        found: Sequence[Found | None],
+        lost: list[bool],
+        options: Options,
+        clock: Callable[[], float],
+    ) -> None:
+        """Watch ``found``: by position in the recording; None is a GPU that this engine doesn't have. ``lost`` says which
+        are known to be lost, and is kept up to date. ``clock`` is the recording's, unix s. Raises EngineError, and leaves
+        nothing behind."""
+        self.notes: list[str] = []
+        self._engine = engine
+        self._options = options
+        self._there = [each for each in found if each is not None]
+        self._positions: dict[Entity, int] = {}
+        for position, each in enumerate(found):
+            if each is not None:
+                self._positions |= dict.fromkeys(each.entities, position)
+        self._watches = Watches(engine, options.interval, options.poll)
+        self._reader = Reader(engine, self._deliver, clock)
+        self._paused = False
+        try:
+            self._paused = options.pause and self._pause()
+            self._watches.make(self._there, not self._paused)
+            self._start = self._reader.start(self._watches.live) if self._watches.live else 0
+        except EngineError:
+            self.close()
+            raise
+        self.notes += self._watches.notes
+        self._watched = [self._columns(each) for each in found]
+        measured = set().union(*self._watched) if self._watched else set()
+        self.measures: Sequence[str] = tuple(metric.name for metric in METRICS if INDEX[metric.name] in measured)
+        self._bins = Bins(self._watched, options.interval, self._start)
+        self._last_value = [self._start if each is not None else -math.inf for each in found]
+        self._lost = lost
+        self._gone: set[int] = set()
+        self._reasons: dict[int, str] = {}
+        self._valued: set[int] = set()
+        self._told = False
+        self._late = self._late_told = 0
+
+    def poll(self) -> tuple[list[Row], list[Change]]:
+        """New rows, in the recording's time, and what happened. Raises EngineError when the connection is lost."""
+        changes: list[Change] = []
+        if not self._watches.live:
+            return [], changes
+        self._gone = set()
+        offset = self._reader.clock.offset
+        try:
+            now = self._reader.read(self._watches.live)
+        except EngineError as error:
+            if error.code != codes.NOT_WATCHED:
+                raise
+            self._watches.destroy()
+            self._watches.make(self._there, not self._paused)
+            changes.append(Change("backend", None, "dcgm: its hostengine had dropped the watches; they were set again"))
+            now = self._reader.read(self._watches.live)
+        stepped = abs(self._reader.clock.offset - offset) > STEP_SECONDS
+        rows = self._start_again(now, offset) if stepped else self._take(now)
+        self._look_for_lost(now, changes)
+        self._tell(now, changes)
+        return rows, changes
+
+    def flush(self) -> list[Row]:
+        """All rows there are, complete or not: nothing more will come from this connection."""
+        return self._take(0, everything=True)
+
+    def close(self) -> None:
+        """Give back the counters, the watches and the groups, and hang up. Never raises EngineError."""
+        self._watches.destroy()
+        if self._paused:
+            try:
+                self._engine.call("dcgmProfResume")
+            except EngineError:
+                pass
+        self._engine.disconnect()
+
+    def _pause(self) -> bool:
+        try:
+            self._engine.call("dcgmProfPause")
+        except EngineError as error:
+            if error.code == codes.CONNECTION_NOT_VALID:
+                raise
+            self.notes.append(
+                "dcgm: profiling was not paused: these GPUs need no pausing"
+                if error.code == codes.NOT_SUPPORTED
+                else f"dcgm: profiling can't be paused: {error}"
+            )
+            return False
+        self.notes.append(
+            "dcgm: profiling is paused on this node until the end of the run (for everybody): no SM, tensor and memory "
+            "activity is recorded"
+        )
+        return True
+
+    def _columns(self, found: Found | None) -> list[int]:
+        if found is None:
+            return []
+        kinds = {group for group, _ in found.entities}
+        return sorted(
+            {
+                INDEX[_BY_FIELD[field].name]
+                for watch in self._watches.live
+                for field in watch.fields
+                if watch.target.entity_group in kinds and watch.target.model == found.model
+            }
+        )
+
+    def _deliver(self, entity: Entity, field: int, stamp: int, value: int | float | None, reason: str | None) -> None:
+        position, metric = self._positions.get(entity), _BY_FIELD.get(field)
+        if position is None or metric is None:
+            return
+        column = INDEX[metric.name]
+        if value is not None and field in _PERCENT and value > 100:
+            value, reason = None, "out of range"
+        if value is None:
+            self._reasons[column] = reason or ""
+            if reason in _LOST:
+                self._gone.add(position)
+        else:
+            value = _scaled(metric, value)
+            self._valued.add(column)
+            if stamp > self._last_value[position]:
+                self._last_value[position] = stamp
+        self._bins.add(position, column, stamp, value)
+
+    def _take(self, now: int, everything: bool = False) -> list[Row]:
+        ready = self._bins.take(now, everything)
+        self._late += ready.late
+        offset = self._reader.clock.offset
+        return [(row[0], row[1] / _MICRO - offset, *row[2:]) for row in ready.rows]  # type: ignore[operator]
+
+    def _start_again(self, now: int, before: float) -> list[Row]:
+        """The hostengine's clock was set: give out what was stamped by the old one (``before`` was its offset), and begin
+        new bins."""
+        after, present = self._reader.clock.offset, now / _MICRO - self._reader.clock.offset
+        rows: list[Row] = []
+        for row in self._bins.take(now, everything=True).rows:
+            stamp = row[1] / _MICRO  # type: ignore[operator]
+            time = min(stamp - before, stamp - after, key=lambda time: abs(present - time))
+            rows.append((row[0], time, *row[2:]))
+        if after < before:
+            self._reader.forget()
+        self._bins = Bins(self._watched, self._options.interval, now)
+        self._start = now
+        self._last_value = [last if last == -math.inf else now for last in self._last_value]
+        return rows
+
+    def _look_for_lost(self, now: int, changes: list[Change]) -> None:
+        limit = max(LOST_SECONDS, LOST_INTERVALS * self._options.interval) * _MICRO
+        for position, last in enumerate(self._last_value):
+            lost = position in self._gone or now - last > limit
+            if lost != self._lost[position]:
+                self._lost[position] = lost
+                kind, what = (
+                    ("gpu_lost", "DCGM has no more values of it") if lost else ("gpu_back", "DCGM has values again")
+                )
+                changes.append(Change(kind, position, what))
+
+    def _tell(self, now: int, changes: list[Change]) -> None:
+        """Say once which metrics stay without a value, and why; and that values came too late."""
+        if not self._told and now - self._start > TELLING_SECONDS * _MICRO:
+            self._told = True
+            for reason in sorted(set(self._reasons.values())):
+                columns = [c for c, why in sorted(self._reasons.items()) if why == reason and c not in self._valued]
+                if columns:
+                    labels = ", ".join(METRICS[column].label for column in columns)
+                    profiled = all(METRICS[column].dcgm in codes.PROFILING for column in columns)
+                    cure = _CURES.get(reason, "") if profiled else ""
+                    changes.append(Change("backend", None, f"dcgm: {reason} for {labels}{cure}"))
+        if self._late >= max(2 * self._late_told, 1):
+            self._late_told = self._late
+            text = f"dcgm: {self._late} values so far came over {LATE_SECONDS:g} s late and are left out"
+            changes.append(Change("backend", None, text))
+
+
+def _scaled(metric: Metric, value: int | float) -> int | float:
+    if metric.integral:
+        return round(value * metric.dcgm_factor)
+    return value * metric.dcgm_factor

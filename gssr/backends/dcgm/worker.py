@@ -1,0 +1,92 @@
+"""A thread that talks to the hostengine, so that one that hangs holds up nobody.
+
+A call blocks for as long as the hostengine does. The sampler only looks at what the thread has put down, and lets go of
+one that is stuck: it ends by itself when its call returns, and gives back what it held.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from gssr.backends.base import BackendError, Change, Row
+from gssr.backends.dcgm.engine import EngineError
+from gssr.backends.dcgm.session import Session
+
+_T = TypeVar("_T")
+
+
+class Worker:
+    """One connection: opened, polled until told to stop or until it is lost. ``rows`` and ``changes`` are put down by the
+    thread and taken by the sampler; ``error`` is why it ended, None while it lives."""
+
+    def __init__(self, begin: Callable[[], Session], poll_seconds: float) -> None:
+        """Start the thread. ``begin`` opens the session; it may raise BackendError and EngineError."""
+        self.rows: deque[Row] = deque()
+        self.changes: deque[Change] = deque()
+        self.session: Session | None = None
+        self.error: str | None = None
+        self.settled = threading.Event()
+        """Set when the session is open, or won't be."""
+        self._begin = begin
+        self._poll_seconds = poll_seconds
+        self._stop = threading.Event()
+        self._ended = threading.Event()
+        self._busy: float | None = time.monotonic()
+        threading.Thread(target=self._run, name="dcgm", daemon=True).start()
+
+    @property
+    def stuck_seconds(self) -> float:
+        """How long the call it is in has taken so far, s; 0.0 between calls."""
+        since = self._busy
+        return 0.0 if since is None else time.monotonic() - since
+
+    @property
+    def ended(self) -> bool:
+        """Has the thread done everything?"""
+        return self._ended.is_set()
+
+    def abandon(self) -> None:
+        """Let it end by itself, whenever that is."""
+        self._stop.set()
+
+    def finish(self, seconds: float) -> None:
+        """Have it read what is left and give everything back; wait no longer than this."""
+        self._stop.set()
+        self._ended.wait(seconds)
+
+    def _run(self) -> None:
+        try:
+            session = self._begin()
+            self._busy = None
+            self.session = session
+            self.settled.set()
+            try:
+                self._poll(session)
+            finally:
+                self._busy = time.monotonic()
+                session.close()
+        except (BackendError, EngineError) as error:
+            self.error = str(error)
+        except Exception as error:  # whatever the bindings may throw must not pass unseen in a thread
+            self.error = f"DCGM's bindings failed: {error!r}"
+        finally:
+            self._busy = None
+            self._ended.set()
+            self.settled.set()
+
+    def _poll(self, session: Session) -> None:
+        try:
+            while not self._stop.wait(self._poll_seconds):
+                self._once(session)
+            self._once(session)
+        finally:
+            self.rows.extend(session.flush())
+
+    def _once(self, session: Session) -> None:
+        self._busy = time.monotonic()
+        rows, changes = session.poll()
+        self.rows.extend(rows)
+        self.changes.extend(changes)
+        self._busy = None

@@ -1,0 +1,190 @@
+"""NVIDIA's driver as its management library (NVML) shows it: starting it, its GPUs, and what its errors mean.
+
+Loaded by the sampler and the doctor only, with the real ``nvidia-ml-py`` (module ``pynvml``).
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pynvml
+
+from gssr.backends.base import BackendError, Device
+from gssr.backends.choose import Seen, choose
+
+Handle = Any
+"""What NVML gives for a GPU or MIG instance; good until the library is shut down."""
+
+GONE = frozenset(
+    (
+        pynvml.NVML_ERROR_GPU_IS_LOST,
+        pynvml.NVML_ERROR_RESET_REQUIRED,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        pynvml.NVML_ERROR_UNINITIALIZED,
+    )
+)
+"""Answers that say that a GPU, or the driver, is gone, and not just a value."""
+NEVER = frozenset(
+    (
+        pynvml.NVML_ERROR_NOT_SUPPORTED,
+        pynvml.NVML_ERROR_INVALID_ARGUMENT,
+        pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+        pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+        pynvml.NVML_ERROR_NO_PERMISSION,
+        pynvml.NVML_ERROR_DEPRECATED,
+    )
+)
+"""Answers that will be the same next time."""
+
+_DEVICES = "/dev/nvidiactl"
+_CORES_PER_SM = {7: 64, 8: 128, 9: 128, 10: 128, 12: 128}
+"""FP32 cores per SM by major compute capability; 8.0 has 64. Source: CUDA C++ Programming Guide, compute capabilities."""
+
+_START_CURES = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "run on a node with NVIDIA GPUs and their driver",
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the kernel module isn't loaded: ask the administrator, or run on a GPU node",
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the driver was updated: the node needs a reboot (in a container: its "
+    "libnvidia-ml.so.1 must be the host driver's)",
+    pynvml.NVML_ERROR_NO_PERMISSION: "this user may not open /dev/nvidiactl: ask the administrator",
+}
+
+
+class DriverError(BackendError):
+    """The driver can't be used; ``what`` is wrong, and ``cure`` says what to do."""
+
+    def __init__(self, what: str, cure: str) -> None:
+        super().__init__(f"{what}; {cure}")
+        self.what = what
+        self.cure = cure
+
+
+class Gone(Exception):
+    """A GPU no longer answers; the text is the driver's."""
+
+
+class Gpu(NamedTuple):
+    """A GPU or MIG instance to be sampled. ``instance`` is the id of its GPU instance, None for a whole GPU;
+    ``gpu_handle`` is the whole GPU's."""
+
+    device: Device
+    gpu_uuid: str
+    handle: Handle
+    gpu_handle: Handle
+    instance: int | None
+
+
+def start() -> None:
+    """Load the library and initialise it. Raises DriverError."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        cure = _START_CURES.get(error.value, "see dmesg, or ask the administrator")
+        if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND and os.path.exists(_DEVICES):
+            cure = "the driver is loaded: make its library visible here (in a container: --nv or --gpus)"
+        raise DriverError(f"NVIDIA's driver can't be used: {error}", cure) from None
+
+
+def stop() -> None:
+    """Undo one ``start``; never raises."""
+    try:
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError:
+        pass
+
+
+def gpus() -> tuple[list[Gpu], list[str]]:
+    """Every GPU this process may see, a GPU in MIG mode as its instances; and sentences about those that don't answer.
+
+    Between start and stop. Raises DriverError when the driver doesn't even say how many there are."""
+    found, silent = [], []
+    driver = ask(pynvml.nvmlSystemGetDriverVersion)
+    try:
+        count = pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError as error:
+        raise DriverError(f"NVIDIA's driver does not tell its GPUs: {error}", "see dmesg") from None
+    for index in range(count):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = pynvml.nvmlDeviceGetUUID(handle)
+        except pynvml.NVMLError as error:
+            if error.value != pynvml.NVML_ERROR_NO_PERMISSION:  # else it is another job's
+                silent.append(f"GPU {index} does not answer: {error}")
+            continue
+        instances = _instances(index, uuid, handle, driver)
+        found += instances or [Gpu(_device(index, uuid, handle, driver), uuid, handle, handle, None)]
+    return found, silent
+
+
+def chosen(visible: Sequence[str] | None) -> tuple[list[Gpu], list[str]]:
+    """As ``gpus``, limited to those the launcher gives this process (see choose). Raises BackendError."""
+    found, remarks = gpus()
+    choice = choose([Seen(gpu.device.device_index, gpu.gpu_uuid, gpu.device.uuid) for gpu in found], visible)
+    if choice.remark:
+        remarks.append(choice.remark)
+    return [found[position] for position in choice.positions], remarks
+
+
+def ask(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What an NVML function answers; None when it answers with an error."""
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError:
+        return None
+
+
+def handles_of(gpu: Gpu) -> tuple[Handle, Handle]:
+    """(handle, gpu_handle), looked up again by UUID. Raises pynvml.NVMLError while the GPU is gone."""
+    return pynvml.nvmlDeviceGetHandleByUUID(gpu.device.uuid), pynvml.nvmlDeviceGetHandleByUUID(gpu.gpu_uuid)
+
+
+def _device(index: int, uuid: str, handle: Handle, driver: str | None) -> Device:
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    limit = ask(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+    capability = ask(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+    return Device(
+        device_index=index,
+        uuid=uuid,
+        name=ask(pynvml.nvmlDeviceGetName, handle),
+        memory_total=memory.total if memory else None,
+        power_limit=limit / 1000 if limit else None,
+        sm_count=_sm_count(handle, capability),
+        max_sm_clock=ask(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        compute_capability="{}.{}".format(*capability) if capability else None,
+        driver_version=driver,
+    )
+
+
+def _sm_count(handle: Handle, capability: tuple[int, int] | None) -> int | None:
+    cores = ask(pynvml.nvmlDeviceGetNumGpuCores, handle)
+    if not cores or not capability:
+        return None
+    per_sm = 64 if tuple(capability) == (8, 0) else _CORES_PER_SM.get(capability[0])
+    return cores // per_sm if per_sm and cores % per_sm == 0 else None
+
+
+def _instances(index: int, gpu_uuid: str, gpu_handle: Handle, driver: str | None) -> list[Gpu]:
+    """The MIG instances of a GPU; none when it isn't in MIG mode or has none."""
+    mode = ask(pynvml.nvmlDeviceGetMigMode, gpu_handle)
+    if not mode or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
+        return []
+    found = []
+    whole = _device(index, gpu_uuid, gpu_handle, driver)
+    for number in range(ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, gpu_handle) or 0):
+        handle = ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, gpu_handle, number)
+        uuid = handle and ask(pynvml.nvmlDeviceGetUUID, handle)
+        instance = handle and ask(pynvml.nvmlDeviceGetGpuInstanceId, handle)
+        if not uuid or instance is None:
+            continue
+        name = ask(pynvml.nvmlDeviceGetName, handle)
+        memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        attributes = ask(pynvml.nvmlDeviceGetAttributes, handle)
+        device = whole._replace(
+            uuid=uuid,
+            name=name or whole.name,
+            memory_total=memory.total if memory else None,
+            power_limit=None,  # the whole GPU's
+            sm_count=attributes.multiprocessorCount if attributes else None,
+            mig=f"{(name or '').rpartition('MIG ')[2] or 'MIG'} (instance {instance})",
+        )
+        found.append(Gpu(device, gpu_uuid, handle, gpu_handle, instance))
+    return found

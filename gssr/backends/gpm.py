@@ -1,0 +1,203 @@
+"""GPM: the profiling counters of Hopper and newer GPUs, read through NVML alone.
+
+No daemon, and nobody else's profiler is disturbed. A metric is a mean between two samples, so each GPU keeps two buffers and
+swaps them; samples closer together than 100 ms give no values.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from ctypes import byref
+from time import monotonic, sleep
+from typing import Any, NamedTuple
+
+import pynvml
+
+from gssr.backends.counters import ROW_START
+from gssr.backends.driver import GONE, NEVER, Gone, Gpu, ask
+from gssr.metrics import INDEX, METRICS, RATIO, Metric
+
+SHORTEST = 0.1
+"""Seconds between two samples of a GPU, at least."""
+_JITTER = 0.002
+"""Seconds by which they may be closer, since ticks are not exact; waiting at every tick would cost more than sampling."""
+_WAIT = 0.02
+"""A sample that is due in less than this, s, is waited for: a tick that came a little early shall not lose its values."""
+
+PROFILED: tuple[Metric, ...] = tuple(metric for metric in METRICS if metric.gpm is not None)
+_ON_INSTANCES: tuple[Metric, ...] = tuple(metric for metric in PROFILED if metric.kind == "gauge")
+"""Links belong to the whole GPU."""
+
+_MOST_RATIO, _MOST_RATIO_OF_INSTANCE, _MOST_RATE = 1.5, 10.0, 1e13
+"""What is more, in the metric's unit, is no measurement; ratios of MIG instances may exceed 1."""
+
+_ANSWER = "4xId24x"
+"""Return code and value of one metric of nvmlGpmMetricsGet; before them its id, after them three names."""
+
+
+class Refusal(NamedTuple):
+    """Why a GPU that has GPM can't be sampled, and what to do."""
+
+    why: str
+    cure: str
+
+
+class _Side(NamedTuple):
+    """One of a GPU's two samples: how to take it, and the query for what lies between the other one and it."""
+
+    take: Callable[..., int]
+    arguments: tuple[Any, ...]
+    query: Any
+    query_pointer: Any
+
+
+class Profiler:
+    """The two samples of one GPU or MIG instance. Raises pynvml.NVMLError when samples can't be had at all."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.metrics: Sequence[Metric] = _ON_INSTANCES if gpu.instance is not None else PROFILED
+        self._most = _MOST_RATIO_OF_INSTANCE if gpu.instance is not None else _MOST_RATIO
+        self._samples: list[Any] = []
+        self._sides: list[_Side] = []
+        self._next = 0
+        self._taken: float | None = None
+        self.renew(gpu)
+        code = self._take()
+        if code:
+            self.free()
+            raise pynvml.NVMLError(code)
+
+    def settle(self) -> None:
+        """Find out which metrics there are, SHORTEST or more after the start. Raises Gone."""
+        answers = self._measure()
+        if answers is not None:
+            self.metrics = [
+                metric for metric, code in zip(self.metrics, answers[::2], strict=True) if code not in NEVER
+            ]
+            self._prepare()
+
+    def read(self, row: list[Any]) -> None:
+        """Fill in the means since the sample before, if that is old enough. Raises Gone."""
+        if self._taken is not None:
+            wait = self._taken + SHORTEST - _JITTER - monotonic()
+            if wait > _WAIT:
+                return
+            if wait > 0:
+                sleep(wait)
+        answers = self._measure()
+        if answers is None:
+            return
+        at = 0
+        for place, factor, most, integral in self._places:
+            value = answers[at + 1]
+            if 0 <= value <= most and not answers[at]:  # NaN isn't
+                row[place] = int(value * factor) if integral else value * factor
+            at += 2
+
+    def renew(self, gpu: Gpu) -> None:
+        """Begin again with other handles. Raises pynvml.NVMLError."""
+        self._gpu = gpu
+        self._taken = None
+        while len(self._samples) < 2:
+            self._samples.append(pynvml.nvmlGpmSampleAlloc())
+        self._prepare()
+
+    def free(self) -> None:
+        """Give the buffers back, while the library is still up; never raises. ``renew`` gets new ones."""
+        for sample in self._samples:
+            ask(pynvml.nvmlGpmSampleFree, sample)
+        self._samples.clear()
+
+    def _prepare(self) -> None:
+        """Make the two queries and what reads their answers."""
+        gpu = self._gpu
+        library = pynvml.nvmlLib
+        self._sides = []
+        for sample, other in (self._samples, self._samples[::-1]):
+            query = pynvml.c_nvmlGpmMetricsGet_t()
+            query.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+            query.numMetrics = len(self.metrics)
+            query.sample1, query.sample2 = other, sample
+            for at, metric in enumerate(self.metrics):
+                query.metrics[at].metricId = metric.gpm
+            if gpu.instance is None:
+                side = _Side(library.nvmlGpmSampleGet, (gpu.handle, sample), query, byref(query))
+            else:
+                arguments = (gpu.gpu_handle, gpu.instance, sample)
+                side = _Side(library.nvmlGpmMigSampleGet, arguments, query, byref(query))
+            self._sides.append(side)
+        self._unpack = struct.Struct("=" + _ANSWER * len(self.metrics)).unpack_from
+        self._offset = pynvml.c_nvmlGpmMetricsGet_t.metrics.offset
+        self._query = library.nvmlGpmMetricsGet
+        self._places = [
+            (
+                ROW_START + INDEX[metric.name],
+                metric.gpm_factor,
+                (self._most if metric.unit == RATIO else _MOST_RATE) / metric.gpm_factor,
+                metric.integral,
+            )
+            for metric in self.metrics
+        ]
+
+    def _take(self) -> int:
+        """Take a sample; the driver's return code."""
+        side = self._sides[self._next]
+        code = side.take(*side.arguments)
+        self._taken = None if code else monotonic()
+        self._next ^= 1
+        return code
+
+    def _measure(self) -> Sequence[Any] | None:
+        """Take a sample; what lies between it and the one before, as return code and value of each metric. None when that is
+        nothing: at the beginning, and after an error. Raises Gone."""
+        side = self._sides[self._next]
+        before = self._taken
+        code = self._take()
+        if not code:
+            if before is None:
+                return None
+            code = self._query(side.query_pointer)
+            if not code:
+                return self._unpack(side.query, self._offset)
+        if code in GONE:
+            self._taken = None
+            raise Gone(str(pynvml.NVMLError(code)))
+        return None
+
+
+def has_gpm(gpu: Gpu) -> bool:
+    """True when the driver says that this GPU has GPM."""
+    support = ask(pynvml.nvmlGpmQueryDeviceSupport, gpu.gpu_handle)
+    return bool(support and support.isSupportedDevice)
+
+
+def profilers(gpus: Sequence[Gpu]) -> tuple[list[Profiler | None], Refusal | None]:
+    """A profiler for each GPU that has GPM and can be sampled, begun 0.1 s ago; and the driver's last refusal, if any."""
+    begun: list[Profiler | None] = []
+    refusal: Refusal | None = None
+    for gpu in gpus:
+        profiler = None
+        if has_gpm(gpu):
+            try:
+                profiler = Profiler(gpu)
+            except pynvml.NVMLError as error:
+                refusal = refused(error)
+        begun.append(profiler)
+    if any(begun):
+        sleep(SHORTEST)
+    for at, profiler in enumerate(begun):
+        try:
+            if profiler is not None:
+                profiler.settle()
+        except Gone as gone:
+            begun[at], refusal = None, Refusal(str(gone), "see dmesg")
+    return begun, refusal
+
+
+def refused(error: pynvml.NVMLError) -> Refusal:
+    """What an error of a first sample means."""
+    if error.value == pynvml.NVML_ERROR_NO_PERMISSION:
+        return Refusal(
+            "the driver lets only administrators profile",
+            "the administrator can set the driver's option NVreg_RestrictProfilingToAdminUsers=0 or run DCGM's hostengine",
+        )
+    return Refusal(f"the driver refuses to profile: {error}", "--backend nvml records all but the profiling metrics")

@@ -1,0 +1,171 @@
+"""A backend that asks NVIDIA's management library: ``nvml``, and with profilers ``gpm``.
+
+A GPU that falls off the bus is looked for again every few seconds, and now and then with the library started anew, which a
+GPU that was reset needs; the others go on meanwhile.
+"""
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+import pynvml
+
+from gssr.backends import driver
+from gssr.backends.base import BackendError, Change, Device, Row
+from gssr.backends.counters import Counters
+from gssr.backends.driver import DriverError, Gone, Gpu
+from gssr.backends.gpm import Profiler
+from gssr.metrics import NAMES
+
+LOOK_AGAIN = 5.0
+"""Seconds between two looks for lost GPUs."""
+START_ANEW = 30.0
+"""Seconds until the library is started anew for them; doubled each time, up to LONGEST_WAIT."""
+LONGEST_WAIT = 600.0
+
+_NOTHING = (None,) * len(NAMES)
+
+
+class _Watched:
+    """One GPU and all that is asked of it."""
+
+    def __init__(self, gpu: Gpu, counters: Counters, profiler: Profiler | None) -> None:
+        self.gpu = gpu
+        self.counters = counters
+        self.profiler = profiler
+        self.lost_at: float | None = None
+
+    def renew(self) -> None:
+        """Look the GPU up again and go on with it. Raises pynvml.NVMLError while it is gone."""
+        handle, gpu_handle = driver.handles_of(self.gpu)
+        pynvml.nvmlDeviceGetMemoryInfo(handle)
+        self.gpu = self.gpu._replace(handle=handle, gpu_handle=gpu_handle)
+        self.counters.renew(handle)
+        if self.profiler is not None:
+            self.profiler.renew(self.gpu)
+
+
+class NvmlBackend:
+    """A ``Backend`` on NVML, which must have been started; ``close`` stops it. Raises BackendError without a GPU."""
+
+    def __init__(self, name: str, gpus: Sequence[Gpu], gpm: Sequence[Profiler | None]) -> None:
+        self.name = name
+        self._watched: list[_Watched] = []
+        measured: set[str] = set()
+        for gpu, profiler in zip(gpus, gpm, strict=True):
+            profiled = {metric.name for metric in profiler.metrics} if profiler else set()
+            try:
+                counters = Counters(gpu.handle, gpu.instance is not None, profiled)
+            except Gone:
+                continue
+            self._watched.append(_Watched(gpu, counters, profiler))
+            measured |= profiled.union(counters.measures)
+        if not self._watched:
+            raise BackendError(f"{name}: no GPU answers")
+        self.gpus: Sequence[Device] = [watched.gpu.device for watched in self._watched]
+        self.measures: Sequence[str] = [metric for metric in NAMES if metric in measured]
+        self._changes: list[Change] = []
+        self._look_at = 0.0
+        self._anew_after = START_ANEW
+        self._anew_at = 0.0
+        self._next_link = 0
+        self._up = True
+
+    def sample(self, now: float) -> Sequence[Row]:
+        """One row per GPU that answers, with the time at which it did."""
+        began = monotonic()
+        rows: list[Row] = []
+        lost = False
+        for position, watched in enumerate(self._watched):
+            if watched.lost_at is not None:
+                lost = True
+                continue
+            row: list[Any] = [position, now, *_NOTHING]
+            try:
+                watched.counters.read(row)
+                if watched.profiler is not None:
+                    watched.profiler.read(row)
+            except Gone as gone:
+                self._lose(position, gone)
+                continue
+            row[1] = now + (monotonic() - began)
+            if row.count(None) < len(NAMES):
+                rows.append(tuple(row))
+        if lost and began >= self._look_at:
+            self._look_for_lost()
+        return rows
+
+    def spare(self) -> bool:
+        """Measure PCIe throughput of one GPU for the next row, GPU after GPU: 20 ms. False when every row has it."""
+        for _ in self._watched:
+            watched = self._watched[self._next_link]
+            if watched.lost_at is None and watched.counters.watch_link():
+                return True
+            self._next_link = (self._next_link + 1) % len(self._watched)
+        return False
+
+    def changes(self) -> Sequence[Change]:
+        """GPUs lost and back."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def close(self) -> Sequence[Row]:
+        """Give the buffers back and stop the library."""
+        for watched in self._watched:
+            if watched.profiler is not None:
+                watched.profiler.free()
+        if self._up:
+            driver.stop()
+        return ()
+
+    def _lose(self, position: int, gone: Gone | pynvml.NVMLError) -> None:
+        watched = self._watched[position]
+        if all(other.lost_at is None for other in self._watched):
+            self._anew_after = START_ANEW
+            self._anew_at = monotonic() + START_ANEW
+        watched.lost_at = monotonic()
+        self._look_at = monotonic() + LOOK_AGAIN
+        self._changes.append(Change("gpu_lost", position, f"no longer answers: {gone}"))
+
+    def _look_for_lost(self) -> None:
+        now = monotonic()
+        self._look_at = now + LOOK_AGAIN
+        if self._up:
+            self._take_back()
+        if now >= self._anew_at and any(watched.lost_at is not None for watched in self._watched):
+            self._anew_after = min(2 * self._anew_after, LONGEST_WAIT)
+            self._anew_at = now + self._anew_after
+            self._start_anew()
+
+    def _take_back(self) -> None:
+        for position, watched in enumerate(self._watched):
+            if watched.lost_at is None:
+                continue
+            try:
+                watched.renew()
+            except pynvml.NVMLError:
+                continue
+            away = monotonic() - watched.lost_at
+            watched.lost_at = None
+            self._changes.append(Change("gpu_back", position, f"answers again after {away:.0f} s"))
+
+    def _start_anew(self) -> None:
+        """Start the library again; all handles and buffers of before are void."""
+        for watched in self._watched:
+            if watched.profiler is not None:
+                watched.profiler.free()
+        if self._up:
+            driver.stop()
+        try:
+            driver.start()
+            self._up = True
+        except DriverError:
+            self._up = False
+        for position, watched in enumerate(self._watched):
+            if watched.lost_at is None:
+                try:
+                    watched.renew()
+                except pynvml.NVMLError as error:
+                    self._lose(position, error)
+        if self._up:
+            self._take_back()

@@ -1,0 +1,146 @@
+"""What the tests of the DCGM backend have in common: the stand-in bindings, virtual time, and an engine as a process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+FAKE = Path(__file__).parent.parent / "fakes" / "dcgm"
+START = 1_700_000_000.0
+UUIDS = ["GPU-a", "GPU-b", "GPU-c", "GPU-d", "GPU-e", "GPU-f", "GPU-g", "GPU-h"]
+
+
+def bindings_folder(major: int) -> str:
+    """The stand-in for the bindings of DCGM 3 or 4."""
+    return str(FAKE / f"bindings{major}")
+
+
+def fake_modules() -> list[str]:
+    """Names of the modules of the stand-in that are loaded."""
+    return [
+        name for name in sys.modules if name.split(".")[0] in ("fakedcgm", "dcgm_agent", "dcgm_structs", "dcgm_fields")
+    ]
+
+
+class VirtualTime:
+    """A clock that moves when told."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Bench:
+    """Sessions on an engine in this process, in virtual time. ``clock`` is true time and the recording's."""
+
+    def __init__(self, client: ModuleType, engine_class: Any) -> None:
+        self.clock = VirtualTime()
+        self._client = client
+        self._engine_class = engine_class
+        self.engine: Any = None
+
+    def start_engine(self, **knobs: Any) -> Any:
+        """An engine, for the sessions to come."""
+        self.engine = self._engine_class(self.clock, **{"gpus": UUIDS[:2]} | knobs)
+        self._client.EMBEDDED = lambda: self.engine
+        return self.engine
+
+    def session(self, interval: float = 0.1, pause: bool = False, choose: Callable[..., Any] | None = None) -> Any:
+        """A session on all GPUs of the engine, or on those that ``choose`` makes of them."""
+        from gssr.backends.dcgm.bindings import load_bindings
+        from gssr.backends.dcgm.engine import connect
+        from gssr.backends.dcgm.entities import discover
+        from gssr.backends.dcgm.session import Options, Session
+
+        engine = connect(load_bindings())
+        found = discover(engine)
+        chosen = choose(found) if choose else found
+        return Session(engine, chosen, [False] * len(chosen), Options(interval, pause), self.clock)
+
+    def run(self, session: Any, seconds: float, poll: float = 1.0) -> tuple[list[Any], list[Any]]:
+        """Rows and changes of this many seconds."""
+        rows, changes = [], []
+        end = self.clock.now + seconds
+        while self.clock.now < end - 1e-6:
+            self.clock.now += min(poll, end - self.clock.now)
+            new_rows, new_changes = session.poll()
+            rows += new_rows
+            changes += new_changes
+        return rows, changes
+
+
+class EngineProcess:
+    """The stand-in's hostengine as a process on a unix socket: to be killed, restarted and stopped."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = str(folder / "dcgm.sock")
+        self.control = folder / "control.json"
+        self.log = folder / "engine.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The variables that lead a process to it."""
+        return {"DCGM_HOST": f"unix://{self.socket}", "DCGM_BINDINGS": bindings_folder(4)}
+
+    def start(self, **knobs: Any) -> None:
+        """Start it and wait until it listens."""
+        self.set(**knobs)
+        if os.path.exists(self.socket):
+            os.unlink(self.socket)
+        environ = os.environ | {
+            "FAKEDCGM_CONTROL": str(self.control), "FAKEDCGM_LOG": str(self.log), "PYTHONPATH": str(FAKE)
+        }  # fmt: skip
+        self._process = subprocess.Popen([sys.executable, "-m", "fakedcgm", self.socket], env=environ)
+        wait_for(lambda: os.path.exists(self.socket))
+
+    def set(self, **knobs: Any) -> None:
+        """Change its knobs, from its next request on."""
+        fresh = self.control.with_suffix(".new")
+        fresh.write_text(json.dumps(knobs))
+        fresh.rename(self.control)
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGKILL it, or hang it with SIGSTOP and let it go on with SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        if number == signal.SIGKILL:
+            self._process.wait()
+
+    def stop(self) -> None:
+        """End it, also when it is stopped."""
+        if self._process is not None and self._process.poll() is None:
+            self.signal(signal.SIGKILL)
+
+    def logged(self) -> list[tuple[str, int, int, Any, int]]:
+        """Every sample it has taken: (UUID, field, stamp in us, value or None, time of insertion in us)."""
+        return [tuple(json.loads(line)) for line in self.log.read_text().splitlines()]
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+    """Wait until it is true; what it gave."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+    return value
+
+
+def values_of(rows: Sequence[Any], gpu: int, metric: str) -> list[Any]:
+    """One metric of one GPU, row by row, without the missing."""
+    from gssr.metrics import INDEX
+
+    return [row[2 + INDEX[metric]] for row in rows if row[0] == gpu and row[2 + INDEX[metric]] is not None]
+
+
+def messages(changes: Sequence[Any], kind: str) -> list[str]:
+    """What was said about one kind of change."""
+    return [change.message for change in changes if change.kind == kind]

@@ -1,0 +1,344 @@
+"""Sessions on the stand-in for DCGM, in virtual time."""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from dcgm_bench import START, UUIDS, Bench, bindings_folder, fake_modules, messages, values_of
+
+from gssr.backends.base import BackendError
+from gssr.metrics import BY_NAME, INDEX, METRICS
+
+PROFILED = [metric.name for metric in METRICS if metric.dcgm and metric.dcgm > 1000]
+BASE = [metric.name for metric in METRICS if metric.dcgm and metric.dcgm < 1000]
+
+
+@pytest.fixture(params=[3, 4])
+def major(request):
+    return request.param
+
+
+@pytest.fixture
+def bench(monkeypatch, major) -> Iterator[Bench]:
+    monkeypatch.setenv("DCGM_BINDINGS", bindings_folder(major))
+    monkeypatch.setenv("DCGM_HOST", "")
+    monkeypatch.setattr("gssr.backends.dcgm.engine.probe", lambda _: "silent")
+    monkeypatch.setattr("gssr.backends.dcgm.entities._mig_uuids", dict)
+    monkeypatch.setattr(sys, "path", [*sys.path, bindings_folder(major) + "/.."])
+    client, engine = importlib.import_module("fakedcgm.client"), importlib.import_module("fakedcgm.engine")
+    bench = Bench(client, engine.HostEngine)
+    start = bench.start_engine
+    bench.start_engine = lambda **knobs: start(**{"major": major} | knobs)
+    yield bench
+    for name in fake_modules():
+        del sys.modules[name]
+
+
+def expected(engine, uuid: str, metric: str, since: float) -> list:
+    """What the engine inserted for a metric after a time, in our units."""
+    known = BY_NAME[metric]
+    values = [
+        value
+        for name, field, stamp, value, inserted in engine.log
+        if name == uuid
+        and field == known.dcgm
+        and stamp >= since * 1e6
+        and value is not None
+        and inserted <= engine.now()
+    ]
+    return [round(value * known.dcgm_factor) if known.integral else value * known.dcgm_factor for value in values]
+
+
+def test_no_sample_is_lost_or_doubled_with_late_insertions(bench):
+    engine = bench.start_engine(gpus=UUIDS[:8], late=0.8)
+    session = bench.session(0.1)
+    rows, changes = bench.run(session, 60)
+    rows += session.flush()
+    for gpu, uuid in enumerate(UUIDS[:8]):
+        for metric in session.measures:
+            assert values_of(rows, gpu, metric) == expected(engine, uuid, metric, START), (uuid, metric)
+    assert [change for change in changes if "late" in change.message] == []
+    assert len(rows) == pytest.approx(8 * 600, abs=16)
+
+
+def test_a_chain_of_the_engines_own_next_times_would_lose_samples(bench):
+    """The stand-in really does what the overlap is for."""
+    engine = bench.start_engine(late=0.8)
+    session = bench.session(0.1)
+    import gssr.backends.dcgm.read as read
+
+    original, read.OVERLAP_SECONDS = read.OVERLAP_SECONDS, 0.0
+    try:
+        rows, _ = bench.run(session, 10)
+    finally:
+        read.OVERLAP_SECONDS = original
+    rows += session.flush()
+    assert len(values_of(rows, 0, "sm_active")) < 0.9 * len(expected(engine, UUIDS[0], "sm_active", START))
+
+
+def test_rows_stand_at_their_own_time_one_per_interval(bench):
+    engine = bench.start_engine(jitter=0.02)
+    session = bench.session(0.1)
+    rows, _ = bench.run(session, 20)
+    times = [row[1] for row in rows if row[0] == 0]
+    steps = [after - before for before, after in pairwise(times)]
+    assert all(step == pytest.approx(0.1, abs=1e-4) for step in steps)
+    stamps = {value: stamp / 1e6 for name, field, stamp, value, _ in engine.log if name == UUIDS[0] and field == 1002}
+    for row in rows:
+        value = row[2 + INDEX["sm_active"]]
+        if row[0] == 0 and value is not None:
+            assert row[1] == pytest.approx(stamps[value], abs=0.06)
+
+
+def test_rows_come_soon_and_never_from_the_future(bench):
+    bench.start_engine()
+    session = bench.session(0.5)
+    bench.run(session, 5)
+    rows, _ = bench.run(session, 1)
+    assert bench.clock.now - 1.1 < rows[-1][1] <= bench.clock.now
+
+
+def test_the_first_profiling_sample_is_missing_and_not_zero(bench):
+    bench.start_engine()
+    session = bench.session(0.1)
+    rows, _ = bench.run(session, 2)
+    first = next(row for row in rows if row[0] == 0)
+    assert all(first[2 + INDEX[name]] is None for name in session.measures if name in PROFILED)
+    assert first[2 + INDEX["power_usage"]] > 0
+
+
+def test_units_are_the_catalogues(bench):
+    engine = bench.start_engine()
+    session = bench.session(0.1)
+    rows, _ = bench.run(session, 3)
+    row = rows[40]
+    assert 0 <= row[2 + INDEX["gpu_utilization"]] <= 1
+    assert row[2 + INDEX["energy"]] == pytest.approx(row[1], rel=1e-3)  # the engine's joules are the time
+    assert row[2 + INDEX["memory_used"]] % (1 << 20) == 0
+    assert engine.log
+
+
+def test_others_that_sample_faster_double_nothing(bench):
+    """The fastest watcher sets the rate for all: a bin holds the mean of what came."""
+    engine = bench.start_engine(gpus=UUIDS[:1])
+    session = bench.session(0.5)
+    other = engine.group_create(99, 1, "other")
+    engine.group_add(99, other, 1, 0)
+    engine.watch(99, other, engine.fields_create(99, [1002, 203], "other"), 100_000, 60.0, 0)
+    rows, _ = bench.run(session, 20)
+    logged = [(stamp / 1e6, value) for _, field, stamp, value, _ in engine.log if field == 1002 and value is not None]
+    rows = [row for row in rows if row[0] == 0]
+    assert len(rows) == pytest.approx(40, abs=3)
+    for row in rows[2:]:
+        several = [value for stamp, value in logged if abs(stamp - row[1]) < 0.25]
+        assert len(several) in (4, 5, 6)
+        assert row[2 + INDEX["sm_active"]] == pytest.approx(sum(several) / len(several))
+
+
+@pytest.mark.parametrize("ahead", [0.0, 60.0])
+def test_what_others_had_sampled_before_is_not_ours(bench, ahead):
+    engine = bench.start_engine(gpus=UUIDS[:1], ahead=ahead)
+    other = engine.group_create(99, 1, "other")
+    engine.group_add(99, other, 1, 0)
+    fields = engine.fields_create(99, [1002], "other")
+    engine.watch(99, other, fields, 100_000, 60.0, 0)
+    bench.clock.now += 30
+    engine.values_since(99, other, fields, 0)
+    begin = bench.clock.now
+    session = bench.session(0.1)
+    rows, _ = bench.run(session, 3)
+    assert min(row[1] for row in rows) > begin - 0.1
+
+
+def test_an_unknown_field_costs_only_its_metric(bench, major):
+    bench.start_engine()
+    session = bench.session()
+    assert ("c2c_tx_bytes" in session.measures) == (major == 4)
+    rows, _ = bench.run(session, 3)
+    assert values_of(rows, 0, "sm_active") and values_of(rows, 0, "power_usage")
+
+
+@pytest.mark.parametrize(
+    ("code", "cure"), [(-33, "datacenter-gpu-manager-4-proprietary"), (-36, "Volta"), (-37, "end the other profiler")]
+)
+def test_refused_profiling_leaves_the_base_fields_and_one_line(bench, code, cure):
+    bench.start_engine(profiling=code)
+    session = bench.session()
+    assert set(session.measures) == set(BASE)
+    (line,) = session.notes
+    assert str(code) in line and cure in line and "\n" not in line
+    rows, changes = bench.run(session, 5)
+    assert len(values_of(rows, 1, "power_usage")) > 30
+    assert not [change for change in changes if change.kind == "gpu_lost"]
+
+
+def test_a_failing_profiling_field_costs_only_itself(bench):
+    bench.start_engine(failing=[1015])
+    session = bench.session()
+    assert set(PROFILED) - set(session.measures) - {"c2c_tx_bytes", "c2c_rx_bytes"} == {"tensor_dfma_active"}
+    assert any("Tensor DFMA" in note for note in session.notes)
+    rows, _ = bench.run(session, 3)
+    assert values_of(rows, 0, "sm_active") and values_of(rows, 0, "power_usage")
+
+
+def test_where_few_fields_go_together_the_scores_inputs_come_first(bench):
+    bench.start_engine(together=6)
+    session = bench.session()
+    assert {name for name in session.measures if name in PROFILED} == {
+        "sm_active", "sm_occupancy", "fp64_active", "fp32_active", "fp16_active", "tensor_active"
+    }  # fmt: skip
+
+
+def test_gpus_of_two_models_are_watched_apart(bench):
+    bench.start_engine(models={"GPU-b": "NVIDIA A100"})
+    session = bench.session()
+    rows, _ = bench.run(session, 3)
+    assert values_of(rows, 0, "sm_active") and values_of(rows, 1, "sm_active")
+
+
+def test_unsupported_and_forbidden_values_are_missing_and_named_once(bench):
+    bench.start_engine(unsupported=[140, 1011], forbidden=[1002])
+    session = bench.session()
+    assert "memory_temperature" not in session.measures
+    rows, changes = bench.run(session, 30)
+    assert not values_of(rows, 0, "sm_active") and not values_of(rows, 0, "nvlink_tx_bytes")
+    said = messages(changes, "backend")
+    assert len(said) == 2
+    assert "not permitted for SM active: ask" in said[0] and "not supported for NVLink sent" in said[1]
+
+
+def test_a_lost_gpu_leaves_the_others_and_comes_back(bench):
+    engine = bench.start_engine(gpus=UUIDS[:3])
+    session = bench.session()
+    bench.run(session, 5)
+    engine.knobs["lost"] = ["GPU-b"]
+    rows, changes = bench.run(session, 10)
+    assert [(change.kind, change.gpu) for change in changes] == [("gpu_lost", 1)]
+    assert len(values_of(rows, 0, "power_usage")) == pytest.approx(100, abs=5)
+    assert len([row for row in rows if row[0] == 1]) < 20
+    engine.knobs["lost"] = []
+    rows, changes = bench.run(session, 5)
+    assert [(change.kind, change.gpu) for change in changes] == [("gpu_back", 1)]
+    assert values_of(rows, 1, "power_usage")
+
+
+def test_dropped_watches_are_set_again(bench):
+    engine = bench.start_engine()
+    session = bench.session()
+    bench.run(session, 5)
+    engine.knobs["unwatch"] = True
+    rows, changes = bench.run(session, 5)
+    assert messages(changes, "backend") == ["dcgm: its hostengine had dropped the watches; they were set again"]
+    assert len(values_of(rows, 0, "sm_active")) > 30
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 5.0, 3600.0])
+def test_the_engines_clock_is_taken_out(bench, ahead):
+    bench.start_engine(ahead=ahead)
+    session = bench.session()
+    rows, _ = bench.run(session, 10)
+    assert rows[0][1] == pytest.approx(START, abs=0.3)
+    assert rows[-1][1] == pytest.approx(START + 10, abs=0.5)
+
+
+@pytest.mark.parametrize("step", [-600, 600])
+def test_an_engines_clock_that_is_set_stops_nothing(bench, step):
+    engine = bench.start_engine()
+    session = bench.session()
+    before, _ = bench.run(session, 10)
+    engine.set_clock(step)
+    rows, changes = bench.run(session, 20)
+    rows = before + rows
+    assert not changes
+    times = [row[1] for row in rows if row[0] == 0]
+    assert times == sorted(times) and times[0] >= START and times[-1] <= bench.clock.now
+    assert len(times) > 270, "a second or two is lost, no more"
+
+
+def test_everything_is_given_back(bench):
+    engine = bench.start_engine()
+    session = bench.session()
+    bench.run(session, 3)
+    assert engine.left_behind
+    calls = engine.calls
+    session.close()
+    assert engine.left_behind == 0
+    destroyed = [name for name in calls if name in ("unwatch", "fields_destroy")]
+    assert destroyed[0::2] == ["unwatch"] * (len(destroyed) // 2), "unwatched before the groups go"
+
+
+def test_many_sessions_side_by_side_have_names_of_their_own(bench):
+    bench.start_engine()
+    sessions = [bench.session() for _ in range(5)]
+    assert all(bench.run(session, 2)[0] for session in sessions)
+
+
+def test_mig_instances_are_rows_with_what_is_measured_there(bench):
+    engine = bench.start_engine(mig={"GPU-a": [(1, 0), (2, 0), (2, 1)]})
+    session = bench.session(choose=lambda found: found)
+    rows, _ = bench.run(session, 5)
+    rows += session.flush()
+    names = ["MIG-GPU-a/1/0", "MIG-GPU-a/2/0", "MIG-GPU-a/2/1", "GPU-b"]
+    for position, name in enumerate(names):
+        assert values_of(rows, position, "sm_active") == expected(engine, name, "sm_active", START)
+    assert values_of(rows, 0, "dram_active"), "an instance alone on its GPU instance has its memory traffic"
+    assert not values_of(rows, 1, "dram_active") and not values_of(rows, 2, "dram_active")
+    assert not values_of(rows, 0, "power_usage") and values_of(rows, 3, "power_usage")
+    assert not values_of(rows, 0, "pcie_tx_bytes")
+
+
+def test_mig_instances_are_told_apart(bench):
+    from gssr.backends.dcgm.bindings import load_bindings
+    from gssr.backends.dcgm.engine import connect
+    from gssr.backends.dcgm.entities import discover
+
+    bench.start_engine(mig={"GPU-a": [(1, 0), (2, 0)]})
+    devices = [each.device for each in discover(connect(load_bindings()))]
+    assert [device.uuid for device in devices] == ["MIG-GPU-a/1/0", "MIG-GPU-a/2/0", "GPU-b"]
+    assert [device.mig for device in devices] == ["GI 1 CI 0", "GI 2 CI 0", None]
+
+
+def test_a_paused_run_frees_the_counters_and_gives_them_back(bench):
+    engine = bench.start_engine(pausable=True)
+    session = bench.session(pause=True)
+    assert engine.paused and set(session.measures) == set(BASE)
+    assert "paused" in session.notes[0]
+    session.close()
+    assert not engine.paused
+
+
+def test_where_nothing_needs_pausing_nothing_is_paused(bench):
+    bench.start_engine()
+    session = bench.session(pause=True)
+    assert "no pausing" in session.notes[0] and "sm_active" in session.measures
+
+
+def test_a_device_says_what_it_is(bench):
+    from gssr.backends.dcgm.bindings import load_bindings
+    from gssr.backends.dcgm.engine import connect
+    from gssr.backends.dcgm.entities import discover
+
+    bench.start_engine()
+    device = discover(connect(load_bindings()))[1].device
+    assert (device.device_index, device.uuid, device.name) == (1, "GPU-b", "NVIDIA H100")
+    assert (device.memory_total, device.power_limit, device.max_sm_clock) == (81559 << 20, 700.0, 1980)
+    assert (device.compute_capability, device.driver_version) == ("9.0", "570.00")
+
+
+def test_keep_age_is_whole_seconds_and_long_enough():
+    from gssr.backends.dcgm.watch import keep_seconds
+
+    assert keep_seconds(0.1, 1.0) == 10.0
+    assert keep_seconds(2.5, 2.5) == 13.0
+    assert keep_seconds(1.0, 20.0) == 60.0
+
+
+def test_bindings_of_another_major_version_are_named(bench, major):
+    from gssr.backends.dcgm import open_dcgm
+
+    bench.start_engine(major=7 - major)
+    with pytest.raises(BackendError, match="one major version") as raised:
+        open_dcgm("dcgm", None, 0.1)
+    assert f"DCGM {'3.3.9' if major == 3 else '4.6.0'}" in str(raised.value) and "DCGM_BINDINGS" in str(raised.value)

@@ -1,0 +1,130 @@
+"""Recording through DCGM: real runs of ``gssr profile`` on the stand-in's hostengine."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from itertools import pairwise
+
+import pytest
+from dcgm_bench import EngineProcess, bindings_folder
+
+from gssr.metrics import BY_NAME
+
+
+@pytest.fixture
+def engine(tmp_path):
+    engine = EngineProcess(tmp_path)
+    yield engine
+    engine.stop()
+
+
+def start(folder, engine, *arguments, environ=None):
+    command = [sys.executable, "-m", "gssr", "profile", "-o", "run.sql", *arguments]
+    return subprocess.Popen(
+        command, cwd=folder, env=os.environ | engine.environ | (environ or {}), text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def query(folder, sql):
+    connection = sqlite3.connect(folder / "run.sql")
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def test_a_recording_holds_what_the_engine_sampled(tmp_path, engine):
+    engine.start(gpus=["GPU-a", "GPU-b"], late=0.3)
+    out, err = start(tmp_path, engine, "--backend", "dcgm", "-t", "100", "--", "sleep", "4").communicate(timeout=60)
+    assert out == ""
+    logged = engine.logged()
+    for uuid in ("GPU-a", "GPU-b"):
+        rows = query(
+            tmp_path, f"SELECT time, sm_active, power_usage FROM gpu_samples WHERE uuid = '{uuid}' ORDER BY time"
+        )
+        assert len(rows) > 35
+        assert rows[0][1] is None and rows[0][2] > 0, "the first profiling sample is missing, not zero"
+        for column, metric in ((1, "sm_active"), (2, "power_usage")):
+            mine = [row[column] for row in rows if row[column] is not None]
+            field = BY_NAME[metric].dcgm
+            theirs = [
+                value for name, known, _, value, _ in logged if name == uuid and known == field and value is not None
+            ]
+            begin = theirs.index(mine[0])
+            assert mine == theirs[begin : begin + len(mine)], "nothing lost, nothing twice"
+        assert max(after[0] - before[0] for before, after in pairwise(rows)) < 0.25, "no gap"
+    assert query(tmp_path, "SELECT DISTINCT backend FROM gpus") == [("dcgm",)]
+    assert "recorded into" in err
+
+
+def test_an_interval_that_is_too_short_is_recorded_as_it_was(tmp_path, engine):
+    engine.start()
+    _, err = start(tmp_path, engine, "--backend", "dcgm", "-t", "20", "--", "sleep", "1.5").communicate(timeout=60)
+    assert "every 100 ms, not every 20 ms" in err
+    assert query(tmp_path, "SELECT sampling_ms FROM runs") == [(100.0,)]
+    shown = subprocess.run(
+        [sys.executable, "-m", "gssr", "analyze", "--json", "run.sql"], cwd=tmp_path, capture_output=True
+    )
+    assert b'"n_gaps": 0' in shown.stdout
+
+
+def test_a_killed_engine_is_a_gap_an_event_and_then_data_again(tmp_path, engine):
+    engine.start(gpus=["GPU-a", "GPU-b"])
+    run = start(tmp_path, engine, "--backend", "dcgm", "-t", "100", "--", "sleep", "7.5")
+    time.sleep(2.5)
+    engine.signal(signal.SIGKILL)
+    killed = time.time()
+    time.sleep(1.0)
+    engine.start(gpus=["GPU-b", "GPU-a"])
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 0
+    kinds = [kind for (kind,) in query(tmp_path, "SELECT kind FROM events WHERE kind LIKE 'backend_%' ORDER BY time")]
+    assert kinds == ["backend_lost", "backend_back"]
+    assert "answers again" in err
+    theirs = {(uuid, value) for uuid, field, _, value, _ in engine.logged() if field == 1002}
+    rows = query(tmp_path, "SELECT uuid, sm_active, time FROM gpu_samples WHERE sm_active IS NOT NULL")
+    assert {(uuid, value) for uuid, value, _ in rows} <= theirs, "each GPU's own data"
+    assert sum(time > killed + 1.5 for _, _, time in rows) > 10
+    times = sorted(time for uuid, _, time in rows if uuid == "GPU-a")
+    assert max(after - before for before, after in pairwise(times)) > 1.0
+
+
+def test_a_hung_engine_does_not_touch_the_workload(tmp_path, engine):
+    engine.start()
+    run = start(tmp_path, engine, "--backend", "dcgm", "-t", "100", "--", "sh", "-c", "sleep 3; echo done; exit 7")
+    time.sleep(1.5)
+    engine.signal(signal.SIGSTOP)
+    begin = time.monotonic()
+    out, _ = run.communicate(timeout=60)
+    assert (out, run.returncode) == ("done\n", 7)
+    assert time.monotonic() - begin < 8
+    assert query(tmp_path, "SELECT count(*) FROM samples")[0][0] > 0
+
+
+def test_refused_profiling_is_one_line_and_the_rest_is_recorded(tmp_path, engine):
+    engine.start(profiling=-33)
+    _, err = start(tmp_path, engine, "--backend", "dcgm", "--", "sleep", "2").communicate(timeout=60)
+    assert sum("datacenter-gpu-manager-4-proprietary" in line for line in err.splitlines()) == 1
+    columns = [row[1] for row in query(tmp_path, "PRAGMA table_info(samples)")]
+    assert "power_usage" in columns
+    assert query(tmp_path, "SELECT count(power_usage) > 0, count(sm_active) FROM samples") == [(1, 0)]
+
+
+def test_without_an_engine_the_workload_runs_unprofiled(tmp_path, engine):
+    run = start(tmp_path, engine, "--backend", "dcgm", "--", "sh", "-c", "echo fine; exit 3")
+    out, err = run.communicate(timeout=60)
+    assert (out, run.returncode) == ("fine\n", 3)
+    assert "no GPU is sampled: no hostengine answers on unix://" in err and "Traceback" not in err
+
+
+def test_an_engine_of_dcgm_3_is_recorded_with_its_bindings(tmp_path, engine):
+    engine.start(major=3)
+    run = start(
+        tmp_path, engine, "--backend", "dcgm", "--", "sleep", "2", environ={"DCGM_BINDINGS": bindings_folder(3)}
+    )
+    run.communicate(timeout=60)
+    assert query(tmp_path, "SELECT count(sm_active) > 0 FROM samples") == [(1,)]

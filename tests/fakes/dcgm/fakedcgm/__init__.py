@@ -1,0 +1,1 @@
+"""A simulated DCGM hostengine and the client below the stand-in bindings."""

@@ -1,0 +1,141 @@
+"""What the dcgm_structs of both versions have in common: return codes, structures, the error class."""
+
+import ctypes
+from ctypes import c_byte, c_char, c_double, c_int, c_int64, c_short, c_uint, c_uint32, c_ushort
+from typing import Any
+
+from fakedcgm.client import library_is_missing
+from fakedcgm.engine import Refused
+
+DCGM_MAX_STR_LENGTH = 256
+DCGM_MAX_BLOB_LENGTH = 4096
+DCGM_MAX_NUM_DEVICES = 32
+DCGM_OPERATION_MODE_AUTO = 1
+DCGM_GROUP_EMPTY = 1
+DCGM_FV_FLAG_LIVE_DATA = 1
+
+CODES = {
+    "OK": 0, "BADPARAM": -1, "GENERIC_ERROR": -3, "NOT_SUPPORTED": -6, "INIT_ERROR": -7, "UNINITIALIZED": -10,
+    "TIMEOUT": -11, "VER_MISMATCH": -12, "UNKNOWN_FIELD": -13, "NO_DATA": -14, "NOT_WATCHED": -16, "NO_PERMISSION": -17,
+    "GPU_IS_LOST": -18, "FUNCTION_NOT_FOUND": -20, "CONNECTION_NOT_VALID": -21, "GROUP_INCOMPATIBLE": -23,
+    "MAX_LIMIT": -24, "LIBRARY_NOT_FOUND": -25, "DUPLICATE_KEY": -26, "REQUIRES_ROOT": -29, "MODULE_NOT_LOADED": -33,
+    "IN_USE": -34, "PROFILING_NOT_SUPPORTED": -36, "PROFILING_LIBRARY_ERROR": -37, "PROFILING_MULTI_PASS": -38,
+    "NVML_NOT_LOADED": -56,
+}  # fmt: skip
+globals().update({f"DCGM_ST_{name}": code for name, code in CODES.items()})
+
+
+class DCGMError(Exception):
+    """An error code, in ``value``."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self.value = value
+
+    def __str__(self) -> str:
+        names = {code: name for name, code in CODES.items()}
+        return names.get(self.value, "unknown error").replace("_", " ").capitalize()
+
+
+_classes = {code: type(f"DCGMError_{name}", (DCGMError,), {}) for name, code in CODES.items()}
+
+
+def dcgmExceptionClass(error_code: int) -> Any:
+    return _classes.get(error_code)
+
+
+def error_of(refused: Refused) -> DCGMError:
+    """The exception the bindings raise for the engine's answer."""
+    return _classes.get(refused.code, DCGMError)(refused.code)
+
+
+loaded = False
+
+
+def _dcgmInit(libDcgmPath: str | None = None) -> None:
+    del libDcgmPath
+    if library_is_missing():
+        raise _classes[CODES["LIBRARY_NOT_FOUND"]](CODES["LIBRARY_NOT_FOUND"])
+    global loaded
+    loaded = True
+
+
+class _Decoding(ctypes.Structure):
+    """As the real ones: strings come decoded."""
+
+    def __getattribute__(self, key: str) -> Any:
+        value = super().__getattribute__(key)
+        return value.decode() if isinstance(value, bytes) else value
+
+
+class c_dcgmConnectV2Params_v2(_Decoding):
+    _fields_ = (
+        ("version", c_uint), ("persistAfterDisconnect", c_uint), ("timeoutMs", c_uint), ("addressIsUnixSocket", c_uint)
+    )  # fmt: skip
+
+
+c_dcgmConnectV2Params_version2 = ctypes.sizeof(c_dcgmConnectV2Params_v2) | (2 << 24)
+c_dcgmConnectV2Params_version = c_dcgmConnectV2Params_version2
+
+
+class c_dcgmGroupEntityPair_t(_Decoding):
+    _fields_ = (("entityGroupId", c_uint32), ("entityId", c_uint32))
+
+
+class c_dcgmMigEntityInfo_t(_Decoding):
+    _fields_ = (
+        ("gpuUuid", c_char * 128), ("nvmlGpuIndex", c_uint), ("nvmlInstanceId", c_uint),
+        ("nvmlComputeInstanceId", c_uint), ("nvmlMigProfileId", c_uint), ("nvmlProfileSlices", c_uint),
+    )  # fmt: skip
+
+
+class c_dcgmMigHierarchyInfo_v2(_Decoding):
+    _fields_ = (
+        ("entity", c_dcgmGroupEntityPair_t), ("parent", c_dcgmGroupEntityPair_t), ("info", c_dcgmMigEntityInfo_t)
+    )  # fmt: skip
+
+
+class c_dcgmMigHierarchy_v2(_Decoding):
+    _fields_ = (
+        ("version", c_uint), ("count", c_uint), ("entityList", c_dcgmMigHierarchyInfo_v2 * (DCGM_MAX_NUM_DEVICES * 14))
+    )  # fmt: skip
+
+
+class c_dcgmFieldValue_v1_value(ctypes.Union):
+    _fields_ = (
+        ("i64", c_int64), ("dbl", c_double), ("str", c_char * DCGM_MAX_STR_LENGTH), ("blob", c_byte * DCGM_MAX_BLOB_LENGTH)
+    )  # fmt: skip
+
+    def __getattribute__(self, key: str) -> Any:
+        value = super().__getattribute__(key)
+        return value.decode() if isinstance(value, bytes) else value
+
+
+class c_dcgmFieldValue_v1(_Decoding):
+    _fields_ = (
+        ("version", c_uint), ("fieldId", c_ushort), ("fieldType", c_short), ("status", c_int), ("ts", c_int64),
+        ("value", c_dcgmFieldValue_v1_value),
+    )  # fmt: skip
+
+
+class c_dcgmFieldValue_v2(_Decoding):
+    _fields_ = (
+        ("version", c_uint), ("entityGroupId", c_uint), ("entityId", c_uint), ("fieldId", c_ushort),
+        ("fieldType", c_short), ("status", c_int), ("unused", c_uint), ("ts", c_int64),
+        ("value", c_dcgmFieldValue_v1_value),
+    )  # fmt: skip
+
+
+class c_dcgmProfMetricGroupInfo_v2(_Decoding):
+    _fields_ = (("majorId", c_ushort), ("minorId", c_ushort), ("numFieldIds", c_uint32), ("fieldIds", c_ushort * 64))
+
+
+class c_dcgmProfGetMetricGroups_v3(_Decoding):
+    _fields_ = (
+        ("version", c_uint32), ("unused", c_uint32), ("gpuId", c_uint32), ("numMetricGroups", c_uint32),
+        ("metricGroups", c_dcgmProfMetricGroupInfo_v2 * 10),
+    )  # fmt: skip
+
+
+class c_dcgmVersionInfo_v2(_Decoding):
+    _fields_ = (("version", c_uint32), ("rawBuildInfoString", c_char * (DCGM_MAX_STR_LENGTH * 2)))
