@@ -49,6 +49,7 @@ class Writer:
         self._pending = Pending()
         self._node = ""
         self._keys: list[int] = []
+        self._added: list[Row] = []
         self._rollups: Rollups | None = None
         self._dropped = 0
         self._failing_since: float | None = None
@@ -111,15 +112,18 @@ class Writer:
 
     def add(self, rows: Sequence[Row]) -> None:
         """Add samples: (position of the GPU, time, values in catalogue order)."""
-        rollups = self._rollups
-        assert rollups is not None
+        self._added += rows
+
+    def _take_added(self, rollups: Rollups) -> None:
+        """Number and roll up what was added since the last commit. All in one go, and not at every tick: what runs for the
+        first time after a sleep takes two or three times as long, because it has left the processor's caches."""
         rowid, waiting = self._next_rowid, self._pending.rows
-        for row in rows:
+        for row in self._added:
             key = self._keys[row[0]]
             waiting.append((rowid, key, *row[1:]))
             rollups.add(rowid, key, row)
             rowid += 1
-        self._next_rowid = rowid
+        self._next_rowid, self._added = rowid, []
 
     def add_host(self, time: float, values: Sequence[float | None]) -> None:
         """Add a row of ``host_samples``: its columns from cpu_utilization on."""
@@ -157,6 +161,7 @@ class Writer:
         """Write everything added so far in one transaction; False when that failed (and is kept to be tried again)."""
         pending = self._pending
         if self._rollups is not None:
+            self._take_added(self._rollups)
             self._rollups.close_before(now - SILENT_SECONDS)
             closed, sketches = self._rollups.take()
             pending.closed += closed
@@ -198,6 +203,7 @@ class Writer:
         """Close the rollups, record the end, commit and seal the file: afterwards it is one plain file that opens from
         anywhere. False when it could not be written."""
         if self._rollups is not None:
+            self._take_added(self._rollups)
             self._rollups.close_all()
         for table in ("processes", "runs"):
             self._pending.update(table, {"ended_at": ended_at, "exit_code": exit_code, "state": state})
