@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from gssr.store.create import BUSY_MS, TakenError, create, finished_runs, reopen
 from gssr.store.open import RecordingError
 from gssr.store.pending import Pending, Value, insert_into
-from gssr.store.rollup import Rollups, Row
+from gssr.store.rollup import Rollups, Row, empty_vector
 from gssr.store.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK, TABLES
 
 COMMIT_SECONDS = 0.5
@@ -169,7 +169,12 @@ class Writer:
         if not pending:
             return True
         try:
-            pending.write(self._connection)
+            try:
+                pending.write(self._connection)
+            except OverflowError:
+                self._connection.execute("ROLLBACK")
+                pending.null_what_does_not_fit()
+                pending.write(self._connection)
         except sqlite3.Error as error:
             self._failed(now, error)
             return False
@@ -233,7 +238,8 @@ class Writer:
     @property
     def totals(self) -> Mapping[int, Sequence[float]]:
         """What each GPU (by key) has done, as a rollup's vector over the whole run; complete after ``finish``."""
-        return self._rollups.totals if self._rollups is not None else {}
+        found = self._rollups.totals if self._rollups is not None else {}
+        return {key: found.get(key) or empty_vector() for key in self._keys}
 
     def _put(self, table: str, values: Mapping[str, Value]) -> None:
         names = [column.name for column in TABLES[table] if column.name in values]
