@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 Row = tuple[int | float | None, ...]
 """One sample: (gpu, time, value, ...). ``gpu`` is the position in ``Backend.gpus``, ``time`` unix seconds, then one value
-per metric in the order of ``gssr.metrics.METRICS``; None is missing."""
+per metric in the order of ``gssr.metrics.METRICS``; None is missing. Integers fit into 64 bits with a sign."""
 
 
 class BackendError(Exception):

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gssr.store.filesystem import journal_mode
-from gssr.store.open import RecordingError, connect, fingerprint
-from gssr.store.records import Run, read_processes, read_runs, state_of
+from gssr.store.open import RecordingError, beside, connect, fingerprint
+from gssr.store.records import LOST_SECONDS, Run, read_processes, read_runs, state_of
 
 _TRIES = 5
 
@@ -39,41 +39,56 @@ class Follower:
         self._shared = journal_mode(path) != "WAL"
         self._connection: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
+        self._last: list[float] = []  # GPU and time of the row up to which rows were handed out
 
     def poll(self, limit: int = 100_000) -> News:
         """At most ``limit`` new rows. With no file yet the state is ``waiting``. Raises RecordingError when the file is no
         recording, or has become unreadable."""
-        if not self._is_there():
-            return News([], False, None, "waiting")
-        for attempt in range(_TRIES):
-            before = fingerprint(self.path) if self._shared else None
+        problem: Exception | None = None
+        for _ in range(_TRIES):
+            if not self._is_there():
+                return News([], False, None, "waiting")
             try:
-                news = self._look(limit)
-            except (sqlite3.Error, RecordingError) as error:
-                self._close()
-                if attempt == _TRIES - 1:
-                    raise error if isinstance(error, RecordingError) else self._unreadable(error) from None
-                time.sleep(0.02)
+                problem, news = None, self._look_at_rest(limit)
+            except FileNotFoundError:
                 continue
-            if self._shared:
-                self._close()
-                after = fingerprint(self.path)
-                if before != after or after.sizes[2] > 0:  # written meanwhile, or a transaction is under way
-                    continue
-            if news.rows:
-                self.rowid = news.rows[-1][0]
-            return news._replace(rows=[row[1:] for row in news.rows])
+            except (sqlite3.Error, RecordingError) as error:
+                problem, news = error, None
+                self.close()
+            if news is not None:
+                if news.rows:
+                    self.rowid, *self._last = news.rows[-1][:3]
+                return news._replace(rows=[row[1:] for row in news.rows])
+            time.sleep(0.02)
+        if isinstance(problem, sqlite3.Error):
+            raise RecordingError(f"{self.path}: can't be read any more: {problem}")
+        if problem is not None:
+            raise problem
         return News([], True, None, "running")
 
-    def close(self) -> None:
-        """Let go of the file."""
-        self._close()
+    def _look_at_rest(self, limit: int) -> News | None:
+        """What is new; None when, on a shared filesystem, the file did not stand still meanwhile."""
+        if not self._shared:
+            return self._look(limit)
+        before = fingerprint(self.path)
+        try:
+            news = self._look(limit)
+        finally:
+            self.close()
+        after = fingerprint(self.path)
+        # A journal means that a transaction is under way, unless whoever began it is gone.
+        busy = after.sizes[2] > 0 and time.time() - os.stat(beside(self.path, "-journal")).st_mtime < LOST_SECONDS
+        return None if busy or before != after else news
 
     def _look(self, limit: int) -> News:
         if self._connection is None:
             self._connection = connect(self.path)
         connection = self._connection
-        columns = ", ".join(["rowid", "gpu", "time", *self._columns])
+        if self._last and self._last != list(_row(connection, self.rowid)):
+            self.rowid = 0  # another file of the same name, which may even have the same inode
+        present = {row[1] for row in connection.execute("PRAGMA table_info(samples)")}
+        own = (name if name in present else f"NULL AS {name}" for name in self._columns)
+        columns = ", ".join(["rowid", "gpu", "time", *own])
         rows = connection.execute(
             f"SELECT {columns} FROM samples WHERE rowid > ? ORDER BY rowid LIMIT ?", (self.rowid, limit)
         ).fetchall()
@@ -87,22 +102,25 @@ class Follower:
         try:
             status = os.stat(self.path)
         except FileNotFoundError:
-            self._close()
+            self.close()
             self.rowid = 0
             return False
         if status.st_size == 0:
             return False
         inode = (status.st_dev, status.st_ino)
         if self._inode is not None and inode != self._inode:
-            self._close()
+            self.close()
             self.rowid = 0
         self._inode = inode
         return True
 
-    def _unreadable(self, error: sqlite3.Error) -> RecordingError:
-        return RecordingError(f"{self.path}: can't be read any more: {error}")
-
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Let go of the file."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _row(connection: sqlite3.Connection, rowid: int) -> Sequence[float]:
+    """GPU and time of a row; empty when there is none."""
+    return connection.execute("SELECT gpu, time FROM samples WHERE rowid = ?", (rowid,)).fetchone() or ()

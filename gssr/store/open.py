@@ -1,12 +1,9 @@
 """Opening recordings for reading, without ever changing them."""
 
 import os
-import shutil
 import sqlite3
-import tempfile
 import time
 from typing import NamedTuple
-from urllib.parse import quote
 
 from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
@@ -87,6 +84,8 @@ def _check_file(path: str) -> None:
 
 
 def _connect_read_only(path: str) -> sqlite3.Connection:
+    from urllib.parse import quote  # here, because what starts beside a job must start quickly
+
     uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=2.0, check_same_thread=False)
     connection.text_factory = _text
@@ -105,6 +104,9 @@ def _text(data: bytes) -> str:
 
 def _connect_copy(path: str) -> sqlite3.Connection:
     """A private copy: for a file that an unfinished transaction or an unreadable write-ahead log stands in the way of."""
+    import shutil
+    import tempfile
+
     folder = tempfile.mkdtemp(prefix="gssr-")
     try:
         copy = os.path.join(folder, "recording.sql")

@@ -89,8 +89,16 @@ class Pending:
             self.sketches = [row for row in self.sketches if row.bucket + SKETCH_SECONDS > oldest]
         return n_dropped
 
+    def null_what_does_not_fit(self) -> None:
+        """Make NULL of integers that SQLite can't hold: a driver's -1 without a sign, where it has no value."""
+        self.rows = [
+            tuple(None if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 else value for value in row)
+            for row in self.rows
+        ]
+
     def write(self, connection: sqlite3.Connection) -> None:
-        """Write all of it in one transaction. Raises sqlite3.Error, then maybe inside of the transaction."""
+        """Write all of it in one transaction. Raises sqlite3.Error, or OverflowError (null_what_does_not_fit),
+        then maybe inside of the transaction."""
         connection.execute("BEGIN IMMEDIATE")
         if self.rows:
             connection.executemany(self.insert, map(self._columns, self.rows))

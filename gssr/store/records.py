@@ -1,7 +1,7 @@
 """The small tables of a recording as rows: runs, processes, GPUs, events. Columns and units: gssr.store.schema.TABLES."""
 
 import json
-import socket
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
@@ -146,7 +146,7 @@ def state_of(run: Run, processes: Iterable[Process], path: str, now: float | Non
     gone: its process on this node, or silent for too long elsewhere."""
     if run.state != "running":
         return run.state
-    here, boot = socket.gethostname(), boot_id()
+    here, boot = os.uname().nodename, boot_id()
     running = [process for process in processes if process.state == "running"]
     for process in running:
         if process.hostname == here and process.boot_id == boot and process.pid is not None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from gssr.store.create import BUSY_MS, TakenError, create, finished_runs, reopen
 from gssr.store.open import RecordingError
 from gssr.store.pending import Pending, Value, insert_into
-from gssr.store.rollup import Rollups, Row
+from gssr.store.rollup import Rollups, Row, empty_vector
 from gssr.store.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK, TABLES
 
 COMMIT_SECONDS = 0.5
@@ -49,6 +49,7 @@ class Writer:
         self._pending = Pending()
         self._node = ""
         self._keys: list[int] = []
+        self._added: list[Row] = []
         self._rollups: Rollups | None = None
         self._dropped = 0
         self._failing_since: float | None = None
@@ -111,15 +112,18 @@ class Writer:
 
     def add(self, rows: Sequence[Row]) -> None:
         """Add samples: (position of the GPU, time, values in catalogue order)."""
-        rollups = self._rollups
-        assert rollups is not None
+        self._added += rows
+
+    def _take_added(self, rollups: Rollups) -> None:
+        """Number and roll up what was added since the last commit. All in one go, and not at every tick: what runs for the
+        first time after a sleep takes two or three times as long, because it has left the processor's caches."""
         rowid, waiting = self._next_rowid, self._pending.rows
-        for row in rows:
+        for row in self._added:
             key = self._keys[row[0]]
             waiting.append((rowid, key, *row[1:]))
             rollups.add(rowid, key, row)
             rowid += 1
-        self._next_rowid = rowid
+        self._next_rowid, self._added = rowid, []
 
     def add_host(self, time: float, values: Sequence[float | None]) -> None:
         """Add a row of ``host_samples``: its columns from cpu_utilization on."""
@@ -161,6 +165,7 @@ class Writer:
         """Write everything added so far in one transaction; False when that failed (and is kept to be tried again)."""
         pending = self._pending
         if self._rollups is not None:
+            self._take_added(self._rollups)
             self._rollups.close_before(now - SILENT_SECONDS)
             closed, sketches = self._rollups.take()
             pending.closed += closed
@@ -168,7 +173,12 @@ class Writer:
         if not pending:
             return True
         try:
-            pending.write(self._connection)
+            try:
+                pending.write(self._connection)
+            except OverflowError:
+                self._connection.execute("ROLLBACK")
+                pending.null_what_does_not_fit()
+                pending.write(self._connection)
         except sqlite3.Error as error:
             self._failed(now, error)
             return False
@@ -202,6 +212,7 @@ class Writer:
         """Close the rollups, record the end, commit and seal the file: afterwards it is one plain file that opens from
         anywhere. False when it could not be written."""
         if self._rollups is not None:
+            self._take_added(self._rollups)
             self._rollups.close_all()
         for table in ("processes", "runs"):
             self._pending.update(table, {"ended_at": ended_at, "exit_code": exit_code, "state": state})
@@ -231,7 +242,8 @@ class Writer:
     @property
     def totals(self) -> Mapping[int, Sequence[float]]:
         """What each GPU (by key) has done, as a rollup's vector over the whole run; complete after ``finish``."""
-        return self._rollups.totals if self._rollups is not None else {}
+        found = self._rollups.totals if self._rollups is not None else {}
+        return {key: found.get(key) or empty_vector() for key in self._keys}
 
     def _put(self, table: str, values: Mapping[str, Value]) -> None:
         names = [column.name for column in TABLES[table] if column.name in values]

@@ -3,9 +3,11 @@
 import sqlite3
 import threading
 
+import numpy as np
 import pytest
 from sample_rows import START, STEP, rows_of, write
 
+from gssr.metrics import NAMES
 from gssr.store import pending
 from gssr.store.reader import open_recording
 
@@ -47,6 +49,16 @@ def test_a_disk_that_is_full_for_long_costs_little_and_what_was_lost_is_said(tmp
     for start in (START + 10, rows[6000][1] + 10):  # before and after
         inside = (stored.time >= start // 10 * 10) & (stored.time < start // 10 * 10 + 10)
         assert buckets.vectors[buckets.start == start // 10 * 10, 0].sum() == inside.sum() > 0
+
+
+def test_a_number_that_no_column_holds_is_missing_and_costs_nothing_else(tmp_path):
+    rows = rows_of(100, 2)
+    place = 2 + NAMES.index("memory_used")
+    rows[50] = (*rows[50][:place], 2**64 - 1, *rows[50][place + 1 :])
+    write(tmp_path / "a.sql", rows, 2)
+    (reader,) = open_recording(tmp_path / "a.sql").runs
+    used = reader.samples(["memory_used"]).values["memory_used"]
+    assert len(used) == 200 and np.isnan(used[50]) and messages(reader) == []
 
 
 @pytest.fixture
