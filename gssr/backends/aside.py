@@ -26,7 +26,7 @@ _IDLE_SHARE = 0.8
 
 class Aside:
     """The backend that ``opener`` opens, in a thread; a ``Backend`` itself. Raises BackendError when that fails or takes
-    too long. ``remarks`` are those of the opener."""
+    too long. ``opened`` is what the opener said."""
 
     def __init__(self, what: str, opener: Callable[[], Opened]) -> None:
         self._what = what
@@ -42,7 +42,7 @@ class Aside:
             raise BackendError(f"{what} has not answered for {OPEN_PATIENCE:g} s; see dmesg") from None
         if isinstance(opened, BaseException):
             raise opened
-        self.remarks: Sequence[str] = opened.remarks
+        self.opened: Opened = opened
         self.name: str = opened.backend.name
         self.gpus: Sequence[Device] = opened.backend.gpus
         self.measures: Sequence[str] = opened.backend.measures

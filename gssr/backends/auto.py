@@ -9,7 +9,7 @@ _DRIVER = "NVIDIA's driver"
 
 
 def open_best(visible: Sequence[str] | None, sampling_seconds: float) -> Opened:
-    """The best backend that works here, with a remark on each better one. Raises BackendError when none does."""
+    """The best backend that works here, and why each better one is passed over. Raises BackendError when none does."""
     found = _offer_dcgm()
     if found.works:
         try:
@@ -19,7 +19,7 @@ def open_best(visible: Sequence[str] | None, sampling_seconds: float) -> Opened:
     from gssr.backends.nvidia import open_gpm_or_nvml
 
     opened = _aside(lambda: open_gpm_or_nvml(visible))
-    return opened._replace(remarks=[f"dcgm not used: {found.details}", *opened.remarks])
+    return opened._replace(passed_over=[f"dcgm not used: {found.details}", *opened.passed_over])
 
 
 def open_real(spec: str, visible: Sequence[str] | None, sampling_seconds: float) -> Opened:
@@ -36,7 +36,7 @@ def open_real(spec: str, visible: Sequence[str] | None, sampling_seconds: float)
 
 def _aside(opener: Callable[[], Opened]) -> Opened:
     backend = Aside(_DRIVER, opener)
-    return Opened(backend, backend.remarks)
+    return backend.opened._replace(backend=backend)
 
 
 def offers() -> list[Offer]:

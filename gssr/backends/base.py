@@ -88,8 +88,10 @@ class Backend(Protocol):
 class Opened(NamedTuple):
     """A backend that was opened, and sentences about what is not as one might expect.
 
-    ``sampling_seconds`` is the interval it samples at where that is not the one asked for, else None."""
+    ``sampling_seconds`` is the interval it samples at where that is not the one asked for, else None. ``passed_over``
+    says of each better backend why it is not used."""
 
     backend: Backend
     remarks: Sequence[str] = ()
     sampling_seconds: float | None = None
+    passed_over: Sequence[str] = ()

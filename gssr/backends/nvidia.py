@@ -26,7 +26,7 @@ def open_gpm(visible: Sequence[str] | None) -> Opened:
 
 
 def open_gpm_or_nvml(visible: Sequence[str] | None) -> Opened:
-    """``gpm`` where it works, else ``nvml`` with a remark that says why. Raises BackendError."""
+    """``gpm`` where it works, else ``nvml``, with the reason why. Raises BackendError."""
     driver.start()  # once for all that follows: without a persistence daemon it takes seconds
     try:
         offer = offer_gpm()
@@ -37,7 +37,7 @@ def open_gpm_or_nvml(visible: Sequence[str] | None) -> Opened:
             except BackendError as error:
                 why = str(error)
         opened = open_nvml(visible)
-        return opened._replace(remarks=[f"gpm not used: {why}", *opened.remarks])
+        return opened._replace(passed_over=[f"gpm not used: {why}"])
     finally:
         driver.stop()
 

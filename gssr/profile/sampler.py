@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gssr.backends import open_backend, select_gpus
 from gssr.backends.base import Backend, BackendError
-from gssr.metrics import BY_NAME, NAMES
+from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
 from gssr.profile.clock import Clock
 from gssr.profile.detach import let_go
 from gssr.profile.summary import whole_run
@@ -136,7 +136,12 @@ class _Sampler:
         missing = [name for name in NAMES if name in plan.metrics and name not in measured]
         lacks = f"; not measured: {', '.join(BY_NAME[name].label for name in missing)}" if missing else ""
         what = f"{backend.name}: {len(gpus)} GPUs{lacks}"
-        writer.event(now, "backend", "; ".join([what, *opened.remarks]))
+        writer.event(now, "backend", "; ".join([what, *opened.remarks, *opened.passed_over]))
+        for remark in opened.remarks:
+            _say(self._outbox, remark)
+        if set(SCORE_INPUTS).intersection(missing):
+            why = "; ".join(["the score will be unknown, its inputs are not measured", *opened.passed_over])
+            _say(self._outbox, f"{backend.name}: {why}")
 
     def _announce(self, now: float, kind: str, message: str) -> None:
         self._writer.event(now, kind, message)
