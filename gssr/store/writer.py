@@ -142,7 +142,7 @@ class Writer:
 
     def sampled_every(self, seconds: float) -> None:
         """The run is sampled at this interval, not at the one that was asked for."""
-        self._update("runs", {"sampling_ms": 1000 * seconds})
+        self._pending.update("runs", {"sampling_ms": 1000 * seconds})
 
     def started(self, time: float) -> None:
         """The workload was started."""

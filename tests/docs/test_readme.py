@@ -57,4 +57,4 @@ def test_the_readmes_page_is_that_of_the_demonstration(tmp_path: Path) -> None:
 
 def test_the_first_screen_shows_the_commands_and_real_output() -> None:
     first = "\n".join(README.read_text(encoding="utf-8").splitlines()[:FIRST_SCREEN])
-    assert all(text in first for text in ("make demo", "make test", "GSSR score=", "reads no real GPU"))
+    assert all(text in first for text in ("make demo", "make test", "GSSR score=", "reads NVIDIA GPUs"))
