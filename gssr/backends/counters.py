@@ -29,7 +29,7 @@ class Call(NamedTuple):
     answer: str
     numbers: tuple[tuple[str, float], ...]
     first: bytes = b""
-    most: int = (1 << 64) - 1
+    most: int = (1 << 63) - 1
 
 
 _MEMORY_2 = int(pynvml.nvmlMemory_v2).to_bytes(4, "little")

@@ -7,6 +7,7 @@ recording and loads drivers, so that whatever goes wrong there harms nothing her
 import os
 import sys
 
+from gssr.profile.afterword import Afterword
 from gssr.profile.sampler import SEPARATOR, Plan, run_sampler
 
 
@@ -26,6 +27,7 @@ class Recorder:
             run_sampler(plan, inbox, outbox)
         os.close(inbox)
         os.close(outbox)
+        self._afterword = Afterword(plan.path, plan.run["run_id"], plan.process["rank"], plan.process["node"])
         os.set_blocking(self._out, False)
         os.set_blocking(self.fd, False)
 
@@ -35,22 +37,29 @@ class Recorder:
 
     def event(self, kind: str, message: str) -> None:
         """Something to keep as an event."""
-        self._tell("event", kind, message)
+        if not self._tell("event", kind, message):
+            self._afterword.add(kind, message)
 
     def ended(self, exit_code: int, state: str, when: float) -> None:
         """The workload has ended; the sampler finishes the recording and exits."""
-        self._tell("ended", str(exit_code), state, repr(when))
+        if not self._tell("ended", str(exit_code), state, repr(when)):
+            self._afterword.add("end", f"the workload ended: {state}, exit code {exit_code}")
+            self._afterword.finish()
         try:
             os.close(self._out)
         except OSError:
             pass
 
-    def _tell(self, *words: str) -> None:
+    def _tell(self, *words: str) -> bool:
+        """False when the sampler is gone."""
         line = SEPARATOR.join(word.replace("\n", " ") for word in words) + "\n"
         try:
             os.write(self._out, line.encode("utf-8", "surrogateescape"))
+        except BrokenPipeError:
+            return False
         except OSError:
-            pass  # the sampler is gone, which the supervisor notices by itself, or stuck
+            pass  # it is stuck
+        return True
 
 
 class NoRecorder:

@@ -271,6 +271,7 @@ class _Supervisor:
         if code not in (0, SAID_WHY):
             how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
             say(f"recording stopped: the sampler {how}{meanwhile}")
+            self._recorder.event("backend_lost", f"recording stopped: the sampler {how}")
 
     def _finish(self, timeout: float) -> None:
         """Wait for the sampler, which knows that the workload has ended."""

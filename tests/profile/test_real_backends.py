@@ -193,6 +193,9 @@ class TestABrokenDriver:
         assert err == "gssr: recording stopped: the sampler was killed by signal 11; the workload runs on\n"
         reader = run_of(tmp_path)
         assert reader.state == "lost" and reader.n_rows > 4
+        told = messages(reader)
+        assert told["backend_lost"] == ["recording stopped: the sampler was killed by signal 11"]
+        assert told["end"] == ["the workload ended: failed, exit code 9"]
         assert sum(bucket[0] for bucket in reader.buckets().vectors) == reader.n_rows
 
     def test_a_hang_is_said_and_everything_else_recorded(self, tmp_path, start):
