@@ -151,6 +151,14 @@ def test_rows_that_come_late_are_counted_where_they_belong(tmp_path):
     assert counts.sum() == sum(row[2 + NAMES.index("sm_active")] is not None for row in rows)
 
 
+def test_rows_in_disorder_are_taken_in_their_own_order(tmp_path):
+    rows = rows_of(120, 1)
+    rng = random.Random(7)
+    mixed = sorted(rows, key=lambda row: (row[1] // 10, rng.random()))
+    write(tmp_path / "a.sql", mixed, 1)
+    check(open_recording(tmp_path / "a.sql").runs[0], mixed)
+
+
 def test_rows_that_come_after_a_silence_belong_to_buckets_closed_meanwhile(tmp_path):
     rows = rows_of(2700, 2)
     # A backend that was stuck and catches up.
