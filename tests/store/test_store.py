@@ -2,6 +2,8 @@
 
 import os
 import random
+import resource
+import shutil
 import socket
 import sqlite3
 
@@ -113,6 +115,23 @@ def test_several_runs_in_one_file_stay_apart(tmp_path):
         check(reader, rows)
         check(reader, rows, START + 13.5, START + 31)
     del writer
+
+
+def test_more_shards_than_files_may_be_open_are_read(tmp_path):
+    (tmp_path / "a.sql.d").mkdir()
+    write(tmp_path / "one.sql", rows_of(3, 1), 1)
+    for rank in range(70):
+        shutil.copy(tmp_path / "one.sql", tmp_path / "a.sql.d" / f"node.{rank}.r.sql")
+        with sqlite3.connect(tmp_path / "a.sql.d" / f"node.{rank}.r.sql") as connection:
+            connection.execute(f"UPDATE gpus SET node = 'node', uuid = {rank}")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        recording = open_recording(tmp_path / "a.sql")
+        assert recording.damage is None and len(recording.runs[0].gpus) == 70 and recording.runs[0].n_rows == 210
+        recording.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_the_newest_rows_of_a_run_that_was_cut_off_are_found_behind_a_later_run(tmp_path):
