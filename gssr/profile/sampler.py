@@ -8,7 +8,7 @@ import gc
 import os
 import select
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from gssr.backends import open_backend, select_gpus
 from gssr.backends.base import Backend, BackendError
@@ -19,6 +19,7 @@ from gssr.profile.summary import whole_run
 from gssr.store.create import replace
 from gssr.store.liveness import boot_id, process_start
 from gssr.store.open import RecordingError
+from gssr.store.pending import Value
 from gssr.store.schema import GAP_INTERVALS
 from gssr.store.writer import Writer
 
@@ -40,8 +41,8 @@ class Plan(NamedTuple):
     path: str
     append: bool
     overwrite: bool
-    run: dict[str, Any]
-    process: dict[str, Any]
+    run: dict[str, Value]
+    process: dict[str, Value]
     sampling_seconds: float
     backend: str
     gpus: str
