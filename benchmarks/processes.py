@@ -13,7 +13,8 @@ CACHE = Path(__file__).parent / ".cache"
 """Where everything that is written goes: a real disk, ignored by git."""
 PYTHON = sys.executable
 GSSR = (PYTHON, "-m", "gssr")
-ENVIRONMENT = dict(os.environ) | {"PYTHONPATH": str(ROOT)}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+ENVIRONMENT["PYTHONPATH"] = str(ROOT)
 MB = 1e6
 
 

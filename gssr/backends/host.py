@@ -125,17 +125,29 @@ class _Stat(NamedTuple):
     pages: int
 
 
-def _stat(pid: int) -> _Stat | None:
+def _contents(path: str) -> bytes | None:
+    """What a small file in /proc says; None when it is gone."""
     try:
-        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        text = os.read(descriptor, 2048)
+        return os.read(descriptor, 2048)
     except OSError:
         return None
     finally:
         os.close(descriptor)
+
+
+def _newest_process() -> bytes:
+    """The pid of the last process or thread that was started, as /proc/loadavg tells it; empty when it does not."""
+    return (_contents("/proc/loadavg") or b"").rpartition(b" ")[2]
+
+
+def _stat(pid: int) -> _Stat | None:
+    text = _contents(f"/proc/{pid}/stat")
+    if text is None:
+        return None
     fields = text[text.rfind(b")") + 2 :].split()  # the name before may hold anything
     if len(fields) < 22:
         return None
@@ -158,17 +170,19 @@ class WorkloadSampler:
     so is what a process used after the last sample before its end.
 
     All processes of the node are listed to find new ones, and only those never seen before are looked at: how long that
-    takes grows with the node, not with the workload's threads, and it is done as often as a five-hundredth of a core
-    allows."""
+    takes grows with the node, not with the workload's threads, and it is done when any was started, as often as a
+    five-hundredth of a core allows (and now and then anyway: some containers have a /proc/loadavg that never changes)."""
 
     _SHARE_OF_CORE = 1 / 500
+    _LONGEST_PAUSE = 10.0  # s
     _MOST_AT_ONCE = 256
 
     def __init__(self, pid: int) -> None:
         self._group = pid
         self._members: dict[int, tuple[int, int]] = {}  # pid: start, CPU ticks at the last sample
         self._strangers: set[int] = set()
-        self._next_search = 0.0
+        self._newest: bytes | None = None  # the node's newest process when all were looked at
+        self._next_search = self._last_chance = 0.0
         self._time: float | None = None
         self._ticks = 0.0
         self._ticks_per_second = os.sysconf("SC_CLK_TCK")
@@ -181,10 +195,12 @@ class WorkloadSampler:
         """(cores kept busy since the call before, resident bytes, number of processes); None when none is left.
 
         ``now`` in unix s. Cores are None in the first call."""
-        if time.monotonic() >= self._next_search:
+        newest = _newest_process()
+        if time.monotonic() >= (self._next_search if newest != self._newest else self._last_chance):
             began = time.thread_time()
-            self._search()
+            self._newest = newest if self._search() and newest else None
             self._next_search = time.monotonic() + (time.thread_time() - began) / self._SHARE_OF_CORE
+            self._last_chance = self._next_search + self._LONGEST_PAUSE
         used = pages = n = 0
         members: dict[int, tuple[int, int]] = {}
         for pid, (start, before) in self._members.items():
@@ -204,11 +220,12 @@ class WorkloadSampler:
         cores = used / self._ticks_per_second / seconds if seconds > 0 else None
         return cores, pages * self._page, n
 
-    def _search(self) -> None:
+    def _search(self) -> bool:
+        """Look for new members; whether every process was looked at."""
         try:
             pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
         except OSError:
-            return
+            return False
         self._strangers &= pids
         # A node may have thousands of processes when the first sample is taken: those that can be descendants first
         # (their pids are higher, unless the kernel began again at the lowest), the others later.
@@ -224,3 +241,4 @@ class WorkloadSampler:
                     del new[pid]
                     searching = True
         self._strangers.update(new)
+        return len(unseen) <= self._MOST_AT_ONCE

@@ -33,6 +33,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         check(f"synthetic:{options.scenario}")
     except BackendError as error:
         return fail(f"--scenario: {error}", USAGE)
+    if options.output is not None and os.path.lexists(options.output):
+        return fail(f"-o {options.output}: exists: choose another name", USAGE)
     if options.output is not None:
         return _record_and_show(options, options.output)
     with tempfile.TemporaryDirectory(prefix="gssr-demo-") as folder:

@@ -8,7 +8,8 @@ import gc
 import os
 import select
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from gssr.backends import open_backend, select_gpus
 from gssr.backends.base import Backend, BackendError
@@ -16,9 +17,10 @@ from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
 from gssr.profile.clock import Clock
 from gssr.profile.detach import let_go
 from gssr.profile.summary import whole_run
-from gssr.store.create import replace
+from gssr.store.create import overwriting
 from gssr.store.liveness import boot_id, process_start
 from gssr.store.open import RecordingError
+from gssr.store.pending import Value
 from gssr.store.schema import GAP_INTERVALS
 from gssr.store.writer import Writer
 
@@ -40,8 +42,8 @@ class Plan(NamedTuple):
     path: str
     append: bool
     overwrite: bool
-    run: dict[str, Any]
-    process: dict[str, Any]
+    run: dict[str, Value]
+    process: dict[str, Value]
     sampling_seconds: float
     backend: str
     gpus: str
@@ -83,15 +85,22 @@ def _next(elapsed: float, interval: float) -> int:
     return int(elapsed / interval) + 1
 
 
+def _begun(plan: Plan) -> Writer:
+    """The writer of the run, which is recorded as running. Raises RecordingError."""
+    writer, pid = Writer(plan.path, plan.append), os.getpid()
+    process = plan.process | {"pid": pid, "pid_start": process_start(pid), "boot_id": boot_id(), "state": "running"}
+    writer.begin(plan.run | {"state": "running"}, process)
+    return writer
+
+
 class _Sampler:
     def __init__(self, plan: Plan, inbox: int, outbox: int) -> None:
         self._plan = plan
         self._inbox = inbox
         self._outbox = outbox
         self._clock = Clock()
-        if plan.overwrite:
-            replace(plan.path)
-        self._writer = Writer(plan.path, plan.append)
+        with overwriting(plan.path) if plan.overwrite else nullcontext():
+            self._writer = _begun(plan)
         self._unread = b""
         self._orphaned = False
         self._end: tuple[int | None, str, float] | None = None
@@ -104,12 +113,8 @@ class _Sampler:
 
     def run(self) -> int:
         """Record until the workload has ended; the exit status of the process."""
-        plan, writer = self._plan, self._writer
-        pid = os.getpid()
-        process = plan.process | {"pid": pid, "pid_start": process_start(pid), "boot_id": boot_id(), "state": "running"}
-        writer.begin(plan.run | {"state": "running"}, process)
         self._open_backend()
-        if plan.host:
+        if self._plan.host:
             from gssr.backends.host import HostSampler
 
             self._host = HostSampler()

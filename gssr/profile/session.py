@@ -3,7 +3,6 @@
 import json
 import math
 import time
-from typing import Any
 
 from gssr import __version__, launch
 from gssr.backends import check
@@ -15,6 +14,7 @@ from gssr.profile.request import Request, UsageError
 from gssr.profile.sampler import Plan
 from gssr.profile.stderr import say
 from gssr.profile.supervise import supervise
+from gssr.store.pending import Value
 
 SHORTEST_SAMPLING_MS, LONGEST_SAMPLING_MS = 1.0, 3_600_000.0
 
@@ -65,7 +65,7 @@ def _plan(request: Request, place: launch.Place) -> Plan:
     )
 
 
-def _run_columns(request: Request, place: launch.Place, run_id: str) -> dict[str, Any]:
+def _run_columns(request: Request, place: launch.Place, run_id: str) -> dict[str, Value]:
     return {
         "run_id": run_id,
         "label": None if request.label is None else _text(request.label),
@@ -88,7 +88,7 @@ def _text(argument: str) -> str:
     return argument.encode("utf-8", "backslashreplace").decode()
 
 
-def _process_columns(place: launch.Place) -> dict[str, Any]:
+def _process_columns(place: launch.Place) -> dict[str, Value]:
     return {
         "rank": place.rank,
         "local_rank": place.local_rank,

@@ -1,9 +1,11 @@
 """Making recordings: a new file to write, an existing one to add to, or one to be replaced."""
 
+import fcntl
 import os
 import sqlite3
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 from gssr.store.filesystem import journal_mode
 from gssr.store.open import COMPANIONS, RecordingError, beside, connect
@@ -11,6 +13,9 @@ from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, create_sta
 
 BUSY_MS = 100
 """How long the writer waits for a reader's lock before it goes on sampling and tries again at the next commit."""
+
+
+_LOCK_TRIES, _LOCK_PAUSE = 40, 0.05  # s
 
 
 class TakenError(RecordingError):
@@ -44,9 +49,36 @@ def finished_runs(path: str) -> frozenset[str]:
             raise RecordingError(f"{path}: is damaged: {error}") from None
 
 
-def replace(path: str) -> None:
-    """Delete a recording that is to be overwritten. Raises TakenError when somebody is recording into it by now,
-    RecordingError when it can't be deleted."""
+@contextmanager
+def overwriting(path: str) -> Iterator[None]:
+    """Delete a recording; inside, the one in its place is begun, while other processes that are to overwrite it as well
+    wait, and then find it taken. Raises TakenError when somebody is recording into it by now, RecordingError when it
+    can't be deleted."""
+    try:
+        folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise RecordingError(f"{path}: can't be overwritten: {error.strerror}") from None
+    try:
+        _lock(folder, path)
+        _delete(path)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _lock(folder: int, path: str) -> None:
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE)
+        except OSError:
+            return  # some network filesystems have no such locks
+    raise TakenError(path)
+
+
+def _delete(path: str) -> None:
     try:
         finished_runs(path)
     except TakenError:
@@ -62,8 +94,10 @@ def replace(path: str) -> None:
 def create(path: str) -> sqlite3.Connection:
     """A new, empty recording, open for writing; an empty file is made one. Raises RecordingError when something else is
     there or it can't be made. Another process may be making it at the same moment: ``Writer.begin`` decides."""
+    own = False
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+        own = True
     except FileExistsError:
         if not _is_empty_file(path):
             raise RecordingError(f"{path}: exists already") from None
@@ -72,7 +106,7 @@ def create(path: str) -> sqlite3.Connection:
     try:
         return _open_for_writing(path)
     except sqlite3.Error as error:
-        if "locked" not in str(error):  # by another process, whose file it is as well
+        if own and "locked" not in str(error):  # by another process, whose file it is as well
             remove(path)
         raise RecordingError(f"{path}: can't be written: {error}") from None
 

@@ -6,6 +6,7 @@ device index and UUID.
 
 import math
 import os
+import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,6 +25,9 @@ from gssr.store.records import Run as Run
 from gssr.store.records import gpu_order, joined
 from gssr.store.schema import GAP_INTERVALS, LEVELS
 from gssr.store.shard import HOST_COLUMNS, WORKLOAD_COLUMNS, Shard, catalogue_order
+
+_PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared memory
+_OTHER_DESCRIPTORS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +94,15 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     """
     path = os.fspath(path)
     shards, errors = [], []
-    for name in files_of(path):
+    names = files_of(path)
+    _allow_descriptors(_PER_SHARD * len(names))
+    for name in names:
         try:
             shards.append(Shard(name))
         except RecordingError as error:
             errors.append(str(error))
+        except OSError as error:
+            errors.append(f"{name}: can't be read: {error.strerror}")
     if not shards:
         raise RecordingError(errors[0])
     n_others = f"; {len(errors) - 1} more can't be read" if len(errors) > 1 else ""
@@ -102,6 +110,15 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     if not recording.runs:
         raise RecordingError(recording.damage or f"{path}: holds no run: nothing was recorded into it")
     return recording
+
+
+def _allow_descriptors(n: int) -> None:
+    """Raise this process's own limit of open files where ``n`` more may not fit: a job can have thousands of shards."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = n + _OTHER_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 class RunReader:

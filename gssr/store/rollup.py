@@ -11,7 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from operator import add
+from operator import add, itemgetter
 from struct import pack
 from typing import Any, NamedTuple
 
@@ -284,11 +284,12 @@ class Rollups:
             self._emit_sketch(gpu, state)
 
     def _fold(self, rows: list[Row], histograms: list[Histogram]) -> Vector:
+        rows.sort(key=itemgetter(1))  # gaps and counters are between neighbours in time
         columns: list[Sequence[float | None]] = list(zip(*rows, strict=True))
         vector = self._empty[:]
         times: Sequence[float] = columns[1]  # type: ignore[assignment]
         n_gaps = sum(later - earlier > self._gap for earlier, later in pairwise(times))
-        vector[:4] = float(len(rows)), float(n_gaps), min(times), max(times)
+        vector[:4] = float(len(rows)), float(n_gaps), times[0], times[-1]
         for kind, start, width, column, sketch in self._plan:
             values = columns[column]
             if kind == "counter":
@@ -343,23 +344,27 @@ class Rollups:
     def _count_late(self, gpu: int, state: _Gpu) -> None:
         """Rows that came after their bucket was closed: merged where they belong, in this same transaction, so that the
         last_rowid of the newest bucket says truly up to where rows are counted."""
-        newest = state.buckets[0]
+        together: dict[int, list[tuple[int, Row]]] = {}
         for rowid, row in state.late:
+            together.setdefault(math.floor(row[1] / LEVELS[0]) * LEVELS[0], []).append((rowid, row))
+        newest = state.buckets[0]
+        for finest, late in together.items():
+            first, last = late[0][0], late[-1][0]
             if newest is not None:
-                newest.last_rowid = max(newest.last_rowid, rowid)
+                newest.last_rowid = max(newest.last_rowid, last)
             histograms: list[Histogram] = [Counter() for _ in LAYOUT.sketched]
-            vector = self._fold([row], histograms)
+            vector = self._fold([row for _, row in late], histograms)
             for level, seconds in enumerate(LEVELS):
-                start = math.floor(row[1] / seconds) * seconds
+                start = finest // seconds * seconds
                 coarse = state.buckets[level]
                 if coarse is not None and coarse.start == start:
                     merge(coarse.vector, vector, self._gap)
-                    coarse.last_rowid = max(coarse.last_rowid, rowid)
+                    coarse.last_rowid = max(coarse.last_rowid, last)
                 else:
-                    self._closed.append(RollupRow(gpu, seconds, start, rowid, rowid, vector))
+                    self._closed.append(RollupRow(gpu, seconds, start, first, last, vector))
                     if seconds == LEVELS[-1]:
                         merge(self.totals.setdefault(gpu, empty_vector()), vector, self._gap)
-            start = math.floor(row[1] / SKETCH_SECONDS) * SKETCH_SECONDS
+            start = finest // SKETCH_SECONDS * SKETCH_SECONDS
             if state.histograms and start == state.sketch_start:
                 for histogram, more in zip(state.histograms, histograms, strict=True):
                     histogram.update(more)

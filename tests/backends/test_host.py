@@ -149,6 +149,27 @@ def test_children_are_found_and_their_cpu_counts_from_their_start(spawn) -> None
     parent.stdin.close()
 
 
+def test_processes_are_listed_only_when_one_was_started(spawn, monkeypatch) -> None:
+    parent = spawn(
+        f"import os\nprint(flush=True)\ninput()\nos.fork()\nprint(flush=True)\n{SLEEP}", stdin=subprocess.PIPE
+    )
+    parent.stdout.readline()
+    searches = []
+    search = WorkloadSampler._search
+    monkeypatch.setattr(WorkloadSampler, "_search", lambda self: searches.append(None) or search(self))
+    monkeypatch.setattr(WorkloadSampler, "_SHARE_OF_CORE", 1e9)
+    monkeypatch.setattr(host, "_newest_process", lambda: b"1")
+    sampler = WorkloadSampler(parent.pid)
+    assert [sampler.sample(float(second))[2] for second in range(3)] == [1, 1, 1]
+    assert len(searches) == 1
+    parent.stdin.write("\n")
+    parent.stdin.flush()
+    parent.stdout.readline()
+    monkeypatch.setattr(host, "_newest_process", lambda: b"2")
+    assert sampler.sample(3.0)[2] == 2
+    assert len(searches) == 2
+
+
 def test_double_fork_within_the_group_is_found(spawn) -> None:
     code = (
         f"import os\nif os.fork() == 0:\n  if os.fork() == 0:\n    {SLEEP}\n  os._exit(0)\nos.wait()\nprint(flush=True)"

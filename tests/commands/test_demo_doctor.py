@@ -37,7 +37,8 @@ def test_demo_ends_with_the_page_and_leaves_nothing(tmp_path):
 def test_demo_keeps_the_recording_where_it_is_wanted(tmp_path):
     assert gssr("demo", "-m", "0.5", "--scenario", "idle:2", "-o", "demo.sql", cwd=tmp_path).returncode == 0
     assert os.listdir(tmp_path) == ["demo.sql"]
-    assert gssr("demo", "-m", "0.5", "-o", "demo.sql", cwd=tmp_path).returncode == 2
+    again = gssr("demo", "-m", "0.5", "-o", "demo.sql", cwd=tmp_path)
+    assert (again.returncode, again.stderr) == (2, "gssr: -o demo.sql: exists: choose another name\n")
 
 
 def test_demo_says_what_it_does_not_know(tmp_path):

@@ -373,6 +373,22 @@ def test_of_commands_with_one_output_started_together_one_records_and_all_run(tm
     assert open_recording(tmp_path / "a.sql").runs[0].state == "completed"
 
 
+@pytest.mark.parametrize("flag", ["-f", "-a"])
+def test_of_commands_that_overwrite_or_add_together_one_records_and_all_run(tmp_path, flag):
+    assert record(tmp_path, "--", "true").returncode == 0
+    command = [*GSSR, "profile", flag, "--backend", "synthetic", "-o", "a.sql", "--", "sh", "-c", "echo ran; sleep 1"]
+    running = [
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)
+    ]
+    answers = [(process, *process.communicate(timeout=60)) for process in running]
+    for process, out, err in answers:
+        told = b"right now" in err or b"by another gssr" in err or b"recorded into" in err
+        assert told and (process.returncode, out) in ((0, b"ran\n"), (2, b""))
+    assert sum(b"recorded into /" in err for _, _, err in answers) == 1
+    runs = open_recording(tmp_path / "a.sql").runs
+    assert len(runs) == {"-f": 1, "-a": 2}[flag] and {reader.state for reader in runs} == {"completed"}
+
+
 def test_a_recording_that_is_deleted_meanwhile_is_not_said_to_be_there(tmp_path):
     done = record(tmp_path, "--", "sh", "-c", "sleep 0.7; rm a.sql*; exit 7")
     assert done.returncode == 7

@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 from sample_rows import START, rows_of, write
 
-from gssr.store.create import TakenError, replace
+from gssr.store.create import TakenError, overwriting
 from gssr.store.filesystem import filesystem_of, journal_mode
 from gssr.store.follow import Follower
 from gssr.store.liveness import boot_id, process_start
@@ -119,7 +119,8 @@ def test_a_link_to_a_recording_is_the_recording(tmp_path):
     assert (reader.n_rows, reader.state) == (50, "running")
     os.utime(tmp_path / "place" / "a.sql-wal", (START, START))
     os.utime(tmp_path / "place" / "a.sql", (START, START))
-    replace(str(link))
+    with overwriting(str(link)):
+        pass
     assert os.listdir(tmp_path / "place") == [] and link.is_symlink()
     del writer
 
@@ -212,8 +213,8 @@ def test_a_file_belongs_to_the_first_who_begins_a_run_in_it(tmp_path, monkeypatc
         begin(rival, "late")
     with pytest.raises(TakenError):
         Writer(path, append=True)
-    with pytest.raises(TakenError):
-        replace(path)
+    with pytest.raises(TakenError), overwriting(path):
+        pass
     assert first.finish(START, 0, "completed", START) and not first.moved
     both = [Writer(path, append=True) for _ in range(2)]
     begin(both[0], "second")

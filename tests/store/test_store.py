@@ -2,6 +2,8 @@
 
 import os
 import random
+import resource
+import shutil
 import socket
 import sqlite3
 
@@ -115,6 +117,23 @@ def test_several_runs_in_one_file_stay_apart(tmp_path):
     del writer
 
 
+def test_more_shards_than_files_may_be_open_are_read(tmp_path):
+    (tmp_path / "a.sql.d").mkdir()
+    write(tmp_path / "one.sql", rows_of(3, 1), 1)
+    for rank in range(70):
+        shutil.copy(tmp_path / "one.sql", tmp_path / "a.sql.d" / f"node.{rank}.r.sql")
+        with sqlite3.connect(tmp_path / "a.sql.d" / f"node.{rank}.r.sql") as connection:
+            connection.execute(f"UPDATE gpus SET node = 'node', uuid = {rank}")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        recording = open_recording(tmp_path / "a.sql")
+        assert recording.damage is None and len(recording.runs[0].gpus) == 70 and recording.runs[0].n_rows == 210
+        recording.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_the_newest_rows_of_a_run_that_was_cut_off_are_found_behind_a_later_run(tmp_path):
     first = rows_of(200, 2, 1)
     killed = write(tmp_path / "a.sql", first, 2, "one", finish=False)
@@ -149,6 +168,14 @@ def test_rows_that_come_late_are_counted_where_they_belong(tmp_path):
     assert len(samples.time) == sum(START + 100 <= row[1] < START + 200 for row in rows)
     counts = reader.histogram(["sm_active"])["sm_active"]
     assert counts.sum() == sum(row[2 + NAMES.index("sm_active")] is not None for row in rows)
+
+
+def test_rows_in_disorder_are_taken_in_their_own_order(tmp_path):
+    rows = rows_of(120, 1)
+    rng = random.Random(7)
+    mixed = sorted(rows, key=lambda row: (row[1] // 10, rng.random()))
+    write(tmp_path / "a.sql", mixed, 1)
+    check(open_recording(tmp_path / "a.sql").runs[0], mixed)
 
 
 def test_rows_that_come_after_a_silence_belong_to_buckets_closed_meanwhile(tmp_path):

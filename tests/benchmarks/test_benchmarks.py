@@ -1,0 +1,58 @@
+"""The benchmarks run, in the smallest settings, and say what they measured: no verdict on figures here."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from benchmarks import __main__ as entry
+from benchmarks import processes, sampler, start, table, write
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (entry, processes, sampler, start, write):
+        monkeypatch.setattr(module, "CACHE", tmp_path)
+
+
+def test_the_sampler_is_found_and_watched() -> None:
+    figures = list(sampler.measure(gpus=(2,), hertz=(20.0,), seconds=0.5, windows=2, warm_up=0.5))
+    value = {figure.what.rpartition(": ")[2]: figure.value for figure in figures}
+    assert 0 < value["CPU"] < 100
+    assert 5 < value["resident memory"] < 100
+    assert 0 <= value["lateness of a tick, p50"] <= value["lateness of a tick, p99"] < 50
+
+
+def test_lateness_is_what_ticks_are_behind_their_deadlines(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "a.sql")
+    connection.execute("CREATE TABLE samples (gpu, time)")
+    times = [100.0, 100.101, 100.2, 100.305, 100.5, 100.6, 100.63]  # the fifth was left out; the last is the end
+    connection.executemany("INSERT INTO samples VALUES (0, ?)", [(time,) for time in times])
+    connection.commit()
+    connection.close()
+    late, missed = sampler._lateness(tmp_path / "a.sql", 0.1, 0.05)
+    assert late == pytest.approx([0.0, 0.0, 0.0, 0.001, 0.005], abs=1e-6)
+    assert missed == 1
+
+
+def test_starting_costs_more_than_nothing() -> None:
+    figures = list(start.measure(repeats=1))
+    assert [figure.value > 0 for figure in figures] == [True] * 4
+
+
+def test_writing_is_measured_for_each_case() -> None:
+    cpu, rollups, size = write.measure(cases=((2, 10),), repeats=1)
+    assert cpu.value > rollups.value > 0
+    assert size.value > 100
+
+
+def test_a_missed_limit_is_marked_and_tells_in_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    met, missed = table.Figure("a", 1.0, "ms", 2.0), table.Figure("b", 3.0, "ms", 2.0)
+    monkeypatch.setitem(entry.BENCHMARKS, "start", entry.Benchmark(lambda: iter([met, missed])))
+    assert entry.main(["start"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "! 2" not in lines[-2] and "! 2" in lines[-1]
+    monkeypatch.setitem(entry.BENCHMARKS, "start", entry.Benchmark(lambda: iter([met])))
+    assert entry.main(["start"]) == 0
