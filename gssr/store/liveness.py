@@ -5,14 +5,20 @@ import os
 
 from gssr.store.open import beside
 
+_HOST_NAMESPACE = "pid:[4026531836]"
+"""The namespace of process ids that the kernel itself begins with; the number is fixed (PROC_PID_INIT_INO)."""
+
 
 def boot_id() -> str | None:
-    """The kernel's id of this boot; None where it isn't told."""
+    """The kernel's id of this boot, and after it the namespace of process ids when that is a container's: between processes
+    that find the same here a pid means the same. None where it isn't told."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
-            return stream.read().strip()
+            boot = stream.read().strip()
+        namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
         return None
+    return boot if namespace == _HOST_NAMESPACE else f"{boot} {namespace}"
 
 
 def process_start(pid: int) -> int | None:

@@ -91,7 +91,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("hostname", "TEXT", "host name"),
         Column("pid", "INTEGER", "process id of the sampler that writes this rank's rows"),
         Column("pid_start", "INTEGER", "its start, clock ticks after boot: a reused pid is told apart"),
-        Column("boot_id", "TEXT", "the kernel's boot id: a rebooted node is told apart"),
+        Column(
+            "boot_id",
+            "TEXT",
+            "the kernel's boot id, in a container its pid namespace too: a rebooted node is told apart",
+        ),
         Column("started_at", "REAL", "unix time at which this rank's workload started, s"),
         Column("ended_at", "REAL", "unix time at which it ended, s"),
         Column("exit_code", "INTEGER", "its exit code, 128 + n for signal n"),

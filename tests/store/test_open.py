@@ -180,6 +180,17 @@ def test_a_killed_recording_is_lost_and_a_foreign_silent_one_too(tmp_path):
     del writer
 
 
+def test_a_recorder_in_a_container_is_not_taken_for_gone(tmp_path):
+    writer = Writer(str(tmp_path / "a.sql"))
+    process = {"rank": 0, "hostname": socket.gethostname(), "pid": 1, "pid_start": 1, "state": "running"}
+    writer.begin({"run_id": "r", "state": "running"}, process | {"boot_id": f"{boot_id()} pid:[4026532999]"})
+    assert open_recording(tmp_path / "a.sql").runs[0].state == "running"  # its pid 1 is not ours
+    for name in ("a.sql", "a.sql-wal"):
+        os.utime(tmp_path / name, (START, START))
+    assert open_recording(tmp_path / "a.sql").runs[0].state == "lost"
+    assert writer.finish(START, 0, "completed", START)
+
+
 def test_looking_at_a_silent_recording_does_not_revive_it(tmp_path):
     writer = write(tmp_path / "a.sql", rows_of(50, 1), 1, finish=False)
     writer._connection.close()
