@@ -11,9 +11,8 @@ from gssr.store.filesystem import journal_mode
 from gssr.store.open import COMPANIONS, RecordingError, beside, connect
 from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, create_statements
 
-BUSY_MS = 100
-"""How long the writer waits for a reader's lock before it goes on sampling and tries again at the next commit."""
-
+_BUSY_SECONDS = 5.0
+"""How long a reader's lock is waited for before the recording begins."""
 
 _LOCK_TRIES, _LOCK_PAUSE = 40, 0.05  # s
 
@@ -128,7 +127,7 @@ def reopen(path: str) -> sqlite3.Connection:
 
 
 def _open_for_writing(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False)
     # Before the switch to WAL, so that the file itself tells what it is from its first second on.
     connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
@@ -148,7 +147,6 @@ def _open_for_writing(path: str) -> sqlite3.Connection:
         connection.execute(statement)
     _add_missing_columns(connection)
     connection.execute("COMMIT")
-    connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
     return connection
 
 

@@ -21,13 +21,21 @@ Value = str | int | float | None
 _KEYS = {"runs": ("run_id",), "processes": ("run_id", "rank")}
 
 
-def insert_into(table: str, columns: Collection[str]) -> str:
+def _insert_into(table: str, columns: Collection[str]) -> str:
     """The statement that inserts these columns."""
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
+def insertion(table: str, values: Mapping[str, Value]) -> tuple[str, list[Value]]:
+    """The statement that inserts a row of these columns, and its parameters. Raises ValueError for an unknown column."""
+    names = [column.name for column in TABLES[table] if column.name in values]
+    if len(names) != len(values):
+        raise ValueError(f"{table} has no column {set(values) - set(names)}")
+    return _insert_into(table, names), [values[name] for name in names]
+
+
 _OTHERS = {
-    table: insert_into(table, [column.name for column in TABLES[table]])
+    table: _insert_into(table, [column.name for column in TABLES[table]])
     for table in ("host_samples", "workload_samples", "events")
 }
 
@@ -52,7 +60,7 @@ class Pending:
         """Of samples to come, the columns of these metrics are written. More than ``gap_seconds`` between two is a gap."""
         present = [(place, metric.name) for place, metric in enumerate(METRICS, 3) if metric.name in names]
         self.measured = [name for _, name in present]
-        self.insert = insert_into("samples", ["rowid", "gpu", "time", *self.measured])
+        self.insert = _insert_into("samples", ["rowid", "gpu", "time", *self.measured])
         self.gap_seconds = gap_seconds
         self._columns = itemgetter(0, 1, 2, *(place for place, _ in present))
 
@@ -62,10 +70,16 @@ class Pending:
         self.closed: list[RollupRow] = []
         self.sketches: list[SketchRow] = []
         self.others: dict[str, list[tuple[Value, ...]]] = {table: [] for table in _OTHERS}
+        self._singles: list[tuple[str, list[Value]]] = []
         self._updates: dict[str, dict[str, Value]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self.rows or self.closed or self.sketches or self._updates or any(self.others.values()))
+        several = (self.rows, self.closed, self.sketches, self._singles, self._updates, *self.others.values())
+        return any(several)
+
+    def add(self, table: str, values: Mapping[str, Value]) -> None:
+        """Insert a row of these columns into a table that does not grow."""
+        self._singles.append(insertion(table, values))
 
     def update(self, table: str, values: Mapping[str, Value]) -> None:
         """Change the run's row of ``runs``, or the rank's of ``processes``."""
@@ -73,9 +87,9 @@ class Pending:
 
     def keep_the_end(self) -> None:
         """Forget all but what happened last, which needs little space."""
-        updates, events = self._updates, self.others["events"]
+        singles, updates, events = self._singles, self._updates, self.others["events"]
         self.forget()
-        self._updates, self.others["events"] = updates, events
+        self._singles, self._updates, self.others["events"] = singles, updates, events
 
     def drop_oldest(self) -> int:
         """Keep no more than the limits allow; the number of samples dropped."""
@@ -102,6 +116,8 @@ class Pending:
         connection.execute("BEGIN IMMEDIATE")
         if self.rows:
             connection.executemany(self.insert, map(self._columns, self.rows))
+        for statement, parameters in self._singles:
+            connection.execute(statement, parameters)
         for table, others in self.others.items():
             connection.executemany(_OTHERS[table], others)
         for table, values in self._updates.items():

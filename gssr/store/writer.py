@@ -10,15 +10,17 @@ import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from gssr.store.create import BUSY_MS, TakenError, create, finished_runs, reopen
+from gssr.store.create import TakenError, create, finished_runs, remove, reopen
 from gssr.store.open import RecordingError
-from gssr.store.pending import Pending, Value, insert_into
+from gssr.store.pending import Pending, Value, insertion
 from gssr.store.rollup import Rollups, Row, empty_vector
-from gssr.store.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK, TABLES
+from gssr.store.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK
 
 COMMIT_SECONDS = 0.5
 """Rows are at most this old (and one tick) when they are committed; a killed sampler loses no more."""
 CHECKPOINT_SECONDS = 10.0
+BUSY_MS = 100
+"""How long a commit waits for a reader's lock before sampling goes on; the next one tries again."""
 LAST_BUSY_MS = 5000
 """How long the last commit waits for a reader's lock: there is no later try."""
 LOCKED_SECONDS = 10.0
@@ -27,6 +29,9 @@ LONGEST_PAUSE_SECONDS = 10.0
 """While the file can't be written the pause between two tries doubles up to this: each costs what all that is kept costs."""
 SILENT_SECONDS = 20.0
 """A GPU's bucket that ended this long ago is closed although no later row came: readers may rely on it."""
+
+_ROWS_AT_ONCE = 256
+"""Rows that are numbered and rolled up in one go, unless they are to be committed before."""
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -44,6 +49,7 @@ class Writer:
     def __init__(self, path: str, append: bool = False) -> None:
         """Create the file, or with ``append`` open it to add a run. Raises RecordingError."""
         self.path = path
+        self._append = append
         self._earlier = finished_runs(path) if append else frozenset[str]()
         self._connection = reopen(path) if append else create(path)
         self._pending = Pending()
@@ -76,10 +82,14 @@ class Writer:
             (last,) = self._connection.execute("SELECT max(rowid) FROM samples").fetchone()
             self._next_rowid = (last or 0) + 1
             if pending.run_id not in present:
-                self._put("runs", run)
-            self._put("processes", {"run_id": pending.run_id, **process})
+                self._connection.execute(*insertion("runs", run))
+            self._connection.execute(*insertion("processes", {"run_id": pending.run_id, **process}))
             self._connection.execute("COMMIT")
+            self._connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
         except sqlite3.Error as error:
+            self._connection.close()
+            if not self._append:
+                remove(self.path)  # nothing is in it
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
 
     def add_gpus(
@@ -89,23 +99,21 @@ class Writer:
         sampling_seconds: float,
         shared: bool = False,
     ) -> None:
-        """Record the GPUs (columns of ``gpus``) whose rows will follow, in the order of the backend's positions, and which
+        """Add the GPUs (columns of ``gpus``) whose rows will follow, in the order of the backend's positions, and say which
         metrics may have values. ``shared``: ranks share them, so ``rank`` stays NULL. Raises RecordingError."""
         pending = self._pending
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
             (highest,) = self._connection.execute("SELECT max(gpu) FROM gpus").fetchone()
-            base = pending.rank * GPU_KEYS_PER_RANK if highest is None else highest + 1
-            self._keys = [base + position for position in range(len(gpus))]
-            owner = {"run_id": pending.run_id, "node": self._node, "rank": None if shared else pending.rank}
-            for key, gpu in zip(self._keys, gpus, strict=True):
-                self._put("gpus", {"gpu": key, **owner, **gpu})
-                self._put("process_gpus", {"run_id": pending.run_id, "rank": pending.rank, "gpu": key})
-            self._connection.execute("COMMIT")
             patience = min(BUSY_MS, max(1, int(sampling_seconds * 500)))  # half a tick: waiting costs no sample
             self._connection.execute(f"PRAGMA busy_timeout={patience}")
         except sqlite3.Error as error:
-            raise RecordingError(f"{self.path}: can't be written: {error}") from None
+            raise RecordingError(f"{self.path}: can't be read: {error}") from None
+        base = pending.rank * GPU_KEYS_PER_RANK if highest is None else highest + 1
+        self._keys = [base + position for position in range(len(gpus))]
+        owner = {"run_id": pending.run_id, "node": self._node, "rank": None if shared else pending.rank}
+        for key, gpu in zip(self._keys, gpus, strict=True):
+            pending.add("gpus", {"gpu": key, **owner, **gpu})
+            pending.add("process_gpus", {"run_id": pending.run_id, "rank": pending.rank, "gpu": key})
         gap_seconds = GAP_INTERVALS * sampling_seconds
         pending.measure(set(measured), gap_seconds)
         self._rollups = Rollups(gap_seconds, measured)
@@ -113,10 +121,12 @@ class Writer:
     def add(self, rows: Sequence[Row]) -> None:
         """Add samples: (position of the GPU, time, values in catalogue order)."""
         self._added += rows
+        if len(self._added) >= _ROWS_AT_ONCE and self._rollups is not None:
+            self._take_added(self._rollups)
 
     def _take_added(self, rollups: Rollups) -> None:
-        """Number and roll up what was added since the last commit. All in one go, and not at every tick: what runs for the
-        first time after a sleep takes two or three times as long, because it has left the processor's caches."""
+        """Number and roll up what was added since the last time. In one go, and not at every tick: what runs for the first
+        time after a sleep takes two or three times as long, because it has left the processor's caches."""
         rowid, waiting = self._next_rowid, self._pending.rows
         for row in self._added:
             key = self._keys[row[0]]
@@ -244,9 +254,3 @@ class Writer:
         """What each GPU (by key) has done, as a rollup's vector over the whole run; complete after ``finish``."""
         found = self._rollups.totals if self._rollups is not None else {}
         return {key: found.get(key) or empty_vector() for key in self._keys}
-
-    def _put(self, table: str, values: Mapping[str, Value]) -> None:
-        names = [column.name for column in TABLES[table] if column.name in values]
-        if len(names) != len(values):
-            raise ValueError(f"{table} has no column {set(values) - set(names)}")
-        self._connection.execute(insert_into(table, names), [values[name] for name in names])

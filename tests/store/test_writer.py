@@ -1,5 +1,6 @@
 """A writer whose file can't be written for a while: what it keeps, for how long, and what it says."""
 
+import os
 import sqlite3
 import threading
 
@@ -9,11 +10,18 @@ from sample_rows import START, STEP, rows_of, write
 
 from gssr.metrics import NAMES
 from gssr.store import pending
+from gssr.store.open import RecordingError
 from gssr.store.reader import open_recording
+from gssr.store.writer import Writer
 
 
 def messages(reader):
     return [event.message for event in reader.events if event.kind == "storage"]
+
+
+def fill(writer) -> None:
+    (pages,) = writer._connection.execute("PRAGMA page_count").fetchone()
+    writer._connection.execute(f"PRAGMA max_page_count={pages}")  # what a full disk looks like to SQLite
 
 
 def test_a_disk_that_is_full_for_long_costs_little_and_what_was_lost_is_said(tmp_path, monkeypatch):
@@ -21,8 +29,7 @@ def test_a_disk_that_is_full_for_long_costs_little_and_what_was_lost_is_said(tmp
     monkeypatch.setattr(pending, "MAX_OTHERS", 50)
     rows = rows_of(4000, 2)
     writer = write(tmp_path / "a.sql", rows[:200], 2, finish=False)
-    (pages,) = writer._connection.execute("PRAGMA page_count").fetchone()
-    writer._connection.execute(f"PRAGMA max_page_count={pages}")  # what a full disk looks like to SQLite
+    fill(writer)
     tries = []
     writer._connection.set_trace_callback(lambda statement: tries.append(statement) if "BEGIN" in statement else None)
     for row in rows[200:6000]:
@@ -49,6 +56,31 @@ def test_a_disk_that_is_full_for_long_costs_little_and_what_was_lost_is_said(tmp
     for start in (START + 10, rows[6000][1] + 10):  # before and after
         inside = (stored.time >= start // 10 * 10) & (stored.time < start // 10 * 10 + 10)
         assert buckets.vectors[buckets.start == start // 10 * 10, 0].sum() == inside.sum() > 0
+
+
+def test_a_run_that_finds_no_space_leaves_nothing(tmp_path):
+    writer = Writer(str(tmp_path / "a.sql"))
+    fill(writer)
+    with pytest.raises(RecordingError, match="full"):
+        writer.begin({"run_id": "r", "command": "x" * 100_000}, {"rank": 0})
+    assert os.listdir(tmp_path) == []
+
+
+def test_gpus_that_find_no_space_are_recorded_later(tmp_path):
+    writer = Writer(str(tmp_path / "a.sql"))
+    writer.begin({"run_id": "r", "state": "running"}, {"rank": 0, "node": "n"})
+    fill(writer)
+    writer.add_gpus([{"device_index": gpu, "uuid": f"GPU-{gpu}", "name": "x" * 5000} for gpu in range(2)], NAMES, STEP)
+    rows = rows_of(100, 2)
+    for row in rows:
+        if row is rows[50]:
+            assert writer.problem is not None
+            writer._connection.execute("PRAGMA max_page_count=1000000")
+        writer.add([row])
+        writer.tick(row[1])
+    assert writer.finish(rows[-1][1], 0, "completed", rows[-1][1])
+    (reader,) = open_recording(tmp_path / "a.sql").runs
+    assert (len(reader.gpus), reader.n_rows) == (2, 200)
 
 
 def test_a_number_that_no_column_holds_is_missing_and_costs_nothing_else(tmp_path):
@@ -89,6 +121,18 @@ def test_a_reader_in_the_way_costs_nothing_and_is_told_of_only_when_it_stays(tmp
     assert writer.finish(rows[-1][1], 0, "completed", rows[-1][1])
     (run,) = open_recording(tmp_path / "a.sql").runs
     assert run.n_rows == 400 and len(messages(run)) == n_messages
+
+
+@pytest.mark.usefixtures("network")
+def test_a_run_begins_after_a_reader_that_is_in_the_way(tmp_path):
+    rows = rows_of(100, 2)
+    write(tmp_path / "a.sql", rows, 2)
+    reader = look(tmp_path / "a.sql")
+    timer = threading.Timer(0.5, reader.close)
+    timer.start()
+    write(tmp_path / "a.sql", rows, 2, "second", append=True)
+    timer.join()
+    assert [run.n_rows for run in open_recording(tmp_path / "a.sql").runs] == [200, 200]
 
 
 @pytest.mark.usefixtures("network")
