@@ -27,7 +27,8 @@ class Recorder:
             run_sampler(plan, inbox, outbox)
         os.close(inbox)
         os.close(outbox)
-        self._afterword = Afterword(plan.path, plan.run["run_id"], plan.process["rank"], plan.process["node"])
+        run_id, rank, node = plan.run["run_id"], plan.process["rank"], plan.process["node"]
+        self._afterword = Afterword(plan.path, str(run_id), int(rank or 0), str(node))
         os.set_blocking(self._out, False)
         os.set_blocking(self.fd, False)
 
