@@ -6,7 +6,6 @@ import socket
 import sqlite3
 import stat
 import threading
-import time
 from contextlib import closing
 
 import pytest
@@ -14,9 +13,8 @@ from sample_rows import START, rows_of, write
 
 from gssr.store.create import TakenError, overwriting
 from gssr.store.filesystem import filesystem_of, journal_mode
-from gssr.store.follow import Follower
 from gssr.store.liveness import boot_id, process_start
-from gssr.store.open import RecordingError, connect
+from gssr.store.open import RecordingError
 from gssr.store.reader import open_recording
 from gssr.store.writer import Writer
 
@@ -282,21 +280,6 @@ def test_rows_of_a_gpu_that_is_not_listed_are_damage(tmp_path, table):
     assert "damaged" in (recording.damage or "")
 
 
-def test_a_full_disk_still_takes_the_end_of_the_run(tmp_path):
-    writer = write(tmp_path / "a.sql", rows_of(100, 2), 2, finish=False)
-    (pages,) = writer._connection.execute("PRAGMA page_count").fetchone()
-    writer._connection.execute(f"PRAGMA max_page_count={pages}")
-    for row in rows_of(2000, 2)[200:]:
-        writer.add([row])
-    assert not writer.finish(START + 1000, 7, "failed", START + 1000)
-    assert "full" in (writer.problem or "")
-    reader = open_recording(tmp_path / "a.sql").runs[0]
-    assert (reader.state, reader.run.exit_code, reader.n_rows) == ("failed", 7, 200)
-    assert reader.buckets().vectors[:, 0].sum() == 200  # also those that no closed bucket counts
-    assert len(reader.samples([], start=START, end=START + 60).time) == 200
-    assert any("could not be written" in event.message for event in reader.events)
-
-
 def test_wal_is_used_on_local_filesystems_only(tmp_path):
     info = tmp_path / "mountinfo"
     info.write_text(
@@ -310,99 +293,3 @@ def test_wal_is_used_on_local_filesystems_only(tmp_path):
         assert filesystem_of(path, str(info)) == kind
     assert filesystem_of("/a", str(tmp_path / "none")) == "unknown"
     assert journal_mode(str(tmp_path / "a.sql")) in ("WAL", "TRUNCATE")
-
-
-def test_following_hands_out_every_row_once_and_in_order(tmp_path):
-    rows = rows_of(400, 2)
-    path = tmp_path / "a.sql"
-    follower = Follower(str(path), ["sm_active"])
-    assert follower.poll().state == "waiting"
-    writer = write(path, rows[:200], 2, finish=False)
-    seen = []
-    news = follower.poll(limit=70)
-    while news.rows:
-        seen += news.rows
-        news = follower.poll(limit=70)
-    assert len(seen) == 200 and news.state == "running" and not news.more
-    for row in rows[200:]:
-        writer.add([row])
-        writer.tick(row[1])
-        seen += follower.poll().rows
-    writer.finish(rows[-1][1], 3, "failed", rows[-1][1])
-    news = follower.poll()
-    seen += news.rows
-    assert [row[:2] for row in seen] == [(row[0], row[1]) for row in rows]
-    assert news.state == "failed" and news.run is not None and news.run.exit_code == 3
-
-
-def test_following_a_shared_filesystem_gives_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "TRUNCATE")
-    monkeypatch.setattr("gssr.store.follow.journal_mode", lambda _path: "TRUNCATE")
-    test_following_hands_out_every_row_once_and_in_order(tmp_path)
-
-
-def test_a_replaced_file_is_followed_from_its_beginning(tmp_path):
-    path = tmp_path / "a.sql"
-    write(path, rows_of(20, 1), 1)
-    follower = Follower(str(path), [])
-    assert len(follower.poll().rows) == 20
-    path.unlink()
-    assert follower.poll().state == "waiting"
-    write(tmp_path / "b.sql", rows_of(30, 1), 1)
-    (tmp_path / "b.sql").rename(path)
-    assert len(follower.poll().rows) == 30
-
-
-def test_a_replacement_is_noticed_though_it_got_the_same_inode(tmp_path, monkeypatch):
-    monkeypatch.setattr("gssr.store.follow.journal_mode", lambda _path: "TRUNCATE")  # it is opened afresh for each look
-    path = tmp_path / "a.sql"
-    write(path, rows_of(20, 1), 1)
-    follower = Follower(str(path), [])
-    assert len(follower.poll().rows) == 20
-    path.unlink()
-    write(path, rows_of(30, 1, seed=1)[5:], 1)
-    monkeypatch.setattr(follower, "_inode", (path.stat().st_dev, path.stat().st_ino))
-    assert len(follower.poll().rows) == 25
-
-
-def test_what_a_killed_writer_left_half_done_does_not_hold_up_its_followers(tmp_path, monkeypatch):
-    for module in ("create", "follow"):
-        monkeypatch.setattr(f"gssr.store.{module}.journal_mode", lambda _path: "TRUNCATE")
-    writer = write(tmp_path / "a.sql", rows_of(50, 2), 2, finish=False)
-    writer._connection.execute("PRAGMA cache_size=1")
-    writer._connection.execute("BEGIN IMMEDIATE")
-    writer._connection.execute("UPDATE samples SET sm_active = 99")
-    (tmp_path / "copy").mkdir()
-    follower = Follower(str(tmp_path / "copy" / "a.sql"), ["sm_active", "of_a_later_version"])
-    for seconds, found in ((0.0, (0, "running")), (3600.0, (100, "lost"))):
-        for name in ("a.sql", "a.sql-journal"):
-            shutil.copyfile(tmp_path / name, tmp_path / "copy" / name)
-            os.utime(tmp_path / "copy" / name, (time.time() - seconds,) * 2)
-        news = follower.poll()
-        assert (len(news.rows), news.state) == found
-    assert all(row[2] is None or row[2] < 1 for row in news.rows) and {row[3] for row in news.rows} == {None}
-    writer._connection.execute("ROLLBACK")
-
-
-def test_a_full_disk_keeps_the_rows_and_writes_them_when_there_is_space_again(tmp_path):
-    rows = rows_of(300, 2)
-    path = tmp_path / "a.sql"
-    writer = write(path, rows[:100], 2, finish=False)
-    (pages,) = writer._connection.execute("PRAGMA page_count").fetchone()
-    writer._connection.execute(f"PRAGMA max_page_count={pages}")  # what a full disk looks like to SQLite
-    for row in rows[100:400]:
-        writer.add([row])
-        writer.tick(row[1])
-    assert writer.problem is not None and "full" in writer.problem
-    (stored,) = connect(str(path)).execute("SELECT count(*) FROM samples").fetchone()
-    assert 100 <= stored < 200
-    writer._connection.execute("PRAGMA max_page_count=1000000")
-    for row in rows[400:]:
-        writer.add([row])
-        writer.tick(row[1])
-    assert writer.problem is None
-    assert writer.finish(rows[-1][1], 0, "completed", rows[-1][1])
-    reader = open_recording(path).runs[0]
-    assert reader.n_rows == 600 and reader.buckets().vectors[:, 0].sum() == 600
-    messages = [event.message for event in reader.events if event.kind == "storage"]
-    assert len(messages) == 2 and "could not be written" in messages[0] and "again" in messages[1]

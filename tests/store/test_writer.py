@@ -10,7 +10,7 @@ from sample_rows import START, STEP, rows_of, write
 
 from gssr.metrics import NAMES
 from gssr.store import pending
-from gssr.store.open import RecordingError
+from gssr.store.open import RecordingError, connect
 from gssr.store.reader import open_recording
 from gssr.store.writer import Writer
 
@@ -147,3 +147,42 @@ def test_the_end_of_a_run_waits_for_a_reader(tmp_path):
     timer.join()
     (run,) = open_recording(tmp_path / "a.sql").runs
     assert (run.state, run.run.exit_code, run.n_rows) == ("failed", 3, 200)
+
+
+def test_a_full_disk_still_takes_the_end_of_the_run(tmp_path):
+    writer = write(tmp_path / "a.sql", rows_of(100, 2), 2, finish=False)
+    (pages,) = writer._connection.execute("PRAGMA page_count").fetchone()
+    writer._connection.execute(f"PRAGMA max_page_count={pages}")
+    for row in rows_of(2000, 2)[200:]:
+        writer.add([row])
+    assert not writer.finish(START + 1000, 7, "failed", START + 1000)
+    assert "full" in (writer.problem or "")
+    reader = open_recording(tmp_path / "a.sql").runs[0]
+    assert (reader.state, reader.run.exit_code, reader.n_rows) == ("failed", 7, 200)
+    assert reader.buckets().vectors[:, 0].sum() == 200  # also those that no closed bucket counts
+    assert len(reader.samples([], start=START, end=START + 60).time) == 200
+    assert any("could not be written" in event.message for event in reader.events)
+
+
+def test_a_full_disk_keeps_the_rows_and_writes_them_when_there_is_space_again(tmp_path):
+    rows = rows_of(300, 2)
+    path = tmp_path / "a.sql"
+    writer = write(path, rows[:100], 2, finish=False)
+    (pages,) = writer._connection.execute("PRAGMA page_count").fetchone()
+    writer._connection.execute(f"PRAGMA max_page_count={pages}")  # what a full disk looks like to SQLite
+    for row in rows[100:400]:
+        writer.add([row])
+        writer.tick(row[1])
+    assert writer.problem is not None and "full" in writer.problem
+    (stored,) = connect(str(path)).execute("SELECT count(*) FROM samples").fetchone()
+    assert 100 <= stored < 200
+    writer._connection.execute("PRAGMA max_page_count=1000000")
+    for row in rows[400:]:
+        writer.add([row])
+        writer.tick(row[1])
+    assert writer.problem is None
+    assert writer.finish(rows[-1][1], 0, "completed", rows[-1][1])
+    reader = open_recording(path).runs[0]
+    assert reader.n_rows == 600 and reader.buckets().vectors[:, 0].sum() == 600
+    messages = [event.message for event in reader.events if event.kind == "storage"]
+    assert len(messages) == 2 and "could not be written" in messages[0] and "again" in messages[1]
