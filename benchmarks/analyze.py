@@ -23,27 +23,29 @@ def measure(repeats: int = 3) -> Iterator[Figure]:
     importing the same modules takes. Raises RuntimeError when the two don't agree on the numbers."""
     path = recording()
     _read_once(path)
-    whole: dict[str, list[Cost]] = {"gssr": [], "pandas": []}
+    whole: dict[str, list[Cost]] = {"gssr": [], "page": [], "pandas": []}
     imports: dict[str, list[Cost]] = {"gssr": [], "pandas": []}
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-        outputs = {name: Path(folder) / name for name in whole}
+        ours, theirs = Path(folder) / "gssr", Path(folder) / "pandas"
         for _ in range(repeats):
             for name, code in IMPORTS.items():
                 imports[name].append(run((PYTHON, "-c", code)))
-            whole["gssr"].append(run((*GSSR, "analyze", path, "--json"), outputs["gssr"]))
-            whole["pandas"].append(run((PYTHON, WITH_PANDAS, path), outputs["pandas"]))
-        _compare(*(json.loads(output.read_text()) for output in outputs.values()))
-    for name, title in (("gssr", "gssr analyze --json"), ("pandas", "pandas.read_sql of all, groupby")):
-        cost, own = median(whole[name]), median(imports[name])
-        case = f"analyze, {title}"
-        yield Figure(f"{case}: wall clock", cost.wall, "s")
-        yield Figure(f"{case}: of which start and imports", own.wall, "s")
-        yield Figure(f"{case}: CPU", cost.cpu, "s")
-        yield Figure(f"{case}: of which start and imports, CPU", own.cpu, "s")
-        yield Figure(f"{case}: peak resident memory", cost.rss / MB, "MB")
-    turns = list(zip(whole["gssr"], whole["pandas"], strict=True))
-    yield Figure("analyze, gssr / pandas: wall clock", statistics.median(a.wall / b.wall for a, b in turns), "ratio")
-    yield Figure("analyze, gssr / pandas: peak memory", statistics.median(a.rss / b.rss for a, b in turns), "ratio")
+            whole["gssr"].append(run((*GSSR, "analyze", path, "--json"), ours))
+            whole["page"].append(run((*GSSR, "analyze", path, "--terminal")))
+            whole["pandas"].append(run((PYTHON, WITH_PANDAS, path), theirs))
+        _compare(json.loads(ours.read_text()), json.loads(theirs.read_text()))
+    for name, title in (("gssr", "gssr analyze --json"), ("pandas", "pandas"), ("page", "gssr analyze --terminal")):
+        cost = median(whole[name])
+        yield Figure(f"analyze, {title}: wall clock", cost.wall, "s")
+        yield Figure(f"analyze, {title}: CPU", cost.cpu, "s")
+        if name in imports:
+            own = median(imports[name])
+            yield Figure(f"analyze, {title}: wall clock to start and import", own.wall, "s")
+            yield Figure(f"analyze, {title}: CPU to start and import", own.cpu, "s")
+        yield Figure(f"analyze, {title}: peak resident memory", cost.rss / MB, "MB")
+    turns = list(zip(whole["pandas"], whole["gssr"], strict=True))
+    yield Figure("analyze, pandas / gssr: wall clock", statistics.median(a.wall / b.wall for a, b in turns), "times")
+    yield Figure("analyze, pandas / gssr: peak memory", statistics.median(a.rss / b.rss for a, b in turns), "times")
 
 
 def recording() -> Path:

@@ -73,8 +73,8 @@ def _roll_up(rollups: Rollups, ticks: Sequence[tuple[float, Sequence[Row]]], n: 
     """What the writer does with the same rows to keep its rollups, packing and storing them apart."""
     rowid = n + 1
     for tick, (_, rows) in enumerate(ticks):
-        for row in rows:
-            rollups.add(rowid, row[0], row)
+        for gpu, row in enumerate(rows):
+            rollups.add(rowid, gpu, row)
             rowid += 1
         if not tick % (COMMIT_SECONDS * HERTZ):
             rollups.take()
