@@ -20,7 +20,8 @@ MB = 1e6
 
 class Cost(NamedTuple):
     """``wall`` and ``cpu`` (user and system, of a process and its children) in s, ``rss``: the greatest of their peaks of
-    resident memory, bytes."""
+    resident memory, bytes, but no less than this process's own: the kernel counts from before the new program was loaded.
+    That is why nothing big is done in this process."""
 
     wall: float
     cpu: float
