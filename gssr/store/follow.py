@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gssr.store.filesystem import journal_mode
 from gssr.store.open import RecordingError, beside, connect, fingerprint
-from gssr.store.records import LOST_SECONDS, Run, read_processes, read_runs, state_of
+from gssr.store.records import LOST_SECONDS, Run, read_runs, state_in
 
 _TRIES = 5
 
@@ -94,7 +94,7 @@ class Follower:
         ).fetchall()
         runs = read_runs(connection)
         run = runs[-1] if runs else None
-        state = state_of(run, read_processes(connection, run.run_id), self.path) if run else "running"
+        state = state_in(connection, run, self.path) if run else "running"
         return News(rows, len(rows) == limit, run, state)
 
     def _is_there(self) -> bool:

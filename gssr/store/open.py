@@ -29,8 +29,11 @@ def looks_like_recording(path: str) -> bool:
 
 
 def files_of(path: str) -> list[str]:
-    """The files that make up a recording: of ``NAME.sql`` itself and the shards in ``NAME.sql.d`` those that exist, of
-    ``NAME.sql.d`` the shards. Raises RecordingError for a folder without any; ``connect`` finds that a file is missing."""
+    """The files that make up a recording: of ``NAME.sql`` itself and the shards in ``NAME.sql.d`` those that exist, by
+    either name; of any other folder the shards in it. Raises RecordingError for a folder without any; ``connect`` finds
+    that a file is missing."""
+    if path.rstrip("/").endswith(".sql.d") and os.path.isfile(path.rstrip("/")[:-2]):
+        path = path.rstrip("/")[:-2]  # merged, or half so
     folder = path.rstrip("/") if os.path.isdir(path) else path + ".d"
     names = [] if os.path.isdir(path) else [path] * os.path.lexists(path)
     if os.path.isdir(folder):

@@ -28,6 +28,7 @@ from gssr.store.shard import HOST_COLUMNS, WORKLOAD_COLUMNS, Shard, catalogue_or
 
 _PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared memory
 _OTHER_DESCRIPTORS = 100
+_TRIES = 5  # to open all of a recording whose ranks' files are being merged meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +94,14 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     Raises RecordingError, one sentence that names the file, when there is nothing to read.
     """
     path = os.fspath(path)
-    shards, errors = [], []
-    names = files_of(path)
-    _allow_descriptors(_PER_SHARD * len(names))
-    for name in names:
-        try:
-            shards.append(Shard(name))
-        except RecordingError as error:
-            errors.append(str(error))
-        except OSError as error:
-            errors.append(f"{name}: can't be read: {error.strerror}")
+    for attempt in range(_TRIES):
+        names = files_of(path)
+        _allow_descriptors(_PER_SHARD * len(names))
+        shards, errors, gone = _opened(names)
+        if not gone or attempt == _TRIES - 1:
+            break
+        for shard in shards:
+            shard.connection.close()
     if not shards:
         raise RecordingError(errors[0])
     n_others = f"; {len(errors) - 1} more can't be read" if len(errors) > 1 else ""
@@ -110,6 +109,27 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     if not recording.runs:
         raise RecordingError(recording.damage or f"{path}: holds no run: nothing was recorded into it")
     return recording
+
+
+def _opened(names: Sequence[str]) -> tuple[list[Shard], list[str], bool]:
+    """The files that make up a recording, apart from those that are part of another of them already; why others can't be
+    read; and whether one is gone: merged in this moment."""
+    shards: list[Shard] = []
+    errors: list[str] = []
+    merged: set[str] = set()
+    gone = False
+    for name in names:
+        if os.path.basename(name) in merged:
+            continue
+        try:
+            shards.append(Shard(name))
+            merged.update(row.shard for row in shards[-1].merged)
+        except RecordingError as error:
+            errors.append(str(error))
+            gone = gone or not os.path.lexists(name)
+        except OSError as error:
+            errors.append(f"{name}: can't be read: {error.strerror}")
+    return shards, errors, gone and len(names) > 1
 
 
 def _allow_descriptors(n: int) -> None:
@@ -188,17 +208,19 @@ class RunReader:
     @property
     def first_time(self) -> float | None:
         """Unix time of the first sample."""
-        return min(self._times_at([part.first for part in self._parts]), default=None)
+        return min(self._times_at(0), default=None)
 
     @property
     def last_time(self) -> float | None:
         """Unix time of the last sample."""
-        return max(self._times_at([part.last for part in self._parts]), default=None)
+        return max(self._times_at(1), default=None)
 
-    def _times_at(self, rowids: Sequence[int]) -> list[float]:
-        """The time of one row of each part."""
+    def _times_at(self, end: int) -> list[float]:
+        """The time of the first (0) or last (1) row of each rank's part."""
         query = "SELECT time FROM samples WHERE rowid = ?"
-        found = [part.shard.all(query, (rowid,)) for part, rowid in zip(self._parts, rowids, strict=True)]
+        shards = dict.fromkeys(part.shard for part in self._parts)
+        ends = [(shard, rowids[end]) for shard in shards for rowids in shard.ends(self.run.run_id)]
+        found = [shard.all(query, (rowid,)) for shard, rowid in ends]
         return [float(rows[0][0]) for rows in found if rows]
 
     def host_use(self, start: float | None = None, end: float | None = None) -> dict[str, Extent]:

@@ -86,6 +86,15 @@ class Event(NamedTuple):
     message: str
 
 
+class Merged(NamedTuple):
+    """One row of ``merged``: a rank's file that is part of this one."""
+
+    shard: str
+    run_id: str
+    first_rowid: int | None
+    last_rowid: int | None
+
+
 def gpu_order(gpu: Gpu) -> tuple[str, int, str]:
     """Sorting key: node, device index, UUID."""
     return (gpu.node or "", -1 if gpu.device_index is None else gpu.device_index, gpu.uuid or "")
@@ -141,6 +150,21 @@ def read_events(connection: sqlite3.Connection, run_id: str) -> list[Event]:
     return [Event(*row[:-1]) for row in rows if row[-1] == run_id]
 
 
+def read_merged(connection: sqlite3.Connection) -> list[Merged]:
+    """The ranks' files that were merged into this one, in that order; none in a file of an earlier version."""
+    if not connection.execute("PRAGMA table_info(merged)").fetchall():
+        return []
+    return [Merged(*row) for row in _select(connection, "merged", Merged._fields, "ORDER BY rowid")]
+
+
+def state_in(connection: sqlite3.Connection, run: Run, path: str) -> str:
+    """``state_of`` a run in an open file. Ranks are merged when none of them is recorded any more: what says ``running``
+    then is lost, however lately the merged file was written."""
+    if run.state == "running" and any(row.run_id == run.run_id for row in read_merged(connection)):
+        return "lost"
+    return state_of(run, read_processes(connection, run.run_id), path)
+
+
 def state_of(run: Run, processes: Iterable[Process], path: str, now: float | None = None) -> str:
     """How one file says the run stands: its stored state, or ``lost`` when that is ``running`` and whoever recorded it is
     gone: its process on this node, or silent for too long elsewhere."""
@@ -159,9 +183,7 @@ def state_of(run: Run, processes: Iterable[Process], path: str, now: float | Non
 
 def is_recorded_into(connection: sqlite3.Connection, path: str) -> bool:
     """Whether somebody is recording into this file now."""
-    return any(
-        state_of(run, read_processes(connection, run.run_id), path) == "running" for run in read_runs(connection)
-    )
+    return any(state_in(connection, run, path) == "running" for run in read_runs(connection))
 
 
 def joined(runs: Sequence[Run]) -> Run:

@@ -169,6 +169,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("bucket", "INTEGER NOT NULL", "unix time at which the bucket of 600 s begins"),
         Column("data", "BLOB NOT NULL", "one sparse histogram per metric: see gssr.store.layout"),
     ),
+    "merged": (
+        Column("shard", "TEXT PRIMARY KEY", "name of the rank's file, all of which is in this file"),
+        Column("run_id", "TEXT NOT NULL", "the run"),
+        Column("first_rowid", "INTEGER", "rowid of its first row in samples; NULL when it had none"),
+        Column("last_rowid", "INTEGER", "rowid of its last row in samples"),
+    ),
 }
 
 _CONSTRAINTS = {

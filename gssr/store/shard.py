@@ -13,13 +13,15 @@ from gssr.store.open import connect, missing_end
 from gssr.store.records import (
     Event,
     Gpu,
+    Merged,
     Process,
     Run,
     read_events,
     read_gpus,
+    read_merged,
     read_processes,
     read_runs,
-    state_of,
+    state_in,
 )
 from gssr.store.schema import LEVELS, SKETCH_SECONDS, TABLES
 
@@ -40,12 +42,14 @@ class Shard:
         self.layout: Layout = layout_of(self.metrics)
         self.damage: str | None = missing_end(path)
         self.runs: list[Run] = []
+        self.merged: list[Merged] = []
+        """The ranks' files that are part of this one."""
         try:
             if self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
                 self.connection.execute("BEGIN")  # one snapshot for all that follows; it holds no writer up
             for run in read_runs(self.connection):
-                state = state_of(run, read_processes(self.connection, run.run_id), path)
-                self.runs.append(run._replace(state=state))
+                self.runs.append(run._replace(state=state_in(self.connection, run, path)))
+            self.merged = read_merged(self.connection)
         except sqlite3.DatabaseError as error:
             self.damaged(error)
 
@@ -130,6 +134,13 @@ class Shard:
         for later in self.runs[position + 1 :]:
             last = min(last, self._first_rowid(later.run_id, last + 1) - 1)
         return first, last
+
+    def ends(self, run_id: str) -> list[tuple[int, int]]:
+        """Rowids of the first and the last sample of each rank's part of the run, as far as that is known: within one
+        rank's part times ascend."""
+        rows = (row for row in self.merged if row.run_id == run_id)
+        found = [(row.first_rowid, row.last_rowid) for row in rows if row.first_rowid and row.last_rowid]
+        return found or [self.rowids(run_id)]
 
     def _first_rowid(self, run_id: str, default: int) -> int:
         keys = ",".join(str(gpu.gpu) for gpu in self.gpus(run_id))
