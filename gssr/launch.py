@@ -178,11 +178,28 @@ def gpu_ids(environ: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
     hold indices of the whole node. Else CUDA_VISIBLE_DEVICES, which ends at its first invalid entry as CUDA reads it:
     empty, ``-1`` and ``NoDevFiles`` are no GPU. Its indices may count from 0 in every task of a node.
     """
+    return _slurms_gpus(environ) or _cudas_gpus(environ)
+
+
+def gpu_ids_are_the_nodes(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether ``gpu_ids`` mean the same GPUs in every process of the node: Slurm's indices do, unless CUDA's variable gives
+    the process only some of them, and UUIDs do. Other indices may count from 0 in each process."""
+    slurms, cudas = _slurms_gpus(environ), _cudas_gpus(environ)
+    if slurms:
+        return cudas is None or len(cudas) == len(slurms)
+    return bool(cudas) and not any(_natural(gpu) is not None for gpu in cudas or ())
+
+
+def _slurms_gpus(environ: Mapping[str, str]) -> tuple[str, ...] | None:
     in_step, in_job = bool(environ.get("SLURM_STEP_ID")), bool(environ.get("SLURM_JOB_ID"))
     slurm = environ.get("SLURM_STEP_GPUS" if in_step else "SLURM_JOB_GPUS") if in_step or in_job else None
-    if slurm:
-        entries = [entry.strip() for entry in slurm.split(",") if entry.strip()]
-        return tuple(dict.fromkeys(gpu for entry in entries for gpu in _spread(entry)))
+    if not slurm:
+        return None
+    entries = [entry.strip() for entry in slurm.split(",") if entry.strip()]
+    return tuple(dict.fromkeys(gpu for entry in entries for gpu in _spread(entry)))
+
+
+def _cudas_gpus(environ: Mapping[str, str]) -> tuple[str, ...] | None:
     cuda = environ.get("CUDA_VISIBLE_DEVICES")
     if cuda is None:
         return None

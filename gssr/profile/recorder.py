@@ -8,7 +8,8 @@ import os
 import sys
 
 from gssr.profile.afterword import Afterword
-from gssr.profile.sampler import SEPARATOR, Plan, run_sampler
+from gssr.profile.plan import Plan
+from gssr.profile.sampler import SEPARATOR, run_sampler
 
 
 class Recorder:

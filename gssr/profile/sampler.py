@@ -5,22 +5,21 @@ to the terminal but sends lines to the supervisor; and nothing it does can reach
 """
 
 import gc
+import math
 import os
 import select
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from gssr.backends import open_backend, select_gpus
-from gssr.backends.base import Backend, BackendError
-from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
 from gssr.profile.clock import Clock
 from gssr.profile.detach import let_go
+from gssr.profile.plan import Plan
+from gssr.profile.share import Share
 from gssr.profile.summary import whole_run
 from gssr.store.create import overwriting
 from gssr.store.liveness import boot_id, process_start
 from gssr.store.open import RecordingError
-from gssr.store.pending import Value
 from gssr.store.schema import GAP_INTERVALS
 from gssr.store.writer import Writer
 
@@ -36,23 +35,6 @@ SEPARATOR = "\x1f"
 """Between the words of a line from the supervisor."""
 
 
-class Plan(NamedTuple):
-    """What is to be recorded. ``run`` and ``process`` are columns of those tables, as far as they are known beforehand."""
-
-    path: str
-    append: bool
-    overwrite: bool
-    run: dict[str, Value]
-    process: dict[str, Value]
-    sampling_seconds: float
-    backend: str
-    gpus: str
-    metrics: Sequence[str]
-    visible_gpus: Sequence[str] | None
-    host: bool
-    summary: bool
-
-
 def run_sampler(plan: Plan, inbox: int, outbox: int) -> NoReturn:
     """The whole life of the sampler process; called in the forked child, never returns."""
     code = EXIT_SAID_WHY
@@ -60,7 +42,7 @@ def run_sampler(plan: Plan, inbox: int, outbox: int) -> NoReturn:
         inbox, outbox = let_go(inbox, outbox)
         try:
             code = _Sampler(plan, inbox, outbox).run()
-        except (RecordingError, BackendError) as error:
+        except RecordingError as error:
             _say(outbox, f"nothing is recorded: {error}")
         except Exception as error:
             _say(outbox, f"recording stopped: {error!r}")
@@ -108,69 +90,43 @@ class _Sampler:
         self._workload_start: int | None = None
         self._workload_sampler: WorkloadSampler | None = None
         self._problem: str | None = None
-        self._backend: Backend | None = None
         self._host: HostSampler | None = None
+        self._share = Share(plan, self._writer, lambda text: _say(outbox, text), self._clock.now())
 
     def run(self) -> int:
         """Record until the workload has ended; the exit status of the process."""
-        self._open_backend()
-        if self._plan.host:
-            from gssr.backends.host import HostSampler
-
-            self._host = HostSampler()
-        gc.collect()
-        gc.freeze()
-        gc.disable()
         self._loop()
         return self._finish()
 
-    def _open_backend(self) -> None:
-        plan, writer, now = self._plan, self._writer, self._clock.now()
-        try:
-            opened = open_backend(plan.backend, str(plan.process["node"]), plan.visible_gpus, plan.sampling_seconds)
-            backend = select_gpus(opened.backend, plan.gpus)
-        except BackendError as error:
-            self._announce(now, "backend", f"no GPU is sampled: {error}")
-            return
-        self._backend = backend
-        measured = [name for name in backend.measures if name in plan.metrics]
-        gpus = [device._asdict() | {"backend": backend.name} for device in backend.gpus]
-        writer.add_gpus(gpus, measured, opened.sampling_seconds or plan.sampling_seconds)
-        if opened.sampling_seconds is not None:
-            writer.sampled_every(opened.sampling_seconds)
-        missing = [name for name in NAMES if name in plan.metrics and name not in measured]
-        lacks = f"; not measured: {', '.join(BY_NAME[name].label for name in missing)}" if missing else ""
-        what = f"{backend.name}: {len(gpus)} GPUs{lacks}"
-        writer.event(now, "backend", "; ".join([what, *opened.remarks, *opened.passed_over]))
-        for remark in opened.remarks:
-            _say(self._outbox, remark)
-        if set(SCORE_INPUTS).intersection(missing):
-            why = "; ".join(["the score will be unknown, its inputs are not measured", *opened.passed_over])
-            _say(self._outbox, f"{backend.name}: {why}")
-
-    def _announce(self, now: float, kind: str, message: str) -> None:
-        self._writer.event(now, kind, message)
-        _say(self._outbox, message)
-
     def _loop(self) -> None:
-        interval, clock = self._plan.sampling_seconds, self._clock
+        interval, clock, share = self._plan.sampling_seconds, self._clock, self._share
+        share.look(clock.now())
         self._sample_host(clock.now())  # first, because it loads what it needs, which takes longer than some intervals
+        if share.sampling:
+            gc.collect()
+        gc.freeze()
+        gc.disable()
         begin = last = clock.ticks()
-        host_due, collect_due = begin + HOST_SECONDS, begin + COLLECT_SECONDS
-        self._sample(clock.now())
+        host_due, collect_due, look_due = begin + HOST_SECONDS, begin + COLLECT_SECONDS, self._next_look(begin)
+        share.sample(clock.now())
         self._writer.tick(clock.now())
         tick = 1
         while self._end is None:
-            due = begin + tick * interval
-            wait = min(due, host_due) - clock.ticks()
+            due = begin + tick * interval if share.sampling else math.inf
+            wait = min(due, host_due, look_due) - clock.ticks()
             if wait > 0:
                 self._wait(wait)
                 continue
             ticks, now = clock.ticks(), clock.now()
+            if ticks >= look_due:
+                share.look(now)
+                look_due = self._next_look(ticks)
+                if due == math.inf:
+                    due = last = ticks  # if there is something to sample now, it is late already
             if ticks >= due:
                 if ticks - last > GAP_INTERVALS * interval:
                     self._writer.event(now, "gap", f"no samples for {ticks - last:.3g} s: the sampler was held up")
-                self._sample(now)
+                share.sample(now)
                 last = ticks
             if ticks >= host_due:
                 self._sample_host(now)
@@ -185,28 +141,17 @@ class _Sampler:
             if ticks >= due:
                 tick = max(tick + 1, _next(clock.ticks() - begin, interval))
         if clock.ticks() - last >= interval / 2:
-            self._sample(clock.now())
+            share.sample(clock.now())
 
-    def _sample(self, now: float) -> None:
-        backend = self._backend
-        if backend is None:
-            return
-        try:
-            rows, changes = backend.sample(now), backend.changes()
-        except Exception as error:  # a fault in a driver's library, too, ends no more than the sampling of GPUs
-            why = str(error) if isinstance(error, BackendError) else f"{backend.name} failed: {error!r}"
-            self._announce(now, "backend_lost", why)
-            backend.close()
-            self._backend = None
-            return
-        if rows:
-            self._writer.add(rows)
-        for change in changes:
-            self._writer.event(now, change.kind, change.message, change.gpu)
-            whose = "" if change.gpu is None else f"GPU {backend.gpus[change.gpu].device_index}: "
-            _say(self._outbox, whose + change.message)
+    def _next_look(self, ticks: float) -> float:
+        seconds = self._share.look_seconds
+        return math.inf if seconds is None else ticks + seconds
 
     def _sample_host(self, now: float) -> None:
+        if self._share.host and self._host is None:
+            from gssr.backends.host import HostSampler
+
+            self._host = HostSampler()
         if self._host is not None:
             self._writer.add_host(now, self._host.sample(now))
         self._sample_workload(now)
@@ -269,10 +214,7 @@ class _Sampler:
         assert self._end is not None
         code, state, when = self._end
         now = self._clock.now()
-        if self._backend is not None:
-            rows = self._backend.close()
-            if rows:
-                self._writer.add(rows)
+        self._share.close()
         written = self._writer.finish(now, code, state, when)
         if self._writer.moved:
             _say(self._outbox, f"{self._plan.path}: was deleted or moved while it was recorded into")

@@ -9,9 +9,9 @@ from gssr.backends import check
 from gssr.backends.base import BackendError
 from gssr.metrics import NAMES, select
 from gssr.profile.output import choose
+from gssr.profile.plan import Plan
 from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UsageError
-from gssr.profile.sampler import Plan
 from gssr.profile.stderr import say
 from gssr.profile.supervise import supervise
 from gssr.store.pending import Value
@@ -60,6 +60,8 @@ def _plan(request: Request, place: launch.Place) -> Plan:
         gpus=request.gpus,
         metrics=metrics,
         visible_gpus=launch.gpu_ids(),
+        same_for_all=launch.gpu_ids_are_the_nodes(),
+        siblings=place.parallel,
         host=not place.local_rank,
         summary=request.summary and not output.shard,
     )

@@ -97,10 +97,9 @@ class Writer:
         gpus: Sequence[Mapping[str, Value]],
         measured: Sequence[str],
         sampling_seconds: float,
-        shared: bool = False,
     ) -> None:
-        """Add the GPUs (columns of ``gpus``) whose rows will follow, in the order of the backend's positions, and say which
-        metrics may have values. ``shared``: ranks share them, so ``rank`` stays NULL. Raises RecordingError."""
+        """Add the GPUs (columns of ``gpus``) that this rank may use, in the order of the positions that rows will name, and
+        say which metrics may have values. Raises RecordingError."""
         pending = self._pending
         try:
             (highest,) = self._connection.execute("SELECT max(gpu) FROM gpus").fetchone()
@@ -110,7 +109,7 @@ class Writer:
             raise RecordingError(f"{self.path}: can't be read: {error}") from None
         base = pending.rank * GPU_KEYS_PER_RANK if highest is None else highest + 1
         self._keys = [base + position for position in range(len(gpus))]
-        owner = {"run_id": pending.run_id, "node": self._node, "rank": None if shared else pending.rank}
+        owner: dict[str, Value] = {"run_id": pending.run_id, "node": self._node, "rank": pending.rank}
         for key, gpu in zip(self._keys, gpus, strict=True):
             pending.add("gpus", {"gpu": key, **owner, **gpu})
             pending.add("process_gpus", {"run_id": pending.run_id, "rank": pending.rank, "gpu": key})

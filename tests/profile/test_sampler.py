@@ -18,7 +18,7 @@ GSSR = [sys.executable, "-m", "gssr"]
 
 WITH_A_BROKEN_LIBRARY = """
 import sys
-import gssr.profile.sampler as sampler
+import gssr.profile.share as share
 from gssr.backends.base import Opened
 from gssr.backends.synthetic import SyntheticBackend
 from gssr.profile.session import Request, profile
@@ -32,7 +32,7 @@ class Broken(SyntheticBackend):
             raise ValueError("a library's fault")
         return super().sample(now)
 
-sampler.open_backend = lambda *_: Opened(Broken("train", 2, "n"))
+share.open_backend = lambda *_: Opened(Broken("train", 2, "n"))
 sys.exit(profile(Request(["sh", "-c", "sleep 1; exit 5"], output="a.sql", sampling_ms=20)))
 """
 

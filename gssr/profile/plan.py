@@ -1,0 +1,29 @@
+"""What the sampler is to record."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gssr.store.pending import Value
+
+
+class Plan(NamedTuple):
+    """What is to be recorded. ``run`` and ``process`` are columns of those tables, as far as they are known beforehand.
+
+    ``visible_gpus`` are the launcher's (gssr.launch.gpu_ids), ``same_for_all`` says whether they mean the same in every
+    process of the node. ``siblings``: other ranks of the run may be on this node. ``host``: this one samples the host if
+    they can't agree on who does."""
+
+    path: str
+    append: bool
+    overwrite: bool
+    run: dict[str, Value]
+    process: dict[str, Value]
+    sampling_seconds: float
+    backend: str
+    gpus: str
+    metrics: Sequence[str]
+    visible_gpus: Sequence[str] | None
+    same_for_all: bool
+    siblings: bool
+    host: bool
+    summary: bool

@@ -1,0 +1,263 @@
+"""This process's share of what is to be sampled on its node: the GPUs and the host that no other rank of the run samples.
+
+Ranks that see the same GPUs need only one of them to ask the driver: it leaves a note of what it found. The others load no
+driver, until a rank ends early and they take over what it sampled.
+"""
+
+import json
+import os
+from binascii import crc32
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from gssr.backends import open_backend, select_gpus
+from gssr.backends.base import Backend, BackendError, Device, Row
+from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
+from gssr.profile.claims import Claims
+from gssr.profile.plan import Plan
+from gssr.store.writer import Writer
+
+LOOK_SECONDS = 0.5
+"""What another rank sampled is taken over this long after its end at most."""
+WAIT_SECONDS = 0.05
+"""How often a rank that waits for another's note asks for it."""
+
+_HOST = "host"
+
+
+class Found(NamedTuple):
+    """What a backend offers a process: its GPUs, and what it says of itself; ``error`` is why there is none."""
+
+    devices: Sequence[Device] = ()
+    backend: str = ""
+    measures: Sequence[str] = ()
+    sampling_seconds: float | None = None
+    remarks: Sequence[str] = ()
+    passed_over: Sequence[str] = ()
+    error: str = ""
+
+
+class Share:
+    """Opens the backend and asks it for the GPUs that are this process's to sample. ``say`` tells the user a line.
+
+    ``host`` is True while this process samples the host. One of a node's ranks does, and only that one speaks for all."""
+
+    def __init__(self, plan: Plan, writer: Writer, say: Callable[[str], None], now: float) -> None:
+        self.host = plan.host
+        self._plan = plan
+        self._writer = writer
+        self._say = say
+        self._node = str(plan.process["node"])
+        self._claims: Claims | None = None
+        self._found: Found | None = None
+        self._backend: Backend | None = None
+        self._mine: set[str] = set()  # UUIDs
+        self._place: dict[int, int] = {}  # of a GPU in the backend → in what was found, for those that are ours
+        self._renumbered = False
+        self._settled = False
+        self._failed = False
+        self._view = _view(plan)
+        if plan.siblings:
+            try:
+                self._claims = Claims(self._node, str(plan.run["run_id"]))
+                self.host = False
+            except OSError as error:
+                self._do_without(now, error)
+
+    @property
+    def sampling(self) -> bool:
+        """Whether there are GPUs that are ours to sample."""
+        return self._backend is not None
+
+    @property
+    def look_seconds(self) -> float | None:
+        """When to ``look`` again; None when there is nothing left to take."""
+        if self._found is None:
+            return WAIT_SECONDS
+        waits_for_gpus = not self._failed and len(self._mine) < len(self._found.devices)
+        return LOOK_SECONDS if self._claims is not None and (waits_for_gpus or not self.host) else None
+
+    def look(self, now: float) -> None:
+        """Take what no other rank samples, or samples any more."""
+        if self._claims is not None:
+            try:
+                self._take(self._claims, now)
+                return
+            except OSError as error:
+                self._do_without(now, error)
+        if self._settled:
+            return  # what is ours stays ours
+        found = self._found or self._learn(now, self._open())
+        self._sample_too([device.uuid for device in found.devices], now)
+        self._settled = True
+
+    def _take(self, claims: Claims, now: float) -> None:
+        late = self._settled
+        if not self.host and claims.take([_HOST]):
+            self.host = True
+            if late:
+                self._writer.event(now, "backend", "the host is sampled by this rank from now on: another has ended")
+        note = None
+        if self._found is None:
+            note = claims.note(self._view)
+            if note is None:
+                return  # another rank is just asking the driver
+            self._learn(now, _read(note) or self._open())
+        found = self._found
+        assert found is not None
+        wanted = [] if self._failed else [device.uuid for device in found.devices if device.uuid not in self._mine]
+        new = claims.take(wanted)
+        if note == "":
+            claims.write(self._view, _written(found))
+        if len(new) < len(wanted) and not late:
+            who = "none of them" if not new else f"{len(new)} of them"
+            self._writer.event(now, "backend", f"{who} sampled by this rank, the others by other ranks of the node")
+        self._sample_too(new, now, late)
+        self._settled = True
+
+    def _do_without(self, now: float, error: OSError) -> None:
+        """No claims are to be had here: unless it is settled already, sample everything, as every other rank then does."""
+        self._claims = None
+        if self._settled:
+            return
+        why = "the ranks of this node can't agree on who samples what"
+        self._writer.event(now, "backend", f"{why}: each samples all GPUs it sees ({error.strerror or error})")
+        self.host = self._plan.host
+
+    def _open(self) -> Found:
+        """Open the backend."""
+        plan = self._plan
+        try:
+            opened = open_backend(plan.backend, self._node, plan.visible_gpus, plan.sampling_seconds)
+            backend = self._backend = select_gpus(opened.backend, plan.gpus)
+        except BackendError as error:
+            return Found(error=str(error))
+        about = (opened.sampling_seconds, list(opened.remarks), list(opened.passed_over))
+        return Found(list(backend.gpus), backend.name, list(backend.measures), *about)
+
+    def _learn(self, now: float, found: Found) -> Found:
+        """Record which GPUs there are, whoever samples them."""
+        plan, writer = self._plan, self._writer
+        self._found = found
+        if found.error:
+            self._announce(now, "backend", f"no GPU is sampled: {found.error}")
+            return found
+        measured = [name for name in found.measures if name in plan.metrics]
+        gpus = [device._asdict() | {"backend": found.backend} for device in found.devices]
+        writer.add_gpus(gpus, measured, found.sampling_seconds or plan.sampling_seconds)
+        if found.sampling_seconds is not None:
+            writer.sampled_every(found.sampling_seconds)
+        missing = [name for name in NAMES if name in plan.metrics and name not in measured]
+        lacks = f"; not measured: {', '.join(BY_NAME[name].label for name in missing)}" if missing else ""
+        what = f"{found.backend}: {len(gpus)} GPUs{lacks}"
+        writer.event(now, "backend", "; ".join([what, *found.remarks, *found.passed_over]))
+        for remark in found.remarks:
+            self._tell(remark)
+        if set(SCORE_INPUTS).intersection(missing):
+            why = "; ".join(["the score will be unknown, its inputs are not measured", *found.passed_over])
+            self._tell(f"{found.backend}: {why}")
+        return found
+
+    def _sample_too(self, uuids: Sequence[str], now: float, late: bool = False) -> None:
+        """These GPUs are ours from now on."""
+        assert self._found is not None
+        if uuids and self._backend is None:
+            failure = self._open().error
+            if failure:
+                self._announce(now, "backend_lost", f"{len(uuids)} GPUs can't be taken over: {failure}")
+                self._give_up(uuids)
+                return
+        if self._backend is None:
+            return
+        self._mine.update(uuids)
+        where = {gpu.uuid: place for place, gpu in enumerate(self._backend.gpus)}
+        place = {device.uuid: index for index, device in enumerate(self._found.devices)}
+        self._place = {where[uuid]: place[uuid] for uuid in self._mine if uuid in where}
+        self._renumbered = self._place != {index: index for index in range(len(self._backend.gpus))}
+        for uuid in uuids if late else ():
+            self._writer.event(
+                now, "backend", "sampled by this rank from now on: the one before has ended", place[uuid]
+            )
+        if not self._mine:
+            self._backend.close()  # the GPUs are sampled by others
+            self._backend = None
+
+    def _give_up(self, uuids: Sequence[str]) -> None:
+        """Leave these GPUs to others, for good."""
+        self._failed = True
+        for uuid in uuids:
+            if self._claims is not None:
+                self._claims.release(uuid)
+            self._mine.discard(uuid)
+
+    def sample(self, now: float) -> None:
+        """Ask the backend, and add what it says to the recording."""
+        backend = self._backend
+        if backend is None:
+            return
+        try:
+            rows, changes = backend.sample(now), backend.changes()
+        except Exception as error:  # a fault in a driver's library, too, ends no more than the sampling of GPUs
+            why = str(error) if isinstance(error, BackendError) else f"{backend.name} failed: {error!r}"
+            self._announce(now, "backend_lost", why)
+            backend.close()
+            self._backend = None
+            self._give_up(list(self._mine))
+            return
+        self._add(rows)
+        for change in changes:
+            if change.gpu is None or change.gpu in self._place:
+                place = None if change.gpu is None else self._place[change.gpu]
+                self._writer.event(now, change.kind, change.message, place)
+                whose = "" if change.gpu is None else f"GPU {backend.gpus[change.gpu].device_index}: "
+                self._say(whose + change.message)
+
+    def _add(self, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        if self._renumbered:
+            place = self._place
+            rows = [(place[row[0]], *row[1:]) for row in rows if row[0] in place]  # type: ignore[index]
+        self._writer.add(rows)
+
+    def close(self) -> None:
+        """Close the backend, add its last rows, and leave all to the other ranks."""
+        if self._backend is not None:
+            self._add(self._backend.close())
+            self._backend = None
+        if self._claims is not None:
+            self._claims.close()
+            self._claims = None
+
+    def _tell(self, text: str) -> None:
+        if self.host:
+            self._say(text)
+
+    def _announce(self, now: float, kind: str, message: str) -> None:
+        self._writer.event(now, kind, message)
+        self._tell(message)
+
+
+def _view(plan: Plan) -> str:
+    """A name for what this process sees of the node's GPUs: the same name means the same GPUs."""
+    words: list[object] = [plan.backend, plan.gpus, plan.visible_gpus]
+    if not plan.same_for_all:
+        try:
+            with open("/proc/self/cgroup", encoding="utf-8") as stream:
+                words += [stream.read(), os.readlink("/proc/self/ns/mnt"), os.environ.get("CUDA_VISIBLE_DEVICES")]
+        except OSError:
+            words.append(os.getpid())
+    return f"view-{crc32(repr(words).encode()):08x}"
+
+
+def _written(found: Found) -> str:
+    return json.dumps(found._asdict() | {"devices": [list(device) for device in found.devices]})
+
+
+def _read(note: str) -> Found | None:
+    """What ``_written`` wrote; None of anything else."""
+    try:
+        values: Mapping[str, Any] = json.loads(note)
+        return Found(**values)._replace(devices=[Device(*device) for device in values["devices"]])
+    except (ValueError, TypeError, KeyError):
+        return None
