@@ -17,8 +17,11 @@ from gssr.store.blobs import unpack_vector
 from gssr.store.layout import layout_of
 from gssr.store.open import RecordingError, connect, files_of
 from gssr.store.records import Gpu, Run, gpu_order, read_gpus, read_runs
+from gssr.store.spans import apart, spans_of
 
 CHUNK_ROWS = 512
+
+_Identity = tuple[str | None, str | None]
 
 
 def parse(spec: str) -> tuple[str, float]:
@@ -150,24 +153,48 @@ def _last_run(connections: Sequence[tuple[str, sqlite3.Connection]]) -> tuple[li
         raise RecordingError(f"{connections[0][0]}: holds no run")
     last = max(runs, key=lambda run: run.started_at or 0.0)
     owned: list[tuple[str, sqlite3.Connection, Run, list[Gpu]]] = []
-    seen: dict[tuple[str | None, str | None], Gpu] = {}
+    listed: dict[_Identity, list[tuple[sqlite3.Connection, Gpu]]] = {}
     for path, connection in connections:
         run = read_runs(connection)[-1:]
         mine = read_gpus(connection, last.run_id) if run and run[0].run_id == last.run_id else []
-        # The same GPU in a shard and in the merged file is one.
-        new = [gpu for gpu in mine if (gpu.node, gpu.uuid) not in seen]
-        seen |= {(gpu.node, gpu.uuid): gpu for gpu in new}
-        if new:
-            owned.append((path, connection, run[0], new))
+        for gpu in mine:
+            listed.setdefault((gpu.node, gpu.uuid), []).append((connection, gpu))
+        if mine:
+            owned.append((path, connection, run[0], mine))
         else:
             connection.close()
-    ordered = sorted(seen.values(), key=gpu_order)
-    position = {(gpu.node, gpu.uuid): index for index, gpu in enumerate(ordered)}
-    files = [
-        _file(path, connection, run, {gpu.gpu: position[gpu.node, gpu.uuid] for gpu in gpus})
-        for path, connection, run, gpus in owned
-    ]
+    ordered = sorted((found[0][1] for found in listed.values()), key=gpu_order)
+    counting = {identity: _counting(found, (last.sampling_ms or 0.0) / 1000) for identity, found in listed.items()}
+    files = []
+    for path, connection, run_of_file, gpus in owned:
+        positions = {
+            gpu.gpu: index
+            for index, first in enumerate(ordered)
+            for where, gpu in counting[first.node, first.uuid]
+            if where is connection
+        }
+        if positions:
+            files.append(_file(path, connection, run_of_file, positions, {gpu.gpu for gpu in gpus}))
+        else:
+            connection.close()
     return files, tuple(_device(gpu) for gpu in ordered)
+
+
+def _counting(found: Sequence[tuple[sqlite3.Connection, Gpu]], sampling_seconds: float) -> list[Any]:
+    """Those of the files that list a GPU whose rows of it count."""
+    if len(found) == 1:
+        return list(found)
+    sampled = []
+    for connection, gpu in found:
+        (last,) = connection.execute("SELECT max(rowid) FROM samples").fetchone()
+
+        def query(statement: str, values: Sequence[object], of: sqlite3.Connection = connection) -> list[Any]:
+            return of.execute(statement, tuple(values)).fetchall()
+
+        span = spans_of(query, [gpu.gpu], last or 0, counted=False).get(gpu.gpu)
+        if span is not None:
+            sampled.append((span, (connection, gpu)))
+    return [sampled[index][1] for index in apart([span for span, _ in sampled], sampling_seconds)]
 
 
 def _device(gpu: Gpu) -> Device:
@@ -175,13 +202,15 @@ def _device(gpu: Gpu) -> Device:
     return Device(**{name: known[name] for name in Device._fields})
 
 
-def _file(path: str, connection: sqlite3.Connection, run: Run, positions: dict[int, int]) -> _File:
+def _file(
+    path: str, connection: sqlite3.Connection, run: Run, positions: dict[int, int], keys_of_run: Container[int]
+) -> _File:
     columns = [row[1] for row in connection.execute("PRAGMA table_info(samples)") if row[1] not in ("gpu", "time")]
     wanted = ", ".join(metric.name if metric.name in columns else "NULL" for metric in METRICS)
     keys = ", ".join(map(str, positions))
     measured = set(columns) if run.ended_at is None else _measured(connection, columns, keys)
     query = f"SELECT rowid, gpu, time, {wanted} FROM samples WHERE rowid > ? ORDER BY rowid LIMIT ?"
-    return _File(path, connection, positions, _before_first(connection, positions), query, measured)
+    return _File(path, connection, positions, _before_first(connection, keys_of_run), query, measured)
 
 
 def _before_first(connection: sqlite3.Connection, keys: Container[int]) -> int:

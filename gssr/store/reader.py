@@ -18,11 +18,12 @@ from gssr.store.cover import N_BINS, Part, count_bins, cover
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import Floats, Ints, derive, merge
 from gssr.store.open import RecordingError, files_of
+from gssr.store.places import places_of
 from gssr.store.records import Event as Event
 from gssr.store.records import Gpu as Gpu
 from gssr.store.records import Process as Process
 from gssr.store.records import Run as Run
-from gssr.store.records import gpu_order, joined
+from gssr.store.records import joined
 from gssr.store.schema import GAP_INTERVALS, LEVELS
 from gssr.store.shard import HOST_COLUMNS, WORKLOAD_COLUMNS, Shard, catalogue_order
 
@@ -149,27 +150,15 @@ class RunReader:
         self.run: Run = joined([run for shard in holders for run in shard.runs if run.run_id == run_id])
         self.state = self.run.state
         self._shards = holders
-        found: dict[tuple[str | None, str], Gpu] = {}
-        parts: list[tuple[Shard, list[Gpu]]] = []
-        for shard in holders:
-            new = []
-            for gpu in shard.gpus(run_id):
-                if _identity(gpu) not in found:  # the same GPU in a shard and in the merged file is one GPU
-                    found[_identity(gpu)] = gpu
-                    new.append(gpu)
-            parts.append((shard, new))
-        self.gpus: tuple[Gpu, ...] = tuple(sorted(found.values(), key=gpu_order))
-        position = {_identity(gpu): index for index, gpu in enumerate(self.gpus)}
-        self._parts = [
-            self._part(shard, {gpu.gpu: position[_identity(gpu)] for gpu in new}) for shard, new in parts if new
-        ]
+        self._places = places_of(run_id, holders, self.sampling_seconds)
+        self.gpus = self._places.gpus
+        self._parts = [self._part(shard, found) for shard, found in self._places.positions.items() if found]
         self.metrics = catalogue_order(list(dict.fromkeys(name for shard in holders for name in shard.metrics)))
         """Metric columns of the files, in the catalogue's order; derived ones apart."""
 
     def _part(self, shard: Shard, position: dict[int, int]) -> Part:
-        run_id = self.run.run_id
-        first, last = shard.rowids(run_id)
-        whole = len(shard.runs) == 1 and len(position) == len(shard.gpus(run_id)) and not shard.damage
+        first, last = shard.rowids(self.run.run_id)
+        whole = shard in self._places.whole and not shard.damage
         ended = self.state not in ("running", "lost") and shard.counts_up_to(last, None if whole else list(position))
         return Part(shard, first, last, position, whole, unended=not ended)
 
@@ -186,8 +175,12 @@ class RunReader:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """Everything that happened, by time. GPU keys are those of the file."""
-        rows = (event for shard in self._shards for event in shard.events(self.run.run_id))
+        """Everything that happened, by time. GPU keys are those of ``gpus``."""
+        rows = (
+            event if event.gpu is None else event._replace(gpu=self._places.keys.get((shard, event.gpu)))
+            for shard in self._shards
+            for event in shard.events(self.run.run_id)
+        )
         return tuple(sorted(rows, key=lambda event: event.time))
 
     @property
@@ -236,8 +229,8 @@ class RunReader:
     def samples(
         self, names: Sequence[str], gpus: Ints | None = None, start: float | None = None, end: float | None = None
     ) -> Samples:
-        """Raw rows with start <= time < end (None: open), in file order. ``names`` may hold derived metrics; ``gpus`` are
-        positions (None: all)."""
+        """Raw rows with start <= time < end (None: open), each GPU's in the order of its file. ``names`` may hold derived
+        metrics; ``gpus`` are positions (None: all)."""
         stored = dict.fromkeys(name for name in names if not BY_NAME[name].derived)
         for name in names:
             stored |= dict.fromkeys(BY_NAME[name].parts)
@@ -248,6 +241,9 @@ class RunReader:
         values = {
             name: np.concatenate([piece[2][name] for piece in pieces]) if pieces else np.empty(0) for name in stored
         }
+        if self._places.in_turns:
+            order = np.argsort(time, kind="stable")
+            gpu, time, values = gpu[order], time[order], {name: value[order] for name, value in values.items()}
         for name in names:
             if BY_NAME[name].derived:
                 values[name] = derive(values, BY_NAME[name].parts)
@@ -278,7 +274,8 @@ class RunReader:
         begin = np.concatenate([piece[1] for piece in pieces]) if pieces else np.empty(0)
         seconds = np.concatenate([piece[2] for piece in pieces]) if pieces else np.empty(0)
         vectors = np.concatenate([piece[3] for piece in pieces]) if pieces else np.empty((0, layout.width))
-        if level is not None and (seconds != level).any():  # pieces of a bucket that is cut or not closed: join them
+        # Join the pieces of a bucket that is cut, or not closed, or was sampled by several ranks in turns.
+        if level is not None and (self._places.in_turns or (seconds != level).any()):
             step = np.floor(begin / level).astype(np.int64)
             pairs, group = np.unique(np.column_stack([gpu, step]), axis=0, return_inverse=True)
             vectors = merge(vectors, group.reshape(-1), len(pairs), self.gap_seconds, layout)
@@ -299,11 +296,6 @@ class RunReader:
             for name, counts in count_bins(part, names, lower, upper, gpus).items():
                 total[name] += counts
         return total
-
-
-def _identity(gpu: Gpu) -> tuple[str | None, str]:
-    """What makes it this GPU within a run, whatever file it is in."""
-    return (gpu.node, gpu.uuid or f"key {gpu.gpu}")
 
 
 def _extents(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Extent]:

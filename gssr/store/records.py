@@ -199,3 +199,10 @@ def joined(runs: Sequence[Run]) -> Run:
         exit_code=max(codes, default=None),
         state=min((run.state for run in runs), key=_STATE_ORDER.index),
     )
+
+
+def shared_gpu(gpus: Sequence[Gpu]) -> Gpu:
+    """One GPU from the rows of the ranks that list it: its rank is unknown when they are several. Its key is the first
+    one's."""
+    ranks = {gpu.rank for gpu in gpus}
+    return gpus[0]._replace(rank=gpus[0].rank if len(ranks) == 1 else None)

@@ -24,6 +24,7 @@ from gssr.store.records import (
     state_in,
 )
 from gssr.store.schema import LEVELS, SKETCH_SECONDS, TABLES
+from gssr.store.spans import Span, spans_of
 
 HOST_COLUMNS = tuple(column.name for column in TABLES["host_samples"][3:])
 WORKLOAD_COLUMNS = tuple(column.name for column in TABLES["workload_samples"][3:])
@@ -141,6 +142,14 @@ class Shard:
         rows = (row for row in self.merged if row.run_id == run_id)
         found = [(row.first_rowid, row.last_rowid) for row in rows if row.first_rowid and row.last_rowid]
         return found or [self.rowids(run_id)]
+
+    def spans(self, run_id: str, keys: Sequence[int]) -> dict[int, Span]:
+        """When the rows of these GPUs of the run begin and end; those without rows are left out."""
+        first, last = self.rowids(run_id)
+        if last < first:
+            return {}
+        counted = any(row.run_id == run_id for row in self.merged) or self.counts_up_to(last, keys)
+        return spans_of(self.all, keys, last, counted)
 
     def _first_rowid(self, run_id: str, default: int) -> int:
         keys = ",".join(str(gpu.gpu) for gpu in self.gpus(run_id))

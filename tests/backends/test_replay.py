@@ -120,6 +120,17 @@ def test_shards_are_played_together(tmp_path: Path) -> None:
         assert begins == pytest.approx([5e8, 5e8, 5e8 + 0.05, 5e8 + 0.05], abs=1e-6)
 
 
+def test_a_gpu_that_two_ranks_sampled_in_turns_is_one(tmp_path: Path) -> None:
+    folder = tmp_path / "a.sql.d"
+    folder.mkdir()
+    late = record(folder / "n1.0.r1.sql", "train", gpus=2, seconds=2, node="n1", start=START + 2.5)
+    early = record(folder / "n1.1.r1.sql", "train", gpus=2, seconds=2, node="n1", rank=1)
+    record(folder / "n1.2.r1.sql", "idle", gpus=2, seconds=1, node="n1", rank=2)  # at the same time as another
+    backend = ReplayBackend(str(tmp_path / "a.sql"))
+    assert len(backend.gpus) == 2
+    assert [row[2:] for _, row in play(backend, 9)] == [row[2:] for row in (*early, *late)]
+
+
 def test_columns_of_another_version_are_missing_or_left_out(tmp_path: Path) -> None:
     recorded = record(tmp_path / "a.sql", "train", seconds=1)
     connection = sqlite3.connect(tmp_path / "a.sql")

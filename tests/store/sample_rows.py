@@ -25,10 +25,10 @@ def rows_of(n_ticks: int, n_gpus: int, seed: int = 0, hole: range = range(0)) ->
     return rows
 
 
-def write(path, rows, n_gpus, run_id="r", finish=True, append=False, measured=NAMES) -> Writer:
+def write(path, rows, n_gpus, run_id="r", finish=True, append=False, measured=NAMES, rank=0) -> Writer:
     writer = Writer(str(path), append=append)
     run = {"run_id": run_id, "started_at": START, "sampling_ms": STEP * 1000, "state": "running"}
-    writer.begin(run, {"rank": 0, "node": "n1", "hostname": "elsewhere", "state": "running"})
+    writer.begin(run, {"rank": rank, "node": "n1", "hostname": "elsewhere", "state": "running"})
     gpus = [{"device_index": index, "uuid": f"GPU-{run_id}-{index}"} for index in range(n_gpus)]
     writer.add_gpus(gpus, measured, STEP)
     for row in rows:
