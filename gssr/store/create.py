@@ -95,7 +95,7 @@ def create(path: str) -> sqlite3.Connection:
     there or it can't be made. Another process may be making it at the same moment: ``Writer.begin`` decides."""
     own = False
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+        _make_empty(path)
         own = True
     except FileExistsError:
         if not _is_empty_file(path):
@@ -110,11 +110,43 @@ def create(path: str) -> sqlite3.Connection:
         raise RecordingError(f"{path}: can't be written: {error}") from None
 
 
+def _make_empty(path: str) -> None:
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+    try:
+        os.close(os.open(path, flags, 0o666))
+    except FileNotFoundError:
+        if not os.path.dirname(path).endswith(".sql.d"):
+            raise
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # a merge has just removed the ranks' folder
+        os.close(os.open(path, flags, 0o666))
+
+
 def _is_empty_file(path: str) -> bool:
     try:
         return os.path.isfile(path) and os.path.getsize(path) == 0
     except OSError:
         return False
+
+
+def create_unguarded(path: str) -> sqlite3.Connection:
+    """A new recording to be filled in one go, or deleted when that fails: nothing protects it against a crash. Raises
+    sqlite3.Error."""
+    connection = sqlite3.connect(path, isolation_level=None, uri=True)
+    for pragma in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    _name_kind(connection)
+    _make_tables(connection)
+    return connection
+
+
+def seal(connection: sqlite3.Connection) -> None:
+    """Make a recording, whose writing has ended, one plain file that opens from anywhere; and close it."""
+    for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA journal_mode=DELETE"):
+        try:
+            connection.execute(statement).fetchall()
+        except sqlite3.Error:
+            pass  # a reader has it open: it stays a write-ahead log, which is as good on this host
+    connection.close()
 
 
 def reopen(path: str) -> sqlite3.Connection:
@@ -127,10 +159,9 @@ def reopen(path: str) -> sqlite3.Connection:
 
 
 def _open_for_writing(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False)
-    # Before the switch to WAL, so that the file itself tells what it is from its first second on.
-    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    # uri: for the names of files to attach, not for this one.
+    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False, uri=True)
+    _name_kind(connection)  # before the switch to WAL: the file itself tells what it is from its first second on
     mode = journal_mode(path)
     for attempt in range(20):  # the busy timeout does not cover the switch to WAL
         try:
@@ -142,12 +173,21 @@ def _open_for_writing(path: str) -> sqlite3.Connection:
                 raise
             time.sleep(0.05)
     connection.execute("PRAGMA synchronous=NORMAL")
+    _make_tables(connection)
+    return connection
+
+
+def _name_kind(connection: sqlite3.Connection) -> None:
+    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     for statement in create_statements():
         connection.execute(statement)
     _add_missing_columns(connection)
     connection.execute("COMMIT")
-    return connection
 
 
 def _add_missing_columns(connection: sqlite3.Connection) -> None:

@@ -126,13 +126,14 @@ class Pending:
             keys = (self.run_id, self.rank)[: len(_KEYS[table])]
             connection.execute(f"UPDATE {table} SET {assignments} WHERE {where}", (*values.values(), *keys))
         for rollup in self.closed:
-            _write_rollup(connection, rollup, self.gap_seconds)
+            write_rollup(connection, rollup, self.gap_seconds)
         for sketch in self.sketches:
-            _write_sketch(connection, sketch)
+            write_sketch(connection, sketch)
         connection.execute("COMMIT")
 
 
-def _write_rollup(connection: sqlite3.Connection, row: RollupRow, gap_seconds: float) -> None:
+def write_rollup(connection: sqlite3.Connection, row: RollupRow, gap_seconds: float) -> None:
+    """Insert a bucket, or merge it into the one of the same GPU and time that is there. Raises sqlite3.Error."""
     where = (row.level, row.bucket, row.gpu)
     inserted = connection.execute(
         "INSERT OR IGNORE INTO rollup (level, bucket, gpu, first_rowid, last_rowid, data) VALUES (?, ?, ?, ?, ?, ?)",
@@ -151,7 +152,8 @@ def _write_rollup(connection: sqlite3.Connection, row: RollupRow, gap_seconds: f
     )
 
 
-def _write_sketch(connection: sqlite3.Connection, row: SketchRow) -> None:
+def write_sketch(connection: sqlite3.Connection, row: SketchRow) -> None:
+    """The same with a sketch."""
     where = (row.bucket, row.gpu)
     inserted = connection.execute(
         "INSERT OR IGNORE INTO sketch (bucket, gpu, data) VALUES (?, ?, ?)", (*where, pack_sketch(row.histograms))

@@ -10,7 +10,7 @@ import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from gssr.store.create import TakenError, create, finished_runs, remove, reopen
+from gssr.store.create import TakenError, create, finished_runs, remove, reopen, seal
 from gssr.store.open import RecordingError
 from gssr.store.pending import Pending, Value, insertion
 from gssr.store.rollup import Rollups, Row, empty_vector
@@ -235,12 +235,7 @@ class Writer:
             self.problem = problem
         elif self._pending:
             self.commit(now)  # that it is written again
-        for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA journal_mode=DELETE"):
-            try:
-                self._connection.execute(statement).fetchall()
-            except sqlite3.Error:
-                pass  # a reader has it open: it stays a write-ahead log, which is as good on this host
-        self._connection.close()
+        seal(self._connection)
         return written
 
     @property

@@ -1,0 +1,66 @@
+"""Attaching a rank's file to the merged one, for reading, whatever state its writer left it in."""
+
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from urllib.parse import quote
+
+from gssr.store.open import COMPANIONS, beside, fingerprint
+
+_SCRATCH = "merging-"
+_LEFT = ("-wal", "-journal")  # what may hold a part of a database
+_TRIES, _PAUSE = 10, 0.1  # s
+
+
+def scratch(folder: str, what: str) -> str:
+    """The path of a file of this process alone, to be deleted again: see ``clear``."""
+    return os.path.join(folder, f"{_SCRATCH}{os.uname().nodename}-{os.getpid()}-{what}")
+
+
+def clear(folder: str) -> None:
+    """Delete what merges that were killed have left in the folder: files of their own, and what SQLite kept beside ranks'
+    files that they have deleted."""
+    for name in os.listdir(folder):
+        of = next((name.removesuffix(suffix) for suffix in COMPANIONS if name.endswith(suffix)), name)
+        if name.startswith(_SCRATCH) or (of != name and not os.path.exists(os.path.join(folder, of))):
+            try:
+                os.unlink(os.path.join(folder, name))
+            except FileNotFoundError:
+                pass  # SQLite has just tidied up after a rank that ended
+
+
+@contextmanager
+def attached(connection: sqlite3.Connection, path: str) -> Iterator[None]:
+    """Inside, the file is the schema ``shard``. It is not changed: what its writer left in a write-ahead log or a journal
+    is put into a private copy. Raises sqlite3.Error, OSError."""
+    copy = None
+    if any(os.path.exists(beside(path, suffix)) and os.path.getsize(beside(path, suffix)) for suffix in _LEFT):
+        copy = _private_copy(path)
+    try:
+        connection.execute(f"ATTACH 'file:{quote(os.path.abspath(copy or path))}?mode=ro' AS shard")
+        try:
+            yield
+        finally:
+            if not connection.in_transaction:
+                connection.execute("DETACH shard")
+    finally:
+        if copy is not None:
+            os.unlink(copy)
+
+
+def _private_copy(path: str) -> str:
+    copy = scratch(os.path.dirname(os.path.abspath(path)), "copy")
+    for attempt in range(_TRIES):
+        before = fingerprint(path)
+        for suffix in ("", *_LEFT):
+            if os.path.exists(beside(path, suffix)):
+                shutil.copyfile(beside(path, suffix), copy + suffix)
+        if fingerprint(path) == before or attempt == _TRIES - 1:
+            break
+        time.sleep(_PAUSE)
+    with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE").fetchall()  # rolls back, or takes over what was committed
+    return copy

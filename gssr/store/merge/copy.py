@@ -1,0 +1,216 @@
+"""Copying a rank's file into the merged one, table by table.
+
+Samples are copied as they lie where they can be: same columns, same keys of GPUs. Their rowids change by one number for
+the whole file, and those in its rollups with them.
+"""
+
+import math
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+from gssr.store.blobs import unpack_sketch, unpack_vector
+from gssr.store.merge.attach import attached
+from gssr.store.merge.keys import Keys, mapped, unchanged
+from gssr.store.merge.sources import Source
+from gssr.store.merge.uncounted import roll_up_rest
+from gssr.store.pending import write_rollup, write_sketch
+from gssr.store.records import joined, read_runs
+from gssr.store.rollup import RollupRow, SketchRow
+from gssr.store.schema import GAP_INTERVALS, LEVELS, TABLES
+
+_COARSEST = LEVELS[-1]
+
+
+class UnfitError(Exception):
+    """A rank's file can't become part of the merged one; the text is one sentence that names it."""
+
+
+class Copier:
+    """Copies files into the recording that is open as ``connection``."""
+
+    def __init__(self, connection: sqlite3.Connection, sources: Sequence[Source]) -> None:
+        """``sources`` are all that are to come. Raises sqlite3.Error."""
+        self._connection = connection
+        self._keys = Keys(connection, sources)
+        self._path = ""
+
+    def add(self, source: Source) -> None:
+        """Copy one file, and enter it into the ledger, in one transaction. Raises UnfitError or sqlite3.Error; then nothing
+        of it was copied, if the recording has a journal."""
+        connection, self._path = self._connection, source.path
+        with attached(connection, source.path):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                if not connection.execute("SELECT 1 FROM merged WHERE shard = ?", (source.name,)).fetchall():
+                    self._copy(source)
+                connection.execute("COMMIT")
+            except sqlite3.IntegrityError as error:
+                raise UnfitError(f"{source.path}: does not fit the others: {error}") from None
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _copy(self, source: Source) -> None:
+        self._widen(source)
+        self._bring_to_the_end(source.run.run_id)
+        self._copy_run(source)
+        shared = [gpu.gpu for gpu in source.gpus if self._keys.known(gpu)]
+        keys = {gpu.gpu: self._keys.of(gpu) for gpu in source.gpus}
+        self._copy_gpus(keys, shared)
+        for table in ("processes", "host_samples", "workload_samples"):
+            self._copy_table(table)
+        self._copy_table("events", {"gpu": mapped(keys)})
+        shift = self._copy_samples(source, keys)
+        gap_seconds = GAP_INTERVALS * (source.run.sampling_ms or 0.0) / 1000 or math.inf
+        counted = self._counted(source)
+        self._copy_rollups(keys, shift, shared, counted, gap_seconds)
+        ends = (source.first + shift, source.last + shift) if source.last else None
+        if ends and counted:
+            until = {keys[gpu]: rowid + shift for gpu, rowid in counted.items()}
+            roll_up_rest(self._connection, ends[1], until, gap_seconds)
+        self._connection.execute(
+            "INSERT INTO merged (shard, run_id, first_rowid, last_rowid) VALUES (?, ?, ?, ?)",
+            (source.name, source.run.run_id, *(ends or (None, None))),
+        )
+
+    def _columns(self, schema: str, table: str) -> list[tuple[str, str, int]]:
+        """Name, type and NOT NULL of a table's columns."""
+        return [tuple(row[1:4]) for row in self._connection.execute(f"PRAGMA {schema}.table_info({table})")]
+
+    def _widen(self, source: Source) -> None:
+        """Keep columns that only a later version knows. Rollups lie in the order of the columns: of two files one must
+        begin as the other."""
+        own = [name for name, *_ in self._columns("main", "samples")][2:]
+        common = min(len(own), len(source.metrics))
+        if tuple(own[:common]) != source.metrics[:common]:
+            raise UnfitError(f"{source.path}: comes from another version of gssr, with other metrics")
+        for table in TABLES:
+            present = {name for name, *_ in self._columns("main", table)}
+            for name, kind, _ in self._columns("shard", table):
+                if name not in present:
+                    self._connection.execute(f'ALTER TABLE main.{table} ADD COLUMN "{name}" {kind}')
+
+    def _bring_to_the_end(self, run_id: str) -> None:
+        """The rows of a run follow one another in a file. Where another run was added after a part of this one, move that
+        part behind it."""
+        connection = self._connection
+        (newest,) = connection.execute("SELECT max(rowid) FROM main.samples").fetchone()
+        first, last = connection.execute(
+            "SELECT min(first_rowid), max(last_rowid) FROM merged WHERE run_id = ?", (run_id,)
+        ).fetchone()
+        if last is None or last == newest:
+            return
+        shift = newest + 1 - first
+        keys = "gpu IN (SELECT gpu FROM main.gpus WHERE run_id = :run)"
+        statements = [
+            f"UPDATE main.samples SET rowid = rowid + :shift WHERE rowid BETWEEN :first AND :last AND {keys}",
+            *(
+                f"UPDATE main.{table} SET first_rowid = first_rowid + :shift, last_rowid = last_rowid + :shift WHERE {where}"
+                for table, where in (("rollup", keys), ("merged", "run_id = :run"))
+            ),
+            "UPDATE main.runs SET rowid = (SELECT max(rowid) + 1 FROM main.runs) WHERE run_id = :run",
+        ]
+        for statement in statements:
+            connection.execute(statement, {"run": run_id, "shift": shift, "first": first, "last": last})
+
+    def _copy_run(self, source: Source) -> None:
+        run_id = source.run.run_id
+        before = [run for run in read_runs(self._connection) if run.run_id == run_id]
+        if not before:
+            self._copy_table("runs")
+            return
+        run = joined([before[0], source.run])
+        self._connection.execute(
+            "UPDATE main.runs SET started_at = ?, ended_at = ?, exit_code = ?, state = ? WHERE run_id = ?",
+            (run.started_at, run.ended_at, run.exit_code, run.state, run_id),
+        )
+
+    def _copy_gpus(self, keys: Mapping[int, int], shared: Sequence[int]) -> None:
+        """``shared`` are the file's keys of GPUs that another rank listed before: they are no single rank's."""
+        self._copy_table("gpus", {"gpu": mapped(keys)}, f"WHERE gpu NOT IN ({_list(shared)})")
+        self._connection.execute(
+            f"UPDATE main.gpus SET rank = NULL WHERE gpu IN ({_list([keys[gpu] for gpu in shared])})"
+        )
+        self._copy_table("process_gpus", {"gpu": mapped(keys)})
+
+    def _copy_table(self, table: str, changed: Mapping[str, str] | None = None, rest: str = "") -> None:
+        """Copy the rows of a table. ``changed``: SQL expressions for columns that don't stay as they are. Raises UnfitError
+        when not all of them arrived."""
+        own = self._columns("shard", table)
+        if not changed and not rest and own == self._columns("main", table):
+            copied = self._connection.execute(f"INSERT INTO main.{table} SELECT * FROM shard.{table}")
+        else:
+            names = [name for name, *_ in own]
+            values = ", ".join((changed or {}).get(name, f'"{name}"') for name in names)
+            quoted = ", ".join(f'"{name}"' for name in names)
+            copied = self._connection.execute(
+                f"INSERT INTO main.{table} ({quoted}) SELECT {values} FROM shard.{table} {rest}"
+            )
+        (n,) = self._connection.execute(f"SELECT count(*) FROM shard.{table} {rest}").fetchone()
+        if copied.rowcount != n:
+            raise UnfitError(f"{self._path}: {table}: {copied.rowcount} of {n} rows could be copied")
+
+    def _copy_samples(self, source: Source, keys: Mapping[int, int]) -> int:
+        """Copy the samples; what their rowids grew by."""
+        connection = self._connection
+        (newest,) = connection.execute("SELECT max(rowid) FROM main.samples").fetchone()
+        shift = (newest or 0) + 1 - source.first
+        (n,) = connection.execute("SELECT count(*) FROM shard.samples").fetchone()
+        if unchanged(keys) and n == source.last + 1 - source.first:
+            self._copy_table("samples")  # numbers them in the same order, from the newest on
+        elif n:
+            changed = {"gpu": mapped(keys), "rowid": f"rowid + {shift}"}
+            names = ["rowid", *(name for name, *_ in self._columns("shard", "samples"))]
+            values = ", ".join(changed.get(name, name) for name in names)
+            connection.execute(
+                f"INSERT INTO main.samples ({', '.join(names)}) SELECT {values} FROM shard.samples ORDER BY rowid"
+            )
+        (newest,) = connection.execute("SELECT max(rowid) FROM main.samples").fetchone()
+        if n and newest != source.last + shift:
+            raise UnfitError(f"{source.path}: is still being written")
+        return shift
+
+    def _counted(self, source: Source) -> dict[int, int]:
+        """Of a file that was cut off, or whose disk was full, per GPU the rowid up to which the coarsest rollups count its
+        samples; empty when they count all."""
+        ends = dict(
+            self._connection.execute(
+                "SELECT gpu, max(last_rowid) FROM shard.rollup WHERE level = ? GROUP BY gpu", (_COARSEST,)
+            )
+        )
+        if not source.lost and max(ends.values(), default=0) >= source.last:
+            return {}
+        return {gpu.gpu: ends.get(gpu.gpu, source.first - 1) for gpu in source.gpus}
+
+    def _copy_rollups(
+        self,
+        keys: Mapping[int, int],
+        shift: int,
+        shared: Sequence[int],
+        counted: Mapping[int, int],
+        gap_seconds: float,
+    ) -> None:
+        connection = self._connection
+        only = "1"
+        if counted:  # what finer buckets count of the rest is counted anew
+            until = " ".join(f"WHEN {gpu} THEN {rowid}" for gpu, rowid in counted.items())
+            only = f"(level = {_COARSEST} OR last_rowid <= CASE gpu {until} END)"
+        apart = f"gpu NOT IN ({_list(shared)})"
+        rowids = {"first_rowid": f"first_rowid + {shift}", "last_rowid": f"last_rowid + {shift}"}
+        self._copy_table("rollup", {"gpu": mapped(keys), **rowids}, f"WHERE {apart} AND {only}")
+        self._copy_table("sketch", {"gpu": mapped(keys)}, f"WHERE {apart}")
+        if not shared:
+            return
+        # What ranks sampled one after the other, or beside each other: buckets may be in the file already.
+        here = f"gpu IN ({_list(shared)})"
+        for key, level, bucket, first, last, data in connection.execute(
+            f"SELECT gpu, level, bucket, first_rowid, last_rowid, data FROM shard.rollup WHERE {here} AND {only}"
+        ):
+            row = RollupRow(keys[key], level, bucket, first + shift, last + shift, unpack_vector(data))
+            write_rollup(connection, row, gap_seconds)
+        for key, bucket, data in connection.execute(f"SELECT gpu, bucket, data FROM shard.sketch WHERE {here}"):
+            write_sketch(connection, SketchRow(keys[key], bucket, unpack_sketch(data)))
+
+
+def _list(keys: Sequence[int]) -> str:
+    return ", ".join(map(str, keys))

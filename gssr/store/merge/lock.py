@@ -1,0 +1,127 @@
+"""One merge at a time: an exclusive file in the folder of the ranks' files.
+
+It works on every filesystem that makes files exclusively, which all shared ones do, while locks of SQLite may not reach
+other hosts. Whoever holds it touches it while at work; one that is not touched, or whose holder is gone, is taken over.
+"""
+
+import os
+import time
+from binascii import hexlify
+
+from gssr.store.liveness import boot_id, process_start
+
+STALE_SECONDS = 60.0
+"""A lock that was not touched for so long is taken over, by the clock of the filesystem."""
+_TOUCH_SECONDS = 5.0
+_NAME = "merge.lock"
+
+
+class Lock:
+    """The lock on a folder, held. ``held`` says whether it still is."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self._path, self._text = path, text
+        self._touched = time.monotonic()
+
+    def touch(self) -> None:
+        """Show that somebody is at work; cheap enough to be called often."""
+        if time.monotonic() - self._touched < _TOUCH_SECONDS:
+            return
+        self._touched = time.monotonic()
+        try:
+            if self.held:
+                os.utime(self._path)
+        except OSError:
+            pass
+
+    @property
+    def held(self) -> bool:
+        """False when somebody has taken it over."""
+        return _text(self._path) == self._text
+
+    def release(self) -> None:
+        """Let others merge."""
+        if self.held:
+            _unlink(self._path)
+
+
+def acquire(folder: str, patience: float = 0.0) -> Lock | None:
+    """The lock, if it is free within ``patience`` s, or nobody is at work who holds it; None else. Raises OSError when no
+    file can be made in the folder."""
+    path = os.path.join(folder, _NAME)
+    nonce = hexlify(os.urandom(8)).decode()
+    pid = os.getpid()
+    text = f"{os.uname().nodename}\t{boot_id()}\t{pid}\t{process_start(pid)}\t{nonce}"
+    deadline = time.monotonic() + patience
+    while True:
+        if _make(path, text):
+            return Lock(path, text)
+        holder = _text(path)
+        if holder is not None and _is_stale(path, holder):
+            _take_away(path, holder, f"{path}.{nonce}")
+        elif time.monotonic() >= deadline:
+            return None
+        else:
+            time.sleep(0.05)
+
+
+def _make(path: str, text: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    except FileExistsError:
+        return False
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _text(path: str) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return None
+
+
+def _is_stale(path: str, holder: str) -> bool:
+    node, boot, pid, start, *_ = [*holder.split("\t"), "", "", "", ""]
+    if node == os.uname().nodename and boot == str(boot_id()) and pid.isdigit():
+        return str(process_start(int(pid))) != start
+    try:
+        return _now(os.path.dirname(path)) - os.stat(path).st_mtime > STALE_SECONDS
+    except FileNotFoundError:
+        return False
+
+
+def _now(folder: str) -> float:
+    """The time by the clock that stamps the folder's files."""
+    path = os.path.join(folder, f"{_NAME}.{os.uname().nodename}-{os.getpid()}")
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+        os.utime(path)
+        return os.stat(path).st_mtime
+    finally:
+        _unlink(path)
+
+
+def _take_away(path: str, holder: str, aside: str) -> None:
+    """Remove a lock whose holder is gone; only one can. If it has just been taken by another it is put back."""
+    try:
+        os.rename(path, aside)
+    except FileNotFoundError:
+        return
+    if _text(aside) != holder:
+        try:
+            os.link(aside, path)
+        except OSError:
+            pass  # a third one has it: the one in the middle will notice
+    _unlink(aside)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

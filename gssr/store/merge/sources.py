@@ -1,0 +1,104 @@
+"""What there is to merge: the ranks' files of a recording, and why some of them must wait."""
+
+import os
+import sqlite3
+from collections.abc import Collection
+from contextlib import closing
+from typing import NamedTuple
+
+from gssr.store.open import RecordingError, connect, missing_end
+from gssr.store.records import Gpu, Run, read_gpus, read_processes, read_runs, state_in
+
+SUFFIX = ".sql"
+
+
+class Source(NamedTuple):
+    """One rank's file. ``run`` is its row as it is stored; ``last`` is 0 when it has no samples. ``lost``: nobody wrote its
+    end."""
+
+    path: str
+    run: Run
+    ranks: tuple[int, ...]
+    gpus: tuple[Gpu, ...]
+    metrics: tuple[str, ...]
+    first: int
+    last: int
+    lost: bool
+
+    @property
+    def name(self) -> str:
+        """What the ledger calls it."""
+        return os.path.basename(self.path)
+
+
+class Found(NamedTuple):
+    """``sources`` can be merged now, run by run; ``merged`` names the files that were; ``left`` says what can't be merged,
+    and why."""
+
+    sources: list[Source]
+    merged: list[str]
+    left: list[str]
+
+
+def look(folder: str, merged: Collection[str], refused: dict[str, str]) -> Found:
+    """The files in ``folder``. ``merged`` are in the recording already; ``refused`` says why a file can't be merged that
+    looks as if it could."""
+    names = [name for name in sorted(os.listdir(folder)) if name.endswith(SUFFIX)] if os.path.isdir(folder) else []
+    found = Found([], [name for name in names if name in merged], list(refused.values()))
+    recording: dict[str, int] = {}
+    ranks: dict[str, set[int]] = {}
+    for name in names:
+        if name in merged or name in refused:
+            continue
+        try:
+            source, state = _look_at(os.path.join(folder, name))
+        except RecordingError as error:
+            found.left.append(str(error))
+            continue
+        run_id = source.run.run_id
+        if state == "running":
+            recording[run_id] = recording.get(run_id, 0) + 1
+        elif ranks.setdefault(run_id, set()).intersection(source.ranks):
+            found.left.append(f"{source.path}: holds a rank of {run_id} that another file holds as well")
+        else:
+            ranks[run_id].update(source.ranks)
+            found.sources.append(source)
+    # A run is merged as a whole, so that its rows stay together.
+    order = list(dict.fromkeys(source.run.run_id for source in found.sources if source.run.run_id not in recording))
+    found.sources[:] = [source for run_id in order for source in found.sources if source.run.run_id == run_id]
+    for run_id, n in recording.items():
+        how_many = "1 rank is" if n == 1 else f"{n} ranks are"
+        found.left.append(f"{folder}: {run_id} is not merged: {how_many} still being recorded")
+    return found
+
+
+def _look_at(path: str) -> tuple[Source, str]:
+    """A file, and how its run stands. Raises RecordingError when it can't be merged."""
+    cut_off = None
+    with closing(connect(path)) as connection:
+        try:
+            cut_off = missing_end(path)
+            runs = read_runs(connection)
+            if len(runs) != 1:
+                raise RecordingError(f"{path}: holds {len(runs)} runs, not one rank of one run")
+            (run,) = runs
+            state = state_in(connection, run, path)
+            columns = [row[1] for row in connection.execute("PRAGMA table_info(samples)")]
+            first, last = connection.execute(
+                "SELECT (SELECT min(rowid) FROM samples), (SELECT max(rowid) FROM samples)"
+            ).fetchone()
+            source = Source(
+                path=path,
+                run=run,
+                ranks=tuple(process.rank for process in read_processes(connection, run.run_id)),
+                gpus=tuple(read_gpus(connection, run.run_id)),
+                metrics=tuple(name for name in columns if name not in ("gpu", "time")),
+                first=first or 1,
+                last=last or 0,
+                lost=run.state == "running",
+            )
+        except sqlite3.DatabaseError as error:
+            raise RecordingError(f"{path}: is damaged: {error}") from None
+    if cut_off is not None:
+        raise RecordingError(cut_off)
+    return source, state

@@ -1,0 +1,44 @@
+"""Is everything of the ranks' files in the merged one? Asked before a rank's file is deleted."""
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+
+from gssr.store.open import connect
+from gssr.store.records import Merged
+
+_ROWS = 16
+"""Of each file so many samples, spread over it, are compared value by value."""
+
+
+def missing_from(target: sqlite3.Connection, path: str, row: Merged) -> str | None:
+    """What the merged file lacks of the rank's file at ``path``, which its ledger says it holds; None when it holds all.
+    Raises RecordingError, sqlite3.Error."""
+    with closing(connect(path)) as shard:
+        first, last, n = shard.execute(
+            "SELECT (SELECT min(rowid) FROM samples), (SELECT max(rowid) FROM samples), (SELECT count(*) FROM samples)"
+        ).fetchone()
+        (found,) = target.execute(
+            "SELECT count(*) FROM samples WHERE rowid BETWEEN ? AND ?", (row.first_rowid, row.last_rowid)
+        ).fetchone()
+        if found != n or (n and (row.last_rowid or 0) - (row.first_rowid or 0) != last - first):
+            return f"{found} of {n} samples are in the merged file"
+        columns = [info[1] for info in shard.execute("PRAGMA table_info(samples)") if info[1] != "gpu"]
+        wanted = f"SELECT {', '.join(columns)} FROM samples WHERE rowid = ?"
+        shift = (row.first_rowid or 0) - (first or 0)
+        for rowid in _spread(first, last) if n else ():
+            if shard.execute(wanted, (rowid,)).fetchall() != target.execute(wanted, (rowid + shift,)).fetchall():
+                return f"sample {rowid} is another one in the merged file"
+        for table in ("processes", "gpus"):
+            run_id = shard.execute("SELECT run_id FROM runs").fetchone()
+            (own,) = shard.execute(f"SELECT count(*) FROM {table}").fetchone()
+            (there,) = target.execute(f"SELECT count(*) FROM {table} WHERE run_id = ?", run_id).fetchone()
+            if there < own:
+                return f"{there} of {own} rows of {table} are in the merged file"
+    return None
+
+
+def _spread(first: int, last: int) -> Iterable[int]:
+    """Some rowids, the first and the last among them."""
+    step = max(1, (last - first) // _ROWS)
+    return sorted({*range(first, last, step), last})

@@ -1,0 +1,237 @@
+"""Merging loses nothing, doubles nothing and changes nothing that a reader shows."""
+
+import os
+import random
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from merging import RUN, close_to, content, files, json_of, record, rollups_are_those_of_the_rows
+from sample_rows import START, rows_of, write
+
+from gssr.store.merge import BusyError, merge
+from gssr.store.merge.lock import acquire
+from gssr.store.open import RecordingError
+from gssr.store.reader import open_recording
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    return tmp_path / "run.sql"
+
+
+def merged_file(recording: Path) -> None:
+    """All is in the one file, and nothing else is left."""
+    assert [name for name in os.listdir(recording.parent) if name.startswith(recording.name)] == [recording.name]
+    with closing(sqlite3.connect(recording)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("PRAGMA journal_mode").fetchone() != ("wal",)
+    rollups_are_those_of_the_rows(recording)
+
+
+def test_merged_ranks_show_what_their_files_showed(recording):
+    for rank in range(4):
+        record(recording, rank, n_gpus=rank, code=rank)
+    before, rows = json_of(recording), content(files(recording))
+    rolled_up = json_of(recording, exact=False)
+    outcome = merge(str(recording))
+    assert (outcome.n_files, outcome.left) == (4, ())
+    merged_file(recording)
+    assert content([recording]) == rows
+    assert json_of(recording) == before and json_of(recording, exact=False) == rolled_up
+    assert before[0]["state"] == "failed" and before[0]["exit_code"] == 3
+    assert json_of(Path(f"{recording}.d")) == before  # the folder is gone, its name still means the recording
+
+
+def test_merging_what_is_merged_changes_nothing(recording):
+    for rank in range(2):
+        record(recording, rank)
+    merge(str(recording))
+    before = recording.read_bytes()
+    with pytest.raises(RecordingError, match="no such folder"):
+        merge(str(recording))
+    os.mkdir(f"{recording}.d")
+    assert merge(f"{recording}.d/").n_files == 0
+    assert recording.read_bytes() == before and not os.path.exists(f"{recording}.d")
+
+
+def test_a_merged_file_is_one_that_pandas_reads_without_help(recording):
+    import pandas as pd
+
+    for rank in range(2):
+        record(recording, rank)
+    merge(str(recording))
+    with closing(sqlite3.connect(recording)) as connection:
+        samples = pd.read_sql("SELECT node, rank, uuid, count(*) AS n FROM gpu_samples GROUP BY gpu", connection)
+        runs = pd.read_sql("SELECT * FROM runs", connection)
+    assert list(samples.n) == [60] * 4 and list(samples["rank"]) == [0, 0, 1, 1] and len(runs) == 1
+
+
+def test_more_gpus_than_keys_of_a_rank_stay_apart(recording):
+    for rank in range(3):
+        record(recording, rank, n_gpus=70, n_ticks=3)
+    before, rows = json_of(recording, keys=False), content(files(recording))
+    merge(str(recording))
+    merged_file(recording)
+    assert content([recording]) == rows and json_of(recording, keys=False) == before
+    assert len({gpu.gpu for gpu in open_recording(recording).runs[0].gpus}) == 210
+
+
+def test_a_rank_that_was_killed_is_merged_up_to_its_last_commit_and_reads_as_lost(recording):
+    record(recording, 0, n_ticks=3000)
+    record(recording, 1, n_ticks=1400, lost=True)
+    before, rows = json_of(recording), content(files(recording))
+    rolled_up = json_of(recording, exact=False)
+    merge(str(recording))
+    merged_file(recording)
+    assert content([recording]) == rows
+    assert json_of(recording) == before and before[0]["state"] == "lost"
+    assert close_to(json_of(recording, exact=False), rolled_up)
+    histogram = open_recording(recording).runs[0].histogram(["sm_active"])["sm_active"]
+    assert histogram.sum() == sum(row[1][0] is not None and row[0] is not None for row in counted(recording))
+
+
+def counted(recording: Path) -> list:
+    with closing(sqlite3.connect(recording)) as connection:
+        return [(1, row) for row in connection.execute("SELECT sm_active FROM samples")]
+
+
+def test_a_run_that_is_still_recorded_stays_as_it_is(recording):
+    record(recording, 0)
+    record(recording, 1, lost=True)
+    path = next(Path(f"{recording}.d").glob("*.1.*.sql"))
+    os.utime(path)  # written just now, on another node
+    record(recording, 0, run_id="c-2.0", begin=1000)
+    outcome = merge(str(recording))
+    assert outcome.n_files == 1 and [run.run.run_id for run in open_recording(recording).runs] == ["c-2.0", RUN]
+    assert "c-1.0 is not merged: 1 rank is still being recorded" in outcome.left[0]
+    os.utime(path, (START, START))
+    assert merge(str(recording)).n_files == 2
+    merged_file(recording)
+
+
+@pytest.mark.parametrize("mode", ["WAL", "TRUNCATE"])
+def test_ranks_are_added_to_a_file_that_holds_other_runs(recording, monkeypatch, mode):
+    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: mode)
+    write(recording, rows_of(100, 3), 3, run_id="before")
+    for rank in range(3):
+        record(recording, rank)
+    before, rows = json_of(recording, keys=False), content(files(recording))
+    merge(str(recording))
+    merged_file(recording)
+    assert content([recording]) == rows and json_of(recording, keys=False) == before
+    assert [run["run_id"] for run in before] == ["before", RUN]
+
+
+def test_a_late_file_joins_its_run_although_another_was_added_since(recording):
+    record(recording, 0)
+    late = record(recording, 1)
+    aside = shutil.move(late, recording.parent / "late")
+    merge(str(recording))
+    write(recording, rows_of(50, 2), 2, run_id="after", append=True)
+    os.makedirs(late.parent, exist_ok=True)
+    shutil.move(aside, late)
+    before, rows = json_of(recording, keys=False), content(files(recording))
+    merge(str(recording))
+    merged_file(recording)
+    assert content([recording]) == rows
+    assert sorted(json_of(recording, keys=False), key=repr) == sorted(before, key=repr)
+
+
+def test_an_empty_file_of_that_name_is_used(recording):
+    recording.touch()
+    record(recording, 0)
+    assert merge(str(recording)).n_files == 1
+    merged_file(recording)
+
+
+def test_a_damaged_file_is_left_and_named_and_the_others_are_merged(recording):
+    for rank in range(3):
+        record(recording, rank, n_ticks=600)
+    path = next(Path(f"{recording}.d").glob("*.1.*.sql"))
+    data = bytearray(path.read_bytes())
+    data[40960:61440] = b"\xff" * 20480
+    path.write_bytes(data)
+    (path.parent / "node9.9.x.sql").touch()
+    outcome = merge(str(recording))
+    assert outcome.n_files == 2 and len(outcome.left) == 2
+    assert str(path) in " ".join(outcome.left) and "damaged" in " ".join(outcome.left)
+    assert sorted(os.listdir(path.parent)) == sorted([path.name, "node9.9.x.sql"]) and path.read_bytes() == data
+
+
+def test_what_is_being_recorded_into_or_is_something_else_is_not_added_to(recording):
+    record(recording, 0)
+    recording.write_text("precious notes, long enough to have a head of their own\n" * 9)
+    with pytest.raises(RecordingError, match="not a recording"):
+        merge(str(recording))
+    recording.unlink()
+    writer = write(recording, rows_of(10, 1), 1, run_id="alone", finish=False)
+    with pytest.raises(RecordingError, match="being recorded into"):
+        merge(str(recording))
+    assert len(files(recording)) == 2
+    del writer
+
+
+def test_columns_of_a_later_version_are_kept(recording):
+    for rank in range(2):
+        with closing(sqlite3.connect(record(recording, rank))) as connection:
+            connection.execute("ALTER TABLE samples ADD COLUMN warp_speed REAL")
+            connection.execute("ALTER TABLE gpus ADD COLUMN colour TEXT")
+            connection.execute("UPDATE samples SET warp_speed = rowid")
+            connection.execute("UPDATE gpus SET colour = 'green'")
+            connection.commit()
+    merge(str(recording))
+    with closing(sqlite3.connect(recording)) as connection:
+        assert connection.execute("SELECT total(warp_speed) FROM samples").fetchone() == (2 * 120 * 121 / 2,)
+        assert connection.execute("SELECT DISTINCT colour FROM gpus").fetchall() == [("green",)]
+
+
+def test_only_one_merges_at_a_time_and_a_dead_one_is_taken_over(recording):
+    folder = Path(f"{recording}.d")
+    record(recording, 0)
+    lock = acquire(str(folder))
+    assert lock is not None and acquire(str(folder), patience=0.1) is None
+    with pytest.raises(BusyError):
+        merge(str(recording))
+    (folder / "merge.lock").write_text("elsewhere\tboot\t1\t1\tnonce")
+    assert not lock.held and acquire(str(folder)) is None  # at work a moment ago, on another host
+    os.utime(folder / "merge.lock", (START, START))
+    assert merge(str(recording)).n_files == 1
+    merged_file(recording)
+
+
+def test_the_older_recording_is_overwritten_by_the_merge_alone_and_only_where_it_has_what_replaces_it(recording):
+    write(recording, rows_of(20, 1), 1, run_id="old")
+    record(recording, 0, run_id="c-0.9", begin=-1000)
+    for rank in range(2):
+        record(recording, rank)
+    assert merge(str(recording), only="c-7.0").n_files == 3
+    assert {run.run.run_id for run in open_recording(recording).runs} == {"old", "c-0.9", RUN}
+    record(recording, 0, run_id="c-2.0", begin=1000)
+    merge(str(recording), only="c-2.0")
+    assert [run.run.run_id for run in open_recording(recording).runs] == ["c-2.0"]
+    merged_file(recording)
+
+
+def test_random_recordings_merge_to_the_same(tmp_path):
+    for seed in range(8):
+        rng = random.Random(seed)
+        recording = tmp_path / f"{seed}.sql"
+        if rng.random() < 0.5:
+            write(recording, rows_of(rng.randrange(1, 50), 2), 2, run_id="before")
+        for run in range(rng.randrange(1, 3)):
+            for rank in range(rng.randrange(1, 5)):
+                n_ticks, n_gpus, code = rng.choice([1, 30, 1500]), rng.randrange(0, 4), rng.choice([0, 0, 1])
+                lost = rng.random() < 0.2
+                record(
+                    recording, rank, n_gpus, n_ticks, f"r{run}", 2000.0 * run, code=code, lost=lost, node=f"n{rank % 2}"
+                )
+        before, rows = json_of(recording, keys=False), content(files(recording))
+        rolled_up = json_of(recording, exact=False, keys=False)
+        merge(str(recording))
+        merged_file(recording)
+        assert content([recording]) == rows, seed
+        assert json_of(recording, keys=False) == before, seed
+        assert close_to(json_of(recording, exact=False, keys=False), rolled_up), seed

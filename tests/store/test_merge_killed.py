@@ -1,0 +1,67 @@
+"""A merge that is killed at any moment loses nothing and doubles nothing: readers see the same, and the next one ends it."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from merging import close_to, content, files, json_of, merge_killed_at, record, rollups_are_those_of_the_rows
+from sample_rows import rows_of, write
+
+from gssr.store.merge import merge
+
+EVERY = int(os.environ.get("GSSR_TEST_KILL_EVERY", "11"))
+"""1 kills at every moment there is, which takes minutes."""
+
+
+def several_ranks(folder: Path) -> Path:
+    recording = folder / "run.sql"
+    for rank in range(3):
+        record(recording, rank, n_ticks=400, lost=rank == 2)
+    return recording
+
+
+def added_to_another_run(folder: Path) -> Path:
+    recording = several_ranks(folder)
+    write(recording, rows_of(40, 2), 2, run_id="before")
+    return recording
+
+
+def added_on_a_shared_filesystem(folder: Path) -> Path:
+    return added_to_another_run(folder)
+
+
+def overwriting(folder: Path) -> Path:
+    return added_to_another_run(folder)
+
+
+@pytest.mark.parametrize(
+    "made", [several_ranks, added_to_another_run, added_on_a_shared_filesystem, overwriting], ids=lambda f: f.__name__
+)
+def test_a_merge_killed_at_any_moment_is_as_if_it_had_not_begun_or_had_ended(tmp_path, made, monkeypatch):
+    if made is added_on_a_shared_filesystem:
+        monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "TRUNCATE")
+    only = "c-1.0" if made is overwriting else None
+    template = tmp_path / "template"
+    template.mkdir()
+    recording = made(template)
+    before, rows = json_of(recording, keys=False), content(files(recording))
+    moment, ended = 1, False
+    while not ended:
+        recording = Path(shutil.copytree(template, tmp_path / str(moment))) / recording.name
+        ended = not merge_killed_at(recording, moment, only=only)
+        seen = json_of(recording, keys=False)
+        if only is None:
+            assert close_to(seen, before), moment
+        else:  # the new run is there at any moment, the old one until it is overwritten
+            assert close_to(seen[-1:], before[-1:]) and len(seen) <= 2, moment
+        if os.path.exists(f"{recording}.d"):
+            assert merge(str(recording), only=only).left == ()
+        if only is None:
+            assert content([recording]) == rows, moment
+        assert close_to(json_of(recording, keys=False), before if only is None else before[-1:]), moment
+        rollups_are_those_of_the_rows(recording)
+        assert os.listdir(recording.parent) == [recording.name], moment
+        shutil.rmtree(recording.parent)
+        moment += EVERY
+    assert moment > 4 * EVERY
