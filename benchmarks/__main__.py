@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from benchmarks import analyze, bulk, sampler, start, write
+from benchmarks import analyze, bulk, merge, sampler, start, write
 from benchmarks.processes import CACHE
 from benchmarks.table import Figure, head, line, machine
 
@@ -23,6 +23,7 @@ BENCHMARKS = {
     "write": Benchmark(write.measure),
     "analyze": Benchmark(analyze.measure),
     "bulk": Benchmark(bulk.measure, by_default=False),
+    "merge": Benchmark(merge.measure, by_default=False),
 }
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as entry
-from benchmarks import processes, sampler, start, table, write
+from benchmarks import merge, processes, sampler, start, table, write
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (entry, processes, sampler, start, write):
+    for module in (entry, merge, processes, sampler, start, write):
         monkeypatch.setattr(module, "CACHE", tmp_path)
 
 
@@ -44,6 +44,12 @@ def test_writing_is_measured_for_each_case() -> None:
     cpu, rollups, size = write.measure(cases=((2, 10),), repeats=1)
     assert cpu.value > rollups.value > 0
     assert size.value > 100
+
+
+def test_merging_is_measured_and_gives_the_same_content() -> None:
+    figures = list(merge.measure(ranks=3, minutes=0.5, repeats=1, kills=2))
+    assert all(figure.value > 0 for figure in figures)
+    assert [figure.value for figure in figures if figure.unit == "times"] == [2]
 
 
 def test_a_missed_limit_is_marked_and_tells_in_the_exit_code(

@@ -136,17 +136,17 @@ class Copier:
     def _copy_table(self, table: str, changed: Mapping[str, str] | None = None, rest: str = "") -> None:
         """Copy the rows of a table. ``changed``: SQL expressions for columns that don't stay as they are. Raises UnfitError
         when not all of them arrived."""
+        (n,) = self._connection.execute(f"SELECT count(*) FROM shard.{table} {rest}").fetchone()
         own = self._columns("shard", table)
         if not changed and not rest and own == self._columns("main", table):
             copied = self._connection.execute(f"INSERT INTO main.{table} SELECT * FROM shard.{table}")
         else:
-            names = [name for name, *_ in own]
+            names = [*(name for name in changed or () if name == "rowid"), *(name for name, *_ in own)]
             values = ", ".join((changed or {}).get(name, f'"{name}"') for name in names)
             quoted = ", ".join(f'"{name}"' for name in names)
             copied = self._connection.execute(
                 f"INSERT INTO main.{table} ({quoted}) SELECT {values} FROM shard.{table} {rest}"
             )
-        (n,) = self._connection.execute(f"SELECT count(*) FROM shard.{table} {rest}").fetchone()
         if copied.rowcount != n:
             raise UnfitError(f"{self._path}: {table}: {copied.rowcount} of {n} rows could be copied")
 
@@ -155,18 +155,16 @@ class Copier:
         connection = self._connection
         (newest,) = connection.execute("SELECT max(rowid) FROM main.samples").fetchone()
         shift = (newest or 0) + 1 - source.first
+        if not source.last:
+            return shift
         (n,) = connection.execute("SELECT count(*) FROM shard.samples").fetchone()
         if unchanged(keys) and n == source.last + 1 - source.first:
-            self._copy_table("samples")  # numbers them in the same order, from the newest on
-        elif n:
-            changed = {"gpu": mapped(keys), "rowid": f"rowid + {shift}"}
-            names = ["rowid", *(name for name, *_ in self._columns("shard", "samples"))]
-            values = ", ".join(changed.get(name, name) for name in names)
-            connection.execute(
-                f"INSERT INTO main.samples ({', '.join(names)}) SELECT {values} FROM shard.samples ORDER BY rowid"
-            )
+            # As they lie, numbered in the same order from the newest on: two or three times as fast.
+            self._copy_table("samples")
+        else:
+            self._copy_table("samples", {"rowid": f"rowid + {shift}", "gpu": mapped(keys)}, "ORDER BY rowid")
         (newest,) = connection.execute("SELECT max(rowid) FROM main.samples").fetchone()
-        if n and newest != source.last + shift:
+        if newest != source.last + shift:
             raise UnfitError(f"{source.path}: is still being written")
         return shift
 
