@@ -14,6 +14,9 @@ from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, create_sta
 _BUSY_SECONDS = 5.0
 """How long a reader's lock is waited for before the recording begins."""
 
+_SEALING_MS = 200
+"""How long each step of sealing waits for readers."""
+
 _LOCK_TRIES, _LOCK_PAUSE = 40, 0.05  # s
 
 
@@ -140,8 +143,13 @@ def create_unguarded(path: str) -> sqlite3.Connection:
 
 
 def seal(connection: sqlite3.Connection) -> None:
-    """Make a recording, whose writing has ended, one plain file that opens from anywhere; and close it."""
-    for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA journal_mode=DELETE"):
+    """Make a recording, whose writing has ended, one plain file that opens from anywhere; and close it. Whoever reads it is
+    not waited for long: a job that ends may have only seconds until its SIGKILL."""
+    for statement in (
+        f"PRAGMA busy_timeout={_SEALING_MS}",
+        "PRAGMA wal_checkpoint(TRUNCATE)",
+        "PRAGMA journal_mode=DELETE",
+    ):
         try:
             connection.execute(statement).fetchall()
         except sqlite3.Error:

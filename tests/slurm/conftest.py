@@ -5,15 +5,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-N_NODES, N_GPUS = 2, 4
+N_NODES, N_GPUS = 4, 4
 
 
 class Cluster(NamedTuple):
@@ -35,25 +35,47 @@ class Cluster(NamedTuple):
         """The lines that a step of its own printed, in no order."""
         return self.run("srun", "--quiet", *arguments, cwd=cwd).stdout.splitlines()
 
+    def start(self, *command: str | Path, cwd: Path) -> subprocess.Popen[str]:
+        """Starts a command in this cluster."""
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=self.environ, cwd=cwd, text=True, stdout=pipe, stderr=pipe)
+
+    def wait_for_end(self, job: str) -> None:
+        """Returns when a job is gone."""
+        wait_for(lambda: not self.run("squeue", "--noheader", "--jobs", job).stdout)
+
+    def job_of(self, name: str) -> str:
+        """The id of the running job of this name, once there is one."""
+        query = ("squeue", "--noheader", "--name", name, "--states", "RUNNING", "--format", "%A")
+        return wait_for(lambda: self.run(*query).stdout.strip())
+
     def sbatch(self, script: str, *options: str, cwd: Path) -> str:
         """What a batch script wrote, once its job has ended."""
         (cwd / "job.sh").write_text("#!/bin/bash\n" + script)
         job = self.run("sbatch", "--parsable", "--output=%j.out", *options, "job.sh", cwd=cwd).stdout.strip()
-        deadline = time.monotonic() + 60
-        while self.run("squeue", "--noheader", "--jobs", job).stdout:
-            assert time.monotonic() < deadline, f"job {job} does not end"
-            time.sleep(0.1)
+        self.wait_for_end(job)
         return (cwd / f"{job}.out").read_text()
+
+
+def wait_for(found: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """What ``found`` returns, as soon as that is true."""
+    deadline = time.monotonic() + seconds
+    while not (what := found()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+    return what
 
 
 @pytest.fixture(scope="session")
 def slurm(requires) -> Iterator[Cluster]:
-    """The cluster. Its nodes are this machine: same host name, same files. ``gssr`` can be imported in its jobs and is
-    on their PATH where it is installed."""
+    """The cluster. Its nodes are this machine: same files, pids and clock; where root allows, each with a host name of its
+    own. ``gssr`` can be imported in its jobs and is on their PATH where it is installed."""
     requires("srun", "slurmctld", "slurmd", "munged", package="slurm-wlm munge")
     # Not pytest's own temporary folder: the path of a unix socket must be short.
     directory = Path(tempfile.mkdtemp(prefix="gssr-slurm."))
     start = [HERE / "start-slurm.sh", "-n", str(N_NODES), "-g", str(N_GPUS), "-d", directory]
+    if os.geteuid() == 0 and not subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode:
+        start.append("-H")
     try:
         done = subprocess.run(start, text=True, capture_output=True, timeout=90)
         assert done.returncode == 0, f"the cluster does not start: {done.stderr}"

@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import stat
 import threading
+import time
 from contextlib import closing
 
 import pytest
@@ -263,6 +264,15 @@ def test_a_reader_at_the_very_end_costs_nothing(tmp_path, monkeypatch):
         writer.add([row])
     assert writer.finish(START + 55, 0, "completed", START + 55)
     assert open_recording(tmp_path / "a.sql").runs[0].n_rows == 220
+
+
+def test_a_reader_that_stays_does_not_hold_up_the_end(tmp_path):
+    writer = write(tmp_path / "a.sql", rows_of(100, 2), 2, finish=False)
+    reader = open_recording(tmp_path / "a.sql")
+    began = time.monotonic()
+    assert writer.finish(START + 55, 0, "completed", START + 55)
+    assert time.monotonic() - began < 2
+    assert reader.runs[0].n_rows == 200 and open_recording(tmp_path / "a.sql").runs[0].state == "completed"
 
 
 @pytest.mark.parametrize("table", ["samples", "rollup", "sketch"])
