@@ -32,12 +32,12 @@ def record(
     begin: float = 0.0,
     node: str | None = None,
     uuids: list[str] | None = None,
-    sampled: set[int] | None = None,
+    sampled: dict[int, tuple[int, int]] | None = None,
     lost: bool = False,
     code: int = 0,
 ) -> Path:
-    """One rank's file of the recording ``NAME.sql``. ``uuids`` are the GPUs it lists, ``sampled`` the places of those
-    that it samples (None: all)."""
+    """One rank's file of the recording ``NAME.sql``. ``uuids`` are the GPUs it lists; ``sampled`` the places of those that
+    it samples, with the ticks at which it begins and ends (None: all of them, always)."""
     folder = Path(f"{recording}.d")
     folder.mkdir(exist_ok=True)
     if lost:
@@ -54,7 +54,8 @@ def record(
     writer.begin(run | {"world_size": 4, "command": '["train"]'}, process)
     writer.add_gpus([{"device_index": rank * 8 + place, "uuid": uuid} for place, uuid in enumerate(uuids)], NAMES, STEP)
     for gpu, time, *values in rows_of(n_ticks, len(uuids), seed=rank):
-        if sampled is None or gpu in sampled:
+        begins, ends = (0, n_ticks) if sampled is None else sampled.get(gpu, (0, 0))
+        if begins <= (time - START) // STEP < ends:
             writer.add([(gpu, time + begin, *values)])
         writer.tick(time + begin)
     end = START + begin + n_ticks * STEP

@@ -98,6 +98,37 @@ def counted(recording: Path) -> list:
         return [(1, row) for row in connection.execute("SELECT sm_active FROM samples")]
 
 
+@pytest.mark.parametrize("n_ticks", [90, 2600])
+def test_a_gpu_that_ranks_sampled_in_turns_is_one_gpu(recording, n_ticks):
+    uuids = [f"GPU-{place}" for place in range(3)]
+    half, third = n_ticks // 2, n_ticks // 3
+    turns = [{0: (0, n_ticks), 1: (half, n_ticks)}, {1: (0, half), 2: (third, n_ticks)}, {2: (0, third)}, {}]
+    for rank, sampled in enumerate(turns):
+        record(recording, rank, n_ticks=n_ticks, uuids=uuids, sampled=sampled, node="n", lost=rank == 2)
+    before, rows = json_of(recording), content(files(recording))
+    rolled_up = json_of(recording, exact=False)
+    assert [gpu["n_samples"] for gpu in before[0]["gpus"]] == [n_ticks] * 3
+    merge(str(recording))
+    merged_file(recording)
+    assert content([recording]) == rows
+    assert close_to(json_of(recording), before) and close_to(json_of(recording, exact=False), rolled_up)
+    with closing(sqlite3.connect(recording)) as connection:
+        assert connection.execute("SELECT uuid, rank FROM gpus ORDER BY uuid").fetchall() == [(u, None) for u in uuids]
+
+
+def test_a_gpu_that_ranks_sampled_at_the_same_time_counts_once(recording):
+    for rank in range(3):
+        sampled = {0: (0, 40 + 20 * rank), 1: (0, 30)} if rank < 2 else {0: (60, 80), 1: (31, 80)}
+        record(recording, rank, n_ticks=80, uuids=["GPU-0", "GPU-1"], sampled=sampled, node="n")
+    before, rows = json_of(recording), content(files(recording))
+    rolled_up = json_of(recording, exact=False)
+    assert [gpu["n_samples"] for gpu in before[0]["gpus"]] == [80, 79]
+    merge(str(recording))
+    merged_file(recording)
+    assert content([recording]) == rows and close_to(json_of(recording), before)
+    assert close_to(json_of(recording, exact=False), rolled_up)
+
+
 def test_a_run_that_is_still_recorded_stays_as_it_is(recording):
     record(recording, 0)
     record(recording, 1, lost=True)
@@ -172,6 +203,20 @@ def test_what_is_being_recorded_into_or_is_something_else_is_not_added_to(record
         merge(str(recording))
     assert len(files(recording)) == 2
     del writer
+
+
+def test_samples_that_a_full_disk_cost_leave_the_rollups_right(recording):
+    for rank in range(3):
+        with closing(sqlite3.connect(record(recording, rank, n_ticks=100))) as connection:
+            if rank == 1:
+                connection.execute("DELETE FROM rollup WHERE last_rowid < 60")
+                connection.execute("DELETE FROM rollup WHERE first_rowid < 60 AND level > 10")
+                connection.execute("DELETE FROM sketch")
+                connection.execute("DELETE FROM samples WHERE rowid < 80 AND rowid > 1")
+            connection.commit()
+    before, rows = json_of(recording), content(files(recording))
+    merge(str(recording))
+    assert content([recording]) == rows and json_of(recording) == before
 
 
 def test_columns_of_a_later_version_are_kept(recording):

@@ -18,6 +18,9 @@ def several_ranks(folder: Path) -> Path:
     recording = folder / "run.sql"
     for rank in range(3):
         record(recording, rank, n_ticks=400, lost=rank == 2)
+    record(
+        recording, 3, n_ticks=9, node="node0", uuids=["GPU-node0-0-0"], sampled={0: (1, 9)}
+    )  # another samples it, too
     return recording
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gssr.store.create import create_unguarded, finished_runs, remove, reopen, seal
 from gssr.store.merge.attach import clear, scratch
-from gssr.store.merge.copy import Copier, UnfitError
+from gssr.store.merge.copy import Copier, HolesError, UnfitError
 from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import Found, Source, look
 from gssr.store.merge.verify import missing_from
@@ -82,6 +82,8 @@ class _Merge:
         self._target, self._folder = target, folder
         self._lock, self._progress = lock, progress
         self._refused: dict[str, str] = {}  # file → why
+        self._holes: set[str] = set()
+        self._copied: dict[str, int] = {}  # file → samples, where it is still to be verified
         self._verified: set[str] = set()
 
     def run(self, only: str | None) -> Outcome:
@@ -98,8 +100,8 @@ class _Merge:
                     self._add(found.sources)
                 else:
                     self._build(found.sources)
-            except FileExistsError:
-                pass  # somebody has just begun to record into it
+            except (FileExistsError, HolesError):
+                pass  # somebody has just begun to record into it; or it goes another way
             except _RefusedError as error:
                 self._refused[error.name] = str(error)
         n_files = self._delete_merged([ledger[name] for name in found.merged], found.left)
@@ -130,12 +132,12 @@ class _Merge:
         path = scratch(self._folder, "whole")
         try:
             with closing(create_unguarded(path)) as connection:
-                self._copy(connection, sources)
+                copied = self._copy(connection, sources)
             _sync(path)
             with closing(connect(path)) as connection:
                 ledger = {row.shard: row for row in read_merged(connection)}
                 for source in sources:
-                    missing = missing_from(connection, source.path, ledger[source.name])
+                    missing = missing_from(connection, source.path, ledger[source.name], copied.get(source.name, 0))
                     if missing is not None:
                         raise RecordingError(f"{source.path}: can't be merged: {missing}")
                     self._lock.touch()
@@ -155,14 +157,15 @@ class _Merge:
             finished_runs(self._target)
         connection = reopen(self._target)
         try:
-            self._copy(connection, sources)
+            self._copied |= self._copy(connection, sources)
         finally:
             seal(connection)
         _sync(self._target)
 
-    def _copy(self, connection: sqlite3.Connection, sources: list[Source]) -> None:
+    def _copy(self, connection: sqlite3.Connection, sources: list[Source]) -> dict[str, int]:
+        """Copy the files; how many samples each has."""
         connection.set_progress_handler(self._lock.touch, OPERATIONS)
-        copier = Copier(connection, sources)
+        copier = Copier(connection, sources, self._holes)
         for done, source in enumerate(sources):
             self._progress(done / len(sources))
             self._check_lock()
@@ -175,6 +178,7 @@ class _Merge:
                     raise
                 raise _RefusedError(source.name, f"{source.path}: is damaged: {error}") from None
         self._progress(1.0)
+        return copier.copied
 
     def _delete_merged(self, rows: Sequence[Merged], left: list[str]) -> int:
         """Delete the ranks' files that the merged one holds; how many."""
@@ -185,7 +189,8 @@ class _Merge:
             for row in rows:
                 self._check_lock()
                 path = os.path.join(self._folder, row.shard)
-                missing = None if row.shard in self._verified else missing_from(connection, path, row)
+                verified = row.shard in self._verified
+                missing = None if verified else missing_from(connection, path, row, self._copied.get(row.shard))
                 if missing is None:
                     remove(path)
                     n += 1

@@ -25,19 +25,26 @@ class UnfitError(Exception):
     """A rank's file can't become part of the merged one; the text is one sentence that names it."""
 
 
-class Copier:
-    """Copies files into the recording that is open as ``connection``."""
+class HolesError(Exception):
+    """The rowids of a file's samples are no unbroken sequence (its disk was full for a while), as was assumed: it is
+    in ``holes`` now, and has to be copied again."""
 
-    def __init__(self, connection: sqlite3.Connection, sources: Sequence[Source]) -> None:
-        """``sources`` are all that are to come. Raises sqlite3.Error."""
+
+class Copier:
+    """Copies files into the recording that is open as ``connection``. ``holes`` names those that are known to have some."""
+
+    def __init__(self, connection: sqlite3.Connection, sources: Sequence[Source], holes: set[str]) -> None:
+        """``sources`` are all that are to come. Raises sqlite3.Error, RecordingError."""
         self._connection = connection
         self._keys = Keys(connection, sources)
-        self._path = ""
+        self.holes = holes
+        self.copied: dict[str, int] = {}
+        """How many samples of each file were copied."""
 
     def add(self, source: Source) -> None:
-        """Copy one file, and enter it into the ledger, in one transaction. Raises UnfitError or sqlite3.Error; then nothing
-        of it was copied, if the recording has a journal."""
-        connection, self._path = self._connection, source.path
+        """Copy one file, and enter it into the ledger, in one transaction. Raises UnfitError, HolesError or sqlite3.Error;
+        then nothing of it was copied, if the recording has a journal."""
+        connection = self._connection
         with attached(connection, source.path):
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -54,8 +61,7 @@ class Copier:
         self._widen(source)
         self._bring_to_the_end(source.run.run_id)
         self._copy_run(source)
-        shared = [gpu.gpu for gpu in source.gpus if self._keys.known(gpu)]
-        keys = {gpu.gpu: self._keys.of(gpu) for gpu in source.gpus}
+        keys, shared = self._keys.of(source)
         self._copy_gpus(keys, shared)
         for table in ("processes", "host_samples", "workload_samples"):
             self._copy_table(table)
@@ -133,39 +139,32 @@ class Copier:
         )
         self._copy_table("process_gpus", {"gpu": mapped(keys)})
 
-    def _copy_table(self, table: str, changed: Mapping[str, str] | None = None, rest: str = "") -> None:
-        """Copy the rows of a table. ``changed``: SQL expressions for columns that don't stay as they are. Raises UnfitError
-        when not all of them arrived."""
-        (n,) = self._connection.execute(f"SELECT count(*) FROM shard.{table} {rest}").fetchone()
+    def _copy_table(self, table: str, changed: Mapping[str, str] | None = None, rest: str = "") -> int:
+        """Copy the rows of a table; how many. ``changed``: SQL expressions for columns that don't stay as they are."""
         own = self._columns("shard", table)
         if not changed and not rest and own == self._columns("main", table):
-            copied = self._connection.execute(f"INSERT INTO main.{table} SELECT * FROM shard.{table}")
-        else:
-            names = [*(name for name in changed or () if name == "rowid"), *(name for name, *_ in own)]
-            values = ", ".join((changed or {}).get(name, f'"{name}"') for name in names)
-            quoted = ", ".join(f'"{name}"' for name in names)
-            copied = self._connection.execute(
-                f"INSERT INTO main.{table} ({quoted}) SELECT {values} FROM shard.{table} {rest}"
-            )
-        if copied.rowcount != n:
-            raise UnfitError(f"{self._path}: {table}: {copied.rowcount} of {n} rows could be copied")
+            return self._connection.execute(f"INSERT INTO main.{table} SELECT * FROM shard.{table}").rowcount
+        names = [*(name for name in changed or () if name == "rowid"), *(name for name, *_ in own)]
+        values = ", ".join((changed or {}).get(name, f'"{name}"') for name in names)
+        quoted = ", ".join(f'"{name}"' for name in names)
+        statement = f"INSERT INTO main.{table} ({quoted}) SELECT {values} FROM shard.{table} {rest}"
+        return self._connection.execute(statement).rowcount
 
     def _copy_samples(self, source: Source, keys: Mapping[int, int]) -> int:
         """Copy the samples; what their rowids grew by."""
-        connection = self._connection
-        (newest,) = connection.execute("SELECT max(rowid) FROM main.samples").fetchone()
+        (newest,) = self._connection.execute("SELECT max(rowid) FROM main.samples").fetchone()
         shift = (newest or 0) + 1 - source.first
         if not source.last:
             return shift
-        (n,) = connection.execute("SELECT count(*) FROM shard.samples").fetchone()
-        if unchanged(keys) and n == source.last + 1 - source.first:
+        if unchanged(keys) and source.name not in self.holes:
             # As they lie, numbered in the same order from the newest on: two or three times as fast.
-            self._copy_table("samples")
+            n = self._copy_table("samples")
+            if n != source.last + 1 - source.first:
+                self.holes.add(source.name)
+                raise HolesError
         else:
-            self._copy_table("samples", {"rowid": f"rowid + {shift}", "gpu": mapped(keys)}, "ORDER BY rowid")
-        (newest,) = connection.execute("SELECT max(rowid) FROM main.samples").fetchone()
-        if newest != source.last + shift:
-            raise UnfitError(f"{source.path}: is still being written")
+            n = self._copy_table("samples", {"rowid": f"rowid + {shift}", "gpu": mapped(keys)}, "ORDER BY rowid")
+        self.copied[source.name] = n
         return shift
 
     def _counted(self, source: Source) -> dict[int, int]:

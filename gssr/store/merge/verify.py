@@ -11,13 +11,15 @@ _ROWS = 16
 """Of each file so many samples, spread over it, are compared value by value."""
 
 
-def missing_from(target: sqlite3.Connection, path: str, row: Merged) -> str | None:
+def missing_from(target: sqlite3.Connection, path: str, row: Merged, n: int | None = None) -> str | None:
     """What the merged file lacks of the rank's file at ``path``, which its ledger says it holds; None when it holds all.
-    Raises RecordingError, sqlite3.Error."""
+    ``n`` is how many samples that file has, where they were just counted. Raises RecordingError, sqlite3.Error."""
     with closing(connect(path)) as shard:
-        first, last, n = shard.execute(
-            "SELECT (SELECT min(rowid) FROM samples), (SELECT max(rowid) FROM samples), (SELECT count(*) FROM samples)"
+        first, last = shard.execute(
+            "SELECT (SELECT min(rowid) FROM samples), (SELECT max(rowid) FROM samples)"
         ).fetchone()
+        if n is None:
+            (n,) = shard.execute("SELECT count(*) FROM samples").fetchone()
         (found,) = target.execute(
             "SELECT count(*) FROM samples WHERE rowid BETWEEN ? AND ?", (row.first_rowid, row.last_rowid)
         ).fetchone()
