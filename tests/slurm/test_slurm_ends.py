@@ -67,7 +67,7 @@ def test_a_cancelled_job_of_several_nodes_loses_nothing(slurm, tmp_path: Path) -
     reader = recorded(tmp_path)
     assert (code, reader.state) == (143, "killed")
     assert [(process.state, process.exit_code) for process in reader.processes] == [("killed", 143)] * 4
-    assert min(last_seconds(reader).values()) > ended
+    assert min(last_seconds(reader).values()) > ended - 0.2
 
 
 def test_what_does_not_heed_sigterm_is_recorded_until_its_sigkill(slurm, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_when_srun_is_terminated_ranks_are_killed_at_once_and_lose_a_second_at_m
 def test_a_time_limit_is_preceded_by_the_signal_that_was_asked_for(slurm, tmp_path: Path) -> None:
     script = f"""#!/bin/bash
 #SBATCH --job-name=limited -N2 --ntasks-per-node=1 --gres=gpu:1 --time=5 --signal=USR1@60 --output=job.out
-srun --quiet {" ".join(PROFILE)} sh -c 'trap "touch usr1.$SLURM_PROCID" USR1; while sleep 0.1; do :; done'
+srun --quiet {" ".join(PROFILE)} sh -c 'trap "touch usr1.$SLURM_PROCID" USR1; while :; do sleep 0.1; done'
 """
     (tmp_path / "job.sh").write_text(script)
     job = slurm.run("sbatch", "--parsable", "job.sh", cwd=tmp_path).stdout.strip()
@@ -137,4 +137,4 @@ def test_a_node_is_lost_and_the_recording_holds_all_of_the_others(slurm, tmp_pat
     states = {process.node: (process.state, process.exit_code) for process in reader.processes}
     assert states == dict.fromkeys(("node1", "node2", "node4"), ("killed", 143)) | {"node3": ("running", None)}
     last = last_seconds(reader)
-    assert last.pop("node3") > ended - MOST_LOST and min(last.values()) > ended
+    assert last.pop("node3") > ended - MOST_LOST and min(last.values()) > ended - 0.2

@@ -3,8 +3,10 @@
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from gssr.backends.synthetic import device
 from gssr.store.open import RecordingError
 from gssr.store.reader import open_recording
 
@@ -75,3 +77,39 @@ def test_two_steps_of_a_job_are_two_runs_of_one_file(slurm, tmp_path: Path) -> N
     assert [reader.run.label for reader in readers] == ["s0", "s1"]
     assert [reader.run.step_id for reader in readers] == ["0", "1"]
     assert [reader.state for reader in readers] == ["completed", "completed"]
+
+
+def test_sixteen_ranks_of_four_nodes_record_a_gpu_each_and_no_tick_twice(slurm, tmp_path: Path) -> None:
+    step = ("srun", "-N4", "--ntasks-per-node=4", "--gpus-per-task=1")
+    tell = 'echo $SLURMD_NODENAME $SLURM_PROCID $SLURM_STEP_GPUS; sleep 3; exit "$SLURM_LOCALID"'
+    options = ("--backend", "synthetic", "-t", "200", "-o", "my_workload.sql", "--wrap", tell)
+    done = slurm.run(*step, "gssr", "profile", *options, cwd=tmp_path, check=False)
+    assert done.returncode == 3
+    told = sorted(tuple(line.split()) for line in done.stdout.splitlines())
+    (reader,) = open_recording(tmp_path / "my_workload.sql").runs
+    found = [(gpu.node, str(gpu.rank), str(gpu.device_index), gpu.uuid) for gpu in reader.gpus]
+    assert sorted(found) == [(*place, device(place[0], int(place[2])).uuid) for place in told]
+    assert [(process.node, process.rank, process.exit_code) for process in reader.processes] == [
+        (f"node{rank // 4 + 1}", rank, rank % 4) for rank in range(16)
+    ]
+    samples = reader.samples([])
+    for gpu in range(16):
+        ticks = np.diff(np.sort(samples.time[samples.gpu == gpu]))
+        assert len(ticks) >= 14 and (ticks > 0.05).all()
+    assert reader.buckets(level=600).vectors[:, 1].sum() == 0  # gaps
+    n_host = [use.n for use in reader.host_use().values()]
+    assert max(n_host) <= 4 * 5  # by one rank of each node
+
+
+def test_tasks_that_share_their_nodes_gpus_sample_each_once_to_the_end(slurm, tmp_path: Path) -> None:
+    command = "gssr profile --backend synthetic -t 200 -o a.sql --wrap 'sleep 2; [ $SLURM_LOCALID = 0 ] || sleep 2'"
+    done = slurm.run("srun", "-N2", "--ntasks-per-node=3", "--gres=gpu:4", "sh", "-c", command, cwd=tmp_path)
+    assert done.stderr == ""
+    (reader,) = open_recording(tmp_path / "a.sql").runs
+    assert [(gpu.node, gpu.device_index, gpu.rank) for gpu in reader.gpus] == [
+        (node, index, None) for node in ("node1", "node2") for index in range(4)
+    ]
+    samples = reader.samples([])
+    for gpu in range(8):
+        times = samples.time[samples.gpu == gpu]
+        assert times[-1] - times[0] > 3.6 and np.diff(times).min() > 0.05 and np.diff(times).max() < 1.2
