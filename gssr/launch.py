@@ -14,14 +14,18 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gssr.launchers import LAUNCHERS as LAUNCHERS
+from gssr.launchers import Launcher
+
 
 class Place(NamedTuple):
     """Where this process stands among those of its launch. None is unknown; numbers count from 0.
 
     ``launcher`` is one of ``LAUNCHERS``' names or ``alone``. ``world_size`` ranks in all, ``local_size`` of them on this
-    ``node``; ``node`` is the launcher's name for it, ``hostname`` the kernel's. ``restart_count`` says how often the job
-    was requeued or its ranks were restarted: above 0 an earlier recording may exist. ``run_id`` is the same for all ranks
-    and safe in file names; None when the launcher gives its ranks nothing to agree on.
+    ``node``; ``node`` is the launcher's name for it, ``hostname`` the kernel's. ``job_name`` is the user's name for the job.
+    ``restart_count`` says how often the job was requeued or its ranks were restarted: above 0 an earlier recording may
+    exist. ``run_id`` is the same for all ranks and safe in file names; None when the launcher gives its ranks nothing to
+    agree on.
     """
 
     launcher: str
@@ -37,6 +41,7 @@ class Place(NamedTuple):
     step_id: str | None
     array_job_id: str | None
     array_task_id: str | None
+    job_name: str | None
     restart_count: int
     user: str
     run_id: str | None
@@ -47,72 +52,19 @@ class Place(NamedTuple):
         return self.world_size != 1
 
 
-class Launcher(NamedTuple):
-    """One launcher: how it is recognised and the names of its variables ("" where it has none).
-
-    It is present when ``rank`` is a number, all of ``needs`` are set, one of ``one_of`` is (if any are named), and, with
-    ``in_step``, the process is in a Slurm step that srun made. ``local_ranks`` lists the ranks of the node, where nothing
-    counts them. ``run_id`` is its own name for the launch, ``restarts`` counts its ranks' restarts. ``inherits_step``:
-    all ranks see the same SLURM_STEP_ID, so that it may name the run; under mpirun those on the first node can lack it.
-    ``inherits_node``: SLURMD_NODENAME is this node's; hydra hands the first node's to all ranks.
-    """
-
-    name: str
-    rank: str
-    local_rank: str = ""
-    world_size: str = ""
-    local_size: str = ""
-    local_ranks: str = ""
-    n_nodes: str = ""
-    run_id: str = ""
-    restarts: str = ""
-    needs: tuple[str, ...] = ()
-    one_of: tuple[str, ...] = ()
-    in_step: bool = False
-    inherits_step: bool = False
-    inherits_node: bool = True
-
-
-LAUNCHERS: tuple[Launcher, ...] = (
-    Launcher(
-        "openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_SIZE", run_id="PMIX_NAMESPACE",
-    ),
-    Launcher(
-        "pals", "PALS_RANKID", "PALS_LOCAL_RANKID", "PMI_SIZE", "PALS_LOCAL_SIZE", run_id="PALS_APID",
-    ),
-    # hydra (MPICH, Intel MPI). srun --mpi=pmi2 sets PMI_RANK too, but none of hydra's own variables.
-    Launcher(
-        "mpich", "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS", needs=("MPI_LOCALRANKID",),
-        one_of=("PMI_FD", "HYDI_CONTROL_FD"), inherits_step=True, inherits_node=False,
-    ),
-    Launcher(
-        "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE", run_id="PMIX_NAMESPACE",
-    ),
-    Launcher(
-        "flux", "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE", n_nodes="FLUX_JOB_NNODES", run_id="FLUX_JOB_ID",
-    ),
-    # Before Slurm: srun starts one torchrun per node, whose workers all inherit its SLURM_PROCID.
-    Launcher(
-        "torchrun", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", n_nodes="GROUP_WORLD_SIZE",
-        run_id="TORCHELASTIC_RUN_ID", restarts="TORCHELASTIC_RESTART_COUNT",
-        needs=("LOCAL_RANK", "TORCHELASTIC_RUN_ID"), inherits_step=True,
-    ),
-    Launcher(
-        "slurm", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS", local_ranks="SLURM_GTIDS",
-        n_nodes="SLURM_STEP_NUM_NODES", in_step=True, inherits_step=True,
-    ),
-    # Indexed Job and JobSet; then Kubeflow's PyTorchJob, outside the torchrun in its pods. A rank is a pod here.
-    Launcher("kubernetes", "JOB_COMPLETION_INDEX"),
-    Launcher("kubernetes", "PET_NODE_RANK", world_size="PET_NNODES", n_nodes="PET_NNODES"),
-)  # fmt: skip
-"""In the order in which they are asked."""
-
 ALONE = "alone"
 """What ``launcher`` says when none is present: a command by itself, a batch script, the shell of an interactive job."""
 
 _ALONE: tuple[int, int | None, int | None, int | None, int | None] = (0, 0, 1, 1, 1)
 JOB_IDS = ("SLURM_JOB_ID", "FLUX_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+_ARRAYS = (
+    ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"),
+    ("PBS_ARRAY_ID", "PBS_ARRAY_INDEX"),
+    ("LSB_JOBID", "LSB_JOBINDEX"),
+)
+"""Id of an array of jobs, and the task's number in it. LSF has them everywhere, the number 0 outside of an array."""
+_NAMES_OF_SLURM = frozenset({"interactive", "wrap", "bash", "sh", "gssr"})
+"""What Slurm calls a job whose user gave no name: after the way it was started, or srun's command."""
 _NO_RUN_ID = "none"
 """What torchrun has in place of a run id when nobody chose one."""
 
@@ -131,6 +83,9 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
     hostname = os.uname().nodename
     cluster = environ.get("SLURM_CLUSTER_NAME") or None
     job_id = next((environ[name] for name in JOB_IDS if environ.get(name)), None)
+    array_job_id, array_task_id = _array(environ)
+    if array_task_id is not None and job_id == environ.get("LSB_JOBID"):
+        job_id = f"{job_id}[{array_task_id}]"  # one id for the whole array, as bjobs shows its tasks
     node = environ.get("SLURMD_NODENAME") or hostname
     restarts = [_number(environ, "SLURM_RESTART_COUNT") or 0, 0]
     rank, local_rank, world_size, local_size, n_nodes = _ALONE
@@ -157,8 +112,9 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
         cluster=cluster,
         job_id=job_id,
         step_id=step_id,
-        array_job_id=environ.get("SLURM_ARRAY_JOB_ID") or None,
-        array_task_id=environ.get("SLURM_ARRAY_TASK_ID") or None,
+        array_job_id=array_job_id,
+        array_task_id=array_task_id,
+        job_name=_job_name(environ),
         restart_count=sum(restarts),
         user=_user(environ),
         run_id=_run_id(
@@ -282,6 +238,19 @@ def _step_id(environ: Mapping[str, str]) -> str | None:
     """The Slurm step that srun made for this process; None outside of one."""
     step = _number(environ, "SLURM_STEP_ID")
     return str(step) if step is not None and step < _FIRST_SPECIAL_STEP and environ.get("SLURM_JOB_ID") else None
+
+
+def _array(environ: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Id of the array that the job is a task of, and its number there."""
+    for job, task in _ARRAYS:
+        if environ.get(job) and environ.get(task) and (task != "LSB_JOBINDEX" or environ[task] != "0"):
+            return environ[job], environ[task]
+    return None, None
+
+
+def _job_name(environ: Mapping[str, str]) -> str | None:
+    name = environ.get("SLURM_JOB_NAME", "")
+    return name if name and environ.get("SLURM_JOB_ID") and name not in _NAMES_OF_SLURM else None
 
 
 def _user(environ: Mapping[str, str]) -> str:

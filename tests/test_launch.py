@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.launch import LAUNCHERS, Place, default_output, gpu_ids, where_am_i
+from gssr.launch import LAUNCHERS, Place, default_output, gpu_ids, gpu_ids_are_the_nodes, where_am_i
 
 HOST = os.uname().nodename
 
@@ -35,6 +35,7 @@ JSRUN = {
     "JSM_NAMESPACE_RANK": "4", "JSM_NAMESPACE_LOCAL_RANK": "0", "JSM_NAMESPACE_SIZE": "6", "LSB_JOBID": "31",
     "PMIX_NAMESPACE": "jsm-1",
 }  # fmt: skip
+PYTORCHJOB = {"RANK": "1", "WORLD_SIZE": "4", "PET_NODE_RANK": "1", "PET_NNODES": "4", "HOSTNAME": "job-worker-0"}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,11 @@ JSRUN = {
         (JSRUN, "jsrun", 4, 0, 6, None, None, "jsm-1"),
         ({"JOB_COMPLETION_INDEX": "3"}, "kubernetes", 3, None, None, None, None, None),
         ({"PET_NODE_RANK": "1", "PET_NNODES": "4"}, "kubernetes", 1, None, 4, None, 4, None),
+        (PYTORCHJOB, "kubernetes", 1, None, 4, None, 4, None),
+        (PYTORCHJOB | TORCHRUN, "torchrun", 6, 2, 8, 4, 2, "3f2a"),  # inside of its pods
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"} | OPENMPI, "openmpi", 2, 1, 4, 2, None, "prterun-node1-4711_1"),  # MPIJob
+        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4",
+          "OMPI_COMM_WORLD_LOCAL_SIZE": "4", "PMIX_NAMESPACE": "3394043905"}, "openmpi", 2, 0, 4, 4, 1, "3394043905"),
         # nested: the nearest launcher wins
         (STEP | OPENMPI, "openmpi", 2, 1, 4, 2, None, "prterun-node1-4711_1"),
         (STEP | HYDRA, "mpich", 3, 1, 4, 2, None, "alps-77.3"),
@@ -154,6 +160,28 @@ def test_user_comes_from_the_environment_else_from_the_system() -> None:
     assert where_am_i({}).user
 
 
+def test_a_job_is_called_what_its_user_called_it() -> None:
+    assert where_am_i(STEP | {"SLURM_JOB_NAME": "training run"}).job_name == "training run"
+    for made_up in ("interactive", "wrap", "bash", "gssr", ""):
+        assert where_am_i(STEP | {"SLURM_JOB_NAME": made_up}).job_name is None
+    assert where_am_i({"SLURM_JOB_NAME": "stale"}).job_name is None
+
+
+def test_ranks_of_a_heterogeneous_job_are_counted_over_its_groups() -> None:
+    second = STEP | {"SLURM_HET_SIZE": "2", "SLURM_JOB_ID_HET_GROUP_1": "78", "SLURM_NTASKS_HET_GROUP_1": "4"}
+    place = where_am_i(second)
+    assert (place.job_id, place.rank, place.world_size, place.run_id) == ("77", 5, 8, "alps-77.3")
+
+
+def test_tasks_of_other_batch_systems_arrays_are_told_apart() -> None:
+    pbs = where_am_i(PALS | {"PBS_ARRAY_ID": "12[].pbs", "PBS_ARRAY_INDEX": "3"})
+    assert (pbs.job_id, pbs.array_job_id, pbs.array_task_id) == ("12[3].pbs", "12[].pbs", "3")
+    lsf = where_am_i(JSRUN | {"LSB_JOBINDEX": "2"})
+    assert (lsf.job_id, lsf.array_job_id, lsf.array_task_id) == ("31[2]", "31", "2")
+    assert default_output(lsf) == "gssr_31_2_.sql"
+    assert where_am_i(JSRUN | {"LSB_JOBINDEX": "0"}).job_id == "31"
+
+
 def test_an_array_task_is_told() -> None:
     place = where_am_i(STEP | {"SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": "7"})
     assert (place.job_id, place.array_job_id, place.array_task_id) == ("77", "70", "7")
@@ -181,6 +209,23 @@ def test_an_array_task_is_told() -> None:
 def test_gpus_follow_slurm_then_cuda(environ: dict[str, str], n: int | None) -> None:
     ids = gpu_ids(environ)
     assert (None if ids is None else len(ids)) == n
+
+
+@pytest.mark.parametrize(
+    ("environ", "same"),
+    [
+        (STEP | {"SLURM_STEP_GPUS": "2,3"}, True),
+        (STEP | {"SLURM_STEP_GPUS": "2,3", "CUDA_VISIBLE_DEVICES": "0,1"}, True),
+        (STEP | {"SLURM_STEP_GPUS": "0,1,2,3", "CUDA_VISIBLE_DEVICES": "0"}, False),  # the task sees one of them only
+        ({"CUDA_VISIBLE_DEVICES": "GPU-8932,MIG-1a"}, True),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-8932,1"}, False),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, False),
+        ({"CUDA_VISIBLE_DEVICES": ""}, False),
+        ({}, False),
+    ],
+)
+def test_only_slurms_indices_and_uuids_mean_the_same_in_every_process(environ: dict[str, str], same: bool) -> None:
+    assert gpu_ids_are_the_nodes(environ) is same
 
 
 def test_slurms_ids_are_the_nodes_own() -> None:

@@ -8,6 +8,7 @@ from gssr import __version__, launch
 from gssr.backends import check
 from gssr.backends.base import BackendError
 from gssr.metrics import NAMES, select
+from gssr.profile.finish import finish
 from gssr.profile.output import choose
 from gssr.profile.plan import Plan
 from gssr.profile.recorder import NoRecorder, Recorder
@@ -29,7 +30,9 @@ def profile(request: Request) -> int:
     except OSError as error:
         say(f"nothing is recorded: the sampler can't be started: {error.strerror}")
         recorder = NoRecorder()
-    return supervise(request.command, recorder, request.max_runtime)
+    code = supervise(request.command, recorder, request.max_runtime)
+    finish(plan, recorder.pid, request.overwrite, request.summary, recorder.told_to_end)
+    return code
 
 
 def _plan(request: Request, place: launch.Place) -> Plan:
@@ -68,9 +71,10 @@ def _plan(request: Request, place: launch.Place) -> Plan:
 
 
 def _run_columns(request: Request, place: launch.Place, run_id: str) -> dict[str, Value]:
+    label = place.job_name if request.label is None else request.label
     return {
         "run_id": run_id,
-        "label": None if request.label is None else _text(request.label),
+        "label": None if label is None else _text(label),
         "command": json.dumps([_text(word) for word in request.command]),
         "job_id": place.job_id,
         "step_id": place.step_id,

@@ -1,0 +1,65 @@
+"""The launchers that gssr.launch recognises, and the names of their variables."""
+
+from typing import NamedTuple
+
+
+class Launcher(NamedTuple):
+    """One launcher: how it is recognised and the names of its variables ("" where it has none).
+
+    It is present when ``rank`` is a number, all of ``needs`` are set, one of ``one_of`` is (if any are named), and, with
+    ``in_step``, the process is in a Slurm step that srun made. ``local_ranks`` lists the ranks of the node, where nothing
+    counts them. ``run_id`` is its own name for the launch, ``restarts`` counts its ranks' restarts. ``inherits_step``:
+    all ranks see the same SLURM_STEP_ID, so that it may name the run; under mpirun those on the first node can lack it.
+    ``inherits_node``: SLURMD_NODENAME is this node's; hydra hands the first node's to all ranks.
+    """
+
+    name: str
+    rank: str
+    local_rank: str = ""
+    world_size: str = ""
+    local_size: str = ""
+    local_ranks: str = ""
+    n_nodes: str = ""
+    run_id: str = ""
+    restarts: str = ""
+    needs: tuple[str, ...] = ()
+    one_of: tuple[str, ...] = ()
+    in_step: bool = False
+    inherits_step: bool = False
+    inherits_node: bool = True
+
+
+LAUNCHERS: tuple[Launcher, ...] = (
+    Launcher(
+        "openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_SIZE", run_id="PMIX_NAMESPACE",
+    ),
+    Launcher(
+        "pals", "PALS_RANKID", "PALS_LOCAL_RANKID", "PMI_SIZE", "PALS_LOCAL_SIZE", run_id="PALS_APID",
+    ),
+    # hydra (MPICH, Intel MPI). srun --mpi=pmi2 sets PMI_RANK too, but none of hydra's own variables.
+    Launcher(
+        "mpich", "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS", needs=("MPI_LOCALRANKID",),
+        one_of=("PMI_FD", "HYDI_CONTROL_FD"), inherits_step=True, inherits_node=False,
+    ),
+    Launcher(
+        "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE", run_id="PMIX_NAMESPACE",
+    ),
+    Launcher(
+        "flux", "FLUX_TASK_RANK", "FLUX_TASK_LOCAL_ID", "FLUX_JOB_SIZE", n_nodes="FLUX_JOB_NNODES", run_id="FLUX_JOB_ID",
+    ),
+    # Before Slurm: srun starts one torchrun per node, whose workers all inherit its SLURM_PROCID.
+    Launcher(
+        "torchrun", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", n_nodes="GROUP_WORLD_SIZE",
+        run_id="TORCHELASTIC_RUN_ID", restarts="TORCHELASTIC_RESTART_COUNT",
+        needs=("LOCAL_RANK", "TORCHELASTIC_RUN_ID"), inherits_step=True,
+    ),
+    Launcher(
+        "slurm", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS", local_ranks="SLURM_GTIDS",
+        n_nodes="SLURM_STEP_NUM_NODES", in_step=True, inherits_step=True,
+    ),
+    # Indexed Job and JobSet; then Kubeflow's PyTorchJob, outside the torchrun in its pods. A rank is a pod here.
+    Launcher("kubernetes", "JOB_COMPLETION_INDEX"),
+    Launcher("kubernetes", "PET_NODE_RANK", world_size="PET_NNODES", n_nodes="PET_NNODES"),
+)  # fmt: skip
+"""In the order in which they are asked."""
