@@ -96,7 +96,7 @@ def test_when_srun_is_terminated_ranks_are_killed_at_once_and_lose_a_second_at_m
 def test_a_time_limit_is_preceded_by_the_signal_that_was_asked_for(slurm, tmp_path: Path) -> None:
     script = f"""#!/bin/bash
 #SBATCH --job-name=limited -N2 --ntasks-per-node=1 --gres=gpu:1 --time=5 --signal=USR1@60 --output=job.out
-srun --quiet {" ".join(PROFILE)} sh -c 'trap "touch usr1.$SLURM_PROCID" USR1; while :; do sleep 0.1; done'
+srun --quiet {" ".join(PROFILE)} sh -c 'trap "touch usr1.$SLURM_PROCID" USR1; trap "exit 9" TERM; while :; do sleep 0.1; done'
 """
     (tmp_path / "job.sh").write_text(script)
     job = slurm.run("sbatch", "--parsable", "job.sh", cwd=tmp_path).stdout.strip()
@@ -104,7 +104,7 @@ srun --quiet {" ".join(PROFILE)} sh -c 'trap "touch usr1.$SLURM_PROCID" USR1; wh
     slurm.run("scontrol", "update", f"jobid={job}", "EndTime=now+4")
     slurm.wait_for_end(job)
     reader = recorded(tmp_path)
-    assert (reader.state, {process.exit_code for process in reader.processes}) == ("killed", {143})
+    assert (reader.state, {process.exit_code for process in reader.processes}) == ("failed", {9})
     events = [event for event in reader.events if event.kind == "signal" and event.rank == 1]
     assert {"SIGUSR1 passed on", "SIGTERM passed on"} <= {event.message for event in events}
     last = max(event.time for event in reader.events if event.kind == "end")
