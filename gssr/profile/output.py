@@ -65,6 +65,8 @@ def _shard_output(output: str, request: Request, place: launch.Place) -> Output:
     run_id = place.run_id or _agreed_run_id(output, place, own_start)
     names = _shards(output)
     mine = {name.removeprefix(own_start).removesuffix(".sql") for name in names if name.startswith(own_start)}
+    if os.path.exists(output):  # looked at after the ranks' files, which may just be merged into it
+        mine.update(run.run_id for run in _runs_in(output))
     job = run_id.partition(".")[0]
     others = [name for name in names if not name.endswith(f".{run_id}.sql")]
     if place.restart_count:  # a requeued job goes on beside its own files
@@ -132,14 +134,11 @@ def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[b
 
 def _runs_in(path: str) -> list[_Found]:
     """Every run of a recording; none of one that can't be read."""
-    from gssr.store.records import read_processes, read_runs, state_of
+    from gssr.store.records import read_runs, state_in
 
     try:
         with closing(connect(path)) as connection:
-            return [
-                _Found(run.run_id, run.job_id, state_of(run, read_processes(connection, run.run_id), path))
-                for run in read_runs(connection)
-            ]
+            return [_Found(run.run_id, run.job_id, state_in(connection, run, path)) for run in read_runs(connection)]
     except (RecordingError, sqlite3.DatabaseError):
         return []
 
@@ -170,7 +169,8 @@ def _agreed_run_id(output: str, place: launch.Place, own_start: str) -> str:
         os.makedirs(folder, exist_ok=True)
         for number in count(1):
             run_id = _first_said(os.path.join(folder, "run" if number == 1 else f"run.{number}"), own)
-            if run_id == own or not os.path.exists(os.path.join(folder, f"{own_start}{run_id}.sql")):
+            used = os.path.exists(os.path.join(folder, f"{own_start}{run_id}.sql"))
+            if run_id == own or not (used or run_id in (run.run_id for run in _runs_in(output))):
                 return run_id
     except OSError:
         pass  # nothing can be written there: the sampler will say so

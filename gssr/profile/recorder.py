@@ -11,10 +11,12 @@ from gssr.profile.afterword import Afterword
 from gssr.profile.plan import Plan
 from gssr.profile.sampler import SEPARATOR, run_sampler
 
+_ENDING = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
+
 
 class Recorder:
     """See gssr.profile.supervise.Recorder. Messages are lines on a pipe; a sampler that is gone or stuck is not waited
-    for."""
+    for. ``told_to_end``: a signal has asked for the end of the workload."""
 
     def __init__(self, plan: Plan) -> None:
         """Fork the sampler. Raises OSError when that is impossible."""
@@ -28,6 +30,7 @@ class Recorder:
             run_sampler(plan, inbox, outbox)
         os.close(inbox)
         os.close(outbox)
+        self.told_to_end = False
         run_id, rank, node = plan.run["run_id"], plan.process["rank"], plan.process["node"]
         self._afterword = Afterword(plan.path, str(run_id), int(rank or 0), str(node))
         os.set_blocking(self._out, False)
@@ -39,6 +42,7 @@ class Recorder:
 
     def event(self, kind: str, message: str) -> None:
         """Something to keep as an event."""
+        self.told_to_end = self.told_to_end or (kind == "signal" and message.startswith(_ENDING))
         if not self._tell("event", kind, message):
             self._afterword.add(kind, message)
 
@@ -69,6 +73,7 @@ class NoRecorder:
 
     pid: int | None = None
     fd = -1
+    told_to_end = False
 
     def started(self, pid: int, when: float) -> None:
         """Nothing."""

@@ -136,7 +136,7 @@ def create_unguarded(path: str) -> sqlite3.Connection:
     sqlite3.Error."""
     connection = sqlite3.connect(path, isolation_level=None, uri=True)
     for pragma in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE"):
-        connection.execute(f"PRAGMA {pragma}").fetchall()
+        connection.execute(f"PRAGMA main.{pragma}").fetchall()  # but not of what is attached
     _name_kind(connection)
     _make_tables(connection)
     return connection

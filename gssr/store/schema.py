@@ -16,6 +16,9 @@ GPU_KEYS_PER_RANK = 64
 GAP_INTERVALS = 2.5
 """A gap is more than this many sampling intervals between two rows of a GPU."""
 
+ENDED_SUFFIX = ".ended"
+"""A rank that is through leaves an empty file beside its own: ``RANK.RUN_ID.ended``."""
+
 LEVELS = (10, 60, 600)
 """Lengths of the rollups' buckets, seconds; buckets are aligned to unix time."""
 SKETCH_SECONDS = 600

@@ -45,6 +45,24 @@ def test_merged_ranks_show_what_their_files_showed(recording):
     assert json_of(Path(f"{recording}.d")) == before  # the folder is gone, its name still means the recording
 
 
+def test_a_file_that_a_reader_kept_from_being_sealed_is_merged_as_well(recording):
+    readers = []
+    for rank in range(3):
+        path = record(recording, rank)
+        for mode in ("WAL", "DELETE") if rank == 1 else ("WAL",):
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute(f"PRAGMA journal_mode={mode}")
+        readers.append(sqlite3.connect(path))
+        readers[-1].execute("SELECT count(*) FROM samples").fetchone()
+    rows = content(files(recording))
+    merge(str(recording))
+    merged_file(recording)
+    assert content([recording]) == rows
+    for reader in readers:
+        assert reader.execute("SELECT count(*) FROM samples").fetchone() == (120,)
+        reader.close()
+
+
 def test_merging_what_is_merged_changes_nothing(recording):
     for rank in range(2):
         record(recording, rank)

@@ -20,9 +20,7 @@ from gssr.store.merge.sources import Found, Source, look
 from gssr.store.merge.verify import missing_from
 from gssr.store.open import RecordingError, connect
 from gssr.store.records import Merged, read_merged
-
-ENDED = ".ended"
-"""A rank whose file is complete leaves an empty file of this suffix beside it (gssr.profile.finish)."""
+from gssr.store.schema import ENDED_SUFFIX
 
 OPERATIONS = 1_000_000
 """SQLite shows that the merge is at work after so many of its operations: some tenths of a second."""
@@ -197,7 +195,7 @@ class _Merge:
                 else:
                     left.append(f"{path}: is kept: {missing}")
         for name in os.listdir(self._folder):
-            if any(name.endswith(f".{run_id}{ENDED}") for run_id in {row.run_id for row in rows}):
+            if any(name.endswith(f".{run_id}{ENDED_SUFFIX}") for run_id in {row.run_id for row in rows}):
                 os.unlink(os.path.join(self._folder, name))
         return n
 

@@ -1,0 +1,186 @@
+"""The end of a run of several ranks: the last of them to finish merges their files, and shows the page.
+
+A rank that is through leaves an empty file beside its own; whoever then sees such a file of every rank is last. Should two
+see that, the lock of the merge decides. All of it is done by a child, so that a filesystem that hangs holds nobody up, and
+everything may go wrong: then the ranks' files stay as they are, which every command reads as well.
+"""
+
+import os
+import signal
+import sys
+import time
+from types import FrameType
+from typing import NamedTuple, NoReturn
+
+from gssr.profile.plan import Plan
+from gssr.profile.stderr import say
+from gssr.store.liveness import process_start
+from gssr.store.schema import ENDED_SUFFIX
+
+LOOK_SECONDS = 2.0
+"""How long a rank may take to find out whether it is last."""
+MERGE_SECONDS = 30.0
+"""By how much merging and showing the page delay the end of the last rank, at most. Files of ranks that are too big for
+that are not merged."""
+TOLD_SECONDS = 2.0
+"""The same once a signal has asked for the end: who sent it will not wait."""
+
+_BYTES_PER_SECOND = 50e6  # merged, on a slow filesystem
+_PAUSE = 0.01  # s
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_MOST_LOST = 8
+"""If no more ranks than this are not through, it is looked whether they are lost."""
+
+
+class Run(NamedTuple):
+    """What there is to finish: the run, its recording ``NAME.sql``, and the folder of its ranks' files."""
+
+    run_id: str
+    rank: int
+    world_size: int
+    target: str
+    folder: str
+    overwrite: bool
+    summary: bool
+
+
+def finish(plan: Plan, sampler: int | None, overwrite: bool, summary: bool, told_to_end: bool) -> None:
+    """If this process recorded one of several ranks, and all others are through: merge their files, and show the page where
+    ``summary`` says so. Never raises. ``sampler`` is the pid of the process that recorded; ``overwrite``: an older
+    recording is deleted; ``told_to_end``: a signal has asked for the end."""
+    folder, world_size = os.path.dirname(plan.path), plan.run["world_size"]
+    if not folder.endswith(".d") or not isinstance(world_size, int) or world_size < 2:
+        return
+    if sampler is None or process_start(sampler) is not None:
+        return  # nothing was recorded; or its end is still being written
+    rank = int(plan.process["rank"] or 0)
+    run = Run(str(plan.run["run_id"]), rank, world_size, folder[:-2], folder, overwrite, summary)
+    try:
+        _Waiting(told_to_end).for_child_of(run)
+    except OSError as error:
+        say(f"{run.folder}: is not merged: {error.strerror or error}")
+
+
+class _Waiting:
+    """Waits for the child, but not for long."""
+
+    def __init__(self, told_to_end: bool) -> None:
+        self._told: float | None = time.monotonic() if told_to_end else None
+
+    def for_child_of(self, run: Run) -> None:
+        last, is_last = os.pipe()
+        os.set_blocking(last, False)
+        for sig in _ENDING:
+            if signal.getsignal(sig) != signal.SIG_IGN:
+                signal.signal(sig, self._hear)
+        limit = TOLD_SECONDS if self._told is not None else MERGE_SECONDS
+        pid = os.fork()
+        if pid == 0:
+            _finish(run, is_last, limit)
+        os.close(is_last)
+        began = time.monotonic()
+        seconds = LOOK_SECONDS
+        while os.waitpid(pid, os.WNOHANG)[0] == 0:
+            if seconds == LOOK_SECONDS and _readable(last):
+                seconds = MERGE_SECONDS
+            told = None if self._told is None else max(self._told, began) + TOLD_SECONDS
+            deadline = began + seconds if told is None else min(began + seconds, told)
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+                if seconds == MERGE_SECONDS:
+                    say(f"{run.folder}: merging took too long; it is finished by: gssr merge {run.target}")
+                return
+            time.sleep(_PAUSE)
+
+    def _hear(self, _signal: int, _frame: FrameType | None) -> None:
+        self._told = time.monotonic()
+
+
+def _readable(descriptor: int) -> bool:
+    try:
+        return bool(os.read(descriptor, 1))
+    except BlockingIOError:
+        return False
+
+
+def _finish(run: Run, is_last: int, seconds: float) -> NoReturn:
+    """In the child: all of it, within ``seconds``."""
+    try:
+        signal.set_wakeup_fd(-1)
+        for sig in _ENDING:
+            signal.signal(sig, signal.SIG_IGN)  # the parent decides
+        if _everybody_is_through(run):
+            os.write(is_last, b"!")
+            path = _merge(run, seconds)
+            if path is not None and run.summary:
+                _show(path, run.run_id)
+    except Exception as error:
+        if os.path.isdir(run.folder):  # else another rank has merged it
+            say(f"{run.folder}: is not merged: {error}; it can be read as it is")
+    finally:
+        os._exit(0)
+
+
+def _everybody_is_through(run: Run) -> bool:
+    """Leave the sign that this rank is through; is there one of every rank, or was it killed on this node? One that has
+    written its end leaves its sign, too, and may then be the last."""
+    suffix = f".{run.run_id}{ENDED_SUFFIX}"
+    mark = os.path.join(run.folder, f"{run.rank}{suffix}")
+    os.close(os.open(mark, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+    names = os.listdir(run.folder)
+    through = {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
+    missing = run.world_size - len(through)
+    if not 0 < missing <= _MOST_LOST:
+        return missing <= 0
+    files = [name for name in names if name.endswith(f".{run.run_id}.sql")]
+    others = [name for name in files if name.removesuffix(f".{run.run_id}.sql").rpartition(".")[2] not in through]
+    return len(others) == missing and all(_is_lost(os.path.join(run.folder, name)) for name in others)
+
+
+def _is_lost(path: str) -> bool:
+    from contextlib import closing
+    from sqlite3 import DatabaseError
+
+    from gssr.store.open import RecordingError, connect
+    from gssr.store.records import read_runs, state_in
+
+    try:
+        with closing(connect(path)) as connection:
+            return all(state_in(connection, run, path) == "lost" for run in read_runs(connection))
+    except (RecordingError, DatabaseError):
+        return False
+
+
+def _merge(run: Run, seconds: float) -> str | None:
+    """Merge; where the page is to be read from, None when another rank sees to that."""
+    from gssr.store.merge import BusyError, merge
+    from gssr.store.open import RecordingError
+
+    names = [name for name in os.listdir(run.folder) if name.endswith(f".{run.run_id}.sql")]
+    size = sum(os.path.getsize(os.path.join(run.folder, name)) for name in names)
+    files = f"the files of {len(names)} ranks"
+    if size / _BYTES_PER_SECOND > seconds:
+        say(f"recorded into {run.folder}: {files} are too big to merge now: gssr merge {run.target}")
+        return run.target
+    try:
+        outcome = merge(run.target, only=run.run_id if run.overwrite else None)
+    except BusyError:
+        return None
+    except RecordingError as error:
+        if not os.path.isdir(run.folder):
+            return None  # another rank has just done it
+        say(f"recorded into {run.folder}: {files} are not merged: {error}")
+        return run.target
+    for sentence in outcome.left:
+        say(sentence)
+    if run.summary:
+        say(f"recorded into {run.target}; see it with: gssr analyze {run.target}")
+    return run.target
+
+
+def _show(path: str, run_id: str) -> None:
+    """Become the command that prints the page, on stderr."""
+    os.dup2(2, 1)
+    for sig in _ENDING:
+        signal.signal(sig, signal.SIG_DFL)
+    os.execv(sys.executable, [sys.executable, "-m", "gssr", "analyze", "--run", run_id, path])

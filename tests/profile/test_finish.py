@@ -1,0 +1,164 @@
+"""The last of several ranks merges, shows the page, and holds nobody up; whatever goes wrong leaves the ranks' files."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gssr.profile import finish
+from gssr.profile.plan import Plan
+from gssr.store.liveness import process_start
+from gssr.store.reader import open_recording
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def rank_of(number: int, n_ranks: int = 3, job: int = 7) -> dict[str, str]:
+    return dict(os.environ) | {
+        "PYTHONPATH": str(ROOT), "SLURM_JOB_ID": str(job), "SLURM_STEP_ID": "0", "SLURM_PROCID": str(number),
+        "SLURM_LOCALID": str(number), "SLURM_STEP_NUM_TASKS": str(n_ranks), "SLURM_STEP_NUM_NODES": "1",
+        "SLURMD_NODENAME": "n1", "SLURM_STEP_GPUS": str(number), "SLURM_CLUSTER_NAME": "c",
+    }  # fmt: skip
+
+
+def start(folder: Path, number: int, *words: str, n_ranks: int = 3, job: int = 7) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "gssr", "profile", "--backend", "synthetic", "-t", "50", *words]
+    environ = rank_of(number, n_ranks, job)
+    return subprocess.Popen(
+        command, env=environ, cwd=folder, text=True, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+    )
+
+
+def ended(ranks: list[subprocess.Popen[str]]) -> list[str]:
+    """What each said, when all have ended."""
+    return [rank.communicate(timeout=60)[1] for rank in ranks]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def workload(number: int) -> tuple[str, ...]:
+    """Ranks end one after the other."""
+    return ("--", "sh", "-c", f"sleep 0.{3 + 2 * number}; exit {number}")
+
+
+def test_the_last_rank_merges_and_shows_the_page_and_the_others_say_nothing(tmp_path):
+    ranks = [start(tmp_path, number, "-o", "a.sql", *workload(number)) for number in range(3)]
+    *others, last = ended(ranks)
+    assert others == ["", ""] and [rank.returncode for rank in ranks] == [0, 1, 2]
+    assert f"recorded into {tmp_path}/a.sql" in last and "How well used?" in last
+    assert last.splitlines()[-1].startswith("GSSR score=") and "gpus=3" in last.splitlines()[-1]
+    assert os.listdir(tmp_path) == ["a.sql"]
+    (reader,) = open_recording(tmp_path / "a.sql").runs
+    assert (reader.state, reader.run.exit_code, len(reader.processes)) == ("failed", 2, 3)
+
+
+def test_without_a_summary_nothing_is_said(tmp_path):
+    ranks = [start(tmp_path, number, "--no-summary", "-o", "a.sql", "--", "sleep", "0.3") for number in range(3)]
+    assert ended(ranks) == [""] * 3
+    assert os.listdir(tmp_path) == ["a.sql"]
+
+
+def test_a_second_command_of_a_step_is_another_run_and_f_leaves_the_last(tmp_path):
+    for word in ("-a", "-a", "-f"):
+        ranks = [start(tmp_path, number, "--no-summary", word, "-o", "a.sql", "--", "true") for number in range(3)]
+        assert ended(ranks) == [""] * 3
+        runs = [reader.run.run_id for reader in open_recording(tmp_path / "a.sql").runs]
+        assert runs == {"-a": ["c-7.0", "c-7.0-2"][: len(runs)], "-f": ["c-7.0-3"]}[word]
+    assert os.listdir(tmp_path) == ["a.sql"]
+
+
+def test_a_rank_that_never_came_leaves_the_files_and_they_are_read(tmp_path):
+    ranks = [start(tmp_path, number, "-o", "a.sql", "--", "sleep", "0.3") for number in range(2)]
+    assert ended(ranks) == ["", ""]
+    assert sorted(os.listdir(tmp_path / "a.sql.d")) == [
+        "0.c-7.0.ended", "1.c-7.0.ended", "n1.0.c-7.0.sql", "n1.1.c-7.0.sql"
+    ]  # fmt: skip
+    (reader,) = open_recording(tmp_path / "a.sql").runs
+    assert len(reader.gpus) == 2
+
+
+def test_a_rank_that_was_killed_does_not_keep_the_others_from_merging(tmp_path):
+    ranks = [start(tmp_path, number, "-o", "a.sql", "--", "sleep", "2" if number else "60") for number in range(3)]
+    time.sleep(1.0)
+    children = Path(f"/proc/{ranks[0].pid}/task/{ranks[0].pid}/children").read_text().split()
+    for pid in (*map(int, children), ranks[0].pid):
+        os.kill(pid, signal.SIGKILL)
+    said = ended(ranks)
+    assert "How well used?" in "".join(said) and os.listdir(tmp_path) == ["a.sql"]
+    (reader,) = open_recording(tmp_path / "a.sql").runs
+    assert reader.state == "lost" and len(reader.gpus) == 3
+
+
+def test_a_job_that_is_cancelled_ends_at_once_and_is_readable(tmp_path):
+    ranks = [start(tmp_path, number, "-o", "a.sql", "--", "sleep", "60") for number in range(3)]
+    time.sleep(1.0)
+    began = time.monotonic()
+    for rank in ranks:
+        rank.send_signal(signal.SIGTERM)
+    ended(ranks)
+    assert time.monotonic() - began < finish.TOLD_SECONDS + 2
+    assert [rank.returncode for rank in ranks] == [143] * 3
+    (reader,) = open_recording(tmp_path / "a.sql").runs
+    assert reader.state == "killed" and len(reader.gpus) == 3
+
+
+def test_what_can_not_be_merged_is_said_once_and_can_be_read(tmp_path):
+    ranks = [start(tmp_path, number, "-o", "a.sql", "--", "sleep", "2") for number in range(3)]
+    wait_for(lambda: len(list(tmp_path.glob("a.sql.d/*.sql"))) == 3)
+    (tmp_path / "a.sql").write_text("somebody else's notes, which have turned up in the meantime\n" * 3)
+    said = "".join(ended(ranks))
+    assert said.count("are not merged: ") == 1 and "Traceback" not in said
+    assert (tmp_path / "a.sql").read_text().startswith("somebody")
+    assert len(open_recording(tmp_path / "a.sql.d").runs[0].gpus) == 3
+
+
+@pytest.fixture
+def plan(tmp_path) -> Plan:
+    folder = tmp_path / "a.sql.d"
+    folder.mkdir()
+    fields = dict.fromkeys(Plan._fields)
+    fields |= {"path": str(folder / "n1.0.r.sql"), "run": {"run_id": "r", "world_size": 1_000}, "process": {"rank": 0}}
+    return Plan(**fields)
+
+
+def test_a_rank_that_is_not_last_goes_at_once_among_a_thousand(plan):
+    for rank in range(1, 999):
+        (Path(plan.path).parent / f"{rank}.r.ended").touch()
+        (Path(plan.path).parent / f"n1.{rank}.r.sql").touch()
+    began = time.process_time()
+    finish.finish(plan, pid_that_is_gone(), False, True, False)
+    assert time.process_time() - began < 0.1
+    assert (Path(plan.path).parent / "0.r.ended").exists()
+
+
+def test_a_filesystem_that_hangs_holds_nobody_up(plan, monkeypatch):
+    monkeypatch.setattr(finish, "LOOK_SECONDS", 0.3)
+    monkeypatch.setattr(finish, "_everybody_is_through", lambda _run: time.sleep(60))
+    began = time.monotonic()
+    finish.finish(plan, pid_that_is_gone(), False, True, False)
+    assert time.monotonic() - began < 5
+
+
+def test_a_merge_that_takes_too_long_is_given_up(plan, monkeypatch, capfd):
+    monkeypatch.setattr(finish, "MERGE_SECONDS", 0.5)
+    monkeypatch.setattr(finish, "_everybody_is_through", lambda _run: True)
+    monkeypatch.setattr(finish, "_merge", lambda _run, _seconds: time.sleep(60))
+    finish.finish(plan, pid_that_is_gone(), False, True, False)
+    assert "it is finished by: gssr merge" in capfd.readouterr().err
+
+
+def pid_that_is_gone() -> int:
+    done = subprocess.Popen(["true"])
+    done.wait()
+    assert process_start(done.pid) is None
+    return done.pid
