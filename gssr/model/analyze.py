@@ -12,6 +12,7 @@ from gssr.metrics import BY_NAME, DERIVED, METRICS, SCORE_INPUTS
 from gssr.model.aggregate import UNKNOWN, Aggregate
 from gssr.model.analysis import Analysis, GpuSummary, Series, Window
 from gssr.model.balance import balance, has_balance, imbalance
+from gssr.model.clocks import disagreement
 from gssr.model.host import host_use
 from gssr.model.notes import notes
 from gssr.model.selection import select_gpus
@@ -104,7 +105,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         imbalance=imbalance(_known(total.means.get("sm_active", np.empty(0)))),
         host=host_use(reader, lower, upper),
     )
-    return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, _missing(total, interval)))
+    clocks = disagreement(reader.processes, interval)
+    return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, _missing(total, interval), clocks))
 
 
 def _asked(metrics: Sequence[str] | None) -> tuple[str, ...]:

@@ -13,10 +13,13 @@ _TROUBLE = ("storage", "backend_lost")
 """Kinds of events that cost samples; gaps and lost GPUs are counted."""
 
 
-def notes(analysis: Analysis, damage: str | None, last_time: float | None, missing_seconds: float) -> tuple[str, ...]:
+def notes(
+    analysis: Analysis, damage: str | None, last_time: float | None, missing_seconds: float, clocks: str | None = None
+) -> tuple[str, ...]:
     """The notes of an analysis (whose own are not looked at). ``last_time`` is the last sample's unix time,
-    ``missing_seconds`` the time without samples in gaps, summed over GPUs."""
-    return tuple(_sentences(analysis, damage, last_time, missing_seconds))
+    ``missing_seconds`` the time without samples in gaps, summed over GPUs, ``clocks`` what is to be said of the nodes'."""
+    sentences = list(_sentences(analysis, damage, last_time, missing_seconds))
+    return (*sentences, clocks) if clocks else tuple(sentences)
 
 
 def _sentences(

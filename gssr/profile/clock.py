@@ -4,7 +4,11 @@ It is anchored to the system clock once and then follows CLOCK_BOOTTIME, which n
 suspended. So a step of the system clock shifts nothing in a recording: it is an event.
 """
 
+import os
 import time
+
+from gssr.store.filesystem import LOCAL as LOCAL_FILESYSTEMS
+from gssr.store.filesystem import filesystem_of
 
 STEP_SECONDS = 0.5
 """A system clock that moves this much against the recording's was set; below it is being slewed."""
@@ -38,3 +42,38 @@ class Clock:
             return 0.0
         self._offset = offset
         return moved
+
+
+STAMPED_IN_ONE_PLACE = LOCAL_FILESYSTEMS | {"nfs", "nfs4", "cifs", "smb3"}
+"""Filesystems that take a file's time from one clock, whichever host touches it: their server's, or the only host's. On
+others (Lustre, GPFS, BeeGFS ...) each client uses its own, which says nothing of the others'."""
+
+_TRIES = 3
+_TICK = 0.01  # s: files are stamped with the time of the kernel's last tick
+
+
+def against_files(folder: str) -> tuple[float, float] | None:
+    """How far the system clock is ahead of the one that stamps files in ``folder``, and the bound of the error, both in
+    seconds; None where that clock may be this host's own, or nothing can be written. Takes some round trips to a server."""
+    if filesystem_of(folder) not in STAMPED_IN_ONE_PLACE:
+        return None
+    path = os.path.join(folder, f"clock.{os.uname().nodename}-{os.getpid()}")
+    best: tuple[float, float] | None = None
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        try:
+            for _ in range(_TRIES):
+                before = time.time()
+                os.utime(descriptor)  # "now", which a server takes from its own clock
+                stamp = os.fstat(descriptor).st_mtime_ns / 1e9
+                after = time.time()
+                coarse = 1.0 if stamp == int(stamp) else _TICK
+                error = (after - before + coarse) / 2
+                if best is None or error < best[1]:
+                    best = (before + after) / 2 - (stamp + coarse / 2), error
+        finally:
+            os.close(descriptor)
+            os.unlink(path)
+    except OSError:
+        return None
+    return best

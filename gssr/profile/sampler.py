@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
-from gssr.profile.clock import Clock
+from gssr.profile.clock import Clock, against_files
 from gssr.profile.detach import let_go
 from gssr.profile.plan import Plan
 from gssr.profile.share import Share
@@ -71,6 +71,9 @@ def _begun(plan: Plan) -> Writer:
     """The writer of the run, which is recorded as running. Raises RecordingError."""
     writer, pid = Writer(plan.path, plan.append), os.getpid()
     process = plan.process | {"pid": pid, "pid_start": process_start(pid), "boot_id": boot_id(), "state": "running"}
+    against = against_files(os.path.dirname(plan.path)) if plan.siblings and plan.host else None
+    if against is not None:
+        process |= {"clock_offset": against[0], "clock_error": against[1]}
     writer.begin(plan.run | {"state": "running"}, process)
     return writer
 
