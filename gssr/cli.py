@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if word in analyze.REPLACED:
                 return fail(f"{word} is an option of the published tool: {analyze.REPLACED[word]}", USAGE)
         words = analyze.with_times(words)
-    options, unknown = _parser().parse_known_args(words)
+    options, unknown = _parser(words[:1]).parse_known_args(words)
     if unknown:
         return fail(f"unknown argument {unknown[0]!r} (see gssr {options.command} --help)", USAGE)
     if not (debug or sys.warnoptions):
@@ -56,7 +56,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"gssr: {message} (see {self.prog} --help)\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(first: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the command that is the first word; of all of them when it is none: a thousand ranks build it."""
     parser = _Parser(
         prog="gssr",
         description="How well a job saturates its GPUs, when and where it does not, and why.",
@@ -64,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gssr {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in COMMANDS:
+    for command in [command for command in COMMANDS if command.name in first] or COMMANDS:
         description = f"{command.help[0].upper()}{command.help[1:]}."
         own = commands.add_parser(command.name, help=command.help, usage=command.usage, description=description)
         add_options(own, command)
