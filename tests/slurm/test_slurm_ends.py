@@ -78,7 +78,7 @@ def test_what_does_not_heed_sigterm_is_recorded_until_its_sigkill(slurm, tmp_pat
         step.wait(timeout=60)
         killed.append(time.time())
 
-    code, ended = both(slurm, tmp_path, "trap '' TERM; sleep 60; sleep 60", cancel)
+    code, ended = both(slurm, tmp_path, "trap '' TERM; exec sleep 60", cancel)
     reader = recorded(tmp_path)
     assert code == 137 and killed[1] - ended > 3
     assert min(last_seconds(reader).values()) > killed[1] - MOST_LOST - 0.5  # srun notices a moment later
@@ -93,15 +93,18 @@ def test_when_srun_is_terminated_ranks_are_killed_at_once_and_lose_a_second_at_m
     assert max(lost.values()) < MOST_LOST, lost
 
 
-def test_a_time_limit_is_preceded_by_the_signal_that_was_asked_for(slurm, tmp_path: Path) -> None:
+def test_a_warning_reaches_every_rank_and_then_the_time_limit(slurm, tmp_path: Path) -> None:
+    traps = """trap "touch usr1.$SLURM_PROCID" USR1; trap "exit 9" TERM"""
     script = f"""#!/bin/bash
-#SBATCH --job-name=limited -N2 --ntasks-per-node=1 --gres=gpu:1 --time=5 --signal=USR1@60 --output=job.out
-srun --quiet {" ".join(PROFILE)} sh -c 'trap "touch usr1.$SLURM_PROCID" USR1; trap "exit 9" TERM; while :; do sleep 0.1; done'
+#SBATCH --job-name=limited -N2 --ntasks-per-node=1 --gres=gpu:1 --time=5 --output=job.out
+srun --quiet {" ".join(PROFILE)} sh -c '{traps}; while :; do sleep 0.1; done'
 """
     (tmp_path / "job.sh").write_text(script)
     job = slurm.run("sbatch", "--parsable", "job.sh", cwd=tmp_path).stdout.strip()
     wait_for(lambda: all_record(tmp_path, 2))
-    slurm.run("scontrol", "update", f"jobid={job}", "EndTime=now+4")
+    slurm.run("scancel", "--signal=USR1", job)  # what --signal=USR1@60 does
+    wait_for(lambda: len(list(tmp_path.glob("usr1.*"))) == 2)
+    slurm.run("scontrol", "update", f"jobid={job}", "EndTime=now+1")
     slurm.wait_for_end(job)
     reader = recorded(tmp_path)
     assert (reader.state, {process.exit_code for process in reader.processes}) == ("failed", {9})
@@ -109,7 +112,6 @@ srun --quiet {" ".join(PROFILE)} sh -c 'trap "touch usr1.$SLURM_PROCID" USR1; tr
     assert {"SIGUSR1 passed on", "SIGTERM passed on"} <= {event.message for event in events}
     last = max(event.time for event in reader.events if event.kind == "end")
     assert min(last_seconds(reader).values()) > last - 0.2
-    assert len(list(tmp_path.glob("usr1.*"))) == 2
 
 
 def test_one_rank_fails_and_the_others_go_on(slurm, tmp_path: Path) -> None:
