@@ -41,6 +41,13 @@ OPTIONS = (
             "help": "end with the result in two lines on stderr (default: yes)",
         },
     ),
+    Option(
+        ("--status-every",),
+        {
+            "metavar": "TIME",
+            "help": "print how the run does in one line, from rank 0 only, such as every 30s, 10m or 2h",
+        },
+    ),
     Option(("-w", "--wrap"), {"metavar": "COMMAND", "help": "the workload as one text for the shell, as with sbatch"}),
 )
 
@@ -96,6 +103,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         gpus=options.gpus,
         metrics=options.metrics,
         summary=options.summary,
+        status_every=options.status_every,
     )
     try:
         leave(profile(request))

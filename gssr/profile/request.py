@@ -9,7 +9,8 @@ class UsageError(Exception):
 
 
 class Request(NamedTuple):
-    """What the user asked for. ``sampling_ms`` and ``max_runtime`` (s) as in the options of the same names."""
+    """What the user asked for. ``sampling_ms``, ``max_runtime`` (s) and ``status_every`` as in the options of the
+    same names."""
 
     command: Sequence[str]
     output: str | None = None
@@ -22,3 +23,4 @@ class Request(NamedTuple):
     gpus: str = "all"
     metrics: str | None = None
     summary: bool = True
+    status_every: str | None = None

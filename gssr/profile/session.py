@@ -13,6 +13,7 @@ from gssr.profile.output import choose
 from gssr.profile.plan import Plan
 from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UsageError
+from gssr.profile.status import Status, seconds_of
 from gssr.profile.stderr import say
 from gssr.profile.supervise import supervise
 from gssr.store.pending import Value
@@ -23,14 +24,20 @@ SHORTEST_SAMPLING_MS, LONGEST_SAMPLING_MS = 1.0, 3_600_000.0
 def profile(request: Request) -> int:
     """Run the command, recording; the exit code to exit with. Raises UsageError before anything is started."""
     place = launch.where_am_i()
+    every = None if request.status_every is None else seconds_of(request.status_every)
     plan = _plan(request, place)
+    status = None
     recorder: Recorder | NoRecorder
     try:
+        if every is not None and place.rank == 0:
+            status = Status(plan, every)
         recorder = Recorder(plan)
     except OSError as error:
         say(f"nothing is recorded: the sampler can't be started: {error.strerror}")
         recorder = NoRecorder()
     code = supervise(request.command, recorder, request.max_runtime)
+    if status is not None:
+        status.stop()
     finish(plan, recorder.pid, request.overwrite, request.summary, recorder.told_to_end)
     return code
 

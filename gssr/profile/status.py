@@ -1,0 +1,139 @@
+"""A line now and then that says how the run does, for whoever reads the log of a job: ``--status-every``.
+
+A process of its own prints it, forked before anything else: it sleeps, and now and then reads what all ranks have written
+of their rollups. The sampler could say this of its own GPUs only, and should not wait for a filesystem; the supervisor
+does not wake up for anything but the workload.
+"""
+
+import os
+import select
+import signal
+import sqlite3
+import time
+from contextlib import closing
+from typing import NoReturn
+
+from gssr.profile.plan import Plan
+from gssr.profile.request import UsageError
+from gssr.profile.stderr import say
+from gssr.profile.summary import whole_run
+from gssr.store.blobs import unpack_vector
+from gssr.store.open import RecordingError, connect, files_of
+from gssr.store.rollup import Vector, empty_vector, merge
+from gssr.store.schema import GAP_INTERVALS, LEVELS
+
+SHORTEST, LONGEST = 1.0, 86_400.0  # s
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+_SETTLED = 2 * LEVELS[-1]
+"""A bucket that is so much older than the newest is complete, s: it is read once."""
+
+_Gpu = tuple[str | None, str]
+
+
+def seconds_of(text: str) -> float:
+    """A length of time, ``90``, ``90s``, ``10m`` or ``2h``, in s. Raises UsageError."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
+    try:
+        seconds = float(number) * _UNITS[unit]
+    except ValueError:
+        seconds = 0.0
+    if not SHORTEST <= seconds <= LONGEST:
+        raise UsageError(f"--status-every: {text!r} is no length of time from 1s to 24h, such as 30s or 10m")
+    return seconds
+
+
+class Status:
+    """The process that prints the line every ``seconds``, until ``stop``, or until its parent is gone."""
+
+    def __init__(self, plan: Plan, seconds: float) -> None:
+        """Fork it; before any other process is forked, so that it holds nothing of theirs open. Raises OSError."""
+        hear, self._alive = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _print_lines(plan, seconds, hear, self._alive)
+        os.close(hear)
+
+    def stop(self) -> None:
+        """No more lines."""
+        os.close(self._alive)
+        os.kill(self._pid, signal.SIGKILL)  # it writes nothing, and may be waiting for a filesystem
+
+
+def _print_lines(plan: Plan, seconds: float, hear: int, alive: int) -> NoReturn:
+    try:
+        os.close(alive)
+        for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(sig, signal.SIG_IGN)
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1):
+            os.dup2(null, fd)
+        progress = Progress(plan)
+        began = time.monotonic()
+        due = began + seconds
+        while not select.select([hear], [], [], max(0.0, due - time.monotonic()))[0]:
+            say(progress.line(time.monotonic() - began))
+            due = max(due + seconds, time.monotonic())
+    finally:
+        os._exit(0)
+
+
+class Progress:
+    """What all ranks of a run have recorded so far, from the rollups in their files."""
+
+    def __init__(self, plan: Plan) -> None:
+        folder = os.path.dirname(plan.path)
+        self._path = folder[:-2] if folder.endswith(".sql.d") else plan.path
+        self._run_id = str(plan.run["run_id"])
+        self._gap_seconds = GAP_INTERVALS * plan.sampling_seconds
+        self._settled: dict[_Gpu, Vector] = {}
+        self._until: dict[str, int] = {}  # file → bucket up to which all is settled
+
+    def line(self, elapsed: float) -> str:
+        """``GSSR score=0.609 imbalance=0.207 gpus=16 gaps=0 elapsed=600``: up to the last buckets that were closed, some 10
+        to 30 s ago."""
+        newest: dict[_Gpu, Vector] = {}
+        try:
+            names = files_of(self._path)
+        except RecordingError:
+            names = []
+        for name in names:
+            try:
+                with closing(connect(name)) as connection:
+                    self._read(connection, name, newest)
+            except (RecordingError, sqlite3.Error):
+                pass  # not begun yet, or just being merged: the next line will tell
+        for gpu, vector in self._settled.items():
+            self._merge(newest, gpu, vector)
+        return f"{whole_run(newest.values())} elapsed={elapsed:.0f}"
+
+    def _merge(self, into: dict[_Gpu, Vector], gpu: _Gpu, vector: Vector) -> None:
+        merge(into.setdefault(gpu, empty_vector()), vector, self._gap_seconds)
+
+    def _read(self, connection: sqlite3.Connection, name: str, newest: dict[_Gpu, Vector]) -> None:
+        gpus: dict[int, _Gpu] = {}
+        for key, node, uuid in connection.execute("SELECT gpu, node, uuid FROM gpus WHERE run_id = ?", (self._run_id,)):
+            gpus[key] = (node, uuid or f"key {key}")
+            newest.setdefault(gpus[key], empty_vector())
+        end = dict.fromkeys(gpus, self._settle(connection, name, gpus))
+        for level in reversed(LEVELS):  # coarse buckets first, then finer ones behind them
+            behind = dict(end)
+            rows = connection.execute(
+                "SELECT gpu, bucket, data FROM rollup WHERE level = ? AND bucket >= ?",
+                (level, min(end.values(), default=0)),
+            )
+            for key, bucket, data in rows:
+                if key in gpus and bucket >= behind[key]:
+                    end[key] = max(end[key], bucket + level)
+                    self._merge(newest, gpus[key], unpack_vector(data))
+
+    def _settle(self, connection: sqlite3.Connection, name: str, gpus: dict[int, _Gpu]) -> int:
+        """Keep what will not change any more, so that it needs no reading again; up to which bucket that is."""
+        (last,) = connection.execute("SELECT max(bucket) FROM rollup WHERE level = ?", (LEVELS[-1],)).fetchone()
+        begin = self._until.get(name, 0)
+        until = self._until[name] = max(begin, (last or 0) - _SETTLED)
+        for key, data in connection.execute(
+            "SELECT gpu, data FROM rollup WHERE level = ? AND bucket >= ? AND bucket < ?", (LEVELS[-1], begin, until)
+        ):
+            if key in gpus:
+                self._merge(self._settled, gpus[key], unpack_vector(data))
+        return until
