@@ -102,7 +102,8 @@ def test_sixteen_ranks_of_four_nodes_record_a_gpu_each_and_no_tick_twice(slurm, 
 
 
 def test_tasks_that_share_their_nodes_gpus_sample_each_once_to_the_end(slurm, tmp_path: Path) -> None:
-    command = "gssr profile --no-summary --backend synthetic -t 200 -o a.sql --wrap 'sleep 2; [ $SLURM_LOCALID = 0 ] || sleep 2'"
+    options = "--no-summary --backend synthetic -t 200 -o a.sql"
+    command = f"gssr profile {options} --wrap 'sleep 2; [ $SLURM_LOCALID = 0 ] || sleep 2'"
     done = slurm.run("srun", "--quiet", "-N2", "--ntasks-per-node=3", "--gres=gpu:4", "sh", "-c", command, cwd=tmp_path)
     assert done.stderr == ""
     (reader,) = open_recording(tmp_path / "a.sql").runs
