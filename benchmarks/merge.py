@@ -141,7 +141,7 @@ def _killed(folder: Path, seconds: float, kills: int, rows: list[tuple[object, .
     rng = random.Random(0)
     moments = []
     while len(moments) < kills:
-        moment = rng.uniform(0.05, seconds)
+        moment = rng.uniform(0.05, 0.9 * seconds)
         process = subprocess.Popen((*GSSR, "merge", target), env=ENVIRONMENT, stdout=subprocess.DEVNULL)
         try:
             process.wait(moment)

@@ -74,6 +74,25 @@ class Part(NamedTuple):
         first, last = int(found[0][0]), int(found[0][1])
         return first, self.last if self.unended and upper > newest - OPEN_SECONDS else last
 
+    def _ranges(self, start: float, end: float) -> list[tuple[int, int]]:
+        """The same as ranges, of which there is one for each rank that was merged into the file: it has its rows in one
+        piece, and all of them are rolled up."""
+        first, last = self.rowids(start, end)
+        if not self.shard.merged or (first, last) == (self.first, self.last):
+            return [(first, last)]
+        found = self.shard.all(
+            "SELECT min(first_rowid), max(last_rowid) FROM rollup WHERE level = ? AND bucket > ? AND bucket < ?"
+            " AND first_rowid >= ? AND last_rowid <= ? GROUP BY gpu ORDER BY 1",
+            (LEVELS[0], int(max(start, 0.0)) - LEVELS[0], math.ceil(min(end, 1e15)), self.first, self.last),
+        )
+        ranges: list[tuple[int, int]] = []
+        for low, high in found:
+            if ranges and low <= ranges[-1][1]:
+                ranges[-1] = ranges[-1][0], max(high, ranges[-1][1])
+            else:
+                ranges.append((low, high))
+        return ranges
+
     def raw(
         self, names: Sequence[str], gpus: Ints | None, start: float, end: float
     ) -> tuple[Ints, Floats, dict[str, Floats]]:
@@ -81,7 +100,10 @@ class Part(NamedTuple):
         keys = self.keys(gpus)
         if keys is not None and not keys:
             return np.empty(0, np.int64), np.empty(0), {name: np.empty(0) for name in names}
-        key, time, values = self.shard.samples(names, keys, *self.rowids(start, end), start, end)
+        pieces = [self.shard.samples(names, keys, *ends, start, end) for ends in self._ranges(start, end)]
+        key = np.concatenate([piece[0] for piece in pieces])
+        time = np.concatenate([piece[1] for piece in pieces])
+        values = {name: np.concatenate([piece[2][name] for piece in pieces]) for name in names}
         sound = self.sound(key)
         if not sound.all():
             key, time, values = key[sound], time[sound], {name: value[sound] for name, value in values.items()}

@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 from merging import RUN, close_to, content, files, json_of, record, rollups_are_those_of_the_rows
 from sample_rows import START, rows_of, write
@@ -43,6 +44,21 @@ def test_merged_ranks_show_what_their_files_showed(recording):
     assert json_of(recording) == before and json_of(recording, exact=False) == rolled_up
     assert before[0]["state"] == "failed" and before[0]["exit_code"] == 3
     assert json_of(Path(f"{recording}.d")) == before  # the folder is gone, its name still means the recording
+
+
+def test_a_window_of_a_merged_file_reads_its_own_rows_only(recording):
+    for rank in range(4):
+        record(recording, rank, n_ticks=600, lost=rank == 2)
+    windows = [(START + 100.3, START + 107.7), (START + 290.0, None), (None, START + 3.2), (START + 500, START + 900)]
+    before = [open_recording(recording).runs[0].samples(["sm_active", "energy"], None, *window) for window in windows]
+    merge(str(recording))
+    (reader,) = open_recording(recording).runs
+    for window, rows in zip(windows, before, strict=True):
+        found = reader.samples(["sm_active", "energy"], None, *window)
+        assert np.array_equal(found.time, rows.time) and np.array_equal(found.gpu, rows.gpu)
+        assert np.array_equal(found.values["sm_active"], rows.values["sm_active"], equal_nan=True)
+    first, last = reader._parts[0]._ranges(*windows[0])[0]
+    assert last - first < 100 and len(reader._parts[0]._ranges(*windows[0])) == 4
 
 
 def test_a_file_that_a_reader_kept_from_being_sealed_is_merged_as_well(recording):
