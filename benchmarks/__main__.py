@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from benchmarks import analyze, bulk, merge, sampler, start, write
+from benchmarks import analyze, bulk, merge, rank, sampler, start, write
 from benchmarks.processes import CACHE
 from benchmarks.table import Figure, head, line, machine
 
@@ -19,6 +19,7 @@ class Benchmark(NamedTuple):
 
 BENCHMARKS = {
     "start": Benchmark(start.measure),
+    "rank": Benchmark(rank.measure),
     "sampler": Benchmark(sampler.measure),
     "write": Benchmark(write.measure),
     "analyze": Benchmark(analyze.measure),

@@ -4,7 +4,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +28,9 @@ class Cost(NamedTuple):
     rss: float
 
 
-def spawn(command: Sequence[str | Path], output: Path | None = None) -> int:
+def spawn(
+    command: Sequence[str | Path], output: Path | None = None, environment: Mapping[str, str] = ENVIRONMENT
+) -> int:
     """Start a command; its pid. Standard output goes to ``output``, or nowhere; standard error nowhere."""
     words = [os.fspath(word) for word in command]
     sink = os.fspath(output or os.devnull)
@@ -36,13 +38,15 @@ def spawn(command: Sequence[str | Path], output: Path | None = None) -> int:
         (os.POSIX_SPAWN_OPEN, 1, sink, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666),
         (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
     ]
-    return os.posix_spawnp(words[0], words, ENVIRONMENT, file_actions=files)
+    return os.posix_spawnp(words[0], words, environment, file_actions=files)
 
 
-def run(command: Sequence[str | Path], output: Path | None = None) -> Cost:
+def run(
+    command: Sequence[str | Path], output: Path | None = None, environment: Mapping[str, str] = ENVIRONMENT
+) -> Cost:
     """Run a command to its end. Raises RuntimeError when it fails."""
     began = time.perf_counter()
-    _, status, usage = os.wait4(spawn(command, output), 0)
+    _, status, usage = os.wait4(spawn(command, output, environment), 0)
     wall = time.perf_counter() - began
     if status:
         words = " ".join(map(str, command))
@@ -88,6 +92,14 @@ def cpu_seconds(pid: int) -> float:
     except (OSError, IndexError):
         _, fields = _stat(pid)
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def proportional_bytes(pid: int) -> float:
+    """Resident memory now, each page divided by the number of processes that share it."""
+    for entry in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if entry.startswith("Pss:"):
+            return float(entry.split()[1]) * 1024
+    raise RuntimeError(f"process {pid} has ended")
 
 
 def resident_bytes(pid: int) -> float:

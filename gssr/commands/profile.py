@@ -78,6 +78,9 @@ def _value_follows(word: str, takes_value: set[str]) -> bool:
 
 def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
     """Exit code: the workload's; 2 for wrong usage, when nothing was started."""
+    import gc
+
+    gc.disable()  # there is little garbage up to the start, and less after it; the sampler sees to its own
     from gssr.profile.request import Request, UsageError
     from gssr.profile.session import profile
     from gssr.profile.terminal import leave

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as entry
-from benchmarks import merge, processes, sampler, start, table, write
+from benchmarks import merge, processes, rank, sampler, start, table, write
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (entry, merge, processes, sampler, start, write):
+    for module in (entry, merge, processes, rank, sampler, start, write):
         monkeypatch.setattr(module, "CACHE", tmp_path)
 
 
@@ -33,6 +33,11 @@ def test_lateness_is_what_ticks_are_behind_their_deadlines(tmp_path: Path) -> No
     late, missed = sampler._lateness(tmp_path / "a.sql", 0.1, 0.05)
     assert late == pytest.approx([0.0, 0.0, 0.0, 0.001, 0.005], abs=1e-6)
     assert missed == 1
+
+
+def test_a_rank_that_samples_nothing_costs_something() -> None:
+    cpu, memory = rank.measure(repeats=1, warm_up=0.5)
+    assert 0 < cpu.value < 1000 and 1 < memory.value < 100
 
 
 def test_starting_costs_more_than_nothing() -> None:
