@@ -25,10 +25,11 @@ GSSR = ("-m", "gssr")
 
 
 def start(folder: Path, rank: int, gpus: str, command: str, job: int = 1, gssr=GSSR, ms: int = 50, **more):
-    """Start a rank of a step of four, with these GPUs (indices of the node)."""
+    """Start a rank of a step of five, with these GPUs (indices of the node). No test starts all of them, so that what each
+    has recorded stays in a file of its own."""
     environ = dict(os.environ) | {
         "SLURM_JOB_ID": str(job), "SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank),
-        "SLURM_STEP_NUM_TASKS": "4", "SLURMD_NODENAME": f"node{os.getpid()}", "SLURM_STEP_GPUS": gpus, **more,
+        "SLURM_STEP_NUM_TASKS": "5", "SLURMD_NODENAME": f"node{os.getpid()}", "SLURM_STEP_GPUS": gpus, **more,
     }  # fmt: skip
     options = ("profile", "--backend", "synthetic", "-t", str(ms), "-o", f"{job}.sql", "--wrap", command)
     return subprocess.Popen(
