@@ -15,12 +15,13 @@ def batch_scripts(page: Path) -> list[str]:
     return [script for script in found if "#SBATCH" in script]
 
 
-@pytest.mark.parametrize(("page", "ranks"), [("README.md", 1), ("docs/profile.md", 8)])
-def test_batch_scripts_of_the_pages_end_with_the_job_on_a_page(slurm, tmp_path: Path, page: str, ranks: int) -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/profile.md"])
+def test_batch_scripts_of_the_pages_end_with_the_job_on_a_page(slurm, tmp_path: Path, page: str) -> None:
     (script,) = batch_scripts(ROOT / page)
     (tmp_path / "train.py").write_text("import sys, time; time.sleep(0.6); sys.exit(3)")
     output = slurm.sbatch(script, cwd=tmp_path)
     assert re.search(r"^GSSR  .*job \d+  failed, exit code 3$", output, re.MULTILINE), output
-    assert output.splitlines()[-1] == "GSSR score=unknown imbalance=unknown gpus=0 gaps=0"
+    own = [line for line in output.splitlines() if not line.startswith("srun: ")]  # which says what code it got
+    assert own[-1] == "GSSR score=unknown imbalance=unknown gpus=0 gaps=0"
     files = [path for path in tmp_path.rglob("*.sql") if path.is_file()]
-    assert len(files) == ranks
+    assert len(files) == 1
