@@ -205,6 +205,20 @@ def test_a_late_file_joins_its_run_although_another_was_added_since(recording):
     assert sorted(json_of(recording, keys=False), key=repr) == sorted(before, key=repr)
 
 
+def test_a_merge_that_was_killed_before_the_disk_had_it_all_is_ended_first(recording, monkeypatch):
+    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "WAL")
+    write(recording, rows_of(10, 1), 1, run_id="before")
+    record(recording, 0)
+    pid = os.fork()
+    if pid == 0:
+        monkeypatch.setattr("gssr.store.merge.seal", lambda _connection: os._exit(0))
+        merge(str(recording))
+    os.waitpid(pid, 0)
+    assert os.path.getsize(f"{recording}-wal") and len(files(recording)) == 2
+    assert merge(str(recording)).n_files == 1
+    merged_file(recording)
+
+
 def test_an_empty_file_of_that_name_is_used(recording):
     recording.touch()
     record(recording, 0)

@@ -18,7 +18,7 @@ from gssr.store.merge.copy import Copier, HolesError, UnfitError
 from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import Found, Source, look
 from gssr.store.merge.verify import missing_from
-from gssr.store.open import RecordingError, connect
+from gssr.store.open import COMPANIONS, RecordingError, beside, connect
 from gssr.store.records import Merged, read_merged
 from gssr.store.schema import ENDED_SUFFIX
 
@@ -102,6 +102,8 @@ class _Merge:
                 pass  # somebody has just begun to record into it; or it goes another way
             except _RefusedError as error:
                 self._refused[error.name] = str(error)
+        if any(os.path.exists(beside(self._target, suffix)) for suffix in COMPANIONS) and found.merged:
+            self._add([])  # a merge was killed before it had all of it on the disk
         n_files = self._delete_merged([ledger[name] for name in found.merged], found.left)
         return Outcome(self._target, n_files, tuple(found.left))
 
@@ -158,7 +160,9 @@ class _Merge:
             self._copied |= self._copy(connection, sources)
         finally:
             seal(connection)
-        _sync(self._target)
+        for path in (self._target, beside(self._target, "-wal")):  # which stays where a reader has it open
+            if os.path.exists(path):
+                _sync(path)
 
     def _copy(self, connection: sqlite3.Connection, sources: list[Source]) -> dict[str, int]:
         """Copy the files; how many samples each has."""
