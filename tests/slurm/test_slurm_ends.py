@@ -109,7 +109,7 @@ srun --quiet {" ".join(PROFILE)} sh -c '{traps}; while :; do sleep 0.1; done'
     reader = recorded(tmp_path)
     assert (reader.state, {process.exit_code for process in reader.processes}) == ("failed", {9})
     events = [event for event in reader.events if event.kind == "signal" and event.rank == 1]
-    assert {"SIGUSR1 passed on", "SIGTERM passed on"} <= {event.message for event in events}
+    assert "SIGUSR1 passed on" in {event.message for event in events}
     last = max(event.time for event in reader.events if event.kind == "end")
     assert min(last_seconds(reader).values()) > last - 0.2
 

@@ -22,7 +22,7 @@ def places(lines: list[str]) -> list[dict[str, Any]]:
 
 
 def test_every_task_of_a_step_knows_its_place(slurm) -> None:
-    found = places(slurm.srun("-N2", "--ntasks-per-node=2", *COMMAND))
+    found = places(slurm.srun("-wnode[1-2]", "--ntasks-per-node=2", *COMMAND))
     assert [place["launcher"] for place in found] == ["slurm"] * 4
     assert [(p["rank"], p["local_rank"], p["node"]) for p in found] == [
         (0, 0, "node1"), (1, 1, "node1"), (2, 0, "node2"), (3, 1, "node2"),
@@ -33,7 +33,7 @@ def test_every_task_of_a_step_knows_its_place(slurm) -> None:
 
 
 def test_a_cyclic_layout_does_not_mix_up_local_ranks(slurm) -> None:
-    found = places(slurm.srun("-N2", "--ntasks-per-node=2", "--distribution=cyclic", *COMMAND))
+    found = places(slurm.srun("-wnode[1-2]", "--ntasks-per-node=2", "--distribution=cyclic", *COMMAND))
     assert [(p["node"], p["local_rank"]) for p in found] == [("node1", 0), ("node2", 0), ("node1", 1), ("node2", 1)]
 
 

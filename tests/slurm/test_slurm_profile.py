@@ -16,7 +16,15 @@ pytestmark = pytest.mark.xdist_group("slurm")
 def test_every_rank_of_a_step_records_its_gpu_and_exit_codes_come_back(slurm, tmp_path: Path) -> None:
     command = "gssr profile --backend synthetic -t 50 -o job.sql --wrap 'sleep 1; exit $SLURM_PROCID'"
     done = slurm.run(
-        "srun", "-N2", "--ntasks-per-node=2", "--gpus-per-task=1", "bash", "-c", command, cwd=tmp_path, check=False
+        "srun",
+        "-wnode[1-2]",
+        "--ntasks-per-node=2",
+        "--gpus-per-task=1",
+        "bash",
+        "-c",
+        command,
+        cwd=tmp_path,
+        check=False,
     )
     assert done.returncode == 3, done.stderr
     (reader,) = open_recording(tmp_path / "job.sql").runs
@@ -104,7 +112,9 @@ def test_sixteen_ranks_of_four_nodes_record_a_gpu_each_and_no_tick_twice(slurm, 
 def test_tasks_that_share_their_nodes_gpus_sample_each_once_to_the_end(slurm, tmp_path: Path) -> None:
     options = "--no-summary --backend synthetic -t 200 -o a.sql"
     command = f"gssr profile {options} --wrap 'sleep 2; [ $SLURM_LOCALID = 0 ] || sleep 2'"
-    done = slurm.run("srun", "--quiet", "-N2", "--ntasks-per-node=3", "--gres=gpu:4", "sh", "-c", command, cwd=tmp_path)
+    done = slurm.run(
+        "srun", "--quiet", "-wnode[1-2]", "--ntasks-per-node=3", "--gres=gpu:4", "sh", "-c", command, cwd=tmp_path
+    )
     assert done.stderr == ""
     (reader,) = open_recording(tmp_path / "a.sql").runs
     assert [(gpu.node, gpu.device_index, gpu.rank) for gpu in reader.gpus] == [
