@@ -42,8 +42,8 @@ def measure(ranks: int = 256, minutes: float = 10.0, repeats: int = 3, kills: in
         if rows != _content(folder / "run.sql"):
             raise RuntimeError("the merged file holds something else than the ranks' files")
         n = sum(row[1] for row in rows)
-        case = f"merge, {ranks} ranks x {GPUS} GPUs, {n:,} samples"
-        for what, cost in (("ATTACH and INSERT ... SELECT", median(plain)), ("gssr merge", median(merged))):
+        case = f"merge, {ranks} x {GPUS} GPUs, {n:,} samples"
+        for what, cost in (("plain SQL", median(plain)), ("gssr merge", median(merged))):
             yield Figure(f"{case}: {what}, wall clock", cost.wall, "s")
             yield Figure(f"{case}: {what}, CPU", cost.cpu, "s")
         yield Figure("merge, gssr merge: CPU per sample", median(merged).cpu / n * 1e6, "µs", LIMIT_MICROSECONDS)
