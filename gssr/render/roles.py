@@ -8,7 +8,10 @@ by height or by a letter.
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-Role = Literal["plain", "title", "heading", "dim", "value", "series", "band", "good", "bad", "outlier", "gap"]
+Role = Literal[
+    "plain", "title", "heading", "dim", "value", "series", "band", "good", "bad", "outlier", "gap",
+    "ramp0", "ramp1", "ramp2", "ramp3", "ramp4", "cursor", "picked",
+]  # fmt: skip
 
 
 class Span(NamedTuple):
@@ -41,7 +44,16 @@ ROLES: dict[Role, Look] = {
     "bad": Look("31", "red"),
     "outlier": Look("1;33", "bold yellow"),
     "gap": Look("35", "magenta"),
+    "ramp0": Look("38;5;25", "color(25)"),
+    "ramp1": Look("38;5;67", "color(67)"),
+    "ramp2": Look("38;5;109", "color(109)"),
+    "ramp3": Look("38;5;143", "color(143)"),
+    "ramp4": Look("38;5;221", "color(221)"),
+    "cursor": Look("7", "reverse"),
+    "picked": Look("1;7", "bold reverse"),
 }
+RAMP: tuple[Role, ...] = ("ramp0", "ramp1", "ramp2", "ramp3", "ramp4")
+"""Lightness for a fraction of the full scale, in five equal steps, dark to light; it only repeats what height says."""
 
 
 def text_of(row: Row) -> str:

@@ -171,6 +171,18 @@ class RunReader:
         return tuple(sorted(rows, key=lambda event: event.time))
 
     @property
+    def tails(self) -> list[tuple[str, int, dict[int, int]]]:
+        """Where to go on following: for each file its name, the last rowid read here, and the positions of its GPUs by
+        their keys in the file."""
+        parts = {part.shard.path: part for part in self._parts}
+        found = []
+        for shard in self._shards:
+            part = parts.get(shard.path)
+            last = part.last if part else shard.rowids(self.run.run_id)[1]
+            found.append((shard.path, last, dict(part.position) if part else {}))
+        return found
+
+    @property
     def sampling_seconds(self) -> float:
         """The sampling interval; 0 when it is unknown."""
         return (self.run.sampling_ms or 0.0) / 1000

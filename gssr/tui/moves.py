@@ -1,0 +1,241 @@
+"""What actions do to the view: pure functions from a scene to the next view, by the action's name."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from gssr.metrics import BY_NAME as METRICS
+from gssr.model.grid import ladder
+from gssr.model.window import parse_time
+from gssr.tui.screens import BY_NAME, SCREENS
+from gssr.tui.view import Scene, ScreenName, Sort, View
+
+PAGE = 10_000
+"""A page for ``move``: screens move by as much as they show."""
+LEAP = 10
+"""Columns that a leap in time covers."""
+SPEEDS = (0.0, 1.0, 10.0, 60.0)
+"""Seconds of a recording a second, one after another."""
+SORTS: tuple[Sort, ...] = ("mean", "p05", "p95", "now", "place")
+LEAST_SPAN_COLUMNS = 1
+
+Move = Callable[[Scene], View]
+
+
+def to_screen(view: View, name: ScreenName) -> View:
+    """Another screen; the selection, the time and the metric stay."""
+    if name == view.screen:
+        return view
+    return replace(view, screen=name, row=0, top=0, overlay="", trail=())
+
+
+def _screen(name: ScreenName) -> Move:
+    return lambda scene: to_screen(scene.view, name)
+
+
+def _neighbour(step: int) -> Move:
+    def move(scene: Scene) -> View:
+        names = [screen.name for screen in SCREENS]
+        return to_screen(scene.view, names[(names.index(scene.view.screen) + step) % len(names)])
+
+    return move
+
+
+def _cursor(dx: int, dy: int) -> Move:
+    return lambda scene: BY_NAME[scene.view.screen].move(scene, dx, dy)
+
+
+def _enter(scene: Scene) -> View:
+    return BY_NAME[scene.view.screen].enter(scene) or scene.view
+
+
+def _back(scene: Scene) -> View:
+    """Close what lies over the screen; else back to where Enter came from; else let go, one after another, of the filter,
+    the selection and the time cursor."""
+    view = scene.view
+    if view.overlay:
+        return replace(view, overlay="")
+    if view.trail:
+        before = view.trail[-1]
+        return replace(
+            before, metric=view.metric, span=view.span, end=view.end, cursor=view.cursor, output=view.output
+        )  # fmt: skip
+    for change in ({"filter": ""}, {"selection": (), "selected": ""}, {"cursor": None}):
+        after = replace(view, **change)
+        if after != view:
+            return after
+    return view
+
+
+def _overlay(name: str) -> Move:
+    return lambda scene: replace(scene.view, overlay="" if scene.view.overlay == name else name)  # type: ignore[arg-type]
+
+
+# Time
+
+
+def _pause(scene: Scene) -> View:
+    """Hold the view where it is, or let it follow the newest sample."""
+    view, frame = scene.view, scene.frame
+    if view.end is not None or view.speed:
+        return replace(view, end=None, speed=0.0)
+    return replace(view, end=frame.grid.end, span=view.span or frame.grid.n * frame.grid.width)
+
+
+def _play(scene: Scene) -> View:
+    """Play on from the right edge; from the beginning when that is the end."""
+    view, frame = scene.view, scene.frame
+    speed = SPEEDS[(SPEEDS.index(view.speed) + 1) % len(SPEEDS)] if view.speed in SPEEDS else 0.0
+    end = view.end
+    if end is None or end >= frame.last:
+        end = frame.first + frame.grid.width
+    span = view.span or max(frame.grid.n * frame.grid.width / 4, frame.grid.width)
+    return replace(view, speed=speed, end=end, span=span)
+
+
+def played(scene: Scene, seconds: float) -> View:
+    """The view after ``seconds`` of the clock on the wall while it is played; it stops at the newest sample."""
+    view, frame = scene.view, scene.frame
+    end = (view.end if view.end is not None else frame.last) + seconds * view.speed
+    if end >= frame.last:
+        return replace(view, end=None, speed=0.0)
+    return replace(view, end=end)
+
+
+def _zoom(step: int) -> Move:
+    def move(scene: Scene) -> View:
+        view, grid = scene.view, scene.frame.grid
+        widths = [width for width, _ in zip(ladder(scene.frame.sampling_seconds), range(40), strict=False)]
+        at = min(range(len(widths)), key=lambda i: abs(math.log(widths[i] / grid.width)))
+        width = widths[min(max(at + step, 0), len(widths) - 1)]
+        span = width * grid.n
+        if span >= scene.frame.last - scene.frame.first and view.end is None and step > 0:
+            return replace(view, span=None)
+        end = view.end
+        centre = view.cursor if view.cursor is not None and grid.start <= view.cursor < grid.end else None
+        if centre is not None and (view.end is not None or centre < grid.end - grid.width):
+            share = (centre - grid.start) / (grid.end - grid.start)
+            end = _inside(scene, centre + (1 - share) * span, span)
+        elif view.end is None and view.span is None and view.cursor is None and not _alive(scene):
+            end = None
+        return replace(view, span=span, end=end)
+
+    return move
+
+
+def _alive(scene: Scene) -> bool:
+    return scene.frame.state in ("live", "stalled")
+
+
+def _inside(scene: Scene, end: float, span: float) -> float | None:
+    """A right edge that shows something of the run; None, the newest sample, when it is there."""
+    frame = scene.frame
+    if end >= frame.last:
+        return None
+    return max(end, min(frame.first + span, frame.last))
+
+
+def _step(columns: int) -> Move:
+    def move(scene: Scene) -> View:
+        view, grid = scene.view, scene.frame.grid
+        span = view.span if view.span is not None else grid.n * grid.width
+        if view.span is None:  # the whole run is in sight: step the cursor through it
+            return with_cursor(scene, columns)
+        end = (view.end if view.end is not None else grid.end) + columns * grid.width
+        return replace(view, span=span, end=_inside(scene, end, span), speed=0.0)
+
+    return move
+
+
+def with_cursor(scene: Scene, columns: int) -> View:
+    """The time cursor so many columns further; from the right edge where there was none. Beyond an edge of the window the
+    window moves."""
+    view, grid, frame = scene.view, scene.frame.grid, scene.frame
+    at = (
+        view.cursor
+        if view.cursor is not None
+        else min(frame.last, grid.end) - (0.5 if columns < 0 else 1.5) * grid.width
+    )
+    time = grid.start + (grid.column(at) + 0.5 + columns) * grid.width
+    time = min(max(time, frame.first), frame.last)
+    end = view.end
+    if time < grid.start:
+        end = time + (view.span or grid.n * grid.width)
+    elif time >= grid.end:
+        end = _inside(scene, time + grid.width, view.span or 0.0)
+    return replace(view, cursor=time, end=end)
+
+
+def go_to(scene: Scene, text: str) -> View:
+    """Look at a time (gssr.model.window.parse_time). Raises ValueError, with a sentence, when the text is none."""
+    frame, view = scene.frame, scene.view
+    time = min(max(parse_time(text, frame.first, frame.last), frame.first), frame.last)
+    if view.span is None:
+        return replace(view, cursor=time)
+    return replace(view, cursor=time, end=_inside(scene, time + view.span / 2, view.span), speed=0.0)
+
+
+# What is shown
+
+
+def _metric(step: int) -> Move:
+    def move(scene: Scene) -> View:
+        names = measured(scene)
+        if not names:
+            return scene.view
+        at = names.index(scene.view.metric) if scene.view.metric in names else -step
+        return replace(scene.view, metric=names[(at + step) % len(names)])
+
+    return move
+
+
+def measured(scene: Scene) -> list[str]:
+    """The metrics that have samples, in the catalogue's order."""
+    counts = dict(zip(scene.frame.whole.names, scene.frame.whole.n.sum(axis=1).tolist(), strict=True))
+    return [name for name in METRICS if counts.get(name)]
+
+
+def _sort(step: int) -> Move:
+    def move(scene: Scene) -> View:
+        at = (SORTS.index(scene.view.sort) + step) % len(SORTS)
+        return replace(scene.view, sort=SORTS[at], top=0)
+
+    return move
+
+
+MOVES: dict[str, Move] = {
+    **{f"screen_{screen.name}": _screen(screen.name) for screen in SCREENS},
+    "next_screen": _neighbour(1),
+    "previous_screen": _neighbour(-1),
+    "enter": _enter,
+    "back": _back,
+    "up": _cursor(0, -1),
+    "down": _cursor(0, 1),
+    "left": _cursor(-1, 0),
+    "right": _cursor(1, 0),
+    "page_up": _cursor(0, -PAGE),
+    "page_down": _cursor(0, PAGE),
+    "first": _cursor(0, -PAGE * PAGE),
+    "last": _cursor(0, PAGE * PAGE),
+    "pause": _pause,
+    "play": _play,
+    "zoom_in": _zoom(-1),
+    "zoom_out": _zoom(1),
+    "zoom_all": lambda scene: replace(scene.view, span=None, end=None, speed=0.0),
+    "step_back": _step(-1),
+    "step_forward": _step(1),
+    "leap_back": _step(-LEAP),
+    "leap_forward": _step(LEAP),
+    "next_metric": _metric(1),
+    "previous_metric": _metric(-1),
+    "next_sort": _sort(1),
+    "previous_sort": _sort(-1),
+    "reverse": lambda scene: replace(scene.view, reverse=not scene.view.reverse, top=0),
+    "density": lambda scene: replace(scene.view, density=scene.view.density + 1, top=0),
+    "group": lambda scene: replace(scene.view, grouped=not scene.view.grouped, row=0, top=0),
+    "events": _overlay("events"),
+    "help": _overlay("help"),
+    "output": lambda scene: replace(scene.view, output=not scene.view.output),
+    "align": lambda scene: replace(scene.view, align="activity" if scene.view.align == "start" else "start"),
+}
+"""By action; ``app`` does the others."""
