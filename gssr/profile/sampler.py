@@ -1,7 +1,8 @@
 """The sampler: a small process that asks the backend at every tick and writes what it says.
 
-It keeps absolute deadlines, so the rate doesn't drift; it records the time each sample was really taken; it never writes
-to the terminal but sends lines to the supervisor; and nothing it does can reach the workload.
+It keeps absolute deadlines, so the rate doesn't drift, or collects from a backend that keeps its own; it records the time
+each sample was really taken; it never writes to the terminal but sends lines to the supervisor; and nothing it does can
+reach the workload.
 """
 
 import gc
@@ -12,7 +13,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from gssr.backends import open_backend, select_gpus
-from gssr.backends.base import Backend, BackendError
+from gssr.backends.base import Backend, BackendError, Change, Row
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
 from gssr.profile.clock import Clock
 from gssr.profile.detach import let_go
@@ -22,7 +23,7 @@ from gssr.store.liveness import boot_id, process_start
 from gssr.store.open import RecordingError
 from gssr.store.pending import Value
 from gssr.store.schema import GAP_INTERVALS
-from gssr.store.writer import Writer
+from gssr.store.writer import COMMIT_SECONDS, Writer
 
 if TYPE_CHECKING:
     from gssr.backends.host import HostSampler, WorkloadSampler
@@ -109,6 +110,8 @@ class _Sampler:
         self._workload_sampler: WorkloadSampler | None = None
         self._problem: str | None = None
         self._backend: Backend | None = None
+        self._interval = plan.sampling_seconds
+        self._by_itself = False
         self._host: HostSampler | None = None
 
     def run(self) -> int:
@@ -133,6 +136,8 @@ class _Sampler:
             self._announce(now, "backend", f"no GPU is sampled: {error}")
             return
         self._backend = backend
+        if opened.by_itself:
+            self._interval, self._by_itself = COMMIT_SECONDS, True
         measured = [name for name in backend.measures if name in plan.metrics]
         gpus = [device._asdict() | {"backend": backend.name} for device in backend.gpus]
         writer.add_gpus(gpus, measured, opened.sampling_seconds or plan.sampling_seconds)
@@ -153,7 +158,7 @@ class _Sampler:
         _say(self._outbox, message)
 
     def _loop(self) -> None:
-        interval, clock = self._plan.sampling_seconds, self._clock
+        interval, clock = self._interval, self._clock
         self._sample_host(clock.now())  # first, because it loads what it needs, which takes longer than some intervals
         begin = last = clock.ticks()
         host_due, collect_due = begin + HOST_SECONDS, begin + COLLECT_SECONDS
@@ -168,7 +173,7 @@ class _Sampler:
                 continue
             ticks, now = clock.ticks(), clock.now()
             if ticks >= due:
-                if ticks - last > GAP_INTERVALS * interval:
+                if not self._by_itself and ticks - last > GAP_INTERVALS * interval:
                     self._writer.event(now, "gap", f"no samples for {ticks - last:.3g} s: the sampler was held up")
                 self._sample(now)
                 last = ticks
@@ -184,7 +189,7 @@ class _Sampler:
                 self._check_workload(now)
             if ticks >= due:
                 tick = max(tick + 1, _next(clock.ticks() - begin, interval))
-        if clock.ticks() - last >= interval / 2:
+        if not self._by_itself and clock.ticks() - last >= interval / 2:
             self._sample(clock.now())
 
     def _sample(self, now: float) -> None:
@@ -196,13 +201,18 @@ class _Sampler:
         except Exception as error:  # a fault in a driver's library, too, ends no more than the sampling of GPUs
             why = str(error) if isinstance(error, BackendError) else f"{backend.name} failed: {error!r}"
             self._announce(now, "backend_lost", why)
-            backend.close()
             self._backend = None
+            self._keep(now, backend, backend.close(), ())
             return
+        self._keep(now, backend, rows, changes)
+
+    def _keep(self, now: float, backend: Backend, rows: Sequence[Row], changes: Sequence[Change]) -> None:
         if rows:
             self._writer.add(rows)
         for change in changes:
             self._writer.event(now, change.kind, change.message, change.gpu)
+            if change.kind == "gap":
+                continue  # the reader sees it in the rows
             whose = "" if change.gpu is None else f"GPU {backend.gpus[change.gpu].device_index}: "
             _say(self._outbox, whose + change.message)
 
@@ -269,10 +279,10 @@ class _Sampler:
         assert self._end is not None
         code, state, when = self._end
         now = self._clock.now()
-        if self._backend is not None:
-            rows = self._backend.close()
-            if rows:
-                self._writer.add(rows)
+        backend = self._backend
+        if backend is not None:
+            rows = backend.close()
+            self._keep(now, backend, rows, backend.changes())
         written = self._writer.finish(now, code, state, when)
         if self._writer.moved:
             _say(self._outbox, f"{self._plan.path}: was deleted or moved while it was recorded into")
