@@ -1,4 +1,4 @@
-"""Recordings with one planted cause each: what every screen must lead to. ``python tests/tui/planted.py DIR`` writes them."""
+"""Recordings with one planted cause each, for every screen to lead to; ``python tests/tui/planted.py DIR`` writes them."""
 
 import json
 import sys
