@@ -66,6 +66,8 @@ class Watch:
         self._recorded = "waiting"
         self._events: tuple[Event, ...] = ()
         self._problem: str | None = None
+        self.run_ids: tuple[str, ...] = ()
+        """The runs of the recording, once it was opened, in the order they were recorded."""
 
     def close(self) -> None:
         """Let go of every file."""
@@ -123,6 +125,8 @@ class Watch:
             if self._opened is None and all(size == 0 for _, _, size in files):
                 return  # made, and nothing in it yet
             raise
+        assert self._recording is not None
+        self.run_ids = tuple(run.run.run_id for run in self._recording.runs)
         self._run, self._recorded, self._events = reader.run, reader.state, reader.events
         nodes, node_of = nodes_of(reader.gpus)
         interval = reader.sampling_seconds

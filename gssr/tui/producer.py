@@ -24,11 +24,14 @@ class Producer(threading.Thread):
         self._changed = threading.Condition()
         self._queries: tuple[Query | None, ...] = ()
         self._leaving = False
+        self._keep_looking = False
         self.problem: BaseException | None = None
 
-    def ask(self, queries: tuple[Query | None, ...]) -> None:
-        """From now on, frames for these: one for each watch, None for none."""
+    def ask(self, queries: tuple[Query | None, ...], keep_looking: bool = False) -> None:
+        """From now on, frames for these: one for each watch, None for none. ``keep_looking``: as often for a recording that
+        no longer grows, because it is played."""
         with self._changed:
+            self._keep_looking = keep_looking
             if queries != self._queries:
                 self._queries = queries
                 self._changed.notify()
@@ -64,7 +67,7 @@ class Producer(threading.Thread):
                 self._deliver(frames)
             if any(not frame.refined for frame in frames) and queries == self._queries:
                 self._deliver(self._look(queries, quick=False))
-            growing = any(watch.growing for watch in self._watches)
+            growing = self._keep_looking or any(watch.growing for watch in self._watches)
             wait = begun + (self._interval if growing else IDLE_SECONDS) - time.monotonic()
             with self._changed:
                 if not self._leaving and self._queries == asked:

@@ -127,3 +127,15 @@ def footer(scene: Scene) -> Row:
         if cell_width(text_of(line)) + len(action.label) + 3 <= scene.width:
             line = (*line, Span("  " + action.label, "dim"))
     return clip(line, scene.width)
+
+
+def footer_action(scene: Scene, x: int) -> str:
+    """The action that the footer names at this cell: a screen, or a key's; "" for none."""
+    at = 0
+    for number, screen in enumerate(SCREENS, 1):
+        on = screen.name == scene.view.screen
+        title = screen.title if scene.width >= 100 or on else screen.title[:4]
+        at += len(f"[{number}]{title} " if on else f"{number} {title} ")
+        if x < at:
+            return f"screen_{screen.name}"
+    return ""
