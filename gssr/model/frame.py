@@ -24,19 +24,23 @@ State = Literal["waiting", "live", "stalled", "lost", "ended"]
 class Query:
     """What a frame is to show: ``columns`` columns of time of one metric, together at least ``span`` seconds (None: the
     whole run), up to ``end`` (unix s; None: the newest sample). ``cursor`` is the time (unix s) whose column is looked at
-    with all metrics, or None."""
+    with all metrics, or None. ``width`` is the columns' width in seconds, None for the narrowest that will do; ``activity``:
+    look for where the work begins."""
 
     metric: str = "sm_active"
     span: float | None = None
     end: float | None = None
     columns: int = 60
     cursor: float | None = None
+    width: float | None = None
+    activity: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
     """What samples of a stretch of time add up to: ``n`` and ``total`` [n_metrics, n_gpus], the count and the sum of the
-    values by metric (in the order of ``names``) and GPU; ``start`` and ``end`` in unix s."""
+    values by metric (in the order of ``names``) and GPU; ``start`` and ``end`` in unix s. The flags of THROTTLES count as
+    metrics: their mean is the share of samples in which they were set."""
 
     names: tuple[str, ...]
     start: float
@@ -116,8 +120,9 @@ class Frame:
     numbers ``nodes``. ``first`` and ``last`` are the times of the first and the newest sample (unix s), ``now`` the time
     that counts as now: while the run lives it goes on when samples stay away. ``silent``: seconds since something new came.
     ``last_time`` [n_gpus], NaN without samples, and ``latest`` [n_gpus], the newest value of the metric, at the window's
-    right edge. ``whole``, ``recent`` (RECENT_SECONDS up to the window's right edge) and ``window`` (of the grid; while the
-    run lives it may be some seconds old) hold means; ``moment`` the means of all metrics in the cursor's column.
+    right edge. ``active_from``: where the run begins to work (gssr.model.window.warm_up_and_tear_down), unix s, None when
+    that was not asked for. ``whole``, ``recent`` (RECENT_SECONDS up to the window's right edge) and ``window`` (of the grid;
+    while the run lives it may be some seconds old) hold means; ``moment`` the means of all metrics in the cursor's column.
     ``n_gaps`` [n_gpus]. ``problem``: what could not be read, one sentence. ``following``: the window's right edge is the
     newest sample.
     """
@@ -149,6 +154,7 @@ class Frame:
     problem: str | None
     following: bool
     refined: bool = True
+    active_from: float | None = None
 
     @property
     def n_gpus(self) -> int:

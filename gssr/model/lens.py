@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.analysis import Floats, HostUse
+from gssr.model.analysis import Floats, HostUse, Series
 from gssr.model.frame import RECENT_SECONDS, Grid, Ints, Means, Query, Space
 from gssr.model.grid import Columns, choose_width, column_of
 from gssr.model.host import host_use
 from gssr.model.tally import Tally
+from gssr.model.window import DETECTION_METRICS, warm_up_and_tear_down
 from gssr.store.reader import RunReader
 from gssr.store.schema import LEVELS
 
@@ -42,6 +43,7 @@ class Shown(NamedTuple):
     moment: dict[str, float | None]
     host: HostUse | None
     refined: bool
+    active_from: float | None
 
 
 class _Answer(NamedTuple):
@@ -72,10 +74,12 @@ class Lens:
     def show(self, query: Query, read: Read, growing: bool, quick: bool) -> Shown:
         """What the query asks for. ``growing``: rows may still come."""
         tally = self._tally
-        metric = query.metric if query.metric in tally.names else tally.names[0]
+        metric = query.metric if query.metric in tally.metrics else tally.metrics[0]
         span = max(tally.last - tally.first, self._interval) if query.span is None else query.span
         n = max(query.columns, 1)
-        width = choose_width(span, max(n - 1, 1) if query.span is None else n, self._interval, self._n_gpus)
+        width = query.width or choose_width(
+            span, max(n - 1, 1) if query.span is None else n, self._interval, self._n_gpus
+        )
         refined = not (quick and width < LEVELS[-1] and self._n_gpus * span / width > QUICK_CELLS)
         width = width if refined else float(LEVELS[-1])
         last = column_of(tally.last, width) if query.end is None else math.ceil(query.end / width - 1e-9) - 1
@@ -93,7 +97,32 @@ class Lens:
             ("host", grid.start, grid.end), query, growing_host, lambda: host_use(read(), grid.start, grid.end)
         )
         assert host is None or isinstance(host, HostUse)
-        return Shown(metric, grid, space, window, self._recent(query, end, read, growing), moment, host, refined)
+        recent = self._recent(query, end, read, growing)
+        active_from = self._active_from(query, read, growing) if query.activity else None
+        return Shown(metric, grid, space, window, recent, moment, host, refined, active_from)
+
+    def _active_from(self, query: Query, read: Read, growing: bool) -> float | None:
+        """Where the warm-up ends, unix s; the first sample where nothing tells."""
+        tally = self._tally
+        metric = next((name for name in DETECTION_METRICS if name in tally.metrics), None)
+        if metric is None:
+            return tally.first
+
+        def average(start: float, end: float, bins: int) -> Series:
+            width = choose_width(end - start, max(bins, 1), self._interval, self._n_gpus)
+            first = column_of(start, width)
+            columns = Columns(metric, width, first, column_of(end, width) - first + 1, self._n_gpus)
+            columns.read(read())
+            grid, space = columns.grid(math.inf)
+            counted = np.isfinite(grid.values).sum(axis=0)
+            return Series(metric, grid.start, width, space.mean, space.low, space.high, counted)
+
+        def compute() -> float:
+            return tally.first + warm_up_and_tear_down(average, tally.first, tally.last)[0]
+
+        found = self._kept(("active_from", tally.first, math.inf), query, growing, compute)
+        assert isinstance(found, float)
+        return found
 
     def _columns(self, metric: str, width: float, first: int, n: int, query: Query, read: Read) -> Columns:
         sliding = query.end is None and query.span is not None
@@ -128,7 +157,7 @@ class Lens:
         def compute() -> Means:
             last = min(end, self._tally.last)
             upper = None if end == math.inf else end
-            return self._tally.means_of(read().buckets(start, upper, names=self._tally.names), start, last)
+            return self._tally.means_of(read().buckets(start, upper, names=self._tally.counted), start, last)
 
         found = self._kept((what, start, end), query, growing, compute)
         assert isinstance(found, Means)

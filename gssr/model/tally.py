@@ -6,27 +6,35 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gssr.metrics import BY_NAME, DERIVED
+from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, THROTTLES
 from gssr.model.analysis import Floats
 from gssr.model.frame import RECENT_SECONDS, Ints, Means
+from gssr.store.layout import FIELDS
 from gssr.store.moments import derive
 from gssr.store.reader import Buckets, RunReader
 from gssr.store.schema import LEVELS
 
+_FLAGS = "clock_event_reasons"
 _MOST_CHUNKS_OF = 30_000
 """Numbers kept for each second of the last minute; a larger run's are kept for each five seconds."""
 
 
 class Tally:
-    """Counts and sums of every metric that has a mean, over the whole run and over its last minute. ``names``: these
-    metrics, derived ones first; ``stored``: those of them that are columns. ``n_gaps``, ``last_time`` (unix s, NaN without
-    rows) [n_gpus]; ``latest`` [n_metrics, n_gpus] the newest values, NaN without any."""
+    """Counts and sums of every metric that has a mean, over the whole run and over its last minute. ``metrics``: these,
+    derived ones first; ``names``: these and THROTTLES, each as a metric of its own that is 1 where the flag is set and else
+    0; ``stored``: the columns that they are made of, ``counted``: what of rollups. ``n_gaps``, ``last_time`` (unix s, NaN
+    without rows) [n_gpus]; ``latest`` [n_metrics, n_gpus] the newest values, NaN without any."""
 
     def __init__(self, reader: RunReader, growing: bool) -> None:
         known = [name for name in reader.metrics if name in BY_NAME]
-        self.stored = tuple(name for name in known if BY_NAME[name].kind in ("gauge", "rate"))
-        derived = [metric for metric in DERIVED if set(metric.parts) <= set(self.stored)]
-        self.names = (*(metric.name for metric in derived), *self.stored)
+        gauges = tuple(name for name in known if BY_NAME[name].kind in ("gauge", "rate"))
+        derived = [metric for metric in DERIVED if set(metric.parts) <= set(gauges)]
+        flags = tuple(name for name in known if name == _FLAGS)
+        self._throttles = [reason for reason in CLOCK_EVENT_REASONS if flags and reason[1] in THROTTLES]
+        self.metrics = (*(metric.name for metric in derived), *gauges)
+        self.names = (*self.metrics, *(name for _, name, _ in self._throttles))
+        self.stored = (*gauges, *flags)
+        self.counted = (*self.metrics, *flags)
         self._derived = derived
         self._n_gpus = len(reader.gpus)
         self._gap = reader.gap_seconds
@@ -44,22 +52,22 @@ class Tally:
             self._read(reader, growing)
 
     def _read(self, reader: RunReader, growing: bool) -> None:
-        buckets = reader.buckets(names=self.names)
+        buckets = reader.buckets(names=self.counted)
         whole = self.means_of(buckets, self.first, self.last)
         self._n, self._total = whole.n, whole.total
         self.n_gaps = np.bincount(buckets.gpu, buckets.vectors[:, 1], self._n_gpus).astype(np.int64)
         np.fmax.at(self.last_time, buckets.gpu, buckets.vectors[:, 3])
         if growing:
             start = math.floor((self.last - RECENT_SECONDS) / LEVELS[0]) * float(LEVELS[0])
-            recent = reader.buckets(start, level=LEVELS[0], names=self.names)
+            recent = reader.buckets(start, level=LEVELS[0], names=self.counted)
             for begin in np.unique(recent.start).tolist():
                 own = recent.start == begin
                 piece = Buckets(
                     recent.gpu[own], recent.start[own], recent.seconds[own], recent.vectors[own], recent.layout
                 )
                 self._chunks.append(self.means_of(piece, begin, min(begin + LEVELS[0], self.last)))
-        newest = reader.samples(self.names, start=self.last - 2.5 * max(reader.sampling_seconds, 0.05))
-        for row, name in enumerate(self.names):
+        newest = reader.samples(self.metrics, start=self.last - 2.5 * max(reader.sampling_seconds, 0.05))
+        for row, name in enumerate(self.metrics):
             column = newest.values[name]
             present = np.isfinite(column)
             self.latest[row, newest.gpu[present]] = column[present]
@@ -68,6 +76,13 @@ class Tally:
         """What rollups add up to."""
         n, total = np.zeros_like(self._n), np.zeros_like(self._total)
         for block in buckets.layout.blocks:
+            if block.metric.kind == "bits":
+                fields = FIELDS["bits"]
+                for _, name, _ in self._throttles:
+                    row, at = self.names.index(name), block.start + fields.index(name)
+                    n[row] = np.bincount(buckets.gpu, buckets.vectors[:, block.start], self._n_gpus)
+                    total[row] = np.bincount(buckets.gpu, buckets.vectors[:, at], self._n_gpus)
+                continue
             row = self.names.index(block.metric.name)
             n[row] = np.bincount(buckets.gpu, buckets.vectors[:, block.start], self._n_gpus)
             total[row] = np.bincount(buckets.gpu, buckets.vectors[:, block.start + 1], self._n_gpus)
@@ -77,6 +92,8 @@ class Tally:
         """Count new rows [n, len(stored)]; their values by metric, derived ones too."""
         values = {name: rows[:, index] for index, name in enumerate(self.stored)}
         values |= {metric.name: derive(values, metric.parts) for metric in self._derived}
+        if self._throttles:
+            values |= _split(values.pop(_FLAGS), self._throttles)
         order = np.lexsort((time, gpu))
         ordered, moment = gpu[order], time[order]
         starts = np.diff(ordered, prepend=-1) != 0
@@ -121,6 +138,13 @@ class Tally:
         n = np.sum([chunk.n for chunk in chunks], axis=0)
         total = np.sum([chunk.total for chunk in chunks], axis=0)
         return Means(self.names, chunks[0].start, self.last, n, total)
+
+
+def _split(flags: Floats, reasons: Sequence[tuple[int, str, str]]) -> dict[str, Floats]:
+    """Each flag by itself [n]: 1 where it is set, else 0; NaN where nothing is known."""
+    known = np.isfinite(flags)
+    bits = np.where(known, flags, 0.0).astype(np.int64)
+    return {name: np.where(known, (bits & bit) != 0, np.nan) for bit, name, _ in reasons}
 
 
 def _known(value: float | None) -> float:

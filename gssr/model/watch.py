@@ -195,7 +195,7 @@ class Watch:
 
     def _frame(self, query: Query, quick: bool) -> Frame:
         opened = self._opened
-        if opened is None or not math.isfinite(opened.tally.last) or not opened.tally.names:
+        if opened is None or not math.isfinite(opened.tally.last) or not opened.tally.metrics:
             return self._blank(query)
         tally, following = opened.tally, query.end is None
         shown = opened.lens.show(query, self._read, self.growing, quick)
@@ -230,6 +230,7 @@ class Watch:
             problem=self._problem,
             following=following,
             refined=shown.refined,
+            active_from=shown.active_from,
         )
 
     def _blank(self, query: Query) -> Frame:
