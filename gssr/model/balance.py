@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.metrics import Metric
+from gssr.metrics import BY_NAME, Metric
 from gssr.model.analysis import Balance, Floats, GpuSummary
+from gssr.model.once import once
+from gssr.store.reader import Gpu
 
 HISTOGRAM_BINS = 10
 
@@ -48,12 +50,18 @@ def imbalance(means: Floats) -> float | None:
     return float(1.0 - means.mean() / means.max())
 
 
-def full_scale(metric: Metric, gpus: Sequence[GpuSummary]) -> float | None:
+def full_scale(metric: Metric, gpus: Sequence[GpuSummary | Gpu]) -> float | None:
     """The value that fills an axis for these GPUs; None where no GPU says it."""
     if not isinstance(metric.full_scale, str):
         return metric.full_scale or None
     limits = [limit for gpu in gpus if (limit := getattr(gpu, metric.full_scale)) is not None]
     return max(limits, default=None)
+
+
+@once
+def scale_limit(gpus: tuple[Gpu, ...], name: str) -> float | None:
+    """The value that fills a metric's axis for the GPUs of a run, None where no GPU says it."""
+    return full_scale(BY_NAME[name], gpus) if name in BY_NAME else None
 
 
 def histogram(metric: Metric, gpus: Sequence[GpuSummary]) -> Histogram:

@@ -4,9 +4,14 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from gssr.metrics import BY_NAME as METRICS
+from gssr.model.attention import attention
 from gssr.model.grid import ladder
 from gssr.model.window import parse_time
+from gssr.tui.cursor import inside, with_cursor
+from gssr.tui.order import shown_gpus
 from gssr.tui.screens import BY_NAME, SCREENS
 from gssr.tui.view import Scene, ScreenName, Sort, View
 
@@ -67,6 +72,23 @@ def _back(scene: Scene) -> View:
     return view
 
 
+def _outlier(step: int) -> Move:
+    """The next GPU in the order shown that needs a look, around the end."""
+
+    def move(scene: Scene) -> View:
+        view = scene.view
+        shown = np.sort(shown_gpus(scene)) if view.screen == "map" else shown_gpus(scene)
+        marked = attention(scene.frame).any()[shown]
+        if not marked.any():
+            return view
+        at = np.flatnonzero(shown == view.gpu)
+        begin = int(at[0]) if len(at) else -1 if step > 0 else 0
+        order = (begin + step * np.arange(1, len(shown) + 1)) % len(shown)
+        return replace(view, gpu=int(shown[order[np.argmax(marked[order])]]))
+
+    return move
+
+
 def _overlay(name: str) -> Move:
     return lambda scene: replace(scene.view, overlay="" if scene.view.overlay == name else name)  # type: ignore[arg-type]
 
@@ -115,7 +137,7 @@ def _zoom(step: int) -> Move:
         centre = view.cursor if view.cursor is not None and grid.start <= view.cursor < grid.end else None
         if centre is not None and (view.end is not None or centre < grid.end - grid.width):
             share = (centre - grid.start) / (grid.end - grid.start)
-            end = _inside(scene, centre + (1 - share) * span, span)
+            end = inside(scene, centre + (1 - share) * span, span)
         elif view.end is None and view.span is None and view.cursor is None and not _alive(scene):
             end = None
         return replace(view, span=span, end=end)
@@ -127,14 +149,6 @@ def _alive(scene: Scene) -> bool:
     return scene.frame.state in ("live", "stalled")
 
 
-def _inside(scene: Scene, end: float, span: float) -> float | None:
-    """A right edge that shows something of the run; None, the newest sample, when it is there."""
-    frame = scene.frame
-    if end >= frame.last:
-        return None
-    return max(end, min(frame.first + span, frame.last))
-
-
 def _step(columns: int) -> Move:
     def move(scene: Scene) -> View:
         view, grid = scene.view, scene.frame.grid
@@ -142,28 +156,9 @@ def _step(columns: int) -> Move:
         if view.span is None:  # the whole run is in sight: step the cursor through it
             return with_cursor(scene, columns)
         end = (view.end if view.end is not None else grid.end) + columns * grid.width
-        return replace(view, span=span, end=_inside(scene, end, span), speed=0.0)
+        return replace(view, span=span, end=inside(scene, end, span), speed=0.0)
 
     return move
-
-
-def with_cursor(scene: Scene, columns: int) -> View:
-    """The time cursor so many columns further; from the right edge where there was none. Beyond an edge of the window the
-    window moves."""
-    view, grid, frame = scene.view, scene.frame.grid, scene.frame
-    at = (
-        view.cursor
-        if view.cursor is not None
-        else min(frame.last, grid.end) - (0.5 if columns < 0 else 1.5) * grid.width
-    )
-    time = grid.start + (grid.column(at) + 0.5 + columns) * grid.width
-    time = min(max(time, frame.first), frame.last)
-    end = view.end
-    if time < grid.start:
-        end = time + (view.span or grid.n * grid.width)
-    elif time >= grid.end:
-        end = _inside(scene, time + grid.width, view.span or 0.0)
-    return replace(view, cursor=time, end=end)
 
 
 def go_to(scene: Scene, text: str) -> View:
@@ -172,7 +167,7 @@ def go_to(scene: Scene, text: str) -> View:
     time = min(max(parse_time(text, frame.first, frame.last), frame.first), frame.last)
     if view.span is None:
         return replace(view, cursor=time)
-    return replace(view, cursor=time, end=_inside(scene, time + view.span / 2, view.span), speed=0.0)
+    return replace(view, cursor=time, end=inside(scene, time + view.span / 2, view.span), speed=0.0)
 
 
 # What is shown
@@ -217,6 +212,8 @@ MOVES: dict[str, Move] = {
     "page_down": _cursor(0, PAGE),
     "first": _cursor(0, -PAGE * PAGE),
     "last": _cursor(0, PAGE * PAGE),
+    "next_outlier": _outlier(1),
+    "previous_outlier": _outlier(-1),
     "pause": _pause,
     "play": _play,
     "zoom_in": _zoom(-1),
