@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.metrics import THROTTLES
 from gssr.model.analysis import Floats
 from gssr.model.balance import scale_limit
 from gssr.model.frame import Frame
@@ -13,25 +14,35 @@ from gssr.store.schema import GAP_INTERVALS
 
 STALE_SECONDS = 2.0
 """A GPU is stale after max(2.5 sampling intervals, 2 s) without a sample."""
+THROTTLED_SHARE = 0.1
+"""A GPU counts as throttled when one of THROTTLES was set in at least this share of the window's samples (a threshold of
+our own)."""
 
 
 class Attention(NamedTuple):
-    """[n_gpus] each: ``outlier``: the GPU's mean of the window is not like the others' (gssr.model.outliers); ``age``:
-    seconds since its last sample where that is too long ago, infinity where the window has none, else 0; ``throttled``: its
-    clocks are held down at the window's right edge."""
+    """[n_gpus] each. ``outlier``: the GPU's mean of the window is not like the others' (gssr.model.outliers). ``age``:
+    seconds since its last sample where that is too long ago, infinity where the window has none, else 0. ``missing``:
+    seconds of the window in which others had samples of the metric and it had none. ``throttled``: its clocks were held
+    down."""
 
     outlier: Flags
     age: Floats
+    missing: Floats
     throttled: Flags
 
     def letters(self, gpu: int) -> str:
         """``g`` for a gap, ``!`` for an outlier, ``t`` for throttled: those that apply."""
-        pairs = (("g", self.age[gpu] > 0), ("!", self.outlier[gpu]), ("t", self.throttled[gpu]))
+        gap = self.age[gpu] > 0 or self.missing[gpu] > 0
+        pairs = (("g", gap), ("!", self.outlier[gpu]), ("t", self.throttled[gpu]))
         return "".join(letter for letter, applies in pairs if applies)
 
-    def any(self) -> Flags:
-        """[n_gpus]: True where a letter applies."""
-        found: Flags = self.outlier | (self.age > 0) | self.throttled
+    def unlike(self) -> Flags:
+        """[n_gpus]: True where a letter applies that less than half of the GPUs have."""
+        n = len(self.outlier)
+        found = self.outlier.copy()
+        for flags in ((self.age > 0) | (self.missing > 0), self.throttled):
+            if 2 * flags.sum() < n:
+                found |= flags
         return found
 
 
@@ -41,32 +52,28 @@ def attention(frame: Frame) -> Attention:
     name = frame.grid.metric
     means = frame.window.per_gpu(name)
     full = scale_limit(frame.gpus, name) or float(np.nanmax(means, initial=0.0))
-    found = outliers(means, full)
-    return Attention(found, _age(frame), _throttled(frame))
+    known = np.isfinite(frame.grid.values)
+    return Attention(outliers(means, full), _age(frame, known), _missing(frame, known), _throttled(frame))
 
 
-def _age(frame: Frame) -> Floats:
+def _age(frame: Frame, known: Flags) -> Floats:
     grid = frame.grid
     patience = max(GAP_INTERVALS * frame.sampling_seconds, STALE_SECONDS)
     last = frame.last_time
-    if not frame.following:  # what the window knew
-        known = np.isfinite(grid.values)
+    if not frame.following:  # what was known then
         column = grid.n - 1 - np.argmax(known[:, ::-1], axis=1)
-        last = np.minimum(np.where(known.any(axis=1), grid.start + (column + 1) * grid.width, np.nan), frame.last_time)
+        last = np.minimum(np.where(known.any(axis=1), grid.start + (column + 1) * grid.width, np.nan), last)
     age = frame.now - last
     return np.where(np.isnan(age), np.inf, np.where(age > patience, age, 0.0))
 
 
+def _missing(frame: Frame, known: Flags) -> Floats:
+    """In columns that are over: the newest may still fill."""
+    over = np.arange(1, frame.grid.n + 1) * frame.grid.width + frame.grid.start <= min(frame.grid.closed, frame.last)
+    some = np.isfinite(frame.space.mean) & over
+    return np.asarray(frame.grid.width * (~known & some).sum(axis=1), np.float64)
+
+
 def _throttled(frame: Frame) -> Flags:
-    """An event names a GPU by node and by its key in the file that holds it; one that fits several GPUs names none."""
-    flags = np.zeros(frame.n_gpus, bool)
-    changes = [event for event in frame.events if event.kind in ("throttle_begin", "throttle_end")]
-    for event in changes:
-        if event.gpu is None or event.time > frame.now:
-            continue
-        named = [i for i, gpu in enumerate(frame.gpus) if gpu.gpu == event.gpu and gpu.node == event.node]
-        if len(named) > 1:
-            named = [i for i in named if frame.gpus[i].rank == event.rank]
-        if len(named) == 1:
-            flags[named[0]] = event.kind == "throttle_begin"
-    return flags
+    shares = [frame.window.per_gpu(name) for name in THROTTLES]
+    return np.any([share >= THROTTLED_SHARE for share in shares], axis=0)

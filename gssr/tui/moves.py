@@ -78,7 +78,7 @@ def _outlier(step: int) -> Move:
     def move(scene: Scene) -> View:
         view = scene.view
         shown = np.sort(shown_gpus(scene)) if view.screen == "map" else shown_gpus(scene)
-        marked = attention(scene.frame).any()[shown]
+        marked = attention(scene.frame).unlike()[shown]
         if not marked.any():
             return view
         at = np.flatnonzero(shown == view.gpu)
