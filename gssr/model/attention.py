@@ -75,5 +75,7 @@ def _missing(frame: Frame, known: Flags) -> Floats:
 
 
 def _throttled(frame: Frame) -> Flags:
-    shares = [frame.window.per_gpu(name) for name in THROTTLES]
-    return np.any([share >= THROTTLED_SHARE for share in shares], axis=0)
+    found = np.zeros(frame.n_gpus, bool)
+    for name in THROTTLES:
+        found |= frame.window.per_gpu(name) >= THROTTLED_SHARE  # unknown is not throttled
+    return found
