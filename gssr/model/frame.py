@@ -16,6 +16,8 @@ Ints = NDArray[np.int64]
 
 RECENT_SECONDS = 60.0
 """The running score's window."""
+BUSY, IDLE = 0.66, 0.33
+"""Shares of the full scale from which on a GPU is busy, and below which it is idle (thresholds of our own)."""
 
 State = Literal["waiting", "live", "stalled", "lost", "ended"]
 
@@ -25,7 +27,8 @@ class Query:
     """What a frame is to show: ``columns`` columns of time of one metric, together at least ``span`` seconds (None: the
     whole run), up to ``end`` (unix s; None: the newest sample). ``cursor`` is the time (unix s) whose column is looked at
     with all metrics, or None. ``width`` is the columns' width in seconds, None for the narrowest that will do; ``activity``:
-    look for where the work begins."""
+    look for where the work begins. ``gpus``: positions of the GPUs whose moment and timeline are wanted, none for all;
+    ``rows``: the lines that a timeline may have, 0 for no timeline; ``grouped``: a line of it holds similar GPUs."""
 
     metric: str = "sm_active"
     span: float | None = None
@@ -34,6 +37,9 @@ class Query:
     cursor: float | None = None
     width: float | None = None
     activity: bool = False
+    gpus: tuple[int, ...] = ()
+    rows: int = 0
+    grouped: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,20 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True)
+class Timeline:
+    """The grid in a few lines. ``members``: the positions of the GPUs in each, ascending; ``names``: its letter where
+    similar GPUs were put together, else empty. ``mean`` and ``low`` [n_lines, n_columns]: over them, NaN where none has a
+    sample. ``shares`` [3, n_columns]: of the GPUs that have a value, the share that is busy (from BUSY of the full scale
+    on), medium, and idle (below IDLE)."""
+
+    names: tuple[str, ...]
+    members: tuple[Ints, ...]
+    mean: Floats
+    low: Floats
+    shares: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class Frame:
     """One look.
 
@@ -122,7 +142,8 @@ class Frame:
     ``last_time`` [n_gpus], NaN without samples, and ``latest`` [n_gpus], the newest value of the metric, at the window's
     right edge. ``active_from``: where the run begins to work (gssr.model.window.warm_up_and_tear_down), unix s, None when
     that was not asked for. ``whole``, ``recent`` (RECENT_SECONDS up to the window's right edge) and ``window`` (of the grid;
-    while the run lives it may be some seconds old) hold means; ``moment`` the means of all metrics in the cursor's column.
+    while the run lives it may be some seconds old) hold means; ``moment`` the means of all metrics in the cursor's column,
+    over the GPUs asked for. ``timeline``: None when none was asked for.
     ``n_gaps`` [n_gpus]. ``problem``: what could not be read, one sentence. ``following``: the window's right edge is the
     newest sample.
     """
@@ -155,6 +176,7 @@ class Frame:
     following: bool
     refined: bool = True
     active_from: float | None = None
+    timeline: Timeline | None = None
 
     @property
     def n_gpus(self) -> int:

@@ -91,7 +91,8 @@ class Lens:
         moment: dict[str, float | None] = {}
         if query.cursor is not None:
             at = grid.start + grid.column(query.cursor) * width
-            moment = self._means("moment", at, at + width, query, read, growing and at + width > tally.last).overall()
+            means = self._means("moment", at, at + width, query, read, growing and at + width > tally.last)
+            moment = means.overall(np.array(query.gpus) if query.gpus else None)
         growing_host = growing and grid.end > tally.last
         host = self._kept(
             ("host", grid.start, grid.end), query, growing_host, lambda: host_use(read(), grid.start, grid.end)

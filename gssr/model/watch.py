@@ -15,6 +15,7 @@ from gssr.model.analysis import Floats
 from gssr.model.frame import Frame, Grid, Ints, Means, Query, State, nodes_of, over_space
 from gssr.model.lens import Lens, newest
 from gssr.model.tally import Tally
+from gssr.model.timeline import Timelines
 from gssr.store.follow import Follower
 from gssr.store.open import RecordingError, files_of
 from gssr.store.reader import Recording, RunReader, open_recording
@@ -47,6 +48,7 @@ class _Opened(NamedTuple):
     interval: float
     tally: Tally
     lens: Lens
+    timelines: Timelines
 
 
 class Watch:
@@ -136,7 +138,7 @@ class Watch:
             followers = ((Follower(path, tally.stored, last), position) for path, last, position in reader.tails)
             self._tails = [_Tail(follower, _table(position)) for follower, position in followers]
         self._problem = reader.damage
-        self._opened = _Opened(reader.gpus, nodes, node_of, interval, tally, lens)
+        self._opened = _Opened(reader.gpus, nodes, node_of, interval, tally, lens, Timelines())
         self._files = files
         self._arrived = time.monotonic()
 
@@ -201,6 +203,9 @@ class Watch:
         shown = opened.lens.show(query, self._read, self.growing, quick)
         silent = time.monotonic() - self._arrived if self.growing else 0.0
         late = following and self.growing
+        timeline = (
+            opened.timelines.show(query, shown.grid, shown.window, opened.gpus, self.growing) if query.rows else None
+        )
         latest = tally.latest[tally.names.index(shown.metric)].copy() if following else newest(shown.grid.values)
         return Frame(
             path=self.path,
@@ -231,6 +236,7 @@ class Watch:
             following=following,
             refined=shown.refined,
             active_from=shown.active_from,
+            timeline=timeline,
         )
 
     def _blank(self, query: Query) -> Frame:

@@ -127,7 +127,7 @@ class LiveScreen(App[int]):
         width, height = self.size
         if not width or not height:
             return
-        query = self.view.query(shell.columns(self.view, width, height))
+        query = shell.query(self.view, width, height)
         queries = [query] + [None] * (len(self._watches) - 1)
         if self.view.screen == "compare" and len(self._watches) > 1:
             queries[self._other] = replace(query, end=None, cursor=None)

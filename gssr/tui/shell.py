@@ -1,6 +1,6 @@
 """What surrounds every screen: the header, the footer, and what lies over the screen."""
 
-from gssr.model.frame import Frame
+from gssr.model.frame import Frame, Query
 from gssr.render.cells import cell_width, clip, fit, pad
 from gssr.render.clock import duration
 from gssr.render.roles import Role, Row, Span, text_of
@@ -8,6 +8,7 @@ from gssr.render.scale import count
 from gssr.tui.actions import footer_of
 from gssr.tui.help import help_rows
 from gssr.tui.screens import BY_NAME, SCREENS
+from gssr.tui.screens import time as timeline
 from gssr.tui.screens.events import event_rows
 from gssr.tui.view import Scene, View
 
@@ -27,9 +28,11 @@ def body_size(width: int, height: int) -> tuple[int, int]:
     return width, max(height - HEADER - FOOTER, 0)
 
 
-def columns(view: View, width: int, height: int) -> int:
-    """Columns of time that this view wants on a terminal of this size."""
-    return max(BY_NAME[view.screen].columns(view, *body_size(width, height)), 1)
+def query(view: View, width: int, height: int) -> Query:
+    """What this view needs to know of the recording on a terminal of this size."""
+    inner = body_size(width, height)
+    rows = timeline.rows(*inner) if view.screen == "time" else 0
+    return view.query(max(BY_NAME[view.screen].columns(view, *inner), 1), rows)
 
 
 def draw(scene: Scene, message: str = "") -> list[Row]:

@@ -46,9 +46,12 @@ class View:
     output: bool = False
     trail: tuple["View", ...] = ()
 
-    def query(self, columns: int) -> Query:
-        """What this view needs to know of the recording."""
-        return Query(self.metric, self.span, self.end, columns, self.cursor)
+    def query(self, columns: int, rows: int = 0) -> Query:
+        """What this view needs to know of the recording, in so many columns; ``rows`` of a timeline, 0 for none."""
+        return Query(
+            self.metric, self.span, self.end, columns, self.cursor,
+            gpus=self.selection, rows=rows, grouped=self.grouped,
+        )  # fmt: skip
 
     def down(self, **changes: object) -> "View":
         """One level down: Esc comes back to here."""

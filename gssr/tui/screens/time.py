@@ -9,6 +9,11 @@ def columns(view: View, width: int, height: int) -> int:
     return max(width - 8, 1)
 
 
+def rows(width: int, height: int) -> int:
+    """Lines of the timeline that fit."""
+    return max(height - 10, 1)
+
+
 def draw(scene: Scene) -> list[Row]:
     """The screen's rows."""
     return [(Span(scene.view.screen),)]
