@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 Role = Literal[
     "plain", "title", "heading", "dim", "value", "series", "band", "good", "bad", "outlier", "gap",
-    "ramp0", "ramp1", "ramp2", "ramp3", "ramp4", "cursor", "picked",
+    "ramp0", "ramp1", "ramp2", "ramp3", "ramp4", "low0", "low1", "low2", "low3", "low4", "cursor", "picked",
 ]  # fmt: skip
 
 
@@ -49,11 +49,18 @@ ROLES: dict[Role, Look] = {
     "ramp2": Look("38;5;109", "color(109)"),
     "ramp3": Look("38;5;143", "color(143)"),
     "ramp4": Look("38;5;221", "color(221)"),
+    "low0": Look("4;38;5;25", "underline color(25)"),
+    "low1": Look("4;38;5;67", "underline color(67)"),
+    "low2": Look("4;38;5;109", "underline color(109)"),
+    "low3": Look("4;38;5;143", "underline color(143)"),
+    "low4": Look("4;38;5;221", "underline color(221)"),
     "cursor": Look("7", "reverse"),
     "picked": Look("1;7", "bold reverse"),
 }
 RAMP: tuple[Role, ...] = ("ramp0", "ramp1", "ramp2", "ramp3", "ramp4")
 """Lightness for a fraction of the full scale, in five equal steps, dark to light; it only repeats what height says."""
+RAMP_LOW: tuple[Role, ...] = ("low0", "low1", "low2", "low3", "low4")
+"""The same for a cell that stands for several GPUs of which one is below half of their mean."""
 
 
 def text_of(row: Row) -> str:

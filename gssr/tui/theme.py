@@ -2,7 +2,7 @@
 
 from rich.style import Style
 
-from gssr.render.roles import RAMP, ROLES, Role
+from gssr.render.roles import RAMP, RAMP_LOW, ROLES, Role
 
 
 def looks(colors: int) -> dict[Role, Style]:
@@ -10,6 +10,6 @@ def looks(colors: int) -> dict[Role, Style]:
     found = {}
     for role, look in ROLES.items():
         style = Style.parse(look.rich or "none")
-        few = not colors or (colors < 256 and role in RAMP)
+        few = not colors or (colors < 256 and role in RAMP + RAMP_LOW)
         found[role] = style.without_color if few else style
     return found

@@ -1,0 +1,83 @@
+"""Thousands of values as marks at once: arrays of characters and roles, and rows made of them.
+
+Each mark is one cell on a fixed axis: height by the value, lightness by its step of RAMP, underlined where the cell stands
+for several GPUs of which one is below half of their mean. Zero is the lowest mark, missing is blank, above the full scale
+is ``^``.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.render.glyphs import CLAMPED, MISSING, TOLERANCE, Glyphs
+from gssr.render.roles import RAMP, RAMP_LOW, Role, Row, Span
+
+Floats = NDArray[np.float64]
+Chars = NDArray[np.str_]
+Codes = NDArray[np.int8]
+
+_ROLES: tuple[Role, ...] = (*RAMP, *RAMP_LOW, "outlier", "plain", "cursor", "dim", "value", "gap")
+_CODE: dict[Role, int] = {role: code for code, role in enumerate(_ROLES)}
+_PLAIN = _CODE["plain"]
+_INK = np.array([role in (*RAMP, "outlier", "plain") for role in _ROLES])
+"""Roles that a blank looks the same in."""
+LOW_SHARE, LOW_LEAST = 0.5, 0.05
+"""A cell is underlined where its minimum is below this share of its mean, and that far from it (of the full scale)."""
+
+
+def code(role: Role) -> int:
+    """The number of a role in an array of them."""
+    return _CODE[role]
+
+
+class Marks(NamedTuple):
+    """``chars`` and ``codes`` (the numbers of their roles), of one shape."""
+
+    chars: Chars
+    codes: Codes
+
+    def put(self, where: tuple[int, ...] | NDArray[np.bool_], char: str, role: Role) -> None:
+        """Draw over a cell or cells."""
+        self.chars[where] = char
+        self.codes[where] = code(role)
+
+    def rows(self) -> list[Row]:
+        """A row for each line of a two-dimensional array."""
+        return [row(chars, codes) for chars, codes in zip(self.chars, self.codes, strict=True)]
+
+
+def blank(*shape: int) -> Marks:
+    """Nothing yet."""
+    return Marks(np.full(shape, MISSING), np.full(shape, _PLAIN, np.int8))
+
+
+def marks(fractions: Floats, glyphs: Glyphs, low: Floats | None = None) -> Marks:
+    """One mark for each fraction of the full scale, NaN where it is missing. ``low``: the least of what each stands for."""
+    levels = np.array([*glyphs.levels, MISSING, CLAMPED])
+    steps = len(glyphs.levels)
+    known = np.isfinite(fractions)
+    value = np.where(known, fractions, 0.0)
+    at = np.clip((value * steps).astype(np.int64), 0, steps - 1)
+    at[~known] = steps
+    codes = np.clip((value * len(RAMP)).astype(np.int8), 0, len(RAMP) - 1)
+    if low is not None:
+        codes[known & (low < np.minimum(LOW_SHARE * value, value - LOW_LEAST))] += len(RAMP)
+    codes[~known] = _PLAIN
+    above = value > 1 + TOLERANCE
+    at[above], codes[above] = steps + 1, code("outlier")
+    return Marks(levels[at], codes)
+
+
+def row(chars: Chars, codes: Codes) -> Row:
+    """One line of marks; a blank goes with the marks before it, so that it breaks no span."""
+    if not len(chars):
+        return ()
+    seen = np.where((chars == MISSING) & (codes == _PLAIN), -1, np.arange(len(chars)))
+    source = np.maximum.accumulate(seen)
+    looks = np.where(source >= 0, codes[source], _PLAIN)
+    looks = np.where((source == np.arange(len(chars))) | _INK[looks], looks, _PLAIN)
+    text = "".join(chars.tolist())
+    edges = [0, *(np.flatnonzero(np.diff(looks)) + 1).tolist(), len(text)]
+    kinds = looks[edges[:-1]].tolist()
+    return tuple(Span(text[a:b], _ROLES[kind]) for a, b, kind in zip(edges, edges[1:], kinds, strict=False))
