@@ -29,16 +29,20 @@ def clean(text: str) -> str:
     )
 
 
+_NARROW = re.compile("[\0-\u036f\u2010-\u2027\u2190-\u22ff\u2500-\u25fc\u2800-\u28ff]*")
+"""Letters and drawing characters of one cell each: no need to look at every one."""
+
+
 def cell_width(text: str) -> int:
     """Cells that clean ``text`` takes."""
-    if text.isascii():
+    if text.isascii() or _NARROW.fullmatch(text):
         return len(text)
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def _cut(text: str, width: int) -> str:
     """As many leading characters as fit into ``width`` cells."""
-    if text.isascii():
+    if text.isascii() or _NARROW.fullmatch(text):
         return text[: max(width, 0)]
     used = 0
     for index, char in enumerate(text):
