@@ -154,7 +154,7 @@ class LiveScreen(App[int]):
     # Keys and the mouse
 
     def _body(self, scene: Scene) -> Scene:
-        return scene.sized(*shell.body_size(scene.width, scene.height))
+        return scene.sized(*shell.body_size(scene.view, scene.width, scene.height))
 
     def action_act(self, name: str) -> None:
         """Do what the table of actions calls ``name``."""

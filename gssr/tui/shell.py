@@ -3,10 +3,12 @@
 from gssr.model.frame import Frame, Query
 from gssr.render.cells import cell_width, clip, fit, pad
 from gssr.render.clock import duration
+from gssr.render.pane import pane_height
 from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import count
 from gssr.tui.actions import footer_of
 from gssr.tui.help import help_rows
+from gssr.tui.output import output_pane
 from gssr.tui.screens import BY_NAME, SCREENS
 from gssr.tui.screens import time as timeline
 from gssr.tui.screens.events import event_rows
@@ -23,14 +25,19 @@ _STATES: dict[str, tuple[str, Role]] = {
 }
 
 
-def body_size(width: int, height: int) -> tuple[int, int]:
+def body_size(view: View, width: int, height: int) -> tuple[int, int]:
     """Width and height of what is left for the screen."""
-    return width, max(height - HEADER - FOOTER, 0)
+    return width, max(height - HEADER - FOOTER - _pane(view, height), 0)
+
+
+def _pane(view: View, height: int) -> int:
+    """Rows of what the workload prints."""
+    return pane_height(height) if view.output and not view.overlay else 0
 
 
 def query(view: View, width: int, height: int) -> Query:
     """What this view needs to know of the recording on a terminal of this size."""
-    inner = body_size(width, height)
+    inner = body_size(view, width, height)
     rows = timeline.rows(*inner) if view.screen == "time" else 0
     return view.query(max(BY_NAME[view.screen].columns(view, *inner), 1), rows)
 
@@ -38,11 +45,13 @@ def query(view: View, width: int, height: int) -> Query:
 def draw(scene: Scene, message: str = "") -> list[Row]:
     """Exactly ``scene.height`` rows of exactly ``scene.width`` cells. ``message`` replaces the footer for once."""
     width, height = scene.width, scene.height
-    inner = scene.sized(*body_size(width, height))
+    inner = scene.sized(*body_size(scene.view, width, height))
+    pane = _pane(scene.view, height)
     rows = [header(scene)]
     if inner.height > 0:
         rows += _body(inner)[: inner.height]
-    rows += [()] * (height - FOOTER - len(rows))
+    rows += [()] * (height - FOOTER - pane - len(rows))
+    rows += output_pane(scene.output, width, pane, scene.glyphs)
     rows.append((Span(fit(message, width, scene.glyphs.ellipsis), "outlier"),) if message else footer(scene))
     return [pad(row, width) for row in rows[:height]]
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from gssr.model.frame import Frame, Ints, Query
 from gssr.render.glyphs import Glyphs
+from gssr.tui.output import Output
 
 ScreenName = Literal["job", "gpus", "map", "time", "balance", "why", "compare"]
 Sort = Literal["place", "now", "mean", "p05", "p95"]
@@ -60,7 +61,8 @@ class View:
 
 class Scene(NamedTuple):
     """What a screen is drawn from: a frame (``other``: of the recording it is compared with), a view, the ``width`` and
-    ``height`` in cells that the drawing must fill and not exceed, and the marks to draw with."""
+    ``height`` in cells that the drawing must fill and not exceed, and the marks to draw with. ``output``: what the workload
+    has printed, where that is known."""
 
     frame: Frame
     other: Frame | None
@@ -68,6 +70,7 @@ class Scene(NamedTuple):
     width: int
     height: int
     glyphs: Glyphs
+    output: Output | None = None
 
     def looked_at(self) -> Ints:
         """Positions of the GPUs of the selection; of all without one. What the filter hides is not looked at elsewhere
