@@ -65,6 +65,7 @@ class Columns:
         self._sliding = sliding
         self._n = np.zeros((n_gpus, n_columns))
         self._total = np.zeros((n_gpus, n_columns))
+        self._read_up_to = np.full(n_gpus, -math.inf)
         self._values: Floats | None = None
         self._space: Space | None = None
         self._changed = 0
@@ -78,18 +79,21 @@ class Columns:
             value = rows.values[self.metric]
             known = np.isfinite(value)
             self._count(rows.gpu[known], rows.time[known], np.ones(int(known.sum())), value[known])
+            np.fmax.at(self._read_up_to, rows.gpu, rows.time)
             return
         level = max(level for level in LEVELS if self.width % level == 0)
         buckets = reader.buckets(start, end, level=level, names=[self.metric])
         block = buckets.layout.blocks[0]
         self._count(buckets.gpu, buckets.start, buckets.vectors[:, block.start], buckets.vectors[:, block.start + 1])
+        np.fmax.at(self._read_up_to, buckets.gpu, buckets.vectors[:, 3])
 
     def add(self, gpu: Ints, time: Floats, value: Floats) -> None:
-        """Count rows: positions, unix s, values (NaN: missing) [n]."""
+        """Count rows that were added since, but for those that were there already when the recording was read: positions,
+        unix s, values (NaN: missing) [n]."""
         if self._sliding and len(time):
             newest = column_of(float(time.max()), self.width)
             self.move_to(max(self.first, newest - self._n.shape[1] + 1))
-        known = np.isfinite(value)
+        known = np.isfinite(value) & (time > self._read_up_to[gpu])
         self._count(gpu[known], time[known], np.ones(int(known.sum())), value[known])
 
     def _count(self, gpu: Ints, time: Floats, n: Floats, total: Floats) -> None:

@@ -52,8 +52,6 @@ class _Answer(NamedTuple):
     """When it was computed, monotonic s."""
     cost: float
     """How long that took, s."""
-    growing: bool
-    """Whether it may have changed since."""
 
 
 class Lens:
@@ -85,7 +83,7 @@ class Lens:
         last = column_of(tally.last, width) if query.end is None else math.ceil(query.end / width - 1e-9) - 1
         first = column_of(tally.first, width) if query.span is None else last - n + 1
         columns = self._columns(metric, width, first, n, query, read)
-        grid, space = columns.grid(tally.last - 2 * self._interval if growing else math.inf)
+        grid, space = columns.grid(tally.settled() - 2 * self._interval if growing else math.inf)
         end = min(grid.end, math.nextafter(tally.last, math.inf))
         window = self._window(query, grid, end, read, growing)
         moment: dict[str, float | None] = {}
@@ -169,20 +167,17 @@ class Lens:
     ) -> object:
         """An answer that is still good, else a new one. What slides with a growing run is good for some seconds, although
         its window has moved on."""
-        key = (what[0], query.span or 0.0, query.cursor or 0.0) if growing else what
+        looked_at = query.cursor if what[0] == "moment" else None
+        key = (what[0], query.span or 0.0, looked_at or 0.0) if growing else what
         found = self._answers.pop(key, None)
         now = time.monotonic()
         if found is None or (growing and now - found.at > max(LAG_SECONDS, LAG_COSTS * found.cost)):
             value = compute()
-            found = _Answer(value, now, time.monotonic() - now, growing)
+            found = _Answer(value, now, time.monotonic() - now)
         self._answers[key] = found
         while len(self._answers) > 4 * _KEPT:
             self._answers.popitem(last=False)
         return found.value
-
-    def forget_growing(self) -> None:
-        """The run has ended: what was computed while it grew is no longer true."""
-        self._answers = OrderedDict((key, kept) for key, kept in self._answers.items() if not kept.growing)
 
 
 def newest(values: Floats) -> Floats:

@@ -1,7 +1,6 @@
 """What all rows of a growing run add up to, GPU by GPU: read once, then counted on row by row."""
 
 import math
-from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,14 +8,15 @@ import numpy as np
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, THROTTLES
 from gssr.model.analysis import Floats
 from gssr.model.frame import RECENT_SECONDS, Ints, Means
+from gssr.model.recent import Recent
 from gssr.store.layout import FIELDS
 from gssr.store.moments import derive
 from gssr.store.reader import Buckets, RunReader
 from gssr.store.schema import LEVELS
 
 _FLAGS = "clock_event_reasons"
-_MOST_CHUNKS_OF = 30_000
-"""Numbers kept for each second of the last minute; a larger run's are kept for each five seconds."""
+SILENT_SECONDS = 10.0
+"""A file whose newest row is older than this, compared with the others', is not waited for."""
 
 
 class Tally:
@@ -43,20 +43,27 @@ class Tally:
         self.n_gaps = np.zeros(self._n_gpus, np.int64)
         self.last_time = np.full(self._n_gpus, np.nan)
         self.latest = np.full(shape, np.nan)
-        self.n_rows = reader.n_rows
-        self.first = _known(reader.first_time)
-        self.last = _known(reader.last_time)
-        self._chunk_seconds = 1.0 if self._n.size <= _MOST_CHUNKS_OF else 5.0
-        self._chunks: deque[Means] = deque()
-        if math.isfinite(self.last):
+        self.n_rows = 0
+        self.first = self.last = math.nan
+        self._recent = Recent(self.names, self._n_gpus)
+        tails = reader.tails
+        self._file = np.zeros(self._n_gpus, np.int64)  # which of the files each GPU's rows are in
+        for number, (_, _, position) in enumerate(tails):
+            self._file[list(position.values())] = number
+        self._n_files = len(tails)
+        if reader.last_time is not None:
             self._read(reader, growing)
+        self._read_up_to = self.last_time.copy()
 
     def _read(self, reader: RunReader, growing: bool) -> None:
         buckets = reader.buckets(names=self.counted)
+        rows, _, first, last = buckets.vectors[:, :4].T
+        self.n_rows = int(rows.sum())
+        self.first, self.last = float(np.fmin.reduce(first)), float(np.fmax.reduce(last))
         whole = self.means_of(buckets, self.first, self.last)
         self._n, self._total = whole.n, whole.total
-        self.n_gaps = np.bincount(buckets.gpu, buckets.vectors[:, 1], self._n_gpus).astype(np.int64)
-        np.fmax.at(self.last_time, buckets.gpu, buckets.vectors[:, 3])
+        self.n_gaps = self._gaps_in(buckets)
+        np.fmax.at(self.last_time, buckets.gpu, last)
         if growing:
             start = math.floor((self.last - RECENT_SECONDS) / LEVELS[0]) * float(LEVELS[0])
             recent = reader.buckets(start, level=LEVELS[0], names=self.counted)
@@ -65,12 +72,20 @@ class Tally:
                 piece = Buckets(
                     recent.gpu[own], recent.start[own], recent.seconds[own], recent.vectors[own], recent.layout
                 )
-                self._chunks.append(self.means_of(piece, begin, min(begin + LEVELS[0], self.last)))
+                self._recent.add(self.means_of(piece, begin, min(begin + LEVELS[0], self.last)))
         newest = reader.samples(self.metrics, start=self.last - 2.5 * max(reader.sampling_seconds, 0.05))
         for row, name in enumerate(self.metrics):
             column = newest.values[name]
             present = np.isfinite(column)
             self.latest[row, newest.gpu[present]] = column[present]
+
+    def _gaps_in(self, buckets: Buckets) -> Ints:
+        """[n_gpus]: gaps within buckets, and between them."""
+        order = np.lexsort((buckets.vectors[:, 2], buckets.gpu))
+        gpu, vectors = buckets.gpu[order], buckets.vectors[order]
+        between = (np.diff(gpu) == 0) & (vectors[1:, 2] - vectors[:-1, 3] > self._gap)
+        within = np.bincount(gpu, vectors[:, 1], self._n_gpus).astype(np.int64)
+        return within + np.bincount(gpu[1:][between], minlength=self._n_gpus)
 
     def means_of(self, buckets: Buckets, start: float, end: float) -> Means:
         """What rollups add up to."""
@@ -94,50 +109,61 @@ class Tally:
         values |= {metric.name: derive(values, metric.parts) for metric in self._derived}
         if self._throttles:
             values |= _split(values.pop(_FLAGS), self._throttles)
+        known = self._read_up_to[gpu] >= time
+        if known.any():  # a rollup held them already, though they came after the rows that were read
+            new = ~known
+            self._count(gpu[new], time[new], {name: column[new] for name, column in values.items()})
+        else:
+            self._count(gpu, time, values)
+        return values
+
+    def _count(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> None:
+        if not len(gpu):
+            return
         order = np.lexsort((time, gpu))
         ordered, moment = gpu[order], time[order]
         starts = np.diff(ordered, prepend=-1) != 0
         before = np.where(starts, self.last_time[ordered], np.roll(moment, 1))
         np.add.at(self.n_gaps, ordered, moment - before > self._gap)
         np.fmax.at(self.last_time, gpu, time)
+        for row, name in enumerate(self.names):
+            known = np.isfinite(values[name])
+            self.latest[row, gpu[known]] = values[name][known]
+        new = self._sums(gpu, time, values)
+        self._n, self._total = self._n + new.n, self._total + new.total
+        self.n_rows += len(gpu)
+        self.first, self.last = float(np.fmin(self.first, new.start)), float(np.fmax(self.last, new.end))
+        pieces = self._recent.cut(time)
+        if len(pieces) == 1 and len(pieces[0]) == len(gpu):
+            self._recent.add(new)
+        else:
+            for piece in pieces:
+                own = {name: values[name][piece] for name in self.names}
+                self._recent.add(self._sums(gpu[piece], time[piece], own))
+
+    def _sums(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Means:
+        """What rows add up to."""
         n, total = np.zeros_like(self._n), np.zeros_like(self._total)
         for row, name in enumerate(self.names):
             known = np.isfinite(values[name])
-            owner, column = gpu[known], values[name][known]
+            owner = gpu[known]
             n[row] = np.bincount(owner, minlength=self._n_gpus)
-            total[row] = np.bincount(owner, column, self._n_gpus)
-            self.latest[row, owner] = column
-        self._n += n
-        self._total += total
-        self.n_rows += len(gpu)
-        first, last = float(time.min()), float(time.max())
-        self.first = min(self.first, first) if math.isfinite(self.first) else first
-        self.last = max(self.last, last) if math.isfinite(self.last) else last
-        self._chunk(Means(self.names, first, last, n, total))
-        return values
-
-    def _chunk(self, new: Means) -> None:
-        newest = self._chunks[-1] if self._chunks else None
-        if newest is not None and new.end - newest.start < self._chunk_seconds:
-            start, end = min(newest.start, new.start), max(newest.end, new.end)
-            self._chunks[-1] = Means(self.names, start, end, newest.n + new.n, newest.total + new.total)
-        else:
-            self._chunks.append(new)
-        while self._chunks and self._chunks[0].start < self.last - RECENT_SECONDS:
-            self._chunks.popleft()
+            total[row] = np.bincount(owner, values[name][known], self._n_gpus)
+        return Means(self.names, float(time.min()), float(time.max()), n, total)
 
     def whole(self) -> Means:
         """Over the whole run."""
-        return Means(self.names, self.first, self.last, self._n.copy(), self._total.copy())
+        return Means(self.names, self.first, self.last, self._n, self._total)
 
     def recent(self) -> Means:
         """Over the last minute, as far as it is known to a few seconds."""
-        if not self._chunks:
-            return Means(self.names, self.last, self.last, np.zeros_like(self._n), np.zeros_like(self._n))
-        chunks: Sequence[Means] = self._chunks
-        n = np.sum([chunk.n for chunk in chunks], axis=0)
-        total = np.sum([chunk.total for chunk in chunks], axis=0)
-        return Means(self.names, chunks[0].start, self.last, n, total)
+        return self._recent.means(self.last)
+
+    def settled(self) -> float:
+        """Up to when (unix s) every file that still grows has given its rows: what comes is later than that."""
+        newest = np.full(self._n_files, -math.inf)
+        np.fmax.at(newest, self._file, self.last_time)
+        return float(newest[newest > self.last - SILENT_SECONDS].min(initial=self.last))
 
 
 def _split(flags: Floats, reasons: Sequence[tuple[int, str, str]]) -> dict[str, Floats]:
@@ -145,7 +171,3 @@ def _split(flags: Floats, reasons: Sequence[tuple[int, str, str]]) -> dict[str, 
     known = np.isfinite(flags)
     bits = np.where(known, flags, 0.0).astype(np.int64)
     return {name: np.where(known, (bits & bit) != 0, np.nan) for bit, name, _ in reasons}
-
-
-def _known(value: float | None) -> float:
-    return math.nan if value is None else value

@@ -7,6 +7,7 @@ grows nothing is kept open in a transaction between two looks: that would keep t
 import math
 import os
 import time
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from gssr.model.lens import Lens, newest
 from gssr.model.tally import Tally
 from gssr.model.timeline import Timelines
 from gssr.store.follow import Follower
-from gssr.store.open import RecordingError, files_of
+from gssr.store.open import RecordingError, beside, files_of
 from gssr.store.reader import Recording, RunReader, open_recording
 from gssr.store.records import Event, Gpu, Run, joined
 
@@ -68,6 +69,10 @@ class Watch:
         self._recorded = "waiting"
         self._events: tuple[Event, ...] = ()
         self._problem: str | None = None
+        self._gone = False
+        self._shown: Frame | None = None
+        self._marks: _Files = ()
+        """Of a lost run: the files' sizes and times, which tell that it is found again."""
         self.run_ids: tuple[str, ...] = ()
         """The runs of the recording, once it was opened, in the order they were recorded."""
 
@@ -95,10 +100,9 @@ class Watch:
             self._look_for_files()
             if self._opened is not None and self.growing:
                 self._follow(self._opened)
-            frame = self._frame(query, quick)
+            frame = self._shown = self._frame(query, quick)
         except (RecordingError, OSError) as error:
-            self._problem = str(error)
-            frame = self._blank(query)
+            frame = self._unread(query, str(error))
         if self.growing:
             self._let_go()
         return frame
@@ -111,21 +115,29 @@ class Watch:
             return
         self._looked = now
         files = _identities(self.path)
-        if not files and self._opened is not None:
-            self._problem = f"{self.path}: was removed; what was read of it stays on screen"
-        elif files and (files != self._files or self._opened is None):
+        if files and files == self._files and self._opened is not None:
+            if self._gone:
+                self._gone, self._problem = False, None
+            if self.growing:
+                self._events = self._read().events
+            elif self._marks and self._marks != _marks(files):
+                self._open(files)
+        elif files:
             self._open(files)
-        elif files and self.growing:
-            self._events = self._read().events
+        elif self._opened is not None:
+            self._gone = True
+            self._problem = f"{self.path}: was removed; what was read of it stays on screen"
 
     def _open(self, files: _Files) -> None:
         self.close()
-        self._problem = None
+        self._gone, self._problem = False, None
+        marks = _marks(files)
         try:
             reader = self._read()
-        except RecordingError:
+        except RecordingError as error:
             if self._opened is None and all(size == 0 for _, _, size in files):
                 return  # made, and nothing in it yet
+            self._files, self._problem = (), str(error)  # the next look may find more
             raise
         assert self._recording is not None
         self.run_ids = tuple(run.run.run_id for run in self._recording.runs)
@@ -140,6 +152,8 @@ class Watch:
         self._problem = reader.damage
         self._opened = _Opened(reader.gpus, nodes, node_of, interval, tally, lens, Timelines())
         self._files = files
+        found_again = self._recorded == "lost" and reader is self._recording.runs[-1]
+        self._marks = marks if found_again else ()
         self._arrived = time.monotonic()
 
     def _read(self) -> RunReader:
@@ -161,11 +175,16 @@ class Watch:
         for follower, position in self._tails:
             read, more = 0, True
             while more and read < MOST_ROWS:
+                before = follower.rowid
                 news = follower.poll(ROWS_AT_ONCE)
                 read, more = read + len(news.rows), news.more
+                another = news.run is not None and self._run is not None and news.run.run_id != self._run.run_id
+                if another or follower.rowid < before + len(news.rows):
+                    self._files = ()  # another recording of the same name: open it at the next look for files
+                    return
                 if news.rows:
                     self._add(opened, np.array(news.rows, dtype=np.float64), position)
-            if news.run is not None and self._run is not None and news.run.run_id == self._run.run_id and not more:
+            if news.run is not None and not more:
                 runs.append(news.run._replace(state=news.state))
         if runs and len(runs) == len(self._tails):
             self._run = joined(runs)
@@ -179,7 +198,8 @@ class Watch:
         key = rows[:, 0].astype(np.int64)
         gpu = position[np.clip(key, -1, len(position) - 1)]  # the last entry stands for every unknown key
         if (gpu < 0).any():
-            self._files = ()  # a GPU that was not there before, or another run: open anew at the next look
+            self._files = ()  # a GPU that was not there before: open anew at the next look for files
+            self._looked = self._looked if opened.gpus else -math.inf
             rows, gpu = rows[gpu >= 0], gpu[gpu >= 0]
         if len(gpu):
             values = opened.tally.add(gpu, rows[:, 1], rows[:, 2:])
@@ -239,8 +259,22 @@ class Watch:
             timeline=timeline,
         )
 
+    def _unread(self, query: Query, problem: str) -> Frame:
+        """What was shown before, now that the recording can't be read."""
+        if self._shown is None:
+            self._problem = self._problem or problem
+            return self._blank(query)
+        silent = time.monotonic() - self._arrived if self.growing else 0.0
+        return replace(
+            self._shown,
+            state=self._state(silent, self._shown.sampling_seconds),
+            silent=silent,
+            now=self._shown.last + silent if self._shown.following else self._shown.now,
+            problem=self._problem or problem,
+        )
+
     def _blank(self, query: Query) -> Frame:
-        """Nothing to show yet, or no longer."""
+        """Nothing to show yet."""
         gpus = self._opened.gpus if self._opened else ()
         nodes, node_of = nodes_of(gpus)
         nothing = np.full(len(gpus), np.nan)
@@ -291,6 +325,20 @@ def _identities(path: str) -> _Files:
         except OSError:
             continue
         found.append((name, status.st_ino, min(status.st_size, 1)))
+    return tuple(found)
+
+
+def _marks(files: _Files) -> _Files:
+    """(name, time of the last change in ns, size) of these files and their write-ahead logs, as far as something is in
+    them: readers make an empty log where there is none."""
+    found = []
+    for name in (each for file, _, _ in files for each in (file, beside(file, "-wal"))):
+        try:
+            status = os.stat(name)
+        except OSError:
+            continue
+        if status.st_size:
+            found.append((name, status.st_mtime_ns, status.st_size))
     return tuple(found)
 
 
