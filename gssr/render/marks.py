@@ -37,10 +37,13 @@ class Marks(NamedTuple):
     chars: Chars
     codes: Codes
 
-    def put(self, where: tuple[int, ...] | NDArray[np.bool_], char: str, role: Role) -> None:
-        """Draw over a cell or cells."""
-        self.chars[where] = char
-        self.codes[where] = code(role)
+    def write(self, line: int, x: int, text: str, role: Role = "plain") -> None:
+        """Write text of narrow characters on a line of a two-dimensional array; what lies outside is cut off."""
+        text = text[max(-x, 0) : max(self.chars.shape[1] - x, 0)]
+        if text and 0 <= line < len(self.chars):
+            x = max(x, 0)
+            self.chars[line, x : x + len(text)] = list(text)
+            self.codes[line, x : x + len(text)] = code(role)
 
     def rows(self) -> list[Row]:
         """A row for each line of a two-dimensional array."""

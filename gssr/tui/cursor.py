@@ -1,8 +1,18 @@
-"""The time cursor, and where in time a view may be."""
+"""Where cursors go: the one in lists, and the one in time; and where in time a view may be."""
 
 from dataclasses import replace
 
 from gssr.tui.view import Scene, View
+
+PAGE = 10_000
+"""A page for a screen's ``move``, which moves by as much as it shows; PAGE × PAGE is to the first or the last line."""
+
+
+def moved(position: int, step: int, page: int, n: int) -> int:
+    """A line of ``n`` after a step of so many lines, of PAGE, or to an end; ``page`` lines are in sight."""
+    if abs(step) == PAGE:
+        step = max(page - 1, 1) * (1 if step > 0 else -1)
+    return min(max(position + step, 0), max(n - 1, 0))
 
 
 def inside(scene: Scene, end: float, span: float) -> float | None:

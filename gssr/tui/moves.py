@@ -10,13 +10,11 @@ from gssr.metrics import BY_NAME as METRICS
 from gssr.model.attention import attention
 from gssr.model.grid import ladder
 from gssr.model.window import parse_time
-from gssr.tui.cursor import inside, with_cursor
+from gssr.tui.cursor import PAGE, inside, with_cursor
 from gssr.tui.order import shown_gpus
 from gssr.tui.screens import BY_NAME, SCREENS
 from gssr.tui.view import Scene, ScreenName, Sort, View
 
-PAGE = 10_000
-"""A page for ``move``: screens move by as much as they show."""
 LEAP = 10
 """Columns that a leap in time covers."""
 SPEEDS = (0.0, 1.0, 10.0, 60.0)
