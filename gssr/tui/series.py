@@ -10,8 +10,9 @@ from gssr.render.fan import fan
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.rule import rule
-from gssr.render.scale import count, fixed, metric_of, unit_of
+from gssr.render.scale import fixed, metric_of, unit_of
 from gssr.tui.axis import GUTTER, at_text, framed, full_scale, seconds_text, time_labels
+from gssr.tui.scope import gpus_text
 from gssr.tui.view import Scene
 
 MANY = 64
@@ -25,12 +26,6 @@ def space_of(frame: Frame, selection: tuple[int, ...]) -> Space:
     if not selection:
         return frame.space
     return over_space(frame.grid.values[[gpu for gpu in selection if gpu < frame.n_gpus]])
-
-
-def who(scene: Scene) -> str:
-    """Whose data a screen shows: ``64 GPUs``, ``nid000001 (4 GPUs)``."""
-    n = count(len(scene.looked_at()), "GPU")
-    return f"{scene.view.selected} ({n})" if scene.view.selection and scene.view.selected else n
 
 
 def series_rows(scene: Scene, height: int, with_axis: bool = True) -> list[Row]:
@@ -57,7 +52,7 @@ def series_rows(scene: Scene, height: int, with_axis: bool = True) -> list[Row]:
         at = at_text(frame, folded.start + cursor * folded.width)
         right = Span(f"{at} +{step}: {_values(folded.values[:3, cursor] * full, name, single)}", "value")
     title = f"{metric_of(name).label}, {unit_of(metric_of(name)).name}".rstrip(", ")
-    rows = [rule(title, scene.width, glyphs, (Span(who(scene)), *legend(many, single, glyphs)), (right,))]
+    rows = [rule(title, scene.width, glyphs, (Span(gpus_text(scene)), *legend(many, single, glyphs)), (right,))]
     rows += framed(chart, full, name, glyphs)
     if with_axis and height > 2:
         rows.append((Span(" " * GUTTER), Span(time_labels(frame, folded, cells), "dim")))

@@ -14,16 +14,16 @@ from gssr.model.once import once
 from gssr.render.bar import bar
 from gssr.render.cells import cell_width, clean, clip, fit, pad
 from gssr.render.clock import duration
+from gssr.render.marks import code, marks
 from gssr.render.roles import Role, Row, Span, joined
 from gssr.render.rule import rule
-from gssr.render.scale import count, number, percent
-from gssr.render.scale import metric_of as metric_named
-from gssr.render.strip import marked, strip
+from gssr.render.scale import count, metric_of, number, percent, scale_text
 from gssr.score import CAVEAT, DEFINITION
 from gssr.tui.axis import GUTTER, at_text, full_scale, seconds_text
 from gssr.tui.bars import metric_bars, rows_needed
 from gssr.tui.cursor import with_cursor
-from gssr.tui.series import series_rows, who
+from gssr.tui.scope import gpus_text
+from gssr.tui.series import series_rows
 from gssr.tui.view import Scene, View
 
 SMALL_WIDTH, SMALL_HEIGHT = 60, 14
@@ -39,6 +39,9 @@ _LEAST_NODES = 68
 """In a narrower box the widest nodes are left out."""
 _NODES = 30
 _MOST_PLACE = 28
+_BESIDE = 8
+"""Cells that a GPU's mean takes beside its name."""
+_LEAST_STRIP = 4
 
 
 class Layout(NamedTuple):
@@ -116,7 +119,7 @@ def _score(scene: Scene, n_rows: int) -> list[Row]:
 
 def _recent_name(frame: Frame) -> str:
     length = min(RECENT_SECONDS, max(frame.last - frame.first, 0.0))
-    name = f"last {seconds_text(round(length, 1))}"
+    name = f"last {length:.0f} s"
     return name if frame.following else f"{name} of the window"
 
 
@@ -139,7 +142,7 @@ def _bars(scene: Scene, n_rows: int) -> list[Row]:
         means = dict(frame.moment)
         at = frame.grid.start + frame.grid.column(view.cursor) * frame.grid.width
         what = f"means at {at_text(frame, at)} +{seconds_text(frame.grid.width)}"
-    head = rule("metrics", scene.width, scene.glyphs, (Span(what), Span(who(scene))))
+    head = rule("metrics", scene.width, scene.glyphs, (Span(what), Span(gpus_text(scene))))
     return [head, *metric_bars(frame, means, scene.width, n_rows - 1, scene.glyphs, frame.grid.metric)]
 
 
@@ -190,37 +193,48 @@ def _lowest(scene: Scene, n_rows: int, headed: bool) -> list[Row]:
         means = frame.window.per_gpu(frame.grid.metric)[scene.looked_at()]
         uneven = imbalance(means[np.isfinite(means)])
         about = Span("" if uneven is None else f"imbalance {percent(uneven)}")
-        marks = f"{glyphs.levels[0]} 0 {glyphs.levels[-1]} full"
-        head = rule("lowest GPUs", left - nodes, glyphs, (about, Span(marks, "dim")))
+        scale = f"{glyphs.levels[0]} 0 {glyphs.levels[-1]} {scale_text(metric_of(frame.grid.metric), _full(frame))}"
+        head = rule("lowest means", left - nodes, glyphs, (about, Span(scale, "dim")))
         if nodes:
             head = (*head, Span(" "), *rule("widest nodes", _NODES, glyphs))
         rows.append(head)
-    size = min(max((cell_width(frame.place(int(gpu))) for gpu in gpus), default=0), _MOST_PLACE, max(left - 12, 1))
+    size = min(max((cell_width(frame.place(gpu)) for gpu in gpus.tolist()), default=0), _MOST_PLACE, max(left - 12, 1))
+    strips = _strips(scene, gpus, left - 2 - size - _BESIDE)
     for y, gpu in enumerate(gpus.tolist()):
-        row = _gpu(scene, gpu, size, left - 2, y == min(view.row, n - 1) and headed)
+        row = (*_gpu(scene, gpu, size, y == min(view.row, n - 1) and headed), *(strips[y] if strips else ()))
         rows.append((*pad(row, left), *_node(scene, y)) if nodes else row)
     return rows + [()] * (n_rows - len(rows))
 
 
-def _gpu(scene: Scene, gpu: int, size: int, width: int, under: bool) -> Row:
-    """``!t nid000001:1   4.2 ▁▁▁▁``."""
+def _full(frame: Frame) -> float:
+    return full_scale(frame, frame.grid.metric)
+
+
+def _strips(scene: Scene, gpus: Ints, room: int) -> list[Row]:
+    """The course of each of these GPUs over the window, in at most ``room`` cells; none where that is too few."""
+    frame = scene.frame
+    if room < _LEAST_STRIP:
+        return []
+    last = frame.last if frame.state == "ended" else None
+    folded = fold(frame.grid, frame.grid.values[gpus] / _full(frame), room, last)
+    drawn = marks(folded.values, scene.glyphs)
+    at = None if scene.view.cursor is None else folded.column(scene.view.cursor)
+    if at is not None:
+        drawn.codes[:, at] = code("cursor")
+    return drawn.rows()
+
+
+def _gpu(scene: Scene, gpu: int, size: int, under: bool) -> Row:
+    """``!t nid000001:1   4.2``."""
     frame, glyphs = scene.frame, scene.glyphs
-    name = frame.grid.metric
     letters = attention(frame).letters(gpu)
     role: Role = "cursor" if under else "outlier" if "!" in letters else "plain"
-    mean = frame.window.per_gpu(name)[gpu]
-    head: Row = (
+    mean = float(frame.window.per_gpu(frame.grid.metric)[gpu])
+    return (
         *mark_row(letters, 2),
         *pad((Span(fit(frame.place(gpu), size, glyphs.ellipsis, "end"), role),), size),
-        Span(f"{number(float(mean), metric_named(name)):>7}", "value"),
-        Span(" "),
+        Span(f"{number(mean, metric_of(frame.grid.metric)):>{_BESIDE - 1}} ", "value"),
     )
-    room = width - 2 - size - 8
-    if room < 4:
-        return head
-    folded = fold(frame.grid, frame.grid.values[gpu] / full_scale(frame, name), room)
-    at = None if scene.view.cursor is None else folded.column(scene.view.cursor)
-    return (*head, *marked(strip(folded.values.tolist(), glyphs), at))
 
 
 def mark_row(letters: str, width: int) -> Row:
@@ -235,7 +249,7 @@ def _node(scene: Scene, y: int) -> Row:
     found = widest(frame)
     if y >= len(found.node) or not np.isfinite(found.high[y]):
         return ()
-    metric = metric_named(frame.grid.metric)
+    metric = metric_of(frame.grid.metric)
     span = f"{number(float(found.low[y]), metric)} to {number(float(found.high[y]), metric)}"
     name = fit(frame.nodes[int(found.node[y])], _NODES - 2 - len(span) - 2, scene.glyphs.ellipsis, "end")
     return (Span(f"  {name} "), Span(f"{span:>{_NODES - 3 - cell_width(name)}}", "value"))
