@@ -2,13 +2,15 @@
 
 from gssr.render.cells import cell_width, clip, fit
 from gssr.render.glyphs import Glyphs
-from gssr.render.roles import Row, Span, text_of
+from gssr.render.roles import Role, Row, Span, text_of
 
 
-def rule(title: str, width: int, glyphs: Glyphs, about: Row = (), right: Row = ()) -> Row:
+def rule(
+    title: str, width: int, glyphs: Glyphs, about: Row = (), right: Row = (), role: Role = "heading"
+) -> Row:  # fmt: skip
     """``── title  about ─────── right ─`` in exactly ``width`` cells. What does not fit is left out: ``about`` first, then
     ``right``; at last the title is cut."""
-    line: Row = (Span(glyphs.rule + " ", "dim"), Span(fit(title, max(width - 2, 0), glyphs.ellipsis), "heading"))
+    line: Row = (Span(glyphs.rule + " ", "dim"), Span(fit(title, max(width - 2, 0), glyphs.ellipsis), role))
     end: Row = (Span(" "), *right, Span(" " + glyphs.rule, "dim")) if right else ()
     if cell_width(text_of(line)) + cell_width(text_of(end)) + 2 > width:
         end = ()

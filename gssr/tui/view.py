@@ -21,9 +21,9 @@ class View:
 
     ``span`` s up to ``end`` (unix s) are looked at: None is the whole run, and the newest sample. ``cursor`` (unix s) is the
     time looked at, None for none. ``selection``: positions of the GPUs looked at, named ``selected``; empty is the whole
-    job. ``gpu``: the position under the cursor of GPUs and Map, -1 before there is one; ``row``: the line under the cursor of the other screens.
-    ``density`` cycles through what a screen can do about many GPUs, 0 is the screen's own choice. ``speed``: seconds of
-    the recording a second while it is played, 0 when it is not. ``trail``: where Esc goes back to.
+    job. ``gpu``: the position under the cursor of GPUs and Map, -1 before there is one; ``row``: the line under the cursor
+    of the other screens. ``density`` cycles through what a screen can do about many GPUs, 0 is the screen's own choice.
+    ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``trail``: where Esc goes back to.
     """
 
     screen: ScreenName = "job"

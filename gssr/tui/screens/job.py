@@ -14,7 +14,6 @@ from gssr.model.once import once
 from gssr.render.bar import bar
 from gssr.render.cells import cell_width, clean, clip, fit, pad
 from gssr.render.clock import duration
-from gssr.render.marks import code, marks
 from gssr.render.roles import Role, Row, Span, joined
 from gssr.render.rule import rule
 from gssr.render.scale import count, metric_of, number, percent, scale_text
@@ -22,6 +21,7 @@ from gssr.score import CAVEAT, DEFINITION
 from gssr.tui.axis import GUTTER, at_text, full_scale, seconds_text
 from gssr.tui.bars import metric_bars, rows_needed
 from gssr.tui.cursor import with_cursor
+from gssr.tui.gpu_rows import MARKS, folded_to, mark_row, mean_of, strips_of
 from gssr.tui.scope import gpus_text
 from gssr.tui.series import series_rows
 from gssr.tui.view import Scene, View
@@ -199,7 +199,8 @@ def _lowest(scene: Scene, n_rows: int, headed: bool) -> list[Row]:
             head = (*head, Span(" "), *rule("widest nodes", _NODES, glyphs))
         rows.append(head)
     size = min(max((cell_width(frame.place(gpu)) for gpu in gpus.tolist()), default=0), _MOST_PLACE, max(left - 12, 1))
-    strips = _strips(scene, gpus, left - 2 - size - _BESIDE)
+    room = left - MARKS - size - _BESIDE
+    strips = strips_of(scene, folded_to(scene, gpus, room)) if room >= _LEAST_STRIP else []
     for y, gpu in enumerate(gpus.tolist()):
         row = (*_gpu(scene, gpu, size, y == min(view.row, n - 1) and headed), *(strips[y] if strips else ()))
         rows.append((*pad(row, left), *_node(scene, y)) if nodes else row)
@@ -210,37 +211,17 @@ def _full(frame: Frame) -> float:
     return full_scale(frame, frame.grid.metric)
 
 
-def _strips(scene: Scene, gpus: Ints, room: int) -> list[Row]:
-    """The course of each of these GPUs over the window, in at most ``room`` cells; none where that is too few."""
-    frame = scene.frame
-    if room < _LEAST_STRIP:
-        return []
-    last = frame.last if frame.state == "ended" else None
-    folded = fold(frame.grid, frame.grid.values[gpus] / _full(frame), room, last)
-    drawn = marks(folded.values, scene.glyphs)
-    at = None if scene.view.cursor is None else folded.column(scene.view.cursor)
-    if at is not None:
-        drawn.codes[:, at] = code("cursor")
-    return drawn.rows()
-
-
 def _gpu(scene: Scene, gpu: int, size: int, under: bool) -> Row:
     """``!t nid000001:1   4.2``."""
     frame, glyphs = scene.frame, scene.glyphs
     letters = attention(frame).letters(gpu)
     role: Role = "cursor" if under else "outlier" if "!" in letters else "plain"
-    mean = float(frame.window.per_gpu(frame.grid.metric)[gpu])
+    mean = mean_of(frame, gpu)
     return (
-        *mark_row(letters, 2),
+        *mark_row(letters, MARKS),
         *pad((Span(fit(frame.place(gpu), size, glyphs.ellipsis, "end"), role),), size),
         Span(f"{number(mean, metric_of(frame.grid.metric)):>{_BESIDE - 1}} ", "value"),
     )
-
-
-def mark_row(letters: str, width: int) -> Row:
-    """The letters of ``Attention`` in exactly ``width`` cells, each in its role."""
-    roles: dict[str, Role] = {"g": "gap", "!": "outlier", "t": "bad"}
-    return pad(tuple(Span(letter, roles[letter]) for letter in letters[:width]), width)
 
 
 def _node(scene: Scene, y: int) -> Row:
