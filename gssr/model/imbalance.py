@@ -7,7 +7,7 @@ import numpy as np
 from gssr.metrics import SCORE_INPUTS
 from gssr.model.analysis import Floats
 from gssr.model.balance import imbalance, scale_limit
-from gssr.model.frame import Frame, Ints, over_space
+from gssr.model.frame import Frame, Ints, Space, over_space
 from gssr.model.once import once
 from gssr.score import score_of_means
 from gssr.store.reader import Gpu
@@ -26,9 +26,9 @@ IDLE = 0.02
 class Imbalance:
     """How uneven GPUs were in a window.
 
-    ``gpus`` [n] positions and ``means`` [n] their time means, NaN without samples. ``over_time`` [n_columns]: 1 - mean/max
-    over the GPUs in each column of the grid, NaN where the max is 0 or unknown; ``spread`` [n_columns]: from their 5th to
-    their 95th percentile, in the metric's unit.
+    ``gpus`` [n] positions and ``means`` [n] their time means, NaN without samples. ``space``: these GPUs in each column of
+    the grid; ``over_time`` [n_columns]: 1 - mean/max there, NaN where the max is 0 or unknown; ``spread`` [n_columns]: from
+    the 5th to the 95th percentile, in the metric's unit.
 
     ``of_means`` = 1 - mean/max of the time means, what pages call imbalance. ``resolved`` is the same column by column,
     each weighted by its GPUs × max: sum of n (max - mean) over sum of n max. Who is behind at one time and ahead at another
@@ -45,6 +45,7 @@ class Imbalance:
 
     gpus: Ints
     means: Floats
+    space: Space
     over_time: Floats
     spread: Floats
     of_means: float | None
@@ -88,6 +89,7 @@ def imbalance_of(frame: Frame, selection: Selection) -> Imbalance:
     return Imbalance(
         gpus=gpus,
         means=means,
+        space=space,
         over_time=over_time,
         spread=space.p95 - space.p05,
         of_means=imbalance(means[np.isfinite(means)]),
