@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from benchmarks import analyze, bulk, sampler, start, write
+from benchmarks import analyze, bulk, driver, sampler, start, write
 from benchmarks.processes import CACHE
 from benchmarks.table import Figure, head, line, machine
 
@@ -20,6 +20,7 @@ class Benchmark(NamedTuple):
 BENCHMARKS = {
     "start": Benchmark(start.measure),
     "sampler": Benchmark(sampler.measure),
+    "driver": Benchmark(driver.measure),
     "write": Benchmark(write.measure),
     "analyze": Benchmark(analyze.measure),
     "bulk": Benchmark(bulk.measure, by_default=False),

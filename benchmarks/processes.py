@@ -4,7 +4,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +28,9 @@ class Cost(NamedTuple):
     rss: float
 
 
-def spawn(command: Sequence[str | Path], output: Path | None = None) -> int:
+def spawn(
+    command: Sequence[str | Path], output: Path | None = None, environment: Mapping[str, str] = ENVIRONMENT
+) -> int:
     """Start a command; its pid. Standard output goes to ``output``, or nowhere; standard error nowhere."""
     words = [os.fspath(word) for word in command]
     sink = os.fspath(output or os.devnull)
@@ -36,7 +38,7 @@ def spawn(command: Sequence[str | Path], output: Path | None = None) -> int:
         (os.POSIX_SPAWN_OPEN, 1, sink, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666),
         (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
     ]
-    return os.posix_spawnp(words[0], words, ENVIRONMENT, file_actions=files)
+    return os.posix_spawnp(words[0], words, environment, file_actions=files)
 
 
 def run(command: Sequence[str | Path], output: Path | None = None) -> Cost:
@@ -82,9 +84,10 @@ def _name_and_parent(pid: int) -> tuple[str, int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process with one thread: by the scheduler's own count (ns), else by clock ticks (usually 10 ms)."""
+    """CPU time of a process and its threads: by the scheduler's own count (ns), else by clock ticks (usually 10 ms)."""
     try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
     except (OSError, IndexError):
         _, fields = _stat(pid)
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
