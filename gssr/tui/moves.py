@@ -71,7 +71,8 @@ def _back(scene: Scene) -> View:
 
 
 def _outlier(step: int) -> Move:
-    """The next GPU in the order shown that needs a look, around the end."""
+    """The next GPU in the order shown that needs a look, around the end: an outlier or one that is silent; where there is
+    none, one that is throttled."""
 
     def move(scene: Scene) -> View:
         view = scene.view
