@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.metrics import THROTTLES
 from gssr.model.analysis import Floats
 from gssr.model.balance import scale_limit
 from gssr.model.frame import Frame
@@ -14,9 +13,11 @@ from gssr.store.schema import GAP_INTERVALS
 
 STALE_SECONDS = 2.0
 """A GPU is stale after max(2.5 sampling intervals, 2 s) without a sample."""
+THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
+"""Reasons for low clocks that something is wrong behind: the power limit holds down every busy GPU now and then."""
 THROTTLED_SHARE = 0.1
-"""A GPU counts as throttled when one of THROTTLES was set in at least this share of the window's samples (a threshold of
-our own)."""
+"""A GPU counts as throttled when one of these was set in at least this share of the window's samples (a threshold of our
+own)."""
 
 
 class Attention(NamedTuple):

@@ -69,7 +69,9 @@ def fit(text: str, width: int, ellipsis: str, keep: Literal["start", "end"] = "s
 def pad(row: Row, width: int, align: Literal["left", "right"] = "left") -> Row:
     """``row`` filled with blanks to ``width`` cells; a wider one is cut on the right."""
     missing = width - cell_width(text_of(row))
-    if missing <= 0:
+    if missing == 0:
+        return row
+    if missing < 0:
         return clip(row, width)
     blank = Span(" " * missing)
     return (*row, blank) if align == "left" else (blank, *row)
@@ -77,6 +79,8 @@ def pad(row: Row, width: int, align: Literal["left", "right"] = "left") -> Row:
 
 def clip(row: Row, width: int) -> Row:
     """``row`` cut to at most ``width`` cells, without empty spans."""
+    if cell_width(text_of(row)) <= width:
+        return row if all(span.text for span in row) else tuple(span for span in row if span.text)
     spans: list[Span] = []
     left = width
     for span in row:

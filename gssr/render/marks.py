@@ -46,8 +46,25 @@ class Marks(NamedTuple):
             self.codes[line, x : x + len(text)] = code(role)
 
     def rows(self) -> list[Row]:
-        """A row for each line of a two-dimensional array."""
-        return [row(chars, codes) for chars, codes in zip(self.chars, self.codes, strict=True)]
+        """A row for each line of a two-dimensional array; a blank goes with the marks before it, so that it breaks no
+        span."""
+        n_lines, width = self.chars.shape
+        if not width:
+            return [()] * n_lines
+        cell = np.arange(width)
+        seen = np.where((self.chars == MISSING) & (self.codes == _PLAIN), -1, cell)
+        source = np.maximum.accumulate(seen, axis=1)
+        looks = np.where(source >= 0, np.take_along_axis(self.codes, np.maximum(source, 0), axis=1), _PLAIN)
+        looks = np.where((source == cell) | _INK[looks], looks, _PLAIN)
+        changes = np.diff(looks, axis=1, prepend=-1) != 0
+        line, begin = np.nonzero(changes)
+        end = np.where(np.diff(line, append=-1) != 0, width, np.roll(begin, -1))
+        kinds = looks[line, begin]
+        texts = ["".join(chars) for chars in self.chars.tolist()]
+        rows: list[list[Span]] = [[] for _ in range(n_lines)]
+        for y, a, b, kind in zip(line.tolist(), begin.tolist(), end.tolist(), kinds.tolist(), strict=True):
+            rows[y].append(Span(texts[y][a:b], _ROLES[kind]))
+        return [tuple(spans) for spans in rows]
 
 
 def blank(*shape: int) -> Marks:
@@ -74,13 +91,4 @@ def marks(fractions: Floats, glyphs: Glyphs, low: Floats | None = None) -> Marks
 
 def row(chars: Chars, codes: Codes) -> Row:
     """One line of marks; a blank goes with the marks before it, so that it breaks no span."""
-    if not len(chars):
-        return ()
-    seen = np.where((chars == MISSING) & (codes == _PLAIN), -1, np.arange(len(chars)))
-    source = np.maximum.accumulate(seen)
-    looks = np.where(source >= 0, codes[source], _PLAIN)
-    looks = np.where((source == np.arange(len(chars))) | _INK[looks], looks, _PLAIN)
-    text = "".join(chars.tolist())
-    edges = [0, *(np.flatnonzero(np.diff(looks)) + 1).tolist(), len(text)]
-    kinds = looks[edges[:-1]].tolist()
-    return tuple(Span(text[a:b], _ROLES[kind]) for a, b, kind in zip(edges, edges[1:], kinds, strict=False))
+    return Marks(chars[None], codes[None]).rows()[0]

@@ -38,8 +38,8 @@ def strip_width(width: int) -> int:
     return max(width - MARKS - name_width(width) - VALUE * shown - 1, 1)
 
 
-def rows_of(scene: Scene, shown: Listing) -> list[Row]:
-    """The titles, and a row for each GPU in sight."""
+def rows_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
+    """The titles, and a row for each GPU in sight; and how long a cell of their strips is, seconds."""
     frame, view, gpus, width = scene.frame, scene.view, shown.visible, scene.width
     name = frame.grid.metric
     metric, letters = metric_of(name), attention(frame)
@@ -55,7 +55,7 @@ def rows_of(scene: Scene, shown: Listing) -> list[Row]:
     kept = [sort for sort, least in _STATISTICS if width >= least]
     size = name_width(width)
     head: list[Span] = [Span(" " * MARKS), _title("GPU", "place", scene, -size)]
-    head += [_title("at" if sort == "now" and view.cursor is not None else sort, sort, scene, VALUE) for sort in kept]
+    head += [_title(newest_title(scene) if sort == "now" else sort, sort, scene, VALUE) for sort in kept]
     head += [Span(" "), Span(time_labels(frame, folded, folded.n), "dim")]
     rows: list[Row] = [tuple(head)]
     for y, gpu in enumerate(gpus.tolist()):
@@ -67,7 +67,14 @@ def rows_of(scene: Scene, shown: Listing) -> list[Row]:
             else:
                 line = (*line, Span(f"{number(float(numbers[sort][y]), metric):>{VALUE}}", "value"))
         rows.append((*line, Span(" "), *strips[y]))
-    return rows
+    return rows, folded.width
+
+
+def newest_title(scene: Scene) -> str:
+    """What a GPU's value is of: now, the window's last, or at the time cursor."""
+    if scene.view.cursor is not None:
+        return "at"
+    return "now" if scene.frame.following and scene.frame.state in ("live", "stalled") else "last"
 
 
 def _title(text: str, sort: Sort, scene: Scene, width: int) -> Span:
@@ -100,8 +107,9 @@ def strips_of(scene: Scene, folded: Folded) -> list[Row]:
 # Several in a row
 
 
-def columns_of(scene: Scene, shown: Listing) -> list[Row]:
-    """The titles, and ``shown.across`` GPUs in each row: name, mean and a short strip."""
+def columns_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
+    """The titles, and ``shown.across`` GPUs in each row: name, mean and a short strip; and how long a cell of the strips is,
+    seconds."""
     frame, gpus = scene.frame, shown.visible
     size = scene.width // shown.across
     letters = attention(frame)
@@ -137,7 +145,7 @@ def columns_of(scene: Scene, shown: Listing) -> list[Row]:
             )
             line = (*line, *pad(cell, size))
         rows.append(line)
-    return rows
+    return rows, folded.width
 
 
 def _shorter(places: list[str], width: int, scene: Scene) -> list[str]:

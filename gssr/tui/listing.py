@@ -18,7 +18,7 @@ FEW = 4
 """Up to so many GPUs have a chart each."""
 _LEAST_BLOCK = 5
 _HEAD, _FOOT = 2, 2
-_LEAST_HEIGHT = 8
+_LEAST_HEIGHT = 12
 """A lower box has no line about the GPU under the cursor and no legend."""
 
 
@@ -64,11 +64,11 @@ def listing(scene: Scene) -> Listing:
     n = len(order.gpus)
     under = np.flatnonzero(order.gpus == view.gpu)
     at = int(under[0]) if len(under) else 0 if n else -1
-    charted = 0 < n <= FEW and height - foot(height) >= n * _LEAST_BLOCK
+    charted = 0 < n <= FEW and height - 2 >= n * _LEAST_BLOCK
     most = most_across(scene.width)
     choice = view.density % (most + 1)
     if choice == 0 and charted:
-        return Listing(order, "detail", 1, height - foot(height), 0, at)
+        return Listing(order, "detail", 1, height - 1, 0, at)
     room = max(height - _HEAD - foot(height), 1)
     across = choice or next((k for k in range(1, most) if k * room >= n), most)
     row, n_rows = max(at, 0) // across, -(-n // across)

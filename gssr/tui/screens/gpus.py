@@ -14,7 +14,7 @@ from gssr.render.scale import count, metric_of, quantity, scale_text, unit_of
 from gssr.tui.axis import at_text, full_scale, seconds_text
 from gssr.tui.bars import ORDER
 from gssr.tui.cursor import moved, with_cursor
-from gssr.tui.gpu_charts import charts_of
+from gssr.tui.gpu_charts import block_ends, charts_of
 from gssr.tui.gpu_rows import columns_of, folded_to, name_width, rows_of, strip_width
 from gssr.tui.listing import Listing, foot, listing
 from gssr.tui.view import Scene, View
@@ -30,21 +30,24 @@ def columns(view: View, width: int, height: int) -> int:
 def draw(scene: Scene) -> list[Row]:
     """The screen's rows."""
     shown = listing(scene)
-    n_foot = foot(scene.height)
+    n_foot = 1 if shown.mode == "detail" else foot(scene.height)
     if shown.at < 0:
-        rows = [_title(scene, shown), (), *_nobody(scene, shown)]
+        rows = [_title(scene, shown, scene.frame.grid.width), (), *_nobody(scene, shown)]
     elif shown.mode == "detail":
         rows = charts_of(scene, shown)
     else:
-        rows = [_title(scene, shown), *(rows_of if shown.mode == "rows" else columns_of)(scene, shown)]
+        rows, step = (rows_of if shown.mode == "rows" else columns_of)(scene, shown)
+        rows = [_title(scene, shown, step), *rows]
     room = max(scene.height - n_foot, 0)
     rows = [*rows[:room], *[()] * (room - len(rows))]
-    if n_foot:
-        rows += [_about(scene, shown), _legend(scene, shown)]
+    if n_foot == 1 and shown.order.problem:
+        rows.append(_about(scene, shown))
+    else:
+        rows += [_about(scene, shown), _legend(scene, shown)][2 - n_foot :]
     return [clip(row, scene.width) for row in rows]
 
 
-def _title(scene: Scene, shown: Listing) -> Row:
+def _title(scene: Scene, shown: Listing, step: float) -> Row:
     frame, view = scene.frame, scene.view
     metric = metric_of(frame.grid.metric)
     sort = "value at the cursor" if view.sort == "now" and view.cursor is not None else _SORTS[view.sort]
@@ -58,8 +61,7 @@ def _title(scene: Scene, shown: Listing) -> Row:
         failed = " not understood" if shown.order.problem else ""
         about.append(Span(f"filter {view.filter}{failed}", "bad" if failed else "value"))
     about.append(Span(f"{n:,} of {candidates:,} shown" if n < candidates else count(n, "GPU")))
-    step = seconds_text(folded_to(scene, shown.visible[:1], strip_width(scene.width)).width)
-    right = f"1 column = {step}"
+    right = f"1 column = {seconds_text(step)}"
     if view.cursor is not None:
         at = frame.grid.start + frame.grid.column(view.cursor) * frame.grid.width
         right = f"{at_text(frame, at)} +{seconds_text(frame.grid.width)}"
@@ -113,6 +115,9 @@ def _legend(scene: Scene, shown: Listing) -> Row:
         (Span("g", "gap"), Span(" gap", "dim")),
         (Span("t", "bad"), Span(" throttled", "dim")),
     ]
+    n, candidates = len(shown.order.gpus), shown.order.candidates
+    if shown.mode == "detail" and n < candidates:
+        pieces.insert(0, (Span(f" {n} of {count(candidates, 'GPU')} by filter {scene.view.filter}", "value"),))
     if shown.mode == "rows" and scene.width >= 58:
         pieces.append((Span("p05, p95 of the columns", "dim"),))
     pieces.append((Span("means of the window", "dim"),))
@@ -165,8 +170,7 @@ def click(scene: Scene, x: int, y: int) -> View | None:
     if shown.at < 0:
         return None
     if shown.mode == "detail":
-        ends = [shown.room * (i + 1) // n for i in range(n)]
-        return next((_to(scene, shown, i) for i, end in enumerate(ends) if y < end), None)
+        return next((_to(scene, shown, at) for at, end in enumerate(block_ends(shown)) if y < end), None)
     column = x // (scene.width // shown.across)
     at = (shown.top + y - 2) * shown.across + column
     if not 2 <= y < 2 + shown.room or column >= shown.across or at >= n:
