@@ -40,7 +40,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0; 2 for wrong usage, and without a terminal; 1 for a recording that can't be read."""
     if not _on_terminal():
         return fail("the live screen needs a terminal; gssr analyze --terminal prints a page instead", USAGE)
-    hz = options.hz if options.hz is not None else 1.0 if os.environ.get("SSH_CONNECTION") else 2.0
+    hz = options.hz if options.hz is not None else default_hz()
     if not SLOWEST <= hz <= FASTEST:
         return fail(f"--hz: {hz:g} is not between {SLOWEST:g} and {FASTEST:g}", USAGE)
     names = options.inputs or own_recordings()
@@ -64,7 +64,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     from gssr.tui.app import LiveScreen
 
     watches = [Watch(names[0], run_id), *(Watch(name) for name in names[1:])]
-    app = LiveScreen(watches, glyphs(options.ascii or not _speaks_utf8()), hz, _colors(), options.theme)
+    app = LiveScreen(watches, glyphs(options.ascii or not speaks_utf8()), hz, colors(), options.theme)
     return app.run(mouse=not options.no_mouse) or 0
 
 
@@ -73,11 +73,17 @@ def _on_terminal() -> bool:
     return all(stream is not None and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
 
 
-def _speaks_utf8() -> bool:
+def default_hz() -> float:
+    """Looks a second."""
+    return 1.0 if os.environ.get("SSH_CONNECTION") else 2.0
+
+
+def speaks_utf8() -> bool:
+    """Whether the terminal shows more than ASCII."""
     return (getattr(sys.stderr, "encoding", None) or "ascii").lower().replace("-", "") == "utf8"
 
 
-def _colors() -> int:
+def colors() -> int:
     """How many colours the terminal has, as far as its name says: 256, 16, or 0 where none are wanted."""
     if os.environ.get("NO_COLOR"):
         return 0

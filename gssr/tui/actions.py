@@ -75,6 +75,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("copy", ("y",), "", "copy what is on screen to the clipboard, through the terminal", "Taking away"),
     Action("palette", ("colon", "ctrl+p"), "", "find an action by its name", "Program"),
     Action("help", ("question_mark", "f1"), "? help", "these keys", "Program"),
+    Action("interrupt", ("ctrl+c",), "", "beside a job: stop it, leave it running, or go back; else leave", "Program"),
     Action("quit", ("q",), "q quit", "leave; the job and its recording go on", "Program"),
 )  # fmt: skip
 
@@ -84,7 +85,7 @@ KEY_NAMES = {
     "plus": "+", "minus": "-", "equals_sign": "=", "left_square_bracket": "[", "right_square_bracket": "]",
     "left_curly_bracket": "{", "right_curly_bracket": "}", "slash": "/", "full_stop": ".", "comma": ",",
     "question_mark": "?", "colon": ":", "escape": "Esc", "enter": "Enter", "tab": "Tab", "shift+tab": "Shift-Tab",
-    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "ctrl+p": "Ctrl-P", "f1": "F1",
+    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "ctrl+p": "Ctrl-P", "ctrl+c": "Ctrl-C", "f1": "F1",
     "up": "↑", "down": "↓", "left": "←", "right": "→",
 }  # fmt: skip
 """How a key is written for people, where that differs from Textual's name for it."""

@@ -14,10 +14,13 @@ from textual.widgets import Input
 from gssr.model.frame import Frame
 from gssr.model.watch import Watch
 from gssr.render.glyphs import Glyphs
+from gssr.render.roles import Row
+from gssr.store.open import log_of
 from gssr.tui import shell
 from gssr.tui.actions import ACTIONS
 from gssr.tui.canvas import Canvas
 from gssr.tui.moves import MOVES, go_to, played
+from gssr.tui.output import LogFile, Output
 from gssr.tui.palette import Actions
 from gssr.tui.producer import Frames, Producer
 from gssr.tui.prompt import Prompt
@@ -61,11 +64,14 @@ class LiveScreen(App[int]):
         self._watches = watches
         self._message = ""
         self._played = time.monotonic()
-        self._canvas = Canvas(looks(colors), self._click)
+        self._log_file = LogFile(log_of(watches[0].path))
+        self._printed: bytes | None = None
+        self._canvas = Canvas(looks(colors), self._click, self._typed)
         self._prompt = Prompt()
         self._producer = Producer(watches, 1.0 / hz, self._deliver)
 
     def _deliver(self, frames: Frames) -> None:
+        self._printed = self._log_file.tail()
         self.post_message(Arrived(frames))
 
     def compose(self) -> ComposeResult:
@@ -139,12 +145,16 @@ class LiveScreen(App[int]):
             return None
         other: Frame | None = self.frames[1] if len(self.frames) > 1 else None
         width, height = self.size
-        return Scene(self.frames[0], other, self.view, width, height, self._glyphs)
+        output = Output(self._log_file.path, self._printed)
+        return Scene(self.frames[0], other, self.view, width, height, self._glyphs, output)
 
     def _draw(self) -> None:
         scene = self.scene()
         if scene is not None and scene.width and scene.height:
-            self._canvas.show(shell.draw(scene, self._message))
+            self._canvas.show(self._rows(scene))
+
+    def _rows(self, scene: Scene) -> list[Row]:
+        return shell.draw(scene, self._message)
 
     def _look(self, view: View) -> None:
         if view != self.view:
@@ -162,6 +172,8 @@ class LiveScreen(App[int]):
         self._message = ""
         if name == "quit":
             self.exit(0)
+        elif name == "interrupt":
+            self._interrupt()
         elif name == "palette":
             self.action_command_palette()
         elif name == "next_other":
@@ -177,6 +189,13 @@ class LiveScreen(App[int]):
                 self._played = time.monotonic()
             self._look(MOVES[name](self._body(scene)))
         self._draw()
+
+    def _interrupt(self) -> None:
+        self.exit(0)
+
+    def _typed(self, _key: str) -> bool:
+        """Whether a key means something else than in the table of actions."""
+        return False
 
     def _suggested(self, name: str, scene: Scene) -> str:
         if name == "filter":

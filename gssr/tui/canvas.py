@@ -16,8 +16,11 @@ from gssr.render.roles import Role, Row, text_of
 class Canvas(Widget, can_focus=True):
     """Shows rows of spans, each as wide as the widget. ``styles_of`` gives a role's look."""
 
-    def __init__(self, look: dict[Role, Style], clicked: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, look: dict[Role, Style], clicked: Callable[[int, int], None], typed: Callable[[str], bool]
+    ) -> None:
         super().__init__()
+        self._typed = typed
         self._look = look
         self._clicked = clicked
         self._rows: list[Row] = []
@@ -57,6 +60,11 @@ class Canvas(Widget, can_focus=True):
         width = self.size.width
         strip = self._strips[y] if y < len(self._strips) else Strip([], 0)
         return strip.adjust_cell_length(width, Style.null())
+
+    def on_key(self, event: events.Key) -> None:
+        """Tell which key it was; what is taken there is no key for anybody else."""
+        if self._typed(event.key):
+            event.stop()
 
     def on_click(self, event: events.Click) -> None:
         """Tell where the mouse was pressed."""

@@ -32,12 +32,10 @@ _PIECES = re.compile(
 
 
 class Output(NamedTuple):
-    """What the workload has printed: ``tail`` are the last bytes of the log at ``path``, None when there is no such log.
-    ``note`` is to be said beside it."""
+    """What the workload has printed: ``tail`` are the last bytes of the log at ``path``, None when there is no such log."""
 
     path: str
     tail: bytes | None
-    note: str = ""
 
 
 class LogFile:
@@ -194,13 +192,10 @@ def output_pane(output: Output | None, width: int, height: int, glyphs: Glyphs) 
     """The pane: a title, then the last rows of the log; exactly ``height`` rows of ``width`` cells."""
     if height <= 0:
         return []
-    name = f"output {output.path}" if output else "output"
-    note = f"{glyphs.rule} {output.note} " if output and output.note else ""
-    title = fit(
-        f"{glyphs.rule}{glyphs.rule} {fit(name, max(width - 4, 0), glyphs.ellipsis, keep='end')} {note}", width, ""
-    )
-    rule = Span(glyphs.rule * (width - cell_width(title)), "dim")
-    rows: list[Row] = [(Span(title, "outlier" if note else "heading"), rule)]
+    lead = glyphs.rule * 2 + " output "
+    name = fit(output.path if output else "", max(width - len(lead) - 2, 0), glyphs.ellipsis, keep="end")
+    title = fit(f"{lead}{name} ".replace("  ", " "), width, "")
+    rows: list[Row] = [(Span(title, "heading"), Span(glyphs.rule * (width - cell_width(title)), "dim"))]
     if output is None or output.tail is None:
         rows.append((Span(fit("no output was kept beside this recording", width, glyphs.ellipsis), "dim"),))
     else:

@@ -153,7 +153,7 @@ def test_what_earlier_runs_printed_is_not_shown(tmp_path: Path) -> None:
 def test_the_pane_fills_its_box(glyphs: object, tail: bytes | None) -> None:
     for width in (1, 5, 20, 79, 300):
         for height in (0, 1, 2, 12):
-            rows = output_pane(Output("/some/where/run.log", tail, "q gives it"), width, height, glyphs)  # type: ignore[arg-type]
+            rows = output_pane(Output("/some/where/run.log", tail), width, height, glyphs)  # type: ignore[arg-type]
             assert len(rows) == height
             assert all(cell_width(text_of(row)) == width for row in rows)
             assert glyphs is UTF8 or all(text_of(row).isascii() for row in rows)
