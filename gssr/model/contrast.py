@@ -106,7 +106,7 @@ def lowest(means: Means, metric: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One metric of a contrast, in its stored unit; ``full`` fills its axis. ``points``: the difference as a share of
+    """One metric of both sides, in its stored unit; ``full`` fills its axis. ``points``: the difference as a share of
     ``full``; ``ratio``: own / job, None where the job's is below a hundredth of the full scale. ``large``: worth a look."""
 
     metric: str
@@ -124,9 +124,8 @@ LARGE_RATIO, LEAST_POINTS = 0.25, 0.02
 fiftieth of the full scale (thresholds of our own)."""
 
 
-def line(found: Contrast, metric: str, full: float) -> Line:
-    """One metric of it; see Line."""
-    own, job = found.own.get(metric), found.job.get(metric)
+def line(metric: str, own: float | None, job: float | None, full: float) -> Line:
+    """A metric's two values beside each other; see Line."""
     if own is None or job is None or full <= 0:
         return Line(metric, own, job, full, None, None, False)
     points = (own - job) / full

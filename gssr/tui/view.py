@@ -62,7 +62,7 @@ class View:
 class Scene(NamedTuple):
     """What a screen is drawn from: a frame (``other``: of the recording it is compared with), a view, the ``width`` and
     ``height`` in cells that the drawing must fill and not exceed, and the marks to draw with. ``output``: what the workload
-    has printed, where that is known."""
+    has printed, where that is known. ``n_recordings``: how many there are to compare."""
 
     frame: Frame
     other: Frame | None
@@ -71,6 +71,7 @@ class Scene(NamedTuple):
     height: int
     glyphs: Glyphs
     output: Output | None = None
+    n_recordings: int = 1
 
     def looked_at(self) -> Ints:
         """Positions of the GPUs of the selection; of all without one. What the filter hides is not looked at elsewhere

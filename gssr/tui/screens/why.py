@@ -5,32 +5,25 @@ from typing import NamedTuple
 
 from gssr.metrics import BY_NAME, THROTTLES
 from gssr.model.contrast import Contrast, Line, contrast, line, measured
+from gssr.model.frame import Frame
 from gssr.model.reading import reading
 from gssr.render.area import area
-from gssr.render.bar import bar
-from gssr.render.cells import clip, fit, flow, pad
+from gssr.render.cells import clip, fit, flow
 from gssr.render.charset import drawable
-from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import NONE, fixed, metric_of, number, scale_text, unit_of
+from gssr.render.roles import Row, Span
+from gssr.render.scale import metric_of
 from gssr.tui.axis import GUTTER, full_scale, seconds_text, time_labels
 from gssr.tui.cursor import with_cursor
-from gssr.tui.screens.why_text import heading, metric_named, readings
+from gssr.tui.screens.pairs import metric_row, sizes_for, titles
+from gssr.tui.screens.why_text import heading, readings
 from gssr.tui.view import Scene, View
 
-_LABELS = 120
-"""From so many cells on metrics have their whole name, a ratio and a scale."""
-_LEAST_BAR, _MOST_BAR = 4, 44
+_WIDE = 120
 _STRIPS, _LEGEND = 15, 9
 """Rows from which the course over time is shown, and the legend."""
 
 
-class _Sizes(NamedTuple):
-    """Cells of the table's columns; ``bar`` 0 for none."""
-
-    name: int
-    value: int
-    bar: int
-    wide: bool
+_SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("window", "run")}
 
 
 class _Plan(NamedTuple):
@@ -51,18 +44,22 @@ def _plan(scene: Scene) -> _Plan:
     frame = scene.frame
     found = contrast(frame, scene.view.selection, scene.view.cursor, full_scale(frame, frame.grid.metric))
     head = [heading(scene, found), *readings(scene, found, reading(found))]
-    every = [line(found, name, 1.0 if name in THROTTLES else full_scale(frame, name)) for name in measured(found)]
+    every = [line(name, found.own.get(name), found.job.get(name), _full(frame, name)) for name in measured(found)]
     foot = _legend(scene, 0)
     room = scene.height - len(head) - len(foot) - 1
     if scene.height >= _STRIPS:
         n_strips = 2 if found.kind == "gpus" else 1
         spare = room - len(every) - 3
-        foot = [*_course(scene, found, max(min(spare // n_strips, 5), 1)), *foot]
+        foot = [*_course(scene, found, max(min(spare // n_strips, 3), 1)), *foot]
         room = scene.height - len(head) - len(foot) - 1
     lines = _largest(every, max(room, 0))
     if foot:
         foot[-1:] = _legend(scene, len(every) - len(lines))
     return _Plan(found, head, lines, foot)
+
+
+def _full(frame: Frame, name: str) -> float:
+    return 1.0 if name in THROTTLES else full_scale(frame, name)
 
 
 def _largest(lines: list[Line], room: int) -> list[Line]:
@@ -76,55 +73,12 @@ def _largest(lines: list[Line], room: int) -> list[Line]:
 def draw(scene: Scene) -> list[Row]:
     """The screen's rows."""
     plan = _plan(scene)
-    sizes = _sizes(scene.width)
-    rows = [*plan.head, _titles(plan.found, sizes)]
+    sizes = sizes_for(scene.width)
+    rows = [*plan.head, titles(*_SIDES[plan.found.kind], "difference", sizes)]
     picked = min(scene.view.row, len(plan.lines) - 1)
-    rows += [_line(scene, own, sizes, at == picked) for at, own in enumerate(plan.lines)]
+    rows += [metric_row(own, sizes, at == picked, scene.glyphs) for at, own in enumerate(plan.lines)]
     rows += [*[()] * (scene.height - len(rows) - len(plan.foot)), *plan.foot]
     return [drawable(clip(row, scene.width), scene.glyphs) for row in rows[: scene.height]]
-
-
-# The table
-
-
-def _sizes(width: int) -> _Sizes:
-    wide = width >= _LABELS
-    name, value = (31, 9) if wide else (13, 8) if width >= 60 else (12, 7)
-    cells = (width - (2 + name + 2 * (value + 2) + 10 + (22 if wide else 0))) // 2
-    return _Sizes(name, value, min(cells, _MOST_BAR) if cells >= _LEAST_BAR else 0, wide)
-
-
-_SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("window", "run")}
-
-
-def _titles(found: Contrast, sizes: _Sizes) -> Row:
-    own, rest = _SIDES[found.kind]
-    gap = sizes.bar + 1 if sizes.bar else 0
-    text = f"  {'metric':<{sizes.name}}{own:>{sizes.value}} {'':<{gap}}{rest:>{sizes.value}} {'':<{gap}}"
-    text += f"{'difference':>10}" + (f"{'ratio':>10}{'full scale':>12}" if sizes.wide else "")
-    return (Span(text, "dim"),)
-
-
-def _line(scene: Scene, own: Line, sizes: _Sizes, picked: bool) -> Row:
-    metric = metric_named(own.metric)
-    unit = unit_of(metric)
-    name = f"{metric.label if sizes.wide else metric.short} {unit.name}"
-    difference = NONE if own.points is None else f"{own.points * own.full * unit.factor:+.{unit.decimals}f}"
-    mark: Role = "outlier" if own.large else "plain"
-    row: Row = (
-        Span(">" if picked else " "),
-        Span("!" if own.large else " ", "outlier"),
-        *pad((Span(fit(name, sizes.name, scene.glyphs.ellipsis), "cursor" if picked else mark),), sizes.name),
-    )
-    for value, role in ((own.own, "series"), (own.job, "band")):
-        row = (*row, Span(f"{number(value, metric):>{sizes.value}} ", "value" if role == "series" else "plain"))
-        if sizes.bar:
-            filled = bar(None if value is None else value / own.full, sizes.bar, scene.glyphs, role)  # type: ignore[arg-type]
-            row = (*row, *filled, Span(" "))
-    row = (*row, Span(f"{difference:>10}", mark))
-    if sizes.wide:
-        row = (*row, Span(f"{'x ' + fixed(own.ratio, 2):>10}{scale_text(metric, own.full):>12}", "dim"))
-    return row
 
 
 # Below it
@@ -156,7 +110,7 @@ def _legend(scene: Scene, n_hidden: int) -> list[Row]:
     texts = ["! 10 points of the scale, or a quarter, apart", "> cursor, Enter: over time"]
     if n_hidden:
         texts.insert(0, f"{n_hidden} that differ less are hidden")
-    if scene.width >= _LABELS:
+    if scene.width >= _WIDE:
         texts += ["bars on the metric's full scale", "means over all samples of the GPUs", "blank: not measured"]
     return flow([(Span(text, "dim"),) for text in texts], scene.width, scene.glyphs.ellipsis, separator="   ")[:1]
 

@@ -1,27 +1,19 @@
 """What Why says in words: what is compared, and what the comparison reads as, with the numbers that a rule used."""
 
-from gssr.metrics import CLOCK_EVENT_REASONS, RATIO, THROTTLES, Metric
 from gssr.model.contrast import Contrast
 from gssr.model.reading import Reading, Rule
 from gssr.render.cells import clean, fit, wrap
 from gssr.render.clock import duration
 from gssr.render.roles import Row, Span
 from gssr.render.rule import rule
-from gssr.render.scale import metric_of, quantity
+from gssr.render.scale import quantity
 from gssr.tui.axis import at_text, seconds_text
 from gssr.tui.scope import gpus_text, window_text
+from gssr.tui.screens.pairs import metric_named
 from gssr.tui.view import Scene
 
 _SMALL, _TALL = 14, 20
 """Rows below which only the reading fits, and from which its source does too."""
-
-
-def metric_named(name: str) -> Metric:
-    """A metric, or a throttle's flag as one: the share of samples in which it is set."""
-    if name not in THROTTLES:
-        return metric_of(name)
-    meaning = next(meaning for _, own, meaning in CLOCK_EVENT_REASONS if own == name)
-    return Metric(name, f"Throttled: {name}", name, RATIO, "gauge", 1.0, meaning, "", "")
 
 
 def heading(scene: Scene, found: Contrast) -> Row:
