@@ -11,6 +11,7 @@ from textual.app import App, ComposeResult
 from textual.message import Message
 from textual.widgets import Input
 
+from gssr.model.alignment import aligned
 from gssr.model.frame import Frame
 from gssr.model.watch import Watch
 from gssr.render.glyphs import Glyphs
@@ -107,6 +108,8 @@ class LiveScreen(App[int]):
             self._watch_other_runs(self._watches[0])
         if self.view.speed:
             self._play()
+        if self.view.screen == "compare":
+            self._ask()  # how the two are aligned depends on both
         self._draw()
 
     def _watch_other_runs(self, watch: Watch) -> None:
@@ -136,17 +139,22 @@ class LiveScreen(App[int]):
         query = shell.query(self.view, width, height)
         queries = [query] + [None] * (len(self._watches) - 1)
         if self.view.screen == "compare" and len(self._watches) > 1:
-            queries[self._other] = replace(query, end=None, cursor=None)
+            queries[0], queries[self._other] = aligned(query, self.view.align == "activity", *self._pair())
         self._producer.ask(tuple(queries), keep_looking=bool(self.view.speed))
 
     def scene(self) -> Scene | None:
         """What is drawn now; None before the first frame."""
         if not self.frames:
             return None
-        other: Frame | None = self.frames[1] if len(self.frames) > 1 else None
+        other = self._pair()[1]
         width, height = self.size
         output = Output(self._log_file.path, self._printed)
-        return Scene(self.frames[0], other, self.view, width, height, self._glyphs, output)
+        return Scene(self.frames[0], other, self.view, width, height, self._glyphs, output, len(self._watches))
+
+    def _pair(self) -> tuple[Frame | None, Frame | None]:
+        """The newest frame, and that of the recording it is compared with."""
+        pair = (*self.frames[:2], None, None)
+        return pair[0], pair[1]
 
     def _draw(self) -> None:
         scene = self.scene()

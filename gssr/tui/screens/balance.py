@@ -7,7 +7,8 @@ from gssr.model.imbalance import Imbalance, imbalance_of
 from gssr.render.cells import clip, flow, pad, wrap
 from gssr.render.charset import drawable
 from gssr.render.roles import Row, Span, text_of
-from gssr.render.scale import metric_of
+from gssr.render.rule import rule
+from gssr.render.scale import metric_of, unit_of
 from gssr.tui.axis import GUTTER
 from gssr.tui.cursor import with_cursor
 from gssr.tui.scope import gpus_text, window_text
@@ -97,7 +98,8 @@ def _side_by_side(left: list[Row], right: list[Row], width: int) -> list[Row]:
 def _head(scene: Scene, found: Imbalance, most: int) -> list[Row]:
     """The title, what the imbalance reads as, and the numbers, in at most ``most`` rows."""
     metric = metric_of(scene.frame.grid.metric)
-    title: Row = (Span(metric.label, "title"), Span(f"  {gpus_text(scene)}, {window_text(scene.frame)}", "dim"))
+    about = (Span(gpus_text(scene)), Span(window_text(scene.frame), "dim"))
+    title = rule(f"{metric.label}, {unit_of(metric).name}".rstrip(", "), scene.width, scene.glyphs, about)
     words = reads_as(scene.frame, found)
     reading = wrap(text_of(words), scene.width, rest="  ", role=words[-1].role)
     if words[0].role == "outlier":

@@ -76,7 +76,7 @@ def bar_rows(scene: Scene, found: Imbalance, bars: Bars, width: int, room: int) 
     shown = bars.shown(room - 1)
     named = {k: _members(frame, found, bars, k) for k in shown if 0 < counts[k] <= _NAMED}
     longest = max((cell_width(text) for text in named.values()), default=0) + 1
-    names = min(longest, spare - _LEAST_BAR) if named and spare - _LEAST_BAR > _LEAST_NAME else 0
+    names = min(longest, spare - _LEAST_BAR, max(spare // 2, 12)) if named and spare - _LEAST_BAR > _LEAST_NAME else 0
     cells = max(spare - names, 0)
     most = int(counts.max(initial=0)) or 1
     unit = unit_of(metric_of(bars.histogram.metric)).name
