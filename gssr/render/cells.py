@@ -138,6 +138,16 @@ def flow(pieces: Sequence[Row], width: int, ellipsis: str, separator: str = "  "
     return rows
 
 
+def as_many(pieces: Sequence[Row], width: int, separator: str = "  ") -> Row:
+    """The first piece, as much of it as fits, and those of the others that fit beside it on one line of ``width`` cells."""
+    line = clip(pieces[0], max(width, 0)) if pieces else ()
+    for piece in pieces[1:]:
+        longer = joined([line, piece], separator)
+        if cell_width(text_of(longer)) <= width:
+            line = longer
+    return line
+
+
 def _shortened(row: Row, width: int, ellipsis: str) -> Row:
     if width <= len(ellipsis):
         return clip(row, width)

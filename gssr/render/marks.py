@@ -89,6 +89,30 @@ def marks(fractions: Floats, glyphs: Glyphs, low: Floats | None = None) -> Marks
     return Marks(levels[at], codes)
 
 
+def bars(fractions: Floats, height: int, glyphs: Glyphs, low: Floats | None = None) -> Marks:
+    """[height, n], the top row first: columns filled from below up to each fraction; above ``low``, the least of what each
+    stands for, less densely. Underlined at the bottom as ``marks`` are."""
+    flat = marks(fractions, glyphs, low)
+    chars = np.full((height, len(fractions)), MISSING)
+    codes = np.repeat(flat.codes[None, :] % len(RAMP), height, axis=0)
+    codes[:, flat.codes >= 2 * len(RAMP)] = flat.codes[flat.codes >= 2 * len(RAMP)]
+    codes[-1] = flat.codes
+    known = np.isfinite(fractions)
+    filled = np.where(known, np.clip(fractions, 0.0, 1.0), 0.0)[None, :] * height - np.arange(height)[::-1, None]
+    tips = np.array([*glyphs.levels])
+    tip = np.clip((filled * len(tips)).astype(np.int64), 0, len(tips) - 1)
+    chars[:] = np.where(filled > 0, tips[tip], MISSING)
+    chars[filled >= 1 - 1e-9] = glyphs.full
+    chars[-1, known & (filled[-1] <= 0)] = glyphs.levels[0]
+    if low is not None:
+        solid = np.nan_to_num(low)[None, :] * height - np.arange(height)[::-1, None] >= 0.5
+        chars[(filled >= 1 - 1e-9) & ~solid] = glyphs.shares[1]
+    above = known & (np.nan_to_num(fractions) > 1 + TOLERANCE)
+    chars[0, above] = CLAMPED
+    codes[:, ~known] = _PLAIN
+    return Marks(chars, codes)
+
+
 def row(chars: Chars, codes: Codes) -> Row:
     """One line of marks; a blank goes with the marks before it, so that it breaks no span."""
     return Marks(chars[None], codes[None]).rows()[0]

@@ -9,7 +9,7 @@ from gssr.model.attention import attention
 from gssr.model.frame import Ints
 from gssr.model.outliers import Flags
 from gssr.render.cells import clean, fit
-from gssr.render.marks import Codes, Marks, blank, code, marks
+from gssr.render.marks import Marks, bars, blank, code, marks
 from gssr.render.roles import Role, Row
 from gssr.render.scale import NONE, fixed, metric_of, unit_of
 from gssr.tui.axis import full_scale
@@ -120,14 +120,15 @@ def _exclaim(layout: Layout, cells: _Cells, box: Marks) -> None:
 def _draw_tiles(scene: Scene, seen: Sight, cells: _Cells, box: Marks) -> None:
     layout = seen.layout
     bar, wide = layout.height - 2, layout.width - 1
-    chars, codes = _bars(cells, bar, scene)
+    found = bars(cells.mean, bar, scene.glyphs)
+    found.codes[:, cells.marked] = code("outlier")
     top = cells.line * layout.height
     for y in range(bar):
         for dx in range(wide):
             x = cells.x + dx
             fits = x < scene.width
-            box.chars[top[fits] + 1 + y, x[fits]] = chars[fits, y]
-            box.codes[top[fits] + 1 + y, x[fits]] = codes[fits, y]
+            box.chars[top[fits] + 1 + y, x[fits]] = found.chars[y, fits]
+            box.codes[top[fits] + 1 + y, x[fits]] = found.codes[y, fits]
     metric = metric_of(scene.frame.grid.metric)
     unit, full = unit_of(metric), full_scale(scene.frame, metric.name)
     decimals = 0 if full * unit.factor > 10 else unit.decimals
@@ -145,19 +146,3 @@ def _draw_tiles(scene: Scene, seen: Sight, cells: _Cells, box: Marks) -> None:
             room = int(cells.x[same].max()) + layout.width - x
             name = _name(scene, int(cells.gpu[i]), max(room, layout.width) if room > 0 else wide)
             box.write(line, x, name, "outlier" if cells.marked[same].any() else "dim")
-
-
-def _bars(cells: _Cells, height: int, scene: Scene) -> tuple[np.ndarray, Codes]:
-    """[n, height] from the top: one column of each tile's bar."""
-    levels = scene.glyphs.levels
-    filled = cells.mean[:, None] * height - np.arange(height)[::-1]
-    flat = marks(np.clip(filled, 0.0, 1.0), scene.glyphs)
-    chars = flat.chars
-    chars[filled <= 0] = " "
-    zero = np.isfinite(cells.mean) & (filled[:, -1] <= 0)
-    chars[zero, -1] = levels[0]
-    chars[filled >= 1] = scene.glyphs.full
-    shade = marks(cells.mean, scene.glyphs).codes
-    shade[cells.marked] = code("outlier")
-    codes = np.repeat(shade[:, None], height, axis=1)
-    return chars, codes

@@ -1,13 +1,11 @@
 """What the map says in words: its title and legend, and what is under the cursor."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from gssr.model.analysis import Floats
 from gssr.model.attention import attention
 from gssr.model.fold import fold
-from gssr.render.cells import cell_width, clean, clip, fit, pad
+from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad
 from gssr.render.roles import RAMP, Row, Span, joined, text_of
 from gssr.render.scale import count, fixed, metric_of, number, quantity, scale_text, unit_of
 from gssr.render.strip import marked, strip
@@ -41,16 +39,6 @@ def title(scene: Scene, seen: Sight) -> Row:
     line = as_many(pieces, scene.width - cell_width(text_of(legend)) - 2)
     space = scene.width - cell_width(text_of(line)) - cell_width(text_of(legend))
     return clip((*line, Span(" " * max(space, 0)), *legend), scene.width)
-
-
-def as_many(pieces: Sequence[Row], width: int) -> Row:
-    """The pieces that fit beside each other, two blanks between them; of the first as much as fits."""
-    line = clip(pieces[0], max(width, 0))
-    for piece in pieces[1:]:
-        longer = joined([line, piece], "  ")
-        if cell_width(text_of(longer)) <= width:
-            line = longer
-    return line
 
 
 def _which(scene: Scene, seen: Sight) -> str:
