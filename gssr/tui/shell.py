@@ -1,23 +1,29 @@
 """What surrounds every screen: the header, the footer, and what lies over the screen."""
 
+import numpy as np
+
 from gssr.model.frame import Frame, Query
-from gssr.render.cells import cell_width, clip, fit, pad
+from gssr.render.cells import cell_width, clip, fit, flow, pad
 from gssr.render.clock import duration
 from gssr.render.pane import pane_height
 from gssr.render.roles import Role, Row, Span, text_of
-from gssr.render.scale import count
-from gssr.tui.actions import footer_of
+from gssr.render.scale import count, metric_of, percent, quantity
+from gssr.tui.footer import footer
+from gssr.tui.footer import footer_action as footer_action
 from gssr.tui.help import help_rows
 from gssr.tui.output import output_pane
+from gssr.tui.panels import beside, clicked, main_width, panels
 from gssr.tui.screens import BY_NAME, SCREENS
 from gssr.tui.screens import time as timeline
 from gssr.tui.screens.events import event_rows
 from gssr.tui.view import Scene, View
 
 HEADER, FOOTER = 1, 1
+LEAST_WIDTH, LEAST_HEIGHT = 40, 10
+"""A smaller terminal shows one line."""
 
 _STATES: dict[str, tuple[str, Role]] = {
-    "waiting": ("… waiting", "dim"),
+    "waiting": (". waiting", "dim"),
     "live": ("* live", "good"),
     "stalled": ("o stalled", "outlier"),
     "lost": ("x lost", "bad"),
@@ -26,8 +32,12 @@ _STATES: dict[str, tuple[str, Role]] = {
 
 
 def body_size(view: View, width: int, height: int) -> tuple[int, int]:
-    """Width and height of what is left for the screen."""
-    return width, max(height - HEADER - FOOTER - _pane(view, height), 0)
+    """Width and height of what is left for the screen looked at."""
+    return main_width(view, width, height), _body_height(view, height)
+
+
+def _body_height(view: View, height: int) -> int:
+    return max(height - HEADER - FOOTER - _pane(view, height), 0)
 
 
 def _pane(view: View, height: int) -> int:
@@ -45,30 +55,69 @@ def query(view: View, width: int, height: int) -> Query:
 def draw(scene: Scene, message: str = "") -> list[Row]:
     """Exactly ``scene.height`` rows of exactly ``scene.width`` cells. ``message`` replaces the footer for once."""
     width, height = scene.width, scene.height
-    inner = scene.sized(*body_size(scene.view, width, height))
+    said: Row = (Span(fit(message, width, scene.glyphs.ellipsis), "outlier"),) if message else ()
+    if width < LEAST_WIDTH or height < LEAST_HEIGHT:
+        rows = [_one_line(scene), *[()] * (height - 2), *([said] if height > 1 else [])]
+        return [pad(row, width) for row in rows]
     pane = _pane(scene.view, height)
-    rows = [header(scene)]
-    if inner.height > 0:
-        rows += _body(inner)[: inner.height]
+    rows = [header(scene), *_body(scene.sized(width, _body_height(scene.view, height)), height)]
     rows += [()] * (height - FOOTER - pane - len(rows))
     rows += output_pane(scene.output, width, pane, scene.glyphs)
-    rows.append((Span(fit(message, width, scene.glyphs.ellipsis), "outlier"),) if message else footer(scene))
+    rows.append(said or footer(scene))
     return [pad(row, width) for row in rows[:height]]
 
 
-def _body(scene: Scene) -> list[Row]:
-    if scene.view.overlay == "help":
-        return help_rows(scene)
-    if scene.view.overlay == "events":
-        return event_rows(scene)
+def click(scene: Scene, x: int, y: int) -> View | None:
+    """What a click there means for the view; None for nothing. The footer is apart (``footer_action``)."""
+    body = scene.sized(scene.width, _body_height(scene.view, scene.height))
+    main = body.sized(*body_size(scene.view, scene.width, scene.height))
+    y -= HEADER
+    if not 0 <= y < body.height or _over_the_screen(scene):
+        return None
+    for panel in panels(scene.view, scene.width, body.height, main.width):
+        if panel.x <= x < panel.x + panel.width and panel.y <= y < panel.y + panel.height:
+            return clicked(body, panel, x, y)
+    return BY_NAME[scene.view.screen].click(main, x, y) if x < main.width else None
+
+
+def _over_the_screen(scene: Scene) -> bool:
+    """Whether something else is shown than the screen."""
     frame = scene.frame
-    if frame.state == "waiting" or not frame.n_gpus or not frame.n_rows:
-        return _nothing(frame, scene.width)
-    rows = BY_NAME[scene.view.screen].draw(scene)
-    if frame.problem:
-        rows = [*rows[: scene.height - 1], *[()] * (scene.height - 1 - len(rows))]
-        rows.append((Span(fit(frame.problem, scene.width, scene.glyphs.ellipsis), "bad"),))
-    return rows
+    return bool(scene.view.overlay) or frame.state == "waiting" or not frame.n_gpus or not frame.n_rows
+
+
+def _body(scene: Scene, height: int) -> list[Row]:
+    """All between the header and the pane, on a terminal of ``height`` rows."""
+    view, frame = scene.view, scene.frame
+    if view.overlay == "help":
+        return help_rows(scene)[: scene.height]
+    if view.overlay == "events":
+        return event_rows(scene)[: scene.height]
+    if _over_the_screen(scene):
+        return _nothing(frame, scene.width)[: scene.height]
+    problem: list[Row] = []
+    if frame.problem and scene.height > 1:
+        problem = [(Span(fit(frame.problem, scene.width, scene.glyphs.ellipsis), "bad"),)]
+        scene = scene.sized(scene.width, scene.height - 1)
+    main = scene.sized(main_width(view, scene.width, height), scene.height)
+    rows = BY_NAME[view.screen].draw(main)[: main.height]
+    found = panels(view, scene.width, scene.height, main.width)
+    if found:
+        rows = beside(scene, rows, main.width, found)
+    return [*rows, *[()] * (scene.height - len(rows)), *problem] if problem else rows
+
+
+def _one_line(scene: Scene) -> Row:
+    """What matters most, in a terminal too small for anything else."""
+    frame = scene.frame
+    score = frame.whole.score()
+    pieces: list[Row] = [(Span("score unknown" if score is None else percent(score), "value"),), (state_text(frame),)]
+    means = frame.window.per_gpu(frame.grid.metric)
+    if np.isfinite(means).any():
+        low = int(np.nanargmin(means))
+        text = quantity(float(means[low]), metric_of(frame.grid.metric))
+        pieces.append((Span(f"lowest {frame.place(low)} {text}"),))
+    return flow(pieces, scene.width, scene.glyphs.ellipsis)[0]
 
 
 def _nothing(frame: Frame, width: int) -> list[Row]:
@@ -105,7 +154,7 @@ def header(scene: Scene) -> Row:
         elapsed = (frame.now if frame.following else frame.last) - frame.first
         pieces.append((Span(duration(elapsed)),))
     if view.speed:
-        pieces.append((Span(f"playing ×{view.speed:g}", "outlier"),))
+        pieces.append((Span(f"playing {view.speed:g}x", "outlier"),))
     elif view.end is not None:
         pieces.append((Span(f"paused {duration(max(frame.last - view.end, 0.0))} behind", "outlier"),))
     pieces.append((Span(f"{count(frame.n_gpus, 'GPU')} on {count(len(frame.nodes), 'node')}"),))
@@ -114,7 +163,7 @@ def header(scene: Scene) -> Row:
     gaps = int(frame.n_gaps.sum())
     pieces.append((Span(f"gaps {gaps:,}", "gap" if gaps else "plain"),))
     if not frame.refined:
-        pieces.append((Span("refining…", "dim"),))
+        pieces.append((Span("refining", "dim"),))
     number = next(index for index, screen in enumerate(SCREENS, 1) if screen.name == view.screen)
     right = Span(f"{BY_NAME[view.screen].title} {number}/{len(SCREENS)}", "title")
     room = scene.width - cell_width(right.text) - 1
@@ -124,30 +173,3 @@ def header(scene: Scene) -> Row:
         if cell_width(text_of(line)) + 2 + cell_width(text_of(piece)) <= room:
             line = (*line, Span("  "), *piece)
     return (*pad(line, max(room, 0)), Span(" "), right)
-
-
-def footer(scene: Scene) -> Row:
-    """The screens by number, then the keys that matter here, as many as fit."""
-    view = scene.view
-    digits: list[Span] = []
-    for number, screen in enumerate(SCREENS, 1):
-        on = screen.name == view.screen
-        title = screen.title if scene.width >= 100 or on else screen.title[:4]
-        digits.append(Span(f"[{number}]{title} " if on else f"{number} {title} ", "title" if on else "dim"))
-    line: Row = tuple(digits)
-    for action in footer_of(view.screen):
-        if cell_width(text_of(line)) + len(action.label) + 3 <= scene.width:
-            line = (*line, Span("  " + action.label, "dim"))
-    return clip(line, scene.width)
-
-
-def footer_action(scene: Scene, x: int) -> str:
-    """The action that the footer names at this cell: a screen, or a key's; "" for none."""
-    at = 0
-    for number, screen in enumerate(SCREENS, 1):
-        on = screen.name == scene.view.screen
-        title = screen.title if scene.width >= 100 or on else screen.title[:4]
-        at += len(f"[{number}]{title} " if on else f"{number} {title} ")
-        if x < at:
-            return f"screen_{screen.name}"
-    return ""

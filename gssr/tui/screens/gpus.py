@@ -111,7 +111,7 @@ def _legend(scene: Scene, shown: Listing) -> Row:
     full = scale_text(metric_of(name), full_scale(frame, name))
     pieces: list[Row] = [
         (Span(f" {glyphs.levels[0]} 0 {glyphs.levels[-1]} {full}, blank none", "dim"),),
-        (Span("!", "outlier"), Span(" unlike the rest", "dim")),
+        (Span("!", "outlier"), Span(" outlier", "dim")),
         (Span("g", "gap"), Span(" gap", "dim")),
         (Span("t", "bad"), Span(" throttled", "dim")),
     ]
