@@ -146,7 +146,7 @@ def enter(scene: Scene) -> View | None:
     if picked is None:
         return None
     members = plan.found.gpus[list(plan.bars.histogram.members[picked])].tolist()
-    name = bar_name(scene.frame, plan.bars, picked)
+    name = bar_name(scene.frame, plan.found, plan.bars, picked)
     return scene.view.down(screen="gpus", selection=tuple(members), selected=name, gpu=members[0], row=0, top=0)
 
 

@@ -52,8 +52,12 @@ def bars_of(frame: Frame, selection: Selection, n_bins: int) -> Bars:
     return Bars(histogram, tuple(np.flatnonzero(histogram.counts).tolist()), frozenset(flagged.tolist()))
 
 
-def bar_name(frame: Frame, bars: Bars, bin_: int) -> str:
-    """``SM active 10-20 %``."""
+def bar_name(frame: Frame, found: Imbalance, bars: Bars, bin_: int) -> str:
+    """What to call a bar's GPUs: the name of the node whose GPUs they are, else ``SM active 10-20 %``."""
+    members = found.gpus[list(bars.histogram.members[bin_])]
+    nodes = np.unique(frame.node_of[members])
+    if len(nodes) == 1 and len(members) == len(frame.on_node(int(nodes[0]))):
+        return frame.nodes[int(nodes[0])]
     metric = metric_of(frame.grid.metric)
     low, high = _labels(bars)[bin_ : bin_ + 2]
     return f"{metric.label} {low}-{high} {unit_of(metric).name}".rstrip()
