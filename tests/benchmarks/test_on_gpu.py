@@ -152,8 +152,8 @@ class TestOnTheStandIns:
             "*,*) echo '501.2, 40000, 90, 60, [N/A]' ;; *) echo 501.2 ;; esac\n"
         )
         smi_.chmod(0o755)
-        fake_driver.load(monkeypatch, gpus=2, period=1000)
-        environ = fake_driver.environ(gpus=2, period=1000)
+        fake_driver.load(monkeypatch, gpus=2)
+        environ = fake_driver.environ(gpus=2)
         for name, value in {
             "PATH": f"{smi_.parent}:{os.environ['PATH']}",
             "LD_LIBRARY_PATH": environ["LD_LIBRARY_PATH"],

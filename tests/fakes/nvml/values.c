@@ -102,7 +102,7 @@ double fake_integral(int gpu, int instance, int metric, double t) {
 /* The exact mean of a metric between two unix times; instance 0 is the whole GPU. */
 API double fakenvml_expected_of(int gpu, int instance, int metric, double t1, double t2) {
     if (!fake_is_metric(metric)) return NAN;
-    if (!(settings.period > 0)) settings.period = getenv("FAKENVML_PERIOD") ? atof(getenv("FAKENVML_PERIOD")) : 10;
+    if (!fake_is_up()) settings.period = getenv("FAKENVML_PERIOD") ? atof(getenv("FAKENVML_PERIOD")) : 10; /* another process's */
     return (fake_integral(gpu, instance, metric, t2) - fake_integral(gpu, instance, metric, t1)) / (t2 - t1);
 }
 
