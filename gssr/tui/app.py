@@ -250,7 +250,7 @@ class LiveScreen(App[int]):
             if name:
                 self.action_act(name)
             return
-        view = BY_NAME[scene.view.screen].click(self._body(scene), x, y - shell.HEADER)
+        view = shell.click(scene, x, y)
         if view is not None:
             self._look(view)
             self._draw()
