@@ -9,6 +9,7 @@ from gssr.model.analysis import Floats
 from gssr.model.balance import imbalance, scale_limit
 from gssr.model.frame import Frame, Ints, Space, over_space
 from gssr.model.once import once
+from gssr.model.outliers import outliers
 from gssr.score import score_of_means
 from gssr.store.reader import Gpu
 
@@ -39,6 +40,7 @@ class Imbalance:
     done at any time what the busiest did; ``static`` = ``of_means`` × these, the part of it that time means show.
 
     ``worst`` is the imbalance of the minute that lost most, which begins at ``worst_start`` (unix s).
+    ``low`` and ``high``: places in ``gpus`` of those that are not like the others (gssr.model.outliers), the farthest first.
     ``behind_any``: the share of working columns in which some GPU is behind (BEHIND); ``behind_most``: the share in which
     the one GPU is that is behind most often; ``n_behind``: how many GPUs ever are.
     """
@@ -53,6 +55,8 @@ class Imbalance:
     gpu_hours: float
     worst: float | None
     worst_start: float
+    low: Ints
+    high: Ints
     behind_any: float
     behind_most: float
     n_behind: int
@@ -84,7 +88,9 @@ def imbalance_of(frame: Frame, selection: Selection) -> Imbalance:
     could = np.nan_to_num(n * busiest)
     left = np.nan_to_num(n * busiest * over_time)
     worst, worst_column = _worst(left, could, max(round(WORST_SECONDS / grid.width), 1))
-    behind = _behind(values, space.p50, scale_limit(frame.gpus, grid.metric) or float(np.nanmax(means, initial=0.0)))
+    full = scale_limit(frame.gpus, grid.metric) or float(np.nanmax(means, initial=0.0))
+    behind = _behind(values, space.p50, full)
+    low, high = _apart(means, full)
     start, end = max(frame.window.start, frame.first), min(frame.window.end, frame.last)
     return Imbalance(
         gpus=gpus,
@@ -97,10 +103,23 @@ def imbalance_of(frame: Frame, selection: Selection) -> Imbalance:
         gpu_hours=len(gpus) * max(end - start, 0.0) / 3600,
         worst=worst,
         worst_start=max(grid.start + worst_column * grid.width, frame.first),
+        low=low,
+        high=high,
         behind_any=behind[0],
         behind_most=behind[1],
         n_behind=behind[2],
     )
+
+
+def _apart(means: Floats, full: float) -> tuple[Ints, Ints]:
+    """``low`` and ``high`` of means [n]."""
+    apart = np.flatnonzero(outliers(means, full))
+    if not len(apart):
+        return apart, apart
+    above = means[apart] - float(np.nanmedian(means))
+    order = np.argsort(-np.abs(above), kind="stable")
+    apart, above = apart[order], above[order]
+    return apart[above < 0], apart[above > 0]
 
 
 def _worst(left: Floats, could: Floats, columns: int) -> tuple[float | None, int]:
@@ -156,30 +175,25 @@ class Groups:
     share: Floats
 
 
-def by_node(frame: Frame, found: Imbalance) -> Groups:
+@once
+def by_node(found: Imbalance, frame: Frame) -> Groups:
     """The GPUs by their node; ``keys`` are positions in ``frame.nodes``."""
     return _groups(frame.node_of[found.gpus], np.zeros(len(found.gpus), np.int64), found.means)
 
 
-def by_index(frame: Frame, found: Imbalance) -> Groups:
+@once
+def by_index(found: Imbalance, frame: Frame) -> Groups:
     """The GPUs by the driver's index within their node."""
     return _groups(device_indices(frame.gpus)[found.gpus], frame.node_of[found.gpus], found.means)
 
 
 def _groups(key: Ints, within: Ints, means: Floats) -> Groups:
-    """``means`` [n] grouped by ``key`` [n], compared with the mean of those that share ``within`` [n]."""
+    """``means`` [n] grouped by ``key`` [n] (from -1 on), compared with the mean of those that share ``within`` [n]."""
     known = np.isfinite(means)
-    key, within, means = key[known], within[known], means[known]
-    if not len(means):
-        nothing = np.empty(0)
-        return Groups(np.empty(0, np.int64), nothing, nothing, nothing)
+    key, within, means = key[known] + 1, within[known], means[known]
     around = np.bincount(within, means) / np.maximum(np.bincount(within), 1)
     below = around[within] - means
-    keys, group = np.unique(key, return_inverse=True)
-    n = np.bincount(group)
-    return Groups(
-        keys,
-        np.bincount(group, means) / n,
-        np.bincount(group, below) / n,
-        np.bincount(group, below > 0) / n,
-    )
+    n = np.bincount(key)
+    there = np.flatnonzero(n)
+    sums = (np.bincount(key, values)[there] / n[there] for values in (means, below, below > 0))
+    return Groups(there - 1, *sums)

@@ -13,7 +13,6 @@ from gssr.render.cells import cell_width, clean, clip, fit, pad
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import fixed, metric_of, unit_of
 from gssr.tui.axis import full_scale
-from gssr.tui.screens.balance_text import low_and_high
 from gssr.tui.view import Scene
 
 _COUNT = 6
@@ -47,7 +46,7 @@ def bars_of(frame: Frame, selection: Selection, n_bins: int) -> Bars:
     """The bars of the selected GPUs' means."""
     found = imbalance_of(frame, selection)
     histogram = histogram_of(frame.grid.metric, found.means, full_scale(frame, frame.grid.metric), n_bins)
-    apart = found.means[np.concatenate(low_and_high(frame, found))]
+    apart = found.means[np.concatenate((found.low, found.high))]
     flagged = np.clip(np.searchsorted(histogram.edges, apart, "right") - 1, 0, n_bins - 1)
     return Bars(histogram, tuple(np.flatnonzero(histogram.counts).tolist()), frozenset(flagged.tolist()))
 

@@ -68,7 +68,7 @@ def _or_none(value: float) -> float | None:
 def lowest(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
     """The nodes with the lowest means; of one node its GPUs."""
     frame = scene.frame
-    nodes = by_node(frame, found)
+    nodes = by_node(found, frame)
     if len(nodes.keys) > 1:
         title, keys, means = f"lowest of {count(len(nodes.keys), 'node')}", nodes.keys, nodes.means
         name = [frame.nodes[key] for key in keys[np.argsort(means, kind="stable")[:room]].tolist()]
@@ -82,8 +82,8 @@ def lowest(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
 
 def places(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
     """The means by the GPUs' place in their node, in the order of places."""
-    groups = by_index(scene.frame, found)
-    n_nodes = len(np.unique(scene.frame.node_of[found.gpus]))
+    groups = by_index(found, scene.frame)
+    n_nodes = int(np.count_nonzero(np.bincount(scene.frame.node_of[found.gpus])))
     if len(groups.keys) < 2 or n_nodes < 2:
         return []
     title = f"by GPU index in the node, mean over {count(n_nodes, 'node')}"

@@ -6,7 +6,6 @@ import numpy as np
 
 from gssr.model.frame import Frame, Ints
 from gssr.model.imbalance import BEHIND, Imbalance, as_the_median, by_index
-from gssr.model.outliers import outliers
 from gssr.render.cells import clean
 from gssr.render.roles import Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, percent, quantity
@@ -70,23 +69,12 @@ def reads_as(frame: Frame, found: Imbalance) -> Row:
     return (Span("balanced: no GPU stands out", "value"),)
 
 
-def low_and_high(frame: Frame, found: Imbalance) -> tuple[Ints, Ints]:
-    """Which of ``found.gpus`` (their places in it) are not like the others: below and above, the farthest first."""
-    flags = outliers(found.means, full_scale(frame, frame.grid.metric))
-    if not flags.any():
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    middle = float(np.nanmedian(found.means))
-    apart = np.flatnonzero(flags)
-    apart = apart[np.argsort(-np.abs(found.means[apart] - middle), kind="stable")]
-    return apart[found.means[apart] < middle], apart[found.means[apart] > middle]
-
-
 def _rotating(frame: Frame, found: Imbalance) -> str:
     rotates = (
         found.behind_any >= ROTATES_IN
         and found.behind_most <= found.behind_any / 2
         and found.n_behind >= ROTATES_FEWEST
-        and not len(low_and_high(frame, found)[0])
+        and not len(found.low)
     )
     if not rotates:
         return ""
@@ -98,8 +86,8 @@ def _rotating(frame: Frame, found: Imbalance) -> str:
 
 def _by_index(frame: Frame, found: Imbalance) -> str:
     metric = metric_of(frame.grid.metric)
-    groups = by_index(frame, found)
-    n_nodes = len(np.unique(frame.node_of[found.gpus]))
+    groups = by_index(found, frame)
+    n_nodes = int(np.count_nonzero(np.bincount(frame.node_of[found.gpus])))
     least = INDEX_BELOW * full_scale(frame, metric.name)
     slow = np.flatnonzero((groups.share >= INDEX_SHARE) & (groups.below >= least) & (groups.keys >= 0))
     if n_nodes < 2 or not len(slow):
@@ -113,8 +101,7 @@ def _by_index(frame: Frame, found: Imbalance) -> str:
 
 def _some_gpus(frame: Frame, found: Imbalance) -> str:
     metric = metric_of(frame.grid.metric)
-    low, high = low_and_high(frame, found)
-    apart, side = (low, "below") if len(low) else (high, "above")
+    apart, side = (found.low, "below") if len(found.low) else (found.high, "above")
     if not len(apart):
         return ""
     middle = quantity(float(np.nanmedian(found.means)), metric)
