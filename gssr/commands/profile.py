@@ -41,6 +41,10 @@ OPTIONS = (
             "help": "end with the result in two lines on stderr (default: yes)",
         },
     ),
+    Option(
+        ("--live",),
+        {"action": "store_true", "help": "show the live screen while the command runs; its output goes to FILE.log"},
+    ),
     Option(("-w", "--wrap"), {"metavar": "COMMAND", "help": "the workload as one text for the shell, as with sbatch"}),
 )
 
@@ -71,6 +75,7 @@ def _value_follows(word: str, takes_value: set[str]) -> bool:
 
 def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
     """Exit code: the workload's; 2 for wrong usage, when nothing was started."""
+    from gssr.commands.live import show
     from gssr.profile.request import Request, UsageError
     from gssr.profile.session import profile
     from gssr.profile.terminal import leave
@@ -96,6 +101,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         gpus=options.gpus,
         metrics=options.metrics,
         summary=options.summary,
+        live=show if options.live else None,
     )
     try:
         leave(profile(request))

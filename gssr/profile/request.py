@@ -1,7 +1,10 @@
 """What ``gssr profile`` was asked for."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from gssr.profile.live import Show
 
 
 class UsageError(Exception):
@@ -9,7 +12,8 @@ class UsageError(Exception):
 
 
 class Request(NamedTuple):
-    """What the user asked for. ``sampling_ms`` and ``max_runtime`` (s) as in the options of the same names."""
+    """What the user asked for. ``sampling_ms`` and ``max_runtime`` (s) as in the options of the same names. ``live``: what
+    draws the live screen, where one is wanted."""
 
     command: Sequence[str]
     output: str | None = None
@@ -22,3 +26,4 @@ class Request(NamedTuple):
     gpus: str = "all"
     metrics: str | None = None
     summary: bool = True
+    live: "Show | None" = None

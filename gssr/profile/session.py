@@ -8,6 +8,8 @@ from gssr import __version__, launch
 from gssr.backends import check
 from gssr.backends.base import BackendError
 from gssr.metrics import NAMES, select
+from gssr.profile.live import Live, Show, why_no_screen
+from gssr.profile.log import check_log, open_log
 from gssr.profile.output import choose
 from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UsageError
@@ -22,6 +24,9 @@ SHORTEST_SAMPLING_MS, LONGEST_SAMPLING_MS = 1.0, 3_600_000.0
 def profile(request: Request) -> int:
     """Run the command, recording; the exit code to exit with. Raises UsageError before anything is started."""
     place = launch.where_am_i()
+    no_screen = why_no_screen(place) if request.live is not None else None
+    if no_screen is not None:
+        request = _without_screen(request, no_screen)
     plan = _plan(request, place)
     recorder: Recorder | NoRecorder
     try:
@@ -29,7 +34,24 @@ def profile(request: Request) -> int:
     except OSError as error:
         say(f"nothing is recorded: the sampler can't be started: {error.strerror}")
         recorder = NoRecorder()
-    return supervise(request.command, recorder, request.max_runtime)
+    live = _live(request.live, plan) if request.live is not None else None
+    return supervise(request.command, recorder, request.max_runtime, live=live)
+
+
+def _without_screen(request: Request, why: str) -> Request:
+    """The request as it is carried out where there can be no live screen."""
+    say(f"{why}: recording without a screen")
+    return request._replace(live=None)
+
+
+def _live(show: Show, plan: Plan) -> Live | None:
+    """The live screen, or None and a line that says why there is none."""
+    try:
+        return Live(show, plan.path, str(plan.run["run_id"]), open_log(plan.path, plan.overwrite))
+    except OSError as error:
+        what = "no pseudo-terminal is to be had" if error.filename is None else f"{error.filename}: can't be written"
+        say(f"{what}: {error.strerror}: recording without a screen")
+        return None
 
 
 def _plan(request: Request, place: launch.Place) -> Plan:
@@ -49,6 +71,8 @@ def _plan(request: Request, place: launch.Place) -> Plan:
     except ValueError as error:
         raise UsageError(f"--metrics: {error}") from None
     output = choose(request, place)
+    if request.live is not None:
+        check_log(output.path, ours=output.append or output.overwrite)
     return Plan(
         path=output.path,
         append=output.append,

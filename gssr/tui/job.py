@@ -44,12 +44,12 @@ class JobScreen(LiveScreen):
         self._log_file = LogFile(job.log, job.log_start)
         self._job = job
         self._asking = False
+        self._ended = False
         self._sent = 0  # signals
         self._unheard = b""
 
     def on_mount(self) -> None:
-        """Begin to listen as well."""
-        super().on_mount()
+        """Begin to listen; Textual calls the other class's method of this name as well."""
         self._job.drawn()
         asyncio.get_running_loop().add_reader(self._job.notices, self._hear)
 
@@ -58,7 +58,7 @@ class JobScreen(LiveScreen):
         if not data:
             self._job.leave()
         *lines, self._unheard = (self._unheard + data).split(b"\n")
-        if lines:
+        if lines and not self._ended:
             self._message = clean(lines[-1].decode("utf-8", "replace"))
             self._draw()
 
@@ -69,7 +69,9 @@ class JobScreen(LiveScreen):
         return self._job.signals[min(self._sent, len(self._job.signals) - 1)]
 
     def _rows(self, scene: Scene) -> list[Row]:
-        self._asking = self._asking and self._job_runs()
+        if not self._ended and not self._job_runs():
+            self._ended, self._asking = True, False
+            self._message = "the job has ended; q leaves"
         rows = super()._rows(scene)
         if not self._asking:
             return rows
