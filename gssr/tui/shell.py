@@ -4,6 +4,7 @@ import numpy as np
 
 from gssr.model.frame import Frame, Query
 from gssr.render.cells import cell_width, clip, fit, flow, pad
+from gssr.render.charset import drawable
 from gssr.render.clock import duration
 from gssr.render.pane import pane_height
 from gssr.render.roles import Role, Row, Span, text_of
@@ -58,13 +59,13 @@ def draw(scene: Scene, message: str = "") -> list[Row]:
     said: Row = (Span(fit(message, width, scene.glyphs.ellipsis), "outlier"),) if message else ()
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         rows = [_one_line(scene), *[()] * (height - 2), *([said] if height > 1 else [])]
-        return [pad(row, width) for row in rows]
+        return [pad(drawable(row, scene.glyphs), width) for row in rows]
     pane = _pane(scene.view, height)
     rows = [header(scene), *_body(scene.sized(width, _body_height(scene.view, height)), height)]
     rows += [()] * (height - FOOTER - pane - len(rows))
     rows += output_pane(scene.output, width, pane, scene.glyphs)
     rows.append(said or footer(scene))
-    return [pad(row, width) for row in rows[:height]]
+    return [pad(drawable(row, scene.glyphs), width) for row in rows[:height]]
 
 
 def click(scene: Scene, x: int, y: int) -> View | None:
