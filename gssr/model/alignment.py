@@ -30,7 +30,7 @@ def aligned(query: Query, activity: bool, one: Frame | None, other: Frame | None
     if query.span is None:
         begin = min(one.first - zeros[0], other.first - zeros[1])
         span = max(one.last - zeros[0], other.last - zeros[1]) - begin
-        width = choose_width(max(span, interval), max(query.columns - 1, 1), interval, n_gpus)
+        width = choose_width(max(span, interval), max(query.columns - 1, 1), interval, n_gpus, snug=True)
     else:
         width = choose_width(query.span, query.columns, interval, n_gpus)
         span = width * query.columns

@@ -22,13 +22,18 @@ MOST_ROWS = 300_000
 """Columns narrower than a rollup bucket are made of raw rows: of no more than about so many."""
 
 
-def ladder(interval: float) -> Iterator[float]:
+SNUG_STEPS, SNUG_WIDTHS = (1, 1.5, 2, 3, 4, 5, 6, 8), (10, 20, 30, 40, 60, 120, 180, 240, 300, 420, 600)
+"""More widths for a whole run, so that it fills its columns better: below 10 s times powers of ten, and from there on."""
+
+
+def ladder(interval: float, snug: bool = False) -> Iterator[float]:
     """The widths a column can have, seconds, ascending without end: 1, 2, 5 times powers of ten below 10 s, from two
     sampling intervals on (then jitter empties no column), then ROUND_WIDTHS, multiples of a rollup's bucket; then days
-    doubled."""
+    doubled. ``snug``: with those of SNUG_STEPS and SNUG_WIDTHS."""
     least = 2 * interval * (1 - 1e-9)
-    fine = (step / power for power in (100, 10, 1) for step in (1, 2, 5))
-    coarse = (float(width) for width in ROUND_WIDTHS)
+    fine = (step / power for power in (100, 10, 1) for step in (SNUG_STEPS if snug else (1, 2, 5)))
+    widths = sorted({*ROUND_WIDTHS, *SNUG_WIDTHS}) if snug else ROUND_WIDTHS
+    coarse = (float(width) for width in widths)
     yield from (width for width in (*fine, *coarse) if width >= least)
     day = float(ROUND_WIDTHS[-1])
     while True:
@@ -41,10 +46,11 @@ def is_fine(width: float) -> bool:
     return width < LEVELS[0]
 
 
-def choose_width(span: float, columns: int, interval: float, n_gpus: int) -> float:
-    """The narrowest width of which ``columns`` cover ``span`` seconds, and which can be read in reasonable time."""
+def choose_width(span: float, columns: int, interval: float, n_gpus: int, snug: bool = False) -> float:
+    """The narrowest width of the ladder of which ``columns`` cover ``span`` seconds, and which can be read in reasonable
+    time."""
     rows = n_gpus * span / max(interval, 1e-3)
-    for width in ladder(interval):
+    for width in ladder(interval, snug):
         if is_fine(width) and rows > MOST_ROWS:
             continue
         if width * columns >= span * (1 - 1e-9):

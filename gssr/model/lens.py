@@ -75,8 +75,9 @@ class Lens:
         metric = query.metric if query.metric in tally.metrics else tally.metrics[0]
         span = max(tally.last - tally.first, self._interval) if query.span is None else query.span
         n = max(query.columns, 1)
+        whole = query.span is None
         width = query.width or choose_width(
-            span, max(n - 1, 1) if query.span is None else n, self._interval, self._n_gpus
+            span, max(n - 1, 1) if whole else n, self._interval, self._n_gpus, snug=whole
         )
         refined = not (quick and width < LEVELS[-1] and self._n_gpus * span / width > QUICK_CELLS)
         width = width if refined else float(LEVELS[-1])
