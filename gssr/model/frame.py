@@ -25,7 +25,7 @@ State = Literal["waiting", "live", "stalled", "lost", "ended"]
 @dataclass(frozen=True, slots=True)
 class Query:
     """What a frame is to show: ``columns`` columns of time of one metric, together at least ``span`` seconds (None: the
-    whole run), up to ``end`` (unix s; None: the newest sample). ``cursor`` is the time (unix s) whose column is looked at
+    whole run until then), up to ``end`` (unix s; None: the newest sample). ``cursor`` is the time (unix s) whose column is looked at
     with all metrics, or None. ``width`` is the columns' width in seconds, None for the narrowest that will do; ``activity``:
     look for where the work begins. ``gpus``: positions of the GPUs whose moment and timeline are wanted, none for all;
     ``rows``: the lines that a timeline may have, 0 for no timeline; ``grouped``: a line of it holds similar GPUs."""

@@ -7,6 +7,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -73,7 +74,8 @@ class Lens:
         """What the query asks for. ``growing``: rows may still come."""
         tally = self._tally
         metric = query.metric if query.metric in tally.metrics else tally.metrics[0]
-        span = max(tally.last - tally.first, self._interval) if query.span is None else query.span
+        newest = tally.last if query.end is None else min(query.end, tally.last)
+        span = max(newest - tally.first, self._interval) if query.span is None else query.span
         n = max(query.columns, 1)
         whole = query.span is None
         width = query.width or choose_width(
@@ -85,7 +87,9 @@ class Lens:
         first = column_of(tally.first, width) if query.span is None else last - n + 1
         columns = self._columns(metric, width, first, n, query, read)
         grid, space = columns.grid(tally.settled() - 2 * self._interval if growing else math.inf)
-        end = min(grid.end, math.nextafter(tally.last, math.inf))
+        if last - first + 1 < n and query.end is not None:
+            grid, space = _up_to(grid, space, max(last - first + 1, 0))
+        end = min((last + 1) * width, math.nextafter(tally.last, math.inf))
         window = self._window(query, grid, end, read, growing)
         moment: dict[str, float | None] = {}
         if query.cursor is not None:
@@ -141,7 +145,7 @@ class Lens:
         if grid.start <= tally.first and end >= tally.last:
             return tally.whole()
         ends = growing and end >= tally.last
-        return self._means("window", grid.start, math.inf if query.end is None else grid.end, query, read, ends)
+        return self._means("window", grid.start, math.inf if query.end is None else end, query, read, ends)
 
     def _recent(self, query: Query, end: float, read: Read, growing: bool) -> Means:
         if query.end is None and growing:
@@ -179,6 +183,13 @@ class Lens:
         while len(self._answers) > 4 * _KEPT:
             self._answers.popitem(last=False)
         return found.value
+
+
+def _up_to(grid: Grid, space: Space, n: int) -> tuple[Grid, Space]:
+    """The same with nothing in the columns after the first ``n``."""
+    late = np.arange(grid.n) >= n
+    curves = (np.where(late, np.nan, getattr(space, name)) for name in Space.__slots__)
+    return replace(grid, values=np.where(late, np.nan, grid.values)), Space(*curves)
 
 
 def newest(values: Floats) -> Floats:

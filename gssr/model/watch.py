@@ -237,7 +237,7 @@ class Watch:
             node_of=opened.node_of,
             first=tally.first,
             last=tally.last,
-            now=(tally.last + silent if late else min(shown.grid.end, tally.last)),
+            now=tally.last + silent if late else shown.recent.end,
             silent=silent,
             sampling_seconds=opened.interval,
             n_rows=tally.n_rows,

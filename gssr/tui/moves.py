@@ -8,7 +8,8 @@ import numpy as np
 
 from gssr.metrics import BY_NAME as METRICS
 from gssr.model.attention import attention
-from gssr.model.grid import ladder
+from gssr.model.frame import Frame
+from gssr.model.grid import choose_width, ladder
 from gssr.model.window import parse_time
 from gssr.tui.cursor import PAGE, inside, with_cursor
 from gssr.tui.order import shown_gpus
@@ -100,7 +101,7 @@ def _pause(scene: Scene) -> View:
     view, frame = scene.view, scene.frame
     if view.end is not None or view.speed:
         return replace(view, end=None, speed=0.0)
-    return replace(view, end=frame.grid.end, span=view.span or frame.grid.n * frame.grid.width)
+    return replace(view, end=frame.last)
 
 
 def _play(scene: Scene) -> View:
@@ -125,27 +126,35 @@ def played(scene: Scene, seconds: float) -> View:
 
 def _zoom(step: int) -> Move:
     def move(scene: Scene) -> View:
-        view, grid = scene.view, scene.frame.grid
-        widths = [width for width, _ in zip(ladder(scene.frame.sampling_seconds), range(40), strict=False)]
-        at = min(range(len(widths)), key=lambda i: abs(math.log(widths[i] / grid.width)))
-        width = widths[min(max(at + step, 0), len(widths) - 1)]
+        view, frame, grid = scene.view, scene.frame, scene.frame.grid
+        width = _next_width(frame, step)
+        if width is None:
+            return view
         span = width * grid.n
-        if span >= scene.frame.last - scene.frame.first and view.end is None and step > 0:
-            return replace(view, span=None)
+        if step > 0 and span >= frame.last - frame.first:
+            return _zoom_all(scene)
         end = view.end
         centre = view.cursor if view.cursor is not None and grid.start <= view.cursor < grid.end else None
         if centre is not None and (view.end is not None or centre < grid.end - grid.width):
             share = (centre - grid.start) / (grid.end - grid.start)
             end = inside(scene, centre + (1 - share) * span, span)
-        elif view.end is None and view.span is None and view.cursor is None and not _alive(scene):
-            end = None
         return replace(view, span=span, end=end)
 
     return move
 
 
-def _alive(scene: Scene) -> bool:
-    return scene.frame.state in ("live", "stalled")
+def _next_width(frame: Frame, step: int) -> float | None:
+    """The next narrower (``step`` < 0) or wider width of columns that can be read; None where there is none."""
+    n, interval = frame.grid.n, frame.sampling_seconds
+    widths = [width for width, _ in zip(ladder(interval), range(40), strict=False)]
+    at = min(range(len(widths)), key=lambda i: abs(math.log(widths[i] / frame.grid.width)))
+    others = reversed(widths[:at]) if step < 0 else widths[at + 1 :]
+    return next((width for width in others if choose_width(width * n, n, interval, frame.n_gpus) == width), None)
+
+
+def _zoom_all(scene: Scene) -> View:
+    """The whole run, up to the newest sample."""
+    return replace(scene.view, span=None, end=None, speed=0.0)
 
 
 def _step(columns: int) -> Move:
@@ -217,7 +226,7 @@ MOVES: dict[str, Move] = {
     "play": _play,
     "zoom_in": _zoom(-1),
     "zoom_out": _zoom(1),
-    "zoom_all": lambda scene: replace(scene.view, span=None, end=None, speed=0.0),
+    "zoom_all": _zoom_all,
     "step_back": _step(-1),
     "step_forward": _step(1),
     "leap_back": _step(-LEAP),
