@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from looking import SIZES, fits, scene_of, text
 
+from gssr.model.frame import over_space
 from gssr.render.roles import text_of
 from gssr.tui.screens import balance
 from gssr.tui.view import View
@@ -85,8 +86,6 @@ def test_missing_is_blank_and_zero_is_not(plants):
     grid = scene.frame.grid
     gone, idle = grid.values.copy(), grid.values.copy()
     gone[:, :5], idle[:, :5] = np.nan, 0.0
-    from gssr.model.frame import over_space
-
     drawn = []
     for values in (gone, idle):
         frame = replace(scene.frame, grid=replace(grid, values=values), space=over_space(values))

@@ -19,6 +19,8 @@ from gssr.tui.view import Scene, View
 
 _BESIDE, _BESIDE_ROWS = 72, 14
 """From so many cells and rows on the charts stand beside the histogram."""
+_SMALL = 12
+"""In fewer rows bars that hold no GPU give way to the numbers."""
 _GAP = 2
 
 
@@ -57,13 +59,14 @@ def _plan(scene: Scene) -> _Plan:
     layout = _layout(scene.width, scene.height)
     found = imbalance_of(scene.frame, scene.view.selection)
     legend = _legend(scene)
-    head = _head(scene, found, max(scene.height - layout.bins - 1 - len(legend), 2))
+    bars = bars_of(scene.frame, scene.view.selection, layout.bins)
+    lines = layout.bins if scene.height >= _SMALL else min(layout.bins, max(len(bars.held), 1))
+    head = _head(scene, found, max(scene.height - lines - 1 - len(legend), 2))
     room = scene.height - len(head) - len(legend)
     tall = max(layout.bins + 1, room * 3 // 5) if layout.beside else layout.bins + 1
     below = room - tall - 1
     if below < 3:
         tall, below = room, 0
-    bars = bars_of(scene.frame, scene.view.selection, layout.bins)
     return _Plan(layout, found, bars, head, legend, max(tall, 0), below)
 
 

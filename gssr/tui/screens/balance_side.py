@@ -54,7 +54,8 @@ def _spread(scene: Scene, found: Imbalance, cells: int, room: int) -> list[Row]:
     at = _cursor_column(frame, scene.view.cursor)
     known = found.spread[np.isfinite(found.spread)]
     mean = float(known.mean()) if len(known) else None
-    text = f"p95-p05 {quantity(mean, metric)}; line median, dots lowest"
+    marks = "o median, _ lowest" if scene.glyphs.levels.isascii() else "⠒ median, ⠄ lowest"
+    text = f"p95-p05 {quantity(mean, metric)}; {marks}"
     line, low, high, floor = (getattr(space, name)[:cells] / full for name in ("p50", "p05", "p95", "low"))
     chart = fan(line, low, high, room - 1, scene.glyphs, floor, at)
     title: Row = (Span(fit(text, cells + GUTTER, scene.glyphs.ellipsis), "dim"),)

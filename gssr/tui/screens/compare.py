@@ -14,7 +14,7 @@ from gssr.model.frame import Frame
 from gssr.render.area import area
 from gssr.render.cells import clean, clip, fit, flow
 from gssr.render.charset import drawable
-from gssr.render.clock import axis_text, duration
+from gssr.render.clock import axis_text, duration, moment
 from gssr.render.difference import SAME, difference_strip
 from gssr.render.roles import Row, Span
 from gssr.render.rule import rule
@@ -28,6 +28,8 @@ from gssr.tui.view import Scene, View
 
 _SMALL, _TALL = 14, 30
 """Rows below which only the essentials fit, and from which strips become charts."""
+_NARROW = 60
+"""In fewer cells lengths of time are written as on a clock."""
 _VALUE = 12
 
 
@@ -39,7 +41,6 @@ class _Fact(NamedTuple):
     first: str
     second: str
     numbers: tuple[float | None, float | None]
-    decimals: int = 3
     points: bool = False
 
 
@@ -73,7 +74,7 @@ def _both(scene: Scene, one: Frame, other: Frame) -> list[Row]:
     foot = [*_course(scene, one, other), *([] if small else _legend(scene))]
     sizes = sizes_for(scene.width, _VALUE)
     room = max(scene.height - len(head) - len(foot) - 1, 0)
-    facts = [_fact_row(scene, fact, sizes) for fact in _facts(one, other)]
+    facts = [_fact_row(scene, fact, sizes) for fact in _facts(one, other, scene.width < _NARROW)]
     lines = [] if small else _lines(one, other, max(room - len(facts), 0))
     body = [*facts, *(metric_row(own, sizes, False, scene.glyphs) for own in lines)][:room]
     blank = scene.height - len(head) - 1 - len(body) - len(foot)
@@ -118,17 +119,18 @@ def _who(letter: str, scene: Scene, frame: Frame) -> Row:
 # The numbers
 
 
-def _facts(one: Frame, other: Frame) -> list[_Fact]:
+def _facts(one: Frame, other: Frame, narrow: bool) -> list[_Fact]:
     pair = (one, other)
     scores = tuple(frame.window.score() for frame in pair)
     uneven = tuple(_imbalance(frame) for frame in pair)
     times = tuple(seconds(frame) for frame in pair)
+    lasted = [moment(time, 120.0) if narrow else duration(time) for time in times]
     hours = tuple(frame.n_gpus * time / 3600 for frame, time in zip(pair, times, strict=True))
     joules = tuple(energy(frame) for frame in pair)
     return [
         _Fact("score", fixed(scores[0], 3), fixed(scores[1], 3), (scores[0], scores[1])),
-        _Fact("imbalance %", _share(uneven[0]), _share(uneven[1]), (uneven[0], uneven[1]), 1, True),
-        _Fact("duration", duration(times[0]), duration(times[1]), (times[0], times[1]), 0),
+        _Fact("imbalance %", _share(uneven[0]), _share(uneven[1]), (uneven[0], uneven[1]), True),
+        _Fact("duration", lasted[0], lasted[1], (times[0], times[1])),
         _Fact("GPU-hours", fixed(hours[0], 3), fixed(hours[1], 3), (hours[0], hours[1])),
         _Fact("energy", _joules(joules[0]), _joules(joules[1]), (joules[0], joules[1])),
     ]
