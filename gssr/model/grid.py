@@ -22,8 +22,8 @@ MOST_ROWS = 300_000
 """Columns narrower than a rollup bucket are made of raw rows: of no more than about so many."""
 
 
-SNUG_STEPS, SNUG_WIDTHS = (1, 1.5, 2, 3, 4, 5, 6, 8), (10, 20, 30, 40, 60, 120, 180, 240, 300, 420, 600)
-"""More widths for a whole run, so that it fills its columns better: below 10 s times powers of ten, and from there on."""
+SNUG_STEPS, SNUG_WIDTHS = (1, 1.5, 2, 3, 4, 5, 6, 8), (12, 15, 25, 40, 50, 90, 180, 240, 420)
+"""More widths for a whole run, so that it fills its columns better: below 10 s times powers of ten, and above."""
 
 
 def ladder(interval: float, snug: bool = False) -> Iterator[float]:
@@ -42,8 +42,8 @@ def ladder(interval: float, snug: bool = False) -> Iterator[float]:
 
 
 def is_fine(width: float) -> bool:
-    """Whether columns of this width need raw rows."""
-    return width < LEVELS[0]
+    """Whether columns of this width need raw rows: they are no multiple of a rollup's bucket."""
+    return width % LEVELS[0] != 0
 
 
 def choose_width(span: float, columns: int, interval: float, n_gpus: int, snug: bool = False) -> float:

@@ -42,7 +42,9 @@ class Timelines:
     def __init__(self) -> None:
         self._made: _Made | None = None
 
-    def show(self, query: Query, grid: Grid, window: Means, gpus: tuple[Gpu, ...], growing: bool) -> Timeline:
+    def show(
+        self, query: Query, grid: Grid, window: Means, gpus: tuple[Gpu, ...], node_of: Ints, growing: bool
+    ) -> Timeline:
         """The timeline that a query asks for, of a grid whose window has these means. ``growing``: rows may still come."""
         looked_at = np.array(query.gpus, np.int64) if query.gpus else np.arange(len(gpus))
         asked = (grid.metric, query.gpus, query.grouped, query.rows)
@@ -63,7 +65,7 @@ class Timelines:
             names, owner, members = made.timeline.names, made.owner, made.timeline.members
             at, cost = made.at, made.cost
         else:
-            names, owner = self._grouped(query, grid, looked_at, means, full)
+            names, owner = self._grouped(query, grid, looked_at, node_of, means, full)
             if made is not None and np.array_equal(owner, made.owner):
                 members = made.timeline.members
             else:
@@ -74,12 +76,11 @@ class Timelines:
         return timeline
 
     def _grouped(
-        self, query: Query, grid: Grid, looked_at: Ints, means: Floats, full: float
+        self, query: Query, grid: Grid, looked_at: Ints, node_of: Ints, means: Floats, full: float
     ) -> tuple[tuple[str, ...], Ints]:
         """The lines' letters, and [n_looked_at] the line of each GPU."""
         if not query.grouped:
-            each = -(-len(looked_at) // query.rows)
-            return (), np.arange(len(looked_at)) // max(each, 1)
+            return (), _neighbours(node_of[looked_at], query.rows)
         made = self._made
         before = None
         if made is not None and made.asked[:3] == (grid.metric, query.gpus, True):
@@ -117,6 +118,17 @@ class Timelines:
         mean[:, columns], low[:, columns] = _reduced(values, starts)
         shares[:, columns] = _shares(values, full)
         return mean, low, shares
+
+
+def _neighbours(node_of: Ints, at_most: int) -> Ints:
+    """[n]: the line of each GPU, so many neighbours to a line that ``at_most`` lines do; whole nodes, or equal parts of a
+    node, where all have the same size."""
+    each = max(-(-len(node_of) // at_most), 1)
+    sizes = np.unique(np.bincount(node_of)[np.unique(node_of)]) if len(node_of) else np.zeros(0, np.int64)
+    if len(sizes) == 1:
+        size = int(sizes[0])
+        each = next((part for part in range(each, size) if size % part == 0), -(-each // size) * size)
+    return np.arange(len(node_of)) // each
 
 
 def _filled(grid: Grid) -> slice:

@@ -90,26 +90,25 @@ def marks(fractions: Floats, glyphs: Glyphs, low: Floats | None = None) -> Marks
 
 
 def bars(fractions: Floats, height: int, glyphs: Glyphs, low: Floats | None = None) -> Marks:
-    """[height, n], the top row first: columns filled from below up to each fraction; above ``low``, the least of what each
-    stands for, less densely. Underlined at the bottom as ``marks`` are."""
+    """Columns ``height`` rows high, [..., height, n] for fractions [..., n], the top row first: filled from below up to each
+    fraction; above ``low``, the least of what each stands for, less densely. Underlined at the bottom as ``marks`` are."""
     flat = marks(fractions, glyphs, low)
-    chars = np.full((height, len(fractions)), MISSING)
-    codes = np.repeat(flat.codes[None, :] % len(RAMP), height, axis=0)
-    codes[:, flat.codes >= 2 * len(RAMP)] = flat.codes[flat.codes >= 2 * len(RAMP)]
-    codes[-1] = flat.codes
+    below = np.arange(height)[::-1, None]
     known = np.isfinite(fractions)
-    filled = np.where(known, np.clip(fractions, 0.0, 1.0), 0.0)[None, :] * height - np.arange(height)[::-1, None]
+    filled = np.clip(np.where(known, fractions, 0.0), 0.0, 1.0)[..., None, :] * height - below
     tips = np.array([*glyphs.levels])
     tip = np.clip((filled * len(tips)).astype(np.int64), 0, len(tips) - 1)
-    chars[:] = np.where(filled > 0, tips[tip], MISSING)
-    chars[filled >= 1 - 1e-9] = glyphs.full
-    chars[-1, known & (filled[-1] <= 0)] = glyphs.levels[0]
+    chars = np.where(filled > 0, tips[tip], MISSING)
+    full = filled >= 1 - 1e-9
+    chars[full] = glyphs.full
     if low is not None:
-        solid = np.nan_to_num(low)[None, :] * height - np.arange(height)[::-1, None] >= 0.5
-        chars[(filled >= 1 - 1e-9) & ~solid] = glyphs.shares[1]
-    above = known & (np.nan_to_num(fractions) > 1 + TOLERANCE)
-    chars[0, above] = CLAMPED
-    codes[:, ~known] = _PLAIN
+        solid = np.where(np.isfinite(low), low, 0.0)[..., None, :] * height - below >= 0.5
+        chars[full & ~solid] = glyphs.shares[1]
+    chars[..., -1, :][known & (filled[..., -1, :] <= 0)] = glyphs.levels[0]
+    chars[..., 0, :][flat.chars == CLAMPED] = CLAMPED
+    shades = np.where(flat.codes < len(RAMP + RAMP_LOW), flat.codes % len(RAMP), flat.codes)
+    codes = np.repeat(shades[..., None, :], height, axis=-2)
+    codes[..., -1, :] = flat.codes
     return Marks(chars, codes)
 
 
