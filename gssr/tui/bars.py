@@ -65,11 +65,11 @@ def metric_bars(
 def _bar(frame: Frame, name: str, mean: float | None, size: int, glyphs: Glyphs, chosen: str) -> Row:
     metric = metric_of(name)
     value = quantity(mean, metric)
-    room = size - 1 - _LABEL - _VALUE - 2
+    room = size - 1 - _LABEL - 1 - _VALUE - 2
     return (
         Span(" "),
         Span(f"{metric.short[:_LABEL]:<{_LABEL}}", "value" if name == chosen else "plain"),
-        Span(f"{NONE if value == UNKNOWN else value:>{_VALUE}}", "value"),
+        Span(f" {NONE if value == UNKNOWN else value:>{_VALUE}}", "value"),
         Span(" "),
         *bar(None if mean is None else mean / full_scale(frame, name), room, glyphs),
     )

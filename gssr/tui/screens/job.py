@@ -138,7 +138,8 @@ def _bars(scene: Scene, n_rows: int) -> list[Row]:
     frame, view = scene.frame, scene.view
     means = frame.window.overall(scene.looked_at() if view.selection else None)
     what = f"means of the window, {duration(frame.window.end - frame.window.start)}"
-    if view.cursor is not None and not view.selection and frame.moment:
+    asked = (frame.query.cursor, frame.query.gpus)
+    if view.cursor is not None and asked == (view.cursor, view.selection) and frame.moment:
         means = dict(frame.moment)
         at = frame.grid.start + frame.grid.column(view.cursor) * frame.grid.width
         what = f"means at {at_text(frame, at)} +{seconds_text(frame.grid.width)}"
