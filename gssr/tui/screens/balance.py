@@ -9,6 +9,7 @@ from gssr.render.charset import drawable
 from gssr.render.roles import Row, Span, text_of
 from gssr.render.rule import rule
 from gssr.render.scale import metric_of, unit_of
+from gssr.score import CAVEAT
 from gssr.tui.axis import GUTTER
 from gssr.tui.cursor import with_cursor
 from gssr.tui.scope import gpus_text, window_text
@@ -113,7 +114,7 @@ def _head(scene: Scene, found: Imbalance, most: int) -> list[Row]:
 
 _LEGEND = (
     "> cursor, Enter: its GPUs", "! not like the others", "imbalance 1-mean/max", "lost: what the busiest GPU does more",
-    "rotating: what time means hide",
+    "rotating: what time means hide", f"score: {CAVEAT.split(':')[0]}",
 )  # fmt: skip
 _DEFINITION = (
     "lost = GPU-hours x sum of n(max-mean) / sum of n max over the columns",

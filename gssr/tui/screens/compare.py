@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.metrics import BY_NAME
 from gssr.model.alignment import difference, energy, origin, seconds, shares_columns
 from gssr.model.analysis import Floats
 from gssr.model.balance import imbalance
@@ -23,7 +22,7 @@ from gssr.render.scale import energy as energy_text
 from gssr.score import CAVEAT
 from gssr.tui.axis import GUTTER, framed, full_scale, seconds_text
 from gssr.tui.cursor import with_cursor
-from gssr.tui.screens.pairs import Sizes, metric_row, sizes_for, text_row, titles
+from gssr.tui.screens.pairs import Sizes, chosen, metric_row, sizes_for, text_row, titles
 from gssr.tui.view import Scene, View
 
 _SMALL, _TALL = 14, 30
@@ -165,15 +164,14 @@ def _fact_row(scene: Scene, fact: _Fact, sizes: Sizes) -> Row:
 
 
 def _lines(one: Frame, other: Frame, room: int) -> list[Line]:
-    """The metrics that either was measured for: those that differ most, in the catalogue's order, where not all fit."""
+    """The metrics that either was measured for, as many as fit."""
     means = one.window.overall(), other.window.overall()
     every = [
         line(name, means[0].get(name), means[1].get(name), max(full_scale(one, name), full_scale(other, name)))
         for name in METRICS
-        if name in BY_NAME and (means[0].get(name) is not None or means[1].get(name) is not None)
+        if (means[0].get(name) is not None or means[1].get(name) is not None)
     ]
-    key = sorted(range(len(every)), key=lambda at: (every[at].metric != one.grid.metric, -abs(every[at].points or 0.0)))
-    return [every[at] for at in sorted(key[:room])]
+    return chosen(every, room)
 
 
 # Over time
@@ -237,8 +235,8 @@ def _legend(scene: Scene) -> list[Row]:
     ]  # fmt: skip
     if scene.n_recordings > 2:
         texts.append("c: the next recording")
+    texts.append(f"score: {CAVEAT if scene.width >= 120 else CAVEAT.split(':')[0]}")
     if scene.width >= 120:
-        texts.append(f"score: {CAVEAT}")
         texts.append("energy: mean power x time")
     rows = flow([(Span(text, "dim"),) for text in texts], scene.width, scene.glyphs.ellipsis, separator="   ")
     return rows[: 2 if scene.height >= 20 else 1]

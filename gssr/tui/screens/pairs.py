@@ -9,6 +9,7 @@ from gssr.render.cells import clean, fit, pad
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, fixed, metric_of, number, scale_text, unit_of
+from gssr.tui.bars import ORDER
 
 _WIDE = 120
 """From so many cells on metrics have their whole name, a ratio and a scale."""
@@ -28,7 +29,7 @@ class Sizes(NamedTuple):
 def sizes_for(width: int, value: int = 8) -> Sizes:
     """The columns of a table ``width`` cells wide whose values take at most ``value`` cells."""
     wide = width >= _WIDE
-    name = 31 if wide else 13 if width >= 60 else 12
+    name = 31 if wide else 14 if width >= 60 else 12
     value = value + 1 if wide else value if width >= 60 else min(value, 7)
     cells = (width - (2 + name + 2 * (value + 2) + _DIFFERENCE + (22 if wide else 0))) // 2
     return Sizes(name, value, min(cells, _MOST_BAR) if cells >= _LEAST_BAR else 0, wide)
@@ -40,6 +41,18 @@ def metric_named(name: str) -> Metric:
         return metric_of(name)
     meaning = next(meaning for _, own, meaning in CLOCK_EVENT_REASONS if own == name)
     return Metric(name, f"Throttled: {name}", name, RATIO, "gauge", 1.0, meaning, "", "")
+
+
+def chosen(lines: list[Line], room: int) -> list[Line]:
+    """As many as there is room for, in the order they have: first those that differ much, then the most telling. Small
+    differences decide nothing, so that lines stay where they are while a run grows."""
+
+    def rank(at: int) -> tuple[bool, float, int]:
+        own = lines[at]
+        telling = ORDER.index(own.metric) if own.metric in ORDER else len(ORDER)
+        return not own.large, -abs(own.points or 0.0) if own.large else 0.0, telling
+
+    return [lines[at] for at in sorted(sorted(range(len(lines)), key=rank)[: max(room, 0)])]
 
 
 def titles(first: str, second: str, last: str, sizes: Sizes) -> Row:

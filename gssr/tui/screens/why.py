@@ -14,7 +14,7 @@ from gssr.render.roles import Row, Span
 from gssr.render.scale import metric_of
 from gssr.tui.axis import GUTTER, full_scale, seconds_text, time_labels
 from gssr.tui.cursor import with_cursor
-from gssr.tui.screens.pairs import metric_row, sizes_for, titles
+from gssr.tui.screens.pairs import chosen, metric_row, sizes_for, titles
 from gssr.tui.screens.why_text import heading, readings
 from gssr.tui.view import Scene, View
 
@@ -52,7 +52,7 @@ def _plan(scene: Scene) -> _Plan:
         spare = room - len(every) - 3
         foot = [*_course(scene, found, max(min(spare // n_strips, 3), 1)), *foot]
         room = scene.height - len(head) - len(foot) - 1
-    lines = _largest(every, max(room, 0))
+    lines = chosen(every, room)
     if foot:
         foot[-1:] = _legend(scene, len(every) - len(lines))
     return _Plan(found, head, lines, foot)
@@ -60,14 +60,6 @@ def _plan(scene: Scene) -> _Plan:
 
 def _full(frame: Frame, name: str) -> float:
     return 1.0 if name in THROTTLES else full_scale(frame, name)
-
-
-def _largest(lines: list[Line], room: int) -> list[Line]:
-    """As many as there is room for: those that differ most, in the order they have."""
-    if len(lines) <= room:
-        return lines
-    ranked = sorted(range(len(lines)), key=lambda at: (not lines[at].large, -abs(lines[at].points or 0.0), at))
-    return [lines[at] for at in sorted(ranked[:room])]
 
 
 def draw(scene: Scene) -> list[Row]:
@@ -109,7 +101,7 @@ def _legend(scene: Scene, n_hidden: int) -> list[Row]:
         return []
     texts = ["! 10 points of the scale, or a quarter, apart", "> cursor, Enter: over time"]
     if n_hidden:
-        texts.insert(0, f"{n_hidden} that differ less are hidden")
+        texts.insert(0, f"{n_hidden} more are hidden")
     if scene.width >= _WIDE:
         texts += ["bars on the metric's full scale", "means over all samples of the GPUs", "blank: not measured"]
     return flow([(Span(text, "dim"),) for text in texts], scene.width, scene.glyphs.ellipsis, separator="   ")[:1]
