@@ -100,7 +100,7 @@ def gap_texts(scene: Scene, found: Attention, gpu: int) -> list[str]:
         if age > 0:
             texts.append(f"last sample {duration(age) if age >= 60 else f'{age:.0f} s'} old")
         if missing > 0:
-            texts.append(f"{duration(missing)} without samples")
+            texts.append(f"at least {seconds_text(missing)} without samples")
     return texts
 
 
