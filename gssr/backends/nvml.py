@@ -82,14 +82,15 @@ class NvmlBackend:
                 lost = True
                 continue
             row: list[Any] = [position, now, *_NOTHING]
+            taken = None
             try:
                 watched.counters.read(row)
                 if watched.profiler is not None:
-                    watched.profiler.read(row)
+                    taken = watched.profiler.read(row)
             except Gone as gone:
                 self._lose(position, gone)
                 continue
-            row[1] = now + (monotonic() - began)
+            row[1] = now + ((taken or monotonic()) - began)
             if row.count(None) < len(NAMES):
                 rows.append(tuple(row))
         if lost and began >= self._look_at:
