@@ -224,7 +224,9 @@ class Watch:
         silent = time.monotonic() - self._arrived if self.growing else 0.0
         late = following and self.growing
         timeline = (
-            opened.timelines.show(query, shown.grid, shown.window, opened.gpus, self.growing) if query.rows else None
+            opened.timelines.show(query, shown.grid, shown.window, opened.gpus, opened.node_of, self.growing)
+            if query.rows
+            else None
         )
         latest = tally.latest[tally.names.index(shown.metric)].copy() if following else newest(shown.grid.values)
         return Frame(

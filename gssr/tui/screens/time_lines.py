@@ -11,6 +11,7 @@ from gssr.render.scale import metric_of, number, scale_text, unit_of
 from gssr.store.records import Event
 from gssr.tui.axis import at_text, full_scale
 from gssr.tui.scope import gpus_text, window_text
+from gssr.tui.screens.time_layout import MEDIUM, NARROW, WIDE
 from gssr.tui.screens.time_part import Part
 from gssr.tui.view import Scene
 
@@ -21,7 +22,6 @@ _MARKS: dict[str, tuple[str, Role]] = {
 }  # fmt: skip
 """How events are marked; those of other kinds with a star. The first in this order stays where several meet."""
 _OTHER: tuple[str, Role] = ("*", "value")
-_VALUE = 7
 
 
 def title_row(scene: Scene, part: Part) -> Row:
@@ -53,19 +53,18 @@ def title_row(scene: Scene, part: Part) -> Row:
 
 def head_row(scene: Scene, part: Part) -> Row:
     """The names of the columns of numbers, and where events lie."""
-    width = part.left
+    left, size = part.room.left, part.room.value
     value = "mean" if part.cursor is None else at_text(scene.frame, _time(part))
+    texts = "  GPU"
     if part.timeline.names:
-        texts = {14: "band    n", 24: "band     n    low", 36: "band      n where         low"}[width]
-    else:
-        texts = "GPU"
-    left = f"  {texts}"[: width - 1 - _VALUE].ljust(width - 1 - _VALUE) + f"{value:>{_VALUE}}"[-_VALUE:] + " "
+        texts = {NARROW: "      n", MEDIUM: "  band  n   low ", WIDE: "  band    n where        low"}[left, size]
+    head = f"{texts:<{left - 1 - size}}{value if len(value) <= size else 'at':>{size}} "
     marks = [Span(" ")] * part.columns.n
     for column, (mark, role) in _events(scene.frame, part).items():
         marks[column] = Span(mark, role)
     if part.cursor is not None and marks[part.cursor].text == " ":
         marks[part.cursor] = Span(scene.glyphs.cursor, "value")
-    return (Span(left, "dim"), *marks)
+    return (Span(head, "dim"), *marks)
 
 
 def _time(part: Part) -> float:
@@ -105,7 +104,7 @@ def line_rows(scene: Scene, part: Part) -> list[Row]:
     if part.cursor is not None:
         draw_cursor(box, part.cursor, scene)
     labels = [label for line in lines for label in _labels(scene, part, line)]
-    return [(*pad(label, part.left), *row) for label, row in zip(labels, box.rows(), strict=True)]
+    return [(*pad(label, part.room.left), *row) for label, row in zip(labels, box.rows(), strict=True)]
 
 
 def draw_cursor(box: Marks, column: int, scene: Scene) -> None:
@@ -129,8 +128,9 @@ def _labels(scene: Scene, part: Part, line: int) -> list[Row]:
     else:
         value = float(part.columns.values[line, part.cursor]) * full_scale(frame, metric.name)
     low = number(float(known.min()) if len(known) else None, metric)
-    shown = Span(f"{number(value, metric):>{_VALUE}} ", "value")
-    room = part.left - 2 - _VALUE - 1
+    size = part.room.value
+    shown = Span(f"{number(value, metric):>{size}} "[-size - 1 :], "value")
+    room = part.room.left - 2 - size - 1
     where = _where(frame, members)
     if not part.timeline.names:
         more = f" +{len(members) - 1}" if len(members) > 1 else ""
@@ -139,16 +139,16 @@ def _labels(scene: Scene, part: Part, line: int) -> list[Row]:
         return _tall(rows, part)
     name = Span(part.timeline.names[line], role)
     n = len(members)
-    if part.left == 14:
+    if (part.room.left, size) == NARROW:
         body = f"{n:>{room - 1}}"
-    elif part.left == 24:
-        body = f" {where:>{room - 2}}" if n == 1 and len(where) <= room - 2 else f"{n:>7,}{low:>6}"
+    elif (part.room.left, size) == MEDIUM:
+        body = f" {where:>{room - 3}}" if n == 1 and len(where) <= room - 3 else f"{n:>6,}{low:>6}"
     else:
         width = room - 10 if n == 1 else room - 17
         body = f"{n:>8,} {fit(where, width, scene.glyphs.ellipsis, 'end'):<{width}}" + ("" if n == 1 else f"{low:>7}")
     rows = [(*start, name, Span(fit(body, room - 1, "").ljust(room - 1)), shown)]
-    if part.left == 24 and n > 1 and height > 1:
-        rows.append(clip((Span(f"   {where}", "dim"),), part.left - 1))
+    if (part.room.left, size) == MEDIUM and n > 1 and height > 1:
+        rows.append(clip((Span(f"   {where}", "dim"),), part.room.left - 1))
     return _tall(rows, part)
 
 

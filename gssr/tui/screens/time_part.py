@@ -9,15 +9,15 @@ from gssr.model.fold import Folded, fold
 from gssr.model.frame import Frame, Timeline
 from gssr.render.cells import clean
 from gssr.tui.axis import full_scale
-from gssr.tui.screens.time_layout import Shares, room, share
+from gssr.tui.screens.time_layout import Room, Shares, room, share
 from gssr.tui.view import Scene
 
 
 class Part(NamedTuple):
     """``timeline``, and its lines from ``top`` on as far as ``shares`` has room. ``columns``: means of the lines as
-    fractions of the full scale, ``low`` their minima, ``busy`` the shares of busy, medium and idle GPUs, all [lines or 3, n_columns].
-    ``cursor``: the column under the time cursor, None without one; ``line``: the line under the other cursor. ``left``:
-    cells before the columns."""
+    fractions of the full scale, ``low`` their minima, ``busy`` the shares of busy, medium and idle GPUs, all [lines or 3,
+    n_columns]. ``cursor``: the column under the time cursor, None without one; ``line``: the line under the other cursor.
+    ``room``: how the box is shared."""
 
     timeline: Timeline
     shares: Shares
@@ -27,7 +27,7 @@ class Part(NamedTuple):
     low: np.ndarray
     busy: np.ndarray
     cursor: int | None
-    left: int
+    room: Room
 
     def lines(self) -> range:
         """The lines in sight."""
@@ -65,7 +65,7 @@ def part_of(scene: Scene) -> Part | None:
     if columns.factor > 1:
         low, busy = _lowest(low, frame, columns), fold(frame.grid, busy, cells).values
     cursor = None if view.cursor is None else columns.column(view.cursor)
-    return Part(timeline, shares, top, line, columns, low, busy, cursor, parts.left)
+    return Part(timeline, shares, top, line, columns, low, busy, cursor, parts)
 
 
 def _lowest(low: np.ndarray, frame: Frame, columns: Folded) -> np.ndarray:

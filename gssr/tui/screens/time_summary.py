@@ -11,6 +11,7 @@ from gssr.render.scale import NONE
 from gssr.tui.axis import at_text, seconds_text, time_labels
 from gssr.tui.bars import metric_bars
 from gssr.tui.scope import gpus_text
+from gssr.tui.screens.time_layout import NARROW
 from gssr.tui.screens.time_lines import draw_cursor
 from gssr.tui.screens.time_part import Part
 from gssr.tui.view import Scene
@@ -19,7 +20,6 @@ _KINDS: tuple[tuple[str, str, Role], ...] = (
     ("busy", f">={100 * BUSY:.0f} %", "ramp4"), ("medium", "", "ramp2"), ("idle", f"<{100 * IDLE:.0f} %", "ramp0"),
 )  # fmt: skip
 """Name, bounds (of the full scale) and role of the three shares."""
-_NARROW = 14
 _SOME = 1e-6
 """A share above this is one: the rest is rounding."""
 
@@ -49,7 +49,8 @@ def summary_rows(scene: Scene, part: Part) -> list[Row]:
     if not labels:
         labels = [(Span("  busy share", "dim"),)]
     labels += [()] * (height - len(labels))
-    return [(*pad(label, part.left), *row) for label, row in zip(labels, box.rows(), strict=True)]
+    rows = [rule("share of GPUs", scene.width, scene.glyphs)] if part.room.rule else []
+    return rows + [(*pad(label, part.room.left), *row) for label, row in zip(labels, box.rows(), strict=True)]
 
 
 def _share(part: Part, index: int) -> str:
@@ -66,7 +67,7 @@ def _share(part: Part, index: int) -> str:
 
 def _label(scene: Scene, part: Part, index: int) -> Row:
     name, bounds, role = _KINDS[index]
-    room = part.left - 5
+    room = part.room.left - 5
     value = _share(part, index)
     text = f"{name} {bounds}" if len(name) + len(bounds) + 2 + len(value) <= room else name
     return (
@@ -76,10 +77,10 @@ def _label(scene: Scene, part: Part, index: int) -> Row:
 
 def axis_row(scene: Scene, part: Part) -> Row:
     """The times under the columns."""
-    labels = time_labels(scene.frame, part.columns, scene.width - part.left)
+    labels = time_labels(scene.frame, part.columns, scene.width - part.room.left)
     step = seconds_text(part.columns.width)
-    text = f"1 column = {step} " if part.left > _NARROW else f"1 = {step} "
-    return (Span(text[: part.left].rjust(part.left), "dim"), Span(labels, "dim"))
+    text = f"1 column = {step} " if part.room.left > NARROW[0] else f"1 = {step} "
+    return (Span(text[: part.room.left].rjust(part.room.left), "dim"), Span(labels, "dim"))
 
 
 def panel_rows(scene: Scene, part: Part, height: int) -> list[Row]:
