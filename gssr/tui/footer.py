@@ -10,8 +10,8 @@ from gssr.tui.screens import SCREENS
 from gssr.tui.view import Scene
 
 _FULL_TITLES = 100
-_SHORT_TITLES = 60
-_SHORT = 4
+_LONG, _SHORT = 20, 4
+"""Letters of a title on terminals of at least _FULL_TITLES columns, and on smaller ones."""
 _ALWAYS = ("help", "quit")
 """At the right edge of every footer."""
 
@@ -41,19 +41,28 @@ def footer_action(scene: Scene, x: int) -> str:
 
 def _pieces(scene: Scene) -> list[Piece]:
     width = scene.width
-    pieces: list[Piece] = []
-    for number, screen in enumerate(SCREENS, 1):
-        on = screen.name == scene.view.screen
-        title = screen.title if width >= _FULL_TITLES or on else screen.title[:_SHORT] if width >= _SHORT_TITLES else ""
-        text = f"[{number}]{title} " if on else f"{number} {title} ".replace("  ", " ")
-        pieces.append(Piece(text, "title" if on else "dim", f"screen_{screen.name}"))
     end = [Piece(f"  {ACTION[name].label}", "plain", name) for name in _ALWAYS]
-    used = sum(len(piece.text) for piece in (*pieces, *end))
+    spare = width - sum(len(piece.text) for piece in end)
+    pieces = _digits(scene, _LONG if width >= _FULL_TITLES else _SHORT)
+    if sum(len(piece.text) for piece in pieces) > spare:
+        pieces = _digits(scene, 0)
+    spare -= sum(len(piece.text) for piece in pieces)
     for action in footer_of(scene.view.screen):
         text = f"  {action.label}"
-        if action.name not in _ALWAYS and used + len(text) <= width:
+        if action.name not in _ALWAYS and len(text) <= spare:
             pieces.append(Piece(text, "dim", action.name))
-            used += len(text)
-    if used < width:
-        pieces.append(Piece(" " * (width - used), "plain", ""))
+            spare -= len(text)
+    if spare > 0:
+        pieces.append(Piece(" " * spare, "plain", ""))
     return [*pieces, *end]
+
+
+def _digits(scene: Scene, letters: int) -> list[Piece]:
+    """The screens by number, each with so many letters of its title; all of them for the one looked at."""
+    pieces = []
+    for number, screen in enumerate(SCREENS, 1):
+        on = screen.name == scene.view.screen
+        title = screen.title if on else screen.title[:letters]
+        text = f"[{number}]{title} " if on else f"{number} {title} " if title else f"{number} "
+        pieces.append(Piece(text, "title" if on else "dim", f"screen_{screen.name}"))
+    return pieces
