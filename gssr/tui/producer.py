@@ -45,6 +45,7 @@ class Producer(threading.Thread):
 
     def run(self) -> None:
         """The thread itself."""
+        _call_thread(self.name)
         try:
             self._run()
         except Exception as error:
@@ -76,3 +77,12 @@ class Producer(threading.Thread):
     def _look(self, queries: tuple[Query | None, ...], quick: bool) -> Frames:
         pairs = zip(self._watches, queries, strict=False)
         return tuple(watch.look(query, quick) for watch, query in pairs if query is not None)
+
+
+def _call_thread(name: str) -> None:
+    """Let ``top -H`` show this name."""
+    try:
+        with open("/proc/thread-self/comm", "w", encoding="ascii") as stream:
+            stream.write(name)
+    except OSError:
+        pass
