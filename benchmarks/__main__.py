@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from benchmarks import analyze, bulk, driver, sampler, start, write
+from benchmarks import analyze, bulk, driver, live, sampler, start, write
 from benchmarks.processes import CACHE
 from benchmarks.table import Figure, head, line, machine
 
@@ -23,6 +23,7 @@ BENCHMARKS = {
     "driver": Benchmark(driver.measure),
     "write": Benchmark(write.measure),
     "analyze": Benchmark(analyze.measure),
+    "live": Benchmark(live.measure, by_default=False),
     "bulk": Benchmark(bulk.measure, by_default=False),
 }
 
