@@ -55,7 +55,8 @@ def test_every_stored_mean_is_the_drivers(tmp_path, fake_driver):
             exact = [
                 fake_driver.expected(gpu, metric.gpm, before[0], row[0]) * metric.gpm_factor for metric in PROFILED
             ]
-            assert row[1:] == pytest.approx(exact, rel=0.01, abs=1e-5)
+            # Some come near zero, where the least shift in time is many per cent: there 1 % of their mean, 0.01, counts.
+            assert row[1:] == pytest.approx(exact, rel=0.01, abs=1e-4)
         span = rows[1, 0], rows[-1, 0]
         whole = [fake_driver.expected(gpu, metric.gpm, *span) * metric.gpm_factor for metric in PROFILED]
         assert rows[2:, 1:].mean(axis=0) == pytest.approx(whole, rel=0.01)
