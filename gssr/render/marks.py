@@ -17,10 +17,10 @@ Floats = NDArray[np.float64]
 Chars = NDArray[np.str_]
 Codes = NDArray[np.int8]
 
-_ROLES: tuple[Role, ...] = (*RAMP, *RAMP_LOW, "outlier", "plain", "cursor", "dim", "value", "gap")
+_ROLES: tuple[Role, ...] = (*RAMP, *RAMP_LOW, "outlier", "plain", "cursor", "dim", "value", "gap", "series")
 _CODE: dict[Role, int] = {role: code for code, role in enumerate(_ROLES)}
 _PLAIN = _CODE["plain"]
-_INK = np.array([role in (*RAMP, "outlier", "plain") for role in _ROLES])
+_INK = np.array([role in (*RAMP, "outlier", "plain", "series") for role in _ROLES])
 """Roles that a blank looks the same in."""
 LOW_SHARE, LOW_LEAST = 0.5, 0.05
 """A cell is underlined where its minimum is below this share of its mean, and that far from it (of the full scale)."""

@@ -11,7 +11,7 @@ from gssr.render.rule import rule
 from gssr.render.scale import metric_of, quantity
 from gssr.tui.axis import GUTTER, at_text, framed, full_scale, seconds_text, time_labels
 from gssr.tui.bars import metric_bars, rows_needed
-from gssr.tui.gpu_rows import LETTERS, mean_of, newest_title
+from gssr.tui.gpu_rows import LETTERS, gap_texts, mean_of, newest_title
 from gssr.tui.listing import Listing
 from gssr.tui.order import values_at
 from gssr.tui.view import Scene
@@ -29,6 +29,14 @@ def charts_of(scene: Scene, shown: Listing) -> list[Row]:
     folded = fold(frame.grid, frame.grid.values[0], max(scene.width - GUTTER, 1))
     times: Row = (Span(" " * GUTTER), Span(time_labels(frame, folded, folded.n), "dim"))
     return [clip(row, scene.width) for row in (*rows, times)]
+
+
+def chart_of(scene: Scene, gpu: int, height: int) -> list[Row]:
+    """``height`` rows about one GPU: its title, bars, its chart, and the times."""
+    frame = scene.frame
+    folded = fold(frame.grid, frame.grid.values[gpu], max(scene.width - GUTTER, 1))
+    times: Row = (Span(" " * GUTTER), Span(time_labels(frame, folded, folded.n), "dim"))
+    return [clip(row, scene.width) for row in (*_block(scene, gpu, height - 1, False), times)]
 
 
 def block_ends(shown: Listing) -> list[int]:
@@ -64,6 +72,7 @@ def _title(scene: Scene, gpu: int, width: float, under: bool) -> Row:
         begin = frame.grid.start + frame.grid.column(view.cursor) * frame.grid.width
         when = f"at {at_text(frame, begin)} +{seconds_text(frame.grid.width)}"
     about = [Span(letter, LETTERS[letter]) for letter in letters]
+    about += [Span(text, "gap") for text in gap_texts(frame, gpu)]
     about += [
         Span(f"{metric.label}: mean {quantity(mean_of(frame, gpu), metric)}"),
         Span(f"{when} {quantity(now, metric)}"),

@@ -7,10 +7,11 @@ from gssr.model.attention import attention
 from gssr.model.fold import Folded, fold
 from gssr.model.frame import Frame, Ints
 from gssr.render.cells import fit, pad
+from gssr.render.clock import duration
 from gssr.render.marks import code, marks
-from gssr.render.roles import Role, Row, Span
+from gssr.render.roles import RAMP, Role, Row, Span
 from gssr.render.scale import NONE, Unit, fixed, metric_of, number, unit_of
-from gssr.tui.axis import age_text, full_scale, time_labels
+from gssr.tui.axis import age_text, full_scale, seconds_text, time_labels
 from gssr.tui.listing import LEAST_COLUMN, STRIP, Listing
 from gssr.tui.order import percentiles, values_at
 from gssr.tui.view import Scene, Sort
@@ -98,6 +99,7 @@ def folded_to(scene: Scene, gpus: Ints, cells: int) -> Folded:
 def strips_of(scene: Scene, folded: Folded) -> list[Row]:
     """A strip for each line of ``folded.values``, the time cursor's cell marked."""
     drawn = marks(folded.values, scene.glyphs)
+    drawn.codes[drawn.codes < len(RAMP)] = code("series")  # rows of blocks are calmer in one colour
     at = None if scene.view.cursor is None else folded.column(scene.view.cursor)
     if at is not None:
         drawn.codes[:, at] = code("cursor")
@@ -165,6 +167,20 @@ def _short(value: float, unit: Unit) -> str:
         return NONE
     shown = value * unit.factor
     return fixed(shown, 0 if shown >= _WHOLE_NUMBERS_FROM or unit.decimals == 0 else 1)[:4]
+
+
+def gap_texts(frame: Frame, gpu: int) -> list[str]:
+    """What ``g`` means for a GPU: how old its last sample is, and what the window lacks."""
+    found, texts = attention(frame), []
+    age, missing = float(found.age[gpu]), float(found.missing[gpu])
+    if np.isinf(age):
+        texts.append("no sample in this window")
+    else:
+        if age > 0:
+            texts.append(f"last sample {duration(age) if age >= 60 else f'{age:.0f} s'} old")
+        if missing > 0:
+            texts.append(f"at least {seconds_text(missing)} without samples")
+    return texts
 
 
 def mean_of(frame: Frame, gpu: int) -> float:

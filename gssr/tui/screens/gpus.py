@@ -1,24 +1,23 @@
 """Which GPUs differ: all of them, sorted and filtered, with their numbers and their course over time."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
 
-from gssr.model.attention import Attention, attention
 from gssr.render.cells import cell_width, clip, fit, flow
-from gssr.render.clock import duration
 from gssr.render.roles import Row, Span, joined
 from gssr.render.rule import rule
 from gssr.render.scale import count, metric_of, quantity, scale_text, unit_of
 from gssr.tui.axis import at_text, full_scale, seconds_text
 from gssr.tui.bars import ORDER
 from gssr.tui.cursor import moved, with_cursor
-from gssr.tui.gpu_charts import block_ends, charts_of
-from gssr.tui.gpu_rows import columns_of, folded_to, name_width, rows_of, strip_width
+from gssr.tui.gpu_charts import block_ends, chart_of, charts_of
+from gssr.tui.gpu_rows import columns_of, folded_to, gap_texts, name_width, rows_of, strip_width
 from gssr.tui.listing import Listing, foot, listing
 from gssr.tui.view import Scene, View
 
+_LEAST_SPARE, _MOST_SPARE = 6, 36
+"""Rows that the list leaves show the GPU under the cursor."""
 _SORTS = {"place": "place", "now": "newest value", "mean": "mean", "p05": "p05", "p95": "p95"}
 
 
@@ -30,20 +29,21 @@ def columns(view: View, width: int, height: int) -> int:
 def draw(scene: Scene) -> list[Row]:
     """The screen's rows."""
     shown = listing(scene)
-    n_foot = 1 if shown.mode == "detail" else foot(scene.height)
+    under = [_about(scene, shown), _legend(scene, shown)][2 - foot(scene.height) :]
     if shown.at < 0:
         rows = [_title(scene, shown, scene.frame.grid.width), (), *_nobody(scene, shown)]
     elif shown.mode == "detail":
         rows = charts_of(scene, shown)
+        under = [_about(scene, shown) if shown.order.problem else _legend(scene, shown)]
     else:
         rows, step = (rows_of if shown.mode == "rows" else columns_of)(scene, shown)
         rows = [_title(scene, shown, step), *rows]
-    room = max(scene.height - n_foot, 0)
-    rows = [*rows[:room], *[()] * (room - len(rows))]
-    if n_foot == 1 and shown.order.problem:
-        rows.append(_about(scene, shown))
-    else:
-        rows += [_about(scene, shown), _legend(scene, shown)][2 - n_foot :]
+        spare = scene.height - 1 - len(rows)
+        if spare >= _LEAST_SPARE and not shown.order.problem:
+            rows += chart_of(scene, shown.gpu, min(spare, _MOST_SPARE))
+            under = under[1:]
+    room = max(scene.height - len(under), 0)
+    rows = [*rows[:room], *[()] * (room - len(rows)), *under]
     return [clip(row, scene.width) for row in rows]
 
 
@@ -82,26 +82,12 @@ def _about(scene: Scene, shown: Listing) -> Row:
         return ()
     means = frame.window.overall(np.array([gpu]))
     pieces: list[Row] = [(Span(f" {frame.place(gpu)}", "value"),)]
-    pieces += [(Span(text, "gap"),) for text in gap_texts(scene, attention(frame), gpu)]
+    pieces += [(Span(text, "gap"),) for text in gap_texts(frame, gpu)]
     for name in ORDER:
         if means.get(name) is not None and name != frame.grid.metric:
             metric = metric_of(name)
             pieces.append((Span(f"{metric.short} ", "dim"), Span(quantity(means[name], metric))))
     return flow(pieces, scene.width, scene.glyphs.ellipsis)[0]
-
-
-def gap_texts(scene: Scene, found: Attention, gpu: int) -> list[str]:
-    """What ``g`` means for a GPU: how old its last sample is, and what the window lacks."""
-    texts = []
-    age, missing = float(found.age[gpu]), float(found.missing[gpu])
-    if math.isinf(age):
-        texts.append("no sample in this window")
-    else:
-        if age > 0:
-            texts.append(f"last sample {duration(age) if age >= 60 else f'{age:.0f} s'} old")
-        if missing > 0:
-            texts.append(f"at least {seconds_text(missing)} without samples")
-    return texts
 
 
 def _legend(scene: Scene, shown: Listing) -> Row:
