@@ -91,7 +91,7 @@ def _draw_marks(scene: Scene, seen: Sight, cells: _Cells, box: Marks) -> None:
     for head in np.flatnonzero(np.diff(cells.line, prepend=-1)).tolist():
         before = int(cells.cell[head]) - 1
         if layout.nodes or before < 0 or _block(layout, before) != _block(layout, before + 1):
-            name = _name(scene, int(cells.gpu[head]), layout.label - 3)
+            name = _name(scene, int(cells.gpu[head]), layout.label - 2)
             box.write(int(cells.line[head]), 1, name, "dim")
     _exclaim(layout, cells, box)
     here = cells.cell == seen.cell

@@ -74,9 +74,9 @@ def lay_out(gpus: Ints, node_of: Ints, name_width: int, width: int, height: int,
     block = np.repeat(np.arange(len(starts)), sizes)
     within = np.arange(len(gpus)) - starts[block] if len(gpus) else block
     most = int(sizes.max(initial=1))
-    label = name_width + 3
+    label = name_width + 2
     asked = DENSITIES[density % len(DENSITIES)]
-    if asked == "auto":
+    if asked == "auto" and len(gpus):
         tiled = _tiles(gpus, block, within, most, len(starts), name_width, width, height)
         if tiled is not None:
             return tiled

@@ -7,7 +7,7 @@ from gssr.model.attention import attention
 from gssr.model.fold import fold
 from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad
 from gssr.render.roles import RAMP, Row, Span, joined, text_of
-from gssr.render.scale import count, fixed, metric_of, number, quantity, scale_text, unit_of
+from gssr.render.scale import NONE, count, fixed, metric_of, number, quantity, scale_text, unit_of
 from gssr.render.strip import marked, strip
 from gssr.tui.axis import age_text, full_scale
 from gssr.tui.scope import gpus_text, window_text
@@ -95,8 +95,16 @@ def _here(scene: Scene, seen: Sight) -> Row:
     pieces: list[Row] = [tuple(here)]
     node = frame.on_node(int(frame.node_of[gpu]))
     if seen.layout.nodes > 1:
-        pieces.append((Span(f"this cell {len(members)} GPUs {_numbers(means[members], scene)}"),))
-    pieces.append((Span("node ", "dim"), Span(_numbers(means[node], scene))))
+        pieces.append(
+            (
+                Span(
+                    f"{count(len(members), 'GPU')}, mean {_mean(means[members], scene)}: {_numbers(means[members], scene)}"
+                ),
+            )
+        )
+    if len(node) > 1:
+        pieces.append((Span("node ", "dim"), Span(_numbers(means[node], scene))))
+    pieces.append((Span("node mean ", "dim"), Span(_mean(means[node], scene))))
     looked_at = scene.looked_at()
     job = frame.window.overall(looked_at if scene.view.selection else None).get(metric.name)
     whole = "selection" if scene.view.selection else "job"
@@ -106,19 +114,20 @@ def _here(scene: Scene, seen: Sight) -> Row:
     return as_many(pieces, scene.width)
 
 
+def _mean(values: Floats, scene: Scene) -> str:
+    known = values[np.isfinite(values)]
+    return number(float(known.mean()) if len(known) else None, metric_of(scene.frame.grid.metric))
+
+
 def _numbers(values: Floats, scene: Scene) -> str:
-    """The values of a node's GPUs without decimals, or how far they reach; and their mean."""
+    """The values of GPUs without decimals, or how far they reach."""
     metric = metric_of(scene.frame.grid.metric)
+    if len(values) <= _MOST_NUMBERS:
+        return " ".join(fixed(float(value) * unit_of(metric).factor, 0) for value in values)
     known = values[np.isfinite(values)]
     if not len(known):
-        return "no samples"
-    mean = f"mean {number(float(known.mean()), metric)}"
-    short = [fixed(float(value) * unit_of(metric).factor, 0) for value in values]
-    if len(values) == 1:
-        return mean
-    if len(values) <= _MOST_NUMBERS:
-        return f"{' '.join(short)} {mean}"
-    return f"{number(float(known.min()), metric)} to {number(float(known.max()), metric)} {mean}"
+        return NONE
+    return f"{number(float(known.min()), metric)} to {number(float(known.max()), metric)}"
 
 
 def _counts(scene: Scene, seen: Sight) -> Row:

@@ -101,7 +101,7 @@ def panel_rows(scene: Scene, part: Part, height: int) -> list[Row]:
         when = f"at {at_text(frame, begin)} +{seconds_text(part.columns.width)}"
     if height == 1:
         return [as_many([(Span(when, "heading"),), *shares], scene.width)]
-    hint = (Span("left right: time", "dim"),) if part.cursor is None else ()
+    hint = (Span("left/right: time cursor", "dim"),) if part.cursor is None else ()
     about = (Span(gpus_text(scene)), Span(", ".join(text_of(share) for share in shares), "value"))
     rows = [rule(when, scene.width, scene.glyphs, about, hint)]
     return rows + metric_bars(frame, means, scene.width, height - 1, scene.glyphs, frame.grid.metric)
