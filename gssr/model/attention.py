@@ -70,6 +70,8 @@ def _age(frame: Frame, known: Flags) -> Floats:
 
 def _missing(frame: Frame, known: Flags) -> Floats:
     """In columns that are over: the newest may still fill."""
+    if known.all():
+        return np.zeros(frame.n_gpus)
     over = np.arange(1, frame.grid.n + 1) * frame.grid.width + frame.grid.start <= min(frame.grid.closed, frame.last)
     some = np.isfinite(frame.space.mean) & over
     return np.asarray(frame.grid.width * (~known & some).sum(axis=1), np.float64)

@@ -58,10 +58,17 @@ def full_scale(metric: Metric, gpus: Sequence[GpuSummary | Gpu]) -> float | None
     return max(limits, default=None)
 
 
-@once
 def scale_limit(gpus: tuple[Gpu, ...], name: str) -> float | None:
     """The value that fills a metric's axis for the GPUs of a run, None where no GPU says it."""
-    return full_scale(BY_NAME[name], gpus) if name in BY_NAME else None
+    metric = BY_NAME.get(name)
+    if metric is None:
+        return None
+    return _greatest(gpus, name) if isinstance(metric.full_scale, str) else metric.full_scale or None
+
+
+@once
+def _greatest(gpus: tuple[Gpu, ...], name: str) -> float | None:
+    return full_scale(BY_NAME[name], gpus)
 
 
 def histogram(metric: Metric, gpus: Sequence[GpuSummary]) -> Histogram:

@@ -7,7 +7,6 @@ import numpy as np
 from gssr.model.balance import scale_limit
 from gssr.model.fold import Folded
 from gssr.model.frame import Frame, Grid
-from gssr.model.once import once
 from gssr.render import clock
 from gssr.render.glyphs import TO_ASCII, Glyphs
 from gssr.render.roles import Row, Span
@@ -17,7 +16,6 @@ GUTTER = 5
 """Cells left of a chart: a label of four, and the axis."""
 
 
-@once
 def full_scale(frame: Frame, name: str) -> float:
     """The value that fills a metric's axis, in its stored unit: the catalogue's or the GPUs' own limit; where neither is
     known a round number above all means."""

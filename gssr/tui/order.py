@@ -15,7 +15,10 @@ from gssr.render.scale import unit_of
 from gssr.store.reader import Gpu
 from gssr.tui.view import Scene, Sort
 
-SHARES = {"p05": 0.05, "p95": 0.95}
+SHARES: dict[Sort, float] = {"p05": 0.05, "p95": 0.95}
+
+_KEPT = 4
+_kept: list[tuple[tuple[Gpu, ...], object, Floats]] = []
 
 
 class Bound(NamedTuple):
@@ -111,7 +114,21 @@ def sorted_by(frame: Frame, gpus: Ints, sort: Sort, cursor: float | None) -> Flo
         return frame.window.per_gpu(frame.grid.metric)[gpus]
     if sort == "now":
         return values_at(frame, cursor)[gpus]
-    return percentiles(frame.grid.values[gpus], SHARES.get(sort, 0.5))
+    return _closed_percentiles(frame, SHARES[sort])[gpus]
+
+
+def _closed_percentiles(frame: Frame, share: float) -> Floats:
+    """[n_gpus]: a percentile over the columns that never change any more, so that it is computed once for each of them."""
+    grid = frame.grid
+    n = max(min(round((grid.closed - grid.start) / grid.width - 0.5), grid.n), 1) if grid.closed < grid.end else grid.n
+    key = (grid.metric, grid.start, grid.width, n, share)
+    for gpus, known, answer in _kept:
+        if gpus is frame.gpus and known == key:
+            return answer
+    found = percentiles(grid.values[:, :n], share)
+    _kept.append((frame.gpus, key, found))
+    del _kept[:-_KEPT]
+    return found
 
 
 def values_at(frame: Frame, cursor: float | None) -> Floats:
