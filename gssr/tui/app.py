@@ -6,9 +6,12 @@ import time
 from dataclasses import replace
 from typing import ClassVar
 
+from rich.console import RenderableType
 from textual import events
+from textual._compositor import ChopsUpdate
 from textual.app import App, ComposeResult
 from textual.message import Message
+from textual.screen import Screen
 from textual.widgets import Input
 
 from gssr.model.alignment import aligned
@@ -20,6 +23,7 @@ from gssr.store.open import log_of
 from gssr.tui import shell
 from gssr.tui.actions import ACTIONS
 from gssr.tui.canvas import Canvas
+from gssr.tui.changes import ExactUpdate
 from gssr.tui.moves import MOVES, go_to, played
 from gssr.tui.output import LogFile, Output
 from gssr.tui.palette import Actions
@@ -168,6 +172,10 @@ class LiveScreen(App[int]):
         if view != self.view:
             self.view = view
             self._ask()
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        """Send the cells that changed, and no others."""
+        super()._display(screen, ExactUpdate(renderable) if isinstance(renderable, ChopsUpdate) else renderable)
 
     # Keys and the mouse
 

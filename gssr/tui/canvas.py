@@ -9,12 +9,14 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from gssr.model.frame import Ints
 from gssr.render.cells import cell_width, clip
 from gssr.render.roles import Role, Row, text_of
+from gssr.tui.changes import cells_of, changed_spans
 
 
 class Canvas(Widget, can_focus=True):
-    """Shows rows of spans, each as wide as the widget. ``styles_of`` gives a role's look."""
+    """Shows rows of spans, each as wide as the widget. ``look`` gives a role's style."""
 
     def __init__(
         self, look: dict[Role, Style], clicked: Callable[[int, int], None], typed: Callable[[str], bool]
@@ -25,23 +27,25 @@ class Canvas(Widget, can_focus=True):
         self._clicked = clicked
         self._rows: list[Row] = []
         self._strips: list[Strip] = []
+        self._cells: list[Ints] = []
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show these rows instead; what is the same as before is not drawn again."""
         rows = list(rows)
+        width = self.size.width
         changed: list[Region] = []
+        strips, cells = [], []
         for y, row in enumerate(rows):
-            if y >= len(self._rows):
-                changed.append(Region(0, y, self.size.width, 1))
-            elif row != self._rows[y]:
-                first, last = _difference(self._rows[y], row)
-                changed.append(Region(first, y, last - first, 1))
-        strips = [
-            self._strips[y] if y < len(self._rows) and row == self._rows[y] else self._strip(row)
-            for y, row in enumerate(rows)
-        ]
+            if y < len(self._rows) and row == self._rows[y]:
+                strips.append(self._strips[y])
+                cells.append(self._cells[y])
+                continue
+            strips.append(self._strip(row))
+            cells.append(cells_of(row))
+            spans = changed_spans(self._cells[y], cells[y]) if y < len(self._rows) else [(0, width)]
+            changed += [Region(first, y, last - first, 1) for first, last in spans]
         shorter = len(rows) < len(self._rows)
-        self._rows, self._strips = rows, strips
+        self._rows, self._strips, self._cells = rows, strips, cells
         if shorter:
             self.refresh()
         elif changed:
@@ -69,26 +73,6 @@ class Canvas(Widget, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Tell where the mouse was pressed."""
         self._clicked(event.x, event.y)
-
-
-def _difference(old: Row, new: Row) -> tuple[int, int]:
-    """The first cell that differs, and the one after the last: wide characters and styles included."""
-    before, after = _cells(old), _cells(new)
-    width = max(len(before), len(after))
-    before += [("", None)] * (width - len(before))
-    after += [("", None)] * (width - len(after))
-    differs = [x for x in range(width) if before[x] != after[x]]
-    return (differs[0], differs[-1] + 1) if differs else (0, width)
-
-
-def _cells(row: Row) -> list[tuple[str, Role | None]]:
-    if text_of(row).isascii():
-        return [(char, span.role) for span in row for char in span.text]
-    cells: list[tuple[str, Role | None]] = []
-    for span in row:
-        for char in span.text:
-            cells += [(char, span.role)] * cell_width(char)
-    return cells
 
 
 def text_rows(rows: Sequence[Row], width: int) -> str:
