@@ -17,8 +17,8 @@ from gssr.store.records import Gpu
 
 MOST_BANDS = 8
 """Bands of similar GPUs; more could not be kept apart by eye."""
-REGROUP_SECONDS, REGROUP_COSTS = 2.0, 50
-"""Which GPUs are similar is looked at anew after max(2 s, 50 times what it took) while a run grows."""
+REGROUP_SECONDS, REGROUP_COSTS = 2.0, 100
+"""Which GPUs are similar is looked at anew after max(2 s, 100 times what it took) while a run grows."""
 
 
 class _Made(NamedTuple):
