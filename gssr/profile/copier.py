@@ -171,14 +171,20 @@ class _Copying:
             self._show_unkept(data)
 
     def _show_unkept(self, data: memoryview) -> None:
-        """What could not be written to the log is given to the terminal at once, if the terminal is to be given it."""
+        """What could not be written to the log is given to the terminal at once, after what the log holds, if the terminal
+        is to be given it. Here, and only here, the workload waits for a terminal, as it would without us."""
         poll = select.poll()
         poll.register(self._terminal, select.POLLOUT)
-        try:
-            while data and self._shown != _NEVER and poll.poll(PATIENCE * 1000):
+        while data and self._shown != _NEVER and poll.poll(PATIENCE * 1000):
+            if self._lags():
+                self._show()
+                continue
+            try:
                 data = data[os.write(self._terminal, data[:_SHOWN_AT_ONCE]) :]
-        except OSError:
-            pass
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._shown = _NEVER
 
     def _lags(self) -> bool:
         """Whether the log holds something that the terminal is to be given."""

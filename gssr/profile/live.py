@@ -252,8 +252,13 @@ class Live:
         if status:
             self._modes.put_back(drawn=self._drawn and status < 0)
 
+    def workload_ended(self) -> None:
+        """Its last output comes before what we have to say."""
+        if not self.up:
+            hold_back()
+
     def end(self) -> None:
-        """The workload has ended: have what is left of its output copied."""
+        """The screen is gone: have what is left of the workload's output copied."""
         self.give_back(running=False)
         self._copier.end()
 

@@ -38,10 +38,10 @@ def put(data: bytes) -> None:
         pass
 
 
-def hold_back(listener: Callable[[bytes], None]) -> None:
+def hold_back(listener: Callable[[bytes], None] | None = None) -> None:
     """From now on keep what is said, because something else is drawn on the terminal; ``listener`` gets each line."""
     global _held, _listener
-    _held, _listener = [], listener
+    _held, _listener = _held or [], listener
 
 
 def release() -> None:

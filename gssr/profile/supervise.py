@@ -119,6 +119,8 @@ class _Supervisor:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         code, state = self._watch_safely(argv) if self._pid else (126, "failed")
         self._terminal.take_back()
+        if self._live is not None:
+            self._live.workload_ended()
         try:
             self._recorder.ended(code, state, time.time())
             self._finish(finish_timeout)
@@ -339,8 +341,10 @@ class _Supervisor:
             if self._status is None:
                 self._send(sig)
                 self._signal_group(signal.SIGCONT)  # it may wait for the terminal
-        if live.follow(running=self._status is None) and self._stopped_by and self._status is None:
-            self._follow_stop(self._stopped_by)
+        if live.follow(running=self._status is None) and self._status is None:
+            self._signal_group(signal.SIGWINCH)  # it has the whole terminal from here on
+            if self._stopped_by:
+                self._follow_stop(self._stopped_by)
 
     def _end_live(self, live: "Live") -> None:
         """Leave the result on the screen until its user leaves, and give him the output."""
