@@ -70,8 +70,10 @@ class Profiler:
             raise pynvml.NVMLError(code)
 
     def settle(self) -> None:
-        """Find out which metrics there are, SHORTEST or more after the start. Raises Gone."""
+        """Find out which metrics there are, SHORTEST or more after the start. The first ``read`` begins anew, so that the
+        first mean is one since a time that is recorded. Raises Gone."""
         answers = self._measure()
+        self._taken = None
         if answers is not None:
             self.metrics = [
                 metric for metric, code in zip(self.metrics, answers[::2], strict=True) if code not in NEVER
