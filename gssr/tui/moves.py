@@ -1,6 +1,5 @@
 """What actions do to the view: pure functions from a scene to the next view, by the action's name."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -54,13 +53,15 @@ def _enter(scene: Scene) -> View:
 
 
 def _back(scene: Scene) -> View:
-    """Close what lies over the screen; else back to where Enter came from; else let go, one after another, of the filter,
-    the selection and the time cursor."""
+    """Close what lies over the screen; else let go of a filter set since; else back to where Enter came from; else let go,
+    one after another, of the filter, the selection and the time cursor."""
     view = scene.view
     if view.overlay:
         return replace(view, overlay="")
     if view.trail:
         before = view.trail[-1]
+        if view.filter and view.filter != before.filter:
+            return replace(view, filter="")
         return replace(
             before, metric=view.metric, span=view.span, end=view.end, cursor=view.cursor, output=view.output
         )  # fmt: skip
@@ -145,11 +146,12 @@ def _zoom(step: int) -> Move:
 
 def _next_width(frame: Frame, step: int) -> float | None:
     """The next narrower (``step`` < 0) or wider width of columns that can be read; None where there is none."""
-    n, interval = frame.grid.n, frame.sampling_seconds
+    grid, interval = frame.grid, frame.sampling_seconds
     widths = [width for width, _ in zip(ladder(interval), range(40), strict=False)]
-    at = min(range(len(widths)), key=lambda i: abs(math.log(widths[i] / frame.grid.width)))
-    others = reversed(widths[:at]) if step < 0 else widths[at + 1 :]
-    return next((width for width in others if choose_width(width * n, n, interval, frame.n_gpus) == width), None)
+    narrower = [width for width in reversed(widths) if width < grid.width * (1 - 1e-9)]
+    wider = [width for width in widths if width > grid.width * (1 + 1e-9)]
+    others = narrower if step < 0 else wider
+    return next((w for w in others if choose_width(w * grid.n, grid.n, interval, frame.n_gpus) == w), None)
 
 
 def _zoom_all(scene: Scene) -> View:

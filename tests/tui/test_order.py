@@ -117,3 +117,10 @@ def test_outliers_are_reached_one_after_another_and_around_the_end() -> None:
 def test_without_outliers_the_cursor_stays() -> None:
     scene = scene_of(View(screen="gpus", gpu=3), frames.frame_of(np.full((6, 4), 0.5)))
     assert MOVES["next_outlier"](scene) == scene.view
+
+
+def test_esc_lets_go_of_a_filter_before_it_goes_back() -> None:
+    down = View().down(screen="gpus", gpu=2)
+    scene = scene_of(replace(down, filter="sm<30"))
+    assert MOVES["back"](scene) == down
+    assert MOVES["back"](scene_of(down)).screen == "job"
