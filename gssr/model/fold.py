@@ -10,12 +10,14 @@ from gssr.model.frame import Grid
 
 class Folded(NamedTuple):
     """Columns of ``width`` seconds from ``start`` (unix s), of which ``factor`` of the grid went into each: ``values``
-    [..., n]."""
+    [..., n] are their means, ``low`` and ``high`` the extremes among them; NaN where none has a value."""
 
     start: float
     width: float
     factor: int
     values: Floats
+    low: Floats
+    high: Floats
 
     @property
     def n(self) -> int:
@@ -36,7 +38,7 @@ def fold(grid: Grid, values: Floats, cells: int, last: float | None = None) -> F
     values = values[..., :n]
     cells = max(cells, 1)
     if n <= cells:
-        return Folded(grid.start, grid.width, 1, values)
+        return Folded(grid.start, grid.width, 1, values, values, values)
     number = round(grid.start / grid.width)
     factor = -(-n // cells)
     while (number + n - 1) // factor - number // factor + 1 > cells:
@@ -47,4 +49,5 @@ def fold(grid: Grid, values: Floats, cells: int, last: float | None = None) -> F
     count = np.add.reduceat(known, edges, axis=-1, dtype=np.int64)
     total = np.add.reduceat(np.where(known, values, 0.0), edges, axis=-1)
     means = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
-    return Folded(first * factor * grid.width, factor * grid.width, factor, means)
+    low, high = np.fmin.reduceat(values, edges, axis=-1), np.fmax.reduceat(values, edges, axis=-1)
+    return Folded(first * factor * grid.width, factor * grid.width, factor, means, low, high)

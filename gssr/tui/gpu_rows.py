@@ -97,8 +97,9 @@ def folded_to(scene: Scene, gpus: Ints, cells: int) -> Folded:
 
 
 def strips_of(scene: Scene, folded: Folded) -> list[Row]:
-    """A strip for each line of ``folded.values``, the time cursor's cell marked."""
-    drawn = marks(folded.values, scene.glyphs)
+    """A strip for each line of ``folded.values``, the time cursor's cell marked; underlined where columns that went together
+    hide one below half of their mean."""
+    drawn = marks(folded.values, scene.glyphs, folded.low if folded.factor > 1 else None)
     drawn.codes[drawn.codes < len(RAMP)] = code("series")  # rows of blocks are calmer in one colour
     at = None if scene.view.cursor is None else folded.column(scene.view.cursor)
     if at is not None:

@@ -39,7 +39,7 @@ def series_rows(scene: Scene, height: int, with_axis: bool = True) -> list[Row]:
     space = space_of(frame, view.selection)
     shown = (space.p50, space.p05, space.p95, space.low) if many else (space.mean, space.low, space.high, space.low)
     folded = fold(frame.grid, np.stack(shown) / full, cells)
-    line, low, high, floor = folded.values
+    line, low, high, floor = folded.values[0], folded.low[1], folded.high[2], folded.low[3]
     nothing = np.full(folded.n, np.nan)
     cursor = None if view.cursor is None else folded.column(view.cursor)
     chart = fan(
@@ -50,7 +50,8 @@ def series_rows(scene: Scene, height: int, with_axis: bool = True) -> list[Row]:
     right = Span(f"1 column = {step}", "dim")
     if cursor is not None:
         at = at_text(frame, folded.start + cursor * folded.width)
-        right = Span(f"{at} +{step}: {_values(folded.values[:3, cursor] * full, name, single)}", "value")
+        values = np.array([line[cursor], low[cursor], high[cursor]]) * full
+        right = Span(f"{at} +{step}: {_values(values, name, single)}", "value")
     title = f"{metric_of(name).label}, {unit_of(metric_of(name)).name}".rstrip(", ")
     rows = [rule(title, scene.width, glyphs, (Span(gpus_text(scene)), *legend(many, single, glyphs)), (right,))]
     rows += framed(chart, full, name, glyphs)

@@ -47,7 +47,9 @@ def test_folding_fits_and_keeps_the_mean_of_whole_groups(n: int, cells: int, fir
     for column in range(folded.n):
         begin = max(round(folded.start / 10.0) + column * folded.factor - first, 0)
         end = min(round(folded.start / 10.0) + (column + 1) * folded.factor - first, n)
-        assert folded.values[0, column] == pytest.approx(values[0, begin:end].mean())
+        own = values[0, begin:end]
+        assert folded.values[0, column] == pytest.approx(own.mean())
+        assert (folded.low[0, column], folded.high[0, column]) == (own.min(), own.max())
 
 
 @given(st.integers(2, 60), st.integers(1, 20), st.integers(1, 5))

@@ -198,3 +198,11 @@ def test_columns_that_are_over_never_change() -> None:
     view = View(screen="gpus", sort="place")
     strips = [[line[40:75] for line in lines(scene_of(each, view)) if "nid" in line] for each in (values, later)]
     assert strips[0][:6] == strips[1][:6]
+
+
+def test_a_dip_that_a_short_strip_hides_is_underlined() -> None:
+    values = np.full((60, 40), 0.8)
+    values[7, 21] = 0.0
+    rows = gpus.draw(scene_of(values, View(screen="gpus", density=3)))
+    low = [span for row in rows[2:-2] for span in row if span.role.startswith("low")]
+    assert len(low) == 1 and len(low[0].text) == 1

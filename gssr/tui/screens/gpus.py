@@ -106,6 +106,8 @@ def _legend(scene: Scene, shown: Listing) -> Row:
         pieces.insert(0, (Span(f" {n} of {count(candidates, 'GPU')} by filter {scene.view.filter}", "value"),))
     if shown.mode == "rows" and scene.width >= 58:
         pieces.append((Span("p05, p95 of the columns", "dim"),))
+    if shown.mode == "columns":
+        pieces.append((Span("underlined", "low2"), Span(" dips below half", "dim")))
     pieces.append((Span("means of the window", "dim"),))
     line: list[Row] = []
     used = 0
