@@ -131,7 +131,7 @@ def test_the_shares_are_those_of_the_column_under_the_cursor() -> None:
     values = alike(10)
     values[:2, 5], values[2, 5] = 0.1, 0.5
     shown = text(scene_of(values, View(screen="time", cursor=frames.START + 55)))
-    assert "at 0:00:50 +10 s  10 GPUs  70 % busy, 10 % medium, 20 % idle" in shown
+    assert "at 0:50 +10 s  10 GPUs  70 % busy, 10 % medium, 20 % idle" in shown
     values[:, 5] = 0.9
     values[0, 5] = 0.0
     assert "90 % busy" in text(scene_of(values, View(screen="time", cursor=frames.START + 55)))

@@ -9,7 +9,7 @@ from gssr.render.marks import Marks, bars, blank, code
 from gssr.render.roles import RAMP, RAMP_LOW, Role, Row, Span, text_of
 from gssr.render.scale import metric_of, number, scale_text, unit_of
 from gssr.store.records import Event
-from gssr.tui.axis import at_text, full_scale
+from gssr.tui.axis import full_scale
 from gssr.tui.scope import gpus_text, window_text
 from gssr.tui.screens.time_layout import MEDIUM, NARROW, WIDE
 from gssr.tui.screens.time_part import Part
@@ -54,7 +54,7 @@ def title_row(scene: Scene, part: Part) -> Row:
 def head_row(scene: Scene, part: Part) -> Row:
     """The names of the columns of numbers, and where events lie."""
     left, size = part.room.left, part.room.value
-    value = "mean" if part.cursor is None else at_text(scene.frame, _time(part))
+    value = "mean" if part.cursor is None else part.at(scene.frame)
     texts = "  GPU"
     if part.timeline.names:
         texts = {NARROW: "      n", MEDIUM: "  band  n   low ", WIDE: "  band    n where        low"}[left, size]
@@ -65,11 +65,6 @@ def head_row(scene: Scene, part: Part) -> Row:
     if part.cursor is not None and marks[part.cursor].text == " ":
         marks[part.cursor] = Span(scene.glyphs.cursor, "value")
     return (Span(head, "dim"), *marks)
-
-
-def _time(part: Part) -> float:
-    assert part.cursor is not None
-    return part.columns.start + part.cursor * part.columns.width
 
 
 def _events(frame: Frame, part: Part) -> dict[int, tuple[str, Role]]:

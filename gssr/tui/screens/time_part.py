@@ -8,6 +8,7 @@ from gssr.model.attention import attention
 from gssr.model.fold import Folded, fold
 from gssr.model.frame import Frame, Timeline
 from gssr.render.cells import clean
+from gssr.render.clock import moment
 from gssr.tui.axis import full_scale
 from gssr.tui.screens.time_layout import Room, Shares, room, share
 from gssr.tui.view import Scene
@@ -32,6 +33,12 @@ class Part(NamedTuple):
     def lines(self) -> range:
         """The lines in sight."""
         return range(self.top, min(self.top + self.shares.shown, len(self.timeline.members)))
+
+    def at(self, frame: Frame) -> str:
+        """When the column under the time cursor begins, as the axis counts it."""
+        assert self.cursor is not None
+        time = self.columns.start + self.cursor * self.columns.width
+        return moment(time - frame.first, frame.last - frame.first, self.columns.width)
 
     def name(self, frame: Frame, line: int) -> str:
         """What a line is called elsewhere: ``band A``, ``nid000001:0``, ``nid000001:0 to nid000002:3``."""

@@ -8,7 +8,7 @@ from gssr.render.marks import blank, code
 from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.rule import rule
 from gssr.render.scale import NONE
-from gssr.tui.axis import at_text, seconds_text, time_labels
+from gssr.tui.axis import seconds_text, time_labels
 from gssr.tui.bars import metric_bars
 from gssr.tui.scope import gpus_text
 from gssr.tui.screens.time_layout import NARROW
@@ -97,8 +97,7 @@ def panel_rows(scene: Scene, part: Part, height: int) -> list[Row]:
         when = "mean of the window"
     else:
         means = dict(frame.moment)
-        begin = part.columns.start + part.cursor * part.columns.width
-        when = f"at {at_text(frame, begin)} +{seconds_text(part.columns.width)}"
+        when = f"at {part.at(frame)} +{seconds_text(part.columns.width)}"
     if height == 1:
         return [as_many([(Span(when, "heading"),), *shares], scene.width)]
     hint = (Span("left/right: time cursor", "dim"),) if part.cursor is None else ()
