@@ -27,7 +27,7 @@ class Actions(Provider):
                 yield Hit(score, matcher.highlight(title), self._callback(action), help=shown_keys(action))
 
     def _title(self, action: Action) -> str:
-        return f"{action.name.replace('_', ' ')}: {action.help}"
+        return action.help[0].upper() + action.help[1:]
 
     def _callback(self, action: Action):  # type: ignore[no-untyped-def]
         return lambda: self.app.run_action(f"act('{action.name}')")
