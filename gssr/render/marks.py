@@ -110,8 +110,3 @@ def bars(fractions: Floats, height: int, glyphs: Glyphs, low: Floats | None = No
     codes = np.repeat(shades[..., None, :], height, axis=-2)
     codes[..., -1, :] = flat.codes
     return Marks(chars, codes)
-
-
-def row(chars: Chars, codes: Codes) -> Row:
-    """One line of marks; a blank goes with the marks before it, so that it breaks no span."""
-    return Marks(chars[None], codes[None]).rows()[0]
