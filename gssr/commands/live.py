@@ -5,14 +5,14 @@ import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gssr.profile.live import Beside
+    from gssr.profile.screen import Beside
 
 
 def show(beside: "Beside") -> int:
     """Draw until the user leaves; the exit code of the process. Doesn't return when the supervisor has gone."""
     from gssr.commands.tui import colors, default_hz, speaks_utf8
     from gssr.model.watch import Watch
-    from gssr.profile.live import DRAWN, REQUESTS
+    from gssr.profile.screen import DRAWN, REQUESTS
     from gssr.profile.terminal import SavedModes
     from gssr.render.glyphs import glyphs
     from gssr.tui.job import Job, JobScreen

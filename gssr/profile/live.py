@@ -6,95 +6,53 @@ third process copies to NAME.log (gssr.profile.copier). None of them is waited f
 
 import os
 import signal
-import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable
 
-from gssr.launch import Place
 from gssr.profile.copier import Copier
-from gssr.profile.detach import call_process, keep_only
 from gssr.profile.log import Log, last_lines
+from gssr.profile.screen import DRAWN, REQUESTS, Beside, Show, become_screen
 from gssr.profile.stderr import Relay, hold_back, release, say
-from gssr.profile.terminal import SavedModes, is_pipe
-from gssr.profile.workload import FORWARDED
+from gssr.profile.terminal import SavedModes
+from gssr.profile.workload import ENDING
 from gssr.render.pane import pane_height
 
-REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-"""Signals that the screen may ask to send to the workload, in the order of their force."""
-DRAWN = 0
-"""What the screen says, beside those, once it draws."""
-
 _LEAVING = 1.0  # s, from the SIGTERM to the SIGKILL for the screen
+_OUTPUT_PATIENCE = 10.0  # s without a sign of life, while the last output is copied
 _COPIERS = 3  # at most, one after another
-
-
-class Beside(NamedTuple):
-    """What the screen's process is told: the recording and the run in it, the log and the byte at which this run's output
-    begins, the descriptor at which lines for the user arrive and where the supervisor's end shows, and the one that takes
-    requests, a byte each: one of REQUESTS, or DRAWN."""
-
-    recording: str
-    run_id: str
-    log: str
-    log_start: int
-    notices: int
-    requests: int
-
-
-Show = Callable[[Beside], int]
-"""Draws the screen until its user leaves: 0; anything else is a failure."""
-
-
-def why_no_screen(place: Place) -> str | None:
-    """Why there can be no live screen here; None when there can."""
-    streams = (sys.__stdin__, sys.__stderr__)
-    if any(stream is None or not stream.isatty() for stream in streams) or os.environ.get("TERM", "dumb") == "dumb":
-        return "no terminal"
-    if place.parallel:
-        return "several ranks share this terminal"
-    if is_pipe(1):
-        return "standard output goes to another program, which may need the terminal"
-    try:
-        in_front = os.tcgetpgrp(0) == os.getpgrp()
-    except OSError:
-        in_front = False
-    return None if in_front else "in the background"
 
 
 class Live:
     """The pty, the process that copies, and the screen. Only ``__init__`` raises (OSError)."""
 
-    def __init__(self, show: Show, recording: str, run_id: str, log: Log) -> None:
+    def __init__(self, show: Show, recording: str, run_id: str, log: Log, summary: bool) -> None:
+        """``summary``: say in the end where the output is."""
         self._show = show
         self._recording, self._run_id, self._log = recording, run_id, log
         self._terminal = 1 if os.isatty(1) else 2
         self._modes = SavedModes()
         self._master, self._slave = os.openpty()
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        modes = termios.tcgetattr(self._slave)
-        modes[1] &= ~termios.OPOST  # the log holds what was printed, byte for byte; our terminal does the rest
-        termios.tcsetattr(self._slave, termios.TCSANOW, modes)
+        _pass_untouched(self._slave)
         os.set_blocking(self._master, False)
+        self._size = (0, 0)
         self.resize(pane=True)
         self._copier = Copier(self._master, log, self._terminal)
         self._copiers = 1
         self._lines = Relay(self._copier.fd)
-        self._heard = -1  # where requests arrive
+        self._sign_of_life = time.monotonic()  # of the process that copies
+        self._requests = -1  # where requests arrive
+        self._asked: list[int] = []
         self._notices = -1
         self._screen = 0
-        self._drawn = self._lost = self._given_back = self._told = False
+        self._drawn = self._lost = self._given_back = False
+        self._told = not summary
 
     @property
     def up(self) -> bool:
         """The screen is there."""
         return self._screen > 0
-
-    @property
-    def copying(self) -> bool:
-        """There may be output of the workload that has not been copied yet."""
-        return self._lines.fd >= 0
 
     def streams(self) -> dict[int, int]:
         """What the workload gets in place of its standard streams, where they are a terminal: no input, and the pty."""
@@ -106,35 +64,40 @@ class Live:
         os.close(self._slave)
         os.close(self._null)
 
-    def resize(self, pane: bool) -> None:
-        """Tell the pty how large the workload's part of the terminal is."""
+    def resize(self, pane: bool) -> bool:
+        """Tell the pty how large the workload's part of the terminal is; whether that has changed."""
+        before = self._size
         try:
             rows, columns = termios.tcgetwinsize(self._terminal)
             if pane and pane_height(rows):
                 rows = pane_height(rows) - 1  # without its title
-            termios.tcsetwinsize(self._master, (rows, columns))
+            self._size = (rows, columns)
+            termios.tcsetwinsize(self._master, self._size)
         except (OSError, termios.error):
             pass  # the terminal has gone
+        return self._size != before
 
     def descriptors(self) -> list[int]:
         """Where something may arrive, for poll()."""
-        return [fd for fd in (self._heard, self._lines.fd) if fd >= 0]
+        return [fd for fd in (self._requests, self._lines.fd) if fd >= 0]
 
     def begin(self) -> None:
         """Start the screen's process."""
+        if self._lost:
+            return
         pipes: list[int] = []
         try:
             pipes += os.pipe()
             pipes += os.pipe()
-            notices, self._notices, self._heard, requests = pipes
+            notices, self._notices, self._requests, requests = pipes
             os.set_blocking(self._notices, False)
-            os.set_blocking(self._heard, False)
+            os.set_blocking(self._requests, False)
             beside = Beside(self._recording, self._run_id, self._log.path, self._log.start, notices, requests)
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
                 self._screen = os.fork()
                 if self._screen == 0:
-                    _become_screen(self._show, beside)
+                    become_screen(self._show, beside)
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(notices)
@@ -143,7 +106,7 @@ class Live:
         except OSError as error:
             for fd in pipes:
                 os.close(fd)
-            self._heard = self._notices = -1
+            self._requests = self._notices = -1
             say(f"the live screen can't be started: {error.strerror}")
             self.give_back(running=True)
 
@@ -154,22 +117,26 @@ class Live:
         except OSError:
             pass
 
-    def pump(self) -> bool:
-        """Say what the copying process has to say; whether it gave a sign of life."""
-        return self._lines.pump()
-
-    def heard(self) -> Iterator[int]:
-        """The signals that the screen's user wants the workload to get."""
-        self.pump()
-        yield from (byte for byte in self._hear() if byte in REQUESTS)
-
-    def _hear(self) -> bytes:
+    def pump(self) -> None:
+        """Take what has arrived. Never waits."""
+        if self._lines.pump():
+            self._sign_of_life = time.monotonic()
+        if self._requests < 0:
+            return
         try:
-            data = os.read(self._heard, 64) if self._heard >= 0 else b""
+            data = os.read(self._requests, 64)
         except OSError:
-            return b""
+            return
         self._drawn = self._drawn or DRAWN in data
-        return data
+        self._asked += [byte for byte in data if byte in REQUESTS]
+        if not data:  # the screen is ending
+            os.close(self._requests)
+            self._requests = -1
+
+    def asked(self) -> list[int]:
+        """The signals that the screen's user wants the workload to get, each told once."""
+        asked, self._asked = self._asked, []
+        return asked
 
     def follow(self, running: bool) -> bool:
         """Look after our processes; True when the screen has just left, and what it hid is back. ``running``: the workload
@@ -245,10 +212,11 @@ class Live:
     def _came_back(self, status: int) -> None:
         """The screen's process is gone; if it could not, put the terminal back into the state of before."""
         self._screen = 0
-        self._hear()
-        for fd in (self._heard, self._notices):
-            os.close(fd)
-        self._heard = self._notices = -1
+        self.pump()
+        for fd in (self._requests, self._notices):
+            if fd >= 0:
+                os.close(fd)
+        self._requests = self._notices = -1
         if status:
             self._modes.put_back(drawn=self._drawn and status < 0)
 
@@ -257,37 +225,42 @@ class Live:
         if not self.up:
             hold_back()
 
-    def end(self) -> None:
-        """The screen is gone: have what is left of the workload's output copied."""
-        self.give_back(running=False)
-        self._copier.end()
-
-    def close(self) -> None:
-        """Say what was held back."""
+    def finish(self, wait: Callable[[float | None], list[int]], at_once: bool) -> None:
+        """Leave the result on the screen until its user leaves, unless it is to end ``at_once``; then show what is left of
+        the output, and say what was held back. ``wait`` sleeps until something happens or that monotonic time; it returns
+        the signals that came."""
+        try:
+            if at_once:
+                self.close_screen()
+            while self.up:
+                for sig in wait(None):
+                    if sig == signal.SIGHUP:
+                        self.lose()
+                    elif sig in ENDING:
+                        self.close_screen()
+                self.follow(running=False)
+            self.give_back(running=False)
+            self._copier.end()
+            self._sign_of_life = time.monotonic()
+            while self._lines.fd >= 0 and time.monotonic() < self._sign_of_life + _OUTPUT_PATIENCE:
+                if any(sig in ENDING for sig in wait(self._sign_of_life + _OUTPUT_PATIENCE)):
+                    break
+        except Exception as error:
+            self.close_screen()
+            say(f"an error in gssr: {error!r}")
         release()
         if not (self._told or self._lost) and os.fstat(self._log.fd).st_size > self._log.start:
             say(f"the output of the command is in {self._log.path}")
 
 
-def _become_screen(show: Show, beside: Beside) -> NoReturn:
-    """The screen's process: nothing of the job's but the terminal is left in it."""
-    code = 1
+def _pass_untouched(pty: int) -> None:
+    """So that the log holds what was printed, byte for byte; our terminal does the rest."""
     try:
-        signal.set_wakeup_fd(-1)
-        for sig in (*FORWARDED, signal.SIGCHLD, signal.SIGWINCH):
-            signal.signal(sig, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # until it is a key like others, Ctrl-C is meant for the workload
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.dup2(2, 1)
-        keep_only(beside.notices, beside.requests)
-        call_process("gssr-screen")
-        code = show(beside)
-    except BaseException as error:
-        if os.environ.get("GSSR_DEBUG"):
-            raise
-        os.write(2, f"gssr: an error in the live screen: {error!r}\r\n".encode("utf-8", "backslashreplace"))
-    finally:
-        os._exit(code)
+        modes = termios.tcgetattr(pty)
+        modes[1] &= ~termios.OPOST
+        termios.tcsetattr(pty, termios.TCSANOW, modes)
+    except termios.error:
+        pass  # it holds a carriage return before each newline then
 
 
 def _ended(pid: int) -> int | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from gssr.profile.live import Show
+    from gssr.profile.screen import Show
 
 
 class UsageError(Exception):

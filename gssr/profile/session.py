@@ -8,12 +8,13 @@ from gssr import __version__, launch
 from gssr.backends import check
 from gssr.backends.base import BackendError
 from gssr.metrics import NAMES, select
-from gssr.profile.live import Live, Show, why_no_screen
+from gssr.profile.live import Live
 from gssr.profile.log import check_log, open_log
 from gssr.profile.output import choose
 from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UsageError
 from gssr.profile.sampler import Plan
+from gssr.profile.screen import Show, why_no_screen
 from gssr.profile.stderr import say
 from gssr.profile.supervise import supervise
 from gssr.store.pending import Value
@@ -47,7 +48,7 @@ def _without_screen(request: Request, why: str) -> Request:
 def _live(show: Show, plan: Plan) -> Live | None:
     """The live screen, or None and a line that says why there is none."""
     try:
-        return Live(show, plan.path, str(plan.run["run_id"]), open_log(plan.path, plan.overwrite))
+        return Live(show, plan.path, str(plan.run["run_id"]), open_log(plan.path, plan.overwrite), plan.summary)
     except OSError as error:
         what = "no pseudo-terminal is to be had" if error.filename is None else f"{error.filename}: can't be written"
         say(f"{what}: {error.strerror}: recording without a screen")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gssr.profile.stderr import Relay, say
 from gssr.profile.terminal import Terminal
-from gssr.profile.workload import FORWARDED, inherited, start, start_failure, wait_plainly
+from gssr.profile.workload import ENDING, FORWARDED, inherited, start, start_failure, wait_plainly
 
 if TYPE_CHECKING:
     from gssr.profile.live import Live
@@ -29,9 +29,7 @@ SAID_WHY = 3
 
 _GROUP_CHECK = 0.05  # s, between two looks whether an overdue workload's last process has gone
 _INTERRUPTED_FINISH = 1.0  # s, what a signal leaves of finish_timeout: batch systems send SIGTERM twice
-_OUTPUT_PATIENCE = 10.0  # s without a sign of life, while the workload's last output is copied
 _LONGEST_WAIT = 86400.0  # s; poll() takes milliseconds in an int
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _TERMINAL_WANTED = (signal.SIGTTIN, signal.SIGTTOU)
 
 
@@ -127,7 +125,7 @@ class _Supervisor:
         except Exception as error:
             say(f"an error in gssr: {error!r}; the recording may lack its end")
         if self._live is not None:
-            self._end_live(self._live)
+            self._live.finish(self._wait, at_once=self._no_result or self._asked_to_end)
         signal.set_wakeup_fd(-1)
         return code
 
@@ -240,11 +238,11 @@ class _Supervisor:
                 self._recorder.event("signal", "SIGHUP not passed on: the command runs on without a terminal")
                 self._live.lose()
                 return
+            if sig in (signal.SIGWINCH, signal.SIGCONT) and self._live.resize(pane=self._live.up):
+                self._signal_group(signal.SIGWINCH)
             if sig == signal.SIGWINCH:
-                self._live.resize(pane=self._live.up)
-                self._signal_group(sig)
                 return
-            self._asked_to_end = self._asked_to_end or sig in _ENDING
+            self._asked_to_end = self._asked_to_end or sig in ENDING
         if sig == signal.SIGCONT:
             self._terminal.lend(self._pid)
         if sig in (signal.SIGCONT, signal.SIGTSTP):
@@ -290,6 +288,8 @@ class _Supervisor:
         ready = [fd for fd, _ in poll.poll(None if deadline is None else ceil(left * 1000))]
         if self._relay.fd in ready:
             self._relay.pump()
+        if self._live is not None:
+            self._live.pump()
         return self._signals()
 
     def _signals(self) -> list[int]:
@@ -328,7 +328,7 @@ class _Supervisor:
             if time.monotonic() >= deadline:
                 say(f"the recording is still being finished, by process {self._sampler}")
                 return
-            if any(sig in _ENDING for sig in self._wait(deadline)):
+            if any(sig in ENDING for sig in self._wait(deadline)):
                 deadline = min(deadline, ended + _INTERRUPTED_FINISH)
             self._follow_sampler()
 
@@ -337,7 +337,7 @@ class _Supervisor:
         live = self._live
         if live is None:
             return
-        for sig in live.heard():
+        for sig in live.asked():
             if self._status is None:
                 self._send(sig)
                 self._signal_group(signal.SIGCONT)  # it may wait for the terminal
@@ -345,30 +345,6 @@ class _Supervisor:
             self._signal_group(signal.SIGWINCH)  # it has the whole terminal from here on
             if self._stopped_by:
                 self._follow_stop(self._stopped_by)
-
-    def _end_live(self, live: "Live") -> None:
-        """Leave the result on the screen until its user leaves, and give him the output."""
-        try:
-            if self._no_result or self._asked_to_end:
-                live.close_screen()
-            while live.up:
-                for sig in self._wait(None):
-                    if sig == signal.SIGHUP:
-                        live.lose()
-                    elif sig in _ENDING:
-                        live.close_screen()
-                self._follow_live()
-            live.end()
-            deadline = time.monotonic() + _OUTPUT_PATIENCE
-            while live.copying and time.monotonic() < deadline:
-                if any(sig in _ENDING for sig in self._wait(deadline)):
-                    break
-                if live.pump():
-                    deadline = time.monotonic() + _OUTPUT_PATIENCE
-        except Exception as error:
-            live.close_screen()
-            say(f"an error in gssr: {error!r}")
-        live.close()
 
 
 def _caught(_signal: int, _frame: FrameType | None) -> None:

@@ -24,6 +24,9 @@ FORWARDED: tuple[signal.Signals, ...] = (
 )
 """Signals that are passed on to the workload."""
 
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+"""Those that ask to end."""
+
 _IGNORED_BY_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 _CHANGED = (*FORWARDED, signal.SIGCHLD, signal.SIGTTIN, signal.SIGTTOU, *_IGNORED_BY_PYTHON)
 

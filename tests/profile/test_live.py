@@ -464,6 +464,19 @@ def test_where_a_screen_makes_no_sense_there_is_none(live: Open, environ: dict[s
     assert "\x1b" not in terminal.text()
 
 
+def test_in_the_background_there_is_no_screen(tmp_path: Path) -> None:
+    command = " ".join([*gssr("--no-summary"), "sh", "-c", "'echo out; exit 7'"])
+    shell = LiveTerminal(tmp_path, ["bash", "--norc", "--noprofile", "--noediting", "-i"], PS1="ready> ")
+    try:
+        shell.expect("ready> ")
+        shell.type(f"{command} & wait $!; echo code $?\n")
+        shell.expect("gssr: in the background: recording without a screen\r\n")
+        shell.expect("out\r\n")
+        shell.expect("code 7\r\n")
+    finally:
+        shell.close()
+
+
 def test_a_reader_of_the_output_keeps_the_terminal(tmp_path: Path) -> None:
     command = " ".join([*gssr("--no-summary"), "sh", "-c", "'echo out; exit 7'"])
     terminal = LiveTerminal(tmp_path, ["sh", "-c", f"{command} | tr a-z A-Z"])
