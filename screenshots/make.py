@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from gssr.model.alignment import aligned
 from gssr.model.watch import Watch
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import Row
@@ -45,16 +46,19 @@ def after(actions: tuple[str, ...], watches: list[Watch], width: int, height: in
     view = View()
     scene = _scene(view, watches, width, height)
     for action in actions:
-        inner = scene.sized(*shell.body_size(width, height))
-        view = MOVES[action](inner)
+        view = MOVES[action](scene.sized(*shell.body_size(view, width, height)))
         scene = _scene(view, watches, width, height)
     return shell.draw(scene)
 
 
 def _scene(view: View, watches: list[Watch], width: int, height: int) -> Scene:
-    query = view.query(shell.columns(view, width, height))
-    frames = [watch.look(query) for watch in watches]
-    return Scene(frames[0], frames[1] if len(frames) > 1 else None, view, width, height, UTF8)
+    asked = shell.query(view, width, height)
+    frame, other = watches[0].look(asked), None
+    if view.screen == "compare":
+        for _ in range(3):  # how the two are aligned depends on both
+            queries = aligned(asked, view.align == "activity", frame, other)
+            frame, other = (watch.look(query) for watch, query in zip(watches, queries, strict=True))
+    return Scene(frame, other, view, width, height, UTF8, n_recordings=len(watches))
 
 
 def main(folder: Path) -> None:

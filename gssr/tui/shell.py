@@ -8,7 +8,7 @@ from gssr.render.charset import drawable
 from gssr.render.clock import duration
 from gssr.render.pane import pane_height
 from gssr.render.roles import Role, Row, Span, text_of
-from gssr.render.scale import count, metric_of, percent, quantity
+from gssr.render.scale import UNKNOWN, count, fixed, metric_of, quantity
 from gssr.tui.footer import footer
 from gssr.tui.footer import footer_action as footer_action
 from gssr.tui.help import help_rows
@@ -112,7 +112,7 @@ def _one_line(scene: Scene) -> Row:
     """What matters most, in a terminal too small for anything else."""
     frame = scene.frame
     score = frame.whole.score()
-    pieces: list[Row] = [(Span("score unknown" if score is None else percent(score), "value"),), (state_text(frame),)]
+    pieces: list[Row] = [(Span(f"score {fixed(score, 3, UNKNOWN)}", "value"),), (state_text(frame),)]
     means = frame.window.per_gpu(frame.grid.metric)
     if np.isfinite(means).any():
         low = int(np.nanargmin(means))

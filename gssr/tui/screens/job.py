@@ -16,7 +16,7 @@ from gssr.render.cells import cell_width, clean, clip, fit, pad
 from gssr.render.clock import duration
 from gssr.render.roles import Role, Row, Span, joined
 from gssr.render.rule import rule
-from gssr.render.scale import count, metric_of, number, percent, scale_text
+from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, scale_text
 from gssr.score import CAVEAT, DEFINITION
 from gssr.tui.axis import GUTTER, at_text, full_scale, seconds_text
 from gssr.tui.bars import metric_bars, rows_needed
@@ -105,7 +105,7 @@ def _score(scene: Scene, n_rows: int) -> list[Row]:
     room = min(max(scene.width - 18 - max(cell_width(text) for _, text in pairs), 8), 40)
     rows: list[Row] = []
     for label, (score, text) in zip(("score", ""), pairs, strict=True):
-        value = "unknown" if score is None else percent(score)
+        value = fixed(score, 3, UNKNOWN)
         track = bar(score, room, scene.glyphs) if scene.width >= 44 else ()
         about = fit(text, max(scene.width - 18 - (room if track else -1), 0), scene.glyphs.ellipsis)
         rows.append((Span(f" {label:<6}", "heading"), Span(f"{value:>8} ", "value"), *track, Span(f" {about}")))
