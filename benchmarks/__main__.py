@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from benchmarks import analyze, bulk, merge, rank, sampler, start, write
+from benchmarks import analyze, bulk, driver, live, merge, rank, sampler, start, write
 from benchmarks.processes import CACHE
 from benchmarks.table import Figure, head, line, machine
 
@@ -21,8 +21,10 @@ BENCHMARKS = {
     "start": Benchmark(start.measure),
     "rank": Benchmark(rank.measure),
     "sampler": Benchmark(sampler.measure),
+    "driver": Benchmark(driver.measure),
     "write": Benchmark(write.measure),
     "analyze": Benchmark(analyze.measure),
+    "live": Benchmark(live.measure, by_default=False),
     "bulk": Benchmark(bulk.measure, by_default=False),
     "merge": Benchmark(merge.measure, by_default=False),
 }

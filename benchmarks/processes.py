@@ -86,9 +86,10 @@ def _name_and_parent(pid: int) -> tuple[str, int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process with one thread: by the scheduler's own count (ns), else by clock ticks (usually 10 ms)."""
+    """CPU time of a process and its threads: by the scheduler's own count (ns), else by clock ticks (usually 10 ms)."""
     try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
     except (OSError, IndexError):
         _, fields = _stat(pid)
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -5,10 +5,10 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.processes import CACHE, GSSR, MB, child_called, cpu_seconds, resident_bytes, spawn
+from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, MB, child_called, cpu_seconds, resident_bytes, spawn
 from benchmarks.table import Figure
 
 LIMITS = {(8, 10.0): (0.5, 25.0)}
@@ -26,15 +26,29 @@ def measure(
     is watched for ``windows`` times ``seconds``; 10 s hold one closing of every GPU's rollup."""
     for n in gpus:
         for rate in hertz:
-            yield from _one(n, rate, seconds, windows, warm_up)
+            backend = f"synthetic:train:{n}"
+            yield from watch(
+                f"sampler, {n} GPUs, {rate:g} Hz", backend, rate, seconds, windows, warm_up, *LIMITS.get((n, rate), ())
+            )
 
 
-def _one(gpus: int, hertz: float, seconds: float, windows: int, warm_up: float) -> Iterator[Figure]:
+def watch(
+    case: str,
+    backend: str,
+    hertz: float,
+    seconds: float,
+    windows: int,
+    warm_up: float,
+    most_cpu: float | None = None,
+    most_memory: float | None = None,
+    environment: Mapping[str, str] = ENVIRONMENT,
+) -> Iterator[Figure]:
+    """The sampler's figures with this backend; ``most_cpu`` in % of a core and ``most_memory`` in MB are limits."""
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         path = Path(folder) / "run.sql"
         length = warm_up + windows * seconds + 1.0
-        options = ("--backend", f"synthetic:train:{gpus}", "-t", f"{1000 / hertz:g}", "-o", path)
-        supervisor = spawn((*GSSR, "profile", *options, "--", "sleep", f"{length:g}"))
+        options = ("--backend", backend, "-t", f"{1000 / hertz:g}", "-o", path)
+        supervisor = spawn((*GSSR, "profile", *options, "--", "sleep", f"{length:g}"), environment=environment)
         try:
             sampler = child_called("gssr-sampler", supervisor)
             time.sleep(warm_up)
@@ -42,8 +56,6 @@ def _one(gpus: int, hertz: float, seconds: float, windows: int, warm_up: float) 
         finally:
             os.waitpid(supervisor, 0)
         late, missed = _lateness(path, 1 / hertz, warm_up)
-    case = f"sampler, {gpus} GPUs, {hertz:g} Hz"
-    most_cpu, most_memory = LIMITS.get((gpus, hertz), (None, None))
     yield Figure(f"{case}: CPU", statistics.median(shares), "% of a core", most_cpu)
     yield Figure(f"{case}: resident memory", max(sizes), "MB", most_memory)
     yield Figure(f"{case}: lateness of a tick, p50", late[len(late) // 2] * 1e3, "ms")

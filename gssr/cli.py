@@ -8,9 +8,16 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from gssr import __version__
-from gssr.commands import OK, USAGE, Command, add_options, analyze, demo, doctor, fail, merge, profile
+from gssr.commands import OK, USAGE, Command, add_options, analyze, demo, doctor, fail, merge, profile, tui
 
-COMMANDS: tuple[Command, ...] = (profile.COMMAND, analyze.COMMAND, merge.COMMAND, demo.COMMAND, doctor.COMMAND)
+COMMANDS: tuple[Command, ...] = (
+    profile.COMMAND,
+    tui.COMMAND,
+    analyze.COMMAND,
+    merge.COMMAND,
+    demo.COMMAND,
+    doctor.COMMAND,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,6 +19,7 @@ OLDEST_SQLITE = (3, 26, 0)
 PATIENCE = 30.0
 """Seconds to wait for drivers and hostengines; without a persistence daemon a driver first initialises every GPU."""
 
+_DRIVER_FIRST = "NVIDIA's driver comes first: see GPUs"
 _WHAT = {kind.name: kind.what for kind in BACKENDS}
 
 
@@ -75,11 +76,11 @@ def _real_gpus() -> list[Finding]:
     for offer in offers:
         what = f"backend {offer.name}"
         if offer.works:
-            found.append(Finding("ok", what, _WHAT["nvml"] if offer is driver else offer.details))
+            found.append(Finding("ok", what, _WHAT["nvml"] if offer is driver else offer.details, offer.cure))
         elif offer.details == driver.details:
             found.append(Finding("no", what, "needs NVIDIA's driver: see GPUs"))
         else:
-            found.append(Finding("no", what, offer.details, offer.cure))
+            found.append(Finding("no", what, offer.details, offer.cure if driver.works else _DRIVER_FIRST))
     return found
 
 

@@ -234,6 +234,9 @@ CLOCK_EVENT_REASONS: tuple[tuple[int, str, str], ...] = (
 )
 """(bit, name, meaning) of each flag in ``clock_event_reasons``; source: NVIDIA NVML API reference."""
 
+THROTTLES: tuple[str, ...] = ("sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
+"""Those of them that slow down a GPU that has work."""
+
 
 def select(names: str) -> tuple[Metric, ...]:
     """The metrics of a comma-separated list, in the catalogue's order, each once.

@@ -39,6 +39,25 @@ def requires() -> Requires:
     return check
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files anew instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``golden(name, text)`` compares text with ``golden/name`` beside the test: what it looked like when somebody last
+    looked at it. ``--update-golden`` writes it instead."""
+
+    def check(name: str, text: str) -> None:
+        path = request.path.parent / "golden" / name
+        if request.config.getoption("--update-golden", default=False):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8"), f"{path} differs: look at it, then pytest --update-golden"
+
+    return check
+
+
 class FakeDriver:
     """A stand-in for NVIDIA's libnvidia-ml.so.1 that the real nvidia-ml-py calls. Its settings, as keywords here
     (``gpus=8`` is FAKENVML_GPUS), are listed in tests/fakes/nvml/fakenvml.h."""

@@ -1,44 +1,55 @@
-"""A backend that is asked in a thread of its own, so that a driver that hangs costs its samples and nothing else.
+"""A backend that samples in a thread of its own, so that a driver that hangs costs its samples and nothing else.
 
-The sampler waits for an answer only so long; then it goes on with what else it records, says that the driver hangs, and
-takes the answer when it comes after all. (C code that hangs in a thread can't be ended, only left alone.)
+The thread keeps the deadlines; the sampler collects what it took, now and then, and never waits for it: neither a driver
+that takes long nor a file that takes long to write moves a tick of the other. (C code that hangs in a thread can't be
+ended, only left alone.)
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
-from time import monotonic
-from typing import Any
+from time import CLOCK_BOOTTIME, clock_gettime
+from typing import TypeVar
 
-from gssr.backends.base import BackendError, Change, Device, Opened, Row
+from gssr.backends.base import Backend, BackendError, Change, Device, Opened, Row
+from gssr.store.schema import GAP_INTERVALS
+
+_T = TypeVar("_T")
 
 OPEN_PATIENCE = 20.0
 """Seconds a backend may take to open: without a persistence daemon the driver first initialises every GPU."""
 PATIENCE = 3.0
-"""Seconds an answer is waited for."""
+"""Seconds an answer may take; then the driver hangs."""
 
 SPARE_SECONDS = 0.025
 """What a backend may take that uses the time between two ticks: its ``spare()`` is called as long as there is some and it
 returns True."""
-_IDLE_SHARE = 0.8
-"""How much of the time to the next tick it may use."""
 
 
 class Aside:
-    """The backend that ``opener`` opens, in a thread; a ``Backend`` itself. Raises BackendError when that fails or takes
-    too long. ``opened`` is what the opener said."""
+    """The backend that ``opener`` opens, sampled every ``interval`` s from the first call of ``sample`` on; a ``Backend``
+    itself. Raises BackendError when opening fails or takes too long. ``opened`` is what the opener said."""
 
-    def __init__(self, what: str, opener: Callable[[], Opened]) -> None:
+    def __init__(self, what: str, opener: Callable[[], Opened], interval: float) -> None:
         self._what = what
-        self._questions: SimpleQueue[tuple[str, float]] = SimpleQueue()
-        self._answers: SimpleQueue[Any] = SimpleQueue()
-        self._waiting_since: float | None = None
-        self._changes: list[Change] = []
-        threading.Thread(target=self._serve, args=(opener,), daemon=True).start()
+        self._interval = interval
+        self._shift: float | None = None
+        self._rows: deque[Row] = deque()
+        self._changes: deque[Change] = deque()
+        self._error: BaseException | None = None
+        self._asked_at: float | None = None
+        self._hangs_since: float | None = None
+        self._stop = False
+        self._alarm = threading.Lock()
+        self._alarm.acquire()
+        self._ended = threading.Event()
+        answer: SimpleQueue[Opened | BaseException] = SimpleQueue()
+        threading.Thread(target=self._serve, args=(opener, answer), daemon=True).start()
         try:
-            opened = self._answers.get(timeout=OPEN_PATIENCE)
+            opened = answer.get(timeout=OPEN_PATIENCE)
         except Empty:
-            self._questions.put(("close", 0.0))
+            self._finish()
             raise BackendError(f"{what} has not answered for {OPEN_PATIENCE:g} s; see dmesg") from None
         if isinstance(opened, BaseException):
             raise opened
@@ -48,69 +59,110 @@ class Aside:
         self.measures: Sequence[str] = opened.backend.measures
 
     def sample(self, now: float) -> Sequence[Row]:
-        """The backend's rows; none while it hangs. Late ones come with the times at which they were taken."""
-        began = monotonic()
-        if self._waiting_since is None:
-            self._questions.put(("sample", now))
-        try:
-            answer = self._answers.get(timeout=PATIENCE) if self._waiting_since is None else self._answers.get_nowait()
-        except Empty:
-            if self._waiting_since is None:
-                self._waiting_since = began
-                self._changes.append(
-                    Change(
-                        "backend_lost", None, f"{self._what} has not answered for {PATIENCE:g} s: it is not waited for"
-                    )
-                )
-            return []
-        if self._waiting_since is not None:
-            late = began - self._waiting_since
-            self._waiting_since = None
+        """What was sampled since the last call; never waits. While the driver hangs there is nothing; what it answers after
+        all has the times at which it did."""
+        if self._shift is None:
+            self._shift = now - _ticks()
+            self._alarm.release()
+        if self._error is not None:
+            raise self._error
+        asked_at = self._asked_at
+        if self._hangs_since is not None and asked_at != self._hangs_since:
+            late = _ticks() - self._hangs_since
+            self._hangs_since = None
             self._changes.append(Change("backend_back", None, f"{self._what} answers again after {late:.0f} s"))
-        if isinstance(answer, BaseException):
-            raise answer
-        rows, changes = answer
-        self._changes += changes
-        return rows  # type: ignore[no-any-return]
+        if self._hangs_since is None and asked_at is not None and _ticks() - asked_at > PATIENCE:
+            self._hangs_since = asked_at
+            why = f"{self._what} has not answered for {PATIENCE:g} s: it is not waited for"
+            self._changes.append(Change("backend_lost", None, why))
+        return _all_of(self._rows)
 
     def changes(self) -> Sequence[Change]:
-        """The backend's changes, and whether it hangs."""
-        changes, self._changes = self._changes, []
-        return changes
+        """The backend's changes, gaps, and whether it hangs."""
+        return _all_of(self._changes)
 
     def close(self) -> Sequence[Row]:
-        """Close the backend, or if it hangs leave it alone: then it closes when it can."""
-        self._questions.put(("close", 0.0))
-        if self._waiting_since is not None:
-            return ()
-        try:
-            return self._answers.get(timeout=PATIENCE)  # type: ignore[no-any-return]
-        except Empty:
-            return ()
+        """Have a last sample taken if one is nearly due, close the backend, and give what is left; a driver that hangs is
+        left alone, and its backend closes when it can."""
+        self._finish()
+        if self._hangs_since is None:
+            self._ended.wait(PATIENCE)
+        return _all_of(self._rows)
 
-    def _serve(self, opener: Callable[[], Opened]) -> None:
+    def _finish(self) -> None:
+        self._stop = True
+        try:
+            self._alarm.release()
+        except RuntimeError:
+            pass  # it has not waited since it was woken last
+
+    def _serve(self, opener: Callable[[], Opened], answer: "SimpleQueue[Opened | BaseException]") -> None:
         """The thread."""
         try:
             opened = opener()
         except BaseException as error:
-            self._answers.put(error)
+            answer.put(error)
             return
+        answer.put(opened)
         backend = opened.backend
-        self._answers.put(opened)
+        try:
+            self._alarm.acquire()
+            if self._shift is not None:
+                self._sample_until_told(backend, self._shift)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._asked_at = _ticks()
+            self._rows += backend.close()
+            self._asked_at = None
+            self._ended.set()
+
+    def _sample_until_told(self, backend: Backend, shift: float) -> None:
+        interval = self._interval
+        begin = _ticks()
+        last = self._sample(backend, shift)
+        tick = int((last - begin) / interval) + 1
         spare: Callable[[], bool] | None = getattr(backend, "spare", None)
-        before = None
-        while True:
-            question, now = self._questions.get()
-            if question == "close":
-                self._answers.put(backend.close())
-                return
-            began = monotonic()
-            try:
-                self._answers.put((backend.sample(now), backend.changes()))
-            except BaseException as error:
-                self._answers.put(error)
-            if spare is not None and before is not None:
-                until = began + _IDLE_SHARE * (began - before) - SPARE_SECONDS
-                while monotonic() < until and self._questions.empty() and spare():
-                    pass
-            before = began
+        while not self._stop:
+            due = begin + tick * interval
+            if spare is not None:
+                self._use(spare, due - SPARE_SECONDS)
+            wait = due - _ticks()
+            if wait > 0 and self._alarm.acquire(timeout=wait):
+                break
+            held_up = _ticks() - last
+            if held_up > GAP_INTERVALS * interval:
+                why = f"no samples for {held_up:.3g} s: the sampler was held up"
+                self._changes.append(Change("gap", None, why))
+            last = self._sample(backend, shift)
+            tick = max(tick, int((last - begin) / interval)) + 1
+        if _ticks() - last >= interval / 2:
+            self._sample(backend, shift)
+
+    def _sample(self, backend: Backend, shift: float) -> float:
+        """Take one sample; when that was done, in ticks."""
+        self._asked_at = began = _ticks()
+        self._rows += backend.sample(began + shift)
+        self._changes += backend.changes()
+        self._asked_at = None
+        return _ticks()
+
+    def _use(self, spare: Callable[[], bool], until: float) -> None:
+        """Let the backend use the time up to then."""
+        while not self._stop and (now := _ticks()) < until:
+            self._asked_at = now
+            more = spare()
+            self._asked_at = None
+            if not more:
+                break
+
+
+def _ticks() -> float:
+    return clock_gettime(CLOCK_BOOTTIME)
+
+
+def _all_of(queue: "deque[_T]") -> "list[_T]":
+    taken: list[_T] = []
+    while queue:
+        taken.append(queue.popleft())
+    return taken

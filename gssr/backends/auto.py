@@ -18,7 +18,7 @@ def open_best(visible: Sequence[str] | None, sampling_seconds: float) -> Opened:
             found = found._replace(details=str(error))
     from gssr.backends.nvidia import open_gpm_or_nvml
 
-    opened = _aside(lambda: open_gpm_or_nvml(visible))
+    opened = _aside(lambda: open_gpm_or_nvml(visible), sampling_seconds)
     return opened._replace(passed_over=[f"dcgm not used: {found.details}", *opened.passed_over])
 
 
@@ -28,15 +28,16 @@ def open_real(spec: str, visible: Sequence[str] | None, sampling_seconds: float)
         from gssr.backends.dcgm import open_dcgm
 
         backend = open_dcgm(spec, visible, sampling_seconds)
-        return Opened(backend, sampling_seconds=backend.interval if backend.interval > sampling_seconds else None)
+        slower = backend.interval if backend.interval > sampling_seconds else None
+        return Opened(backend, sampling_seconds=slower, by_itself=True)
     from gssr.backends.nvidia import open_gpm, open_nvml
 
-    return _aside(lambda: open_gpm(visible) if spec == "gpm" else open_nvml(visible))
+    return _aside(lambda: open_gpm(visible) if spec == "gpm" else open_nvml(visible), sampling_seconds)
 
 
-def _aside(opener: Callable[[], Opened]) -> Opened:
-    backend = Aside(_DRIVER, opener)
-    return backend.opened._replace(backend=backend)
+def _aside(opener: Callable[[], Opened], sampling_seconds: float) -> Opened:
+    backend = Aside(_DRIVER, opener, sampling_seconds)
+    return backend.opened._replace(backend=backend, by_itself=True)
 
 
 def offers() -> list[Offer]:

@@ -73,11 +73,12 @@ class Backend(Protocol):
         ...
 
     def sample(self, now: float) -> Sequence[Row]:
-        """What is new: usually one row per GPU; none for a GPU that is lost or has nothing new."""
+        """What is new: usually one row per GPU; none for a GPU that is lost or has nothing new; several where the backend
+        samples by itself."""
         ...
 
     def changes(self) -> Sequence[Change]:
-        """What happened since the last call (GPU lost, GPU back, backend lost, backend back), oldest first."""
+        """What happened since the last call (GPU lost, GPU back, backend lost, backend back, gap), oldest first."""
         ...
 
     def close(self) -> Sequence[Row]:
@@ -89,9 +90,11 @@ class Opened(NamedTuple):
     """A backend that was opened, and sentences about what is not as one might expect.
 
     ``sampling_seconds`` is the interval it samples at where that is not the one asked for, else None. ``passed_over``
-    says of each better backend why it is not used."""
+    says of each better backend why it is not used. ``by_itself``: it keeps deadlines of its own, ``sample`` only
+    collects."""
 
     backend: Backend
     remarks: Sequence[str] = ()
     sampling_seconds: float | None = None
     passed_over: Sequence[str] = ()
+    by_itself: bool = False

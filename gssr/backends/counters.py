@@ -91,7 +91,8 @@ _INSTANCE = frozenset(("memory_used",))
 
 
 class Counters:
-    """One GPU's values; ``skip`` are metrics that somebody else measures. Raises Gone when the GPU doesn't answer."""
+    """One GPU's values; ``skip`` are metrics that somebody else measures; ``watches_link``: some take ``watch_link``. Raises
+    Gone when the GPU doesn't answer."""
 
     def __init__(self, handle: Handle, instance: bool, skip: Container[str]) -> None:
         self._handle = handle
@@ -109,6 +110,7 @@ class Counters:
             if name in wanted and name not in answered and self._has_throughput(direction):
                 self._throughput.append((name, direction))
                 answered.add(name)
+        self.watches_link = bool(self._throughput)
         self.measures: Sequence[str] = [name for name in NAMES if name in answered]
         self._windows: dict[str, Value] = {}
         self._last: dict[str, tuple[int, int]] = {}

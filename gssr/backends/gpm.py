@@ -23,6 +23,9 @@ _JITTER = 0.002
 _WAIT = 0.02
 """A sample that is due in less than this, s, is waited for: a tick that came a little early shall not lose its values."""
 
+_SLOW = 0.05
+"""A call that takes longer, s, took its sample at its end."""
+
 PROFILED: tuple[Metric, ...] = tuple(metric for metric in METRICS if metric.gpm is not None)
 _ON_INSTANCES: tuple[Metric, ...] = tuple(metric for metric in PROFILED if metric.kind == "gauge")
 """Links belong to the whole GPU."""
@@ -67,31 +70,35 @@ class Profiler:
             raise pynvml.NVMLError(code)
 
     def settle(self) -> None:
-        """Find out which metrics there are, SHORTEST or more after the start. Raises Gone."""
+        """Find out which metrics there are, SHORTEST or more after the start. The first ``read`` begins anew, so that the
+        first mean is one since a time that is recorded. Raises Gone."""
         answers = self._measure()
+        self._taken = None
         if answers is not None:
             self.metrics = [
                 metric for metric, code in zip(self.metrics, answers[::2], strict=True) if code not in NEVER
             ]
             self._prepare()
 
-    def read(self, row: list[Any]) -> None:
-        """Fill in the means since the sample before, if that is old enough. Raises Gone."""
+    def read(self, row: list[Any]) -> float | None:
+        """Fill in the means since the sample before, if that is old enough; when (by ``monotonic``) a sample was taken, None
+        when none was. Raises Gone."""
         if self._taken is not None:
             wait = self._taken + SHORTEST - _JITTER - monotonic()
             if wait > _WAIT:
-                return
+                return None
             if wait > 0:
                 sleep(wait)
         answers = self._measure()
         if answers is None:
-            return
+            return self._taken
         at = 0
         for place, factor, most, integral in self._places:
             value = answers[at + 1]
             if 0 <= value <= most and not answers[at]:  # NaN isn't
                 row[place] = int(value * factor) if integral else value * factor
             at += 2
+        return self._taken
 
     def renew(self, gpu: Gpu) -> None:
         """Begin again with other handles. Raises pynvml.NVMLError."""
@@ -141,8 +148,11 @@ class Profiler:
     def _take(self) -> int:
         """Take a sample; the driver's return code."""
         side = self._sides[self._next]
+        before = monotonic()
         code = side.take(*side.arguments)
-        self._taken = None if code else monotonic()
+        after = monotonic()
+        # A call is short, but coming back from it may mean waiting for the other thread.
+        self._taken = None if code else before if after - before < _SLOW else after
         self._next ^= 1
         return code
 

@@ -68,6 +68,7 @@ class NvmlBackend:
         self._look_at = 0.0
         self._anew_after = START_ANEW
         self._anew_at = 0.0
+        self._linked = [watched for watched in self._watched if watched.counters.watches_link]
         self._next_link = 0
         self._up = True
 
@@ -81,14 +82,15 @@ class NvmlBackend:
                 lost = True
                 continue
             row: list[Any] = [position, now, *_NOTHING]
+            taken = None
             try:
                 watched.counters.read(row)
                 if watched.profiler is not None:
-                    watched.profiler.read(row)
+                    taken = watched.profiler.read(row)
             except Gone as gone:
                 self._lose(position, gone)
                 continue
-            row[1] = now + (monotonic() - began)
+            row[1] = now + ((taken or monotonic()) - began)
             if row.count(None) < len(NAMES):
                 rows.append(tuple(row))
         if lost and began >= self._look_at:
@@ -97,11 +99,12 @@ class NvmlBackend:
 
     def spare(self) -> bool:
         """Measure PCIe throughput of one GPU for the next row, GPU after GPU: 20 ms. False when every row has it."""
-        for _ in self._watched:
-            watched = self._watched[self._next_link]
+        linked = self._linked
+        for _ in linked:
+            watched = linked[self._next_link]
             if watched.lost_at is None and watched.counters.watch_link():
                 return True
-            self._next_link = (self._next_link + 1) % len(self._watched)
+            self._next_link = (self._next_link + 1) % len(linked)
         return False
 
     def changes(self) -> Sequence[Change]:

@@ -1,22 +1,21 @@
 """``gssr analyze``: what a recording says, as a page, pictures or JSON."""
 
 import argparse
-import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put
+from gssr.commands.inputs import chosen, own_recordings
 
 if TYPE_CHECKING:
     from gssr.model.analysis import Analysis
     from gssr.report.options import Options
-    from gssr.store.reader import Recording, RunReader
+    from gssr.store.reader import Recording
 
 WIDTH = 80
 NARROWEST, WIDEST = 20, 400
-_DEFAULT_ENDS = (".sql", ".sql.d")
 
 OPTIONS = (
     Option(("files",), {"nargs": "*", "metavar": "FILE", "help": "recordings: files or folders of shards"}),
@@ -111,7 +110,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         metrics = tuple(metric.name for metric in select(options.metrics)) if options.metrics is not None else None
     except ValueError as error:
         return fail(f"--metrics: {error}", USAGE)
-    names = [*options.input, *options.files] or _own_recording()
+    names = [*options.input, *options.files] or own_recordings()
     if not names:
         return fail("no recording named, and no gssr_*.sql here: gssr analyze FILE.sql", USAGE)
 
@@ -138,22 +137,6 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     return code
 
 
-def _own_recording() -> list[str]:
-    """This job's default recording, else the newest of the default names in this folder. One that only has shards yet is
-    there as well."""
-    from gssr import launch
-
-    own = launch.default_output(launch.where_am_i())
-    if os.path.exists(own) or os.path.exists(own + ".d"):
-        stem = own.removesuffix(".sql")
-        further = [f"{stem}-{number}.sql" for number in range(2, 1000)]
-        return [own, *itertools.takewhile(os.path.exists, further)]
-    found = [
-        entry for entry in os.scandir(".") if entry.name.startswith("gssr_") and entry.name.endswith(_DEFAULT_ENDS)
-    ]
-    return [max(found, key=lambda entry: entry.stat().st_mtime).name.removesuffix(".d")] if found else []
-
-
 def _analyses(
     recording: "Recording", options: argparse.Namespace, metrics: tuple[str, ...] | None
 ) -> Iterator["Analysis"]:
@@ -170,25 +153,9 @@ def _analyses(
         series=() if options.json else series_needed(_page_options(options, metrics)),
         bins=max(options.width, WIDTH) * (3 if options.png is not None else 1),
     )
-    readers = _chosen(recording, options.run)
+    readers = chosen(recording, options.run)
     for reader in readers:
         yield analyze(reader, wanted)
-
-
-def _chosen(recording: "Recording", run: str | None) -> "Sequence[RunReader]":
-    """The runs that --run names. Raises ValueError with a sentence that lists those there are."""
-    runs = recording.runs
-    if run is None:
-        return runs
-    found = [reader for reader in runs if run in (reader.run.run_id, reader.run.label)]
-    if not found and run.lstrip("-").isdigit() and 0 < abs(int(run)) <= len(runs):
-        found = [runs[int(run) - 1 if int(run) > 0 else int(run)]]
-    if not found:
-        there = ", ".join(
-            f"{number} ({reader.run.label or reader.run.run_id})" for number, reader in enumerate(runs, 1)
-        )
-        raise ValueError(f"no run {run!r}; there are: {there or 'none'}")
-    return found
 
 
 def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) -> "Options":

@@ -1,6 +1,9 @@
 """``gssr doctor``: what this machine offers, and what to do about what it lacks."""
 
 import argparse
+import shutil
+import sys
+import textwrap
 
 from gssr.commands import Command, put
 
@@ -11,12 +14,22 @@ def handle(_options: argparse.Namespace, _workload: list[str] | None) -> int:
 
     rows = findings()
     width = max(len(row.what) for row in rows)
+    columns = shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
     lines = []
     for row in rows:
-        lines.append(f"{row.verdict:<4} {row.what:<{width}}  {row.details}\n")
+        lines += _folded(f"{row.verdict:<4} {row.what:<{width}}  ", row.details, columns)
         if row.cure:
-            lines.append(f"     {'':<{width}}  -> {row.cure}\n")
-    return put("".join(lines))
+            lines += _folded(f"{'':<{width + 7}}-> ", row.cure, columns)
+    return put("".join(f"{line}\n" for line in lines))
+
+
+def _folded(head: str, text: str, columns: int | None) -> list[str]:
+    """The text beside its head, in as many lines as a terminal of that width takes; None: in one."""
+    if columns is None:
+        return [head + text]
+    room = max(columns - len(head), 20)
+    beside, *below = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
+    return [head + beside, *(" " * len(head) + line for line in below)]
 
 
 COMMAND = Command("doctor", "say what this machine offers", "gssr doctor", (), handle)

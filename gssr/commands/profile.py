@@ -42,6 +42,10 @@ OPTIONS = (
         },
     ),
     Option(
+        ("--live",),
+        {"action": "store_true", "help": "show the live screen while the command runs; its output goes to FILE.log"},
+    ),
+    Option(
         ("--status-every",),
         {
             "metavar": "TIME",
@@ -81,6 +85,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
     import gc
 
     gc.disable()  # there is little garbage up to the start, and less after it; the sampler sees to its own
+    from gssr.commands.live import show
     from gssr.profile.request import Request, UsageError
     from gssr.profile.session import profile
     from gssr.profile.terminal import leave
@@ -107,6 +112,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         metrics=options.metrics,
         summary=options.summary,
         status_every=options.status_every,
+        live=show if options.live else None,
     )
     try:
         leave(profile(request))

@@ -1,11 +1,16 @@
 """What an analysis of a run holds. Every page, picture and JSON object is drawn from this and nothing else."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.model.verdict import Abstention, Verdict
 from gssr.store.reader import Event, Run
+
+if TYPE_CHECKING:
+    from gssr.model.phases import Phase
 
 Floats = NDArray[np.float64]
 
@@ -134,7 +139,9 @@ class Analysis:
     ``series`` and ``gpu_series`` hold the metrics drawn that have samples. ``gpus`` are sorted by node, device_index, uuid.
     ``exact`` is False when percentiles come from the sketch. ``notes`` are sentences about the data (never about the job):
     damage, gaps, metrics missing, GPUs without samples. ``imbalance``
-    is SM active's, whatever was asked for. ``host`` is None when nothing was recorded of the nodes.
+    is SM active's, whatever was asked for. ``host`` is None when nothing was recorded of the nodes. ``verdicts`` are the
+    worst first, and causes before what they explain; ``abstentions`` the rules that could not be judged; ``phases`` are in
+    the order of time.
     """
 
     run: Run
@@ -158,3 +165,6 @@ class Analysis:
     notes: tuple[str, ...]
     imbalance: float | None = None
     host: HostUse | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    abstentions: tuple[Abstention, ...] = ()
+    phases: "tuple[Phase, ...]" = ()

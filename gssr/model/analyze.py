@@ -13,12 +13,15 @@ from gssr.model.aggregate import UNKNOWN, Aggregate
 from gssr.model.analysis import Analysis, GpuSummary, Series, Window
 from gssr.model.balance import balance, has_balance, imbalance
 from gssr.model.clocks import disagreement
+from gssr.model.evidence import evidence_names, gather
 from gssr.model.host import host_use
 from gssr.model.notes import notes
+from gssr.model.phases import phases
 from gssr.model.selection import select_gpus
 from gssr.model.series import over_space
 from gssr.model.sources import Rollups, Rows, Source
-from gssr.model.window import DETECTION_METRICS, cut, warm_up_and_tear_down
+from gssr.model.verdicts import judge
+from gssr.model.window import DETECTION_METRICS, cut, extent, warm_up_and_tear_down
 from gssr.score import score_of_means
 from gssr.store.reader import Gpu, RunReader
 from gssr.store.schema import GAP_INTERVALS
@@ -56,7 +59,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     not have."""
     asked = _asked(options.metrics)
     positions = np.array(select_gpus(reader.gpus, options.gpus), dtype=np.int64)
-    run_start, run_end = _extent(reader)
+    run_start, run_end = extent(reader)
     lower, upper = cut(run_start, run_end, options.start, options.end)
 
     drawn = tuple(name for name in options.series if has_balance(BY_NAME[name]))
@@ -64,7 +67,9 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     names = _in_file(reader, [*asked, *SCORE_INPUTS, "energy", "clock_event_reasons", *drawn, *extra])
     exact = reader.n_rows <= EXACT_ROWS if options.exact is None else options.exact
     few_rows = EXACT_ROWS if options.exact is None else 0
-    source: Source = Rows(reader, positions, names, lower, upper) if exact else Rollups(reader, positions, few_rows)
+    judged = evidence_names(reader)
+    rows = Rows(reader, positions, tuple(dict.fromkeys((*names, *judged))), lower, upper) if exact else None
+    source: Source = rows or Rollups(reader, positions, few_rows)
     interval = reader.sampling_seconds or source.aggregate((), lower, upper, np.inf).interval or 1.0
 
     window = Window(
@@ -80,6 +85,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     span = window.start, window.end
     gpu_series = source.gpu_series(drawn, span, lower, upper, interval, options.bins) if drawn else {}
 
+    evidence = gather(reader, positions, lower, upper, rows.between(judged, lower, upper) if rows else None)
+    judgement = judge(evidence)
     means = {name: statistics.mean for name, statistics in total.statistics.items()}
     compared = [name for name in asked if has_balance(BY_NAME[name])]
     analysis = Analysis(
@@ -104,6 +111,9 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         notes=(),
         imbalance=imbalance(_known(total.means.get("sm_active", np.empty(0)))),
         host=host_use(reader, lower, upper),
+        verdicts=judgement.verdicts,
+        abstentions=judgement.abstentions,
+        phases=phases(evidence),
     )
     clocks = disagreement(reader.processes, interval)
     return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, _missing(total, interval), clocks))
@@ -126,16 +136,6 @@ def _in_file(reader: RunReader, names: Sequence[str]) -> tuple[str, ...]:
         for name in dict.fromkeys(names)
         if name in stored or ((parts := BY_NAME[name].parts) and stored >= set(parts))
     )
-
-
-def _extent(reader: RunReader) -> tuple[float, float]:
-    """Start and end of the run, unix s: what is recorded of the workload, else the first and last sample."""
-    run = reader.run
-    first, last = reader.first_time, reader.last_time
-    starts = [time for time in (run.started_at, first, run.ended_at) if time is not None]
-    start = starts[0] if starts else 0.0
-    ends = [time for time in (run.ended_at, last) if time is not None]
-    return start, max(start, ends[0] if ends else start)
 
 
 def _without_outliers(

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.metrics import Metric
+from gssr.metrics import BY_NAME, Metric
 from gssr.model.analysis import Balance, Floats, GpuSummary
+from gssr.model.once import once
+from gssr.store.reader import Gpu
 
 HISTOGRAM_BINS = 10
 
@@ -48,7 +50,7 @@ def imbalance(means: Floats) -> float | None:
     return float(1.0 - means.mean() / means.max())
 
 
-def full_scale(metric: Metric, gpus: Sequence[GpuSummary]) -> float | None:
+def full_scale(metric: Metric, gpus: Sequence[GpuSummary | Gpu]) -> float | None:
     """The value that fills an axis for these GPUs; None where no GPU says it."""
     if not isinstance(metric.full_scale, str):
         return metric.full_scale or None
@@ -56,14 +58,30 @@ def full_scale(metric: Metric, gpus: Sequence[GpuSummary]) -> float | None:
     return max(limits, default=None)
 
 
+def scale_limit(gpus: tuple[Gpu, ...], name: str) -> float | None:
+    """The value that fills a metric's axis for the GPUs of a run, None where no GPU says it."""
+    metric = BY_NAME.get(name)
+    if metric is None:
+        return None
+    return _greatest(gpus, name) if isinstance(metric.full_scale, str) else metric.full_scale or None
+
+
+@once
+def _greatest(gpus: tuple[Gpu, ...], name: str) -> float | None:
+    return full_scale(BY_NAME[name], gpus)
+
+
 def histogram(metric: Metric, gpus: Sequence[GpuSummary]) -> Histogram:
     """The GPUs' means of a metric in bins of a tenth of its full scale; where no GPU says that, of the highest mean."""
-    members = [position for position, gpu in enumerate(gpus) if gpu.mean.get(metric.name) is not None]
-    means = np.array([gpus[position].mean[metric.name] for position in members], dtype=np.float64)
-    scale = full_scale(metric, gpus) or float(max(means, default=0.0)) or 1.0
-    edges = scale * np.arange(HISTOGRAM_BINS + 1) / HISTOGRAM_BINS
-    bins = np.clip(np.searchsorted(edges, means, side="right") - 1, 0, HISTOGRAM_BINS - 1)
-    inside = tuple(
-        tuple(position for position, own in zip(members, bins, strict=True) if own == k) for k in range(HISTOGRAM_BINS)
-    )
-    return Histogram(metric.name, edges, np.bincount(bins, minlength=HISTOGRAM_BINS), inside)
+    means = [gpu.mean.get(metric.name) for gpu in gpus]
+    return histogram_of(metric.name, np.array(means, np.float64), full_scale(metric, gpus), HISTOGRAM_BINS)
+
+
+def histogram_of(name: str, means: Floats, scale: float | None, n_bins: int) -> Histogram:
+    """GPUs' means [n] (NaN: none) in ``n_bins`` equal bins up to ``scale``; up to the highest mean where that is None."""
+    members = np.flatnonzero(np.isfinite(means))
+    full = scale or float(means[members].max(initial=0.0)) or 1.0
+    edges = full * np.arange(n_bins + 1) / n_bins
+    bins = np.clip(np.searchsorted(edges, means[members], side="right") - 1, 0, n_bins - 1)
+    inside = tuple(tuple(members[bins == k].tolist()) for k in range(n_bins))
+    return Histogram(name, edges, np.bincount(bins, minlength=n_bins), inside)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gssr.model.aggregate import chosen, filtered
 from gssr.model.analysis import Floats, GpuSeries, Series
-from gssr.store.reader import RunReader, Samples
+from gssr.store.reader import Buckets, RunReader, Samples
 from gssr.store.schema import GAP_INTERVALS, LEVELS
 
 Ints = NDArray[np.int64]
@@ -23,7 +23,7 @@ MAX_EMPTY = 0.05
 """A bin's width is too narrow when more than this share of the (GPU, bin) cells is empty without a gap."""
 ROUND_WIDTHS = (10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 """Widths from 10 s on; every one is a multiple of a rollup level. Above them, doubled days."""
-VECTORS_AT_ONCE = 100_000
+VECTORS_AT_ONCE = 20_000
 _CLOCK_NOISE = 1e-6  # s; a float64 holds unix time to 0.24 microseconds
 
 
@@ -124,6 +124,26 @@ def bins_of_buckets(start: float, end: float, interval: float, most: int) -> Bin
     return next(bins for bins in candidates if bins.n <= max(most, 2))
 
 
+def slices_of_buckets(
+    reader: RunReader,
+    names: Sequence[str],
+    positions: Ints,
+    bins: Bins,
+    start: float | None,
+    end: float | None,
+) -> Iterator[Buckets]:
+    """The rollups of these metrics that make up ``bins``, in slices of time so that memory stays small. ``positions`` are
+    the GPUs' in ``reader.gpus``, as the buckets' own are; rows with start <= time < end count (None: open)."""
+    level = max(level for level in LEVELS if bins.width % level == 0)
+    steps = max(1, VECTORS_AT_ONCE // max(1, len(positions)))
+    last_step = math.ceil((bins.start + bins.n * bins.width) / level)
+    cuts = [bins.start + step * level for step in range(steps, last_step - int(bins.start // level), steps)]
+    cuts = [cut for cut in cuts if (start is None or cut > start) and (end is None or cut < end)]
+    gpus = filtered(reader, positions)
+    for lower, upper in zip([start, *cuts], [*cuts, end], strict=True):
+        yield reader.buckets(lower, upper, level=level, gpus=gpus, names=names)
+
+
 def from_buckets(
     reader: RunReader,
     names: Sequence[str],
@@ -132,19 +152,11 @@ def from_buckets(
     start: float | None,
     end: float | None,
 ) -> dict[str, GpuSeries]:
-    """Each GPU's series of each metric from rollups, read in slices of time so that memory stays small. ``positions`` are
-    the GPUs' in ``reader.gpus``; rows with start <= time < end count (None: open)."""
-    level = max(level for level in LEVELS if bins.width % level == 0)
-    steps = max(1, VECTORS_AT_ONCE // max(1, len(positions)))
-    last_step = math.ceil((bins.start + bins.n * bins.width) / level)
-    cuts = [bins.start + step * level for step in range(steps, last_step - int(bins.start // level), steps)]
-    cuts = [cut for cut in cuts if (start is None or cut > start) and (end is None or cut < end)]
+    """Each GPU's series of each metric from rollups; the arguments are those of ``slices_of_buckets``."""
     size = len(positions) * bins.n
-    gpus = filtered(reader, positions)
     n = {name: np.zeros(size) for name in names}
     total = {name: np.zeros(size) for name in names}
-    for lower, upper in zip([start, *cuts], [*cuts, end], strict=True):
-        buckets = reader.buckets(lower, upper, level=level, gpus=gpus, names=names)
+    for buckets in slices_of_buckets(reader, names, positions, bins, start, end):
         cell = chosen(buckets.gpu, positions, len(reader.gpus)) * bins.n + bins.holding(buckets.start)
         for block in buckets.layout.blocks:
             if block.metric.name in n:

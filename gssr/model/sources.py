@@ -55,7 +55,8 @@ class Rows:
         self._rows = Samples(chosen(rows.gpu, positions, len(reader.gpus)), rows.time, rows.values)
         self._n_gpus = len(positions)
 
-    def _between(self, names: Sequence[str], lower: float | None, upper: float | None) -> Samples:
+    def between(self, names: Sequence[str], lower: float | None, upper: float | None) -> Samples:
+        """The rows of these metrics with lower <= time < upper."""
         rows = self._rows
         values = {name: rows.values[name] for name in names}
         inside = np.ones(len(rows.time), bool)
@@ -71,7 +72,7 @@ class Rows:
         self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
     ) -> Aggregate:
         """As in Source."""
-        return from_samples(self._between(names, lower, upper), self._n_gpus, gap_seconds)
+        return from_samples(self.between(names, lower, upper), self._n_gpus, gap_seconds)
 
     def gpu_series(
         self,
@@ -83,7 +84,7 @@ class Rows:
         most: int,
     ) -> dict[str, GpuSeries]:
         """As in Source."""
-        rows = self._between(names, lower, upper)
+        rows = self.between(names, lower, upper)
         bins = series.bins_of_samples(rows, *span, interval, most)
         return series.from_samples(rows, names, self._n_gpus, bins)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.model.analysis import Floats, Series
+from gssr.store.reader import RunReader
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
@@ -30,6 +31,16 @@ _HOLD_TRAILING = (3, 2)
 
 Average = Callable[[float, float, int], Series]
 """(start, end, bins) -> the space average of the metric that tells work from waiting, in at most about so many bins."""
+
+
+def extent(reader: RunReader) -> tuple[float, float]:
+    """Start and end of the run, unix s: what is recorded of the workload, else the first and last sample."""
+    run = reader.run
+    first, last = reader.first_time, reader.last_time
+    starts = [time for time in (run.started_at, first, run.ended_at) if time is not None]
+    start = starts[0] if starts else 0.0
+    ends = [time for time in (run.ended_at, last) if time is not None]
+    return start, max(start, ends[0] if ends else start)
 
 
 def parse_time(text: str, run_start: float, run_end: float) -> float:

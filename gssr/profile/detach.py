@@ -1,38 +1,52 @@
-"""How the sampler's process lets go of the job it was forked in."""
+"""How a process that is forked from the supervisor lets go of the job it was forked in."""
 
 import os
 import signal
 from collections.abc import Iterable
+from fcntl import F_DUPFD, fcntl
 
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGPIPE",
             "SIGALRM", "SIGURG", "SIGXCPU")  # fmt: skip
 
 
-def let_go(inbox: int, outbox: int) -> tuple[int, int]:
+def let_go(*kept: int, name: str = "gssr-sampler") -> tuple[int, ...]:
     """Let go of everything of the job's: its terminal and signals, its pipes (whose readers wait for their end). Only the
-    two descriptors are kept; their new numbers are returned."""
-    for name in _IGNORED:
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    descriptors ``kept`` stay open; their new numbers are returned. ``name`` is what ``ps -A`` shows."""
+    signal.set_wakeup_fd(-1)
+    for ignored in _IGNORED:
+        signal.signal(getattr(signal, ignored), signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
         os.setpgid(0, 0)
     except OSError:
         pass
-    inbox, outbox = os.dup(inbox), os.dup(outbox)  # out of the way of 3 and 4
-    os.dup2(inbox, 3)
-    os.dup2(outbox, 4)
+    first = 3
+    aside = [fcntl(fd, F_DUPFD, first + len(kept)) for fd in kept]  # out of the way of those they become
+    for fd, copy in enumerate(aside, first):
+        os.dup2(copy, fd)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
+    numbers = tuple(range(first, first + len(kept)))
+    keep_only(*numbers)
+    call_process(name)
+    return numbers
+
+
+def keep_only(*kept: int) -> None:
+    """Close every descriptor but the standard streams' and these."""
     for fd in _descriptors():
-        if fd > 4:
+        if fd > 2 and fd not in kept:
             os.closerange(fd, fd + 1)  # which minds none that is closed
+
+
+def call_process(name: str) -> None:
+    """Let ``ps -A`` show this name."""
     try:
         with open("/proc/self/comm", "w") as stream:
-            stream.write("gssr-sampler")
+            stream.write(name)
     except OSError:
         pass
-    return 3, 4
 
 
 def _descriptors() -> Iterable[int]:

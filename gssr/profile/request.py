@@ -1,7 +1,10 @@
 """What ``gssr profile`` was asked for."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from gssr.profile.screen import Show
 
 
 class UsageError(Exception):
@@ -10,7 +13,7 @@ class UsageError(Exception):
 
 class Request(NamedTuple):
     """What the user asked for. ``sampling_ms``, ``max_runtime`` (s) and ``status_every`` as in the options of the
-    same names."""
+    same names. ``live``: what draws the live screen, where one is wanted."""
 
     command: Sequence[str]
     output: str | None = None
@@ -24,3 +27,4 @@ class Request(NamedTuple):
     metrics: str | None = None
     summary: bool = True
     status_every: str | None = None
+    live: "Show | None" = None

@@ -1,7 +1,8 @@
 """The sampler: a small process that asks the backend at every tick and writes what it says.
 
-It keeps absolute deadlines, so the rate doesn't drift; it records the time each sample was really taken; it never writes
-to the terminal but sends lines to the supervisor; and nothing it does can reach the workload.
+It keeps absolute deadlines, so the rate doesn't drift, or collects from a backend that keeps its own; it records the time
+each sample was really taken; it never writes to the terminal but sends lines to the supervisor; and nothing it does can
+reach the workload.
 """
 
 import gc
@@ -102,7 +103,7 @@ class _Sampler:
         return self._finish()
 
     def _loop(self) -> None:
-        interval, clock, share = self._plan.sampling_seconds, self._clock, self._share
+        clock, share = self._clock, self._share
         share.look(clock.now())
         self._sample_host(clock.now())  # first, because it loads what it needs, which takes longer than some intervals
         if share.sampling:
@@ -112,9 +113,11 @@ class _Sampler:
         begin = last = clock.ticks()
         host_due, collect_due, look_due = begin + HOST_SECONDS, begin + COLLECT_SECONDS, self._next_look(begin)
         share.sample(clock.now())
+        begin += share.lag
         self._writer.tick(clock.now())
         tick = 1
         while self._end is None:
+            interval = share.interval
             due = begin + tick * interval if share.sampling else math.inf
             wait = min(due, host_due, look_due) - clock.ticks()
             if wait > 0:
@@ -124,10 +127,11 @@ class _Sampler:
             if ticks >= look_due:
                 share.look(now)
                 look_due = self._next_look(ticks)
+                interval = share.interval
                 if due == math.inf:
                     due = last = ticks  # if there is something to sample now, it is late already
             if ticks >= due:
-                if ticks - last > GAP_INTERVALS * interval:
+                if not share.by_itself and ticks - last > GAP_INTERVALS * interval:
                     self._writer.event(now, "gap", f"no samples for {ticks - last:.3g} s: the sampler was held up")
                 share.sample(now)
                 last = ticks
@@ -143,7 +147,7 @@ class _Sampler:
                 self._check_workload(now)
             if ticks >= due:
                 tick = max(tick + 1, _next(clock.ticks() - begin, interval))
-        if clock.ticks() - last >= interval / 2:
+        if not share.by_itself and clock.ticks() - last >= share.interval / 2:
             share.sample(clock.now())
 
     def _next_look(self, ticks: float) -> float:
@@ -217,7 +221,7 @@ class _Sampler:
         assert self._end is not None
         code, state, when = self._end
         now = self._clock.now()
-        self._share.close()
+        self._share.close(now)
         written = self._writer.finish(now, code, state, when)
         if self._writer.moved:
             _say(self._outbox, f"{self._plan.path}: was deleted or moved while it was recorded into")

@@ -9,21 +9,29 @@ from gssr.backends import check
 from gssr.backends.base import BackendError
 from gssr.metrics import NAMES, select
 from gssr.profile.finish import finish
+from gssr.profile.live import Live
+from gssr.profile.log import check_log, open_log
 from gssr.profile.output import choose
 from gssr.profile.plan import Plan
 from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UsageError
+from gssr.profile.screen import Show, why_no_screen
 from gssr.profile.status import Status, seconds_of
 from gssr.profile.stderr import say
 from gssr.profile.supervise import supervise
 from gssr.store.pending import Value
 
+STATUS_WITHOUT_SCREEN = "60s"
+"""How often --live prints a status line where there is no terminal."""
 SHORTEST_SAMPLING_MS, LONGEST_SAMPLING_MS = 1.0, 3_600_000.0
 
 
 def profile(request: Request) -> int:
     """Run the command, recording; the exit code to exit with. Raises UsageError before anything is started."""
     place = launch.where_am_i()
+    no_screen = why_no_screen(place) if request.live is not None else None
+    if no_screen is not None:
+        request = _without_screen(request, no_screen)
     every = None if request.status_every is None else seconds_of(request.status_every)
     plan = _plan(request, place)
     status = None
@@ -35,11 +43,28 @@ def profile(request: Request) -> int:
     except OSError as error:
         say(f"nothing is recorded: the sampler can't be started: {error.strerror}")
         recorder = NoRecorder()
-    code = supervise(request.command, recorder, request.max_runtime)
+    live = _live(request.live, plan) if request.live is not None else None
+    code = supervise(request.command, recorder, request.max_runtime, live=live)
     if status is not None:
         status.stop()
     finish(plan, recorder.pid, request.overwrite, request.summary, recorder.told_to_end)
     return code
+
+
+def _without_screen(request: Request, why: str) -> Request:
+    """The request as it is carried out where there can be no live screen: status lines stand in for it."""
+    say(f"{why}: recording without a screen")
+    return request._replace(live=None, status_every=request.status_every or STATUS_WITHOUT_SCREEN)
+
+
+def _live(show: Show, plan: Plan) -> Live | None:
+    """The live screen, or None and a line that says why there is none."""
+    try:
+        return Live(show, plan.path, str(plan.run["run_id"]), open_log(plan.path, plan.overwrite), plan.summary)
+    except OSError as error:
+        what = "no pseudo-terminal is to be had" if error.filename is None else f"{error.filename}: can't be written"
+        say(f"{what}: {error.strerror}: recording without a screen")
+        return None
 
 
 def _plan(request: Request, place: launch.Place) -> Plan:
@@ -59,6 +84,8 @@ def _plan(request: Request, place: launch.Place) -> Plan:
     except ValueError as error:
         raise UsageError(f"--metrics: {error}") from None
     output = choose(request, place)
+    if request.live is not None:
+        check_log(output.path, ours=output.append or output.overwrite)
     return Plan(
         path=output.path,
         append=output.append,

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gssr.backends import open_backend, select_gpus
-from gssr.backends.base import Backend, BackendError, Device, Row
+from gssr.backends.base import Backend, BackendError, Change, Device, Row
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
 from gssr.profile.claims import Claims
 from gssr.profile.plan import Plan
-from gssr.store.writer import Writer
+from gssr.store.writer import COMMIT_SECONDS, Writer
 
 LOOK_SECONDS = 0.5
 """What another rank sampled is taken over this long after its end at most."""
@@ -40,10 +40,12 @@ class Found(NamedTuple):
 class Share:
     """Opens the backend and asks it for the GPUs that are this process's to sample. ``say`` tells the user a line.
 
-    ``host`` is True while this process samples the host. One of a node's ranks does, and only that one speaks for all."""
+    ``host`` is True while this process samples the host. One of a node's ranks does, and only that one speaks for all.
+    ``by_itself``: the backend keeps deadlines of its own, and is only collected from."""
 
     def __init__(self, plan: Plan, writer: Writer, say: Callable[[str], None], now: float) -> None:
         self.host = plan.host
+        self.by_itself = False
         self._plan = plan
         self._writer = writer
         self._say = say
@@ -68,6 +70,17 @@ class Share:
     def sampling(self) -> bool:
         """Whether there are GPUs that are ours to sample."""
         return self._backend is not None
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two calls of ``sample``."""
+        return COMMIT_SECONDS if self.by_itself else self._plan.sampling_seconds
+
+    @property
+    def lag(self) -> float:
+        """How long after a tick to ``sample``, s: between two ticks of the backend's own, because two threads at once hold
+        each other up."""
+        return min(self._plan.sampling_seconds, self.interval) / 2 if self.by_itself else 0.0
 
     @property
     def look_seconds(self) -> float | None:
@@ -132,6 +145,7 @@ class Share:
             backend = self._backend = select_gpus(opened.backend, plan.gpus)
         except BackendError as error:
             return Found(error=str(error))
+        self.by_itself = opened.by_itself
         about = (opened.sampling_seconds, list(opened.remarks), list(opened.passed_over))
         return Found(list(backend.gpus), backend.name, list(backend.measures), *about)
 
@@ -200,17 +214,21 @@ class Share:
         except Exception as error:  # a fault in a driver's library, too, ends no more than the sampling of GPUs
             why = str(error) if isinstance(error, BackendError) else f"{backend.name} failed: {error!r}"
             self._announce(now, "backend_lost", why)
-            backend.close()
             self._backend = None
+            self._keep(now, backend, backend.close(), ())
             self._give_up(list(self._mine))
             return
+        self._keep(now, backend, rows, changes)
+
+    def _keep(self, now: float, backend: Backend, rows: Sequence[Row], changes: Sequence[Change]) -> None:
         self._add(rows)
         for change in changes:
             if change.gpu is None or change.gpu in self._place:
                 place = None if change.gpu is None else self._place[change.gpu]
                 self._writer.event(now, change.kind, change.message, place)
                 whose = "" if change.gpu is None else f"GPU {backend.gpus[change.gpu].device_index}: "
-                self._say(whose + change.message)
+                if change.kind != "gap":  # the reader sees that in the rows
+                    self._say(whose + change.message)
 
     def _add(self, rows: Sequence[Row]) -> None:
         if not rows:
@@ -220,11 +238,12 @@ class Share:
             rows = [(place[row[0]], *row[1:]) for row in rows if row[0] in place]  # type: ignore[index]
         self._writer.add(rows)
 
-    def close(self) -> None:
+    def close(self, now: float) -> None:
         """Close the backend, add its last rows, and leave all to the other ranks."""
-        if self._backend is not None:
-            self._add(self._backend.close())
-            self._backend = None
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            rows = backend.close()
+            self._keep(now, backend, rows, backend.changes())
         if self._claims is not None:
             self._claims.close()
             self._claims = None

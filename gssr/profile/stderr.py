@@ -3,23 +3,53 @@
 import os
 import select
 import sys
+from collections.abc import Callable
 
 _PATIENCE = 1000  # ms, for a stderr whose reader is stuck
 _LONGEST_LINE = 1 << 16
+_MOST_HELD = 1000
+
+_held: list[bytes] | None = None
+_listener: Callable[[bytes], None] | None = None
 
 
 def say(text: str | bytes) -> None:
     """Print ``gssr: text`` on stderr if that is possible; never raises, never blocks for long."""
+    line = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
+    if _held is not None:
+        del _held[_MOST_HELD:]
+        _held.append(line)
+        if _listener is not None:
+            _listener(line)
+        return
+    put(b"gssr: " + line + b"\n")
+
+
+def put(data: bytes) -> None:
+    """Write to stderr if that is possible; never raises, never blocks for long."""
     if sys.__stderr__ is None:
         return  # closed when we were started: descriptor 2 may be something else by now
-    line = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
     try:
         stderr = select.poll()
         stderr.register(2, select.POLLOUT)
         if stderr.poll(_PATIENCE):
-            os.write(2, b"gssr: " + line + b"\n")
+            os.write(2, data)
     except OSError:
         pass
+
+
+def hold_back(listener: Callable[[bytes], None] | None = None) -> None:
+    """From now on keep what is said, because something else is drawn on the terminal; ``listener`` gets each line."""
+    global _held, _listener
+    _held, _listener = _held or [], listener
+
+
+def release() -> None:
+    """Say what was kept, and from now on everything at once."""
+    global _held, _listener
+    held, _held, _listener = _held or [], None, None
+    for line in held:
+        say(line)
 
 
 class Relay:

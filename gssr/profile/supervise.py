@@ -13,11 +13,14 @@ import time
 from collections.abc import Sequence
 from math import ceil
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gssr.profile.stderr import Relay, say
 from gssr.profile.terminal import Terminal
-from gssr.profile.workload import FORWARDED, inherited, start, start_failure, wait_plainly
+from gssr.profile.workload import ENDING, FORWARDED, inherited, start, start_failure, wait_plainly
+
+if TYPE_CHECKING:
+    from gssr.profile.live import Live
 
 GRACE = 10.0
 """Seconds from the SIGTERM at --max-runtime to the SIGKILL."""
@@ -27,7 +30,6 @@ SAID_WHY = 3
 _GROUP_CHECK = 0.05  # s, between two looks whether an overdue workload's last process has gone
 _INTERRUPTED_FINISH = 1.0  # s, what a signal leaves of finish_timeout: batch systems send SIGTERM twice
 _LONGEST_WAIT = 86400.0  # s; poll() takes milliseconds in an int
-_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _TERMINAL_WANTED = (signal.SIGTTIN, signal.SIGTTOU)
 
 
@@ -55,20 +57,24 @@ def supervise(
     max_runtime: float | None = None,
     finish_timeout: float = 10.0,
     grace: float = GRACE,
+    live: "Live | None" = None,
 ) -> int:
     """Run ``argv`` to its end and return the exit code to exit with: the workload's, 128 + n for signal n, 127 when it is
     not found, 126 when it can't be executed.
 
     ``max_runtime`` s after its start it gets SIGTERM, ``grace`` s later SIGKILL. ``finish_timeout`` is how long the sampler
     may take, s, to finish the recording after the end. Signals (workload.FORWARDED) that arrive from here on are passed on;
-    they stay caught afterwards, so that none of them changes the exit code of a process that is about to exit."""
-    return _Supervisor(recorder, max_runtime, grace).run(argv, finish_timeout)
+    they stay caught afterwards, so that none of them changes the exit code of a process that is about to exit. With
+    ``live`` the screen stays up until its user leaves, SIGHUP is not passed on but ends the screen, and the workload has
+    the terminal only once it demands it and the screen is gone."""
+    return _Supervisor(recorder, max_runtime, grace, live).run(argv, finish_timeout)
 
 
 class _Supervisor:
-    def __init__(self, recorder: Recorder, max_runtime: float | None, grace: float) -> None:
+    def __init__(self, recorder: Recorder, max_runtime: float | None, grace: float, live: "Live | None") -> None:
         self._recorder = recorder
-        self._terminal = Terminal()
+        self._live = live
+        self._terminal = Terminal(wanted=live is None)
         self._max_runtime = max_runtime
         self._grace = grace
         self._sampler = recorder.pid
@@ -82,10 +88,15 @@ class _Supervisor:
         self._deadline: float | None = None  # monotonic, s: of max_runtime, then of the grace
         self._overdue = False
         self._asked_to_stop = False  # by a SIGTSTP of our own
+        self._stopped_by = 0  # the signal, while the workload is stopped
+        self._no_result = recorder.pid is None  # there is nothing, or not all, to be seen on a live screen
+        self._asked_to_end = False  # by a signal from elsewhere than the live screen
 
     def run(self, argv: Sequence[str], finish_timeout: float) -> int:
         was = inherited()
         caught = {sig for sig in FORWARDED if sig not in was.ignored}
+        if self._live is not None:
+            caught.add(signal.SIGWINCH)
         mask = was.mask - caught - {signal.SIGCHLD}
         self._may_stop = signal.SIGTSTP in caught
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -97,17 +108,24 @@ class _Supervisor:
         try:
             self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-            self._pid, self._starting = start(argv, was, self._terminal.reserve())
+            streams = self._live.streams() if self._live is not None else {}
+            self._pid, self._starting = start(argv, was, self._terminal.reserve(), streams)
         except (OSError, ValueError) as error:
             say(f"the command can't be started: {error}")
+        if self._live is not None:
+            self._live.workload_started()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         code, state = self._watch_safely(argv) if self._pid else (126, "failed")
         self._terminal.take_back()
+        if self._live is not None:
+            self._live.workload_ended()
         try:
             self._recorder.ended(code, state, time.time())
             self._finish(finish_timeout)
         except Exception as error:
             say(f"an error in gssr: {error!r}; the recording may lack its end")
+        if self._live is not None:
+            self._live.finish(self._wait, at_once=self._no_result or self._asked_to_end)
         signal.set_wakeup_fd(-1)
         return code
 
@@ -135,6 +153,7 @@ class _Supervisor:
             self._follow_sampler("; the workload runs on")
             self._follow_workload()
             self._follow_start()
+            self._follow_live()
             if self._status is not None and not self._group_lingers():
                 return
             if self._deadline is not None and time.monotonic() >= self._deadline:
@@ -165,16 +184,21 @@ class _Supervisor:
         self._start_error = int(answer or b"0")
         if not self._start_error:
             self._recorder.started(self._pid, self._began)
+            if self._live is not None:
+                self._live.begin()
 
     def _follow_workload(self) -> None:
         """Once the workload has ended, keep its status; if it has stopped, see to that."""
         while self._status is None:
-            pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
+            pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if pid == 0:
                 return
             self._follow_start()  # first, so that nothing ends or stops that was not seen to start
-            if os.WIFSTOPPED(status):
-                self._follow_stop(os.WSTOPSIG(status))
+            if os.WIFCONTINUED(status):
+                self._stopped_by = 0
+            elif os.WIFSTOPPED(status):
+                self._stopped_by = os.WSTOPSIG(status)
+                self._follow_stop(self._stopped_by)
             else:
                 self._status = status
 
@@ -182,6 +206,10 @@ class _Supervisor:
         """The workload was stopped by the signal ``by``: give it the terminal if that is what it wants; else, under job
         control, stop as well."""
         terminal = self._terminal
+        if self._live is not None and self._live.up:
+            if by in _TERMINAL_WANTED:
+                self._live.note(b"the command waits for the terminal: q gives it")
+            return
         if by in _TERMINAL_WANTED and (terminal.holder() == self._pid or terminal.lend(self._pid, demanded=True)):
             self._signal_group(signal.SIGCONT)
             return
@@ -205,10 +233,24 @@ class _Supervisor:
 
     def _pass_on(self, sig: int) -> None:
         """Forward a signal that came to us."""
+        if self._live is not None:
+            if sig == signal.SIGHUP:
+                self._recorder.event("signal", "SIGHUP not passed on: the command runs on without a terminal")
+                self._live.lose()
+                return
+            if sig in (signal.SIGWINCH, signal.SIGCONT) and self._live.resize(pane=self._live.up):
+                self._signal_group(signal.SIGWINCH)
+            if sig == signal.SIGWINCH:
+                return
+            self._asked_to_end = self._asked_to_end or sig in ENDING
         if sig == signal.SIGCONT:
             self._terminal.lend(self._pid)
         if sig in (signal.SIGCONT, signal.SIGTSTP):
             self._asked_to_stop = sig == signal.SIGTSTP
+        self._send(sig)
+
+    def _send(self, sig: int) -> None:
+        """Send a signal to the workload, and keep that as an event."""
         failure = self._signal_group(sig)
         name = signal.Signals(sig).name
         self._recorder.event("signal", f"{name} could not be passed on: {failure}" if failure else f"{name} passed on")
@@ -238,13 +280,16 @@ class _Supervisor:
     def _wait(self, deadline: float | None) -> list[int]:
         """Sleep until something happens or the monotonic time ``deadline``; the signals that came."""
         poll = select.poll()
-        for fd in (self._wake, self._relay.fd, self._starting):
+        fds = self._live.descriptors() if self._live is not None else ()
+        for fd in (self._wake, self._relay.fd, self._starting, *fds):
             if fd >= 0:
                 poll.register(fd, select.POLLIN)
         left = _LONGEST_WAIT if deadline is None else min(max(deadline - time.monotonic(), 0.0), _LONGEST_WAIT)
         ready = [fd for fd, _ in poll.poll(None if deadline is None else ceil(left * 1000))]
         if self._relay.fd in ready:
             self._relay.pump()
+        if self._live is not None:
+            self._live.pump()
         return self._signals()
 
     def _signals(self) -> list[int]:
@@ -268,6 +313,7 @@ class _Supervisor:
         while self._relay.pump():
             pass
         code = os.waitstatus_to_exitcode(status)
+        self._no_result = code != 0
         if code not in (0, SAID_WHY):
             how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
             say(f"recording stopped: the sampler {how}{meanwhile}")
@@ -282,9 +328,23 @@ class _Supervisor:
             if time.monotonic() >= deadline:
                 say(f"the recording is still being finished, by process {self._sampler}")
                 return
-            if any(sig in _ENDING for sig in self._wait(deadline)):
+            if any(sig in ENDING for sig in self._wait(deadline)):
                 deadline = min(deadline, ended + _INTERRUPTED_FINISH)
             self._follow_sampler()
+
+    def _follow_live(self) -> None:
+        """Do what the live screen's user asks for; when he has left, let the workload have the terminal."""
+        live = self._live
+        if live is None:
+            return
+        for sig in live.asked():
+            if self._status is None:
+                self._send(sig)
+                self._signal_group(signal.SIGCONT)  # it may wait for the terminal
+        if live.follow(running=self._status is None) and self._status is None:
+            self._signal_group(signal.SIGWINCH)  # it has the whole terminal from here on
+            if self._stopped_by:
+                self._follow_stop(self._stopped_by)
 
 
 def _caught(_signal: int, _frame: FrameType | None) -> None:

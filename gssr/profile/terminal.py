@@ -7,6 +7,8 @@ import sys
 import termios
 from typing import Any, NoReturn
 
+from gssr.profile.stderr import put
+
 _Modes = list[Any]  # as termios.tcgetattr gives it
 
 
@@ -15,14 +17,15 @@ class Terminal:
 
     Nothing here raises, and nothing blocks: a terminal that has gone is as good as none. The caller ignores SIGTTOU."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: bool = True) -> None:
+        """``wanted``: the workload is to have the terminal, not only once it demands it."""
         self.group = os.getpgrp()
         self.is_stdin = _foreground(0) >= 0
         """Standard input is the terminal, so the shell's job control is about this job."""
         self.lent = False
         self._fd = 0 if self.is_stdin else _controlling_terminal()
         # In `gssr profile -- cmd | less` the pager, which is in our group, needs the terminal more than cmd does.
-        self._wanted = self.is_stdin and not _is_pipe(1)
+        self._wanted = wanted and self.is_stdin and not is_pipe(1)
         self._modes: _Modes | None = None  # ours: those of before the loan
         self._workload_modes: _Modes | None = None
 
@@ -74,18 +77,48 @@ class Terminal:
         return True
 
     def _read_modes(self) -> _Modes | None:
-        try:
-            return termios.tcgetattr(self._fd)
-        except (OSError, termios.error):
-            return None
+        return _read_modes(self._fd)
 
     def _write_modes(self, modes: _Modes | None) -> None:
-        if modes is None:
-            return
-        try:
-            termios.tcsetattr(self._fd, termios.TCSANOW, modes)  # TCSADRAIN would wait for a terminal held by Ctrl-S
-        except (OSError, termios.error):
-            pass
+        _write_modes(self._fd, modes)
+
+
+_LEAVE_SCREEN = (
+    b"\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?2048l"  # synchronised output, bracketed paste, line wrap, sizes in band
+    b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l\x1b[?1004l"  # the mouse, the focus
+    b"\x1b[<u\x1b[?1049l\x1b[?25h\x1b[0m"  # the keyboard, the other screen, the cursor, colours
+)
+"""Undoes what Textual's driver asks a terminal for."""
+
+
+class SavedModes:
+    """The modes of the terminal on stdin as they are now, for when a full-screen program could not put them back."""
+
+    def __init__(self) -> None:
+        self._modes = _read_modes(0)
+
+    def put_back(self, drawn: bool) -> None:
+        """Put the terminal back in order; ``drawn``: something has taken the whole screen. Never raises."""
+        if drawn:
+            put(_LEAVE_SCREEN)
+        if _foreground(0) == os.getpgrp():  # else whoever is in front has modes of his own
+            _write_modes(0, self._modes)
+
+
+def _read_modes(fd: int) -> _Modes | None:
+    try:
+        return termios.tcgetattr(fd)
+    except (OSError, termios.error):
+        return None
+
+
+def _write_modes(fd: int, modes: _Modes | None) -> None:
+    if modes is None:
+        return
+    try:
+        termios.tcsetattr(fd, termios.TCSANOW, modes)  # TCSADRAIN would wait for a terminal held by Ctrl-S
+    except (OSError, termios.error):
+        pass
 
 
 def leave(code: int) -> NoReturn:
@@ -102,7 +135,7 @@ def leave(code: int) -> NoReturn:
     if code == 128 + signal.SIGINT and _foreground(0) == os.getpgrp() and not ignored:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         # While the workload had the terminal, Ctrl-C came to its group only, and a script that runs us waits for it.
-        os.kill(os.getpid() if _is_pipe(1) else 0, signal.SIGINT)
+        os.kill(os.getpid() if is_pipe(1) else 0, signal.SIGINT)
     os._exit(code)
 
 
@@ -121,7 +154,8 @@ def _controlling_terminal() -> int:
         return -1
 
 
-def _is_pipe(fd: int) -> bool:
+def is_pipe(fd: int) -> bool:
+    """Whether a descriptor leads to another program."""
     try:
         mode = os.fstat(fd).st_mode
     except OSError:

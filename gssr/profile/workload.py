@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from errno import EACCES, EINVAL, ENOENT, ENOEXEC, ENOTDIR
 from types import FrameType
 from typing import NamedTuple, NoReturn
@@ -23,6 +23,9 @@ FORWARDED: tuple[signal.Signals, ...] = (
     signal.SIGXCPU,
 )
 """Signals that are passed on to the workload."""
+
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+"""Those that ask to end."""
 
 _IGNORED_BY_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 _CHANGED = (*FORWARDED, signal.SIGCHLD, signal.SIGTTIN, signal.SIGTTOU, *_IGNORED_BY_PYTHON)
@@ -63,12 +66,13 @@ def shell_command(text: str) -> list[str]:
     return ["/bin/sh", "-c", text]
 
 
-def start(argv: Sequence[str], was: Inherited, tty: int) -> tuple[int, int]:
+def start(argv: Sequence[str], was: Inherited, tty: int, streams: Mapping[int, int]) -> tuple[int, int]:
     """Fork and execute ``argv`` in a process group of its own; (its process id, a descriptor).
 
-    Where ``tty`` is not -1 the new group is made the foreground group of that terminal before the workload runs. The
-    descriptor is the readable, non-blocking end of a pipe: at its end the workload is executing; an errno in decimal
-    says why it can't. The caller closes it, and reaps the process in either case.
+    ``streams``: descriptors it gets in place of its standard streams. Where ``tty`` is not -1 the new group is made the
+    foreground group of that terminal before the workload runs. The descriptor is the readable, non-blocking end of a pipe:
+    at its end the workload is executing; an errno in decimal says why it can't. The caller closes it, and reaps the
+    process in either case.
 
     To be called with all signals blocked: a handler must not run in the child. Raises OSError (no more processes or
     descriptors) and ValueError (an argument that can't be one)."""
@@ -83,7 +87,7 @@ def start(argv: Sequence[str], was: Inherited, tty: int) -> tuple[int, int]:
         os.close(writable)
         raise
     if pid == 0:
-        _become(arguments, was, tty, writable)
+        _become(arguments, was, tty, streams, writable)
     os.close(writable)
     try:
         os.setpgid(pid, pid)  # the child does so too: whoever comes first, the group exists from here on
@@ -92,7 +96,7 @@ def start(argv: Sequence[str], was: Inherited, tty: int) -> tuple[int, int]:
     return pid, readable
 
 
-def _become(arguments: list[bytes], was: Inherited, tty: int, status: int) -> NoReturn:
+def _become(arguments: list[bytes], was: Inherited, tty: int, streams: Mapping[int, int], status: int) -> NoReturn:
     """The child's side of ``start``."""
     error = EINVAL
     try:
@@ -102,6 +106,8 @@ def _become(arguments: list[bytes], was: Inherited, tty: int, status: int) -> No
                 os.tcsetpgrp(tty, os.getpid())  # SIGTTOU is blocked, so this can't stop us
             except OSError:
                 pass
+        for fd, by in streams.items():
+            os.dup2(by, fd)
         signal.set_wakeup_fd(-1)
         for sig in _CHANGED:
             signal.signal(sig, signal.SIG_IGN if sig in was.ignored else signal.SIG_DFL)

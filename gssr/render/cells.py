@@ -29,16 +29,20 @@ def clean(text: str) -> str:
     )
 
 
+_NARROW = re.compile("[\0-\u036f\u2010-\u2027\u2190-\u22ff\u2500-\u25fc\u2800-\u28ff]*")
+"""Letters and drawing characters of one cell each: no need to look at every one."""
+
+
 def cell_width(text: str) -> int:
     """Cells that clean ``text`` takes."""
-    if text.isascii():
+    if text.isascii() or _NARROW.fullmatch(text):
         return len(text)
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def _cut(text: str, width: int) -> str:
     """As many leading characters as fit into ``width`` cells."""
-    if text.isascii():
+    if text.isascii() or _NARROW.fullmatch(text):
         return text[: max(width, 0)]
     used = 0
     for index, char in enumerate(text):
@@ -65,7 +69,9 @@ def fit(text: str, width: int, ellipsis: str, keep: Literal["start", "end"] = "s
 def pad(row: Row, width: int, align: Literal["left", "right"] = "left") -> Row:
     """``row`` filled with blanks to ``width`` cells; a wider one is cut on the right."""
     missing = width - cell_width(text_of(row))
-    if missing <= 0:
+    if missing == 0:
+        return row
+    if missing < 0:
         return clip(row, width)
     blank = Span(" " * missing)
     return (*row, blank) if align == "left" else (blank, *row)
@@ -73,6 +79,8 @@ def pad(row: Row, width: int, align: Literal["left", "right"] = "left") -> Row:
 
 def clip(row: Row, width: int) -> Row:
     """``row`` cut to at most ``width`` cells, without empty spans."""
+    if cell_width(text_of(row)) <= width:
+        return row if all(span.text for span in row) else tuple(span for span in row if span.text)
     spans: list[Span] = []
     left = width
     for span in row:
@@ -128,6 +136,16 @@ def flow(pieces: Sequence[Row], width: int, ellipsis: str, separator: str = "  "
     if line:
         rows.append(joined(line, separator))
     return rows
+
+
+def as_many(pieces: Sequence[Row], width: int, separator: str = "  ") -> Row:
+    """The first piece, as much of it as fits, and those of the others that fit beside it on one line of ``width`` cells."""
+    line = clip(pieces[0], max(width, 0)) if pieces else ()
+    for piece in pieces[1:]:
+        longer = joined([line, piece], separator)
+        if cell_width(text_of(longer)) <= width:
+            line = longer
+    return line
 
 
 def _shortened(row: Row, width: int, ellipsis: str) -> Row:

@@ -14,7 +14,8 @@ TOLERANCE = 0.005
 class Glyphs(NamedTuple):
     """One set. ``levels`` is the ramp of a strip, lowest first. ``full`` fills a bar, ``parts`` are its last cell in
     ascending steps (may be empty), ``track`` its unfilled rest. ``band`` fills between the lowest and the highest of a
-    chart whose ``line`` is a plotext marker. ``rule`` and ``heavy`` draw lines across the page."""
+    chart whose ``line`` is a plotext marker. ``rule`` and ``heavy`` draw lines across the page, ``cursor`` one down it.
+    ``shares`` fills areas from most to least, the second also what lies between a minimum and a mean."""
 
     levels: str
     full: str
@@ -26,10 +27,12 @@ class Glyphs(NamedTuple):
     heavy: str
     bullet: str
     ellipsis: str
+    cursor: str
+    shares: str
 
 
-UTF8 = Glyphs("▁▂▃▄▅▆▇█", "█", "▏▎▍▌▋▊▉", "░", "░", "hd", "─", "═", "•", "…")
-ASCII = Glyphs(".:-=+*#%@", "#", "", "-", ".", "*", "-", "=", "*", "..")
+UTF8 = Glyphs("▁▂▃▄▅▆▇█", "█", "▏▎▍▌▋▊▉", "░", "░", "hd", "─", "═", "•", "…", "│", "█▒░")
+ASCII = Glyphs(".:-=+*#%@", "#", "", "-", ".", "*", "-", "=", "*", "..", "|", "#+.")
 
 TO_ASCII = str.maketrans({"─": "-", "│": "|", "└": "+", "┤": "+", "┬": "+", "┼": "+", "°": " ", "…": "~", "–": "-"})
 """Stand-ins of one cell each for the few other characters that pages hold."""

@@ -8,7 +8,10 @@ by height or by a letter.
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-Role = Literal["plain", "title", "heading", "dim", "value", "series", "band", "good", "bad", "outlier", "gap"]
+Role = Literal[
+    "plain", "title", "heading", "dim", "value", "series", "band", "good", "bad", "outlier", "gap",
+    "ramp0", "ramp1", "ramp2", "ramp3", "ramp4", "low0", "low1", "low2", "low3", "low4", "cursor", "picked",
+]  # fmt: skip
 
 
 class Span(NamedTuple):
@@ -41,7 +44,23 @@ ROLES: dict[Role, Look] = {
     "bad": Look("31", "red"),
     "outlier": Look("1;33", "bold yellow"),
     "gap": Look("35", "magenta"),
+    "ramp0": Look("38;5;24", "color(24)"),
+    "ramp1": Look("38;5;30", "color(30)"),
+    "ramp2": Look("38;5;73", "color(73)"),
+    "ramp3": Look("38;5;115", "color(115)"),
+    "ramp4": Look("38;5;158", "color(158)"),
+    "low0": Look("4;38;5;24", "underline color(24)"),
+    "low1": Look("4;38;5;30", "underline color(30)"),
+    "low2": Look("4;38;5;73", "underline color(73)"),
+    "low3": Look("4;38;5;115", "underline color(115)"),
+    "low4": Look("4;38;5;158", "underline color(158)"),
+    "cursor": Look("7", "reverse"),
+    "picked": Look("1;7", "bold reverse"),
 }
+RAMP: tuple[Role, ...] = ("ramp0", "ramp1", "ramp2", "ramp3", "ramp4")
+"""Lightness for a fraction of the full scale, in five equal steps, dark to light; it only repeats what height says."""
+RAMP_LOW: tuple[Role, ...] = ("low0", "low1", "low2", "low3", "low4")
+"""The same for a cell that stands for several GPUs of which one is below half of their mean."""
 
 
 def text_of(row: Row) -> str:

@@ -72,7 +72,16 @@ class Part(NamedTuple):
         if newest is None or not found or found[0][0] is None:
             return self.first, self.last
         first, last = int(found[0][0]), int(found[0][1])
-        return first, self.last if self.unended and upper > newest - OPEN_SECONDS else last
+        if not self.unended or upper <= newest - OPEN_SECONDS:
+            return first, last
+        # Rows of a GPU that has not closed its bucket may come before the first of one that has.
+        before = self.shard.all(
+            "SELECT min(first_rowid) FROM rollup WHERE level = ?1 AND first_rowid >= ?3 AND bucket ="
+            " (SELECT max(bucket) FROM rollup WHERE level = ?1 AND bucket <= ?2 AND first_rowid >= ?3)",
+            (LEVELS[0], lower - LEVELS[0], self.first),
+        )
+        earlier = before[0][0] if before and before[0][0] is not None else self.first
+        return min(first, int(earlier)), self.last
 
     def _ranges(self, start: float, end: float) -> list[tuple[int, int]]:
         """The same as ranges, of which there is one for each rank that was merged into the file: it has its rows in one

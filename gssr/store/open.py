@@ -21,6 +21,11 @@ def beside(path: str, suffix: str) -> str:
     return os.path.realpath(path) + suffix
 
 
+def log_of(path: str) -> str:
+    """The name of the log beside a recording, ``NAME.sql`` or ``NAME.sql.d``: what the workload printed."""
+    return path.rstrip("/").removesuffix(".d").removesuffix(".sql") + ".log"
+
+
 def looks_like_recording(path: str) -> bool:
     """True for a file that GSSR made (or that is empty), judged by its head alone: a damaged recording is one too."""
     with open(path, "rb") as stream:

@@ -184,6 +184,18 @@ class RunReader:
         return tuple(sorted(rows, key=lambda event: event.time))
 
     @property
+    def tails(self) -> list[tuple[str, int, dict[int, int]]]:
+        """Where to go on following: for each file its name, the last rowid read here, and the positions of its GPUs by
+        their keys in the file."""
+        parts = {part.shard.path: part for part in self._parts}
+        found = []
+        for shard in self._shards:
+            part = parts.get(shard.path)
+            last = part.last if part else shard.rowids(self.run.run_id)[1]
+            found.append((shard.path, last, dict(part.position) if part else {}))
+        return found
+
+    @property
     def sampling_seconds(self) -> float:
         """The sampling interval; 0 when it is unknown."""
         return (self.run.sampling_ms or 0.0) / 1000
@@ -225,6 +237,21 @@ class RunReader:
         """What the workload's processes did in the window: each value column of ``workload_samples``, rank by rank."""
         rows = [row for shard in self._shards for row in shard.workload_use(self.run.run_id, *_bounds(start, end))]
         return [_extents(WORKLOAD_COLUMNS, [row]) for row in rows]
+
+    def use_over_time(
+        self, table: str, start: float | None, end: float | None, begin: float, width: float, n: int
+    ) -> dict[str, Floats]:
+        """What the nodes (``host_samples``) or the workload's processes (``workload_samples``) did in start <= time < end
+        (unix s, None: open), in ``n`` bins of ``width`` seconds from ``begin``: each value column's mean over nodes or ranks
+        [n], NaN without samples; columns without any are left out."""
+        columns = HOST_COLUMNS if table == "host_samples" else WORKLOAD_COLUMNS
+        sums = np.zeros((n, 2 * len(columns)))
+        for shard in self._shards:
+            for index, *values in shard.use_over_time(table, self.run.run_id, _bounds(start, end), (begin, width, n)):
+                sums[index] += values
+        count, total = sums[:, ::2], sums[:, 1::2]
+        means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+        return {name: means[:, column] for column, name in enumerate(columns) if count[:, column].any()}
 
     def samples(
         self, names: Sequence[str], gpus: Ints | None = None, start: float | None = None, end: float | None = None

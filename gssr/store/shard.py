@@ -115,6 +115,19 @@ class Shard:
         query = f"SELECT {wanted} FROM {table} WHERE run_id = ? AND time >= ? AND time < ?{rest}"
         return self.all(query, (run_id, start, end))
 
+    def use_over_time(
+        self, table: str, run_id: str, window: tuple[float, float], bins: tuple[float, float, int]
+    ) -> list[tuple[Any, ...]]:
+        """(bin, count and sum of each value column) of ``host_samples`` or ``workload_samples`` in window[0] <= time <
+        window[1]; ``bins`` are their start, width (s) and number: what lies beyond an end belongs to the bin there."""
+        start, width, n = bins
+        wanted = ", ".join(f"count({column.name}), total({column.name})" for column in TABLES[table][3:])
+        query = (
+            f"SELECT min(max(CAST((time - ?) / ? AS INTEGER), 0), ?) AS bin, {wanted} FROM {table}"
+            " WHERE run_id = ? AND time >= ? AND time < ? GROUP BY bin"
+        )
+        return self.all(query, (start, width, n - 1, run_id, *window))
+
     def _small_table(self, read: Callable[[sqlite3.Connection, str], list[_Record]], run_id: str) -> list[_Record]:
         """All rows, or none where the table can't be read."""
         try:

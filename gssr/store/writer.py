@@ -30,6 +30,8 @@ LONGEST_PAUSE_SECONDS = 10.0
 SILENT_SECONDS = 20.0
 """A GPU's bucket that ended this long ago is closed although no later row came: readers may rely on it."""
 
+_EARLY = 0.01
+"""A tick may come this much early, s: else every second one of those that are a pause apart would be passed over."""
 _ROWS_AT_ONCE = 256
 """Rows that are numbered and rolled up in one go, unless they are to be committed before."""
 
@@ -160,7 +162,7 @@ class Writer:
 
     def tick(self, now: float) -> None:
         """Commit if it is time. Never raises: ``problem`` says in one sentence why the last write failed, else None."""
-        if now - self._last_try >= self._pause or now < self._last_try:
+        if now - self._last_try >= self._pause - _EARLY or now < self._last_try:
             self._last_try = now
             self.commit(now)
             if self.problem is None and now - self._last_checkpoint >= CHECKPOINT_SECONDS:

@@ -5,8 +5,7 @@ import time
 import pytest
 
 from gssr.backends import nvml
-from gssr.backends.aside import Aside
-from gssr.backends.base import BackendError, Opened
+from gssr.backends.base import BackendError
 from gssr.backends.nvidia import offer_nvml, open_nvml
 from gssr.metrics import INDEX, METRICS
 
@@ -177,60 +176,3 @@ def test_the_offer_names_the_gpus(fake_driver, monkeypatch):
     fake_driver.load(monkeypatch, gpus=8)
     offer = offer_nvml()
     assert offer.works and offer.details == "8 GPUs (NVIDIA H100 FAKE), driver 550.54.15"
-
-
-class TestAside:
-    """A driver that hangs costs its samples and nothing else."""
-
-    @pytest.fixture
-    def command(self, tmp_path, fake_driver, monkeypatch):
-        path = tmp_path / "command"
-        fake_driver.load(monkeypatch, gpus=2, command=path)
-        return path
-
-    @pytest.fixture(autouse=True)
-    def impatient(self, monkeypatch):
-        monkeypatch.setattr("gssr.backends.aside.PATIENCE", 0.2)
-        monkeypatch.setattr("gssr.backends.aside.OPEN_PATIENCE", 0.3)
-
-    def test_a_hang_is_said_and_its_end_as_well(self, command):
-        backend = Aside("the driver", lambda: open_nvml(None))
-        assert len(backend.sample(time.time())) == 2
-        command.write_text("hang 1")
-        began = time.monotonic()
-        assert backend.sample(time.time()) == [] and time.monotonic() - began < 0.5
-        (change,) = backend.changes()
-        assert change.kind == "backend_lost" and "has not answered" in change.message
-        began = time.monotonic()
-        assert all(backend.sample(time.time()) == [] for _ in range(20)) and time.monotonic() - began < 0.1
-        command.unlink()
-        time.sleep(0.1)
-        assert len(backend.sample(time.time())) == 2  # the late ones
-        assert [change.kind for change in backend.changes()] == ["backend_back"]
-        late, now = backend.sample(time.time()), time.time()
-        assert all(now - row[1] < 0.1 for row in late)
-        backend.close()
-
-    def test_one_that_hangs_for_good_is_left_alone(self, command):
-        backend = Aside("the driver", lambda: open_nvml(None))
-        command.write_text("hang")
-        backend.sample(time.time())
-        began = time.monotonic()
-        backend.close()
-        assert time.monotonic() - began < 0.1
-        command.unlink()  # let the thread go
-        time.sleep(0.1)
-
-    def test_one_that_hangs_when_opened_is_an_error(self, command):
-        command.write_text("hang")
-        with pytest.raises(BackendError, match=r"has not answered for 0.3 s"):
-            Aside("the driver", lambda: open_nvml(None))
-        command.unlink()
-        time.sleep(0.1)
-
-    def test_its_errors_are_the_backends(self):
-        def refuse() -> Opened:
-            raise BackendError("no")
-
-        with pytest.raises(BackendError, match="no"):
-            Aside("the driver", refuse)

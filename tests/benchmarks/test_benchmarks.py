@@ -1,17 +1,18 @@
 """The benchmarks run, in the smallest settings, and say what they measured: no verdict on figures here."""
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as entry
-from benchmarks import merge, processes, rank, sampler, start, table, write
+from benchmarks import driver, merge, processes, rank, sampler, start, table, write
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (entry, merge, processes, rank, sampler, start, write):
+    for module in (driver, entry, merge, processes, rank, sampler, start, write):
         monkeypatch.setattr(module, "CACHE", tmp_path)
 
 
@@ -21,6 +22,14 @@ def test_the_sampler_is_found_and_watched() -> None:
     assert 0 < value["CPU"] < 100
     assert 5 < value["resident memory"] < 100
     assert 0 <= value["lateness of a tick, p50"] <= value["lateness of a tick, p99"] < 50
+
+
+def test_the_sampler_on_the_stand_in_for_the_driver_is_watched(requires: Callable[..., None]) -> None:
+    requires("gcc", package="gcc libc6-dev")
+    figures = list(driver.measure(seconds=0.5, windows=1, warm_up=0.5))
+    value = {figure.what.rpartition(": ")[2]: figure.value for figure in figures}
+    assert 0 < value["CPU"] < 100
+    assert 5 < value["resident memory"] < 100
 
 
 def test_lateness_is_what_ticks_are_behind_their_deadlines(tmp_path: Path) -> None:

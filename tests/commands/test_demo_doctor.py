@@ -1,8 +1,12 @@
 """The commands that need nothing: demo and doctor."""
 
+import fcntl
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 from gssr.backends import BACKENDS
@@ -61,9 +65,43 @@ def test_doctor_without_a_driver_says_where_to_run(tmp_path):
     assert found["GPUs"].startswith("no NVIDIA's driver can't be used")
     assert found["GPUs"].endswith("-> run on a node with NVIDIA GPUs and their driver")
     assert found["backend gpm"] == found["backend nvml"] == "no needs NVIDIA's driver: see GPUs"
-    assert found["backend dcgm"].startswith("no ") and "->" in found["backend dcgm"]
+    assert found["backend dcgm"].startswith("no ")
+    assert found["backend dcgm"].endswith("-> NVIDIA's driver comes first: see GPUs"), "an engine alone helps nobody"
     assert found["backend auto"].endswith("here: host metrics only")
     assert found["backend synthetic"].startswith("ok ")
+
+
+def test_doctor_with_bindings_but_no_engine_says_what_to_start(tmp_path, fake_driver):
+    bindings = Path(__file__).parent.parent / "fakes" / "dcgm" / "bindings4"
+    environ = fake_driver.environ(gpus=2) | {"DCGM_BINDINGS": str(bindings), "DCGM_HOST": f"unix://{tmp_path}/none"}
+    found = diagnosis(tmp_path, environ)
+    assert found["backend dcgm"] == (
+        f"no no hostengine answers on unix://{tmp_path}/none "
+        "-> start nv-hostengine on this node, or name another place in DCGM_HOST"
+    )
+    assert found["backend auto"].endswith("here: gpm")
+
+
+def test_doctor_folds_its_lines_on_a_terminal_only(tmp_path):
+    """A terminal of 60 columns; a pipe has a line for each finding."""
+    (tmp_path / "libnvidia-ml.so.1").touch()
+    environ = dict(os.environ) | {"LD_LIBRARY_PATH": str(tmp_path), "TERM": "dumb"}
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    with subprocess.Popen([*GSSR, "doctor"], cwd=tmp_path, env=environ, stdout=slave, stdin=slave) as process:
+        os.close(slave)
+        shown = b""
+        try:
+            while piece := os.read(master, 1 << 16):
+                shown += piece
+        except OSError:
+            pass  # how a terminal ends
+        os.close(master)
+    assert process.returncode == 0
+    lines = shown.decode().splitlines()
+    assert max(len(line) for line in lines if "/" not in line) <= 60, "all but paths, which are not broken"
+    piped = gssr("doctor", cwd=tmp_path, env=environ).stdout
+    assert " ".join(shown.decode().split()) == " ".join(piped.split())
 
 
 def test_doctor_on_hopper_finds_gpm(tmp_path, fake_driver):

@@ -11,7 +11,7 @@ import pytest
 
 from gssr.backends import BACKENDS
 from gssr.backends.synthetic.scenarios import SCENARIOS
-from gssr.commands import Command, analyze, demo, doctor, profile
+from gssr.commands import Command, analyze, demo, doctor, profile, tui
 from gssr.launch import LAUNCHERS
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.profile.workload import FORWARDED
@@ -19,8 +19,14 @@ from gssr.store.schema import STATES
 
 README = fenced.ROOT / "README.md"
 DOCS = fenced.ROOT / "docs"
-PAGE_OF = {"profile": DOCS / "profile.md", "analyze": DOCS / "analyze.md", "demo": README, "doctor": README}
-COMMANDS = (profile.COMMAND, analyze.COMMAND, demo.COMMAND, doctor.COMMAND)
+PAGE_OF = {
+    "profile": DOCS / "profile.md",
+    "tui": DOCS / "tui.md",
+    "analyze": DOCS / "analyze.md",
+    "demo": README,
+    "doctor": README,
+}
+COMMANDS = (profile.COMMAND, tui.COMMAND, analyze.COMMAND, demo.COMMAND, doctor.COMMAND)
 EVERYWHERE = {"-h", "--help", "--debug", "--version"}
 
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -54,6 +60,9 @@ def test_options_that_are_named_exist() -> None:
     all_flags = set().union(*(flags(command) for command in COMMANDS)) | EVERYWHERE
     known = {
         DOCS / "profile.md": flags(profile.COMMAND) | EVERYWHERE | {"--run"},  # of analyze
+        DOCS / "tui.md": flags(tui.COMMAND)
+        | EVERYWHERE
+        | {"--live", "--terminal", "-g", "-L"},  # of profile, analyze, tmux, ssh
         DOCS / "analyze.md": flags(analyze.COMMAND) | EVERYWHERE | set(analyze.REPLACED),
     }
     for page in fenced.PAGES:
@@ -69,6 +78,12 @@ def test_the_tables_of_the_recording_are_those_of_the_schema() -> None:
     made = runpy.run_path(str(DOCS / "make_recording.py"))["page"]
     text = page.read_text(encoding="utf-8")
     assert text == made(text), "run docs/make_recording.py"
+
+
+def test_the_keys_and_the_screens_are_those_of_the_code() -> None:
+    made = runpy.run_path(str(DOCS / "make_tui.py"))["page"]
+    text = (DOCS / "tui.md").read_text(encoding="utf-8")
+    assert text == made(text), "run docs/make_tui.py"
 
 
 def test_every_state_is_explained() -> None:

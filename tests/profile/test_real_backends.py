@@ -51,14 +51,16 @@ def test_every_stored_mean_is_the_drivers(tmp_path, fake_driver):
     assert sorted(series) == list(range(8))
     for gpu, rows in series.items():
         assert len(rows) >= 19
-        for before, row in pairwise(rows[1:]):
+        for before, row in pairwise(rows):
             exact = [
                 fake_driver.expected(gpu, metric.gpm, before[0], row[0]) * metric.gpm_factor for metric in PROFILED
             ]
-            assert row[1:] == pytest.approx(exact, rel=0.01, abs=1e-5)
-        span = rows[1, 0], rows[-1, 0]
+            # Some come near zero, where the least shift in time is many per cent: there 1 % of their mean, 0.01, counts.
+            assert row[1:] == pytest.approx(exact, rel=0.01, abs=1e-4)
+        span = rows[0, 0], rows[-1, 0]
         whole = [fake_driver.expected(gpu, metric.gpm, *span) * metric.gpm_factor for metric in PROFILED]
-        assert rows[2:, 1:].mean(axis=0) == pytest.approx(whole, rel=0.01)
+        seconds = np.diff(rows[:, 0])  # a busy machine's ticks are not all alike
+        assert seconds @ rows[1:, 1:] / seconds.sum() == pytest.approx(whole, rel=0.002)
 
 
 def test_a_gpu_lost_in_mid_run_leaves_the_others_complete(tmp_path, fake_driver):

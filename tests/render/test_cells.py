@@ -67,3 +67,9 @@ def test_a_number_stays_with_its_unit() -> None:
 @given(st.lists(clean_rows, max_size=6), widths)
 def test_flowing_pieces_stay_in_their_cells(pieces: list[Row], width: int) -> None:
     assert all(cell_width(text_of(row)) <= width for row in flow(pieces, width, "…", indent="  "))
+
+
+def test_the_quick_way_to_measure_agrees_with_unicode() -> None:
+    for code in (*range(0x20, 0x370), *range(0x2010, 0x2028), *range(0x2190, 0x2600), *range(0x2800, 0x2900)):
+        wide = unicodedata.east_asian_width(chr(code)) in "WF"
+        assert cell_width(chr(code)) == 1 + wide, hex(code)

@@ -236,3 +236,14 @@ def test_infinite_and_nan_values_are_missing_not_numbers(tmp_path):
     merged = merge(reader.buckets().vectors, reader.buckets().gpu, 1, 9.0)
     block = next(block for block in reader.buckets().layout.blocks if block.metric.name == "sm_active")
     np.testing.assert_array_equal(merged[0, block.start : block.start + 5], [3, 1.5, 0, 0.5, 0.5])
+
+
+def test_a_window_holds_the_rows_of_a_gpu_whose_bucket_is_still_open(tmp_path):
+    start = (
+        START // 10 * 10 + 10
+    )  # the first GPU falls silent in this bucket; the second comes late, and closes its own
+    rows = [(0, start + k * STEP, *[0.5] * len(NAMES)) for k in range(6)]
+    rows += [(1, start + 5 + k * STEP, *[0.5] * len(NAMES)) for k in range(14)]
+    write(tmp_path / "a.sql", rows, 2, finish=False)
+    run = open_recording(tmp_path / "a.sql").runs[0]
+    assert np.bincount(run.samples(["sm_active"], start=start, end=start + 10).gpu).tolist() == [6, 10]

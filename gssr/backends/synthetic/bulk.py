@@ -48,7 +48,7 @@ def generate(request: Request, progress: Callable[[float], None] | None = None) 
     writer = BulkWriter(request.path)
     try:
         n = _write(writer, request, scenario, progress)
-        _spread_over_ranks(request.path)
+        spread_over_ranks(request.path)
     except BaseException:
         remove(request.path)
         raise
@@ -138,7 +138,7 @@ def _losses(scenario: Scenario, n: int, seconds: float) -> list[tuple[float, str
     return sorted(events)
 
 
-def _spread_over_ranks(path: str) -> None:
+def spread_over_ranks(path: str) -> None:
     """One writer wrote for all ranks; give its GPUs and their events to the ranks they belong to."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:

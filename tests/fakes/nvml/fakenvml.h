@@ -62,6 +62,7 @@ double fake_override(int gpu, int metric);                       /* NaN: none */
 
 /* library.c */
 R fake_enter(D d);                                               /* OK, or what a call about d answers now */
+int fake_is_up(void);                                            /* between nvmlInit and nvmlShutdown */
 R fake_refuse(void);                                             /* NOT_SUPPORTED, counted */
 int fake_instances(int gpu);
 D fake_device(int gpu, int instance);

@@ -53,6 +53,8 @@ static int is_lost(int gpu) {
     return now >= from && (now < to || (settings.lost_sticky && initialised < to));
 }
 
+int fake_is_up(void) { return references > 0; }
+
 R fake_enter(D d) {
     calls++;
     if (!references) return UNINITIALIZED;

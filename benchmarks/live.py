@@ -1,0 +1,172 @@
+"""What the live screen costs: CPU and bytes of a frame, how soon it shows data, and what other programs cost beside it."""
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks import driver
+from benchmarks.peers import exporter, install, peers
+from benchmarks.processes import CACHE, GSSR, PYTHON, run, spawn
+from benchmarks.table import Figure
+from benchmarks.terminal import Terminal, on_terminal
+
+SCREENS = (1, 2, 3, 4)
+SIZES = ((80, 24), (120, 40))
+HERTZ = 2.0
+UPDATE = b"\x1b[?2026h"
+"""Comes before each update of the screen."""
+READER = "gssr-producer"
+"""The thread that reads; all others draw."""
+SHOWS_DATA = rb"[1-9][0-9,]* GPUs on"
+LIMITS_MS = {8: 10.0, 64: 10.0, 1024: 10.0, 10_000: 15.0}
+LIMIT_FULL, LIMIT_TICK, LIMIT_DRAWING = 16e3, 3e3, 3.0
+LIMIT_SHARE, LIMIT_RATE = 1.5, 1.5e3
+LIMITS_FIRST = {"16": 400.0, "1,024": 700.0}
+
+
+class Cost(NamedTuple):
+    """Over a while: seconds on the clock, CPU seconds drawing and reading, bytes written."""
+
+    passed: float
+    drawing: float
+    reading: float
+    written: int
+
+
+def measure(
+    gpus: Sequence[int] = (8, 64, 1024, 10_000), seconds: float = 6.0, settle: float = 4.0, repeats: int = 5
+) -> Iterator[Figure]:
+    """Everything that was promised of it."""
+    yield from first_frames(repeats)
+    for n in gpus:
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder, growing(Path(folder), n) as path:
+            for size in SIZES:
+                yield from frames(path, n, size, seconds, settle)
+    yield from beside_others(2.5 * seconds, settle)
+
+
+def frames(path: Path, gpus: int, size: tuple[int, int], seconds: float, settle: float) -> Iterator[Figure]:
+    """CPU and bytes of the screens on a recording that grows, twice a second."""
+    columns, rows = size
+    with on_terminal((*GSSR, "tui", "--hz", f"{HERTZ:g}", path), columns, rows) as terminal:
+        terminal.read_until(SHOWS_DATA)
+        for screen in SCREENS:
+            terminal.press(str(screen))
+            terminal.read_for(settle)
+            full = _full_frame(terminal, columns, rows)
+            cost = _watched(terminal, seconds)
+            n = cost.passed * HERTZ
+            case = f"live, {gpus:,} GPUs, {columns}x{rows}, screen {screen}"
+            main = (columns, rows) == (120, 40)
+            yield Figure(
+                f"{case}: drawing a frame, CPU", cost.drawing / n * 1e3, "ms", LIMITS_MS.get(gpus) if main else None
+            )
+            many = main and gpus == 10_000
+            share = 100 * cost.drawing / cost.passed
+            yield Figure(f"{case}: drawing, CPU", share, "% of a core", LIMIT_DRAWING if many else None)
+            yield Figure(f"{case}: reading, CPU", 100 * cost.reading / cost.passed, "% of a core")
+            yield Figure(f"{case}: a full frame", full, "bytes", LIMIT_FULL if main else None)
+            yield Figure(f"{case}: a tick", cost.written / n, "bytes", LIMIT_TICK if main else None)
+
+
+def _full_frame(terminal: Terminal, columns: int, rows: int) -> int:
+    """The longest of the updates that are written when all has to be drawn: after the window was resized and back."""
+    terminal.resize(columns - 1, rows)
+    terminal.read_for(1.0)
+    before = len(terminal.written)
+    terminal.resize(columns, rows)
+    terminal.read_for(1.0)
+    return max(map(len, terminal.written[before:].split(UPDATE)))
+
+
+def _watched(terminal: Terminal, seconds: float) -> Cost:
+    before, began = terminal.cpu(), time.perf_counter()
+    written = terminal.read_for(seconds)
+    after, passed = terminal.cpu(), time.perf_counter() - began
+    used = {name: after[name] - before.get(name, 0.0) for name in after}
+    reading = used.pop(READER, 0.0)
+    return Cost(passed, sum(used.values()), reading, written)
+
+
+@contextmanager
+def growing(folder: Path, gpus: int) -> Iterator[Path]:
+    """A recording that another process is writing, twice a second."""
+    path = folder / "run.sql"
+    pid = spawn((PYTHON, "-m", "benchmarks.grow", path, str(gpus), f"{HERTZ:g}", "60"))
+    try:
+        while not path.exists():
+            time.sleep(0.05)
+        time.sleep(1.0 + gpus / 400)  # while it writes its past
+        yield path
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+
+
+def first_frames(repeats: int) -> Iterator[Figure]:
+    """How soon there is data on the screen, from the start of the program; of two finished recordings."""
+    small = CACHE / "16gpus.sql"
+    big = Path(os.environ.get("GSSR_BENCHMARK_BIG") or CACHE / "1024gpus.sql")
+    for gpus, path, hours, ms in (("16", small, "0.1", "1000"), ("1,024", big, "1", "100")):
+        if not path.exists():
+            words = ("train", "--gpus", gpus.replace(",", ""), "--hours", hours, "-t", ms, "-o", path)
+            run((PYTHON, "-m", "gssr.backends.synthetic", *words))
+        walls, cpus = [], []
+        for turn in range(repeats + 1):
+            with on_terminal((*GSSR, "tui", path), 80, 24) as terminal:
+                wall = terminal.read_until(SHOWS_DATA)
+                if turn:  # the first one fills the caches
+                    walls.append(wall)
+                    cpus.append(sum(terminal.cpu().values()))
+        case = f"live, first data of {gpus} GPUs, {hours} h, {ms} ms"
+        yield Figure(f"{case}: wall clock", statistics.median(walls) * 1e3, "ms", LIMITS_FIRST[gpus])
+        yield Figure(f"{case}: CPU", statistics.median(cpus) * 1e3, "ms")
+
+
+def beside_others(seconds: float, settle: float) -> Iterator[Figure]:
+    """Ours, kempnerpulse and nvitop by turns, each looking once a second at 8 and 16 GPUs."""
+    missing = install()
+    if missing:
+        print(f"live: {missing}", flush=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as name:
+        folder = Path(name)
+        if not missing:
+            driver.build(folder)
+        for gpus in (8, 16):
+            for columns, rows in SIZES:
+                yield from _ours(folder, gpus, columns, rows, seconds, settle)
+                if missing:
+                    continue
+                with exporter(folder, gpus):
+                    for peer in peers(folder, gpus):
+                        with on_terminal(peer.command, columns, rows, peer.environment) as terminal:
+                            terminal.read_until(peer.shows)
+                            terminal.read_for(settle)
+                            yield from _rates(peer.name, gpus, columns, rows, _watched(terminal, seconds), False)
+
+
+def _ours(folder: Path, gpus: int, columns: int, rows: int, seconds: float, settle: float) -> Iterator[Figure]:
+    path = folder / f"{gpus}-{columns}.sql"
+    length = f"{settle + seconds + 5:g}"
+    words = ("profile", "--backend", f"synthetic:train:{gpus}", "-t", "1000", "-o", path, "--", "sleep", length)
+    recorder = spawn((*GSSR, *words))
+    try:
+        with on_terminal((*GSSR, "tui", "--hz", "1", path), columns, rows) as terminal:
+            terminal.read_until(SHOWS_DATA)
+            terminal.read_for(settle)
+            cost = _watched(terminal, seconds)
+    finally:
+        os.waitpid(recorder, 0)
+    yield from _rates("gssr tui", gpus, columns, rows, cost, gpus == 8 and columns == 80)
+
+
+def _rates(name: str, gpus: int, columns: int, rows: int, cost: Cost, promised: bool) -> Iterator[Figure]:
+    case = f"live, {name}, {gpus} GPUs, 1 Hz, {columns}x{rows}"
+    share = 100 * (cost.drawing + cost.reading) / cost.passed
+    yield Figure(f"{case}: CPU", share, "% of a core", LIMIT_SHARE if promised else None)
+    yield Figure(f"{case}: written", cost.written / cost.passed, "bytes/s", LIMIT_RATE if promised else None)

@@ -1,0 +1,54 @@
+"""``bash benchmarks/on_gpu.sh OUTDIR``: record workloads of known size on a real GPU, check what was recorded, and leave
+recordings and table in OUTDIR."""
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+MODULES = ("numpy", "pynvml", "psutil", "torch")
+TABLE = "checks.md"
+
+
+def missing() -> str | None:
+    """What this machine lacks for it, in one line; None when nothing."""
+    for name in MODULES:
+        if find_spec(name) is None:
+            return f"Python's module {name} is missing"
+    if shutil.which("nvidia-smi") is None:
+        return "nvidia-smi is missing"
+    from gssr.backends.nvidia import offer_nvml
+
+    offer = offer_nvml()
+    if not offer.works:
+        return f"no GPU: {offer.details}"
+    code = "import sys, torch; sys.exit(not torch.cuda.is_available())"
+    if subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL, timeout=120).returncode:
+        return "PyTorch sees no CUDA device"
+    return None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: 0, 1 when a check failed, 2 when it can't be run here."""
+    parser = argparse.ArgumentParser(prog="bash benchmarks/on_gpu.sh", description="Check GSSR on a real GPU.")
+    parser.add_argument("out", metavar="OUTDIR", type=Path, help="where recordings and table go")
+    out = parser.parse_args(arguments).out.absolute()
+    lacks = missing()
+    if lacks:
+        print(f"on_gpu: {lacks}", file=sys.stderr)
+        return 2
+    from benchmarks.on_gpu.measure import heading, measure, my_gpu, show
+
+    out.mkdir(parents=True, exist_ok=True)
+    gpu = my_gpu()
+    with (out / TABLE).open("w") as stream:
+        failed = show(measure(out, gpu.uuid), heading(gpu), stream)
+    print(f"\n{failed} checks failed; recordings and this table are in {out}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""A program on a terminal of its own: what it writes is read and counted, and what each of its threads costs."""
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import termios
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.processes import ENVIRONMENT
+
+_TERMINAL = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+_NOT_PASSED_ON = ("COLUMNS", "LINES", "NO_COLOR", "COLORTERM", "SSH_CONNECTION", "TMUX")
+_ASKS_FOR_SYNCHRONIZED_OUTPUT, _HAS_IT = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+
+
+class Terminal:
+    """Runs ``command`` on a new terminal of ``columns`` x ``rows`` that answers as today's do; ``written`` is what came out
+    of it so far."""
+
+    def __init__(
+        self, command: Sequence[str | Path], columns: int, rows: int, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.began = time.monotonic()
+        self.written = bytearray()
+        words = [os.fspath(word) for word in command]
+        variables = ENVIRONMENT | _TERMINAL | dict(environment or {})
+        for name in _NOT_PASSED_ON:
+            variables.pop(name, None)
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            with contextlib.suppress(OSError):
+                time.sleep(0.05)  # until the size is set
+                os.execvpe(words[0], words, variables)
+            os._exit(127)
+        self.resize(columns, rows)
+        self.began = time.monotonic() + 0.05
+
+    def resize(self, columns: int, rows: int) -> None:
+        """The window gets another size."""
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def press(self, keys: str) -> None:
+        """Type."""
+        os.write(self._fd, keys.encode())
+
+    def read_for(self, seconds: float) -> int:
+        """Read for a while; the number of bytes."""
+        before, deadline = len(self.written), time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._read(left)
+        return len(self.written) - before
+
+    def read_until(self, pattern: bytes, patience: float = 30.0) -> float:
+        """Read until this (a regular expression) was written; seconds since the start. Raises RuntimeError when it never
+        is."""
+        deadline = time.monotonic() + patience
+        while not re.search(pattern, self.written):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{pattern!r} never came; the end of what did: {bytes(self.written[-300:])!r}")
+            self._read(0.2)
+        return time.monotonic() - self.began
+
+    def _read(self, patience: float) -> None:
+        if not select.select([self._fd], [], [], patience)[0]:
+            return
+        try:
+            data = os.read(self._fd, 1 << 16)
+        except OSError:
+            raise RuntimeError(f"it has ended: {bytes(self.written[-300:])!r}") from None
+        self.written += data
+        if _ASKS_FOR_SYNCHRONIZED_OUTPUT in data:
+            os.write(self._fd, _HAS_IT)
+
+    def cpu(self) -> dict[str, float]:
+        """CPU seconds of its threads so far, by their names."""
+        found: dict[str, float] = {}
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
+            name = (thread / "comm").read_text().strip()
+            used = int((thread / "schedstat").read_text().split()[0]) / 1e9
+            found[name] = found.get(name, 0.0) + used
+        return found
+
+    def close(self) -> None:
+        """End it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self._fd)
+
+
+@contextlib.contextmanager
+def on_terminal(
+    command: Sequence[str | Path], columns: int, rows: int, environment: Mapping[str, str] | None = None
+) -> Iterator[Terminal]:
+    """A Terminal that is closed in the end."""
+    terminal = Terminal(command, columns, rows, environment)
+    try:
+        yield terminal
+    finally:
+        terminal.close()

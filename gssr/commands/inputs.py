@@ -1,0 +1,43 @@
+"""Which recordings a command reads, and which of their runs."""
+
+import itertools
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gssr.store.reader import Recording, RunReader
+
+_DEFAULT_ENDS = (".sql", ".sql.d")
+
+
+def own_recordings() -> list[str]:
+    """This job's default recording, else the newest of the default names in this folder. One that only has shards yet is
+    there as well."""
+    from gssr import launch
+
+    own = launch.default_output(launch.where_am_i())
+    if os.path.exists(own) or os.path.exists(own + ".d"):
+        stem = own.removesuffix(".sql")
+        further = [f"{stem}-{number}.sql" for number in range(2, 1000)]
+        return [own, *itertools.takewhile(os.path.exists, further)]
+    found = [
+        entry for entry in os.scandir(".") if entry.name.startswith("gssr_") and entry.name.endswith(_DEFAULT_ENDS)
+    ]
+    return [max(found, key=lambda entry: entry.stat().st_mtime).name.removesuffix(".d")] if found else []
+
+
+def chosen(recording: "Recording", run: str | None) -> "Sequence[RunReader]":
+    """The runs that --run names. Raises ValueError with a sentence that lists those there are."""
+    runs = recording.runs
+    if run is None:
+        return runs
+    found = [reader for reader in runs if run in (reader.run.run_id, reader.run.label)]
+    if not found and run.lstrip("-").isdigit() and 0 < abs(int(run)) <= len(runs):
+        found = [runs[int(run) - 1 if int(run) > 0 else int(run)]]
+    if not found:
+        there = ", ".join(
+            f"{number} ({reader.run.label or reader.run.run_id})" for number, reader in enumerate(runs, 1)
+        )
+        raise ValueError(f"no run {run!r}; there are: {there or 'none'}")
+    return found

@@ -1,0 +1,94 @@
+"""``gssr tui``: watch a recording, growing or finished."""
+
+import argparse
+import os
+import signal
+import sys
+
+from gssr.commands import BAD_INPUT, USAGE, Command, Option, fail
+from gssr.commands.inputs import chosen, own_recordings
+
+FASTEST, SLOWEST = 10.0, 0.1
+
+OPTIONS = (
+    Option(
+        ("inputs",),
+        {
+            "metavar": "FILE|DIR",
+            "nargs": "*",
+            "help": "recordings; the first is shown, the others can be compared with it",
+        },
+    ),
+    Option(("--run",), {"metavar": "RUN", "help": "the run to show: its number, id or label (default: the newest)"}),
+    Option(
+        ("--hz",), {"metavar": "N", "type": float, "help": "looks a second while it grows (default: 2, over SSH 1)"}
+    ),
+    Option(("--no-mouse",), {"action": "store_true", "help": "leave the mouse to the terminal"}),
+    Option(("--ascii",), {"action": "store_true", "help": "draw with ASCII characters only"}),
+    Option(
+        ("--theme",),
+        {
+            "choices": ("ansi-dark", "ansi-light"),
+            "default": "ansi-dark",
+            "help": "both use the terminal's own colours (default: ansi-dark)",
+        },
+    ),
+)
+
+
+def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
+    """Exit code 0; 2 for wrong usage, and without a terminal; 1 for a recording that can't be read."""
+    if not _on_terminal():
+        return fail("the live screen needs a terminal; gssr analyze --terminal prints a page instead", USAGE)
+    hz = options.hz if options.hz is not None else default_hz()
+    if not SLOWEST <= hz <= FASTEST:
+        return fail(f"--hz: {hz:g} is not between {SLOWEST:g} and {FASTEST:g}", USAGE)
+    names = options.inputs or own_recordings()
+    if not names:
+        return fail("no recording here; name one: gssr tui FILE.sql", USAGE)
+    run_id = None
+    if options.run is not None:
+        from gssr.store.open import RecordingError
+        from gssr.store.reader import open_recording
+
+        try:
+            run_id = chosen(open_recording(names[0]), options.run)[0].run.run_id
+        except RecordingError as error:
+            return fail(str(error), BAD_INPUT)
+        except ValueError as error:
+            return fail(f"{names[0]}: {error}", USAGE)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who inherits it ignored would go on without a terminal
+
+    from gssr.model.watch import Watch
+    from gssr.render.glyphs import glyphs
+    from gssr.tui.app import LiveScreen
+
+    watches = [Watch(names[0], run_id), *(Watch(name) for name in names[1:])]
+    app = LiveScreen(watches, glyphs(options.ascii or not speaks_utf8()), hz, colors(), options.theme)
+    return app.run(mouse=not options.no_mouse) or 0
+
+
+def _on_terminal() -> bool:
+    streams = (sys.stdin, sys.stderr)  # Textual draws on stderr
+    return all(stream is not None and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
+
+
+def default_hz() -> float:
+    """Looks a second."""
+    return 1.0 if os.environ.get("SSH_CONNECTION") else 2.0
+
+
+def speaks_utf8() -> bool:
+    """Whether the terminal shows more than ASCII."""
+    return (getattr(sys.stderr, "encoding", None) or "ascii").lower().replace("-", "") == "utf8"
+
+
+def colors() -> int:
+    """How many colours the terminal has, as far as its name says: 256, 16, or 0 where none are wanted."""
+    if os.environ.get("NO_COLOR"):
+        return 0
+    many = os.environ.get("COLORTERM") in ("truecolor", "24bit") or "256color" in os.environ.get("TERM", "")
+    return 256 if many else 16
+
+
+COMMAND = Command("tui", "watch a recording, growing or finished", "gssr tui [options] [FILE|DIR ...]", OPTIONS, handle)

@@ -1,0 +1,84 @@
+"""Which GPUs need a look, and why: the letters ``g``, ``!`` and ``t`` of every screen."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.model.analysis import Floats
+from gssr.model.balance import scale_limit
+from gssr.model.frame import Frame
+from gssr.model.once import once
+from gssr.model.outliers import Flags, outliers
+from gssr.store.schema import GAP_INTERVALS
+
+STALE_SECONDS = 2.0
+"""A GPU is stale after max(2.5 sampling intervals, 2 s) without a sample."""
+THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
+"""Reasons for low clocks that something is wrong behind: the power limit holds down every busy GPU now and then."""
+THROTTLED_SHARE = 0.1
+"""A GPU counts as throttled when one of these was set in at least this share of the window's samples (a threshold of our
+own)."""
+
+
+class Attention(NamedTuple):
+    """[n_gpus] each. ``outlier``: the GPU's mean of the window is not like the others' (gssr.model.outliers). ``age``:
+    seconds since its last sample where that is too long ago, infinity where the window has none, else 0. ``missing``:
+    seconds of the window in which others had samples of the metric and it had none. ``throttled``: its clocks were held
+    down."""
+
+    outlier: Flags
+    age: Floats
+    missing: Floats
+    throttled: Flags
+
+    def letters(self, gpu: int) -> str:
+        """``g`` for a gap, ``!`` for an outlier, ``t`` for throttled: those that apply."""
+        gap = self.age[gpu] > 0 or self.missing[gpu] > 0
+        pairs = (("g", gap), ("!", self.outlier[gpu]), ("t", self.throttled[gpu]))
+        return "".join(letter for letter, applies in pairs if applies)
+
+    def unlike(self) -> Flags:
+        """[n_gpus]: True where a letter applies that less than half of the GPUs have."""
+        n = len(self.outlier)
+        found = self.outlier.copy()
+        for flags in ((self.age > 0) | (self.missing > 0), self.throttled):
+            if 2 * flags.sum() < n:
+                found |= flags
+        return found
+
+
+@once
+def attention(frame: Frame) -> Attention:
+    """The GPUs of a frame that need a look, by the metric of its grid."""
+    name = frame.grid.metric
+    means = frame.window.per_gpu(name)
+    full = scale_limit(frame.gpus, name) or float(np.nanmax(means, initial=0.0))
+    known = np.isfinite(frame.grid.values)
+    return Attention(outliers(means, full), _age(frame, known), _missing(frame, known), _throttled(frame))
+
+
+def _age(frame: Frame, known: Flags) -> Floats:
+    grid = frame.grid
+    patience = max(GAP_INTERVALS * frame.sampling_seconds, STALE_SECONDS)
+    last = frame.last_time
+    if not frame.following:  # what was known then
+        column = grid.n - 1 - np.argmax(known[:, ::-1], axis=1)
+        last = np.minimum(np.where(known.any(axis=1), grid.start + (column + 1) * grid.width, np.nan), last)
+    age = frame.now - last
+    return np.where(np.isnan(age), np.inf, np.where(age > patience, age, 0.0))
+
+
+def _missing(frame: Frame, known: Flags) -> Floats:
+    """In columns that are over: the newest may still fill."""
+    if known.all():
+        return np.zeros(frame.n_gpus)
+    over = np.arange(1, frame.grid.n + 1) * frame.grid.width + frame.grid.start <= min(frame.grid.closed, frame.last)
+    some = np.isfinite(frame.space.mean) & over
+    return np.asarray(frame.grid.width * (~known & some).sum(axis=1), np.float64)
+
+
+def _throttled(frame: Frame) -> Flags:
+    found = np.zeros(frame.n_gpus, bool)
+    for name in THROTTLES:
+        found |= frame.window.per_gpu(name) >= THROTTLED_SHARE  # unknown is not throttled
+    return found

@@ -1,0 +1,160 @@
+"""GPU × time: one metric's samples counted into columns of time, from a recording and then row by row as it grows.
+
+Columns are aligned to unix time, so that one that is over never changes, whatever comes after it and wherever the view
+moves.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.model.analysis import Floats
+from gssr.model.frame import Grid, Space, over_space
+from gssr.model.series import ROUND_WIDTHS
+from gssr.store.reader import RunReader
+from gssr.store.schema import LEVELS
+
+Ints = NDArray[np.int64]
+
+MOST_ROWS = 300_000
+"""Columns narrower than a rollup bucket are made of raw rows: of no more than about so many."""
+
+
+SNUG_STEPS, SNUG_WIDTHS = (1, 1.5, 2, 3, 4, 5, 6, 8), (12, 15, 25, 40, 50, 90, 180, 240, 420)
+"""More widths for a whole run, so that it fills its columns better: below 10 s times powers of ten, and above."""
+
+
+def ladder(interval: float, snug: bool = False) -> Iterator[float]:
+    """The widths a column can have, seconds, ascending without end: 1, 2, 5 times powers of ten below 10 s, from two
+    sampling intervals on (then jitter empties no column), then ROUND_WIDTHS, multiples of a rollup's bucket; then days
+    doubled. ``snug``: with those of SNUG_STEPS and SNUG_WIDTHS."""
+    least = 2 * interval * (1 - 1e-9)
+    fine = (step / power for power in (100, 10, 1) for step in (SNUG_STEPS if snug else (1, 2, 5)))
+    widths = sorted({*ROUND_WIDTHS, *SNUG_WIDTHS}) if snug else ROUND_WIDTHS
+    coarse = (float(width) for width in widths)
+    yield from (width for width in (*fine, *coarse) if width >= least)
+    day = float(ROUND_WIDTHS[-1])
+    while True:
+        day *= 2
+        yield day
+
+
+def is_fine(width: float) -> bool:
+    """Whether columns of this width need raw rows: they are no multiple of a rollup's bucket."""
+    return width % LEVELS[0] != 0
+
+
+def choose_width(span: float, columns: int, interval: float, n_gpus: int, snug: bool = False) -> float:
+    """The narrowest width of the ladder of which ``columns`` cover ``span`` seconds, and which can be read in reasonable
+    time."""
+    rows = n_gpus * span / max(interval, 1e-3)
+    for width in ladder(interval, snug):
+        if is_fine(width) and rows > MOST_ROWS:
+            continue
+        if width * columns >= span * (1 - 1e-9):
+            return width
+    raise AssertionError("the ladder has no end")
+
+
+class Columns:
+    """Counts and sums in ``n_columns`` columns from number ``first`` on: column k is [k × width, (k + 1) × width)."""
+
+    def __init__(
+        self, metric: str, width: float, first: int, n_columns: int, n_gpus: int, sliding: bool = False
+    ) -> None:
+        """``sliding``: the last column is always the newest one."""
+        self.metric = metric
+        self.width = width
+        self.first = first
+        self._sliding = sliding
+        self._n = np.zeros((n_gpus, n_columns))
+        self._total = np.zeros((n_gpus, n_columns))
+        self._read_up_to = np.full(n_gpus, -math.inf)
+        self._values: Floats | None = None
+        self._space: Space | None = None
+        self._changed = 0
+        """Columns from here on are newer than ``_values`` and ``_space``."""
+
+    def read(self, reader: RunReader) -> None:
+        """Count what a recording holds of these columns."""
+        start, end = self.first * self.width, (self.first + self._n.shape[1]) * self.width
+        if is_fine(self.width):
+            rows = reader.samples([self.metric], None, start, end)
+            value = rows.values[self.metric]
+            known = np.isfinite(value)
+            self._count(rows.gpu[known], rows.time[known], np.ones(int(known.sum())), value[known])
+            np.fmax.at(self._read_up_to, rows.gpu, rows.time)
+            return
+        level = max(level for level in LEVELS if self.width % level == 0)
+        buckets = reader.buckets(start, end, level=level, names=[self.metric])
+        block = buckets.layout.blocks[0]
+        self._count(buckets.gpu, buckets.start, buckets.vectors[:, block.start], buckets.vectors[:, block.start + 1])
+        np.fmax.at(self._read_up_to, buckets.gpu, buckets.vectors[:, 3])
+
+    def add(self, gpu: Ints, time: Floats, value: Floats) -> None:
+        """Count rows that were added since, but for those that were there already when the recording was read: positions,
+        unix s, values (NaN: missing) [n]."""
+        if self._sliding and len(time):
+            newest = column_of(float(time.max()), self.width)
+            self.move_to(max(self.first, newest - self._n.shape[1] + 1))
+        known = np.isfinite(value) & (time > self._read_up_to[gpu])
+        self._count(gpu[known], time[known], np.ones(int(known.sum())), value[known])
+
+    def _count(self, gpu: Ints, time: Floats, n: Floats, total: Floats) -> None:
+        column = np.floor(time / self.width + 1e-9).astype(np.int64) - self.first
+        inside = (column >= 0) & (column < self._n.shape[1]) & (n > 0)
+        if not inside.any():
+            return
+        gpu, column = gpu[inside], column[inside]
+        cell = gpu * self._n.shape[1] + column
+        size = self._n.size
+        if len(cell) * 8 < size:  # a tick: touch only what it touches
+            np.add.at(self._n.reshape(-1), cell, n[inside])
+            np.add.at(self._total.reshape(-1), cell, total[inside])
+        else:
+            self._n += np.bincount(cell, n[inside], size).reshape(self._n.shape)
+            self._total += np.bincount(cell, total[inside], size).reshape(self._n.shape)
+        self._changed = min(self._changed, int(column.min()))
+
+    def move_to(self, first: int) -> None:
+        """Let the first column be another one; what moves out of sight is forgotten."""
+        shift = first - self.first
+        if shift:
+            for name in ("_n", "_total"):
+                old = getattr(self, name)
+                new = np.zeros_like(old)
+                if abs(shift) < old.shape[1]:
+                    if shift > 0:
+                        new[:, :-shift] = old[:, shift:]
+                    else:
+                        new[:, -shift:] = old[:, :shift]
+                setattr(self, name, new)
+            self.first = first
+            self._values = None
+            self._changed = 0
+
+    def grid(self, closed: float) -> tuple[Grid, Space]:
+        """What was counted so far, as it is shown. ``closed``: columns that end by then are complete (unix s)."""
+        n_columns = self._n.shape[1]
+        at = min(self._changed, n_columns)
+        if self._values is None or self._space is None:
+            at = 0
+        n = self._n[:, at:]
+        fresh = np.divide(self._total[:, at:], n, out=np.full(n.shape, np.nan), where=n > 0)
+        if at == 0 or self._values is None or self._space is None:
+            self._values, self._space = fresh, over_space(fresh)
+        elif at < n_columns:
+            self._values = np.concatenate([self._values[:, :at], fresh], axis=1)
+            newest = over_space(fresh)
+            self._space = Space(
+                *(np.concatenate([getattr(self._space, f)[:at], getattr(newest, f)]) for f in Space.__slots__)
+            )
+        self._changed = n_columns
+        return Grid(self.metric, self.first * self.width, self.width, self._values, closed), self._space
+
+
+def column_of(time: float, width: float) -> int:
+    """The number of the column that holds a time (unix s)."""
+    return math.floor(time / width + 1e-9)

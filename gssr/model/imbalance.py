@@ -1,0 +1,199 @@
+"""What imbalance costs, and of what kind it is: of a frame's GPUs, over their time means and column by column of time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gssr.metrics import SCORE_INPUTS
+from gssr.model.analysis import Floats
+from gssr.model.balance import imbalance, scale_limit
+from gssr.model.frame import Frame, Ints, Space, over_space
+from gssr.model.once import once
+from gssr.model.outliers import outliers
+from gssr.score import score_of_means
+from gssr.store.reader import Gpu
+
+Selection = tuple[int, ...]
+"""Positions of the GPUs looked at; empty for all."""
+
+WORST_SECONDS = 60.0
+BEHIND = 0.8
+"""A GPU is behind in a column of time where it is below this share of the median GPU (a threshold of our own)."""
+IDLE = 0.02
+"""Below this share of the full scale the median GPU does nothing, and nobody is behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imbalance:
+    """How uneven GPUs were in a window.
+
+    ``gpus`` [n] positions and ``means`` [n] their time means, NaN without samples. ``space``: these GPUs in each column of
+    the grid; ``over_time`` [n_columns]: 1 - mean/max there, NaN where the max is 0 or unknown; ``spread`` [n_columns]: from
+    the 5th to the 95th percentile, in the metric's unit.
+
+    ``of_means`` = 1 - mean/max of the time means, what pages call imbalance. ``resolved`` is the same column by column,
+    each weighted by its GPUs × max: sum of n (max - mean) over sum of n max. Who is behind at one time and ahead at another
+    counts in it, and not in ``of_means``: the difference is what rotates. Both are None when unknown. Source: POP's load
+    balance is mean/max, of which this is the complement.
+
+    ``gpu_hours``: the GPUs × the window's time; ``lost`` = ``resolved`` × these, what could have been used had all GPUs
+    done at any time what the busiest did; ``static`` = ``of_means`` × these, the part of it that time means show.
+
+    ``worst`` is the imbalance of the minute that lost most, which begins at ``worst_start`` (unix s).
+    ``low`` and ``high``: places in ``gpus`` of those that are not like the others (gssr.model.outliers), the farthest first.
+    ``behind_any``: the share of working columns in which some GPU is behind (BEHIND); ``behind_most``: the share in which
+    the one GPU is that is behind most often; ``n_behind``: how many GPUs ever are.
+    """
+
+    gpus: Ints
+    means: Floats
+    space: Space
+    over_time: Floats
+    spread: Floats
+    of_means: float | None
+    resolved: float | None
+    gpu_hours: float
+    worst: float | None
+    worst_start: float
+    low: Ints
+    high: Ints
+    behind_any: float
+    behind_most: float
+    n_behind: int
+
+    @property
+    def lost(self) -> float | None:
+        """GPU-hours."""
+        return None if self.resolved is None else self.resolved * self.gpu_hours
+
+    @property
+    def static(self) -> float | None:
+        """GPU-hours: never more than ``lost``."""
+        if self.lost is None or self.of_means is None:
+            return None
+        return min(self.of_means * self.gpu_hours, self.lost)
+
+
+@once
+def imbalance_of(frame: Frame, selection: Selection) -> Imbalance:
+    """The imbalance of the selected GPUs in the frame's window, by the metric of its grid."""
+    grid = frame.grid
+    gpus = np.array(selection, np.int64) if selection else np.arange(frame.n_gpus)
+    values = grid.values[gpus] if selection else grid.values
+    space = over_space(values) if selection else frame.space
+    means = frame.window.per_gpu(grid.metric)[gpus]
+    n = np.isfinite(values).sum(axis=0)
+    busiest = np.where(space.high > 0, space.high, np.nan)
+    over_time = np.maximum(1.0 - space.mean / busiest, 0.0)
+    could = np.nan_to_num(n * busiest)
+    left = np.nan_to_num(n * busiest * over_time)
+    worst, worst_column = _worst(left, could, max(round(WORST_SECONDS / grid.width), 1))
+    full = scale_limit(frame.gpus, grid.metric) or float(np.nanmax(means, initial=0.0))
+    behind = _behind(values, space.p50, full)
+    low, high = _apart(means, full)
+    start, end = max(frame.window.start, frame.first), min(frame.window.end, frame.last)
+    return Imbalance(
+        gpus=gpus,
+        means=means,
+        space=space,
+        over_time=over_time,
+        spread=space.p95 - space.p05,
+        of_means=imbalance(means[np.isfinite(means)]),
+        resolved=float(left.sum() / could.sum()) if could.sum() > 0 else None,
+        gpu_hours=len(gpus) * max(end - start, 0.0) / 3600,
+        worst=worst,
+        worst_start=max(grid.start + worst_column * grid.width, frame.first),
+        low=low,
+        high=high,
+        behind_any=behind[0],
+        behind_most=behind[1],
+        n_behind=behind[2],
+    )
+
+
+def _apart(means: Floats, full: float) -> tuple[Ints, Ints]:
+    """``low`` and ``high`` of means [n]."""
+    apart = np.flatnonzero(outliers(means, full))
+    if not len(apart):
+        return apart, apart
+    above = means[apart] - float(np.nanmedian(means))
+    order = np.argsort(-np.abs(above), kind="stable")
+    apart, above = apart[order], above[order]
+    return apart[above < 0], apart[above > 0]
+
+
+def _worst(left: Floats, could: Floats, columns: int) -> tuple[float | None, int]:
+    """The imbalance of the ``columns`` neighbours that lost most, and the first of them."""
+    columns = min(columns, len(left))
+    lost = np.convolve(left, np.ones(columns), "valid")
+    whole = np.convolve(could, np.ones(columns), "valid")
+    if not len(lost) or not lost.max() > 0:
+        return None, 0
+    at = int(np.argmax(lost))
+    return float(lost[at] / whole[at]), at
+
+
+def _behind(values: Floats, median: Floats, full: float) -> tuple[float, float, int]:
+    """``behind_any``, ``behind_most`` and ``n_behind`` of values [n_gpus, n_columns] and their median [n_columns]."""
+    working = median > IDLE * full
+    n_working = int(working.sum())
+    if not n_working or not len(values):
+        return 0.0, 0.0, 0
+    behind = values < np.where(working, BEHIND * median, -np.inf)  # NaN is never behind
+    each = behind.sum(axis=1)
+    return float(behind.any(axis=0).sum() / n_working), float(each.max() / n_working), int((each > 0).sum())
+
+
+@once
+def as_the_median(frame: Frame, selection: Selection) -> tuple[float | None, float | None]:
+    """The score of these GPUs together in the window, and what it would be if every one of them ran like the median GPU:
+    the formula on the medians of the GPUs' means, input by input. None where it can't be known."""
+    gpus = np.array(selection, np.int64) if selection else np.arange(frame.n_gpus)
+    medians: dict[str, float | None] = {}
+    for name in SCORE_INPUTS:
+        own = frame.window.per_gpu(name)[gpus]
+        known = own[np.isfinite(own)]
+        medians[name] = float(np.median(known)) if len(known) else None
+    return frame.window.score(gpus), score_of_means(medians)
+
+
+@once
+def device_indices(gpus: tuple[Gpu, ...]) -> Ints:
+    """[n_gpus]: the driver's index of each GPU in its node, -1 where it is unknown."""
+    return np.array([-1 if gpu.device_index is None else gpu.device_index for gpu in gpus], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """GPUs that have something in common, group by group: ``keys`` [k] what, ``means`` [k] the mean of the members' time
+    means, ``below`` [k] how far they are on average below their node's mean (metric's unit, negative: above), ``share`` [k]
+    of the members that are below it."""
+
+    keys: Ints
+    means: Floats
+    below: Floats
+    share: Floats
+
+
+@once
+def by_node(found: Imbalance, frame: Frame) -> Groups:
+    """The GPUs by their node; ``keys`` are positions in ``frame.nodes``."""
+    return _groups(frame.node_of[found.gpus], np.zeros(len(found.gpus), np.int64), found.means)
+
+
+@once
+def by_index(found: Imbalance, frame: Frame) -> Groups:
+    """The GPUs by the driver's index within their node."""
+    return _groups(device_indices(frame.gpus)[found.gpus], frame.node_of[found.gpus], found.means)
+
+
+def _groups(key: Ints, within: Ints, means: Floats) -> Groups:
+    """``means`` [n] grouped by ``key`` [n] (from -1 on), compared with the mean of those that share ``within`` [n]."""
+    known = np.isfinite(means)
+    key, within, means = key[known] + 1, within[known], means[known]
+    around = np.bincount(within, means) / np.maximum(np.bincount(within), 1)
+    below = around[within] - means
+    n = np.bincount(key)
+    there = np.flatnonzero(n)
+    sums = (np.bincount(key, values)[there] / n[there] for values in (means, below, below > 0))
+    return Groups(there - 1, *sums)

@@ -1,0 +1,30 @@
+"""Answers about a frame, computed once however often it is drawn."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+_Subject = TypeVar("_Subject")
+_Rest = ParamSpec("_Rest")
+_Answer = TypeVar("_Answer")
+
+_KEPT = 8
+
+
+def once(function: Callable[Concatenate[_Subject, _Rest], _Answer]) -> Callable[Concatenate[_Subject, _Rest], _Answer]:
+    """Remember the last few answers, by the identity of the first argument (it must never change; a frame doesn't) and
+    the equality of the others. For one thread."""
+    kept: list[tuple[_Subject, object, _Answer]] = []
+
+    @wraps(function)
+    def remembered(subject: _Subject, /, *args: _Rest.args, **kwargs: _Rest.kwargs) -> _Answer:
+        asked = (args, kwargs)
+        for known, question, answer in kept:
+            if known is subject and question == asked:
+                return answer
+        answer = function(subject, *args, **kwargs)
+        kept.append((subject, asked, answer))
+        del kept[:-_KEPT]
+        return answer
+
+    return remembered

@@ -1,0 +1,185 @@
+"""What a contrast reads as: a small table of rules, each with the numbers it looks at and where it comes from.
+
+A reading, not a verdict: rules know metrics, not the program.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from gssr.model.contrast import Contrast
+
+What = Literal["own", "difference", "ratio"]
+
+OURS = "our own cut-offs"
+DCGM = "NVIDIA DCGM feature overview"
+KEMPNER = "KempnerPulse's classes"
+JOBSTATS = "Princeton jobstats"
+NVML = "NVIDIA NVML API reference"
+
+_GB = 1e9
+
+
+class Condition(NamedTuple):
+    """``what`` of a metric is at least ``bound`` (``at_least``), else below it: "own": the part's mean, in the stored unit;
+    "difference": own - job, in it too; "ratio": own / job, not known where the job has none. "late" as the metric is
+    Contrast.late."""
+
+    metric: str
+    what: What
+    at_least: bool
+    bound: float
+
+
+class Rule(NamedTuple):
+    """``reads`` applies where all conditions hold; a metric that was not measured holds none. ``differs``: it says how the
+    part differs from the job, not what the part is like by itself. ``shows``: metrics that are worth knowing beside those
+    of the conditions."""
+
+    code: str
+    reads: str
+    differs: bool
+    conditions: tuple[Condition, ...]
+    source: str
+    shows: tuple[str, ...] = ()
+
+
+def _at_least(metric: str, bound: float, what: What = "own") -> Condition:
+    return Condition(metric, what, True, bound)
+
+
+def _below(metric: str, bound: float, what: What = "own") -> Condition:
+    return Condition(metric, what, False, bound)
+
+
+def _held_back(flag: str, why: str, share: float = 0.05) -> Rule:
+    conditions = (_at_least(flag, share), _at_least(flag, share, "difference"))
+    return Rule(flag, f"throttled: {why}", True, conditions, f"{NVML}, {OURS}", ("sm_clock", "temperature"))
+
+
+_LESS = _below("sm_active", -0.1, "difference")
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "late", "starts late: it idles while the job works already", True,
+        (_at_least("late", 0.05), _below("sm_active", -0.02, "difference")), OURS,
+    ),
+    Rule(
+        "unused", "unused: nothing runs here", True,
+        (_below("sm_active", 0.02), _below("gr_engine_active", 0.05), _LESS), JOBSTATS,
+    ),
+    _held_back("hw_thermal", "too hot, the hardware lowers its clocks"),
+    _held_back("sw_thermal", "too hot, the driver lowers its clocks"),
+    _held_back("power_brake", "an external power brake"),
+    _held_back("hw_slowdown", "hardware slowdown: heat, power brake or power supply"),
+    _held_back("sw_power_cap", "the power limit holds its clocks down", 0.2),
+    Rule(
+        "clock", "slower clock, and no reason recorded", True,
+        (_below("sm_clock", 0.95, "ratio"), _at_least("sm_active", 0.1)), OURS,
+    ),
+    Rule(
+        "host_receive", "waiting for data from the host: PCIe receives more, the SMs do less", True,
+        (_at_least("pcie_rx_bytes", _GB), _at_least("pcie_rx_bytes", 0.5 * _GB, "difference"), _LESS),
+        f"{KEMPNER}, {OURS}",
+    ),
+    Rule(
+        "host_send", "waiting for data to leave for the host (a checkpoint?): PCIe sends more, the SMs do less", True,
+        (_at_least("pcie_tx_bytes", _GB), _at_least("pcie_tx_bytes", 0.5 * _GB, "difference"), _LESS),
+        f"{KEMPNER}, {OURS}",
+    ),
+    Rule(
+        "c2c", "waiting for the CPU: the link to Grace carries more, the SMs do less", True,
+        (_at_least("c2c_rx_bytes", _GB), _at_least("c2c_rx_bytes", 0.5 * _GB, "difference"), _LESS), OURS,
+    ),
+    Rule(
+        "exchange", "waiting for other GPUs: NVLink carries more, the SMs do less", True,
+        (_at_least("nvlink_rx_bytes", 1.25, "ratio"), _LESS), OURS,
+    ),
+    Rule(
+        "more_memory", "memory-bound: the memory is busier, the SMs do less", True,
+        (_at_least("dram_active", 0.1, "difference"), _LESS), OURS,
+    ),
+    Rule(
+        "spinning", "spins: the SMs are as busy, the arithmetic is missing (waits inside a kernel?)", True,
+        (_at_least("sm_active", 0.9, "ratio"), _below("flop_active", 0.6, "ratio")), OURS,
+    ),
+    Rule(
+        "idle_now", "idle: nothing runs for most of this time", True,
+        (_below("sm_active", 0.1), _below("gr_engine_active", 0.15), _LESS), JOBSTATS,
+    ),
+    Rule(
+        "less_work", "less work, or waiting for others: SMs, memory and links are all down, the clock is not", True,
+        (
+            _below("sm_active", 0.9, "ratio"), _below("dram_active", 0.9, "ratio"),
+            _below("pcie_rx_bytes", 0.2 * _GB, "difference"), _at_least("sm_clock", 0.95, "ratio"),
+        ),
+        OURS,
+    ),
+    Rule(
+        "less", "does less than the job, and no rule says why", True, (_below("sm_active", 0.9, "ratio"),), OURS,
+    ),
+    Rule("more", "does more than the job", True, (_at_least("sm_active", 1.1, "ratio"),), OURS),
+    Rule(
+        "small_kernels", "small kernels: the engine is busy, few SMs are", False,
+        (_at_least("gr_engine_active", 0.4), _below("sm_active", 0.25)), KEMPNER,
+    ),
+    Rule(
+        "memory_bound", "memory-bound: the memory is busy, the SMs are not", False,
+        (_at_least("dram_active", 0.5), _below("sm_active", 0.5)), KEMPNER,
+    ),
+    Rule("memory_peak", "memory near its practical peak", False, (_at_least("dram_active", 0.7),), DCGM),
+    Rule(
+        "host", "waiting on host transfers", False,
+        (_at_least("pcie_rx_bytes", _GB), _below("sm_active", 0.3)), KEMPNER,
+    ),
+    Rule(
+        "gaps", "gaps in time: host, input or synchronisation", False,
+        (_below("gr_engine_active", 0.5), _below("sm_active", 0.5), _at_least("gr_engine_active", 0.05)), DCGM,
+    ),
+    Rule(
+        "tensor_heavy", "tensor-heavy", False, (_at_least("tensor_active", 0.5), _at_least("sm_active", 0.6)), KEMPNER,
+    ),
+    Rule("tensor", "uses the tensor cores", False, (_at_least("tensor_active", 0.15), _at_least("sm_active", 0.4)), KEMPNER),
+    Rule("fp64", "FP64 work", False, (_at_least("fp64_active", 0.2), _at_least("sm_active", 0.5)), KEMPNER),
+    Rule(
+        "no_tensor", "tensor cores unused: would mixed precision do?", False,
+        (_at_least("sm_active", 0.5), _below("tensor_active", 0.05), _at_least("fp32_active", 0.2)), OURS,
+    ),
+    Rule("no_arithmetic", "little arithmetic for its activity", False,
+         (_at_least("sm_active", 0.5), _below("flop_active", 0.125)), "CSCS's report"),
+)  # fmt: skip
+"""In order: of those that differ, and of those that do not, the first that applies is what the part reads as."""
+
+
+class Reading(NamedTuple):
+    """``differs``: how the part differs from the job, None when in nothing that a rule knows; ``like``: what it is like by
+    itself, None when no rule says."""
+
+    differs: Rule | None
+    like: Rule | None
+
+
+def reading(found: Contrast, rules: Sequence[Rule] = RULES) -> Reading:
+    """The first rules that apply."""
+    differs = next((rule for rule in rules if rule.differs and _applies(rule, found)), None)
+    like = next((rule for rule in rules if not rule.differs and _applies(rule, found)), None)
+    return Reading(differs, like)
+
+
+def _applies(rule: Rule, found: Contrast) -> bool:
+    return all(_holds(condition, found) for condition in rule.conditions)
+
+
+def _holds(condition: Condition, found: Contrast) -> bool:
+    own, job = found.own.get(condition.metric), found.job.get(condition.metric)
+    if condition.metric == "late":
+        own = found.late
+    if own is None or (condition.what != "own" and job is None):
+        return False
+    value = own
+    if condition.what == "difference" and job is not None:
+        value = own - job
+    elif condition.what == "ratio":
+        if not job:
+            return False
+        value = own / job
+    return value >= condition.bound if condition.at_least else value < condition.bound

@@ -1,0 +1,173 @@
+"""What all rows of a growing run add up to, GPU by GPU: read once, then counted on row by row."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, THROTTLES
+from gssr.model.analysis import Floats
+from gssr.model.frame import RECENT_SECONDS, Ints, Means
+from gssr.model.recent import Recent
+from gssr.store.layout import FIELDS
+from gssr.store.moments import derive
+from gssr.store.reader import Buckets, RunReader
+from gssr.store.schema import LEVELS
+
+_FLAGS = "clock_event_reasons"
+SILENT_SECONDS = 10.0
+"""A file whose newest row is older than this, compared with the others', is not waited for."""
+
+
+class Tally:
+    """Counts and sums of every metric that has a mean, over the whole run and over its last minute. ``metrics``: these,
+    derived ones first; ``names``: these and THROTTLES, each as a metric of its own that is 1 where the flag is set and else
+    0; ``stored``: the columns that they are made of, ``counted``: what of rollups. ``n_gaps``, ``last_time`` (unix s, NaN
+    without rows) [n_gpus]; ``latest`` [n_metrics, n_gpus] the newest values, NaN without any."""
+
+    def __init__(self, reader: RunReader, growing: bool) -> None:
+        known = [name for name in reader.metrics if name in BY_NAME]
+        gauges = tuple(name for name in known if BY_NAME[name].kind in ("gauge", "rate"))
+        derived = [metric for metric in DERIVED if set(metric.parts) <= set(gauges)]
+        flags = tuple(name for name in known if name == _FLAGS)
+        self._throttles = [reason for reason in CLOCK_EVENT_REASONS if flags and reason[1] in THROTTLES]
+        self.metrics = (*(metric.name for metric in derived), *gauges)
+        self.names = (*self.metrics, *(name for _, name, _ in self._throttles))
+        self.stored = (*gauges, *flags)
+        self.counted = (*self.metrics, *flags)
+        self._derived = derived
+        self._n_gpus = len(reader.gpus)
+        self._gap = reader.gap_seconds
+        shape = (len(self.names), self._n_gpus)
+        self._n, self._total = np.zeros(shape), np.zeros(shape)
+        self.n_gaps = np.zeros(self._n_gpus, np.int64)
+        self.last_time = np.full(self._n_gpus, np.nan)
+        self.latest = np.full(shape, np.nan)
+        self.n_rows = 0
+        self.first = self.last = math.nan
+        self._recent = Recent(self.names, self._n_gpus)
+        tails = reader.tails
+        self._file = np.zeros(self._n_gpus, np.int64)  # which of the files each GPU's rows are in
+        for number, (_, _, position) in enumerate(tails):
+            self._file[list(position.values())] = number
+        self._n_files = len(tails)
+        if reader.last_time is not None:
+            self._read(reader, growing)
+        self._read_up_to = self.last_time.copy()
+
+    def _read(self, reader: RunReader, growing: bool) -> None:
+        buckets = reader.buckets(names=self.counted)
+        rows, _, first, last = buckets.vectors[:, :4].T
+        self.n_rows = int(rows.sum())
+        self.first, self.last = float(np.fmin.reduce(first)), float(np.fmax.reduce(last))
+        whole = self.means_of(buckets, self.first, self.last)
+        self._n, self._total = whole.n, whole.total
+        self.n_gaps = self._gaps_in(buckets)
+        np.fmax.at(self.last_time, buckets.gpu, last)
+        if growing:
+            start = math.floor((self.last - RECENT_SECONDS) / LEVELS[0]) * float(LEVELS[0])
+            recent = reader.buckets(start, level=LEVELS[0], names=self.counted)
+            for begin in np.unique(recent.start).tolist():
+                own = recent.start == begin
+                piece = Buckets(
+                    recent.gpu[own], recent.start[own], recent.seconds[own], recent.vectors[own], recent.layout
+                )
+                self._recent.add(self.means_of(piece, begin, min(begin + LEVELS[0], self.last)))
+        newest = reader.samples(self.metrics, start=self.last - 2.5 * max(reader.sampling_seconds, 0.05))
+        for row, name in enumerate(self.metrics):
+            column = newest.values[name]
+            present = np.isfinite(column)
+            self.latest[row, newest.gpu[present]] = column[present]
+
+    def _gaps_in(self, buckets: Buckets) -> Ints:
+        """[n_gpus]: gaps within buckets, and between them."""
+        order = np.lexsort((buckets.vectors[:, 2], buckets.gpu))
+        gpu, vectors = buckets.gpu[order], buckets.vectors[order]
+        between = (np.diff(gpu) == 0) & (vectors[1:, 2] - vectors[:-1, 3] > self._gap)
+        within = np.bincount(gpu, vectors[:, 1], self._n_gpus).astype(np.int64)
+        return within + np.bincount(gpu[1:][between], minlength=self._n_gpus)
+
+    def means_of(self, buckets: Buckets, start: float, end: float) -> Means:
+        """What rollups add up to."""
+        n, total = np.zeros_like(self._n), np.zeros_like(self._total)
+        for block in buckets.layout.blocks:
+            if block.metric.kind == "bits":
+                fields = FIELDS["bits"]
+                for _, name, _ in self._throttles:
+                    row, at = self.names.index(name), block.start + fields.index(name)
+                    n[row] = np.bincount(buckets.gpu, buckets.vectors[:, block.start], self._n_gpus)
+                    total[row] = np.bincount(buckets.gpu, buckets.vectors[:, at], self._n_gpus)
+                continue
+            row = self.names.index(block.metric.name)
+            n[row] = np.bincount(buckets.gpu, buckets.vectors[:, block.start], self._n_gpus)
+            total[row] = np.bincount(buckets.gpu, buckets.vectors[:, block.start + 1], self._n_gpus)
+        return Means(self.names, start, end, n, total)
+
+    def add(self, gpu: Ints, time: Floats, rows: Floats) -> dict[str, Floats]:
+        """Count new rows [n, len(stored)]; their values by metric, derived ones too."""
+        values = {name: rows[:, index] for index, name in enumerate(self.stored)}
+        values |= {metric.name: derive(values, metric.parts) for metric in self._derived}
+        if self._throttles:
+            values |= _split(values.pop(_FLAGS), self._throttles)
+        known = self._read_up_to[gpu] >= time
+        if known.any():  # a rollup held them already, though they came after the rows that were read
+            new = ~known
+            self._count(gpu[new], time[new], {name: column[new] for name, column in values.items()})
+        else:
+            self._count(gpu, time, values)
+        return values
+
+    def _count(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> None:
+        if not len(gpu):
+            return
+        order = np.lexsort((time, gpu))
+        ordered, moment = gpu[order], time[order]
+        starts = np.diff(ordered, prepend=-1) != 0
+        before = np.where(starts, self.last_time[ordered], np.roll(moment, 1))
+        np.add.at(self.n_gaps, ordered, moment - before > self._gap)
+        np.fmax.at(self.last_time, gpu, time)
+        for row, name in enumerate(self.names):
+            known = np.isfinite(values[name])
+            self.latest[row, gpu[known]] = values[name][known]
+        new = self._sums(gpu, time, values)
+        self._n, self._total = self._n + new.n, self._total + new.total
+        self.n_rows += len(gpu)
+        self.first, self.last = float(np.fmin(self.first, new.start)), float(np.fmax(self.last, new.end))
+        pieces = self._recent.cut(time)
+        if len(pieces) == 1 and len(pieces[0]) == len(gpu):
+            self._recent.add(new)
+        else:
+            for piece in pieces:
+                own = {name: values[name][piece] for name in self.names}
+                self._recent.add(self._sums(gpu[piece], time[piece], own))
+
+    def _sums(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Means:
+        """What rows add up to."""
+        n, total = np.zeros_like(self._n), np.zeros_like(self._total)
+        for row, name in enumerate(self.names):
+            known = np.isfinite(values[name])
+            owner = gpu[known]
+            n[row] = np.bincount(owner, minlength=self._n_gpus)
+            total[row] = np.bincount(owner, values[name][known], self._n_gpus)
+        return Means(self.names, float(time.min()), float(time.max()), n, total)
+
+    def whole(self) -> Means:
+        """Over the whole run."""
+        return Means(self.names, self.first, self.last, self._n, self._total)
+
+    def recent(self) -> Means:
+        """Over the last minute, as far as it is known to a few seconds."""
+        return self._recent.means(self.last)
+
+    def settled(self) -> float:
+        """Up to when (unix s) every file that still grows has given its rows: what comes is later than that."""
+        newest = np.full(self._n_files, -math.inf)
+        np.fmax.at(newest, self._file, self.last_time)
+        return float(newest[newest > self.last - SILENT_SECONDS].min(initial=self.last))
+
+
+def _split(flags: Floats, reasons: Sequence[tuple[int, str, str]]) -> dict[str, Floats]:
+    """Each flag by itself [n]: 1 where it is set, else 0; NaN where nothing is known."""
+    known = np.isfinite(flags)
+    bits = np.where(known, flags, 0.0).astype(np.int64)
+    return {name: np.where(known, (bits & bit) != 0, np.nan) for bit, name, _ in reasons}

@@ -1,0 +1,3 @@
+"""Why a job does not saturate its GPUs: rules held as data, judged on the evidence of a recording."""
+
+from gssr.model.verdicts.engine import judge as judge

@@ -1,0 +1,214 @@
+"""Copies what the workload prints from its pty to the log, and from there to the terminal when it is asked to.
+
+It is a process of its own: a filesystem that hangs, a full disk or a flood of output holds up neither the supervisor nor
+the signals it passes on, and the workload can go on printing when the supervisor is gone. The terminal is given what stands
+in the log, at the speed at which it takes it: the workload never waits for a terminal, and nothing is kept in memory.
+"""
+
+import os
+import select
+import signal
+import time
+from typing import NoReturn
+
+from gssr.profile.detach import let_go
+from gssr.profile.log import Log
+
+PATIENCE = 5.0
+"""Seconds a terminal may take nothing in the end, before it counts as stuck."""
+
+_CHUNK = 1 << 18  # bytes read before they are written
+_SHOWN_AT_ONCE = 1 << 14
+_LONGEST_DRAIN = 1.0  # s, when others than the workload print on and on
+_NEVER = -1
+
+
+class Copier:
+    """The process, as the supervisor sees it. ``terminal``: the descriptor of the terminal to show the output on."""
+
+    def __init__(self, master: int, log: Log, terminal: int) -> None:
+        """Fork it. ``master`` is the pty's, non-blocking. Raises OSError."""
+        inbox, self._out = os.pipe()
+        self.fd, outbox = os.pipe()
+        """Where its lines for the user arrive; at its end everything has been copied that the workload printed."""
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                _run(master, log, inbox, outbox, terminal)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.close(inbox)
+        os.close(outbox)
+        os.set_blocking(self._out, False)
+        os.set_blocking(self.fd, False)
+
+    def show(self, begin: int) -> None:
+        """From the log's byte ``begin`` on, show everything on the terminal."""
+        self._tell(b"show %d\n" % begin)
+
+    def hide(self) -> None:
+        """Show no more."""
+        self._tell(b"show %d\n" % _NEVER)
+
+    def end(self) -> None:
+        """The workload has ended: copy what is left, and close ``fd``."""
+        self._tell(b"end\n")
+
+    def _tell(self, line: bytes) -> None:
+        try:
+            os.write(self._out, line)
+        except OSError:
+            pass  # it is gone, or stuck
+
+
+def _run(master: int, log: Log, inbox: int, outbox: int, terminal: int) -> NoReturn:
+    """The process's whole life."""
+    try:
+        own = _reopened(terminal)
+        master, fd, inbox, outbox, own = let_go(master, log.fd, inbox, outbox, own, name="gssr-output")
+        _Copying(master, Log(log.path, fd, log.start), inbox, outbox, own).run()
+    finally:
+        os._exit(0)
+
+
+def _reopened(terminal: int) -> int:
+    """The terminal with modes of its own, so that writing to it never waits; the same one where that is impossible."""
+    try:
+        return os.open(f"/proc/self/fd/{terminal}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return terminal
+
+
+class _Copying:
+    def __init__(self, master: int, log: Log, inbox: int, outbox: int, terminal: int) -> None:
+        self._master = master  # -1: nobody has the other end any more
+        self._log = log
+        self._inbox = inbox  # -1: the supervisor has gone, or has asked for the end
+        self._outbox = outbox
+        self._terminal = terminal
+        self._unheard = b""
+        self._shown = _NEVER  # the log's byte up to which the terminal was given everything
+        self._failing = False
+
+    def run(self) -> None:
+        """Until nobody can print any more."""
+        while self._master >= 0 or self._inbox >= 0:
+            ready = self._wait(None)
+            if self._master in ready:
+                self._copy()
+            if self._terminal in ready:
+                self._show()
+            if self._inbox in ready and self._ends():
+                self._finish()
+
+    def _wait(self, timeout: float | None) -> set[int]:
+        """Descriptors with something to do. The terminal has when it lags behind the log."""
+        poll = select.poll()
+        for fd in (self._master, self._inbox):
+            if fd >= 0:
+                poll.register(fd, select.POLLIN)
+        if self._lags():
+            poll.register(self._terminal, select.POLLOUT)
+        return {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
+
+    def _ends(self) -> bool:
+        """Hear from the supervisor; True when there is no more to hear."""
+        data = os.read(self._inbox, 1 << 12)
+        *lines, self._unheard = (self._unheard + data).split(b"\n")
+        for line in lines:
+            word, _, number = line.partition(b" ")
+            if word == b"show":
+                self._shown = int(number)
+            else:
+                return True
+        if not data:
+            self._shown = _NEVER  # the supervisor is gone: the terminal is somebody else's
+        return not data
+
+    def _finish(self) -> None:
+        """Copy and show what the workload has left behind; then nobody waits for us any more."""
+        deadline = time.monotonic() + _LONGEST_DRAIN
+        while self._master >= 0 and self._master in self._wait(0) and time.monotonic() < deadline:
+            self._copy()
+        os.close(self._inbox)
+        self._inbox = -1
+        deadline = time.monotonic() + PATIENCE
+        while self._lags() and time.monotonic() < deadline:
+            ready = self._wait(deadline - time.monotonic())
+            if self._master in ready:
+                self._copy()
+            if self._terminal in ready and self._show():
+                deadline = time.monotonic() + PATIENCE
+                self._say(b"")  # a sign of life
+        self._shown = _NEVER
+        os.close(self._outbox)
+        self._outbox = -1
+
+    def _copy(self) -> None:
+        """From the pty to the log, what is there."""
+        pieces, size = [], 0
+        try:
+            while size < _CHUNK:
+                piece = os.read(self._master, 1 << 16)
+                size += len(piece)
+                pieces.append(piece)
+        except BlockingIOError:
+            pass
+        except OSError:  # EIO: the other end is closed for good
+            os.close(self._master)
+            self._master = -1
+        data = memoryview(b"".join(pieces))
+        try:
+            while data:
+                data = data[os.write(self._log.fd, data) :]
+            self._failing = False
+        except OSError as error:
+            if not self._failing:
+                why = f"{self._log.path}: can't be written: {error.strerror}; until it can, what is printed is not kept"
+                self._say(why.encode("utf-8", "surrogateescape"))
+            self._failing = True
+            self._show_unkept(data)
+
+    def _show_unkept(self, data: memoryview) -> None:
+        """What could not be written to the log is given to the terminal at once, after what the log holds, if the terminal
+        is to be given it. Here, and only here, the workload waits for a terminal, as it would without us."""
+        poll = select.poll()
+        poll.register(self._terminal, select.POLLOUT)
+        while data and self._shown != _NEVER and poll.poll(PATIENCE * 1000):
+            if self._lags():
+                self._show()
+                continue
+            try:
+                data = data[os.write(self._terminal, data[:_SHOWN_AT_ONCE]) :]
+            except BlockingIOError:
+                pass
+            except OSError:
+                self._shown = _NEVER
+
+    def _lags(self) -> bool:
+        """Whether the log holds something that the terminal is to be given."""
+        if self._shown == _NEVER:
+            return False
+        size = os.fstat(self._log.fd).st_size
+        self._shown = min(self._shown, size)  # somebody has emptied the log
+        return self._shown < size
+
+    def _show(self) -> bool:
+        """Give the terminal what it takes of what it lacks; False when that is nothing."""
+        try:
+            written = os.write(self._terminal, os.pread(self._log.fd, _SHOWN_AT_ONCE, self._shown))
+        except BlockingIOError:
+            return False
+        except OSError:  # it has gone
+            self._shown = _NEVER
+            return False
+        self._shown += written
+        return written > 0
+
+    def _say(self, line: bytes) -> None:
+        """A line for the user; the supervisor prints it."""
+        try:
+            os.write(self._outbox, line + b"\n")
+        except OSError:
+            pass

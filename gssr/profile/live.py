@@ -1,0 +1,279 @@
+"""``--live``: the live screen beside a job, and what the job prints while it is up.
+
+The screen is a process of its own, in our process group, and has the terminal; the workload prints into a pty, which a
+third process copies to NAME.log (gssr.profile.copier). None of them is waited for while the workload runs.
+"""
+
+import os
+import signal
+import termios
+import time
+from collections.abc import Callable
+
+from gssr.profile.copier import Copier
+from gssr.profile.log import Log, last_lines
+from gssr.profile.screen import DRAWN, REQUESTS, Beside, Show, become_screen
+from gssr.profile.stderr import Relay, hold_back, release, say
+from gssr.profile.terminal import SavedModes
+from gssr.profile.workload import ENDING
+from gssr.render.pane import pane_height
+
+_LEAVING = 1.0  # s, from the SIGTERM to the SIGKILL for the screen
+_OUTPUT_PATIENCE = 10.0  # s without a sign of life, while the last output is copied
+_COPIERS = 3  # at most, one after another
+
+
+class Live:
+    """The pty, the process that copies, and the screen. Only ``__init__`` raises (OSError)."""
+
+    def __init__(self, show: Show, recording: str, run_id: str, log: Log, summary: bool) -> None:
+        """``summary``: say in the end where the output is."""
+        self._show = show
+        self._recording, self._run_id, self._log = recording, run_id, log
+        self._terminal = 1 if os.isatty(1) else 2
+        self._modes = SavedModes()
+        self._master, self._slave = os.openpty()
+        self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        _pass_untouched(self._slave)
+        os.set_blocking(self._master, False)
+        self._size = (0, 0)
+        self.resize(pane=True)
+        self._copier = Copier(self._master, log, self._terminal)
+        self._copiers = 1
+        self._lines = Relay(self._copier.fd)
+        self._sign_of_life = time.monotonic()  # of the process that copies
+        self._requests = -1  # where requests arrive
+        self._asked: list[int] = []
+        self._notices = -1
+        self._screen = 0
+        self._drawn = self._lost = self._given_back = False
+        self._told = not summary
+
+    @property
+    def up(self) -> bool:
+        """The screen is there."""
+        return self._screen > 0
+
+    def streams(self) -> dict[int, int]:
+        """What the workload gets in place of its standard streams, where they are a terminal: no input, and the pty."""
+        replaced = {0: self._null, 1: self._slave, 2: self._slave}
+        return {fd: by for fd, by in replaced.items() if os.isatty(fd)}
+
+    def workload_started(self) -> None:
+        """Its process has what ``streams`` told."""
+        os.close(self._slave)
+        os.close(self._null)
+
+    def resize(self, pane: bool) -> bool:
+        """Tell the pty how large the workload's part of the terminal is; whether that has changed."""
+        before = self._size
+        try:
+            rows, columns = termios.tcgetwinsize(self._terminal)
+            if pane and pane_height(rows):
+                rows = pane_height(rows) - 1  # without its title
+            self._size = (rows, columns)
+            termios.tcsetwinsize(self._master, self._size)
+        except (OSError, termios.error):
+            pass  # the terminal has gone
+        return self._size != before
+
+    def descriptors(self) -> list[int]:
+        """Where something may arrive, for poll()."""
+        return [fd for fd in (self._requests, self._lines.fd) if fd >= 0]
+
+    def begin(self) -> None:
+        """Start the screen's process."""
+        if self._lost:
+            return
+        pipes: list[int] = []
+        try:
+            pipes += os.pipe()
+            pipes += os.pipe()
+            notices, self._notices, self._requests, requests = pipes
+            os.set_blocking(self._notices, False)
+            os.set_blocking(self._requests, False)
+            beside = Beside(self._recording, self._run_id, self._log.path, self._log.start, notices, requests)
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            try:
+                self._screen = os.fork()
+                if self._screen == 0:
+                    become_screen(self._show, beside)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            os.close(notices)
+            os.close(requests)
+            hold_back(self.note)
+        except OSError as error:
+            for fd in pipes:
+                os.close(fd)
+            self._requests = self._notices = -1
+            say(f"the live screen can't be started: {error.strerror}")
+            self.give_back(running=True)
+
+    def note(self, line: bytes) -> None:
+        """Show a line on the screen."""
+        try:
+            os.write(self._notices, line + b"\n")
+        except OSError:
+            pass
+
+    def pump(self) -> None:
+        """Take what has arrived. Never waits."""
+        if self._lines.pump():
+            self._sign_of_life = time.monotonic()
+        if self._requests < 0:
+            return
+        try:
+            data = os.read(self._requests, 64)
+        except OSError:
+            return
+        self._drawn = self._drawn or DRAWN in data
+        self._asked += [byte for byte in data if byte in REQUESTS]
+        if not data:  # the screen is ending
+            os.close(self._requests)
+            self._requests = -1
+
+    def asked(self) -> list[int]:
+        """The signals that the screen's user wants the workload to get, each told once."""
+        asked, self._asked = self._asked, []
+        return asked
+
+    def follow(self, running: bool) -> bool:
+        """Look after our processes; True when the screen has just left, and what it hid is back. ``running``: the workload
+        still is."""
+        self._follow_copier()
+        if not self.up:
+            return False
+        status = _ended(self._screen)
+        if status is None:
+            return False
+        self._came_back(status)
+        if status and not self._lost:
+            how = f"was killed by signal {-status}" if status < 0 else f"failed with exit code {status}"
+            say(f"the live screen {how}")
+        self.give_back(running)
+        return True
+
+    def _follow_copier(self) -> None:
+        if self._copier.pid <= 0:
+            return
+        status = _ended(self._copier.pid)
+        if status is None:
+            return
+        self._copier.pid = 0
+        if status < 0 and self._copiers < _COPIERS:  # killed: what the workload prints must not get stuck
+            self._copiers += 1
+            try:
+                self._copier = Copier(self._master, self._log, self._terminal)
+            except OSError:
+                return
+            self._lines = Relay(self._copier.fd)
+            if self._given_back and not self._lost:
+                self._copier.show(os.fstat(self._log.fd).st_size)
+
+    def give_back(self, running: bool) -> None:
+        """The terminal is the workload's again: from its last screenful on, everything that it prints is shown there."""
+        if self._given_back or self._lost:
+            return
+        self._given_back = True
+        self.resize(pane=False)
+        if running:
+            release()
+            self._told = True
+            say(f"the command runs on; all that it prints is in {self._log.path} as well")
+        try:
+            rows = termios.tcgetwinsize(self._terminal)[0] or 24
+            self._copier.show(last_lines(self._log, max(rows - 2, 1)))
+        except (OSError, termios.error):
+            pass
+
+    def lose(self) -> None:
+        """The terminal is gone, or we are told so: the screen ends, and the output goes to the log only."""
+        self._lost = True
+        self._copier.hide()
+        self.close_screen()
+        release()
+
+    def close_screen(self) -> None:
+        """End the screen if it is there, also one that was stopped."""
+        if not self.up:
+            return
+        status = None
+        deadline = time.monotonic() + _LEAVING
+        _send(self._screen, signal.SIGTERM)
+        _send(self._screen, signal.SIGCONT)
+        while status is None and time.monotonic() < deadline:
+            status = _ended(self._screen)
+            time.sleep(0.005)
+        if status is None:
+            _send(self._screen, signal.SIGKILL)
+        self._came_back(-1)
+
+    def _came_back(self, status: int) -> None:
+        """The screen's process is gone; if it could not, put the terminal back into the state of before."""
+        self._screen = 0
+        self.pump()
+        for fd in (self._requests, self._notices):
+            if fd >= 0:
+                os.close(fd)
+        self._requests = self._notices = -1
+        if status:
+            self._modes.put_back(drawn=self._drawn and status < 0)
+
+    def workload_ended(self) -> None:
+        """Its last output comes before what we have to say."""
+        if not self.up:
+            hold_back()
+
+    def finish(self, wait: Callable[[float | None], list[int]], at_once: bool) -> None:
+        """Leave the result on the screen until its user leaves, unless it is to end ``at_once``; then show what is left of
+        the output, and say what was held back. ``wait`` sleeps until something happens or that monotonic time; it returns
+        the signals that came."""
+        try:
+            if at_once:
+                self.close_screen()
+            while self.up:
+                for sig in wait(None):
+                    if sig == signal.SIGHUP:
+                        self.lose()
+                    elif sig in ENDING:
+                        self.close_screen()
+                self.follow(running=False)
+            self.give_back(running=False)
+            self._copier.end()
+            self._sign_of_life = time.monotonic()
+            while self._lines.fd >= 0 and time.monotonic() < self._sign_of_life + _OUTPUT_PATIENCE:
+                if any(sig in ENDING for sig in wait(self._sign_of_life + _OUTPUT_PATIENCE)):
+                    break
+        except Exception as error:
+            self.close_screen()
+            say(f"an error in gssr: {error!r}")
+        release()
+        if not (self._told or self._lost) and os.fstat(self._log.fd).st_size > self._log.start:
+            say(f"the output of the command is in {self._log.path}")
+
+
+def _pass_untouched(pty: int) -> None:
+    """So that the log holds what was printed, byte for byte; our terminal does the rest."""
+    try:
+        modes = termios.tcgetattr(pty)
+        modes[1] &= ~termios.OPOST
+        termios.tcsetattr(pty, termios.TCSANOW, modes)
+    except termios.error:
+        pass  # it holds a carriage return before each newline then
+
+
+def _ended(pid: int) -> int | None:
+    """The exit code of a child, -n for signal n; None while it runs."""
+    try:
+        pid, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:  # somebody else has reaped it
+        return 0
+    return os.waitstatus_to_exitcode(status) if pid else None
+
+
+def _send(pid: int, sig: int) -> None:
+    try:
+        os.kill(pid, sig)
+    except OSError:
+        pass

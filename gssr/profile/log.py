@@ -1,0 +1,51 @@
+"""NAME.log beside NAME.sql: what the workload prints under --live."""
+
+import os
+import stat
+from typing import NamedTuple
+
+from gssr.profile.request import UsageError
+from gssr.store.open import log_of
+
+
+class Log(NamedTuple):
+    """An open log: what this run prints begins at the byte ``start`` of the file."""
+
+    path: str
+    fd: int
+    start: int
+
+
+def check_log(recording: str, ours: bool) -> None:
+    """Raises UsageError when what stands at the log's place must not be touched. ``ours``: it belongs to a recording that
+    is overwritten or added to; else it may be somebody's own file."""
+    path = log_of(recording)
+    if not os.path.lexists(path) or (os.path.isfile(path) and ours):
+        return
+    raise UsageError(f"{path}: exists, and --live would keep the output there: choose another name with -o")
+
+
+def open_log(recording: str, anew: bool) -> Log:
+    """Open the log for adding to it and reading; ``anew``: what it holds is deleted. Raises OSError."""
+    path = log_of(recording)
+    mode = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
+    fd = os.open(path, mode | (os.O_TRUNC if anew else 0), 0o666)
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(fd)
+        raise OSError(0, "is not a file", path)
+    return Log(path, fd, status.st_size)
+
+
+def last_lines(log: Log, n: int, most: int = 1 << 16) -> int:
+    """The byte at which the last ``n`` lines begin, at most ``most`` bytes before the end and not before this run's own
+    output. Raises OSError."""
+    end = os.fstat(log.fd).st_size
+    begin = max(end - most, log.start)
+    lines = os.pread(log.fd, end - begin, begin).split(b"\n")
+    if lines[-1] == b"":
+        n += 1
+    if len(lines) > n:
+        return end - len(b"\n".join(lines[len(lines) - n :]))
+    # What was cut out begins in the middle of a line.
+    return begin if begin == log.start or len(lines) == 1 else begin + len(lines[0]) + 1

@@ -1,0 +1,17 @@
+"""Rows in the characters that the terminal can draw."""
+
+from gssr.render.cells import cell_width
+from gssr.render.glyphs import TO_ASCII, Glyphs
+from gssr.render.roles import Row, Span
+
+
+def drawable(row: Row, glyphs: Glyphs) -> Row:
+    """The row as it is, or for a set of ASCII glyphs with a stand-in of as many cells for every other character."""
+    if not glyphs.levels.isascii():
+        return row
+    return tuple(span if span.text.isascii() else Span(_stand_in(span.text), span.role) for span in row)
+
+
+def _stand_in(text: str) -> str:
+    text = text.replace("°C", "C ").translate(TO_ASCII)
+    return "".join(char if char.isascii() else "?" * cell_width(char) for char in text)

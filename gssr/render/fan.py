@@ -1,0 +1,110 @@
+"""A chart of one line with a band around it, one cell per column of time, on a fixed axis."""
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.render.glyphs import CLAMPED, TOLERANCE, Glyphs
+from gssr.render.roles import Role, Row, Span
+
+Floats = NDArray[np.float64]
+_Cells = NDArray[np.int64]
+
+_DOTS = 4
+"""Dots of a Braille cell, one above the other; it has two side by side."""
+_BITS = np.array([[0x40, 0x80], [0x04, 0x20], [0x02, 0x10], [0x01, 0x08]])
+"""The bit of each dot, from the lowest up, left and right. Source: Unicode standard, Braille patterns."""
+_BRAILLE = 0x2800
+
+_BLANK, _BAND, _FLOOR, _LINE, _OVER = range(5)
+_ROLES: tuple[Role, ...] = ("plain", "band", "dim", "series", "outlier")
+
+
+def fan(
+    line: Floats, low: Floats, high: Floats, height: int, glyphs: Glyphs, floor: Floats | None = None,
+    cursor: int | None = None,
+) -> list[Row]:  # fmt: skip
+    """``height`` rows of one cell per column. ``line``, the band's ends ``low`` and ``high`` and ``floor`` (single marks
+    below it) are fractions of the full scale [columns]. Zero is in the lowest row; a column of NaN stays blank and breaks
+    the line; above the full scale is ``^`` in the top row. The column ``cursor`` is marked from top to bottom."""
+    n = len(line)
+    if n == 0 or height < 1:
+        return [()] * max(height, 0)
+    draw = _characters if glyphs.levels.isascii() else _braille
+    codes, roles = draw(line, low, high, height, floor)
+    over = np.flatnonzero(line > 1 + TOLERANCE)
+    codes[0, over], roles[0, over] = ord(CLAMPED), _OVER
+    return [_row(codes[y], roles[y], cursor) for y in range(height)]
+
+
+def _row(codes: _Cells, roles: _Cells, cursor: int | None) -> Row:
+    text = codes.astype("<u4").tobytes().decode("utf-32-le")
+    edges = set((np.flatnonzero(np.diff(roles)) + 1).tolist()) | {0, len(text)}
+    if cursor is not None and 0 <= cursor < len(text):
+        edges |= {cursor, cursor + 1}
+    bounds = sorted(edges)
+    return tuple(Span(text[a:b], "cursor" if a == cursor else _ROLES[roles[a]]) for a, b in pairwise(bounds))
+
+
+def _steps(values: Floats, steps: int) -> _Cells:
+    """Which of ``steps`` steps, counted from below, a fraction is on; -1 where it is NaN."""
+    known = np.isfinite(values)
+    found = np.floor(np.where(known, values, 0.0) * steps).astype(np.int64)
+    return np.where(known, np.clip(found, 0, steps - 1), -1)
+
+
+def _stroke(at: _Cells) -> tuple[_Cells, _Cells]:
+    """The lowest and the highest step of the line in each column: it reaches up or down to the column before."""
+    before = np.concatenate((at[:1], at[:-1]))
+    before = np.where(before < 0, at, before)
+    return np.where(before < at, before + 1, at), np.where(before > at, before - 1, at)
+
+
+def _braille(
+    line: Floats, low: Floats, high: Floats, height: int, floor: Floats | None
+) -> tuple[_Cells, _Cells]:  # fmt: skip
+    steps = height * _DOTS
+    level = np.arange(steps)[:, None]
+    at = _steps(line, steps)
+    bottom, top = _stroke(at)
+    strokes = np.stack(((level >= bottom) & (level <= top) & (at >= 0), level == at), axis=2)
+    first, last = _steps(low, steps), _steps(high, steps)
+    inside = (level >= first) & (level <= last) & (first >= 0)
+    checkered = np.stack((inside & (level % 2 == 0), inside & (level % 2 == 1)), axis=2)
+    marks = np.zeros_like(strokes)
+    if floor is not None:
+        marks[:, :, 0] = level == _steps(floor, steps)
+    layers = [_cells(dots, height) for dots in (checkered, marks, strokes)]
+    bits, roles = np.zeros_like(layers[0]), np.zeros_like(layers[0])
+    for layer, role in zip(layers, (_BAND, _FLOOR, _LINE), strict=True):
+        drawn = layer > 0
+        bits[drawn], roles[drawn] = layer[drawn], role
+    return np.where(roles == _BLANK, ord(" "), _BRAILLE + bits), roles
+
+
+def _cells(dots: NDArray[np.bool_], height: int) -> _Cells:
+    """Dots [steps from below, columns, 2] as bits [rows from above, columns]."""
+    grouped = dots.reshape(height, _DOTS, dots.shape[1], 2)
+    bits: _Cells = np.einsum("hdcs,ds->hc", grouped, _BITS)
+    return bits[::-1].copy()
+
+
+def _characters(
+    line: Floats, low: Floats, high: Floats, height: int, floor: Floats | None
+) -> tuple[_Cells, _Cells]:  # fmt: skip
+    level = np.arange(height)[:, None]
+    at = _steps(line, height)
+    bottom, top = _stroke(at)
+    first, last = _steps(low, height), _steps(high, height)
+    codes = np.full((height, len(line)), ord(" "), np.int64)
+    roles = np.zeros_like(codes)
+    layers = [
+        ((level >= first) & (level <= last) & (first >= 0), ".", _BAND),
+        (level == _steps(floor, height) if floor is not None else np.zeros(codes.shape, bool), "_", _FLOOR),
+        ((level >= bottom) & (level <= top) & (at >= 0), "|", _LINE),
+        ((level == at) & (at >= 0), "o", _LINE),
+    ]
+    for drawn, mark, role in layers:
+        codes[drawn], roles[drawn] = ord(mark), role
+    return codes[::-1].copy(), roles[::-1].copy()

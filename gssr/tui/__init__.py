@@ -1,0 +1,1 @@
+"""The live screen: one recording, or two beside each other, growing or finished."""

@@ -1,0 +1,94 @@
+"""The axes that all screens share: the full scale of a metric, and time."""
+
+import math
+
+import numpy as np
+
+from gssr.model.balance import scale_limit
+from gssr.model.fold import Folded
+from gssr.model.frame import Frame, Grid
+from gssr.render import clock
+from gssr.render.glyphs import TO_ASCII, Glyphs
+from gssr.render.roles import Row, Span
+from gssr.render.scale import fixed, metric_of, nice_above, unit_of
+
+GUTTER = 5
+"""Cells left of a chart: a label of four, and the axis."""
+
+
+def full_scale(frame: Frame, name: str) -> float:
+    """The value that fills a metric's axis, in its stored unit: the catalogue's or the GPUs' own limit; where neither is
+    known a round number above all means."""
+    limit = scale_limit(frame.gpus, name)
+    if limit:
+        return limit
+    return nice_above(float(np.nanmax(frame.whole.per_gpu(name), initial=0.0)), metric_of(name))
+
+
+def y_label(fraction: float, full: float, name: str) -> str:
+    """The value at this fraction of the full scale, without its unit: at most four cells."""
+    return fixed(fraction * full * unit_of(metric_of(name)).factor, 0)[:4]
+
+
+def framed(rows: list[Row], full: float, name: str, glyphs: Glyphs) -> list[Row]:
+    """A chart's rows with the axis on their left: full scale at the top, half of it in the middle, zero at the bottom."""
+    height = len(rows)
+    labels = {0: 1.0, height - 1: 0.0} if height > 1 else {0: 1.0}
+    if height >= 5 and height % 2:
+        labels[height // 2] = 0.5
+    bar = _ascii("│", glyphs)
+    return [
+        (Span(f"{y_label(labels[y], full, name) if y in labels else '':>{GUTTER - 1}}{bar}", "dim"), *row)
+        for y, row in enumerate(rows)
+    ]
+
+
+def seconds_text(seconds: float) -> str:
+    """A round length of time as short as it goes: ``0.2 s``, ``10 s``, ``5 min``, ``2 h``, ``1 d``."""
+    for size, name in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= size and math.isclose(seconds / size, round(seconds / size)):
+            return f"{round(seconds / size)} {name}"
+    return f"{seconds:g} s" if seconds < 600 else clock.duration(seconds)
+
+
+def age_text(seconds: float) -> str:
+    """How old something is in at most four cells: ``11s``, ``12m``, ``3h``, ``2d``; ``-`` when there was never anything."""
+    if not math.isfinite(seconds):
+        return "-"
+    for size, name in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= (2 if size == 60 else 1) * size:
+            return f"{int(seconds // size)}{name}"
+    return f"{int(seconds)}s"
+
+
+def relative(frame: Frame) -> bool:
+    """True where time is counted back from now: the view follows a living run, and does not show all of it."""
+    return frame.following and frame.query.span is not None and frame.state in ("live", "stalled")
+
+
+def time_labels(frame: Frame, columns: Grid | Folded, cells: int) -> str:
+    """The labels under ``cells`` cells of columns, each where its time begins: counted from the run's first sample, or back
+    from now."""
+    span = cells * columns.width
+    if relative(frame):
+        text = clock.axis_text(columns.n * columns.width * -1.0, span - columns.n * columns.width, cells)
+        return _ending(text, columns.n, "now")
+    start = columns.start - frame.first
+    return clock.axis_text(start, start + span, cells)
+
+
+def _ending(text: str, end: int, word: str) -> str:
+    """``word`` at the right edge, in place of what is there."""
+    kept = text[: max(end - len(word) - 1, 0)]
+    if len(kept) < len(text.rstrip()) and kept and kept[-1] != " ":
+        kept = kept[: kept.rfind(" ") + 1]
+    return (kept.ljust(max(end - len(word), 0)) + word[:end]).ljust(len(text))
+
+
+def at_text(frame: Frame, time: float) -> str:
+    """A time (unix s) as the axis counts it."""
+    return clock.moment(time - frame.first, max(frame.last - frame.first, 3600.0))
+
+
+def _ascii(text: str, glyphs: Glyphs) -> str:
+    return text.translate(TO_ASCII) if glyphs.levels.isascii() else text

@@ -1,0 +1,116 @@
+"""The live screen beside a job that was started with it: Ctrl-C asks what to do with the job."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from signal import Signals
+from typing import NamedTuple
+
+from gssr.model.watch import Watch
+from gssr.render.cells import clean, pad
+from gssr.render.glyphs import Glyphs
+from gssr.render.overlay import laid_over
+from gssr.render.roles import Row, Span
+from gssr.tui.app import LiveScreen
+from gssr.tui.output import LogFile
+from gssr.tui.view import Scene
+
+_WIDTH = 46
+
+
+class Job(NamedTuple):
+    """What the job prints is in ``log``, from the byte ``log_start`` on. At the descriptor ``notices`` lines for the user
+    arrive; its end means that nobody watches over the job any more: ``leave`` is called then, and does not come back.
+    ``drawn`` is called once something is drawn. ``send`` has one of ``signals`` sent to the job; they are tried in turn."""
+
+    log: str
+    log_start: int
+    notices: int
+    drawn: Callable[[], None]
+    signals: Sequence[int]
+    send: Callable[[int], None]
+    leave: Callable[[], None]
+
+
+class JobScreen(LiveScreen):
+    """The live screen on the recording of ``job``."""
+
+    def __init__(
+        self, job: Job, watch: Watch, glyphs: Glyphs, hz: float, colors: int, theme: str = "ansi-dark"
+    ) -> None:
+        super().__init__([watch], glyphs, hz, colors, theme)
+        self.view = replace(self.view, output=True)
+        self._log_file = LogFile(job.log, job.log_start)
+        self._job = job
+        self._asking = False
+        self._ended = False
+        self._sent = 0  # signals
+        self._unheard = b""
+
+    def on_mount(self) -> None:
+        """Begin to listen; Textual calls the other class's method of this name as well."""
+        self._job.drawn()
+        asyncio.get_running_loop().add_reader(self._job.notices, self._hear)
+
+    def _hear(self) -> None:
+        data = os.read(self._job.notices, 1 << 12)
+        if not data:
+            self._job.leave()
+        *lines, self._unheard = (self._unheard + data).split(b"\n")
+        if lines and not self._ended:
+            self._message = clean(lines[-1].decode("utf-8", "replace"))
+            self._draw()
+
+    def _job_runs(self) -> bool:
+        return not self.frames or self.frames[0].state not in ("ended", "lost")
+
+    def _next_signal(self) -> int:
+        return self._job.signals[min(self._sent, len(self._job.signals) - 1)]
+
+    def _rows(self, scene: Scene) -> list[Row]:
+        if not self._ended and not self._job_runs():
+            self._ended, self._asking = True, False
+            self._message = "the job has ended; q leaves"
+        rows = super()._rows(scene)
+        if not self._asking:
+            return rows
+        return laid_over(rows, question(self._next_signal(), self._glyphs), scene.width)
+
+    def _interrupt(self) -> None:
+        """Ask, while there is something to ask about."""
+        if self._job_runs():
+            self._asking = True
+        else:
+            super()._interrupt()
+
+    def _typed(self, key: str) -> bool:
+        """While it is asked, keys are answers."""
+        if not self._asking:
+            return False
+        if key in ("d", "q"):
+            self.exit(0)
+        elif key == "s":
+            signal = self._next_signal()
+            self._job.send(signal)
+            self._sent += 1
+            self._message = f"{Signals(signal).name} sent to the job"
+        if key in ("s", "escape"):
+            self._asking = False
+        self._draw()
+        return True
+
+
+def question(signal: int, glyphs: Glyphs) -> list[Row]:
+    """The box that asks what to do; ``signal`` is the one that stopping sends next."""
+    edge: Row = (Span(glyphs.heavy * _WIDTH, "heading"),)
+    lines: list[Row] = [
+        edge,
+        (Span("  The job is running.", "title"),),
+        (),
+        (Span("  s    ", "value"), Span(f"stop it: sends {Signals(signal).name}")),
+        (Span("  d    ", "value"), Span("leave it running, its output comes here")),
+        (Span("  Esc  ", "value"), Span("go back to the screen")),
+        edge,
+    ]
+    return [pad(line, _WIDTH) for line in lines]

@@ -1,0 +1,39 @@
+"""Finding an action by its name: Textual's palette over the table of actions."""
+
+from collections.abc import AsyncIterator
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from gssr.tui.actions import ACTIONS, Action, shown_keys
+
+
+class Actions(Provider):
+    """Every action, its keys and what it does."""
+
+    async def discover(self) -> Hits:
+        """All of them, while nothing is typed."""
+        async for action in _all():
+            yield DiscoveryHit(
+                self._title(action), self._callback(action), help=f"{action.category}, {shown_keys(action)}"
+            )
+
+    async def search(self, query: str) -> Hits:
+        """Those that match what is typed."""
+        matcher = self.matcher(query)
+        async for action in _all():
+            title = self._title(action)
+            score = max(matcher.match(title), matcher.match(action.name.replace("_", " ")))
+            if score > 0:
+                yield Hit(score, matcher.highlight(title), self._callback(action), help=shown_keys(action))
+
+    def _title(self, action: Action) -> str:
+        return action.help[0].upper() + action.help[1:]
+
+    def _callback(self, action: Action):  # type: ignore[no-untyped-def]
+        return lambda: self.app.run_action(f"act('{action.name}')")
+
+
+async def _all() -> AsyncIterator[Action]:
+    for action in ACTIONS:
+        if action.name != "palette":
+            yield action

@@ -1,0 +1,88 @@
+"""The thread that reads: it watches the recordings, and hands over one frame after another, each complete and unchanging."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from gssr.model.frame import Frame, Query
+from gssr.model.watch import Watch
+
+Frames = tuple[Frame, ...]
+IDLE_SECONDS = 2.0
+"""Between two looks at recordings that no longer grow."""
+
+
+class Producer(threading.Thread):
+    """Looks at ``watches`` every ``interval`` s, or at once when asked something new, and calls ``deliver`` (from this
+    thread) with a frame of each that a query was given for."""
+
+    def __init__(self, watches: list[Watch], interval: float, deliver: Callable[[Frames], None]) -> None:
+        super().__init__(name="gssr-producer", daemon=True)
+        self._watches = watches
+        self._interval = interval
+        self._deliver = deliver
+        self._changed = threading.Condition()
+        self._queries: tuple[Query | None, ...] = ()
+        self._leaving = False
+        self._keep_looking = False
+        self.problem: BaseException | None = None
+
+    def ask(self, queries: tuple[Query | None, ...], keep_looking: bool = False) -> None:
+        """From now on, frames for these: one for each watch, None for none. ``keep_looking``: as often for a recording that
+        no longer grows, because it is played."""
+        with self._changed:
+            self._keep_looking = keep_looking
+            if queries != self._queries:
+                self._queries = queries
+                self._changed.notify()
+
+    def leave(self) -> None:
+        """Stop, and let go of the files; returns when that is done, or after a second."""
+        with self._changed:
+            self._leaving = True
+            self._changed.notify()
+        self.join(timeout=1.0)
+
+    def run(self) -> None:
+        """The thread itself."""
+        _call_thread(self.name)
+        try:
+            self._run()
+        except Exception as error:
+            self.problem = error
+            self._deliver(())
+        finally:
+            for watch in self._watches:
+                watch.close()
+
+    def _run(self) -> None:
+        asked: tuple[Query | None, ...] = ()
+        while not self._leaving:
+            begun = time.monotonic()
+            with self._changed:
+                queries = self._queries
+            fresh = queries != asked
+            asked = queries
+            frames = self._look(queries, quick=fresh)
+            if frames:
+                self._deliver(frames)
+            if any(not frame.refined for frame in frames) and queries == self._queries:
+                self._deliver(self._look(queries, quick=False))
+            growing = self._keep_looking or any(watch.growing for watch in self._watches)
+            wait = begun + (self._interval if growing else IDLE_SECONDS) - time.monotonic()
+            with self._changed:
+                if not self._leaving and self._queries == asked:
+                    self._changed.wait(timeout=max(wait, 0.02) if queries else None)
+
+    def _look(self, queries: tuple[Query | None, ...], quick: bool) -> Frames:
+        pairs = zip(self._watches, queries, strict=False)
+        return tuple(watch.look(query, quick) for watch, query in pairs if query is not None)
+
+
+def _call_thread(name: str) -> None:
+    """Let ``top -H`` show this name."""
+    try:
+        with open("/proc/thread-self/comm", "w", encoding="ascii") as stream:
+            stream.write(name)
+    except OSError:
+        pass

@@ -1,0 +1,45 @@
+"""The seven screens, in the order of the questions they answer. Pure drawing: a scene in, rows out; no Textual.
+
+Each module has ``columns(view, width, height)``: how many columns of time it wants; ``draw(scene)``: at most
+``scene.height`` rows of at most ``scene.width`` cells; ``move(scene, dx, dy)``: the view after the cursor moved so far;
+``enter(scene)`` and ``click(scene, x, y)``: the view one level down, or under the mouse, None where there is nothing.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gssr.render.roles import Row
+from gssr.tui.screens import balance, compare, gpus, job, map, time, why
+from gssr.tui.view import Scene, ScreenName, View
+
+
+class Screen(NamedTuple):
+    """One screen. ``question`` is what it answers."""
+
+    name: ScreenName
+    title: str
+    question: str
+    columns: Callable[[View, int, int], int]
+    draw: Callable[[Scene], list[Row]]
+    move: Callable[[Scene, int, int], View]
+    enter: Callable[[Scene], View | None]
+    click: Callable[[Scene, int, int], View | None]
+
+
+SCREENS: tuple[Screen, ...] = (
+    Screen("job", "Job", "How well is the job using its GPUs?", job.columns, job.draw, job.move, job.enter, job.click),
+    Screen("gpus", "GPUs", "Which GPUs differ?", gpus.columns, gpus.draw, gpus.move, gpus.enter, gpus.click),
+    Screen("map", "Map", "Where are they?", map.columns, map.draw, map.move, map.enter, map.click),
+    Screen("time", "Time", "When was it not used?", time.columns, time.draw, time.move, time.enter, time.click),
+    Screen(
+        "balance", "Balance", "What does imbalance cost?",
+        balance.columns, balance.draw, balance.move, balance.enter, balance.click,
+    ),
+    Screen("why", "Why", "Which metric says why?", why.columns, why.draw, why.move, why.enter, why.click),
+    Screen(
+        "compare", "Compare", "Was another run better?",
+        compare.columns, compare.draw, compare.move, compare.enter, compare.click,
+    ),
+)  # fmt: skip
+
+BY_NAME: dict[ScreenName, Screen] = {screen.name: screen for screen in SCREENS}

@@ -1,0 +1,166 @@
+"""Balance: how the GPUs' means spread, how uneven they were over time, and what that costs."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from gssr.model.imbalance import Imbalance, imbalance_of
+from gssr.render.cells import clip, flow, pad, wrap
+from gssr.render.charset import drawable
+from gssr.render.roles import Row, Span, text_of
+from gssr.render.rule import rule
+from gssr.render.scale import metric_of, unit_of
+from gssr.score import CAVEAT
+from gssr.tui.axis import GUTTER
+from gssr.tui.cursor import with_cursor
+from gssr.tui.scope import gpus_text, window_text
+from gssr.tui.screens.balance_bars import Bars, bar_name, bar_rows, bars_of
+from gssr.tui.screens.balance_side import charts, lowest, over_time, places
+from gssr.tui.screens.balance_text import facts, reads_as
+from gssr.tui.view import Scene, View
+
+_BESIDE, _BESIDE_ROWS = 72, 14
+"""From so many cells and rows on the charts stand beside the histogram."""
+_SMALL = 12
+"""In fewer rows bars that hold no GPU give way to the numbers."""
+_GAP = 2
+
+
+class _Layout(NamedTuple):
+    """Cells: ``left`` of the histogram, ``chart`` columns of time. ``bins`` of the histogram; ``beside``: the charts stand
+    on its right, else there is room for a strip below it."""
+
+    left: int
+    chart: int
+    bins: int
+    beside: bool
+
+
+def _layout(width: int, height: int) -> _Layout:
+    bins = 20 if height >= 36 else 10 if height >= 17 else 5
+    if width >= _BESIDE and height >= _BESIDE_ROWS:
+        left = min(width // 2, 90)
+        return _Layout(left, width - left - _GAP - GUTTER, bins, True)
+    return _Layout(width, max(width - GUTTER, 1), bins, False)
+
+
+class _Plan(NamedTuple):
+    """What is drawn where: ``head`` and ``legend`` rows, the histogram in ``tall`` rows from ``head`` on, ``below`` rows
+    after a blank one."""
+
+    layout: _Layout
+    found: Imbalance
+    bars: Bars
+    head: list[Row]
+    legend: list[Row]
+    tall: int
+    below: int
+
+
+def _plan(scene: Scene) -> _Plan:
+    layout = _layout(scene.width, scene.height)
+    found = imbalance_of(scene.frame, scene.view.selection)
+    legend = _legend(scene)
+    bars = bars_of(scene.frame, scene.view.selection, layout.bins)
+    lines = layout.bins if scene.height >= _SMALL else min(layout.bins, max(len(bars.held), 1))
+    head = _head(scene, found, max(scene.height - lines - 1 - len(legend), 2))
+    room = scene.height - len(head) - len(legend)
+    tall = max(layout.bins + 1, room * 3 // 5) if layout.beside else layout.bins + 1
+    below = room - tall - 1
+    if below < 3:
+        tall, below = room, 0
+    return _Plan(layout, found, bars, head, legend, max(tall, 0), below)
+
+
+def columns(view: View, width: int, height: int) -> int:
+    """Columns of time wanted."""
+    return max(_layout(width, height).chart, 1)
+
+
+def draw(scene: Scene) -> list[Row]:
+    """The screen's rows."""
+    layout, found, bars, head, legend, tall, below = _plan(scene)
+    left, other = layout.left, scene.width - layout.left - _GAP
+    body = bar_rows(scene, found, bars, left, tall)
+    if layout.beside:
+        body = _side_by_side(body, charts(scene, found, layout.chart, tall), left)
+        if below:
+            ranked = _side_by_side(lowest(scene, found, left, below), places(scene, found, other, below), left)
+            body += [*[()] * (tall - len(body)), (), *ranked]
+    elif below:
+        body += [(), *over_time(scene, found, layout.chart, max(below - 2, 1))]
+    room = scene.height - len(head) - len(legend)
+    rows = [*head, *body[:room], *[()] * (room - len(body)), *legend]
+    return [drawable(clip(row, scene.width), scene.glyphs) for row in rows[: scene.height]]
+
+
+def _side_by_side(left: list[Row], right: list[Row], width: int) -> list[Row]:
+    n = max(len(left), len(right))
+    left, right = left + [()] * (n - len(left)), right + [()] * (n - len(right))
+    return [(*pad(a, width), Span(" " * _GAP), *b) for a, b in zip(left, right, strict=True)]
+
+
+def _head(scene: Scene, found: Imbalance, most: int) -> list[Row]:
+    """The title, what the imbalance reads as, and the numbers, in at most ``most`` rows."""
+    metric = metric_of(scene.frame.grid.metric)
+    about = (Span(gpus_text(scene)), Span(window_text(scene.frame), "dim"))
+    title = rule(f"{metric.label}, {unit_of(metric).name}".rstrip(", "), scene.width, scene.glyphs, about)
+    words = reads_as(scene.frame, found)
+    reading = wrap(text_of(words), scene.width, rest="  ", role=words[-1].role)
+    if words[0].role == "outlier":
+        reading[0] = (words[0], Span(reading[0][0].text[len(words[0].text) :], words[-1].role))
+    rows = [title, *reading, *flow(facts(scene, found), scene.width, scene.glyphs.ellipsis, separator="   ")]
+    return [*rows, ()] if len(rows) < most and scene.height >= _BESIDE_ROWS else rows[:most]
+
+
+_LEGEND = (
+    "> cursor, Enter: its GPUs", "! not like the others", "imbalance 1-mean/max", "lost: what the busiest GPU does more",
+    "rotating: what time means hide", f"score: {CAVEAT.split(':')[0]}",
+)  # fmt: skip
+_DEFINITION = (
+    "lost = GPU-hours x sum of n(max-mean) / sum of n max over the columns",
+    "static = GPU-hours x (1-mean/max) of the time means",
+    "rotating = lost-static",
+)
+
+
+def _legend(scene: Scene) -> list[Row]:
+    if scene.height < 7:
+        return []
+    texts = _LEGEND + (_DEFINITION if scene.height >= 30 else ())
+    rows = flow([(Span(text, "dim"),) for text in texts], scene.width, scene.glyphs.ellipsis, separator="   ")
+    return rows[: 1 if scene.height < 17 else 3]
+
+
+# Keys and the mouse
+
+
+def move(scene: Scene, dx: int, dy: int) -> View:
+    """Up and down over the bars that hold any GPU; left and right through time."""
+    view = scene.view
+    if dx:
+        return with_cursor(scene, dx)
+    last = max(len(_plan(scene).bars.held) - 1, 0)
+    return replace(view, row=min(max(min(view.row, last) - dy, 0), last))
+
+
+def enter(scene: Scene) -> View | None:
+    """The GPUs of the bar under the cursor."""
+    plan = _plan(scene)
+    picked = plan.bars.picked(scene.view.row)
+    if picked is None:
+        return None
+    members = plan.found.gpus[list(plan.bars.histogram.members[picked])].tolist()
+    name = bar_name(scene.frame, plan.found, plan.bars, picked)
+    return scene.view.down(screen="gpus", selection=tuple(members), selected=name, gpu=members[0], row=0, top=0)
+
+
+def click(scene: Scene, x: int, y: int) -> View | None:
+    """The bar under the mouse; when the cursor is on it already, its GPUs."""
+    plan = _plan(scene)
+    shown = plan.bars.shown(plan.tall - 1)
+    line = y - len(plan.head) - 1
+    if x >= plan.layout.left or not 0 <= line < len(shown) or shown[line] not in plan.bars.held:
+        return None
+    if shown[line] == plan.bars.picked(scene.view.row):
+        return enter(scene)
+    return replace(scene.view, row=plan.bars.held.index(shown[line]))

@@ -1,0 +1,136 @@
+"""What Balance says in words: what the imbalance is, what it costs, and of what kind it is."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gssr.model.frame import Frame, Ints
+from gssr.model.imbalance import BEHIND, Imbalance, as_the_median, by_index
+from gssr.render.cells import clean
+from gssr.render.roles import Row, Span
+from gssr.render.scale import UNKNOWN, count, fixed, metric_of, percent, quantity
+from gssr.tui.axis import at_text, full_scale
+from gssr.tui.view import Scene
+
+ROTATES_IN, ROTATES_FEWEST = 0.2, 3
+"""Stragglers rotate where some GPU is behind in at least this share of the columns, no GPU in more than half of these, and
+at least so many GPUs at some time (thresholds of our own)."""
+INDEX_SHARE, INDEX_BELOW = 0.8, 0.05
+"""A place in the node is slow where the GPUs there are below their node's mean in at least this share of the nodes, and on
+average by this share of the full scale (thresholds of our own)."""
+UNEVEN = 0.1
+"""An imbalance above this deserves a look. Source: TraceML's warning threshold."""
+_NAMED = 3
+
+
+def facts(scene: Scene, found: Imbalance) -> list[Row]:
+    """The numbers, piece by piece."""
+    frame = scene.frame
+    of_means, resolved = percent(found.of_means), percent(found.resolved)
+    pieces: list[Row] = [
+        (Span("imbalance "), Span(of_means, "value"), Span(" of time means")),
+        (Span(resolved, "value"), Span(" column by column")),
+    ]
+    if found.worst is not None:
+        when = at_text(frame, found.worst_start)
+        pieces.append((Span("worst minute "), Span(when, "value"), Span(f" {percent(found.worst)}")))
+    pieces.append(_cost(found))
+    before, after = as_the_median(frame, scene.view.selection)
+    gain = "" if before is None or after is None else f" ({after - before:+.3f})"
+    scores = f"{fixed(before, 3, UNKNOWN)} -> {fixed(after, 3, UNKNOWN)}"
+    pieces.append((Span("if all ran like the median GPU: score "), Span(scores, "value"), Span(gain)))
+    return pieces
+
+
+def _cost(found: Imbalance) -> Row:
+    if found.lost is None or found.static is None:
+        return (Span("GPU-hours "), Span(_hours(found.gpu_hours), "value"), Span(", lost unknown"))
+    rotating = found.lost - found.static
+    return (
+        Span("GPU-hours lost "),
+        Span(_hours(found.lost), "value"),
+        Span(f" of {_hours(found.gpu_hours)}: {_hours(found.static)} static, {_hours(rotating)} rotating"),
+    )
+
+
+def _hours(hours: float) -> str:
+    return fixed(hours, 1 if hours >= 100 else 2 if hours >= 1 else 3)
+
+
+def reads_as(frame: Frame, found: Imbalance) -> Row:
+    """Of what kind the imbalance is, and the numbers that say so."""
+    known = np.isfinite(found.means)
+    if known.sum() < 2:
+        return (Span("one GPU: nothing to balance" if known.any() else "no samples in this window", "dim"),)
+    for kind in (_rotating, _by_index, _some_gpus, _everywhere):
+        text = kind(frame, found)
+        if text:
+            return (Span("! ", "outlier"), Span(text, "value"))
+    return (Span("balanced: no GPU stands out", "value"),)
+
+
+def _rotating(frame: Frame, found: Imbalance) -> str:
+    rotates = (
+        found.behind_any >= ROTATES_IN
+        and found.behind_most <= found.behind_any / 2
+        and found.n_behind >= ROTATES_FEWEST
+        and not len(found.low)
+    )
+    if not rotates:
+        return ""
+    return (
+        f"rotates: some GPU is behind (below {percent(BEHIND)} of the median GPU) in {percent(found.behind_any)} of the "
+        f"columns, no GPU in more than {percent(found.behind_most)}; time means hide it"
+    )
+
+
+def _by_index(frame: Frame, found: Imbalance) -> str:
+    metric = metric_of(frame.grid.metric)
+    groups = by_index(found, frame)
+    n_nodes = int(np.count_nonzero(np.bincount(frame.node_of[found.gpus])))
+    least = INDEX_BELOW * full_scale(frame, metric.name)
+    slow = np.flatnonzero((groups.share >= INDEX_SHARE) & (groups.below >= least) & (groups.keys >= 0))
+    if n_nodes < 2 or not len(slow):
+        return ""
+    at = slow[np.argmax(groups.below[slow])]
+    return (
+        f"static, by place: GPU {groups.keys[at]} of every node is on average {quantity(float(groups.below[at]), metric)} "
+        f"below its node's mean, in {percent(float(groups.share[at]))} of the nodes"
+    )
+
+
+def _some_gpus(frame: Frame, found: Imbalance) -> str:
+    metric = metric_of(frame.grid.metric)
+    apart, side = (found.low, "below") if len(found.low) else (found.high, "above")
+    if not len(apart):
+        return ""
+    middle = quantity(float(np.nanmedian(found.means)), metric)
+    mean = quantity(float(found.means[apart].mean()), metric)
+    who = _named(frame, found.gpus[apart])
+    for_a_time = side == "below" and 0 < found.behind_most < 0.5
+    kind = f"static, for {percent(found.behind_most)} of the time" if for_a_time else "static"
+    return f"{kind}: {who} {side} the others, {mean} against the median GPU's {middle}"
+
+
+def _named(frame: Frame, gpus: Ints) -> str:
+    """GPUs by name; those of whole nodes by their nodes'."""
+    nodes, counts = np.unique(frame.node_of[gpus], return_counts=True)
+    sizes = np.bincount(frame.node_of)
+    if len(gpus) > 1 and (counts == sizes[nodes]).all():
+        word = "node" if len(nodes) == 1 else f"{len(nodes):,} nodes"
+        return f"{word} {_some([frame.nodes[node] for node in nodes[: _NAMED + 1]], len(nodes))}"
+    names = [frame.place(int(gpu)) for gpu in gpus[: _NAMED + 1]]
+    return (f"{count(len(gpus), 'GPU')}: " if len(gpus) > 1 else "") + _some(names, len(gpus))
+
+
+def _some(names: Sequence[str], n: int) -> str:
+    shown = ", ".join(clean(name) for name in names[:_NAMED])
+    return shown if n <= _NAMED else f"{shown} and {n - _NAMED:,} more"
+
+
+def _everywhere(frame: Frame, found: Imbalance) -> str:
+    if found.of_means is None or found.of_means < UNEVEN:
+        return ""
+    metric = metric_of(frame.grid.metric)
+    low, high = float(np.nanmin(found.means)), float(np.nanmax(found.means))
+    return f"static: uneven over all GPUs, from {quantity(low, metric)} to {quantity(high, metric)}"

@@ -1,0 +1,152 @@
+"""What the map says in words: its title and legend, and what is under the cursor."""
+
+import numpy as np
+
+from gssr.model.analysis import Floats
+from gssr.model.attention import attention
+from gssr.model.fold import fold
+from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad
+from gssr.render.roles import RAMP, Row, Span, joined, text_of
+from gssr.render.scale import NONE, count, fixed, metric_of, number, quantity, scale_text, unit_of
+from gssr.render.strip import marked, strip
+from gssr.tui.axis import age_text, full_scale
+from gssr.tui.scope import gpus_text, window_text
+from gssr.tui.screens.map_layout import Sight, status_rows
+from gssr.tui.view import Scene
+
+_LEAST_STRIP = 12
+_COUNTS = 34
+"""Cells of the last row left of the strip."""
+_MOST_NUMBERS = 8
+
+
+def strip_cells(width: int) -> int:
+    """Columns of time beside the counts of the last row."""
+    return max(width - _COUNTS, _LEAST_STRIP)
+
+
+def title(scene: Scene, seen: Sight) -> Row:
+    """What is shown, and what the marks mean."""
+    frame, layout = scene.frame, seen.layout
+    legend = _legend(scene, seen)
+    metric = metric_of(frame.grid.metric)
+    pieces = [
+        (Span(f"{metric.label}, mean", "title"),),
+        (Span(window_text(frame)),),
+    ]
+    if scene.view.selection or len(layout.gpus) < frame.n_gpus:
+        pieces.insert(1, (Span(_which(scene, seen), "value"),))
+    line = as_many(pieces, scene.width - cell_width(text_of(legend)) - 2)
+    space = scene.width - cell_width(text_of(line)) - cell_width(text_of(legend))
+    return clip((*line, Span(" " * max(space, 0)), *legend), scene.width)
+
+
+def _which(scene: Scene, seen: Sight) -> str:
+    if scene.view.filter and not seen.problem:
+        return f"{len(seen.layout.gpus):,} of {count(len(scene.looked_at()), 'GPU')} pass {clean(scene.view.filter)}"
+    return gpus_text(scene)
+
+
+def _legend(scene: Scene, seen: Sight) -> Row:
+    levels = scene.glyphs.levels
+    full = full_scale(scene.frame, scene.frame.grid.metric)
+    metric = metric_of(scene.frame.grid.metric)
+    steps = ((0.0, RAMP[0]), (0.5, RAMP[2]), (1.0, RAMP[4])) if scene.width >= 60 else ((0.0, RAMP[0]), (1.0, RAMP[4]))
+    pieces: list[Row] = []
+    for fraction, role in steps:
+        mark = levels[min(int(fraction * len(levels)), len(levels) - 1)]
+        text = scale_text(metric, full) if fraction == 1 else f"{fraction * full * unit_of(metric).factor:g}"
+        pieces.append((Span(mark, role), Span(f" {text}", "dim")))
+    pieces.append((Span("!", "outlier"), Span(" outlier", "dim")))
+    if seen.layout.nodes:
+        nodes = count(seen.layout.nodes, "node")
+        pieces.insert(0, (Span(f"1 cell {nodes}", "dim"),))
+        if scene.width >= 100:
+            pieces.append((Span(levels[3], "low2"), Span(" one below half", "dim")))
+    if scene.width >= 90:
+        pieces.append((Span("blank", "dim"), Span(" no samples", "dim")))
+    return joined(pieces, "  ")
+
+
+def status(scene: Scene, seen: Sight) -> list[Row]:
+    """What is under the cursor: the GPU, its node, the job; then how many need a look, and the GPU over time."""
+    if not len(seen.layout.gpus):
+        return [clip((Span("no GPU passes the filter: / changes it, Esc lets go of it", "outlier"),), scene.width)]
+    rows = [clip(_here(scene, seen), scene.width), clip(_counts(scene, seen), scene.width)]
+    if seen.problem:
+        rows[-1] = (Span(fit(seen.problem, scene.width, scene.glyphs.ellipsis), "outlier"),)
+    return rows[: status_rows(scene.height)]
+
+
+def _here(scene: Scene, seen: Sight) -> Row:
+    frame = scene.frame
+    metric = metric_of(frame.grid.metric)
+    members = seen.layout.members(seen.cell)
+    gpu = scene.view.gpu if scene.view.gpu in members else int(members[0])
+    means = frame.window.per_gpu(metric.name)
+    found = attention(frame)
+    name = clean(frame.place(gpu))
+    here = [Span("> ", "dim"), Span(name, "value"), Span(f" {quantity(float(means[gpu]), metric)}", "value")]
+    letters = found.letters(gpu)
+    if letters:
+        here.append(Span(f" {letters}", "gap" if letters == "g" else "outlier"))
+    if found.age[gpu] > 0:
+        here.append(Span(f" silent {age_text(float(found.age[gpu]))}", "gap"))
+    pieces: list[Row] = [tuple(here)]
+    node = frame.on_node(int(frame.node_of[gpu]))
+    if seen.layout.nodes > 1:
+        pieces.append(
+            (
+                Span(
+                    f"{count(len(members), 'GPU')}, mean {_mean(means[members], scene)}: {_numbers(means[members], scene)}"
+                ),
+            )
+        )
+    if len(node) > 1:
+        pieces.append((Span("node ", "dim"), Span(_numbers(means[node], scene))))
+    pieces.append((Span("node mean ", "dim"), Span(_mean(means[node], scene))))
+    looked_at = scene.looked_at()
+    job = frame.window.overall(looked_at if scene.view.selection else None).get(metric.name)
+    whole = "selection" if scene.view.selection else "job"
+    pieces.append((Span(f"{whole} mean ", "dim"), Span(quantity(job, metric))))
+    if scene.width >= 100:
+        pieces.append((Span("Enter: the node's GPUs", "dim"),))
+    return as_many(pieces, scene.width)
+
+
+def _mean(values: Floats, scene: Scene) -> str:
+    known = values[np.isfinite(values)]
+    return number(float(known.mean()) if len(known) else None, metric_of(scene.frame.grid.metric))
+
+
+def _numbers(values: Floats, scene: Scene) -> str:
+    """The values of GPUs without decimals, or how far they reach."""
+    metric = metric_of(scene.frame.grid.metric)
+    if len(values) <= _MOST_NUMBERS:
+        return " ".join(fixed(float(value) * unit_of(metric).factor, 0) for value in values)
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return NONE
+    return f"{number(float(known.min()), metric)} to {number(float(known.max()), metric)}"
+
+
+def _counts(scene: Scene, seen: Sight) -> Row:
+    frame = scene.frame
+    found = attention(frame)
+    gpus = seen.layout.gpus
+    n_out, n_silent = int(found.outlier[gpus].sum()), int((found.age[gpus] > 0).sum())
+    n_held = int(found.throttled[gpus].sum())
+    pieces: list[Row] = [(Span(f"! {count(n_out, 'outlier')}", "outlier" if n_out else "dim"),)]
+    if n_silent:
+        pieces.append((Span(f"g {n_silent:,} silent", "gap"),))
+    if n_held:
+        pieces.append((Span(f"t {n_held:,} throttled", "outlier"),))
+    if n_out or n_silent or n_held:
+        pieces.append((Span("n next", "dim"),))
+    line = pad(as_many(pieces, _COUNTS - 1), _COUNTS)
+    members = seen.layout.members(seen.cell)
+    gpu = scene.view.gpu if scene.view.gpu in members else int(members[0])
+    grid = frame.grid
+    folded = fold(grid, grid.values[gpu] / full_scale(frame, grid.metric), scene.width - _COUNTS, frame.last)
+    cursor = None if scene.view.cursor is None else folded.column(scene.view.cursor)
+    return (*line, *marked(strip(folded.values.tolist(), scene.glyphs), cursor))

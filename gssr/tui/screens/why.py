@@ -1,0 +1,134 @@
+"""Why: a part of the job against all of it, metric by metric, and what that reads as."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from gssr.metrics import BY_NAME, THROTTLES
+from gssr.model.contrast import Contrast, Line, contrast, line, measured
+from gssr.model.frame import Frame
+from gssr.model.reading import reading
+from gssr.render.area import area
+from gssr.render.cells import clip, fit, flow
+from gssr.render.charset import drawable
+from gssr.render.roles import Row, Span
+from gssr.render.scale import metric_of
+from gssr.tui.axis import GUTTER, full_scale, seconds_text, time_labels
+from gssr.tui.cursor import with_cursor
+from gssr.tui.screens.pairs import chosen, metric_row, sizes_for, titles
+from gssr.tui.screens.why_text import heading, readings
+from gssr.tui.view import Scene, View
+
+_WIDE = 120
+_STRIPS, _LEGEND = 15, 9
+"""Rows from which the course over time is shown, and the legend."""
+
+
+_SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("window", "run")}
+
+
+class _Plan(NamedTuple):
+    """Rows above the table, its lines, and the rows at the bottom."""
+
+    found: Contrast
+    head: list[Row]
+    lines: list[Line]
+    foot: list[Row]
+
+
+def columns(view: View, width: int, height: int) -> int:
+    """Columns of time wanted."""
+    return max(width - GUTTER, 1)
+
+
+def _plan(scene: Scene) -> _Plan:
+    frame = scene.frame
+    found = contrast(frame, scene.view.selection, scene.view.cursor, full_scale(frame, frame.grid.metric))
+    head = [heading(scene, found), *readings(scene, found, reading(found))]
+    every = [line(name, found.own.get(name), found.job.get(name), _full(frame, name)) for name in measured(found)]
+    foot = _legend(scene, 0)
+    room = scene.height - len(head) - len(foot) - 1
+    if scene.height >= _STRIPS:
+        n_strips = 2 if found.kind == "gpus" else 1
+        spare = room - len(every) - 3
+        foot = [*_course(scene, found, max(min(spare // n_strips, 3), 1)), *foot]
+        room = scene.height - len(head) - len(foot) - 1
+    lines = chosen(every, room)
+    if foot:
+        foot[-1:] = _legend(scene, len(every) - len(lines))
+    return _Plan(found, head, lines, foot)
+
+
+def _full(frame: Frame, name: str) -> float:
+    return 1.0 if name in THROTTLES else full_scale(frame, name)
+
+
+def draw(scene: Scene) -> list[Row]:
+    """The screen's rows."""
+    plan = _plan(scene)
+    sizes = sizes_for(scene.width)
+    rows = [*plan.head, titles(*_SIDES[plan.found.kind], "difference", sizes)]
+    picked = min(scene.view.row, len(plan.lines) - 1)
+    rows += [metric_row(own, sizes, at == picked, scene.glyphs) for at, own in enumerate(plan.lines)]
+    rows += [*[()] * (scene.height - len(rows) - len(plan.foot)), *plan.foot]
+    return [drawable(clip(row, scene.width), scene.glyphs) for row in rows[: scene.height]]
+
+
+# Below it
+
+
+def _course(scene: Scene, found: Contrast, height: int) -> list[Row]:
+    """The grid's metric over time: of the part and the median GPU; of a stretch of time all GPUs' mean."""
+    frame = scene.frame
+    metric = metric_of(frame.grid.metric)
+    full = full_scale(frame, metric.name)
+    cursor = scene.view.cursor
+    at = frame.grid.column(cursor) if cursor is not None and frame.grid.start <= cursor < frame.grid.end else None
+    pairs = [("these", found.own_series), ("all", found.job_series)] if found.kind == "gpus" else [
+        ("all", found.own_series)
+    ]  # fmt: skip
+    what = "mean of these, median GPU of all" if found.kind == "gpus" else "mean of all GPUs"
+    text = f"{metric.label} over time, {what}; 1 column = {seconds_text(frame.grid.width)}"
+    rows: list[Row] = [(), (Span(fit(text, scene.width, scene.glyphs.ellipsis), "dim"),)]
+    for name, values in pairs:
+        chart = area((values / full).tolist(), height, scene.glyphs, "series" if name == "these" else "band", at)
+        labels = [""] * (height - 1) + [name]
+        rows += [(Span(f"{label:<{GUTTER}}", "dim"), *row) for label, row in zip(labels, chart, strict=True)]
+    return [*rows, (Span(" " * GUTTER + time_labels(frame, frame.grid, scene.width - GUTTER), "dim"),)]
+
+
+def _legend(scene: Scene, n_hidden: int) -> list[Row]:
+    if scene.height < _LEGEND:
+        return []
+    texts = ["! 10 points of the scale, or a quarter, apart", "> cursor, Enter: over time"]
+    if n_hidden:
+        texts.insert(0, f"{n_hidden} more are hidden")
+    if scene.width >= _WIDE:
+        texts += ["bars on the metric's full scale", "means over all samples of the GPUs", "blank: not measured"]
+    return flow([(Span(text, "dim"),) for text in texts], scene.width, scene.glyphs.ellipsis, separator="   ")[:1]
+
+
+# Keys and the mouse
+
+
+def move(scene: Scene, dx: int, dy: int) -> View:
+    """Up and down over the metrics; left and right through time."""
+    if dx:
+        return with_cursor(scene, dx)
+    last = max(len(_plan(scene).lines) - 1, 0)
+    return replace(scene.view, row=min(max(min(scene.view.row, last) + dy, 0), last))
+
+
+def enter(scene: Scene) -> View | None:
+    """The metric under the cursor over time."""
+    lines = _plan(scene).lines
+    name = lines[min(scene.view.row, len(lines) - 1)].metric if lines else ""
+    return scene.view.down(screen="time", metric=name, row=0, top=0) if name in BY_NAME else None
+
+
+def click(scene: Scene, x: int, y: int) -> View | None:
+    """The metric under the mouse; when the cursor is on it already, it over time."""
+    plan = _plan(scene)
+    at = y - len(plan.head) - 1
+    if not 0 <= at < len(plan.lines):
+        return None
+    return enter(scene) if at == min(scene.view.row, len(plan.lines) - 1) else replace(scene.view, row=at)

@@ -1,0 +1,176 @@
+"""What surrounds every screen: the header, the footer, and what lies over the screen."""
+
+import numpy as np
+
+from gssr.model.frame import Frame, Query
+from gssr.render.cells import cell_width, clip, fit, flow, pad
+from gssr.render.charset import drawable
+from gssr.render.clock import duration
+from gssr.render.pane import pane_height
+from gssr.render.roles import Role, Row, Span, text_of
+from gssr.render.scale import UNKNOWN, count, fixed, metric_of, quantity
+from gssr.tui.footer import footer
+from gssr.tui.footer import footer_action as footer_action
+from gssr.tui.help import help_rows
+from gssr.tui.output import output_pane
+from gssr.tui.panels import beside, clicked, main_width, panels
+from gssr.tui.screens import BY_NAME, SCREENS
+from gssr.tui.screens import time as timeline
+from gssr.tui.screens.events import event_rows
+from gssr.tui.view import Scene, View
+
+HEADER, FOOTER = 1, 1
+LEAST_WIDTH, LEAST_HEIGHT = 40, 10
+"""A smaller terminal shows one line."""
+
+_STATES: dict[str, tuple[str, Role]] = {
+    "waiting": (". waiting", "dim"),
+    "live": ("* live", "good"),
+    "stalled": ("o stalled", "outlier"),
+    "lost": ("x lost", "bad"),
+    "ended": ("x ended", "dim"),
+}
+
+
+def body_size(view: View, width: int, height: int) -> tuple[int, int]:
+    """Width and height of what is left for the screen looked at."""
+    return main_width(view, width, height), _body_height(view, height)
+
+
+def _body_height(view: View, height: int) -> int:
+    return max(height - HEADER - FOOTER - _pane(view, height), 0)
+
+
+def _pane(view: View, height: int) -> int:
+    """Rows of what the workload prints."""
+    return pane_height(height) if view.output and not view.overlay else 0
+
+
+def query(view: View, width: int, height: int) -> Query:
+    """What this view needs to know of the recording on a terminal of this size."""
+    inner = body_size(view, width, height)
+    rows = timeline.rows(*inner) if view.screen == "time" else 0
+    return view.query(max(BY_NAME[view.screen].columns(view, *inner), 1), rows)
+
+
+def draw(scene: Scene, message: str = "") -> list[Row]:
+    """Exactly ``scene.height`` rows of exactly ``scene.width`` cells. ``message`` replaces the footer for once."""
+    width, height = scene.width, scene.height
+    said: Row = (Span(fit(message, width, scene.glyphs.ellipsis), "outlier"),) if message else ()
+    if width < LEAST_WIDTH or height < LEAST_HEIGHT:
+        rows = [_one_line(scene), *[()] * (height - 2), *([said] if height > 1 else [])]
+        return [pad(drawable(row, scene.glyphs), width) for row in rows]
+    pane = _pane(scene.view, height)
+    rows = [header(scene), *_body(scene.sized(width, _body_height(scene.view, height)), height)]
+    rows += [()] * (height - FOOTER - pane - len(rows))
+    rows += output_pane(scene.output, width, pane, scene.glyphs)
+    rows.append(said or footer(scene))
+    return [pad(drawable(row, scene.glyphs), width) for row in rows[:height]]
+
+
+def click(scene: Scene, x: int, y: int) -> View | None:
+    """What a click there means for the view; None for nothing. The footer is apart (``footer_action``)."""
+    body = scene.sized(scene.width, _body_height(scene.view, scene.height))
+    main = body.sized(*body_size(scene.view, scene.width, scene.height))
+    y -= HEADER
+    if not 0 <= y < body.height or _over_the_screen(scene):
+        return None
+    for panel in panels(scene.view, scene.width, body.height, main.width):
+        if panel.x <= x < panel.x + panel.width and panel.y <= y < panel.y + panel.height:
+            return clicked(body, panel, x, y)
+    return BY_NAME[scene.view.screen].click(main, x, y) if x < main.width else None
+
+
+def _over_the_screen(scene: Scene) -> bool:
+    """Whether something else is shown than the screen."""
+    frame = scene.frame
+    return bool(scene.view.overlay) or frame.state == "waiting" or not frame.n_gpus or not frame.n_rows
+
+
+def _body(scene: Scene, height: int) -> list[Row]:
+    """All between the header and the pane, on a terminal of ``height`` rows."""
+    view, frame = scene.view, scene.frame
+    if view.overlay == "help":
+        return help_rows(scene)[: scene.height]
+    if view.overlay == "events":
+        return event_rows(scene)[: scene.height]
+    if _over_the_screen(scene):
+        return _nothing(frame, scene.width)[: scene.height]
+    problem: list[Row] = []
+    if frame.problem and scene.height > 1:
+        problem = [(Span(fit(frame.problem, scene.width, scene.glyphs.ellipsis), "bad"),)]
+        scene = scene.sized(scene.width, scene.height - 1)
+    main = scene.sized(main_width(view, scene.width, height), scene.height)
+    rows = BY_NAME[view.screen].draw(main)[: main.height]
+    found = panels(view, scene.width, scene.height, main.width)
+    if found:
+        rows = beside(scene, rows, main.width, found)
+    return [*rows, *[()] * (scene.height - len(rows)), *problem] if problem else rows
+
+
+def _one_line(scene: Scene) -> Row:
+    """What matters most, in a terminal too small for anything else."""
+    frame = scene.frame
+    score = frame.whole.score()
+    pieces: list[Row] = [(Span(f"score {fixed(score, 3, UNKNOWN)}", "value"),), (state_text(frame),)]
+    means = frame.window.per_gpu(frame.grid.metric)
+    if np.isfinite(means).any():
+        low = int(np.nanargmin(means))
+        text = quantity(float(means[low]), metric_of(frame.grid.metric))
+        pieces.append((Span(f"lowest {frame.place(low)} {text}"),))
+    return flow(pieces, scene.width, scene.glyphs.ellipsis)[0]
+
+
+def _nothing(frame: Frame, width: int) -> list[Row]:
+    if frame.problem:
+        why = frame.problem
+    elif frame.run is None:
+        why = f"waiting for {frame.path}"
+    elif not frame.n_gpus:
+        why = "no GPU was recorded"
+    else:
+        why = "no sample yet"
+    return [(), clip((Span("  "), Span(why, "title")), width), clip((Span("  q leaves", "dim"),), width)]
+
+
+def state_text(frame: Frame) -> Span:
+    """``* live``, ``o stalled 12 s``, ``x ended (exit 7)``."""
+    text, role = _STATES[frame.state]
+    if frame.state == "stalled":
+        text += f" {frame.silent:.0f} s"
+    elif frame.state == "ended" and frame.run is not None and frame.run.exit_code is not None:
+        text += f" (exit {frame.run.exit_code})"
+        role = "dim" if frame.run.exit_code == 0 else "bad"
+    return Span(text, role)
+
+
+def header(scene: Scene) -> Row:
+    """Which run this is, how it stands, and where in time the view is."""
+    frame, view = scene.frame, scene.view
+    run = frame.run
+    names = [run.job_id, run.label] if run else []
+    name = " ".join(part for part in names if part) or frame.path.rsplit("/", 1)[-1]
+    pieces: list[Row] = [(state_text(frame),)]
+    if frame.n_rows:
+        elapsed = (frame.now if frame.following else frame.last) - frame.first
+        pieces.append((Span(duration(elapsed)),))
+    if view.speed:
+        pieces.append((Span(f"playing {view.speed:g}x", "outlier"),))
+    elif view.end is not None:
+        pieces.append((Span(f"paused {duration(max(frame.last - view.end, 0.0))} behind", "outlier"),))
+    pieces.append((Span(f"{count(frame.n_gpus, 'GPU')} on {count(len(frame.nodes), 'node')}"),))
+    if frame.sampling_seconds:
+        pieces.append((Span(f"{frame.sampling_seconds * 1000:g} ms"),))
+    gaps = int(frame.n_gaps.sum())
+    pieces.append((Span(f"gaps {gaps:,}", "gap" if gaps else "plain"),))
+    if not frame.refined:
+        pieces.append((Span("refining", "dim"),))
+    number = next(index for index, screen in enumerate(SCREENS, 1) if screen.name == view.screen)
+    right = Span(f"{BY_NAME[view.screen].title} {number}/{len(SCREENS)}", "title")
+    room = scene.width - cell_width(right.text) - 1
+    title = fit(name, max(min(room // 3, 40), 6), scene.glyphs.ellipsis)
+    line: Row = (Span("GSSR ", "title"), Span(title, "title"))
+    for piece in pieces:
+        if cell_width(text_of(line)) + 2 + cell_width(text_of(piece)) <= room:
+            line = (*line, Span("  "), *piece)
+    return (*pad(line, max(room, 0)), Span(" "), right)

@@ -1,0 +1,83 @@
+"""Draws the pictures of the live screen from recordings that it makes itself: ``python screenshots/make.py [DIR]``.
+
+Nothing is drawn by hand: each picture is what the screen shows after the keys listed here.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from gssr.model.alignment import aligned
+from gssr.model.watch import Watch
+from gssr.render.glyphs import UTF8
+from gssr.render.roles import Row
+from gssr.tui import shell
+from gssr.tui.moves import MOVES
+from gssr.tui.picture import to_png, to_svg
+from gssr.tui.view import Scene, View
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZES = ((80, 24), (160, 48))
+
+
+class Picture(NamedTuple):
+    """A picture: its name, the planted recordings it is drawn from (the second to compare with), the actions that lead to
+    it."""
+
+    name: str
+    recordings: tuple[str, ...]
+    actions: tuple[str, ...]
+
+
+PICTURES = (
+    Picture("1-job", ("checkpoint",), ()),
+    Picture("2-gpus", ("straggler",), ("screen_gpus",)),
+    Picture("3-map", ("slow_node",), ("screen_map", "next_outlier")),
+    Picture("4-time", ("io_dip",), ("screen_time", *["left"] * 20)),
+    Picture("5-balance", ("rotating",), ("screen_balance",)),
+    Picture("6-why", ("slow_node",), ("screen_map", "next_outlier", "enter", "screen_why")),
+    Picture("7-compare", ("after", "before"), ("screen_compare",)),
+)
+
+
+def after(actions: tuple[str, ...], watches: list[Watch], width: int, height: int) -> list[Row]:
+    """The rows on screen after these actions."""
+    view = View()
+    scene = _scene(view, watches, width, height)
+    for action in actions:
+        view = MOVES[action](scene.sized(*shell.body_size(view, width, height)))
+        scene = _scene(view, watches, width, height)
+    return shell.draw(scene)
+
+
+def _scene(view: View, watches: list[Watch], width: int, height: int) -> Scene:
+    asked = shell.query(view, width, height)
+    frame, other = watches[0].look(asked), None
+    if view.screen == "compare":
+        for _ in range(3):  # how the two are aligned depends on both
+            queries = aligned(asked, view.align == "activity", frame, other)
+            frame, other = (watch.look(query) for watch, query in zip(watches, queries, strict=True))
+    return Scene(frame, other, view, width, height, UTF8, n_recordings=len(watches))
+
+
+def main(folder: Path) -> None:
+    """Write every picture in every size, as PNG and as SVG."""
+    sys.path.insert(0, str(ROOT / "tests" / "tui"))
+    import planted
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as made:
+        planted.write_all(Path(made))
+        for picture in PICTURES:
+            for width, height in SIZES:
+                watches = [Watch(f"{made}/{name}.sql") for name in picture.recordings]
+                rows = after(picture.actions, watches, width, height)
+                stem = folder / f"{picture.name}-{width}x{height}"
+                to_png(rows, width, f"{stem}.png")
+                Path(f"{stem}.svg").write_text(to_svg(rows, width), encoding="utf-8")
+                print(stem)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)

@@ -1,0 +1,52 @@
+"""Scenes of recordings, as the program would make them, and what holds for every drawing of a screen."""
+
+from functools import lru_cache
+
+from gssr.model.alignment import aligned
+from gssr.model.frame import Frame, Query
+from gssr.model.watch import Watch
+from gssr.render.cells import cell_width
+from gssr.render.glyphs import glyphs
+from gssr.render.roles import text_of
+from gssr.tui.screens import BY_NAME
+from gssr.tui.view import Scene, View
+
+SIZES = ((20, 3), (40, 8), (59, 12), (72, 14), (80, 22), (119, 28), (160, 46), (300, 98))
+
+
+@lru_cache(maxsize=64)
+def frame_of(path: str, query: Query) -> Frame:
+    watch = Watch(path)
+    try:
+        return watch.look(query)
+    finally:
+        watch.close()
+
+
+def scene_of(path: str, view: View, width: int, height: int, other: str = "", ascii_only: bool = False) -> Scene:
+    """The body of a screen, ``width`` × ``height`` cells; ``other``: the path of the recording it is compared with."""
+    query = view.query(BY_NAME[view.screen].columns(view, width, height))
+    if not other:
+        return Scene(frame_of(path, query), None, view, width, height, glyphs(ascii_only))
+    one = two = None
+    for _ in range(3):
+        queries = aligned(query, view.align == "activity", one, two)
+        one, two = frame_of(path, queries[0]), frame_of(other, queries[1])
+    return Scene(one, two, view, width, height, glyphs(ascii_only), n_recordings=2)
+
+
+def text(scene: Scene) -> str:
+    """What the screen draws."""
+    rows = BY_NAME[scene.view.screen].draw(scene)
+    return "\n".join(text_of(row).rstrip() for row in rows) + "\n"
+
+
+def fits(scene: Scene) -> None:
+    """Nothing outside the box, every character one cell wide, and of the terminal's set."""
+    rows = BY_NAME[scene.view.screen].draw(scene)
+    assert len(rows) <= scene.height
+    for row in rows:
+        line = text_of(row)
+        assert cell_width(line) == len(line) <= scene.width, line
+        if scene.glyphs.levels.isascii():
+            assert line.isascii() and line.isprintable(), line

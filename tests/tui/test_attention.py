@@ -1,0 +1,66 @@
+"""Which GPUs are marked, and why."""
+
+from dataclasses import replace
+
+import frames
+import numpy as np
+import pytest
+
+from gssr.model.attention import attention
+
+NAN = np.nan
+
+
+def test_a_gpu_that_fell_silent_is_marked_with_its_age() -> None:
+    frame = frames.frame_of(np.full((4, 6), 0.8))
+    last = frame.last_time.copy()
+    last[2] -= 11
+    found = attention(replace(frame, last_time=last))
+    assert found.age.tolist() == [0, 0, 11, 0]
+    assert found.letters(2) == "g"
+
+
+def test_while_a_run_lives_its_last_samples_grow_old() -> None:
+    frame = frames.frame_of(np.full((2, 6), 0.8), state="live")
+    assert attention(replace(frame, now=frame.last + 2)).age.tolist() == [0, 0]
+    assert attention(replace(frame, now=frame.last + 2.6)).age.tolist() == pytest.approx([2.6, 2.6])
+
+
+def test_paused_in_the_past_only_what_was_known_then_counts() -> None:
+    values = np.full((3, 6), 0.8)
+    values[1, 3:] = NAN  # silent for 30 s of this window; it came back later
+    frame = frames.frame_of(values, following=False)
+    frame = replace(frame, last_time=np.full(3, frame.last + 500), last=frame.last + 500, now=frame.grid.end)
+    assert attention(frame).age.tolist() == [0, 30, 0]
+
+
+def test_a_gap_inside_the_window_is_marked_and_measured() -> None:
+    values = np.full((4, 8), 0.8)
+    values[3, 2:5] = NAN
+    values[:, 6] = NAN  # nobody has samples here: no GPU's gap
+    found = attention(frames.frame_of(values))
+    assert found.missing.tolist() == [0, 0, 0, 30]
+    assert found.letters(3) == "g"
+
+
+def test_a_gpu_without_any_sample_is_infinitely_old() -> None:
+    values = np.full((4, 3), 0.8)
+    values[0] = NAN
+    found = attention(frames.frame_of(values))
+    assert np.isinf(found.age[0]) and found.letters(0) == "g"
+
+
+def test_heat_is_throttling_and_the_power_limit_is_not() -> None:
+    frame = frames.frame_of(np.full((4, 3), 0.8))
+    total = frame.window.total.copy()
+    total[frame.window.names.index("hw_thermal"), 1] = 0.2 * frame.window.n[0, 1]
+    found = attention(replace(frame, window=replace(frame.window, total=total)))
+    assert [found.letters(gpu) for gpu in range(4)] == ["", "t", "", ""]
+
+
+def test_what_most_gpus_have_makes_none_unlike_the_rest() -> None:
+    values = np.full((5, 6), 0.8)
+    values[:3, 2] = NAN
+    found = attention(frames.frame_of(values))
+    assert (found.missing > 0).sum() == 3
+    assert not found.unlike().any()

@@ -1,0 +1,93 @@
+"""Balance leads to who is behind, says what it costs, and tells a rotating imbalance from a static one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from looking import SIZES, fits, scene_of, text
+
+from gssr.model.frame import over_space
+from gssr.render.roles import text_of
+from gssr.tui.screens import balance
+from gssr.tui.view import View
+
+VIEW = View(screen="balance")
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 8), (80, 22), (160, 46)])
+def test_balance_looks_as_it_did(plants, golden, width, height):
+    golden(f"balance_{width}x{height + 2}.txt", text(scene_of(plants["slow_node"], VIEW, width, height)))
+
+
+def test_balance_in_ascii_looks_as_it_did(plants, golden):
+    golden("balance_ascii_80x24.txt", text(scene_of(plants["rotating"], VIEW, 80, 22, ascii_only=True)))
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.parametrize("name", ["slow_node", "gap", "rotating"])
+def test_nothing_is_outside_its_box(plants, name, ascii_only):
+    for width, height in SIZES:
+        for view in (VIEW, replace(VIEW, metric="power_usage"), replace(VIEW, selection=(6,)), replace(VIEW, row=99)):
+            fits(scene_of(plants[name], view, width, height, ascii_only=ascii_only))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("healthy", "balanced"),
+        ("straggler", "static: nid000007:2 below"),
+        ("slow_node", "static: node nid000003 below"),
+        ("idle_gpus", "static: 3 GPUs: nid000004:1"),
+        ("rotating", "rotates: some GPU is behind"),
+        ("late_start", "for 20.0 % of the time: node nid000005"),
+    ],
+)
+def test_each_cause_is_named(plants, name, says):
+    assert says in text(scene_of(plants[name], VIEW, 160, 46)), name
+
+
+def test_enter_on_the_lowest_bar_selects_its_gpus(plants):
+    scene = scene_of(plants["slow_node"], VIEW, 80, 22)
+    view = balance.enter(scene)
+    assert view is not None and view.screen == "gpus"
+    assert (view.selection, view.selected) == ((8, 9, 10, 11), "nid000003")
+    assert view.trail[-1] == VIEW
+
+
+def test_the_cursor_stays_on_bars_that_hold_gpus(plants):
+    scene = scene_of(plants["slow_node"], VIEW, 80, 22)
+    up = balance.move(scene, 0, -1)
+    assert up.row == 1 and balance.move(scene._replace(view=up), 0, -10_000).row == 1
+    above = balance.enter(scene._replace(view=up))
+    assert above is not None and len(above.selection) == 28
+    assert balance.move(scene._replace(view=up), 0, 10_000).row == 0
+
+
+def test_the_bar_under_the_mouse_is_taken_and_then_opened(plants):
+    scene = scene_of(plants["slow_node"], VIEW, 80, 22)
+    rows = [text_of(row) for row in balance.draw(scene)]
+    line = next(y for y, row in enumerate(rows) if " 80- 90" in row)
+    taken = balance.click(scene, 5, line)
+    assert taken is not None and taken.row == 1
+    opened = balance.click(scene._replace(view=taken), 5, line)
+    assert opened is not None and opened.screen == "gpus"
+    assert balance.click(scene, 5, line + 2) is None  # holds none
+    assert balance.click(scene, 79, line) is None
+
+
+def test_a_selection_is_balanced_by_itself(plants):
+    view = replace(VIEW, selection=(8, 9, 10, 11), selected="nid000003")
+    drawn = text(scene_of(plants["slow_node"], view, 80, 22))
+    assert "nid000003 (4 GPUs)" in drawn and "balanced" in drawn
+
+
+def test_missing_is_blank_and_zero_is_not(plants):
+    scene = scene_of(plants["healthy"], VIEW, 80, 22)
+    grid = scene.frame.grid
+    gone, idle = grid.values.copy(), grid.values.copy()
+    gone[:, :5], idle[:, :5] = np.nan, 0.0
+    drawn = []
+    for values in (gone, idle):
+        frame = replace(scene.frame, grid=replace(grid, values=values), space=over_space(values))
+        drawn.append(text(scene._replace(frame=frame)))
+    assert drawn[0] != drawn[1]

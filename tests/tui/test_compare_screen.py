@@ -1,0 +1,92 @@
+"""Compare sets two runs beside each other: the same columns, the same zero, the differences marked."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from looking import SIZES, fits, frame_of, scene_of, text
+
+from gssr.model.alignment import aligned, difference, energy, origin, shares_columns
+from gssr.model.frame import Query
+from gssr.tui.screens import compare
+from gssr.tui.view import View
+
+VIEW = View(screen="compare")
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 8), (80, 22), (160, 46)])
+def test_compare_looks_as_it_did(plants, golden, width, height):
+    golden(f"compare_{width}x{height + 2}.txt", text(scene_of(plants["before"], VIEW, width, height, plants["after"])))
+
+
+def test_compare_in_ascii_looks_as_it_did(plants, golden):
+    view = replace(VIEW, align="activity")
+    golden("compare_ascii_80x24.txt", text(scene_of(plants["before"], view, 80, 22, plants["after"], True)))
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_nothing_is_outside_its_box(plants, ascii_only):
+    for width, height in SIZES:
+        for view in (VIEW, replace(VIEW, align="activity"), replace(VIEW, span=100.0, metric="power_usage")):
+            fits(scene_of(plants["before"], view, width, height, plants["straggler"], ascii_only))
+        fits(scene_of(plants["before"], VIEW, width, height, ascii_only=ascii_only))
+
+
+def test_one_recording_alone_says_how_to_give_another(plants):
+    scene = scene_of(plants["before"], VIEW, 80, 22)
+    assert "gssr tui A.sql B.sql" in text(scene)
+    assert "reading the other" in text(scene._replace(n_recordings=2))
+
+
+@pytest.mark.parametrize("align", ["start", "activity"])
+@pytest.mark.parametrize("span", [None, 90.0])
+def test_both_have_the_same_columns_from_the_same_zero(plants, align, span):
+    scene = scene_of(plants["before"], replace(VIEW, align=align, span=span), 80, 22, plants["after"])
+    one, other = scene.frame, scene.other
+    assert other is not None and shares_columns(one, other)
+    begins = [frame.grid.start - origin(frame, align == "activity") for frame in (one, other)]
+    assert abs(begins[0] - begins[1]) < one.grid.width
+
+
+def test_asking_again_with_the_frames_that_came_changes_nothing(plants):
+    query = Query(columns=75, cursor=None)
+    one = two = None
+    asked = []
+    for _ in range(4):
+        asked.append(aligned(query, True, one, two))
+        one, two = (frame_of(plants[n], q) for n, q in zip(("before", "after"), asked[-1], strict=True))
+    assert asked[-1] == asked[-2]
+
+
+def test_a_run_does_not_differ_from_itself(plants):
+    scene = scene_of(plants["before"], VIEW, 80, 22, plants["before"])
+    assert scene.other is not None
+    apart = difference(scene.frame, scene.other)
+    assert np.nanmax(np.abs(apart)) == 0.0
+    line = next(line for line in text(scene).splitlines() if line.startswith("A-B"))
+    assert set(line.removeprefix("A-B").strip()) == {"="}
+
+
+def test_where_work_begins_is_shown_and_subtracted(plants):
+    drawn = text(scene_of(plants["before"], replace(VIEW, align="activity"), 160, 46, plants["after"]))
+    assert "works from 40.0 s on" in drawn and "works from 10.0 s on" in drawn
+
+
+def test_the_selection_of_one_run_means_nothing_in_the_other(plants):
+    view = replace(VIEW, selection=(40, 41), selected="two", cursor=1_700_000_500.0)
+    scene = scene_of(plants["straggler"], view, 80, 22, plants["before"])
+    assert scene.other is not None and scene.other.n_gpus == 16
+    assert "at the cursor A" in text(scene)
+
+
+def test_energy_is_power_times_time(plants):
+    frame = frame_of(plants["healthy"], Query())
+    assert energy(frame) == pytest.approx(float(frame.window.per_gpu("power_usage").sum()) * 299.0)
+
+
+def test_the_mouse_takes_a_column_of_the_run(plants):
+    scene = scene_of(plants["before"], VIEW, 80, 22, plants["after"])
+    view = compare.click(scene, 10, 18)
+    assert view is not None and view.cursor is not None
+    assert scene.frame.first <= view.cursor <= scene.frame.last
+    assert compare.click(scene, 1, 18) is None and compare.click(scene, 10, 2) is None

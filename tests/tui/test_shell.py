@@ -1,0 +1,131 @@
+"""What surrounds the screens: header, footer, side by side, one line."""
+
+from dataclasses import replace
+
+import frames
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gssr.model.frame import Frame
+from gssr.model.watch import Watch
+from gssr.render.cells import cell_width
+from gssr.render.glyphs import ASCII, UTF8, Glyphs
+from gssr.render.roles import text_of
+from gssr.tui import shell
+from gssr.tui.output import Output
+from gssr.tui.panels import COMPANIONS, main_width, panels
+from gssr.tui.screens import SCREENS
+from gssr.tui.view import Scene, View
+
+FRAME = frames.frame_of(np.random.default_rng(5).random((12, 60)))
+NAMES = [screen.name for screen in SCREENS]
+
+
+def lines(
+    view: View, width: int, height: int, frame: Frame = FRAME, glyphs: Glyphs = UTF8, **more: object
+) -> list[str]:
+    scene = Scene(frame, None, view, width, height, glyphs)._replace(**more)
+    return [text_of(row) for row in shell.draw(scene)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("glyphs", [UTF8, ASCII], ids=["utf8", "ascii"])
+@settings(max_examples=12)
+@given(width=st.integers(20, 300), height=st.integers(5, 100), output=st.booleans(), problem=st.booleans())
+def test_every_row_fills_the_terminal_and_no_more(
+    name: str, glyphs: Glyphs, width: int, height: int, output: bool, problem: bool
+) -> None:
+    frame = replace(FRAME, problem="job.sql: was removed" if problem else None)
+    shown = lines(View(screen=name, output=output), width, height, frame, glyphs)  # type: ignore[arg-type]
+    assert len(shown) == height
+    assert {cell_width(line) for line in shown} == {width}
+    assert glyphs is UTF8 or all(line.isascii() for line in shown)
+
+
+@pytest.mark.parametrize("size", [(39, 24), (80, 9), (20, 5)])
+def test_a_tiny_terminal_shows_one_line(size: tuple[int, int]) -> None:
+    shown = lines(View(), *size)
+    assert size[0] < 30 or "x ended (exit 0)" in shown[0]
+    assert "score 0." in shown[0] and not any(line.strip() for line in shown[1:])
+
+
+def test_a_large_terminal_shows_screens_side_by_side() -> None:
+    for name in NAMES:
+        view = View(screen=name)  # type: ignore[arg-type]
+        shown = "\n".join(lines(view, 200, 60))
+        for companion in COMPANIONS[view.screen][:2]:
+            number = NAMES.index(companion) + 1
+            assert f"{number} {SCREENS[number - 1].title}  {SCREENS[number - 1].question}" in shown
+    assert main_width(View(), 159, 60) == 159
+    assert main_width(View(), 200, 39) == 200
+
+
+@given(st.sampled_from(NAMES), st.integers(160, 400), st.integers(40, 120))
+def test_panels_lie_beside_the_screen_and_never_overlap(name: str, width: int, height: int) -> None:
+    view = View(screen=name)  # type: ignore[arg-type]
+    main = main_width(view, width, height)
+    taken = np.zeros((height - 2, width), int)
+    taken[:, :main] = 1
+    for panel in panels(view, width, height - 2, main):
+        assert panel.width >= 40 and panel.height >= 18
+        taken[panel.y : panel.y + panel.height, panel.x : panel.x + panel.width] += 1
+    assert taken.max() == 1
+
+
+def test_a_click_beside_the_screen_stays_on_the_screen() -> None:
+    view = View(screen="job", row=1)
+    scene = Scene(FRAME, None, view, 200, 60, UTF8)
+    found = [shell.click(scene, x, y) for y in range(1, 59) for x in range(125, 200, 5)]
+    chosen = [after for after in found if after is not None]
+    assert chosen
+    for after in chosen:
+        assert after.screen == "job" or after.trail == (view,)
+
+
+def test_the_footer_always_says_how_to_leave_and_where_help_is() -> None:
+    for width in (40, 60, 80, 100, 200):
+        for name in NAMES:
+            scene = Scene(FRAME, None, View(screen=name), width, 24, UTF8)  # type: ignore[arg-type]
+            text = text_of(shell.draw(scene)[-1])
+            assert text.rstrip().endswith("? help  q quit")
+            assert shell.footer_action(scene, len(text.rstrip()) - 1) == "quit"
+            assert shell.footer_action(scene, 0) == "screen_job"
+            assert shell.footer_action(scene, text.index("[")) == f"screen_{name}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"state": "live"}, "* live"),
+        ({"state": "stalled", "silent": 12.3}, "o stalled 12 s"),
+        ({"run": frames.run(exit_code=7)}, "x ended (exit 7)"),
+        ({"state": "lost"}, "x lost"),
+    ],
+)
+def test_the_header_says_how_the_run_stands(changes: dict[str, object], said: str) -> None:
+    assert said in lines(View(), 80, 24, replace(FRAME, **changes))[0]  # type: ignore[arg-type]
+
+
+def test_the_header_says_how_far_behind_a_paused_view_is() -> None:
+    assert "paused" in lines(View(end=FRAME.last - 100), 80, 24)[0]
+
+
+def test_a_problem_is_said_below_the_screen_not_over_it() -> None:
+    calm, told = lines(View(), 80, 24), lines(View(), 80, 24, replace(FRAME, problem="job.sql: was removed"))
+    assert "was removed" in told[-2] and "score" in told[1]
+    assert calm[-1] == told[-1]
+
+
+def test_what_the_workload_prints_takes_the_lower_third() -> None:
+    shown = lines(View(output=True), 80, 24, output=Output("job.log", b"step 1\nstep 2\n"))
+    at = next(y for y, line in enumerate(shown) if "job.log" in line)
+    assert 14 <= at <= 16 and "step 1" in shown[at + 1]
+    assert "score" in shown[1] and "q quit" in shown[-1]
+
+
+def test_nothing_yet_is_said_in_words() -> None:
+    watch = Watch("/nowhere/at/all.sql")
+    shown = lines(View(), 80, 24, watch.look(View().query(60)))
+    assert any("waiting for /nowhere/at/all.sql" in line for line in shown)
