@@ -105,7 +105,7 @@ def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[b
     if os.path.isdir(output):
         raise UsageError(f"-o {shown}: is a directory; name a file in it, such as {os.path.join(shown, 'run.sql')}")
     if not os.path.lexists(output):
-        return False, False
+        return False, request.overwrite  # another may make it, or be just overwriting it
     if not os.path.isfile(output):
         what = "is a link to nothing" if os.path.islink(output) else "is not a file"  # a pipe, a device
         raise UsageError(f"-o {shown}: {what}: choose another name")
