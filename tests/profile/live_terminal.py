@@ -83,9 +83,9 @@ class LiveTerminal:
         return between
 
     def on_screen(self) -> None:
-        """Wait until the live screen shows something of the recording."""
+        """Wait until the live screen shows something of the recording; what it says may be expected afterwards."""
         self.expect(ON_SCREEN)
-        self.expect("4 GPUs")
+        until(lambda: "4 GPUs" in self.text()[self._seen :], "'4 GPUs'")
 
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())
