@@ -34,16 +34,18 @@ def head(analysis: Analysis, width: int, glyphs: Glyphs) -> list[Row]:
     name: list[Row] = [(Span("GSSR", "title"),), (Span(clean(run.label or run.run_id), "value"),)]
     if run.job_id:
         name.append((Span(f"job {clean(run.job_id)}"),))
-    name.append(_state(analysis))
+    name.append(ending(analysis))
     rows = flow(name, width, glyphs.ellipsis, indent="  ")
     if run.command:
         rows.append((Span("$ ", "dim"), Span(fit(shlex.join(run.command), width - 2, glyphs.ellipsis))))
     rows.extend(flow([(Span(piece),) for piece in _extent(analysis)], width, glyphs.ellipsis, separator=", "))
-    rows.extend(_window(analysis, width))
+    if not analysis.window.whole:
+        rows.extend(wrap(left_out(analysis), width, role="outlier"))
     return [clip(row, width) for row in rows]
 
 
-def _state(analysis: Analysis) -> Row:
+def ending(analysis: Analysis) -> Row:
+    """How the run ended, with its exit code."""
     words, role = _STATES.get(analysis.state, (clean(analysis.state), "plain"))
     code = analysis.run.exit_code
     if code is None:
@@ -59,7 +61,7 @@ def _extent(analysis: Analysis) -> list[str]:
         place(analysis),
         kind,
         duration(analysis.window.duration),
-        " ".join(how) if (how := _sampling(analysis)) else None,
+        sampling(analysis) or None,
         count(analysis.n_samples, "sample"),
         count(analysis.n_gaps, "gap"),
     ]
@@ -73,25 +75,24 @@ def place(analysis: Analysis) -> str:
     return f"{count(len(analysis.gpus), 'GPU')} on {count(analysis.n_nodes, 'node')}"
 
 
-def _sampling(analysis: Analysis) -> list[str]:
+def sampling(analysis: Analysis) -> str:
+    """How often sampled, and by which backend; empty when neither is known."""
     interval = analysis.run.sampling_ms
     how = ["sampled"]
     if interval:
         how.append(f"every {interval:g} ms")
     if analysis.backend:
         how.append(f"by {clean(analysis.backend)}")
-    return how if len(how) > 1 else []
+    return " ".join(how) if len(how) > 1 else ""
 
 
-def _window(analysis: Analysis, width: int) -> list[Row]:
-    """What was left out, when it was."""
+def left_out(analysis: Analysis) -> str:
+    """Which part of a run was looked at, and what was left out."""
     window, axis = analysis.window, time_axis(analysis)
-    if window.whole:
-        return []
     text = f"only {fixed(axis.begin - axis.origin, 1)} s to {fixed(axis.end - axis.origin, 1)} s after the start"
     if window.leading or window.trailing:
         text += f"; left out: {duration(window.leading)} of warm-up, {duration(window.trailing)} of tear-down"
-    return wrap(text, width, role="outlier")
+    return text
 
 
 def section(title: str, width: int, glyphs: Glyphs, about: str = "") -> list[Row]:
