@@ -8,16 +8,18 @@ import numpy as np
 from gssr.metrics import SCORE_INPUTS, Metric
 from gssr.model.analysis import Analysis
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
-from gssr.render.clock import duration
+from gssr.render.clock import duration, moment
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, percent, quantity, scale_text
 from gssr.report.axes import time_axis
 from gssr.score import result_line
+from gssr.store.reader import Event
 
 LABEL = 11
 """Cells that the labels at the left of a page take."""
 
+_ROUTINE = {"start", "end", "backend"}
 _STATES: dict[str, tuple[str, Role]] = {
     "running": ("still running", "plain"),
     "completed": ("completed", "good"),
@@ -115,6 +117,23 @@ def remark(text: str, width: int, role: Role = "dim", label: str = "") -> list[R
     """A sentence in lines under the values of labelled lines; on a narrow page from its left edge."""
     indent = " " * LABEL if width >= 40 else ""
     return wrap(text, width, f"{label:<{len(indent)}}" if indent else f"{label} ".lstrip(), indent, role)
+
+
+def happened(analysis: Analysis) -> list[tuple[str, str]]:
+    """What happened while it ran, oldest first: when, and where and what. Without what happens in every run."""
+    axis = time_axis(analysis)
+    places = {gpu.gpu: gpu.place for gpu in analysis.gpus}
+    found = []
+    for event in events(analysis):
+        place = event.node if event.gpu is None else places.get(event.gpu, event.node)
+        at = moment(event.time - axis.origin, axis.end - axis.origin)
+        found.append((at, f"{f'{place}: ' if place else ''}{event.message or event.kind}"))
+    return found
+
+
+def events(analysis: Analysis) -> list[Event]:
+    """The events that are told."""
+    return [event for event in analysis.events if event.kind not in _ROUTINE]
 
 
 def why_no_score(analysis: Analysis) -> str:
