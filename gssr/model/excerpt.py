@@ -28,7 +28,7 @@ def means_between(evidence: Evidence, start: float, end: float) -> dict[str, flo
         return {name: _mean(values[:, whole]) for name, values in evidence.series.items()}
     course = evidence.course
     n = len(next(iter(course.values.values()), ()))
-    times = course.start + course.width * np.arange(n)
+    times = np.asarray(course.start + course.width * np.arange(n), np.float64)
     inside = _inside(times, course.width, start, end, evidence)
     return {name: _mean(course.values[name][inside]) if name in course.values else None for name in evidence.series}
 
