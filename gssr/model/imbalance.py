@@ -10,7 +10,7 @@ from gssr.model.analysis import Floats
 from gssr.model.balance import imbalance, scale_limit
 from gssr.model.frame import Frame, Ints, Means, Space, over_space
 from gssr.model.once import once
-from gssr.model.outliers import outliers
+from gssr.model.outliers import Flags, outliers
 from gssr.score import score_of_means
 from gssr.store.reader import Gpu
 
@@ -113,7 +113,7 @@ def imbalance_between(
     could = np.nan_to_num(n * busiest)
     left = np.nan_to_num(n * busiest * over_time)
     worst, worst_column = _worst(left, could, max(round(WORST_SECONDS / width), 1))
-    behind = _behind(values, space.p50, full)
+    any_behind, behind_most, n_behind = _how_often_behind(values, space.p50, full)
     low, high = _apart(means, full)
     return Imbalance(
         gpus=gpus,
@@ -128,9 +128,9 @@ def imbalance_between(
         worst_start=max(start + worst_column * width, window[0]),
         low=low,
         high=high,
-        behind_any=behind[0],
-        behind_most=behind[1],
-        n_behind=behind[2],
+        behind_any=any_behind,
+        behind_most=behind_most,
+        n_behind=n_behind,
     )
 
 
@@ -156,15 +156,22 @@ def _worst(left: Floats, could: Floats, columns: int) -> tuple[float | None, int
     return float(lost[at] / whole[at]), at
 
 
-def _behind(values: Floats, median: Floats, full: float) -> tuple[float, float, int]:
-    """``behind_any``, ``behind_most`` and ``n_behind`` of values [n_gpus, n_columns] and their median [n_columns]."""
+def behind(values: Floats, median: Floats, full: float, share: float = BEHIND) -> tuple[Flags, Flags]:
+    """Where each of values [n_gpus, n_columns] is below ``share`` of their median [n_columns], and in which columns
+    [n_columns] that works (IDLE); in others, and without samples, nobody is behind."""
     working = median > IDLE * full
+    late: Flags = values < np.where(working, share * median, -np.inf)  # NaN is never behind
+    return late, working
+
+
+def _how_often_behind(values: Floats, median: Floats, full: float) -> tuple[float, float, int]:
+    """``behind_any``, ``behind_most`` and ``n_behind`` of values [n_gpus, n_columns] and their median [n_columns]."""
+    late, working = behind(values, median, full)
     n_working = int(working.sum())
     if not n_working or not len(values):
         return 0.0, 0.0, 0
-    behind = values < np.where(working, BEHIND * median, -np.inf)  # NaN is never behind
-    each = behind.sum(axis=1)
-    return float(behind.any(axis=0).sum() / n_working), float(each.max() / n_working), int((each > 0).sum())
+    each = late.sum(axis=1)
+    return float(late.any(axis=0).sum() / n_working), float(each.max() / n_working), int((each > 0).sum())
 
 
 @once
