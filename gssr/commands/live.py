@@ -10,6 +10,10 @@ if TYPE_CHECKING:
 
 def show(beside: "Beside") -> int:
     """Draw until the user leaves; the exit code of the process. Doesn't return when the supervisor has gone."""
+    import gc
+
+    gc.enable()  # a screen makes garbage; what it was forked from may not
+
     from gssr.commands.tui import colors, default_hz, speaks_utf8
     from gssr.model.watch import Watch
     from gssr.profile.screen import DRAWN, REQUESTS

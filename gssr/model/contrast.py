@@ -10,6 +10,7 @@ from gssr.metrics import BY_NAME, THROTTLES
 from gssr.model.analysis import Floats
 from gssr.model.frame import Frame, Grid, Ints, Means
 from gssr.model.once import once
+from gssr.model.window import ACTIVE_SHARE, IDLE
 
 Kind = Literal["gpus", "moment", "window"]
 
@@ -21,10 +22,6 @@ METRICS = (
 )  # fmt: skip
 """What is compared, in the order of explaining: is it busy, with what, what moves, what holds it back."""
 
-ACTIVE_SHARE, IDLE = 0.1, 0.02
-"""Work begins in the first column above 0.02 of the full scale and above a tenth of the 95th percentile of the median GPU:
-the bounds of gssr.model.window."""
-
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
@@ -34,7 +31,8 @@ class Contrast:
     ``own`` and ``job``: each metric's mean over all samples of the part, and of what it is compared with, None where it has
     none; THROTTLES among them, as shares of samples. ``own_series`` and ``job_series`` [n_columns] are the grid's metric
     over time: the mean of the part's GPUs and the median GPU of all. ``own_start`` and ``job_start``: where these begin to
-    work, unix s, None where they never do, or the window can't say.
+    work, unix s, None where they never do, or the window can't say: in the first column above IDLE of the full scale and
+    above ACTIVE_SHARE of the 95th percentile of the median GPU.
     """
 
     kind: Kind

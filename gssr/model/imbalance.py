@@ -1,15 +1,16 @@
-"""What imbalance costs, and of what kind it is: of a frame's GPUs, over their time means and column by column of time."""
+"""What imbalance costs, and of what kind it is: of some GPUs, over their time means and column by column of time."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from gssr.metrics import SCORE_INPUTS
 from gssr.model.analysis import Floats
 from gssr.model.balance import imbalance, scale_limit
-from gssr.model.frame import Frame, Ints, Space, over_space
+from gssr.model.frame import Frame, Ints, Means, Space, over_space
 from gssr.model.once import once
-from gssr.model.outliers import outliers
+from gssr.model.outliers import Flags, outliers
 from gssr.score import score_of_means
 from gssr.store.reader import Gpu
 
@@ -74,24 +75,46 @@ class Imbalance:
         return min(self.of_means * self.gpu_hours, self.lost)
 
 
+class Placed(Protocol):
+    """What knows where GPUs are: a frame, or evidence."""
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs."""
+
+    @property
+    def node_of(self) -> Ints:
+        """[n_gpus]: the number of each GPU's node."""
+
+
 @once
 def imbalance_of(frame: Frame, selection: Selection) -> Imbalance:
     """The imbalance of the selected GPUs in the frame's window, by the metric of its grid."""
     grid = frame.grid
     gpus = np.array(selection, np.int64) if selection else np.arange(frame.n_gpus)
     values = grid.values[gpus] if selection else grid.values
-    space = over_space(values) if selection else frame.space
     means = frame.window.per_gpu(grid.metric)[gpus]
+    full = scale_limit(frame.gpus, grid.metric) or float(np.nanmax(means, initial=0.0))
+    window = max(frame.window.start, frame.first), min(frame.window.end, frame.last)
+    space = over_space(values) if selection else frame.space
+    return imbalance_between(gpus, means, values, space, full, window, grid.start, grid.width)
+
+
+def imbalance_between(
+    gpus: Ints, means: Floats, values: Floats, space: Space, full: float, window: tuple[float, float], start: float,
+    width: float,
+) -> Imbalance:  # fmt: skip
+    """The imbalance of ``gpus`` [n], positions, by their time means [n] and their ``values`` [n, n_columns], columns of
+    ``width`` seconds from ``start`` (unix s), of which ``space`` is what they are over space. ``full`` is the metric's full
+    scale; ``window`` begins and ends at unix s."""
     n = np.isfinite(values).sum(axis=0)
     busiest = np.where(space.high > 0, space.high, np.nan)
     over_time = np.maximum(1.0 - space.mean / busiest, 0.0)
     could = np.nan_to_num(n * busiest)
     left = np.nan_to_num(n * busiest * over_time)
-    worst, worst_column = _worst(left, could, max(round(WORST_SECONDS / grid.width), 1))
-    full = scale_limit(frame.gpus, grid.metric) or float(np.nanmax(means, initial=0.0))
-    behind = _behind(values, space.p50, full)
+    worst, worst_column = _worst(left, could, max(round(WORST_SECONDS / width), 1))
+    any_behind, behind_most, n_behind = _how_often_behind(values, space.p50, full)
     low, high = _apart(means, full)
-    start, end = max(frame.window.start, frame.first), min(frame.window.end, frame.last)
     return Imbalance(
         gpus=gpus,
         means=means,
@@ -100,14 +123,14 @@ def imbalance_of(frame: Frame, selection: Selection) -> Imbalance:
         spread=space.p95 - space.p05,
         of_means=imbalance(means[np.isfinite(means)]),
         resolved=float(left.sum() / could.sum()) if could.sum() > 0 else None,
-        gpu_hours=len(gpus) * max(end - start, 0.0) / 3600,
+        gpu_hours=len(gpus) * max(window[1] - window[0], 0.0) / 3600,
         worst=worst,
-        worst_start=max(grid.start + worst_column * grid.width, frame.first),
+        worst_start=max(start + worst_column * width, window[0]),
         low=low,
         high=high,
-        behind_any=behind[0],
-        behind_most=behind[1],
-        n_behind=behind[2],
+        behind_any=any_behind,
+        behind_most=behind_most,
+        n_behind=n_behind,
     )
 
 
@@ -133,28 +156,40 @@ def _worst(left: Floats, could: Floats, columns: int) -> tuple[float | None, int
     return float(lost[at] / whole[at]), at
 
 
-def _behind(values: Floats, median: Floats, full: float) -> tuple[float, float, int]:
-    """``behind_any``, ``behind_most`` and ``n_behind`` of values [n_gpus, n_columns] and their median [n_columns]."""
+def behind(values: Floats, median: Floats, full: float, share: float = BEHIND) -> tuple[Flags, Flags]:
+    """Where each of values [n_gpus, n_columns] is below ``share`` of their median [n_columns], and in which columns
+    [n_columns] that works (IDLE); in others, and without samples, nobody is behind."""
     working = median > IDLE * full
+    late: Flags = values < np.where(working, share * median, -np.inf)  # NaN is never behind
+    return late, working
+
+
+def _how_often_behind(values: Floats, median: Floats, full: float) -> tuple[float, float, int]:
+    """``behind_any``, ``behind_most`` and ``n_behind`` of values [n_gpus, n_columns] and their median [n_columns]."""
+    late, working = behind(values, median, full)
     n_working = int(working.sum())
     if not n_working or not len(values):
         return 0.0, 0.0, 0
-    behind = values < np.where(working, BEHIND * median, -np.inf)  # NaN is never behind
-    each = behind.sum(axis=1)
-    return float(behind.any(axis=0).sum() / n_working), float(each.max() / n_working), int((each > 0).sum())
+    each = late.sum(axis=1)
+    return float(late.any(axis=0).sum() / n_working), float(each.max() / n_working), int((each > 0).sum())
 
 
 @once
 def as_the_median(frame: Frame, selection: Selection) -> tuple[float | None, float | None]:
-    """The score of these GPUs together in the window, and what it would be if every one of them ran like the median GPU:
-    the formula on the medians of the GPUs' means, input by input. None where it can't be known."""
+    """The score of these GPUs together in the window, and what it would be if every one of them ran like the median GPU.
+    None where it can't be known."""
     gpus = np.array(selection, np.int64) if selection else np.arange(frame.n_gpus)
+    return frame.window.score(gpus), score_of_medians(frame.window, gpus)
+
+
+def score_of_medians(means: Means, gpus: Ints) -> float | None:
+    """The score of the medians of these GPUs' means, input by input; None where it can't be known."""
     medians: dict[str, float | None] = {}
     for name in SCORE_INPUTS:
-        own = frame.window.per_gpu(name)[gpus]
+        own = means.per_gpu(name)[gpus]
         known = own[np.isfinite(own)]
         medians[name] = float(np.median(known)) if len(known) else None
-    return frame.window.score(gpus), score_of_means(medians)
+    return score_of_means(medians)
 
 
 @once
@@ -176,15 +211,15 @@ class Groups:
 
 
 @once
-def by_node(found: Imbalance, frame: Frame) -> Groups:
-    """The GPUs by their node; ``keys`` are positions in ``frame.nodes``."""
-    return _groups(frame.node_of[found.gpus], np.zeros(len(found.gpus), np.int64), found.means)
+def by_node(found: Imbalance, placed: Placed) -> Groups:
+    """The GPUs by their node; ``keys`` are numbers of nodes."""
+    return _groups(placed.node_of[found.gpus], np.zeros(len(found.gpus), np.int64), found.means)
 
 
 @once
-def by_index(found: Imbalance, frame: Frame) -> Groups:
+def by_index(found: Imbalance, placed: Placed) -> Groups:
     """The GPUs by the driver's index within their node."""
-    return _groups(device_indices(frame.gpus)[found.gpus], frame.node_of[found.gpus], found.means)
+    return _groups(device_indices(placed.gpus)[found.gpus], placed.node_of[found.gpus], found.means)
 
 
 def _groups(key: Ints, within: Ints, means: Floats) -> Groups:

@@ -22,8 +22,9 @@ DETECTION_METRICS = ("sm_active", "gr_engine_active", "gpu_utilization")
 DETECTION_BINS = 100
 _FINE_BINS = 40
 _FEWEST_BINS = 10
-_IDLE = 0.02
-_ACTIVE_SHARE = 0.1
+IDLE = 0.02
+ACTIVE_SHARE = 0.1
+"""A bin is active above IDLE and above ACTIVE_SHARE of the 95th percentile (thresholds of our own)."""
 _SLOW_SHARE = 0.5
 _MAX_SLOW = 0.2
 _HOLD_LEADING = (5, 3)
@@ -118,7 +119,7 @@ def warm_up_and_tear_down(average: Average, start: float, end: float) -> tuple[f
     n = len(activity)
     if n < _FEWEST_BINS:
         return 0.0, 0.0
-    active = activity > max(_IDLE, _ACTIVE_SHARE * float(np.percentile(activity, 95)))
+    active = activity > max(IDLE, ACTIVE_SHARE * float(np.percentile(activity, 95)))
     if not active.any():
         return 0.0, 0.0
     leading, reached = _bins_left_out(activity, active, _HOLD_LEADING)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from gssr.profile.copier import Copier
 from gssr.profile.log import Log, last_lines
 from gssr.profile.screen import DRAWN, REQUESTS, Beside, Show, become_screen
-from gssr.profile.stderr import Relay, hold_back, release, say
+from gssr.profile.stderr import Relay, hold_back, put, release, say
 from gssr.profile.terminal import SavedModes
 from gssr.profile.workload import ENDING
 from gssr.render.pane import pane_height
@@ -248,8 +248,12 @@ class Live:
         except Exception as error:
             self.close_screen()
             say(f"an error in gssr: {error!r}")
+        size = os.fstat(self._log.fd).st_size
+        printed = size > self._log.start
+        if printed and self._given_back and os.pread(self._log.fd, 1, size - 1) != b"\n":
+            put(b"\n")  # our lines begin as such
         release()
-        if not (self._told or self._lost) and os.fstat(self._log.fd).st_size > self._log.start:
+        if printed and not (self._told or self._lost):
             say(f"the output of the command is in {self._log.path}")
 
 

@@ -235,7 +235,7 @@ class _Supervisor:
         """Forward a signal that came to us."""
         if self._live is not None:
             if sig == signal.SIGHUP:
-                self._recorder.event("signal", "SIGHUP not passed on: the command runs on without a terminal")
+                self._recorder.event("signal", "not passed on: SIGHUP; the workload runs on without a terminal")
                 self._live.lose()
                 return
             if sig in (signal.SIGWINCH, signal.SIGCONT) and self._live.resize(pane=self._live.up):

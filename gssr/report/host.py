@@ -9,14 +9,22 @@ from gssr.report.page import remark
 
 def host(analysis: Analysis, options: Options) -> list[Row]:
     """Two lines of the summary; none on a page of low verbosity that has GPUs to speak of, or without host metrics."""
-    use = analysis.host
-    if use is None or (options.verbosity == "low" and analysis.gpus):
+    if options.verbosity == "low" and analysis.gpus:
         return []
     rows: list[Row] = []
-    for label, pieces in (("nodes", _nodes(use)), ("workload", _workload(use))):
-        if pieces:
-            rows += remark(", ".join(pieces), options.width, "plain", label=label)
+    for label, text in host_texts(analysis):
+        rows += remark(text, options.width, "plain", label=label)
     return [(), *rows] if rows else []
+
+
+def host_texts(analysis: Analysis) -> list[tuple[str, str]]:
+    """What is known of the nodes and of the workload, each as its label and a text."""
+    use = analysis.host
+    if use is None:
+        return []
+    return [
+        (label, ", ".join(pieces)) for label, pieces in (("nodes", _nodes(use)), ("workload", _workload(use))) if pieces
+    ]
 
 
 def _nodes(use: HostUse) -> list[str]:

@@ -65,28 +65,48 @@ def _histogram(analysis: Analysis, metric: Metric, width: int, marks: Glyphs) ->
 
 def _gpus(analysis: Analysis, metric: Metric, options: Options, marks: Glyphs) -> list[Row]:
     """Each GPU, or the lowest and the highest few, with its course over time."""
-    means = {i: mean for i, gpu in enumerate(analysis.gpus) if (mean := gpu.mean.get(metric.name)) is not None}
-    bound = _OUTLIER * median(means.values()) if len(means) > 1 else 0.0
-    apart = frozenset(i for i, mean in means.items() if mean < bound)
-    groups: list[tuple[str, Sequence[int]]] = [("all GPUs", range(len(analysis.gpus)))]
-    if len(analysis.gpus) > ALL_GPUS:
-        ranked = sorted(means, key=lambda i: (means[i], i))
-        low = ranked[:EXTREMES]
-        high = ranked[len(low) :][-EXTREMES:][::-1]
-        groups = [(f"lowest {len(low)}", low), (f"highest {len(high)}", high)]
+    apart = behind(analysis, metric)
     rows: list[Row] = []
-    for title, group in groups:
+    for title, group in listed(analysis, metric):
         rows += [(), *_group(analysis, metric, title, group, apart, options, marks)]
     if metric.name in analysis.gpu_series and options.width >= 60:
         rows += wrap(strip_legend(metric, full_scale(analysis, metric), marks), options.width, role="dim")
     if apart:
-        middle = quantity(bound / _OUTLIER, metric)
-        text = f"! {count(len(apart), 'GPU')} below {percent(_OUTLIER)} of the median GPU's {middle}"
-        rows += wrap(text, options.width, role="outlier")
-    silent = len(analysis.gpus) - len(means)
+        rows += wrap(f"! {behind_text(analysis, metric)}", options.width, role="outlier")
+    silent = len(analysis.gpus) - len(_means(analysis, metric))
     if silent:
         rows += wrap(f"{count(silent, 'GPU')} without samples of {metric.label}", options.width, role="gap")
     return rows
+
+
+def listed(analysis: Analysis, metric: Metric) -> list[tuple[str, Sequence[int]]]:
+    """The GPUs that are listed one by one, as positions under titles: all of them, or the lowest and the highest few."""
+    if len(analysis.gpus) <= ALL_GPUS:
+        return [("all GPUs", range(len(analysis.gpus)))]
+    means = _means(analysis, metric)
+    ranked = sorted(means, key=lambda i: (means[i], i))
+    low = ranked[:EXTREMES]
+    high = ranked[len(low) :][-EXTREMES:][::-1]
+    return [(f"lowest {len(low)}", low), (f"highest {len(high)}", high)]
+
+
+def behind(analysis: Analysis, metric: Metric) -> frozenset[int]:
+    """The positions of the GPUs whose mean is far below the median GPU's."""
+    means = _means(analysis, metric)
+    bound = _OUTLIER * median(means.values()) if len(means) > 1 else 0.0
+    return frozenset(i for i, mean in means.items() if mean < bound)
+
+
+def behind_text(analysis: Analysis, metric: Metric) -> str:
+    """How many these are, and below what."""
+    middle = quantity(median(_means(analysis, metric).values()), metric)
+    n = len(behind(analysis, metric))
+    return f"{count(n, 'GPU')} below {percent(_OUTLIER)} of the median GPU's {middle}"
+
+
+def _means(analysis: Analysis, metric: Metric) -> dict[int, float]:
+    """The mean over time of each GPU that has one, by position."""
+    return {i: mean for i, gpu in enumerate(analysis.gpus) if (mean := gpu.mean.get(metric.name)) is not None}
 
 
 def _group(

@@ -8,16 +8,18 @@ import numpy as np
 from gssr.metrics import SCORE_INPUTS, Metric
 from gssr.model.analysis import Analysis
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
-from gssr.render.clock import duration
+from gssr.render.clock import duration, moment
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, percent, quantity, scale_text
 from gssr.report.axes import time_axis
 from gssr.score import result_line
+from gssr.store.reader import Event
 
 LABEL = 11
 """Cells that the labels at the left of a page take."""
 
+_ROUTINE = {"start", "end", "backend"}
 _STATES: dict[str, tuple[str, Role]] = {
     "running": ("still running", "plain"),
     "completed": ("completed", "good"),
@@ -34,16 +36,18 @@ def head(analysis: Analysis, width: int, glyphs: Glyphs) -> list[Row]:
     name: list[Row] = [(Span("GSSR", "title"),), (Span(clean(run.label or run.run_id), "value"),)]
     if run.job_id:
         name.append((Span(f"job {clean(run.job_id)}"),))
-    name.append(_state(analysis))
+    name.append(ending(analysis))
     rows = flow(name, width, glyphs.ellipsis, indent="  ")
     if run.command:
         rows.append((Span("$ ", "dim"), Span(fit(shlex.join(run.command), width - 2, glyphs.ellipsis))))
     rows.extend(flow([(Span(piece),) for piece in _extent(analysis)], width, glyphs.ellipsis, separator=", "))
-    rows.extend(_window(analysis, width))
+    if not analysis.window.whole:
+        rows.extend(wrap(left_out(analysis), width, role="outlier"))
     return [clip(row, width) for row in rows]
 
 
-def _state(analysis: Analysis) -> Row:
+def ending(analysis: Analysis) -> Row:
+    """How the run ended, with its exit code."""
     words, role = _STATES.get(analysis.state, (clean(analysis.state), "plain"))
     code = analysis.run.exit_code
     if code is None:
@@ -59,7 +63,7 @@ def _extent(analysis: Analysis) -> list[str]:
         place(analysis),
         kind,
         duration(analysis.window.duration),
-        " ".join(how) if (how := _sampling(analysis)) else None,
+        sampling(analysis) or None,
         count(analysis.n_samples, "sample"),
         count(analysis.n_gaps, "gap"),
     ]
@@ -73,25 +77,24 @@ def place(analysis: Analysis) -> str:
     return f"{count(len(analysis.gpus), 'GPU')} on {count(analysis.n_nodes, 'node')}"
 
 
-def _sampling(analysis: Analysis) -> list[str]:
+def sampling(analysis: Analysis) -> str:
+    """How often sampled, and by which backend; empty when neither is known."""
     interval = analysis.run.sampling_ms
     how = ["sampled"]
     if interval:
         how.append(f"every {interval:g} ms")
     if analysis.backend:
         how.append(f"by {clean(analysis.backend)}")
-    return how if len(how) > 1 else []
+    return " ".join(how) if len(how) > 1 else ""
 
 
-def _window(analysis: Analysis, width: int) -> list[Row]:
-    """What was left out, when it was."""
+def left_out(analysis: Analysis) -> str:
+    """Which part of a run was looked at, and what was left out."""
     window, axis = analysis.window, time_axis(analysis)
-    if window.whole:
-        return []
     text = f"only {fixed(axis.begin - axis.origin, 1)} s to {fixed(axis.end - axis.origin, 1)} s after the start"
     if window.leading or window.trailing:
         text += f"; left out: {duration(window.leading)} of warm-up, {duration(window.trailing)} of tear-down"
-    return wrap(text, width, role="outlier")
+    return text
 
 
 def section(title: str, width: int, glyphs: Glyphs, about: str = "") -> list[Row]:
@@ -114,6 +117,23 @@ def remark(text: str, width: int, role: Role = "dim", label: str = "") -> list[R
     """A sentence in lines under the values of labelled lines; on a narrow page from its left edge."""
     indent = " " * LABEL if width >= 40 else ""
     return wrap(text, width, f"{label:<{len(indent)}}" if indent else f"{label} ".lstrip(), indent, role)
+
+
+def happened(analysis: Analysis) -> list[tuple[str, str]]:
+    """What happened while it ran, oldest first: when, and where and what. Without what happens in every run."""
+    axis = time_axis(analysis)
+    places = {gpu.gpu: gpu.place for gpu in analysis.gpus}
+    found = []
+    for event in events(analysis):
+        place = event.node if event.gpu is None else places.get(event.gpu, event.node)
+        at = moment(event.time - axis.origin, axis.end - axis.origin)
+        found.append((at, f"{f'{place}: ' if place else ''}{event.message or event.kind}"))
+    return found
+
+
+def events(analysis: Analysis) -> list[Event]:
+    """The events that are told."""
+    return [event for event in analysis.events if event.kind not in _ROUTINE]
 
 
 def why_no_score(analysis: Analysis) -> str:

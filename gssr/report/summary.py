@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from gssr.metrics import CLOCK_EVENT_REASONS, INDEX, Metric
+from gssr.metrics import CLOCK_EVENT_REASONS, INDEX, THROTTLES, Metric
 from gssr.model.analysis import Analysis, Statistics
 from gssr.render.bar import bar
 from gssr.render.cells import wrap
@@ -28,8 +28,6 @@ from gssr.report.page import (
 from gssr.score import CAVEAT, DEFINITION
 
 _NUMBERS = ("mean", "median", "p05", "p95", "min", "max")
-_HELD_DOWN = {"sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"}
-"""The clock event reasons that mean a GPU ran slower than it could."""
 
 
 def summary(analysis: Analysis, options: Options) -> list[Row]:
@@ -91,7 +89,7 @@ def _course(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
     ]
 
 
-def _shown(analysis: Analysis, options: Options) -> list[tuple[Metric, Statistics]]:
+def shown(analysis: Analysis, options: Options) -> list[tuple[Metric, Statistics]]:
     """The metrics of the table, in the catalogue's order; a derived one before the first of its parts."""
     chosen = []
     for name, statistics in analysis.metrics.items():
@@ -121,7 +119,7 @@ def _table(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
         Column("max", "right", drop=5),
     ]
     lines: list[list[Cell]] = []
-    for metric, statistics in _shown(analysis, options):
+    for metric, statistics in shown(analysis, options):
         if not statistics.n:
             lines.append([metric.label, "", NONE, (Span("not measured", "dim"),), *[NONE] * 5])
             continue
@@ -141,7 +139,7 @@ def _table(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
 def _scales(analysis: Analysis, options: Options) -> str:
     """What fills the bars of the table."""
     full: dict[str, list[str]] = {}
-    for metric, statistics in _shown(analysis, options):
+    for metric, statistics in shown(analysis, options):
         if statistics.n:
             full.setdefault(scale_text(metric, full_scale(analysis, metric)), []).append(metric.short)
     ratio = "100 %"
@@ -161,7 +159,7 @@ def _precision(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]
         Column("percentiles off by at most", "right", drop=3),
     ]
     lines: list[list[Cell]] = []
-    for metric, statistics in _shown(analysis, options):
+    for metric, statistics in shown(analysis, options):
         error = number(statistics.p_error, metric) if statistics.p_error else ("exact" if statistics.n else NONE)
         unit = (Span(unit_of(metric).name, "dim"),)
         lines.append([metric.label, unit, number(statistics.std, metric), f"{statistics.n:,}", error])
@@ -171,20 +169,22 @@ def _precision(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]
 def _totals(analysis: Analysis, options: Options) -> list[Row]:
     rows = [labelled("energy", options.width, Span(energy(analysis.energy_j)))]
     rows.append(labelled("GPU-hours", options.width, Span(fixed(analysis.gpu_hours, 3))))
-    reasons = analysis.clock_event_reasons
     if options.verbosity == "low":
         return rows
-    if not reasons:
-        return [*rows, labelled("clocks", options.width, Span("reasons not measured", "dim"))]
-    told = [
-        (name, meaning, reasons[name])
-        for _, name, meaning in CLOCK_EVENT_REASONS
-        if reasons.get(name, 0.0) > 0 and (options.verbosity == "high" or name in _HELD_DOWN)
-    ]
-    for i, (name, meaning, share) in enumerate(told):
-        role: Role = "outlier" if name in _HELD_DOWN else "plain"
-        text = f"{name} in {percent(share)} of the samples: {meaning}"
+    for i, (text, slow) in enumerate(clocks(analysis, every=options.verbosity == "high")):
+        role: Role = "outlier" if slow else "plain"
         rows += remark(text, options.width, role, label="" if i else "clocks")
-    if not told:
-        rows.append(labelled("clocks", options.width, Span("never held down by power or temperature")))
     return rows
+
+
+def clocks(analysis: Analysis, every: bool) -> list[tuple[str, bool]]:
+    """Why the clocks were where they were, each with whether it slowed GPUs down; only what did, unless ``every``."""
+    reasons = analysis.clock_event_reasons
+    if not reasons:
+        return [("reasons not measured", False)]
+    told = [
+        (f"{name} in {percent(reasons[name])} of the samples: {meaning}", name in THROTTLES)
+        for _, name, meaning in CLOCK_EVENT_REASONS
+        if reasons.get(name, 0.0) > 0 and (every or name in THROTTLES)
+    ]
+    return told or [("never held down by power or temperature", False)]

@@ -3,14 +3,13 @@
 from gssr.metrics import Metric
 from gssr.model.analysis import Analysis, Series
 from gssr.render.cells import clip, fit, pad
-from gssr.render.clock import moment
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of, number, scale_text, unit_of
 from gssr.render.strip import strip
 from gssr.report.axes import full_scale, time_axis
 from gssr.report.options import Options, lead
-from gssr.report.page import drawn, section
+from gssr.report.page import drawn, happened, section
 from gssr.report.plotext_chart import LEAST_COLUMNS, band_chart
 
 _GUTTER = 18
@@ -19,7 +18,6 @@ _CHARTS = {"low": (), "medium": (), "high": ("tensor_active", "dram_active", "po
 """What is drawn as a chart beside the leading metric; everything else gets a line."""
 _HEIGHT = 11
 _EVENTS = {"low": 0, "medium": 8, "high": 40}
-_ROUTINE = {"start", "end", "backend"}
 
 
 def time_series(analysis: Analysis, options: Options) -> list[Row]:
@@ -87,19 +85,14 @@ def _legend(analysis: Analysis, metric: Metric, gutter: int, marks: Glyphs) -> R
 
 def _events(analysis: Analysis, options: Options) -> list[Row]:
     """What happened while it ran, oldest first."""
-    told = [event for event in analysis.events if event.kind not in _ROUTINE]
+    told = happened(analysis)
     most = _EVENTS[options.verbosity]
     if not told or not most:
         return []
-    axis, width, marks = time_axis(analysis), options.width, glyphs(options.ascii)
-    places = {gpu.gpu: gpu.place for gpu in analysis.gpus}
+    width, marks = options.width, glyphs(options.ascii)
     rows: list[Row] = [(), (Span("events", "heading"),)]
-    for event in told[:most]:
-        at = moment(event.time - axis.origin, axis.end - axis.origin)
-        place = event.node if event.gpu is None else places.get(event.gpu, event.node)
-        where = f"{place}: " if place else ""
-        text = fit(f"{where}{event.message or event.kind}", width - 12, marks.ellipsis)
-        rows.append(clip((Span(f"{at:>10}  ", "dim"), Span(text)), width))
+    for at, text in told[:most]:
+        rows.append(clip((Span(f"{at:>10}  ", "dim"), Span(fit(text, width - 12, marks.ellipsis))), width))
     if len(told) > most:
         rows.append(clip((Span(f"{'':>10}  and {count(len(told) - most, 'more event')}", "dim"),), width))
     return rows

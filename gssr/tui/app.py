@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from rich.console import RenderableType
 from textual import events
-from textual._compositor import ChopsUpdate
+from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App, ComposeResult
 from textual.message import Message
 from textual.screen import Screen
@@ -23,7 +23,6 @@ from gssr.store.open import log_of
 from gssr.tui import shell
 from gssr.tui.actions import ACTIONS
 from gssr.tui.canvas import Canvas
-from gssr.tui.changes import ExactUpdate
 from gssr.tui.moves import MOVES, go_to, played
 from gssr.tui.output import LogFile, Output
 from gssr.tui.palette import Actions
@@ -32,6 +31,7 @@ from gssr.tui.prompt import Prompt
 from gssr.tui.screens import BY_NAME
 from gssr.tui.takeaway import export, to_text
 from gssr.tui.theme import looks
+from gssr.tui.update import ShortChange, ShortLayout
 from gssr.tui.view import Scene, View
 
 _WHEEL = 3
@@ -174,8 +174,12 @@ class LiveScreen(App[int]):
             self._ask()
 
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
-        """Send the cells that changed, and no others."""
-        super()._display(screen, ExactUpdate(renderable) if isinstance(renderable, ChopsUpdate) else renderable)
+        """Send what changed, in few bytes."""
+        if isinstance(renderable, ChopsUpdate):
+            renderable = ShortChange(renderable, self.size.width)
+        elif isinstance(renderable, LayoutUpdate):
+            renderable = ShortLayout(renderable)
+        super()._display(screen, renderable)
 
     # Keys and the mouse
 

@@ -10,8 +10,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gssr.model.frame import Ints
-from gssr.render.cells import cell_width, clip
+from gssr.render.cells import clip
 from gssr.render.roles import Role, Row, text_of
+from gssr.tui.calm import bytes_of, calmed, merged, too_much
 from gssr.tui.changes import cells_of, changed_spans
 
 
@@ -28,24 +29,29 @@ class Canvas(Widget, can_focus=True):
         self._rows: list[Row] = []
         self._strips: list[Strip] = []
         self._cells: list[Ints] = []
+        self._bytes: list[int] = []
+        self._calm = False
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show these rows instead; what is the same as before is not drawn again."""
-        rows = list(rows)
-        width = self.size.width
+        rows, before = list(rows), self._calm
+        same = [y < len(self._rows) and row == self._rows[y] for y, row in enumerate(rows)]
+        sizes = [self._bytes[y] if same[y] else bytes_of(row) for y, row in enumerate(rows)]
+        calm = too_much(sum(sizes), self.size.width * self.size.height, before)
         changed: list[Region] = []
         strips, cells = [], []
         for y, row in enumerate(rows):
-            if y < len(self._rows) and row == self._rows[y]:
+            if same[y] and calm == before:
                 strips.append(self._strips[y])
                 cells.append(self._cells[y])
                 continue
-            strips.append(self._strip(row))
-            cells.append(cells_of(row))
-            spans = changed_spans(self._cells[y], cells[y]) if y < len(self._rows) else [(0, width)]
+            drawn = calmed(row) if calm else merged(row)
+            cells.append(cells_of(drawn))
+            strips.append(Strip([Segment(span.text, self._look[span.role]) for span in drawn], len(cells[y])))
+            spans = changed_spans(self._cells[y], cells[y]) if y < len(self._cells) else [(0, self.size.width)]
             changed += [Region(first, y, last - first, 1) for first, last in spans]
         shorter = len(rows) < len(self._rows)
-        self._rows, self._strips, self._cells = rows, strips, cells
+        self._rows, self._bytes, self._calm, self._strips, self._cells = rows, sizes, calm, strips, cells
         if shorter:
             self.refresh()
         elif changed:
@@ -54,10 +60,6 @@ class Canvas(Widget, can_focus=True):
     def rows(self) -> list[Row]:
         """What is shown."""
         return list(self._rows)
-
-    def _strip(self, row: Row) -> Strip:
-        segments = [Segment(span.text, self._look[span.role]) for span in row]
-        return Strip(segments, sum(cell_width(span.text) for span in row))
 
     def render_line(self, y: int) -> Strip:
         """One line, for Textual."""

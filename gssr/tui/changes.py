@@ -1,9 +1,6 @@
-"""Which cells of a row differ from those before, and sending these alone: bytes are what a slow connection has least of."""
+"""Which cells of a row differ from those before: only these need to be sent."""
 
 import numpy as np
-from rich.console import Console
-from rich.control import Control
-from textual._compositor import ChopsUpdate
 
 from gssr.model.frame import Ints
 from gssr.render.cells import cell_width
@@ -34,20 +31,3 @@ def changed_spans(before: Ints, after: Ints) -> list[tuple[int, int]]:
         return []
     cuts = np.flatnonzero(np.diff(differs) > MOST_KEPT + 1) + 1
     return [(int(piece[0]), int(piece[-1]) + 1) for piece in np.split(differs, cuts)]
-
-
-class ExactUpdate(ChopsUpdate):
-    """An update of the terminal that begins where the change does: Textual's own begins at the widget's left edge."""
-
-    def __init__(self, update: ChopsUpdate) -> None:
-        super().__init__(update.chops, update.spans, update.chop_ends)
-
-    def render_segments(self, console: Console) -> str:
-        """What to write to the terminal."""
-        sequences: list[str] = []
-        for y, first, last in self.spans:
-            for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
-                if strip is not None and x < last and end > first:
-                    sequences.append(Control.move_to(max(x, first), y).segment.text)
-                    sequences.append(strip.crop(max(first - x, 0), min(end, last) - x).render(console))
-        return "".join(sequences)

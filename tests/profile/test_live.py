@@ -229,6 +229,13 @@ def test_the_job_is_left_running(live: Open, tmp_path: Path, key: str) -> None:
     assert terminal.code() == 7
 
 
+def test_an_unfinished_last_line_is_ended_before_ours(live: Open) -> None:
+    terminal = live("printf unfinished")
+    terminal.expect("ended (exit 0)")
+    terminal.type("q")
+    terminal.expect("unfinished\r\ngssr: GSSR score=")
+
+
 def test_after_leaving_ctrl_c_is_the_commands_again(live: Open, tmp_path: Path) -> None:
     (tmp_path / "count.py").write_text(COUNT)
     terminal = live(f"exec {PYTHON} count.py")
@@ -342,7 +349,7 @@ def test_a_lost_terminal_harms_nothing(live: Open, tmp_path: Path, how: str, lef
     assert terminal.code() == 7
     assert terminal.log().endswith("99999\n100000\n")
     assert state_of(tmp_path) == ("failed", 7)
-    assert "SIGHUP not passed on: the command runs on without a terminal" in events_of(tmp_path)
+    assert "not passed on: SIGHUP; the workload runs on without a terminal" in events_of(tmp_path)
     assert "100000" not in terminal.text()
     terminal.nothing_is_left()
 
@@ -383,7 +390,7 @@ def test_what_the_log_has_no_room_for_is_shown_all_the_same(tmp_path: Path) -> N
         shown = terminal.text().partition("as well\r\n")[2]
         assert shown.count(told) == 1
         printed = re.sub(r"gssr: [^\n]*\n", "", shown)
-        assert printed == "".join(f"{n}\r\n" for n in range(1, 300_001))
+        assert printed.rstrip() == "\r\n".join(str(n) for n in range(1, 300_001))
         assert (tmp_path / "x.log").stat().st_size == 1_024_000
     finally:
         terminal.close()

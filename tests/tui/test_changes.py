@@ -1,18 +1,13 @@
-"""What is sent to the terminal: enough that it shows the new rows, and next to nothing else."""
+"""What is drawn again: everything that changed, and next to nothing else."""
 
-import io
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
-from rich.segment import Segment
-from textual._compositor import ChopsUpdate
-from textual.strip import Strip
 
 from gssr.render.cells import cell_width
 from gssr.render.roles import ROLES, Row, Span, text_of
-from gssr.tui.changes import MOST_KEPT, ExactUpdate, cells_of, changed_spans
+from gssr.tui.changes import MOST_KEPT, cells_of, changed_spans
 
 rows = st.lists(
     st.builds(Span, st.text("ab█▁ 漢é0", min_size=1, max_size=6), st.sampled_from(sorted(ROLES))), max_size=6
@@ -39,10 +34,3 @@ def test_what_is_not_sent_was_there_before(before: Row, after: Row) -> None:
     assert all(first < last for first, last in spans)
     assert all(second[0] - first[1] > MOST_KEPT for first, second in pairwise(spans))
     assert all(old[x] != new[x] for first, last in spans for x in (first, last - 1))
-
-
-def test_an_update_begins_where_the_change_does() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, color_system="256", width=20)
-    left, right = Strip([Segment("abcdefghij")]), Strip([Segment("0123456789")])
-    update = ExactUpdate(ChopsUpdate([{0: left, 10: right}] * 2, [(0, 3, 5), (1, 8, 13), (1, 19, 20)], [[10, 20]] * 2))
-    assert update.render_segments(console) == "\x1b[1;4Hde\x1b[2;9Hij\x1b[2;11H012\x1b[2;20H9"

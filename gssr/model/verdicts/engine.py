@@ -1,9 +1,96 @@
 """Judging a job by the rules, in their order: causes first, so that what they explain is not told again."""
 
-from gssr.model.evidence import Evidence
-from gssr.model.verdict import Judgement
+from collections.abc import Callable, Iterator
+
+from gssr.metrics import BY_NAME
+from gssr.model.evidence import FLAGS, Evidence
+from gssr.model.verdict import SEVERITIES, Abstention, Judgement, Verdict
+from gssr.model.verdicts import balance, bound, health, memory, pace, use, waits, words
+from gssr.model.verdicts.found import Found, Unknown
+from gssr.model.verdicts.job import Job
+from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.table import Rule, Table
+
+Condition = Callable[[Job, Rule], Found | None]
+
+CONDITIONS: dict[str, Condition] = {
+    condition.__name__: condition
+    for condition in (
+        use.gpus_unused, use.hang, use.start_up, use.tear_down, use.late_start, use.early_end, use.low_use,
+        health.throttled_thermal, health.throttled_power_brake, health.throttled_hardware, health.power_capped,
+        health.slow_node, health.slow_clock, balance.straggler, balance.imbalance, balance.rotating_stragglers,
+        waits.io_wait, waits.cpu_starved, waits.transfer_bound, waits.communication_bound, pace.recurring_dips,
+        pace.pauses, pace.slow_down, bound.small_kernels, bound.gaps, bound.memory_peak, bound.memory_bound,
+        bound.compute_bound, bound.fp64, bound.tensor_unused, bound.little_arithmetic, memory.memory_full,
+        memory.memory_unused,
+    )
+}  # fmt: skip
+"""What each rule of the table looks for, by its code."""
 
 
-def judge(evidence: Evidence) -> Judgement:
-    """Verdicts and abstentions, in the order of the rules."""
-    return Judgement((), ())
+def judge(evidence: Evidence, table: Table = TABLE) -> Judgement:
+    """Verdicts, the worst first and otherwise in the order of the rules, and the rules that abstained. A rule whose findings
+    a rule before it explains is left out: where that one's GPUs hold all of its, and its bins nearly all of its."""
+    job = Job(evidence, table)
+    if not job.known.any():
+        return Judgement((), tuple(_without_samples(job, table)))
+    kept: list[tuple[Rule, Found]] = []
+    abstentions = []
+    for rule in table.rules:
+        missing = _missing(rule, evidence)
+        if missing is not None:
+            abstentions.append(Abstention(rule.code, missing))
+            continue
+        try:
+            found = CONDITIONS[rule.code](job, rule)
+        except Unknown as unknown:
+            abstentions.append(Abstention(rule.code, str(unknown)))
+            continue
+        if found is not None and not any(_explains(cause, own, rule, found, job) for cause, own in kept):
+            kept.append((rule, found))
+    verdicts = sorted((_verdict(rule, found) for rule, found in kept), key=lambda one: SEVERITIES.index(one.severity))
+    return Judgement(tuple(verdicts), tuple(abstentions))
+
+
+def _verdict(rule: Rule, found: Found) -> Verdict:
+    return Verdict(
+        rule.code,
+        found.severity,
+        rule.title.format(**found.words),
+        found.findings,
+        rule.advice,
+        rule.source,
+        *found.span,
+        found.gpus,
+    )
+
+
+def _missing(rule: Rule, evidence: Evidence) -> str | None:
+    """What a rule needs and was not measured, as a clause; None when nothing is missing."""
+    for group in rule.needs:
+        if not any(_measured(name, evidence) for name in group):
+            names = list(dict.fromkeys(words.label(name) for name in group))
+            return f"{' or '.join(names)} {'was' if len(names) == 1 else 'were'} not measured"
+    return None
+
+
+def _measured(name: str, evidence: Evidence) -> bool:
+    if name in BY_NAME or name in FLAGS:
+        return evidence.has(name)
+    return name in evidence.host or name.removeprefix("workload_") in evidence.workload
+
+
+def _explains(cause: Rule, own: Found, rule: Rule, found: Found, job: Job) -> bool:
+    if rule.code not in cause.explains:
+        return False
+    if own.gpus and not (found.gpus and set(found.gpus) <= set(own.gpus)):
+        return False
+    if own.bins is None:
+        return True
+    bins = job.steady if found.bins is None else found.bins
+    return bool((own.bins & bins).sum() >= job.common("apart") * bins.sum())
+
+
+def _without_samples(job: Job, table: Table) -> Iterator[Abstention]:
+    for rule in table.rules:
+        yield Abstention(rule.code, _missing(rule, job.evidence) or "no GPU has samples")

@@ -1,0 +1,105 @@
+"""How uneven the GPUs of a job were, as pages, pictures and JSON show it: what it cost, on which nodes and at which places,
+and which GPUs behave alike."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gssr.model.analysis import Floats
+from gssr.model.balance import scale_limit
+from gssr.model.bands import bands
+from gssr.model.evidence import Evidence
+from gssr.model.frame import Ints, over_space
+from gssr.model.imbalance import Groups, Imbalance, by_index, by_node, imbalance_between, score_of_medians
+from gssr.model.outliers import outliers
+from gssr.model.window import DETECTION_METRICS
+
+MOST_BANDS = 8
+"""Bands of similar GPUs; more could not be kept apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """GPUs that behave alike: ``gpus``, positions; ``mean``: of their time means, in the metric's unit; ``apart``: they are
+    not like the others (gssr.model.outliers)."""
+
+    name: str
+    gpus: tuple[int, ...]
+    mean: float
+    apart: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unevenness:
+    """Over a window, in the first metric measured of gssr.model.window.DETECTION_METRICS. ``start`` (unix s) and ``width``
+    (seconds) are those of the columns of ``imbalance``.
+
+    ``energy_lost`` (J): each GPU's power in a column × its share of what the busiest GPU did that it did not, summed; None
+    where power was not measured. ``score_as_median``: the score if all GPUs ran like the median GPU; None when unknown.
+    ``nodes``: names; the keys of ``by_node`` count them. ``by_index``: by the driver's index in the node. ``alike``: bands
+    of similar GPUs (gssr.model.bands), the largest first, those apart last."""
+
+    metric: str
+    start: float
+    width: float
+    imbalance: Imbalance
+    energy_lost: float | None
+    score_as_median: float | None
+    nodes: tuple[str, ...]
+    by_node: Groups
+    by_index: Groups
+    alike: tuple[Alike, ...]
+
+
+def unevenness(evidence: Evidence) -> Unevenness | None:
+    """How uneven the GPUs are; None where there are no two GPUs with samples to compare."""
+    metric = next((name for name in DETECTION_METRICS if evidence.has(name)), None)
+    if metric is None:
+        return None
+    means = evidence.means.per_gpu(metric)
+    if np.isfinite(means).sum() < 2:
+        return None
+    values = evidence.series[metric].astype(np.float64)
+    full = scale_limit(evidence.gpus, metric) or float(np.nanmax(means))
+    gpus = np.arange(evidence.n_gpus)
+    start = float(evidence.times[0])
+    found = imbalance_between(
+        gpus, means, values, over_space(values), full, (evidence.start, evidence.end), start, evidence.width
+    )
+    return Unevenness(
+        metric=metric,
+        start=start,
+        width=evidence.width,
+        imbalance=found,
+        energy_lost=_energy_lost(evidence, values, found.space.high),
+        score_as_median=score_of_medians(evidence.means, gpus),
+        nodes=evidence.nodes,
+        by_node=by_node(found, evidence),
+        by_index=by_index(found, evidence),
+        alike=_alike(values, means, full),
+    )
+
+
+def _energy_lost(evidence: Evidence, values: Floats, high: Floats) -> float | None:
+    if "power_usage" not in evidence.series:
+        return None
+    power = evidence.series["power_usage"]
+    seconds = np.minimum(evidence.times + evidence.width, evidence.end) - np.maximum(evidence.times, evidence.start)
+    share = np.where(high > 0, 1.0 - values / np.where(high > 0, high, 1.0), 0.0)
+    lost = power * share * np.maximum(seconds, 0.0)
+    return float(np.nansum(lost)) if np.isfinite(lost).any() else None
+
+
+def _alike(values: Floats, means: Floats, full: float) -> tuple[Alike, ...]:
+    known = np.flatnonzero(np.isfinite(means))
+    filled = np.flatnonzero(np.isfinite(values).any(axis=0))
+    own = values[known, filled[0] : filled[-1] + 1]
+    apart = outliers(means, full)[known]
+    found = bands(own, full, apart, MOST_BANDS)
+
+    def band(number: int) -> Alike:
+        members: Ints = known[found.members(number)]
+        mean = float(means[members].mean())
+        return Alike(found.names[number], tuple(members.tolist()), mean, bool(apart[found.owner == number].any()))
+
+    return tuple(band(number) for number in range(len(found.names)))

@@ -1,0 +1,95 @@
+"""Rules about GPUs that do less than others."""
+
+import numpy as np
+
+from gssr.model.analysis import Floats
+from gssr.model.balance import imbalance as imbalance_of_means
+from gssr.model.imbalance import behind
+from gssr.model.outliers import outliers
+from gssr.model.verdicts import words
+from gssr.model.verdicts.found import Found, finding, group, median, positions, told
+from gssr.model.verdicts.job import Job, mean_of
+from gssr.model.verdicts.table import Rule
+
+_FEWEST = 2
+"""GPUs that can be compared."""
+
+
+def straggler(job: Job, rule: Rule) -> Found | None:
+    """A few GPUs do less than all the others."""
+    means = job.gpu_means
+    middle = median(means)
+    if not middle > 0:
+        return None
+    slow = outliers(means, 1.0) & (means < rule.at("ratio") * middle)
+    which = positions(slow)
+    if not which or slow.sum() > max(1.0, rule.at("most") * np.isfinite(means).sum()):
+        return None
+    own = float(np.mean(means[slow]))
+    ratio = own / middle
+    name = job.lead or ""
+    evidence = (
+        told(name, own, f"{words.label(name)} {words.percent(own)}, the median GPU {words.percent(middle)}", middle),
+        told(
+            "ratio",
+            ratio,
+            f"{words.percent(ratio)} of the median (below {words.percent(rule.at('ratio'))})",
+            rule.at("ratio"),
+        ),
+    )
+    lowest = float(np.nanmin(means[slow]))
+    found = {**group(job, which), "ratio": words.percent(ratio)}
+    return Found(found, evidence, rule.graded(1 - lowest / middle), job.span, which)
+
+
+def imbalance(job: Job, rule: Rule) -> Found | None:
+    """The GPUs' time means differ."""
+    means = job.gpu_means
+    known = means[np.isfinite(means)]
+    value = imbalance_of_means(known)
+    if len(known) < _FEWEST or value is None or value < rule.at("warning"):
+        return None
+    low, high = int(np.nanargmin(means)), int(np.nanargmax(means))
+    gpus = job.evidence.gpus
+    evidence = (
+        told("imbalance", value, f"1 - mean/max {words.percent(value)}", rule.at("warning")),
+        told(job.lead or "", float(means[low]), f"least {words.place(gpus[low])} {words.percent(float(means[low]))}"),
+        told(job.lead or "", float(means[high]), f"most {words.place(gpus[high])} {words.percent(float(means[high]))}"),
+    )
+    return Found({"lost": words.percent(value)}, evidence, rule.graded(value), job.span)
+
+
+def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
+    """Some GPU is behind, now this one, now that one."""
+    values = _columns(job, rule.at("seconds"))
+    if values.shape[0] <= _FEWEST or not values.shape[1]:
+        return None
+    middle = np.array([median(column) for column in values.T])
+    late, working = behind(values, middle, 1.0, rule.at("behind"))
+    late &= late.sum(axis=0) <= max(1.0, rule.at("at_once") * values.shape[0])
+    n_working = int(working.sum())
+    if not n_working:
+        return None
+    any_behind = float(late.any(axis=0).sum() / n_working)
+    if any_behind < rule.at("any"):
+        return None
+    each = late.sum(axis=1)
+    same = float(each.max() / late.any(axis=0).sum())
+    if same >= rule.at("same"):
+        return None
+    resolved = float(np.nanmean(1 - mean_of(values[:, working]) / np.nanmax(values[:, working], axis=0)))
+    evidence = (
+        finding("share", any_behind, "in which a GPU is behind the median GPU", rule, "any"),
+        told("same", same, f"the same one in {words.percent(same)} of it", rule.at("same")),
+        told("imbalance", resolved, f"{words.percent(resolved)} lost moment by moment"),
+    )
+    return Found({"any": words.percent(any_behind)}, evidence, rule.severity, job.span)
+
+
+def _columns(job: Job, seconds: float) -> Floats:
+    """[n used GPUs, n_columns]: the leading metric in the steady part, in columns of at least ``seconds``."""
+    own = np.where(job.comparable, job.activity, np.nan)[job.used][:, job.steady]
+    factor = max(1, int(np.ceil(seconds / job.evidence.width - 1e-6)))
+    n = own.shape[1] // factor
+    parts = own[:, : n * factor].reshape(len(own) * n, factor)
+    return mean_of(parts.T).reshape(len(own), n)

@@ -1,0 +1,148 @@
+"""Rules about clocks: who is slowed down, and by what."""
+
+import numpy as np
+
+from gssr.metrics import THROTTLES
+from gssr.model.analysis import Floats
+from gssr.model.frame import Ints
+from gssr.model.verdict import Finding
+from gssr.model.verdicts import words
+from gssr.model.verdicts.found import Found, Unknown, finding, group, median, positions, told, whole
+from gssr.model.verdicts.job import Job
+from gssr.model.verdicts.table import Rule
+
+_REASONS = {
+    "hw_thermal": "too hot, the hardware lowers its clocks",
+    "sw_thermal": "too hot, the driver lowers its clocks",
+    "power_brake": "the power brake",
+    "hw_slowdown": "a hardware slowdown",
+    "sw_power_cap": "the power limit",
+}
+"""In the order of telling."""
+
+
+def throttled_thermal(job: Job, rule: Rule) -> Found | None:
+    """Too hot."""
+    return _held_down(job, rule, ("hw_thermal", "sw_thermal"))
+
+
+def throttled_power_brake(job: Job, rule: Rule) -> Found | None:
+    """The external power brake."""
+    return _held_down(job, rule, ("power_brake",))
+
+
+def throttled_hardware(job: Job, rule: Rule) -> Found | None:
+    """The hardware, for one of several reasons."""
+    return _held_down(job, rule, ("hw_slowdown",))
+
+
+def power_capped(job: Job, rule: Rule) -> Found | None:
+    """The power limit: usual for a busy GPU, unless it holds them far down."""
+    found = _held_down(job, rule, ("sw_power_cap",))
+    if found is None:
+        return None
+    clock = _relative_clock(job, found.gpus)
+    if np.isfinite(clock):
+        if clock < rule.at("clock"):
+            found = found._replace(severity="warning")
+        text = f"SM clock at {words.percent(clock)} of the highest"
+        found = found._replace(findings=(*found.findings, told("sm_clock", clock, text, rule.at("clock"))))
+    return found
+
+
+def _held_down(job: Job, rule: Rule, flags: tuple[str, ...]) -> Found | None:
+    shares = np.fmax.reduce([job.evidence.means.per_gpu(flag) for flag in flags])
+    which = positions(np.nan_to_num(shares) >= rule.at("share"))
+    if not which:
+        return None
+    share = float(np.mean(shares[list(which)]))
+    evidence = [finding("share", share, f"with {' or '.join(flags)} set", rule, "share")]
+    hottest = job.evidence.greatest.get("temperature")
+    if "thermal" in rule.code and hottest is not None and np.isfinite(hottest[list(which)]).any():
+        celsius = float(np.nanmax(hottest[list(which)]))
+        evidence.append(told("temperature", celsius, f"up to {celsius:.0f} °C"))
+    return Found(group(job, which), tuple(evidence), rule.graded(share), whole(job), which)
+
+
+def _relative_clock(job: Job, gpus: tuple[int, ...]) -> float:
+    """The mean SM clock at work as a share of the highest; NaN when unknown."""
+    clocks = job.per_gpu("sm_clock", job.working)
+    shares = [clocks[gpu] / limit for gpu in gpus if (limit := job.evidence.gpus[gpu].max_sm_clock)]
+    return median(np.array(shares, np.float64))
+
+
+def slow_node(job: Job, rule: Rule) -> Found | None:
+    """All GPUs of one node run at a slower clock than the other nodes'."""
+    evidence = job.evidence
+    if len(evidence.nodes) <= 1:
+        return None
+    clocks = _per_node(job, np.where(job.used, job.per_gpu("sm_clock", job.working), np.nan))
+    middle = median(clocks)
+    slow = np.flatnonzero(clocks < rule.at("clock") * middle)
+    if not len(slow) or len(slow) * 2 > np.isfinite(clocks).sum():
+        return None
+    node = int(slow[np.argmin(clocks[slow])])
+    others = np.setdiff1d(np.arange(len(clocks)), slow)
+    loss = 1 - float(clocks[node]) / middle
+    findings = [
+        told(
+            "sm_clock", float(clocks[node]), f"SM clock {clocks[node]:,.0f} MHz, the median node {middle:,.0f} MHz",
+            rule.at("clock") * middle,
+        )
+    ]  # fmt: skip
+    why = []
+    for flag in _REASONS:
+        shares = _per_node(job, evidence.means.per_gpu(flag))
+        more = float(shares[node]) - median(shares[others])
+        if more >= rule.at("flag"):
+            why.append(_REASONS[flag])
+            findings.append(
+                told(flag, float(shares[node]), f"{flag} set in {words.percent(float(shares[node]))} of its samples")
+            )
+    heat = _per_node(job, job.per_gpu("temperature", job.working))
+    hotter = float(heat[node]) - median(heat[others])
+    if hotter >= rule.at("hotter"):
+        findings.append(
+            told("temperature", float(heat[node]), f"{heat[node]:.0f} °C, {hotter:.0f} more than the others")
+        )
+        why = why or ["it is hotter"]
+    lower = _lower_limit(job, node, others)
+    if lower is not None:
+        why = why or ["its power limit is lower"]
+        findings.append(lower)
+    name = evidence.nodes[node] if len(slow) == 1 else f"{len(slow)} nodes ({evidence.nodes[node]} most): each"
+    words_ = {"node": name, "why": why[0] if why else "its clock is, and no reason is recorded"}
+    which = positions(np.isin(evidence.node_of, slow))
+    return Found(words_, tuple(findings), rule.graded(loss), job.span, which)
+
+
+def _lower_limit(job: Job, node: int, others: Ints) -> Finding | None:
+    limits = np.array([gpu.power_limit or np.nan for gpu in job.evidence.gpus], np.float64)
+    per_node = _per_node(job, limits)
+    if not per_node[node] < 0.98 * median(per_node[others]):
+        return None
+    return told("power_limit", float(per_node[node]), f"power limit {per_node[node]:.0f} W")
+
+
+def _per_node(job: Job, values: Floats) -> Floats:
+    """[n_nodes]: the median of each node's GPUs, NaN without any."""
+    return np.array([median(values[job.evidence.node_of == node]) for node in range(len(job.evidence.nodes))])
+
+
+def slow_clock(job: Job, rule: Rule) -> Found | None:
+    """GPUs at a slower clock without a reason."""
+    clocks = np.where(job.used, job.per_gpu("sm_clock", job.working), np.nan)
+    middle = median(clocks)
+    if np.isfinite(clocks).sum() <= 2 or not middle > 0:
+        return None
+    slow = clocks < rule.at("clock") * middle
+    which = positions(slow)
+    if not which or 2 * len(which) > np.isfinite(clocks).sum():
+        return None
+    if not any(job.evidence.has(flag) for flag in THROTTLES):
+        raise Unknown("the clock event reasons were not measured")
+    own = float(clocks[slow].mean())
+    text = f"SM clock {own:,.0f} MHz, the median GPU {middle:,.0f} MHz"
+    return Found(
+        group(job, which), (told("sm_clock", own, text, rule.at("clock") * middle),), rule.severity, job.span, which
+    )

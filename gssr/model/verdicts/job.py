@@ -1,0 +1,216 @@
+"""A job as the rules see it: which GPUs were used, when it worked, when it waited, and what was measured meanwhile."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gssr.model.analysis import Floats, Series
+from gssr.model.evidence import Evidence
+from gssr.model.outliers import Flags
+from gssr.model.verdicts.table import Rule, Table
+from gssr.model.window import DETECTION_METRICS, warm_up_and_tear_down
+
+_HIGH = 95.0
+"""The percentile that stands for the highest activity: single spikes don't move it."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The evidence with what several rules need, each computed once and only when it is asked for. Arrays over time are
+    [n_bins], over GPUs [n_gpus]; NaN is unknown."""
+
+    evidence: Evidence
+    table: Table
+
+    def common(self, name: str) -> float:
+        """A threshold that rules share."""
+        return self.table.common.at(name)
+
+    def rule(self, code: str) -> Rule:
+        """A rule by its code."""
+        return self.table.rule(code)
+
+    @cached_property
+    def lead(self) -> str | None:
+        """What tells work from waiting: the best of DETECTION_METRICS that was measured."""
+        return next((name for name in DETECTION_METRICS if self.evidence.has(name)), None)
+
+    @cached_property
+    def activity(self) -> Floats:
+        """[n_gpus, n_bins] of the leading metric."""
+        if self.lead is None:
+            return np.full((self.evidence.n_gpus, len(self.evidence.times)), np.nan)
+        return np.asarray(self.evidence.series[self.lead], np.float64)
+
+    @cached_property
+    def known(self) -> Flags:
+        """[n_gpus]: those with samples."""
+        found: Flags = np.isfinite(self.activity).any(axis=1)
+        return found
+
+    @cached_property
+    def used(self) -> Flags:
+        """[n_gpus]: those that did anything in more than a very small share of the time."""
+        n = np.isfinite(self.activity).sum(axis=1)
+        busy = (self.activity >= self.common("idle")).sum(axis=1)  # NaN never is
+        return np.asarray(self.known & (busy >= self.rule("gpus_unused").at("busy_share") * n) & (busy > 0), bool)
+
+    @cached_property
+    def mean(self) -> Floats:
+        """[n_bins] of the leading metric over the GPUs that were used."""
+        return mean_of(self.activity[self.used])
+
+    @cached_property
+    def level(self) -> float:
+        """The working level: the median of the bins above half of the highest activity; NaN of a job that never works."""
+        return level_of(self.mean, self.common("working"), self.common("idle"))
+
+    @cached_property
+    def span(self) -> tuple[float, float]:
+        """When the job works: without the time before its work begins and after it ends, unix s."""
+        evidence = self.evidence
+        if not np.isfinite(self.level):
+            return evidence.start, evidence.end
+        leading, trailing = warm_up_and_tear_down(self._average, evidence.start, evidence.end)
+        return evidence.start + leading, evidence.end - trailing
+
+    def _average(self, start: float, end: float, bins: int) -> Series:
+        times, width = self.evidence.times, self.evidence.width
+        inside = np.flatnonzero((times + width > start) & (times < end))
+        if not len(inside):
+            nothing = np.full(1, np.nan)
+            return Series(self.lead or "", start, width, nothing, nothing, nothing, np.zeros(1, np.int64))
+        factor = max(1, -(-len(inside) // bins))
+        groups = np.arange(len(inside)) // factor
+        own = self.mean[inside]
+        known = np.isfinite(own)
+        n = np.bincount(groups, known)
+        total = np.bincount(groups, np.where(known, own, 0.0))
+        mean = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+        return Series(self.lead or "", float(times[inside[0]]), factor * width, mean, mean, mean, n.astype(np.int64))
+
+    @cached_property
+    def steady(self) -> Flags:
+        """[n_bins]: bins that lie within the span; of a very short one those that touch it."""
+        times, width = self.evidence.times, self.evidence.width
+        inside: Flags = np.asarray(
+            (times >= self.span[0] - width / 2) & (times + width <= self.span[1] + width / 2), bool
+        )
+        touched = (times + width > self.span[0]) & (times < self.span[1])
+        return inside if inside.any() else np.asarray(touched, bool)
+
+    @cached_property
+    def working(self) -> Flags:
+        """[n_bins]: of the steady ones those in which the job works."""
+        return np.asarray(self.steady & (self.mean >= self.common("working") * self.level), bool)
+
+    @cached_property
+    def waiting(self) -> Flags:
+        """[n_bins]: of the steady ones those in which it waits."""
+        least = max(self.common("working") * self.level, self.common("low")) if np.isfinite(self.level) else 0.0
+        return np.asarray(self.steady & (self.mean < least), bool)
+
+    @cached_property
+    def own_span(self) -> tuple[Floats, Floats]:
+        """[n_gpus] each: when each GPU begins to work and when it ends, unix s; NaN where it never does. It works where it
+        reaches half of its own working level in three of five bins."""
+        n_gpus = self.evidence.n_gpus
+        begin, end = np.full(n_gpus, np.nan), np.full(n_gpus, np.nan)
+        times, width = self.evidence.times, self.evidence.width
+        for gpu in np.flatnonzero(self.used).tolist():
+            own = self.activity[gpu]
+            least = self.common("working") * level_of(own, self.common("working"), self.common("idle"))
+            at = np.flatnonzero(_holding(own >= least))
+            back = np.flatnonzero(_holding((own >= least)[::-1]))
+            if len(at) and len(back):
+                begin[gpu], end[gpu] = times[at[0]], times[len(times) - 1 - back[0]] + width
+        return begin, end
+
+    @cached_property
+    def comparable(self) -> Flags:
+        """[n_gpus, n_bins]: cells of used GPUs in the steady part, each between the GPU's own begin and end of work."""
+        begin, end = self.own_span
+        times, width = self.evidence.times, self.evidence.width
+        own = (times >= begin[:, None] - width / 2) & (times + width <= end[:, None] + width / 2)
+        return np.asarray(self.steady & own & np.isfinite(self.activity), bool)
+
+    @cached_property
+    def gpu_means(self) -> Floats:
+        """[n_gpus]: each used GPU's mean of the leading metric while it is at work, waits included; else NaN."""
+        cells = self.comparable
+        n = cells.sum(axis=1)
+        total = np.where(cells, self.activity, 0.0).sum(axis=1)
+        return np.asarray(np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0), np.float64)
+
+    def over(self, metric: str, bins: Flags) -> float | None:
+        """The mean of a metric over the used GPUs and these bins; None without samples."""
+        if metric not in self.evidence.series:
+            return None
+        cells = self.evidence.series[metric][np.ix_(self.used, bins)]
+        known = np.isfinite(cells)
+        return float(cells[known].mean(dtype=np.float64)) if known.any() else None
+
+    def at_work(self, metric: str) -> float:
+        """``over`` the bins in which the job works; NaN without samples."""
+        value = self.over(metric, self.working)
+        return np.nan if value is None else value
+
+    def per_gpu(self, metric: str, bins: Flags) -> Floats:
+        """[n_gpus]: each GPU's mean of a metric over these bins; NaN without samples."""
+        if metric not in self.evidence.series:
+            return np.full(self.evidence.n_gpus, np.nan)
+        cells = self.evidence.series[metric][:, bins]
+        return mean_of(cells.T)
+
+    def in_time(self, metric: str) -> Floats:
+        """[n_bins]: the mean of a metric over the used GPUs."""
+        if metric not in self.evidence.series:
+            return np.full(len(self.evidence.times), np.nan)
+        return mean_of(self.evidence.series[metric][self.used])
+
+    def share(self, bins: Flags) -> float:
+        """These bins as a share of the window's with samples."""
+        known = np.isfinite(self.mean)
+        return float((bins & known).sum() / known.sum()) if known.any() else 0.0
+
+    def around(self, bins: Flags) -> tuple[float, float]:
+        """From the first to the last of these bins, within the window, unix s."""
+        at = np.flatnonzero(bins)
+        evidence = self.evidence
+        if not len(at):
+            return evidence.start, evidence.end
+        begin, end = float(evidence.times[at[0]]), float(evidence.times[at[-1]]) + evidence.width
+        return max(begin, evidence.start), min(end, evidence.end)
+
+
+def mean_of(values: "Floats | np.typing.NDArray[np.float32]") -> Floats:
+    """[n_columns]: the mean of each column [n, n_columns] over what is not NaN; NaN where nothing is."""
+    known = np.isfinite(values)
+    n = known.sum(axis=0)
+    total = np.where(known, values, 0).sum(axis=0, dtype=np.float64)
+    return np.asarray(np.divide(total, n, out=np.full(n.shape, np.nan), where=n > 0), np.float64)
+
+
+def level_of(values: Floats, working: float, idle: float) -> float:
+    """The median of the values [n] above ``working`` times their 95th percentile; NaN where that is not above ``idle``."""
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return np.nan
+    high = float(np.percentile(known, _HIGH))
+    if high <= idle:
+        high = float(known.max())
+    return float(np.median(known[known >= working * high])) if high > idle else np.nan
+
+
+def stretches(bins: Flags) -> list[tuple[int, int]]:
+    """Runs of True in [n]: (first, end) of each, end exclusive."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], bins, [False])).astype(np.int8)))
+    return [(int(first), int(end)) for first, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _holding(reached: Flags) -> Flags:
+    """True where a bin is reached and so are two of the four after it."""
+    ahead = np.concatenate((reached, np.zeros(4, bool)))
+    enough = np.lib.stride_tricks.sliding_window_view(ahead, 5).sum(axis=1) >= min(3, len(reached))
+    return np.asarray(reached & enough, bool)

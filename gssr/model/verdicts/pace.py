@@ -1,0 +1,171 @@
+"""Rules about the course of the work: pauses, dips that come again, and a job that grows slower."""
+
+import numpy as np
+
+from gssr.model.analysis import Floats
+from gssr.model.frame import Ints
+from gssr.model.outliers import Flags
+from gssr.model.verdict import Finding
+from gssr.model.verdicts import words
+from gssr.model.verdicts.found import Found, finding, told
+from gssr.model.verdicts.job import Job, level_of, stretches
+from gssr.model.verdicts.table import Rule
+
+_CARRIERS = (
+    ("write_bytes", "the disks write"),
+    ("read_bytes", "the disks read"),
+    ("net_tx_bytes", "the network sends"),
+    ("net_rx_bytes", "the network receives"),
+    ("c2c_tx_bytes", "C2C sends"),
+    ("c2c_rx_bytes", "C2C receives"),
+    ("pcie_tx_bytes", "PCIe sends"),
+    ("pcie_rx_bytes", "PCIe receives"),
+    ("nvlink_tx_bytes", "NVLink sends"),
+)
+"""What may be busy in a dip, in the order of telling."""
+
+
+def pauses(job: Job, rule: Rule) -> Found | None:
+    """All GPUs together do next to nothing for a while."""
+    low = job.steady & (job.mean < rule.at("depth") * job.level)
+    share = job.share(low)
+    if share < rule.at("share"):
+        return None
+    lengths = [(end - first) * job.evidence.width for first, end in stretches(low)]
+    times = "once" if len(lengths) == 1 else f"{len(lengths)} times"
+    found = {"times": times, "longest": words.duration(max(lengths)), "share": words.percent(share)}
+    evidence = [finding("share", share, "", rule, "share"), *carried(job, low, job.working, rule.at("more"))]
+    return Found(found, tuple(evidence), rule.graded(share), job.around(low), (), low)
+
+
+def carried(job: Job, during: Flags, otherwise: Flags, more: float) -> list[Finding]:
+    """What carries more in some bins than ``more`` times what it does in others, as findings: the one that stands
+    out most."""
+    best: tuple[float, Finding] | None = None
+    for name, says in _CARRIERS:
+        series = job.evidence.host.get(name) if name in job.evidence.host else job.in_time(name)
+        if series is None or not np.isfinite(series[during]).any():
+            continue
+        own = float(np.nanmean(series[during]))
+        usual = float(np.nanmean(series[otherwise])) if np.isfinite(series[otherwise]).any() else 0.0
+        if own >= 1e8 and own >= more * usual and (best is None or own / (usual + 1e8) > best[0]):
+            best = own / (usual + 1e8), told(name, own, f"{says} {words.amount(own, name)} meanwhile")
+    return [] if best is None else [best[1]]
+
+
+def recurring_dips(job: Job, rule: Rule) -> Found | None:
+    """Activity falls again and again after the same time."""
+    course = job.evidence.course
+    if job.lead is None or not np.isfinite(job.level):
+        return None
+    times = course.start + course.width * np.arange(len(course.values[job.lead]))
+    inside = (times >= job.span[0] - course.width / 2) & (times + course.width <= job.span[1] + course.width / 2)
+    own = course.values[job.lead][inside]
+    level = level_of(own, job.common("working"), job.common("idle"))
+    if not np.isfinite(level) or len(own) < 4 * rule.at("periods"):
+        return None
+    depth = np.clip(1 - _filled(own) / level, 0.0, 1.0)
+    deep = depth >= rule.at("depth")
+    lost = float(np.where(deep, depth, 0.0).mean())
+    if lost < rule.at("lost"):
+        return None
+    lag, correlation = period(np.where(deep, depth, 0.0), rule.at("periods"))
+    if correlation < rule.at("correlation"):
+        return None
+    seconds = lag * course.width
+    length = float(np.median([end - first for first, end in stretches(deep)])) * course.width
+    when = np.asarray(times[inside][deep], np.float64)
+    bins = job.steady & (np.bincount(_bin_of(job, when), minlength=len(job.mean)) > 0)
+    extra = carried(job, bins, job.working & ~bins, rule.at("more"))
+    what = f", while {extra[0].text.removesuffix(' meanwhile')}" if extra else ""
+    evidence = (
+        told("seconds", seconds, f"period {words.duration(seconds)}, autocorrelation {correlation:.2f}"),
+        finding("share", lost, "of the work lost", rule, "lost"),
+        *extra,
+    )
+    found = {"period": words.duration(seconds), "length": words.duration(length), "what": what}
+    return Found(found, evidence, rule.graded(lost), job.span, (), bins)
+
+
+def _bin_of(job: Job, times: Floats) -> Ints:
+    evidence = job.evidence
+    at = np.floor((times - evidence.times[0]) / evidence.width + 1e-6).astype(np.int64)
+    return np.asarray(np.clip(at, 0, len(evidence.times) - 1), np.int64)
+
+
+def _filled(values: Floats) -> Floats:
+    """NaN interpolated."""
+    at = np.arange(len(values))
+    known = np.isfinite(values)
+    return np.interp(at, at[known], values[known])
+
+
+def period(values: Floats, periods: float) -> tuple[float, float]:
+    """The lag after which values [n] come again, and their autocorrelation there; (0, 0) when they don't.
+
+    The autocorrelation (by FFT, unbiased) of the values, smoothed over a twentieth of the lag so that a period may waver a
+    little: its highest peak after it first fell below half of the threshold of chance, 2 / sqrt(n), up to n / ``periods``;
+    of several that are nearly as high (a period's multiples) the first."""
+    n = len(values)
+    centred = values - values.mean()
+    spread = float(centred @ centred)
+    most = int(n // periods)
+    if spread <= 0 or most < 2:
+        return 0.0, 0.0
+    spectrum = np.fft.rfft(centred, 2 * n)
+    own = np.fft.irfft(spectrum * np.conj(spectrum), 2 * n)[: most + 2] / spread
+    own *= n / (n - np.arange(len(own)))
+    fallen = np.flatnonzero(own < 2 / np.sqrt(n))
+    if not len(fallen) or fallen[0] >= most:
+        return 0.0, 0.0
+    sums = np.concatenate(([0.0], np.cumsum(own)))
+    lags = np.arange(int(fallen[0]), most + 1)
+    half = np.maximum(lags // 40, 0)
+    low, high = np.maximum(lags - half, 0), np.minimum(lags + half + 1, len(own))
+    smooth = (sums[high] - sums[low]) / (high - low)
+    peaks = np.flatnonzero((smooth[1:-1] >= smooth[:-2]) & (smooth[1:-1] > smooth[2:])) + 1
+    if not len(peaks):
+        return 0.0, 0.0
+    best = float(smooth[peaks].max())
+    if best <= 0:
+        return 0.0, 0.0
+    at = int(peaks[np.flatnonzero(smooth[peaks] >= 0.8 * best)[0]])
+    left, middle, right = smooth[at - 1 : at + 2].tolist()
+    bend = left - 2 * middle + right
+    shift = 0.5 * (left - right) / bend if bend else 0.0
+    return float(lags[at]) + shift, middle
+
+
+def slow_down(job: Job, rule: Rule) -> Found | None:
+    """The working level falls steadily."""
+    if job.lead is None or job.working.sum() < rule.at("parts"):
+        return None
+    at = np.flatnonzero(job.working)
+    groups = np.array_split(at, int(rule.at("parts")))
+    levels = np.array([float(np.median(job.mean[group])) for group in groups])
+    quarter = max(len(levels) // 4, 1)
+    first, last = float(np.median(levels[:quarter])), float(np.median(levels[-quarter:]))
+    drop = 1 - last / first if first > 0 else 0.0
+    trend = kendall(levels)
+    if drop < rule.at("drop") or trend > -rule.at("trend"):
+        return None
+    evidence = [
+        told(job.lead, last, f"{words.label(job.lead)} {words.percent(first)} at first, {words.percent(last)} at last"),
+        told("trend", trend, f"rank correlation with time {trend:.2f}", -rule.at("trend")),
+    ]
+    memory = job.in_time("memory_used")[at]
+    total = max((gpu.memory_total or 0 for gpu in job.evidence.gpus), default=0)
+    if total and np.isfinite(memory).any():
+        grown = float(np.nanmedian(memory[-len(memory) // 4 :]) - np.nanmedian(memory[: max(len(memory) // 4, 1)]))
+        if grown >= rule.at("memory") * total:
+            evidence.append(
+                told("memory_used", grown, f"{words.amount(grown, 'memory_used')} more memory in use at its end")
+            )
+    return Found({"drop": words.percent(drop)}, tuple(evidence), rule.graded(drop), job.span)
+
+
+def kendall(values: Floats) -> float:
+    """Kendall's rank correlation of values [n] with their order: -1 where each is lower than the one before."""
+    n = len(values)
+    signs = np.sign(values[None, :] - values[:, None])
+    return float(np.triu(signs, 1).sum() / (n * (n - 1) / 2)) if n > 1 else 0.0

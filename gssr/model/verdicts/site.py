@@ -1,0 +1,85 @@
+"""A site's own rules: a TOML file that changes numbers, severities and advice, or turns rules off.
+
+[memory_full]
+share = 0.95
+severity = "warning"
+advice = "Ask help@example.org for larger GPUs."
+
+[tensor_unused]
+enabled = false
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from gssr.model.verdict import SEVERITIES
+from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.table import Rule, Table
+
+VARIABLE = "GSSR_RULES"
+"""Names a file of this kind."""
+
+
+def load(path: str, table: Table = TABLE) -> Table:
+    """The table as a file changes it. Raises ValueError with one sentence that names the file and what is wrong in it."""
+    try:
+        with open(path, "rb") as file:
+            wanted = tomllib.load(file)
+    except OSError as error:
+        raise ValueError(f"{path}: rules can't be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: is no TOML: {error}") from None
+    codes = [rule.code for rule in (table.common, *table.rules)]
+    for code, changes in wanted.items():
+        if code not in codes:
+            raise ValueError(f"{path}: there is no rule {code!r}{_near(code, codes)}")
+        if not isinstance(changes, dict):
+            raise ValueError(f"{path}: {code} must be a table: [{code}]")
+    rules = (_changed(rule, wanted.get(rule.code, {}), path) for rule in table.rules)
+    common = _changed(table.common, wanted.get(table.common.code, {}), path)
+    return Table(common or table.common, tuple(rule for rule in rules if rule is not None))
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Table:
+    """The table as GSSR_RULES changes it. Raises ValueError as ``load``."""
+    path = environment.get(VARIABLE)
+    return load(path) if path else TABLE
+
+
+def _changed(rule: Rule, changes: Mapping[str, Any], path: str) -> Rule | None:
+    """The rule with its changes; None where it is turned off."""
+    names = [threshold.name for threshold in rule.thresholds]
+    for name, value in changes.items():
+        where = f"{path}: {name} in [{rule.code}]"
+        if name == "enabled":
+            if not isinstance(value, bool):
+                raise ValueError(f"{where} must be true or false, not {value!r}")
+        elif name == "severity":
+            if value not in SEVERITIES:
+                raise ValueError(f"{where} must be one of {', '.join(SEVERITIES)}, not {value!r}")
+            rule = rule._replace(severity=value)
+        elif name == "advice":
+            if not isinstance(value, str):
+                raise ValueError(f"{where} must be text, not {value!r}")
+            rule = rule._replace(advice=value)
+        elif name not in names:
+            known = [*names, "severity", "advice", "enabled"]
+            raise ValueError(f"{where} is not known{_near(name, known)}; there are: {', '.join(known)}")
+        elif isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+            raise ValueError(f"{where} must be a number, not {value!r}")
+        else:
+            rule = rule._replace(
+                thresholds=tuple(
+                    threshold._replace(value=float(value), source=f"{path}") if threshold.name == name else threshold
+                    for threshold in rule.thresholds
+                )
+            )
+    return rule if changes.get("enabled", True) else None
+
+
+def _near(word: str, known: list[str]) -> str:
+    near = get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

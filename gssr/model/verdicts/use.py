@@ -1,0 +1,117 @@
+"""Rules about whether, and from when to when, the GPUs are used at all."""
+
+import numpy as np
+
+from gssr.model.analysis import Floats
+from gssr.model.verdicts import words
+from gssr.model.verdicts.found import Found, finding, group, median, positions, told, whole
+from gssr.model.verdicts.job import Job, stretches
+from gssr.model.verdicts.table import Rule
+
+_COMPLETED = ("completed",)
+
+
+def gpus_unused(job: Job, rule: Rule) -> Found | None:
+    """k of n GPUs do nothing."""
+    unused = positions(job.known & ~job.used)
+    if not unused or job.evidence.seconds < rule.at("seconds"):
+        return None
+    own = job.activity[list(unused)]
+    busy = float((own >= job.common("idle")).sum() / max(np.isfinite(own).sum(), 1))
+    hours = len(unused) * job.evidence.seconds / 3600
+    evidence = (
+        finding("share", busy, "with any activity", rule, "busy_share", above=False),
+        told("gpu_hours", hours, f"{hours:.2g} GPU-hours"),
+    )
+    return Found(group(job, unused), evidence, rule.severity, whole(job), unused)
+
+
+def start_up(job: Job, rule: Rule) -> Found | None:
+    """The whole job begins late."""
+    return _idle_end(job, rule, job.evidence.start, job.span[0])
+
+
+def tear_down(job: Job, rule: Rule) -> Found | None:
+    """The whole job stops working before it ends."""
+    return _idle_end(job, rule, job.span[1], job.evidence.end)
+
+
+def _idle_end(job: Job, rule: Rule, start: float, end: float) -> Found | None:
+    share = (end - start) / job.evidence.seconds if job.evidence.seconds > 0 else 0.0
+    if not np.isfinite(job.level) or share < rule.at("share") or end - start < rule.at("seconds"):
+        return None
+    hours = job.evidence.n_gpus * (end - start) / 3600
+    evidence = (
+        finding("share", share, "", rule, "share"),
+        told("gpu_hours", hours, f"{hours:.2g} GPU-hours"),
+    )
+    times = job.evidence.times
+    bins = (times >= start - job.evidence.width / 2) & (times < end)
+    found = {"idle": words.duration(end - start), "share": words.percent(share)}
+    return Found(found, evidence, rule.graded(share), (start, end), (), bins)
+
+
+def late_start(job: Job, rule: Rule) -> Found | None:
+    """Some GPUs begin after the others."""
+    begin = job.own_span[0]
+    return _not_together(job, rule, begin - median(begin), begin, "late")
+
+
+def early_end(job: Job, rule: Rule) -> Found | None:
+    """Some GPUs stop before the others."""
+    end = job.own_span[1]
+    return _not_together(job, rule, median(end) - end, end, "early")
+
+
+def _not_together(job: Job, rule: Rule, apart: Floats, edge: Floats, word: str) -> Found | None:
+    least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 2 * job.evidence.width)
+    which = positions(np.nan_to_num(apart) >= least)
+    if not which:
+        return None
+    seconds = float(np.median(apart[list(which)]))
+    share = seconds / job.evidence.seconds
+    evidence = (
+        finding("seconds", seconds, "apart from the median GPU", rule, "seconds"),
+        finding("share", share, "", rule, "share"),
+    )
+    middle, own = median(edge), float(np.median(edge[list(which)]))
+    span = (min(middle, own), max(middle, own))
+    found = {**group(job, which), word: words.duration(seconds)}
+    return Found(found, evidence, rule.severity, span, which)
+
+
+def hang(job: Job, rule: Rule) -> Found | None:
+    """Everything is idle up to the end of a job that has not completed."""
+    evidence = job.evidence
+    if evidence.state in _COMPLETED or not np.isfinite(job.level):
+        return None
+    active = np.flatnonzero(job.mean >= max(job.common("idle"), job.rule("pauses").at("depth") * job.level))
+    last = float(np.nanmax(evidence.last_time)) if np.isfinite(evidence.last_time).any() else evidence.end
+    if not len(active):
+        return None
+    since = float(evidence.times[active[-1]]) + evidence.width
+    idle = min(last, evidence.end) - since
+    before = ~(job.mean[: active[-1] + 1] >= job.common("working") * job.level)
+    pauses = [end - first for first, end in stretches(before) if first > active[0]]
+    longest = max(pauses, default=0) * evidence.width
+    if idle < max(rule.at("seconds"), rule.at("longest") * longest):
+        return None
+    findings = [finding("seconds", idle, "without work", rule, "seconds")]
+    alive = evidence.workload.get("n_processes")
+    if alive is not None and np.isfinite(alive).any():
+        running = float(alive[np.isfinite(alive)][-1])
+        findings.append(told("n_processes", running, f"{running:.0f} processes of a rank still there"))
+    bins = evidence.times >= since - evidence.width / 2
+    return Found({"idle": words.duration(idle)}, tuple(findings), rule.severity, (since, evidence.end), (), bins)
+
+
+def low_use(job: Job, rule: Rule) -> Found | None:
+    """Little activity, whatever the reason."""
+    lead = job.lead
+    value = job.over(lead, job.steady) if lead else None
+    threshold = "sm_active" if lead == "sm_active" else "gpu_utilization"
+    if lead is None or value is None or value >= rule.at(threshold):
+        return None
+    found = {"value": words.percent(value), "lead": words.label(lead)}
+    evidence = (finding(lead, value, "at work", rule, threshold, above=False),)
+    return Found(found, evidence, rule.graded(1 - value), job.span)

@@ -1,0 +1,140 @@
+"""Rules about what the GPUs wait for: input and output, the CPU, transfers, other GPUs."""
+
+import numpy as np
+
+from gssr.model.analysis import Floats
+from gssr.model.outliers import Flags
+from gssr.model.verdicts import words
+from gssr.model.verdicts.found import Found, finding, told
+from gssr.model.verdicts.job import Job
+from gssr.model.verdicts.table import Rule
+
+_READS = {
+    "read_bytes": "read from their disks",
+    "write_bytes": "write to their disks",
+    "net_rx_bytes": "receive over the network",
+    "net_tx_bytes": "send over the network",
+}
+_C2C = ("c2c_rx_bytes", "c2c_tx_bytes")
+_PCIE = ("pcie_rx_bytes", "pcie_tx_bytes")
+_DIRECTIONS = {"rx": "to the GPUs", "tx": "from the GPUs"}
+
+
+def io_wait(job: Job, rule: Rule) -> Found | None:
+    """The nodes' disks or network are busy while the GPUs wait."""
+    best: tuple[float, str, Flags, float, float] | None = None
+    for name in _READS:
+        if name not in job.evidence.host:
+            continue
+        rate = job.evidence.host[name]
+        usual = _mean(rate, job.working)
+        busy = job.waiting & (rate >= max(rule.at("rate"), rule.at("more") * usual))
+        share = job.share(busy)
+        if share >= rule.at("share") and (best is None or share > best[0]):
+            best = share, name, busy, _mean(rate, busy), usual
+    if best is None:
+        return None
+    share, name, busy, rate_then, usual = best
+    evidence = (
+        finding(name, rate_then, "per node meanwhile", rule, "rate"),
+        told(name, usual, f"{words.amount(usual, name)} while the GPUs work"),
+        finding("share", share, "", rule, "share"),
+    )
+    return Found(
+        {"what": _READS[name], "long": _long(job, share)}, evidence, rule.graded(share), job.around(busy), (), busy
+    )
+
+
+def cpu_starved(job: Job, rule: Rule) -> Found | None:
+    """One core, or all of the node's, are busy while the GPUs wait."""
+    bins = job.waiting
+    engine = job.over("gr_engine_active", job.working) if job.working.any() else None
+    if engine is not None and engine < rule.at("gaps"):
+        bins = bins | job.working
+    share = job.share(bins)
+    if share < rule.at("share"):
+        return None
+    cores = _mean(job.evidence.workload.get("cpu"), bins)
+    node = _mean(job.evidence.host.get("cpu_utilization"), bins)
+    if node >= rule.at("node"):
+        what = "all cores of the nodes are busy"
+        found = finding("cpu_utilization", node, "meanwhile", rule, "node")
+    elif rule.at("cores_low") <= cores <= rule.at("cores_high"):
+        what = "each rank keeps just one core busy"
+        found = told("workload_cpu", cores, f"{cores:.2g} cores busy per rank", rule.at("cores_high"))
+    else:
+        return None
+    evidence = (found, finding("share", share, "in which the GPUs wait", rule, "share"))
+    return Found({"what": what, "long": _long(job, share)}, evidence, rule.graded(share), job.around(bins), (), bins)
+
+
+def transfer_bound(job: Job, rule: Rule) -> Found | None:
+    """The link to the host is busy while the GPUs wait."""
+    on_grace = job.evidence.has("c2c_rx_bytes") and (job.evidence.mean("c2c_rx_bytes") or 0.0) > 0
+    link, names = ("C2C", _C2C) if on_grace else ("PCIe", _PCIE)
+    rates = {name: job.in_time(name) for name in names if job.evidence.has(name)}
+    if not rates:
+        copies = job.in_time("memory_copy_utilization")
+        busy = job.waiting & (copies >= rule.at("copy"))
+        found = {"link": "the memory", "rate": "copies"}
+        numbers = [finding("memory_copy_utilization", _mean(copies, busy), "meanwhile", rule, "copy")]
+    else:
+        greatest = np.fmax.reduce(list(rates.values()))
+        busy = job.waiting & (greatest >= rule.at("rate"))
+        means = {name: _mean(rate, busy) for name, rate in rates.items()}
+        name = max(means, key=lambda each: np.nan_to_num(means[each]))
+        found = {"link": link, "rate": f"{words.amount(means[name], name)} {_DIRECTIONS[name.split('_')[1]]}"}
+        numbers = [finding(name, means[name], "per GPU meanwhile", rule, "rate")]
+    share = job.share(busy)
+    if share < rule.at("share"):
+        return None
+    lead = _mean(job.mean, busy)
+    if job.lead:
+        numbers.append(told(job.lead, lead, f"{words.label(job.lead)} {words.percent(lead)} meanwhile"))
+    numbers.append(finding("share", share, "", rule, "share"))
+    found["long"] = _long(job, share)
+    return Found(found, tuple(numbers), rule.graded(share), job.around(busy), (), busy)
+
+
+def communication_bound(job: Job, rule: Rule) -> Found | None:
+    """NVLink is busy while the GPUs wait, or all the time while they compute little."""
+    peaks = job.evidence.peaks
+    full = (peaks.nvlink_bandwidth if peaks else None) or rule.at("bandwidth")
+    rates = [job.in_time(name) for name in ("nvlink_tx_bytes", "nvlink_rx_bytes") if job.evidence.has(name)]
+    rate = np.fmax.reduce(rates)
+    usual = np.nan_to_num(_mean(rate, job.working))
+    busy = job.waiting & (rate >= max(rule.at("load") * full, rule.at("more") * usual))
+    share = job.share(busy)
+    arithmetic = job.over("flop_active", job.steady)
+    steady = _mean(rate, job.steady)
+    if arithmetic is not None and steady >= rule.at("busy") * full and arithmetic < rule.at("arithmetic"):
+        busy, share = job.steady, job.share(job.steady)
+    if share < rule.at("share"):
+        return None
+    own = _mean(rate, busy)
+    load = own / full
+    evidence = (
+        told(
+            "nvlink_tx_bytes",
+            own,
+            f"NVLink at {words.percent(load)} of its bandwidth meanwhile",
+            rule.at("load") * full,
+        ),
+        finding("share", share, "", rule, "share"),
+    )
+    found = {"rate": words.amount(own, "nvlink_tx_bytes"), "long": _long(job, share)}
+    return Found(found, evidence, rule.graded(share), job.around(busy), (), busy)
+
+
+def _long(job: Job, share: float) -> str:
+    """A share of the time with how long that is."""
+    return f"{words.percent(share)} of the time ({words.duration(share * job.evidence.seconds)})"
+
+
+def _mean(values: Floats | None, bins: Flags) -> float:
+    """NaN without any."""
+    if values is None:
+        return np.nan
+    own = values[bins]
+    known = own[np.isfinite(own)]
+    return float(known.mean()) if len(known) else np.nan

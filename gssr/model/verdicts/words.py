@@ -1,0 +1,98 @@
+"""How verdicts say numbers: rounded to what a reader needs, in the units they know."""
+
+from collections.abc import Sequence
+
+from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
+from gssr.store.reader import Gpu
+
+_NAMED = 3
+_REASONS = {name for _, name, _ in CLOCK_EVENT_REASONS}
+_OTHERS = {
+    "read_bytes": ("disk reads", "B/s"),
+    "write_bytes": ("disk writes", "B/s"),
+    "net_rx_bytes": ("network received", "B/s"),
+    "net_tx_bytes": ("network sent", "B/s"),
+    "cpu_utilization": ("CPU utilization", "1"),
+    "workload_cpu": ("cores busy per rank", ""),
+    "seconds": ("time", "s"),
+    "share": ("share of the time", "1"),
+}
+"""What is no metric of the GPUs: its label and unit."""
+
+
+def label(name: str) -> str:
+    """What a number is called in a sentence."""
+    if name in BY_NAME:
+        return BY_NAME[name].label
+    return _OTHERS[name][0] if name in _OTHERS else name
+
+
+def amount(value: float, name: str) -> str:
+    """A value of what ``name`` names, with its unit."""
+    unit = BY_NAME[name].unit if name in BY_NAME else "1" if name in _REASONS else _OTHERS.get(name, ("", ""))[1]
+    if unit == "1":
+        return percent(value)
+    if unit == "B/s":
+        return f"{_three(value / 1e9)} GB/s" if value >= 1e8 else f"{_three(value / 1e6)} MB/s"
+    if unit == "B":
+        return f"{_three(value / (1 << 30))} GiB"
+    if unit == "s":
+        return duration(value)
+    return f"{_three(value)} {unit}".rstrip()
+
+
+def percent(ratio: float) -> str:
+    """A ratio in percent: whole from 10 % on."""
+    shown = 100 * ratio
+    return f"{shown:.0f} %" if shown >= 9.95 or not shown else f"{shown:.2g} %"
+
+
+def duration(seconds: float) -> str:
+    """``1.5 s``, ``90 s``, ``12 min``, ``3.2 h``."""
+    if seconds < 9.95:
+        return f"{seconds:.2g} s"
+    if seconds < 119.5:
+        return f"{seconds:.0f} s"
+    if seconds < 7170:
+        return f"{seconds / 60:.3g} min"
+    return f"{seconds / 3600:.3g} h"
+
+
+def _three(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,.10g}"
+
+
+def place(gpu: Gpu) -> str:
+    """``node:device_index``, with the MIG instance where it is one."""
+    index = "?" if gpu.device_index is None else str(gpu.device_index)
+    return f"{gpu.node or '?'}:{index}{'.' + gpu.mig if gpu.mig else ''}"
+
+
+def some(gpus: Sequence[Gpu], which: Sequence[int]) -> str:
+    """Some of the GPUs at the beginning of a sentence: ``3 of 16 GPUs (n1:0, n1:1, n2:0)``, ``All 4 GPUs``."""
+    if len(which) == len(gpus):
+        return "The GPU" if len(gpus) == 1 else f"All {len(gpus)} GPUs"
+    return f"{len(which)} of {len(gpus)} GPUs ({named(gpus, which)})"
+
+
+def were(which: Sequence[int]) -> str:
+    """The verb for them."""
+    return "was" if len(which) == 1 else "were"
+
+
+def named(gpus: Sequence[Gpu], which: Sequence[int]) -> str:
+    """The first few of them; nodes by name where all of a node's GPUs are among them."""
+    chosen = set(which)
+    on_node: dict[str | None, list[int]] = {}
+    for position, gpu in enumerate(gpus):
+        on_node.setdefault(gpu.node, []).append(position)
+    names: list[str] = []
+    for node, members in on_node.items():
+        inside = [position for position in members if position in chosen]
+        if len(inside) == len(members) > 1:
+            names.append(f"all of {node}")
+        else:
+            names.extend(place(gpus[position]) for position in inside)
+    if len(names) <= _NAMED + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"

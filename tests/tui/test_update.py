@@ -1,0 +1,117 @@
+"""What is written to the terminal draws what it should, in few bytes."""
+
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from textual._compositor import ChopsUpdate, LayoutUpdate
+from textual.geometry import Region
+from textual.strip import Strip
+
+from gssr.tui.theme import looks
+from gssr.tui.update import Piece, ShortChange, ShortLayout, written
+
+WIDTH, HEIGHT = 12, 3
+STYLES = [*dict.fromkeys(looks(256).values()), Style.parse("on blue"), Style.parse("bold on #303030"), None]
+CONSOLE = Console(file=io.StringIO(), force_terminal=True, color_system="256", width=WIDTH)
+Cell = tuple[str, frozenset[str]]
+
+
+class Screen:
+    """As much of a terminal as is needed: cells of a character and what of its style can be seen."""
+
+    def __init__(self, old: str) -> None:
+        self.cells = [[(old, frozenset[str]())] * WIDTH for _ in range(HEIGHT)]
+        self.codes: list[str] = []
+
+    def feed(self, data: str) -> None:
+        y = x = 0
+        for move, sgr, erase, char in re.findall(r"\x1b\[(\d+;\d+)H|\x1b\[([\d;]*)m|(\x1b\[K)|([^\x1b])", data):
+            if move:
+                y, x = (int(number) - 1 for number in move.split(";"))
+            elif erase:
+                self.cells[y][x:] = [self._cell(" ")] * (WIDTH - x)
+            elif char:
+                self.cells[y][x] = self._cell(char)
+                x += 1
+            else:
+                self._style(sgr)
+        assert not self.codes, "a style is left behind"
+
+    def _style(self, sgr: str) -> None:
+        for code in re.findall(r"[34]8;5;\d+|\d+", sgr) or ["0"]:
+            kept = [] if code == "0" else [old for old in self.codes if _kind(old) != _kind(code)]
+            self.codes = kept + [code] * (code != "0")
+
+    def _cell(self, char: str) -> Cell:
+        return char, _seen(char, self.codes)
+
+
+def _kind(code: str) -> str:
+    """Codes of one kind replace one another."""
+    if code.startswith("38") or 30 <= int(code.split(";")[0]) <= 37:
+        return "foreground"
+    return "background" if code.startswith("48") or 40 <= int(code.split(";")[0]) <= 47 else code
+
+
+def _seen(char: str, codes: list[str]) -> frozenset[str]:
+    """Of a blank only what is drawn without a character."""
+    return frozenset(code for code in codes if char != " " or _kind(code) == "background" or code in ("4", "7"))
+
+
+def _expected(strip: Strip) -> list[Cell]:
+    cells = []
+    for text, style, _ in strip:
+        codes = "" if style is None else Strip.render_ansi(style, CONSOLE._color_system)
+        cells += [(char, _seen(char, re.findall(r"[34]8;5;\d+|\d+", codes))) for char in text]
+    return cells
+
+
+segments = st.tuples(st.text(" ab▁█", min_size=1, max_size=5), st.sampled_from(STYLES)).map(lambda pair: Segment(*pair))
+strips = st.lists(segments, min_size=1, max_size=6).map(
+    lambda parts: Strip([*parts, Segment(" " * WIDTH)]).crop(0, WIDTH)
+)
+
+
+@given(st.lists(strips, min_size=HEIGHT, max_size=HEIGHT))
+def test_a_whole_terminal_shows_what_it_should(lines: list[Strip]) -> None:
+    screen = Screen("?")
+    screen.feed(
+        ShortLayout(LayoutUpdate([[line] for line in lines], Region(0, 0, WIDTH, HEIGHT))).render_segments(CONSOLE)
+    )
+    assert screen.cells == [_expected(line) for line in lines]
+
+
+@given(
+    st.lists(strips, min_size=HEIGHT, max_size=HEIGHT),
+    st.lists(st.tuples(st.integers(0, HEIGHT - 1), st.integers(0, WIDTH - 1), st.integers(1, WIDTH)), max_size=5),
+    st.integers(1, WIDTH - 1),
+)
+def test_only_the_cells_that_changed_are_touched(lines: list[Strip], spans: list, cut: int) -> None:
+    spans = [(y, first, min(first + size, WIDTH)) for y, first, size in spans]
+    chops = [{0: line.crop(0, cut), cut: line.crop(cut, WIDTH)} for line in lines]
+    update = ChopsUpdate(chops, spans, [[cut, WIDTH]] * HEIGHT)
+    screen = Screen("?")
+    screen.feed(ShortChange(update, WIDTH).render_segments(CONSOLE))
+    touched = {(y, x) for y, first, last in spans for x in range(first, last)}
+    for y, line in enumerate(lines):
+        for x, cell in enumerate(_expected(line)):
+            assert screen.cells[y][x] == (cell if (y, x) in touched else ("?", frozenset()))
+
+
+@pytest.mark.parametrize(
+    ("parts", "bytes_written"),
+    [
+        ([("ab", "cyan"), ("cd", "magenta"), ("        ", "none")], "\x1b[1;1H\x1b[36mab\x1b[35mcd\x1b[K\x1b[m"),
+        ([("ab", "bold"), ("  ", "none"), ("cdefghij", "bold")], "\x1b[1;1H\x1b[1mab  cdefghij\x1b[m"),
+        ([("ab", "bold"), ("cd", "cyan"), ("x       ", "none")], "\x1b[1;1H\x1b[1mab\x1b[0;36mcd\x1b[mx       "),
+    ],
+)
+def test_styles_are_changed_no_more_than_needed(parts: list[tuple[str, str]], bytes_written: str) -> None:
+    strip = Strip([Segment(text, Style.parse(style)) for text, style in parts])
+    assert written([Piece(0, 0, strip, True)], CONSOLE) == bytes_written
