@@ -11,6 +11,7 @@ from gssr.commands.inputs import chosen, own_recordings
 
 if TYPE_CHECKING:
     from gssr.model.analysis import Analysis
+    from gssr.model.verdicts.table import Table
     from gssr.report.options import Options
     from gssr.store.reader import Recording
 
@@ -63,6 +64,10 @@ OPTIONS = (
     ),
     Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "up to here"}),
     Option(("--run",), {"metavar": "RUN", "help": "only this run: its number, id or label; -1 is the last"}),
+    Option(
+        ("--rules",),
+        {"metavar": "FILE", "help": "TOML that changes the rules of the notes: docs/verdicts.md (default: GSSR_RULES)"},
+    ),
     Option(("--width",), {"type": int, "default": WIDTH, "metavar": "N", "help": f"columns (default: {WIDTH})"}),
     Option(("--ascii",), {"action": "store_true", "help": "draw with ASCII characters only"}),
     Option(("--color",), {"choices": ("auto", "always", "never"), "default": "auto", "help": "default: on terminals"}),
@@ -114,6 +119,13 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     if not names:
         return fail("no recording named, and no gssr_*.sql here: gssr analyze FILE.sql", USAGE)
 
+    from gssr.model.verdicts.site import from_environment, load
+
+    try:
+        rules = load(options.rules) if options.rules is not None else from_environment()
+    except ValueError as error:
+        return fail(str(error), USAGE)
+
     from gssr.store.open import RecordingError
     from gssr.store.reader import open_recording
 
@@ -122,7 +134,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     for name in names:
         try:
             recording = open_recording(name)
-            analyses += [(name, analysis) for analysis in _analyses(recording, options, metrics)]
+            analyses += [(name, analysis) for analysis in _analyses(recording, options, metrics, rules)]
         except RecordingError as error:
             code = fail(str(error), BAD_INPUT)
             continue
@@ -138,7 +150,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _analyses(
-    recording: "Recording", options: argparse.Namespace, metrics: tuple[str, ...] | None
+    recording: "Recording", options: argparse.Namespace, metrics: tuple[str, ...] | None, rules: "Table"
 ) -> Iterator["Analysis"]:
     from gssr.model.analyze import Options, analyze
     from gssr.report.options import series_needed
@@ -150,6 +162,7 @@ def _analyses(
         start=options.start,
         end=options.end,
         outliers=options.detect_outliers,
+        rules=rules,
         series=() if options.json else series_needed(_page_options(options, metrics)),
         bins=max(options.width, WIDTH) * (3 if options.png is not None else 1),
     )

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.model.roofline import Place, Unplaced
 from gssr.model.verdict import Abstention, Verdict
+from gssr.peaks import Peaks
 from gssr.store.reader import Event, Run
 
 if TYPE_CHECKING:
     from gssr.model.phases import Phase
+    from gssr.model.unevenness import Unevenness
 
 Floats = NDArray[np.float64]
 
@@ -141,7 +144,8 @@ class Analysis:
     damage, gaps, metrics missing, GPUs without samples. ``imbalance``
     is SM active's, whatever was asked for. ``host`` is None when nothing was recorded of the nodes. ``verdicts`` are the
     worst first, and causes before what they explain; ``abstentions`` the rules that could not be judged; ``phases`` are in
-    the order of time.
+    the order of time. ``unevenness`` is None where there are no two GPUs to compare. ``peaks`` are those of all GPUs, None
+    where they are unknown; ``place`` is where the run lies under the roofline, None where that was not looked at.
     """
 
     run: Run
@@ -168,3 +172,6 @@ class Analysis:
     verdicts: tuple[Verdict, ...] = ()
     abstentions: tuple[Abstention, ...] = ()
     phases: "tuple[Phase, ...]" = ()
+    unevenness: "Unevenness | None" = None
+    peaks: Peaks | None = None
+    place: Place | Unplaced | None = None

@@ -16,11 +16,16 @@ from gssr.model.clocks import disagreement
 from gssr.model.evidence import evidence_names, gather
 from gssr.model.host import host_use
 from gssr.model.notes import notes
+from gssr.model.phase_verdicts import judged
 from gssr.model.phases import phases
+from gssr.model.roofline import place
 from gssr.model.selection import select_gpus
 from gssr.model.series import over_space
 from gssr.model.sources import Rollups, Rows, Source
+from gssr.model.unevenness import unevenness
 from gssr.model.verdicts import judge
+from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, cut, extent, warm_up_and_tear_down
 from gssr.score import score_of_means
 from gssr.store.reader import Gpu, RunReader
@@ -41,7 +46,7 @@ class Options:
     --from and --to take them (gssr.model.window.parse_time), or unix times; ``outliers``: which of warm-up (leading) and
     tear-down (trailing) to leave out; ``series``: metrics to make series of (counters, bit fields and metrics without
     samples have none), in at most ``bins`` bins; ``exact``: from raw rows (True) or from rollups (False),
-    None for what EXACT_ROWS says.
+    None for what EXACT_ROWS says; ``rules``: what the job is judged by.
     """
 
     metrics: tuple[str, ...] | None = None
@@ -52,6 +57,7 @@ class Options:
     series: tuple[str, ...] = ()
     bins: int = 72
     exact: bool | None = None
+    rules: Table = TABLE
 
 
 def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
@@ -67,8 +73,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     names = _in_file(reader, [*asked, *SCORE_INPUTS, "energy", "clock_event_reasons", *drawn, *extra])
     exact = reader.n_rows <= EXACT_ROWS if options.exact is None else options.exact
     few_rows = EXACT_ROWS if options.exact is None else 0
-    judged = evidence_names(reader)
-    rows = Rows(reader, positions, tuple(dict.fromkeys((*names, *judged))), lower, upper) if exact else None
+    gathered = evidence_names(reader)
+    rows = Rows(reader, positions, tuple(dict.fromkeys((*names, *gathered))), lower, upper) if exact else None
     source: Source = rows or Rollups(reader, positions, few_rows)
     interval = reader.sampling_seconds or source.aggregate((), lower, upper, np.inf).interval or 1.0
 
@@ -85,8 +91,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     span = window.start, window.end
     gpu_series = source.gpu_series(drawn, span, lower, upper, interval, options.bins) if drawn else {}
 
-    evidence = gather(reader, positions, lower, upper, rows.between(judged, lower, upper) if rows else None)
-    judgement = judge(evidence)
+    evidence = gather(reader, positions, lower, upper, rows.between(gathered, lower, upper) if rows else None)
+    judgement = judge(evidence, options.rules)
     means = {name: statistics.mean for name, statistics in total.statistics.items()}
     compared = [name for name in asked if has_balance(BY_NAME[name])]
     analysis = Analysis(
@@ -113,7 +119,10 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         host=host_use(reader, lower, upper),
         verdicts=judgement.verdicts,
         abstentions=judgement.abstentions,
-        phases=phases(evidence),
+        phases=judged(phases(evidence), evidence, judgement.verdicts),
+        unevenness=unevenness(evidence),
+        peaks=evidence.peaks,
+        place=place({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
     )
     clocks = disagreement(reader.processes, interval)
     return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, _missing(total, interval), clocks))

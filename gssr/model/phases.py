@@ -24,6 +24,7 @@ from gssr.model.changes import change_points, noise
 from gssr.model.dips import DEPTH, FEWEST, Cycle, cycle, cycle_of
 from gssr.model.evidence import Evidence
 from gssr.model.excerpt import means_between
+from gssr.model.roofline import Place, Unplaced, place
 from gssr.model.verdict import Verdict
 from gssr.model.window import ACTIVE_SHARE, DETECTION_METRICS, IDLE, warm_up_and_tear_down
 from gssr.score import score_of_means
@@ -49,8 +50,9 @@ _SHORT_DIP = 0.05
 @dataclass(frozen=True, slots=True)
 class Phase:
     """A stretch of a run. ``start`` and ``end`` in unix s; ``share`` of the window's GPU-hours; ``score`` and ``means`` over
-    it, None where unknown; ``verdicts`` are those that hold in it. ``cycle``: the dips of a recurring phase, in the metric
-    that tells work from waiting (the first measured of gssr.model.window.DETECTION_METRICS)."""
+    it, None where unknown; ``place`` under the roofline; ``verdicts`` are those that hold in it. ``cycle``: the dips of a
+    recurring phase, in the metric that tells work from waiting (the first measured of
+    gssr.model.window.DETECTION_METRICS)."""
 
     kind: Kind
     start: float
@@ -58,6 +60,7 @@ class Phase:
     share: float
     score: float | None
     means: Mapping[str, float | None]
+    place: Place | Unplaced
     verdicts: tuple[Verdict, ...] = ()
     cycle: Cycle | None = None
 
@@ -116,7 +119,7 @@ def phases(evidence: Evidence) -> tuple[Phase, ...]:
 def _phase(evidence: Evidence, kind: Kind, start: float, end: float, repeated: Cycle | None) -> Phase:
     means = means_between(evidence, start, end)
     share = (end - start) / evidence.seconds
-    return Phase(kind, start, end, share, score_of_means(means), means, cycle=repeated)
+    return Phase(kind, start, end, share, score_of_means(means), means, place(means, evidence.peaks), cycle=repeated)
 
 
 def _part(origin: float, width: float, values: Floats, start: float, end: float, most: int) -> Series:

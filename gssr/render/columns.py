@@ -27,3 +27,10 @@ def columns(values: Floats, start: float, width: float, begin: float, end: float
     np.divide(mean, weight, out=mean, where=weight > 0)
     mean[weight <= 0] = np.nan
     return mean
+
+
+def unbroken(values: Floats) -> list[tuple[int, int]]:
+    """[first, last) of each unbroken run of finite ``values`` [n]."""
+    known = np.concatenate([[False], np.isfinite(values), [False]])
+    edges = np.flatnonzero(known[1:] != known[:-1])
+    return [(int(first), int(last)) for first, last in edges.reshape(-1, 2)]

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gssr.model.analysis import Analysis, GpuSummary, Statistics
+from gssr.model.verdict import Verdict
 
 SCHEMA = "gssr.analyze/1"
 
@@ -61,7 +62,9 @@ def _run(analysis: Analysis) -> dict[str, Any]:
             }
             for name, balance in analysis.balance.items()
         },
-        "verdicts": [],
+        "events": [event._asdict() | {"time": _number(event.time)} for event in analysis.events],
+        "verdicts": [_verdict(verdict) for verdict in analysis.verdicts],
+        "abstentions": [{"code": each.code, "reason": each.reason} for each in analysis.abstentions],
         "energy_j": _number(analysis.energy_j),
         "gpu_hours": _number(analysis.gpu_hours),
         "host": _numbers(asdict(analysis.host)) if analysis.host else None,
@@ -84,6 +87,29 @@ def _gpu(gpu: GpuSummary) -> dict[str, Any]:
         "score": _number(gpu.score),
         "n_samples": gpu.n_samples,
         "mean": _numbers(gpu.mean),
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    """``gpus`` are positions in the run's list of them, empty for all; times are unix s."""
+    return {
+        "code": verdict.code,
+        "severity": verdict.severity,
+        "title": verdict.title,
+        "evidence": [
+            {
+                "metric": finding.metric,
+                "value": _number(finding.value),
+                "threshold": _number(finding.threshold),
+                "text": finding.text,
+            }
+            for finding in verdict.evidence
+        ],
+        "advice": verdict.advice,
+        "source": verdict.source,
+        "start": _number(verdict.start),
+        "end": _number(verdict.end),
+        "gpus": list(verdict.gpus),
     }
 
 

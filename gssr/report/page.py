@@ -9,6 +9,7 @@ from gssr.metrics import SCORE_INPUTS, Metric
 from gssr.model.analysis import Analysis
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
 from gssr.render.clock import duration, moment
+from gssr.render.events import told
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, percent, quantity, scale_text
@@ -119,15 +120,17 @@ def remark(text: str, width: int, role: Role = "dim", label: str = "") -> list[R
     return wrap(text, width, f"{label:<{len(indent)}}" if indent else f"{label} ".lstrip(), indent, role)
 
 
-def happened(analysis: Analysis) -> list[tuple[str, str]]:
-    """What happened while it ran, oldest first: when, and where and what. Without what happens in every run."""
+def happened(analysis: Analysis, most: int | None = None) -> list[tuple[str, str]]:
+    """What happened while it ran, oldest first: when, and where and what. Without what happens in every run. Of more than
+    ``most`` the user's marks are left out first, then what happened last."""
     axis = time_axis(analysis)
     places = {gpu.gpu: gpu.place for gpu in analysis.gpus}
     found = []
-    for event in events(analysis):
+    chosen = sorted(events(analysis), key=lambda event: event.kind == "mark")[:most]
+    for event in sorted(chosen, key=lambda event: event.time):
         place = event.node if event.gpu is None else places.get(event.gpu, event.node)
         at = moment(event.time - axis.origin, axis.end - axis.origin)
-        found.append((at, f"{f'{place}: ' if place else ''}{event.message or event.kind}"))
+        found.append((at, f"{f'{place}: ' if place else ''}{told(event)}"))
     return found
 
 
@@ -185,16 +188,6 @@ def strip_legend(metric: Metric, full: float, glyphs: Glyphs) -> str:
     """What the marks of a strip mean."""
     lowest, highest = glyphs.levels[0], glyphs.levels[-1]
     return f"{lowest} 0, {highest} {scale_text(metric, full)}, blank: no sample"
-
-
-def notes(analysis: Analysis, width: int, glyphs: Glyphs) -> list[Row]:
-    """Sentences about the data, one bullet each; nothing when there are none."""
-    if not analysis.notes:
-        return []
-    rows = section("Notes", width, glyphs)
-    for sentence in analysis.notes:
-        rows.extend(wrap(sentence, width, f"{glyphs.bullet} ", "  "))
-    return rows
 
 
 def closing_line(analysis: Analysis) -> str:

@@ -11,6 +11,7 @@ import plotext
 from numpy.typing import NDArray
 
 from gssr.render.clock import Tick
+from gssr.render.columns import unbroken
 from gssr.render.glyphs import TO_ASCII, Glyphs
 from gssr.render.roles import Role, Row, Span
 
@@ -49,7 +50,7 @@ def band_chart(
         xs, ys = _area(low, high, height)
         if xs:
             figure.draw(figure.signal(xs, ys, marker=glyphs.band))
-        for first, last in _runs(mean):
+        for first, last in unbroken(mean):
             values = np.clip(mean[first:last], 0.0, 1.0)
             figure.draw(figure.signal(list(range(first, last)), values.tolist(), marker=glyphs.line).lines())
         text = figure.build().string(colorless=True)
@@ -73,13 +74,6 @@ def _area(low: Floats, high: Floats, height: int) -> tuple[list[int], list[float
                 xs.append(column)
                 ys.append(cell / (height - 1))
     return xs, ys
-
-
-def _runs(values: Floats) -> list[tuple[int, int]]:
-    """[first, last) of each unbroken run of finite values."""
-    known = np.concatenate([[False], np.isfinite(values), [False]])
-    edges = np.flatnonzero(known[1:] != known[:-1])
-    return [(int(first), int(last)) for first, last in edges.reshape(-1, 2)]
 
 
 def _row(line: str, axis: int, band: str) -> Row:

@@ -12,8 +12,9 @@ from gssr.render.glyphs import TO_ASCII, glyphs
 from gssr.render.roles import ROLES, Row, Span
 from gssr.report.load_balancing import load_balancing
 from gssr.report.metadata import metadata
+from gssr.report.notes import notes
 from gssr.report.options import Options, Parts
-from gssr.report.page import closing_line, head, notes
+from gssr.report.page import closing_line, head
 from gssr.report.summary import summary
 
 
@@ -32,7 +33,7 @@ def page(analysis: Analysis, parts: Parts, options: Options) -> list[Row]:
         rows += load_balancing(analysis, options)
     if parts.metadata:
         rows += metadata(analysis, options)
-    rows += notes(analysis, options.width, marks)
+    rows += notes(analysis, options)
     return [*rows, (), (Span(closing_line(analysis), "value"),)]
 
 

@@ -79,7 +79,7 @@ def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
         return None
     resolved = float(np.nanmean(1 - mean_of(values[:, working]) / np.nanmax(values[:, working], axis=0)))
     evidence = (
-        finding("share", any_behind, "in which a GPU is behind the median GPU", rule, "any"),
+        finding("share", any_behind, "of the time a GPU is behind the median GPU", rule, "any"),
         told("same", same, f"the same one in {words.percent(same)} of it", rule.at("same")),
         told("imbalance", resolved, f"{words.percent(resolved)} lost moment by moment"),
     )

@@ -32,7 +32,7 @@ def finding(
     name: str, value: float, what: str = "", rule: Rule | None = None, threshold: str = "", above: bool = True
 ) -> Finding:
     """A number, held against a threshold of the rule where one is named. ``what`` says more about it: "at work"."""
-    text = f"{words.label(name)} {words.amount(value, name)}{' ' + what if what else ''}"
+    text = f"{words.label(name)} {words.amount(value, name)} {what}".strip()
     if rule is None:
         return Finding(name, float(value), None, text)
     bound = rule.at(threshold)

@@ -56,7 +56,7 @@ def _held_down(job: Job, rule: Rule, flags: tuple[str, ...]) -> Found | None:
     if not which:
         return None
     share = float(np.mean(shares[list(which)]))
-    evidence = [finding("share", share, f"with {' or '.join(flags)} set", rule, "share")]
+    evidence = [finding("share", share, f"of their samples with {' or '.join(flags)} set", rule, "share")]
     hottest = job.evidence.greatest.get("temperature")
     if "thermal" in rule.code and hottest is not None and np.isfinite(hottest[list(which)]).any():
         celsius = float(np.nanmax(hottest[list(which)]))

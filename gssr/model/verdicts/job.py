@@ -46,8 +46,7 @@ class Job:
     @cached_property
     def known(self) -> Flags:
         """[n_gpus]: those with samples."""
-        found: Flags = np.isfinite(self.activity).any(axis=1)
-        return found
+        return np.asarray(np.isfinite(self.activity).any(axis=1), bool)
 
     @cached_property
     def used(self) -> Flags:

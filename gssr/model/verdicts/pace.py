@@ -3,6 +3,7 @@
 import numpy as np
 
 from gssr.model.analysis import Floats
+from gssr.model.dips import cycle
 from gssr.model.frame import Ints
 from gssr.model.outliers import Flags
 from gssr.model.verdict import Finding
@@ -34,7 +35,7 @@ def pauses(job: Job, rule: Rule) -> Found | None:
     lengths = [(end - first) * job.evidence.width for first, end in stretches(low)]
     times = "once" if len(lengths) == 1 else f"{len(lengths)} times"
     found = {"times": times, "longest": words.duration(max(lengths)), "share": words.percent(share)}
-    evidence = [finding("share", share, "", rule, "share"), *carried(job, low, job.working, rule.at("more"))]
+    evidence = [finding("share", share, "of the time", rule, "share"), *carried(job, low, job.working, rule.at("more"))]
     return Found(found, tuple(evidence), rule.graded(share), job.around(low), (), low)
 
 
@@ -70,9 +71,12 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
     if lost < rule.at("lost"):
         return None
     lag, correlation = period(np.where(deep, depth, 0.0), rule.at("periods"))
-    if correlation < rule.at("correlation"):
-        return None
     seconds = lag * course.width
+    if correlation < rule.at("correlation"):
+        wavering = cycle(own, course.width)  # whose distances differ too much for a correlation
+        if wavering is None or wavering.period is None or wavering.count < rule.at("periods"):
+            return None
+        seconds = wavering.period
     length = float(np.median([end - first for first, end in stretches(deep)])) * course.width
     when = np.asarray(times[inside][deep], np.float64)
     bins = job.steady & (np.bincount(_bin_of(job, when), minlength=len(job.mean)) > 0)

@@ -269,7 +269,7 @@ RULES: tuple[Rule, ...] = (
         "slow_down", "warning", "The job grows slower: {drop} less activity at its end than at its beginning",
         (
             Threshold("drop", 0.15, "the last quarter's median is lower than the first one's by at least this share"),
-            Threshold("trend", 0.7, "and it falls steadily: Kendall's rank correlation with time is at least this, negative"),
+            Threshold("trend", 0.7, "and it falls steadily: Kendall's correlation with time is at least this, negative"),
             Threshold("parts", 12.0, "looked at in so many parts of the time"),
             Threshold("memory", 0.05, "memory in use that grows by this share of the whole is told"),
             Threshold("critical", 0.4, "from this drop on it is critical"),
@@ -340,7 +340,7 @@ RULES: tuple[Rule, ...] = (
         (
             Threshold("fp64_active", 0.2, "the FP64 pipe or the tensor cores' FP64 is active at least this much", KEMPNER),
             Threshold("sm_active", 0.5, "and SM activity is at least this", KEMPNER),
-            Threshold("narrow", 0.1, "a GPU whose FP64 peak is below this share of its FP32 peak is the wrong one: a warning"),
+            Threshold("narrow", 0.1, "a warning on a GPU whose FP64 peak is below this share of its FP32 peak"),
         ),
         "See whether parts would do in FP32, or in matrix products that the FP64 tensor cores take.",
         (("fp64_active", "tensor_dfma_active"), ("sm_active",)),

@@ -20,7 +20,7 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
     busy = float((own >= job.common("idle")).sum() / max(np.isfinite(own).sum(), 1))
     hours = len(unused) * job.evidence.seconds / 3600
     evidence = (
-        finding("share", busy, "with any activity", rule, "busy_share", above=False),
+        finding("share", busy, "of the time with any activity", rule, "busy_share", above=False),
         told("gpu_hours", hours, f"{hours:.2g} GPU-hours"),
     )
     return Found(group(job, unused), evidence, rule.severity, whole(job), unused)
@@ -42,7 +42,7 @@ def _idle_end(job: Job, rule: Rule, start: float, end: float) -> Found | None:
         return None
     hours = job.evidence.n_gpus * (end - start) / 3600
     evidence = (
-        finding("share", share, "", rule, "share"),
+        finding("share", share, "of the time", rule, "share"),
         told("gpu_hours", hours, f"{hours:.2g} GPU-hours"),
     )
     times = job.evidence.times
@@ -72,7 +72,7 @@ def _not_together(job: Job, rule: Rule, apart: Floats, edge: Floats, word: str) 
     share = seconds / job.evidence.seconds
     evidence = (
         finding("seconds", seconds, "apart from the median GPU", rule, "seconds"),
-        finding("share", share, "", rule, "share"),
+        finding("share", share, "of the time", rule, "share"),
     )
     middle, own = median(edge), float(np.median(edge[list(which)]))
     span = (min(middle, own), max(middle, own))

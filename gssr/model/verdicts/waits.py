@@ -38,7 +38,7 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
     evidence = (
         finding(name, rate_then, "per node meanwhile", rule, "rate"),
         told(name, usual, f"{words.amount(usual, name)} while the GPUs work"),
-        finding("share", share, "", rule, "share"),
+        finding("share", share, "of the time", rule, "share"),
     )
     return Found(
         {"what": _READS[name], "long": _long(job, share)}, evidence, rule.graded(share), job.around(busy), (), busy
@@ -64,7 +64,7 @@ def cpu_starved(job: Job, rule: Rule) -> Found | None:
         found = told("workload_cpu", cores, f"{cores:.2g} cores busy per rank", rule.at("cores_high"))
     else:
         return None
-    evidence = (found, finding("share", share, "in which the GPUs wait", rule, "share"))
+    evidence = (found, finding("share", share, "of the time the GPUs wait", rule, "share"))
     return Found({"what": what, "long": _long(job, share)}, evidence, rule.graded(share), job.around(bins), (), bins)
 
 
@@ -91,7 +91,7 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
     lead = _mean(job.mean, busy)
     if job.lead:
         numbers.append(told(job.lead, lead, f"{words.label(job.lead)} {words.percent(lead)} meanwhile"))
-    numbers.append(finding("share", share, "", rule, "share"))
+    numbers.append(finding("share", share, "of the time", rule, "share"))
     found["long"] = _long(job, share)
     return Found(found, tuple(numbers), rule.graded(share), job.around(busy), (), busy)
 
@@ -120,7 +120,7 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
             f"NVLink at {words.percent(load)} of its bandwidth meanwhile",
             rule.at("load") * full,
         ),
-        finding("share", share, "", rule, "share"),
+        finding("share", share, "of the time", rule, "share"),
     )
     found = {"rate": words.amount(own, "nvlink_tx_bytes"), "long": _long(job, share)}
     return Found(found, evidence, rule.graded(share), job.around(busy), (), busy)

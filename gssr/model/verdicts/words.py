@@ -14,8 +14,8 @@ _OTHERS = {
     "net_tx_bytes": ("network sent", "B/s"),
     "cpu_utilization": ("CPU utilization", "1"),
     "workload_cpu": ("cores busy per rank", ""),
-    "seconds": ("time", "s"),
-    "share": ("share of the time", "1"),
+    "seconds": ("", "s"),
+    "share": ("", "1"),
 }
 """What is no metric of the GPUs: its label and unit."""
 
