@@ -39,13 +39,12 @@ def metric_rows(scene: Scene, seen: Sight, height: int) -> list[Row]:
     names = names[: beside * ((height - 1) // tall)]
     flags = _odd(frame, names)
     rows = [rule("the same GPUs by other metrics", scene.width, scene.glyphs)]
+    panels = _panels(scene, seen, names, flags, size, tall, across, gap)
     per_column = -(-len(names) // beside)
     for y in range(per_column):
-        found = [names[x * per_column + y] for x in range(beside) if x * per_column + y < len(names)]
-        panels = [_panel(scene, seen, name, flags[names.index(name)], size, tall, across, gap) for name in found]
         rows += [
             clip(tuple(span for line in lines for span in pad(line, size)), scene.width)
-            for lines in zip(*panels, strict=True)
+            for lines in zip(*panels[y::per_column], strict=True)
         ]
     return rows
 
@@ -78,26 +77,32 @@ def _odd(frame: Frame, names: tuple[str, ...]) -> list[Flags]:
     return [outliers(frame.window.per_gpu(name), full_scale(frame, name)) for name in names]
 
 
-def _panel(
-    scene: Scene, seen: Sight, name: str, odd: Flags, size: int, height: int, across: int, gap: int
-) -> list[Row]:
+def _panels(
+    scene: Scene, seen: Sight, names: tuple[str, ...], odd: list[Flags], size: int, height: int, across: int, gap: int
+) -> list[list[Row]]:
+    """A small map of each metric, all in the same places."""
     frame, layout = scene.frame, seen.layout
-    gpus, metric = layout.gpus, metric_of(name)
-    values = frame.window.per_gpu(name)[gpus] / full_scale(frame, name)
+    gpus, window = layout.gpus, scene.frame.window
+    values = np.array([window.per_gpu(name)[gpus] / full_scale(frame, name) for name in names])
+    flags = np.array(odd)[:, gpus]
     most = int(np.bincount(layout.block).max())
     starts = np.flatnonzero(np.diff(layout.block, prepend=-1))
     within = np.arange(len(gpus)) - starts[layout.block]
     below = 1 if _HEAD + across * (most + gap) > size or height > 1 else 0
-    box = blank(height, size)
     x = layout.block % across * (most + gap) + within + (1 if below else _HEAD)
     line = layout.block // across + below
     fits = (x < size) & (line < height)
     found = marks(values, scene.glyphs)
-    found.codes[odd[gpus] & np.isfinite(values)] = code("outlier")
-    box.chars[line[fits], x[fits]], box.codes[line[fits], x[fits]] = found.chars[fits], found.codes[fits]
-    mean = frame.window.overall(gpus if len(gpus) < frame.n_gpus else None).get(name)
-    _head(box, metric.short, quantity(mean, metric), bool(odd[gpus].any()))
-    return box.rows()
+    found.codes[flags & np.isfinite(values)] = code("outlier")
+    box = blank(len(names), height, size)
+    box.chars[:, line[fits], x[fits]], box.codes[:, line[fits], x[fits]] = found.chars[:, fits], found.codes[:, fits]
+    means = window.overall(gpus if len(gpus) < frame.n_gpus else None)
+    for number, name in enumerate(names):
+        metric = metric_of(name)
+        own = Marks(box.chars[number], box.codes[number])
+        _head(own, metric.short, quantity(means.get(name), metric), bool(flags[number].any()))
+    rows = Marks(box.chars.reshape(-1, size), box.codes.reshape(-1, size)).rows()
+    return [rows[top : top + height] for top in range(0, len(rows), height)]
 
 
 def _head(box: Marks, label: str, value: str, marked: bool) -> None:
