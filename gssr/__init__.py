@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.5.0"
 
 if TYPE_CHECKING:
+    from gssr.marks import mark as mark
     from gssr.metrics import METRICS as METRICS
     from gssr.model.analysis import Analysis as Analysis
     from gssr.model.analyze import analyze as analyze
@@ -22,16 +23,18 @@ _LAZY = {
     "Analysis": ("gssr.model.analysis", "Analysis"),
     "Recording": ("gssr.store.reader", "Recording"),
     "analyze": ("gssr.model.analyze", "analyze"),
+    "mark": ("gssr.marks", "mark"),
     "open": ("gssr.store.reader", "open_recording"),
 }
 
-__all__ = ["METRICS", "Analysis", "Recording", "__version__", "analyze", "open"]
+__all__ = ["METRICS", "Analysis", "Recording", "__version__", "analyze", "mark", "open"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         module, attribute = _LAZY[name]
-        return getattr(import_module(module), attribute)
+        found = globals()[name] = getattr(import_module(module), attribute)  # from now on as quick as any other name
+        return found
     raise AttributeError(f"module 'gssr' has no attribute {name!r}")
 
 

@@ -7,7 +7,9 @@ recording and loads drivers, so that whatever goes wrong there harms nothing her
 import os
 import sys
 
+from gssr.marks import ENVIRONMENT
 from gssr.profile.afterword import Afterword
+from gssr.profile.marks import listen
 from gssr.profile.plan import Plan
 from gssr.profile.sampler import SEPARATOR, run_sampler
 
@@ -20,14 +22,25 @@ class Recorder:
 
     def __init__(self, plan: Plan) -> None:
         """Fork the sampler. Raises OSError when that is impossible."""
+        self._ear = listen()
+        if self._ear is not None:
+            os.environ[ENVIRONMENT] = self._ear.path  # which the workload inherits
         inbox, self._out = os.pipe()
         self.fd, outbox = os.pipe()
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # closed when we were started
                 stream.flush()
-        self.pid: int | None = os.fork()
+        try:
+            self.pid: int | None = os.fork()
+        except OSError:
+            if self._ear is not None:
+                self._ear.close()
+                self._ear.remove()
+            raise
         if self.pid == 0:
-            run_sampler(plan, inbox, outbox)
+            run_sampler(plan, inbox, outbox, self._ear)
+        if self._ear is not None:
+            self._ear.close()
         os.close(inbox)
         os.close(outbox)
         self.told_to_end = False
@@ -51,6 +64,8 @@ class Recorder:
         if not self._tell("ended", str(exit_code), state, repr(when)):
             self._afterword.add("end", f"the workload ended: {state}, exit code {exit_code}")
             self._afterword.finish()
+        if self._ear is not None:
+            self._ear.remove()
         try:
             os.close(self._out)
         except OSError:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from gssr.profile.clock import Clock, against_files
 from gssr.profile.detach import let_go
+from gssr.profile.marks import Ear, Marks
 from gssr.profile.plan import Plan
 from gssr.profile.share import Share
 from gssr.profile.summary import whole_run
@@ -36,13 +37,13 @@ SEPARATOR = "\x1f"
 """Between the words of a line from the supervisor."""
 
 
-def run_sampler(plan: Plan, inbox: int, outbox: int) -> NoReturn:
-    """The whole life of the sampler process; called in the forked child, never returns."""
+def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> NoReturn:
+    """The whole life of the sampler process; called in the forked child, never returns. ``ear`` hears the user's marks."""
     code = EXIT_SAID_WHY
     try:
-        inbox, outbox = let_go(inbox, outbox)
+        inbox, outbox, *marks = let_go(inbox, outbox, *([] if ear is None else [ear.fd]))
         try:
-            code = _Sampler(plan, inbox, outbox).run()
+            code = _Sampler(plan, inbox, outbox, marks[0] if marks else None).run()
         except RecordingError as error:
             _say(outbox, f"nothing is recorded: {error}")
         except Exception as error:
@@ -52,6 +53,8 @@ def run_sampler(plan: Plan, inbox: int, outbox: int) -> NoReturn:
 
                 _say(outbox, traceback.format_exc())
     finally:
+        if ear is not None:
+            ear.remove()
         os._exit(code)
 
 
@@ -80,11 +83,12 @@ def _begun(plan: Plan) -> Writer:
 
 
 class _Sampler:
-    def __init__(self, plan: Plan, inbox: int, outbox: int) -> None:
+    def __init__(self, plan: Plan, inbox: int, outbox: int, marks: int | None) -> None:
         self._plan = plan
         self._inbox = inbox
         self._outbox = outbox
         self._clock = Clock()
+        self._marks = Marks(marks, self._clock)
         with overwriting(plan.path) if plan.overwrite else nullcontext():
             self._writer = _begun(plan)
         self._unread = b""
@@ -178,10 +182,12 @@ class _Sampler:
         self._problem = problem
 
     def _wait(self, seconds: float) -> None:
-        """Sleep, or hear from the supervisor."""
-        fds = [] if self._orphaned else [self._inbox]
+        """Sleep, or hear from the supervisor or the workload."""
+        fds = [*self._marks.fds, *([] if self._orphaned else [self._inbox])]
         readable, _, _ = select.select(fds, [], [], seconds)
-        if not readable:
+        if readable:
+            self._keep_marks()
+        if self._inbox not in readable:
             return
         data = os.read(self._inbox, 1 << 16)
         if not data:
@@ -192,6 +198,10 @@ class _Sampler:
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             self._hear(line.decode("utf-8", "surrogateescape").split(SEPARATOR))
+
+    def _keep_marks(self) -> None:
+        for when, text in self._marks.read():
+            self._writer.event(when, "mark", text)
 
     def _hear(self, words: Sequence[str]) -> None:
         kind, writer = words[0], self._writer
@@ -220,6 +230,7 @@ class _Sampler:
     def _finish(self) -> int:
         assert self._end is not None
         code, state, when = self._end
+        self._keep_marks()  # those of its last moment
         now = self._clock.now()
         self._share.close(now)
         written = self._writer.finish(now, code, state, when)

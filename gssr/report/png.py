@@ -16,7 +16,7 @@ import numpy as np
 from gssr.metrics import Metric
 from gssr.model.analysis import Analysis, Floats
 from gssr.model.balance import histogram
-from gssr.render.cells import clean
+from gssr.render.cells import clean, fit
 from gssr.render.clock import duration, ticks
 from gssr.render.scale import UNKNOWN, fixed, metric_of, percent, unit_of
 from gssr.report.axes import full_scale, time_axis
@@ -56,6 +56,8 @@ _NAMED = 24
 """Up to this many GPUs are named beside their bars; of more, the lowest and the highest."""
 _MAP_LABELS = 40
 _TALLEST = 14.0
+_MOST_MARKS, _MARK_TEXTS, _MARK_LENGTH = 200, 50, 20
+"""The user's marks: so many are drawn, so many texts have room beside each other, of so many characters."""
 
 
 def time_series_png(analysis: Analysis, path: str | os.PathLike[str]) -> None:
@@ -72,6 +74,7 @@ def time_series_png(analysis: Analysis, path: str | os.PathLike[str]) -> None:
         for panel in panels[:-1]:
             panel.tick_params(labelbottom=False)
         _time(panels[-1], analysis)
+        _user_marks(panels, analysis)
         figure.align_ylabels(panels)
 
 
@@ -196,6 +199,24 @@ def _band(panel: Axes, analysis: Analysis, name: str, legend: bool) -> None:
     panel.set_xlim(edges[0], edges[-1])
     _time(panel, analysis)
     panel.set_xlabel("")
+
+
+def _user_marks(panels: list[Axes], analysis: Analysis) -> None:
+    """A thin line through all panels at each of the user's marks; in the first panel their texts, as many as don't touch."""
+    axis = time_axis(analysis)
+    marks = [event for event in analysis.events if event.kind == "mark" and axis.begin <= event.time <= axis.end]
+    free = axis.begin
+    for event in marks[:_MOST_MARKS]:
+        at = event.time - axis.origin
+        for panel in panels:
+            panel.axvline(at, color=_FAINT, linewidth=0.7, alpha=0.8)
+        if event.time >= free:
+            text = fit(event.message, _MARK_LENGTH, "...")
+            panels[0].annotate(
+                text, (at, 1.0), xycoords=("data", "axes fraction"), xytext=(2, -3), textcoords="offset points",
+                rotation=90, ha="left", va="top", fontsize=7, color=_INK, parse_math=False, annotation_clip=True,
+            )  # fmt: skip
+            free = event.time + (axis.end - axis.begin) / _MARK_TEXTS
 
 
 def _means(panel: Axes, analysis: Analysis, metric: Metric) -> None:

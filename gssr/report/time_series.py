@@ -3,13 +3,14 @@
 from gssr.metrics import Metric
 from gssr.model.analysis import Analysis, Series
 from gssr.render.cells import clip, fit, pad
+from gssr.render.events import LEGEND, in_columns, timed
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of, number, scale_text, unit_of
 from gssr.render.strip import strip
 from gssr.report.axes import full_scale, time_axis
 from gssr.report.options import Options, lead
-from gssr.report.page import drawn, happened, section
+from gssr.report.page import drawn, events, happened, section
 from gssr.report.plotext_chart import LEAST_COLUMNS, band_chart
 
 _GUTTER = 18
@@ -38,6 +39,8 @@ def time_series(analysis: Analysis, options: Options) -> list[Row]:
     lines = [other for other in names if other not in charts]
     if lines and options.verbosity != "low":
         rows += _strips(analysis, lines, width, gutter, room, marks)
+    if events(analysis):
+        rows += _when_events(analysis, width, gutter, room)
     rows += _events(analysis, options)
     return rows
 
@@ -83,16 +86,25 @@ def _legend(analysis: Analysis, metric: Metric, gutter: int, marks: Glyphs) -> R
     return (Span(f"{metric.short:<7}"), Span(f"{mean:>6} {unit:<4}", "dim"))
 
 
+def _when_events(analysis: Analysis, width: int, gutter: int, room: int) -> list[Row]:
+    """What happened, as letters in the columns of the chart above."""
+    axis = time_axis(analysis)
+    found = in_columns(*timed(events(analysis)), axis.begin, (axis.end - axis.begin) / room, room)
+    cells = [Span(*found.get(column, (" ", "plain"))) for column in range(room)]
+    name = f"{'events':<{gutter}} "
+    return [clip((Span(name), *cells), width), clip((Span(" " * len(name) + LEGEND, "dim"),), width)]
+
+
 def _events(analysis: Analysis, options: Options) -> list[Row]:
     """What happened while it ran, oldest first."""
-    told = happened(analysis)
     most = _EVENTS[options.verbosity]
-    if not told or not most:
+    n, told = len(events(analysis)), happened(analysis, most)
+    if not told:
         return []
     width, marks = options.width, glyphs(options.ascii)
     rows: list[Row] = [(), (Span("events", "heading"),)]
-    for at, text in told[:most]:
+    for at, text in told:
         rows.append(clip((Span(f"{at:>10}  ", "dim"), Span(fit(text, width - 12, marks.ellipsis))), width))
-    if len(told) > most:
-        rows.append(clip((Span(f"{'':>10}  and {count(len(told) - most, 'more event')}", "dim"),), width))
+    if n > len(told):
+        rows.append(clip((Span(f"{'':>10}  and {count(n - len(told), 'more event')}", "dim"),), width))
     return rows

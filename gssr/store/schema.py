@@ -41,7 +41,7 @@ EVENT_KINDS: dict[str, str] = {
     "throttle_begin": "clocks are held down",
     "throttle_end": "clocks are free again",
     "storage": "the recording could not be written for a while",
-    "mark": "a user's mark",
+    "mark": "a mark of the workload's own: gssr.mark",
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from gssr.backends import BACKENDS
 from gssr.backends.synthetic.scenarios import SCENARIOS
-from gssr.commands import Command, analyze, demo, doctor, profile, tui
+from gssr.commands import Command, analyze, demo, doctor, mark, profile, tui
 from gssr.launch import LAUNCHERS
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.profile.workload import FORWARDED
@@ -23,10 +23,11 @@ PAGE_OF = {
     "profile": DOCS / "profile.md",
     "tui": DOCS / "tui.md",
     "analyze": DOCS / "analyze.md",
+    "mark": DOCS / "profile.md",
     "demo": README,
     "doctor": README,
 }
-COMMANDS = (profile.COMMAND, tui.COMMAND, analyze.COMMAND, demo.COMMAND, doctor.COMMAND)
+COMMANDS = (profile.COMMAND, tui.COMMAND, analyze.COMMAND, mark.COMMAND, demo.COMMAND, doctor.COMMAND)
 EVERYWHERE = {"-h", "--help", "--debug", "--version"}
 
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -59,7 +60,7 @@ def test_every_option_is_explained(command: Command) -> None:
 def test_options_that_are_named_exist() -> None:
     all_flags = set().union(*(flags(command) for command in COMMANDS)) | EVERYWHERE
     known = {
-        DOCS / "profile.md": flags(profile.COMMAND) | EVERYWHERE | {"--run"},  # of analyze
+        DOCS / "profile.md": flags(profile.COMMAND) | EVERYWHERE | {"--run", "--volume", "--env"},  # of analyze, podman
         DOCS / "tui.md": flags(tui.COMMAND)
         | EVERYWHERE
         | {"--live", "--terminal", "-g", "-L"},  # of profile, analyze, tmux, ssh

@@ -18,7 +18,7 @@ RUN = {
     "n_samples", "n_gaps", "sampling_ms", "backend", "score", "metrics", "gpus", "balance", "verdicts", "energy_j",
     "gpu_hours",
 }  # fmt: skip
-ADDED = {"window", "clock_event_reasons", "host", "notes"}
+ADDED = {"window", "clock_event_reasons", "host", "notes", "events"}
 ALL = [analysis(), without_gpus(), without_samples(), one_sample(), without_counters()]
 
 

@@ -191,7 +191,7 @@ def test_events_are_marked_where_they_lie() -> None:
         Event(frames.START + 9999, "n", 1, 0, "gap", "never"),
     )
     head = text(scene_of(alike(4), events=events)).splitlines()[1][24:]
-    assert (head[10], head[25], head.split()) == ("g", "*", ["g", "*"])
+    assert (head[10], head[25], head.split()) == ("g", "m", ["g", "m"])
 
 
 def test_a_click_takes_both_cursors_and_another_goes_down() -> None:

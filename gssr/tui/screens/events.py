@@ -2,6 +2,7 @@
 
 from gssr.render.cells import clean, clip
 from gssr.render.clock import moment
+from gssr.render.events import told
 from gssr.render.roles import Row, Span
 from gssr.tui.view import Scene
 
@@ -15,5 +16,5 @@ def event_rows(scene: Scene) -> list[Row]:
     for event in events[top : top + room]:
         at = moment(event.time - frame.first, max(frame.last - frame.first, 3600.0))
         where = "" if event.node is None else f"{event.node}: "
-        rows.append(clip((Span(f"{at:>9}  ", "dim"), Span(clean(f"{where}{event.message}"))), scene.width))
+        rows.append(clip((Span(f"{at:>9}  ", "dim"), Span(clean(f"{where}{told(event)}"))), scene.width))
     return rows

@@ -4,6 +4,7 @@ import numpy as np
 
 from gssr.model.frame import Frame
 from gssr.model.once import once
+from gssr.render import events
 from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad
 from gssr.render.marks import Marks, bars, blank, code
 from gssr.render.roles import RAMP, RAMP_LOW, Role, Row, Span, text_of
@@ -14,14 +15,6 @@ from gssr.tui.scope import gpus_text, window_text
 from gssr.tui.screens.time_layout import MEDIUM, NARROW, WIDE
 from gssr.tui.screens.time_part import Part
 from gssr.tui.view import Scene
-
-_MARKS: dict[str, tuple[str, Role]] = {
-    "gap": ("g", "gap"), "gpu_lost": ("g", "gap"), "gpu_back": ("g", "gap"), "backend_lost": ("g", "gap"),
-    "backend_back": ("g", "gap"), "storage": ("g", "gap"), "throttle_begin": ("t", "outlier"),
-    "throttle_end": ("t", "outlier"),
-}  # fmt: skip
-"""How events are marked; those of other kinds with a star. The first in this order stays where several meet."""
-_OTHER: tuple[str, Role] = ("*", "value")
 
 
 def title_row(scene: Scene, part: Part) -> Row:
@@ -70,19 +63,12 @@ def head_row(scene: Scene, part: Part) -> Row:
 def _events(frame: Frame, part: Part) -> dict[int, tuple[str, Role]]:
     """The mark of each column in which something happened."""
     times, ranks = _timed(frame.events)
-    column = np.floor((times - part.columns.start) / part.columns.width)
-    inside = (column >= 0) & (column < part.columns.n)
-    looks = [*_MARKS.values(), _OTHER]
-    order = np.argsort(-ranks[inside], kind="stable")
-    return {int(at): looks[int(rank)] for at, rank in zip(column[inside][order], ranks[inside][order], strict=True)}
+    return events.in_columns(times, ranks, part.columns.start, part.columns.width, part.columns.n)
 
 
 @once
-def _timed(events: tuple[Event, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """When each event was (unix s), and where its kind stands in _MARKS."""
-    kinds = {kind: rank for rank, kind in enumerate(_MARKS)}
-    ranks = np.array([kinds.get(event.kind, len(kinds)) for event in events], np.int64)
-    return np.array([event.time for event in events], np.float64), ranks
+def _timed(happened: tuple[Event, ...]) -> tuple[np.ndarray, np.ndarray]:
+    return events.timed(happened)
 
 
 def line_rows(scene: Scene, part: Part) -> list[Row]:

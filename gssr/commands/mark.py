@@ -1,0 +1,28 @@
+"""``gssr mark``: a user's mark from a shell script."""
+
+import argparse
+import os
+import sys
+
+from gssr.commands import OK, USAGE, Command, Option, fail
+
+OPTIONS = (Option(("text",), {"nargs": "+", "metavar": "TEXT", "help": "what to write at this moment of the run"}),)
+
+
+def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
+    """Exit code 0, whether anybody hears it or not: a script does the same with and without a recording. 2 for a mark
+    without a text."""
+    from gssr.marks import ENVIRONMENT, mark
+
+    text = " ".join(options.text).strip()
+    if not text:
+        return fail("mark: there is no text in it", USAGE)
+    if not mark(text) and sys.stderr is not None and sys.stderr.isatty():
+        why = "the recording has ended" if os.environ.get(ENVIRONMENT) else "gssr profile did not start this shell"
+        print(f"gssr: the mark is not recorded: {why}", file=sys.stderr)
+    return OK
+
+
+COMMAND = Command(
+    "mark", "mark a moment of the run, from a script that gssr profile runs", "gssr mark TEXT...", OPTIONS, handle
+)

@@ -1,0 +1,111 @@
+"""Hearing the workload's marks (gssr.marks): a datagram socket that only this user can reach.
+
+It is bound before the workload is started, so that no mark comes too early. The sampler waits for it beside all else it
+waits for, and is not woken where nothing is marked.
+"""
+
+import os
+from typing import NamedTuple
+
+from gssr.marks import LONGEST, TIME_ENDS
+from gssr.profile.clock import Clock
+
+MOST = 10_000
+"""Marks kept of a run: each is a row, and takes the sampler some 20 microseconds."""
+
+_FOLDERS = ("/tmp", "/dev/shm")
+"""Where the socket's folder may be, after TMPDIR: its name must be short, and containers commonly share these."""
+_LONGEST_PATH = 107  # bytes of a socket's address
+_DATAGRAM = 4096
+_AT_ONCE = 64  # then it is time to see whether a sample is due
+
+
+class Ear(NamedTuple):
+    """A bound socket: its descriptor, which doesn't block, and its path, in a folder of its own."""
+
+    fd: int
+    path: str
+
+    def close(self) -> None:
+        """Hear no more: from now on whoever marks is refused."""
+        try:
+            os.close(self.fd)
+        except OSError:
+            pass
+
+    def remove(self) -> None:
+        """Remove the socket's name and its folder, if they are there still."""
+        try:
+            os.unlink(self.path)
+            os.rmdir(os.path.dirname(self.path))
+        except OSError:
+            pass
+
+
+def listen() -> Ear | None:
+    """Bind a socket in a new folder that only this user may enter: the name of an abstract socket would be open to
+    everyone on the node. None where that is impossible: then there are no marks, and nothing else is missing."""
+    import socket
+    from tempfile import mkdtemp
+
+    for folder in (os.environ.get("TMPDIR"), *_FOLDERS):
+        if not folder or len(os.fsencode(folder)) + len("/gssr-12345678/marks") > _LONGEST_PATH:
+            continue
+        try:
+            own = mkdtemp(prefix="gssr-", dir=os.path.abspath(folder))  # mode 0700
+        except OSError:
+            continue
+        path = os.path.join(own, "marks")
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as bound:
+                bound.bind(path)
+                return Ear(bound.detach(), path)
+        except OSError:
+            os.rmdir(own)
+    return None
+
+
+class Marks:
+    """What comes to an ear. ``fds``: what to wait for, none when nothing can come (any more)."""
+
+    def __init__(self, fd: int | None, clock: Clock) -> None:
+        self.fds = [] if fd is None else [fd]
+        self._clock = clock
+        self._n = 0
+        self._heard = clock.now()
+
+    def read(self) -> list[tuple[float, str]]:
+        """The marks that have come, (time by the clock, text), without waiting. A mark's own time counts as far as it can
+        be true: it came after those that were read before, and before now."""
+        found: list[tuple[float, str]] = []
+        for fd in self.fds:
+            now = self._clock.now()
+            for _ in range(_AT_ONCE):
+                try:
+                    data = os.read(fd, _DATAGRAM)
+                except BlockingIOError:
+                    self._heard = now
+                    break
+                when, text = self._parsed(data)
+                if text:
+                    found.append((min(now, max(self._heard, when)), text))  # in this order NaN loses
+            self._n += len(found)
+            if self._n >= MOST:
+                os.close(fd)
+                found.append((now, f"more than {MOST:,} marks: no further ones are kept"))
+                self.fds = []
+        return found
+
+    def _parsed(self, data: bytes) -> tuple[float, str]:
+        stamp, ends, text = data.decode("utf-8", "replace").partition(TIME_ENDS)
+        try:
+            when = self._clock.of_system(float(stamp)) if ends else self._clock.now()
+        except ValueError:
+            when = self._clock.now()
+        return when, cleaned(text if ends else stamp)
+
+
+def cleaned(text: str) -> str:
+    """One line without control characters, of no more than LONGEST characters."""
+    shown = "".join(char if char.isprintable() else " " for char in text)
+    return " ".join(shown.split())[:LONGEST]
