@@ -22,7 +22,7 @@ UPDATE = b"\x1b[?2026h"
 """Comes before each update of the screen."""
 READER = "gssr-producer"
 """The thread that reads; all others draw."""
-SHOWS_DATA = rb"[1-9][0-9,]* GPUs on"
+SHOWS_DATA = rb" score "
 LIMITS_MS = {8: 10.0, 64: 10.0, 1024: 10.0, 10_000: 15.0}
 LIMIT_FULL, LIMIT_TICK, LIMIT_DRAWING = 16e3, 3e3, 3.0
 LIMIT_SHARE, LIMIT_RATE = 1.5, 1.5e3
