@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 NARROWEST, WIDEST = 20, 400
+REPORT_ENDS = (".html", ".pdf")
+"""What the names of reports end in."""
 
 OPTIONS = (
     Option(("files",), {"nargs": "*", "metavar": "FILE", "help": "recordings: files or folders of shards"}),
@@ -29,6 +31,10 @@ OPTIONS = (
     Option(
         ("--png",),
         {"nargs": "?", "const": "", "metavar": "DIR", "help": "draw PNG files, in DIR or beside the recording"},
+    ),
+    Option(
+        ("--report",),
+        {"metavar": "FILE", "help": "write a report into this file: FILE.html, whole in itself, or FILE.pdf"},
     ),
     Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
     Option(
@@ -74,8 +80,7 @@ OPTIONS = (
 )
 
 REPLACED = {
-    "-rp": "use --png for pictures, or --terminal > report.txt for a page",
-    "--report": "use --png for pictures, or --terminal > report.txt for a page",
+    "-rp": "use --report FILE.html or --report FILE.pdf",
     "-hm": "--png -plb draws the map of GPUs over time",
     "-e": "a recording is an SQLite file: see docs/recording.md for queries, or use --json",
     "--export": "a recording is an SQLite file: see docs/recording.md for queries, or use --json",
@@ -101,6 +106,7 @@ class _Drawing(NamedTuple):
 
     time_series: bool
     load_balancing: bool
+    roofline: bool
     terminal: bool
     png: bool
 
@@ -111,6 +117,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
     if not NARROWEST <= options.width <= WIDEST:
         return fail(f"--width: {options.width} is not between {NARROWEST} and {WIDEST}", USAGE)
+    if options.report is not None and not options.report.lower().endswith(REPORT_ENDS):
+        return fail(f"--report: {options.report}: name a file that ends in {' or '.join(REPORT_ENDS)}", USAGE)
     try:
         metrics = tuple(metric.name for metric in select(options.metrics)) if options.metrics is not None else None
     except ValueError as error:
@@ -153,8 +161,13 @@ def _analyses(
     recording: "Recording", options: argparse.Namespace, metrics: tuple[str, ...] | None, rules: "Table"
 ) -> Iterator["Analysis"]:
     from gssr.model.analyze import Options, analyze
+    from gssr.report.content import BINS, report_series
     from gssr.report.options import series_needed
 
+    series = () if options.json else series_needed(_page_options(options, metrics))
+    bins = max(options.width, WIDTH) * (3 if options.png is not None else 1)
+    if options.report is not None:
+        series, bins = (*series, *report_series(metrics)), max(bins, BINS)
     selectors = tuple(word.strip() for word in options.gpus.split(",") if word.strip()) if options.gpus else None
     wanted = Options(
         metrics=metrics,
@@ -163,8 +176,8 @@ def _analyses(
         end=options.end,
         outliers=options.detect_outliers,
         rules=rules,
-        series=() if options.json else series_needed(_page_options(options, metrics)),
-        bins=max(options.width, WIDTH) * (3 if options.png is not None else 1),
+        series=tuple(dict.fromkeys(series)),
+        bins=bins,
     )
     readers = chosen(recording, options.run)
     for reader in readers:
@@ -186,6 +199,11 @@ def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) 
 def _show(
     analyses: Sequence[tuple[str, "Analysis"]], options: argparse.Namespace, metrics: tuple[str, ...] | None
 ) -> int:
+    if options.report is not None:
+        try:
+            _write_report([analysis for _, analysis in analyses], options.report)
+        except OSError as error:
+            return fail(f"{error.filename or options.report}: can't be written: {error.strerror}", BAD_INPUT)
     if options.json:
         from gssr.report.document import to_json
 
@@ -202,7 +220,9 @@ def _show(
     parts = Parts(
         summary=not options.no_summary,
         time_series=drawing.terminal and drawing.time_series,
+        phases=drawing.terminal and drawing.time_series,
         load_balancing=drawing.terminal and drawing.load_balancing,
+        roofline=drawing.terminal and drawing.roofline,
         metadata=options.show_metadata,
     )
     page_options = _page_options(options, metrics)
@@ -226,11 +246,12 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
     time_series, load_balancing = options.plot_time_series, options.plot_load_balancing
     terminal, png = options.terminal, options.png is not None
     if not (time_series or load_balancing):
-        return _Drawing(True, True, terminal, png) if terminal or png else _Drawing(False, False, False, False)
+        wanted = terminal or png
+        return _Drawing(wanted, wanted, wanted, terminal, png)
     if not (terminal or png):
         terminal = _on_terminal()
         png = not terminal
-    return _Drawing(time_series, load_balancing, terminal, png)
+    return _Drawing(time_series, load_balancing, False, terminal, png)
 
 
 def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing, folder: str | None) -> None:
@@ -253,6 +274,20 @@ def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing
                 path = f"{stem}.{suffix}.png"
                 draw(analysis, path)
                 print(f"gssr: {path}", file=sys.stderr)
+
+
+def _write_report(analyses: "Sequence[Analysis]", path: str) -> None:
+    if path.lower().endswith(".pdf"):
+        from gssr.report.pdf import pdf_report
+
+        pdf_report(analyses, path)
+    else:
+        from gssr.report.html.document import html_report
+
+        text = html_report(analyses)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    print(f"gssr: {path}", file=sys.stderr)
 
 
 COMMAND = Command(

@@ -51,3 +51,14 @@ def fold(grid: Grid, values: Floats, cells: int, last: float | None = None) -> F
     means = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
     low, high = np.fmin.reduceat(values, edges, axis=-1), np.fmax.reduceat(values, edges, axis=-1)
     return Folded(first * factor * grid.width, factor * grid.width, factor, means, low, high)
+
+
+def coarser(values: Floats, step: int) -> Floats:
+    """Bins [m, n] put together ``step`` by ``step``: the means of what is known, NaN without any."""
+    if step <= 1 or not values.shape[1]:
+        return values
+    edges = np.arange(0, values.shape[1], step)
+    known = np.isfinite(values)
+    n = np.add.reduceat(known, edges, axis=1, dtype=np.int64)
+    total = np.add.reduceat(np.where(known, values, 0.0), edges, axis=1)
+    return np.asarray(np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0), np.float64)

@@ -24,6 +24,7 @@ from gssr.model.changes import change_points, noise
 from gssr.model.dips import DEPTH, FEWEST, Cycle, cycle, cycle_of
 from gssr.model.evidence import Evidence
 from gssr.model.excerpt import means_between
+from gssr.model.fold import coarser
 from gssr.model.roofline import Place, Unplaced, place
 from gssr.model.verdict import Verdict
 from gssr.model.window import ACTIVE_SHARE, DETECTION_METRICS, IDLE, warm_up_and_tear_down
@@ -127,19 +128,8 @@ def _part(origin: float, width: float, values: Floats, start: float, end: float,
     first = min(max(round((start - origin) / width), 0), len(values))
     last = max(min(round((end - origin) / width), len(values)), first)
     step = max(1, -(-(last - first) // most))
-    mean = _coarser(values[None, first:last], step)[0]
+    mean = coarser(values[None, first:last], step)[0]
     return Series("", origin + first * width, step * width, mean, mean, mean, np.isfinite(mean).astype(np.int64))
-
-
-def _coarser(values: Floats, step: int) -> Floats:
-    """[m, n] in bins ``step`` times as wide: the means of what is known, NaN without any."""
-    if step == 1 or not values.shape[1]:
-        return values
-    edges = np.arange(0, values.shape[1], step)
-    known = np.isfinite(values)
-    n = np.add.reduceat(known, edges, axis=1, dtype=np.int64)
-    total = np.add.reduceat(np.where(known, values, 0.0), edges, axis=1)
-    return np.asarray(np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0), np.float64)
 
 
 def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Stretch]:
@@ -147,7 +137,7 @@ def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Str
     names = [name for group in METRICS if (name := next((one for one in group if one in evidence.course.values), None))]
     fine = np.stack([evidence.course.values[name] / _height(evidence, name) for name in names])
     step = -(-(end - begin) // MOST_BINS)
-    values = _coarser(fine[:, begin:end], step)
+    values = coarser(fine[:, begin:end], step)
     edges = [0, *change_points(values, noise(values, np.full(len(names), LEAST_NOISE))).tolist(), values.shape[1]]
     edges = _without_partial(values, _alike(values, edges, LEAST_CHANGE))
     bins = len(evidence.course.values[lead]) / step

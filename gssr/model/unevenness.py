@@ -9,6 +9,7 @@ from gssr.model.analysis import Floats
 from gssr.model.balance import scale_limit
 from gssr.model.bands import bands
 from gssr.model.evidence import Evidence
+from gssr.model.fold import coarser
 from gssr.model.frame import Ints, over_space
 from gssr.model.imbalance import Groups, Imbalance, by_index, by_node, imbalance_between, score_of_medians
 from gssr.model.outliers import outliers
@@ -16,6 +17,8 @@ from gssr.model.window import DETECTION_METRICS
 
 MOST_BANDS = 8
 """Bands of similar GPUs; more could not be kept apart."""
+MOST_COLUMNS = 120
+"""Of imbalance over time: in narrow columns the busiest GPU is the one with the luckiest noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,32 +62,35 @@ def unevenness(evidence: Evidence) -> Unevenness | None:
     means = evidence.means.per_gpu(metric)
     if np.isfinite(means).sum() < 2:
         return None
-    values = evidence.series[metric].astype(np.float64)
+    fine = evidence.series[metric].astype(np.float64)
+    step = max(-(-len(evidence.times) // MOST_COLUMNS), 1)
+    values, width = coarser(fine, step), step * evidence.width
     full = scale_limit(evidence.gpus, metric) or float(np.nanmax(means))
     gpus = np.arange(evidence.n_gpus)
     start = float(evidence.times[0])
     found = imbalance_between(
-        gpus, means, values, over_space(values), full, (evidence.start, evidence.end), start, evidence.width
+        gpus, means, values, over_space(values), full, (evidence.start, evidence.end), start, width
     )
     return Unevenness(
         metric=metric,
         start=start,
-        width=evidence.width,
+        width=width,
         imbalance=found,
-        energy_lost=_energy_lost(evidence, values, found.space.high),
+        energy_lost=_energy_lost(evidence, values, found.space.high, step),
         score_as_median=score_of_medians(evidence.means, gpus),
         nodes=evidence.nodes,
         by_node=by_node(found, evidence),
         by_index=by_index(found, evidence),
-        alike=_alike(values, means, full),
+        alike=_alike(fine, means, full),
     )
 
 
-def _energy_lost(evidence: Evidence, values: Floats, high: Floats) -> float | None:
+def _energy_lost(evidence: Evidence, values: Floats, high: Floats, step: int) -> float | None:
     if "power_usage" not in evidence.series:
         return None
-    power = evidence.series["power_usage"]
-    seconds = np.minimum(evidence.times + evidence.width, evidence.end) - np.maximum(evidence.times, evidence.start)
+    power = coarser(evidence.series["power_usage"].astype(np.float64), step)
+    begins = evidence.times[::step]
+    seconds = np.minimum(begins + step * evidence.width, evidence.end) - np.maximum(begins, evidence.start)
     share = np.where(high > 0, 1.0 - values / np.where(high > 0, high, 1.0), 0.0)
     lost = power * share * np.maximum(seconds, 0.0)
     return float(np.nansum(lost)) if np.isfinite(lost).any() else None

@@ -5,13 +5,13 @@ in a run's object is over its window, ``duration_s`` included.
 """
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from gssr.model.analysis import Analysis, GpuSummary, Statistics
 from gssr.model.verdict import Verdict
+from gssr.report.plain import load_balancing, number, numbers, phase, roofline
 
 SCHEMA = "gssr.analyze/1"
 
@@ -36,46 +36,49 @@ def _run(analysis: Analysis) -> dict[str, Any]:
         "command": list(run.command),
         "state": analysis.state,
         "exit_code": run.exit_code,
-        "started_at": _number(run.started_at),
-        "duration_s": _number(window.duration),
+        "started_at": number(run.started_at),
+        "duration_s": number(window.duration),
         "n_nodes": analysis.n_nodes,
         "n_gpus": len(analysis.gpus),
         "n_samples": analysis.n_samples,
         "n_gaps": analysis.n_gaps,
-        "sampling_ms": _number(run.sampling_ms),
+        "sampling_ms": number(run.sampling_ms),
         "backend": analysis.backend,
-        "score": _number(analysis.score),
+        "score": number(analysis.score),
         "window": {
-            "start": _number(window.start),
-            "end": _number(window.end),
-            "leading_s": _number(window.leading),
-            "trailing_s": _number(window.trailing),
+            "start": number(window.start),
+            "end": number(window.end),
+            "leading_s": number(window.leading),
+            "trailing_s": number(window.trailing),
         },
         "metrics": {name: _statistics(statistics) for name, statistics in analysis.metrics.items()},
-        "clock_event_reasons": _numbers(analysis.clock_event_reasons) or None,
+        "clock_event_reasons": numbers(analysis.clock_event_reasons) or None,
         "gpus": [_gpu(gpu) for gpu in analysis.gpus],
         "balance": {
             name: {
-                "imbalance": _number(balance.imbalance),
+                "imbalance": number(balance.imbalance),
                 "lowest": _end(balance.lowest, name),
                 "highest": _end(balance.highest, name),
             }
             for name, balance in analysis.balance.items()
         },
-        "events": [event._asdict() | {"time": _number(event.time)} for event in analysis.events],
+        "events": [event._asdict() | {"time": number(event.time)} for event in analysis.events],
         "verdicts": [_verdict(verdict) for verdict in analysis.verdicts],
         "abstentions": [{"code": each.code, "reason": each.reason} for each in analysis.abstentions],
-        "energy_j": _number(analysis.energy_j),
-        "gpu_hours": _number(analysis.gpu_hours),
-        "host": _numbers(asdict(analysis.host)) if analysis.host else None,
+        "phases": [phase(each) for each in analysis.phases],
+        "load_balancing": load_balancing(analysis),
+        "roofline": roofline(analysis.place),
+        "energy_j": number(analysis.energy_j),
+        "gpu_hours": number(analysis.gpu_hours),
+        "host": numbers(asdict(analysis.host)) if analysis.host else None,
         "notes": list(analysis.notes),
     }
 
 
 def _statistics(statistics: Statistics) -> dict[str, float | int | None]:
     keys = ("mean", "median", "min", "max", "std", "p05", "p95")
-    found: dict[str, float | int | None] = {key: _number(getattr(statistics, key)) for key in keys}
-    return found | {"n": int(statistics.n), "p_error": _number(statistics.p_error)}
+    found: dict[str, float | int | None] = {key: number(getattr(statistics, key)) for key in keys}
+    return found | {"n": int(statistics.n), "p_error": number(statistics.p_error)}
 
 
 def _gpu(gpu: GpuSummary) -> dict[str, Any]:
@@ -84,9 +87,9 @@ def _gpu(gpu: GpuSummary) -> dict[str, Any]:
         "node": gpu.node,
         "rank": gpu.rank,
         "uuid": gpu.uuid,
-        "score": _number(gpu.score),
+        "score": number(gpu.score),
         "n_samples": gpu.n_samples,
-        "mean": _numbers(gpu.mean),
+        "mean": numbers(gpu.mean),
     }
 
 
@@ -99,16 +102,16 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "evidence": [
             {
                 "metric": finding.metric,
-                "value": _number(finding.value),
-                "threshold": _number(finding.threshold),
+                "value": number(finding.value),
+                "threshold": number(finding.threshold),
                 "text": finding.text,
             }
             for finding in verdict.evidence
         ],
         "advice": verdict.advice,
         "source": verdict.source,
-        "start": _number(verdict.start),
-        "end": _number(verdict.end),
+        "start": number(verdict.start),
+        "end": number(verdict.end),
         "gpus": list(verdict.gpus),
     }
 
@@ -117,15 +120,4 @@ def _end(gpu: GpuSummary | None, metric: str) -> dict[str, Any] | None:
     """The lowest or highest GPU of a metric."""
     if gpu is None:
         return None
-    return {"gpu": gpu.gpu, "node": gpu.node, "rank": gpu.rank, "mean": _number(gpu.mean.get(metric))}
-
-
-def _numbers(values: dict[str, float | None] | dict[str, float]) -> dict[str, float | None]:
-    return {name: _number(value) for name, value in values.items()}
-
-
-def _number(value: float | None) -> float | None:
-    """A plain number, None for what JSON can't say; numpy's own types become Python's."""
-    if value is None or not math.isfinite(value):
-        return None
-    return float(value)
+    return {"gpu": gpu.gpu, "node": gpu.node, "rank": gpu.rank, "mean": number(gpu.mean.get(metric))}

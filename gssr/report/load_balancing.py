@@ -18,6 +18,7 @@ from gssr.render.table import Cell, Column, table
 from gssr.report.axes import full_scale, time_axis
 from gssr.report.options import KEY_METRICS, Options, lead
 from gssr.report.page import compared, imbalance_text, remark, section, strip_legend
+from gssr.report.unevenness import costs, groups
 
 ALL_GPUS = 16
 """Up to this many GPUs all are shown; beyond, the extremes."""
@@ -42,9 +43,12 @@ def load_balancing(analysis: Analysis, options: Options) -> list[Row]:
     rows += remark(imbalance_text(analysis, name), width, "plain", label="imbalance")
     if many > 1:
         rows += remark("1 - mean/max of the GPUs' means; 0 % is even", width)
+    rows += costs(analysis, options)
     if many >= _LEAST_FOR_HISTOGRAM and options.verbosity != "low":
         rows += [(), *_histogram(analysis, metric, width, marks)]
     rows += _gpus(analysis, metric, options, marks)
+    if options.verbosity != "low":
+        rows += groups(analysis, options)
     if many > 1 and options.verbosity != "low":
         rows += _others(analysis, metric, options, marks)
     return rows

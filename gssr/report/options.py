@@ -11,7 +11,9 @@ class Parts(NamedTuple):
 
     summary: bool = True
     time_series: bool = False
+    phases: bool = False
     load_balancing: bool = False
+    roofline: bool = False
     metadata: bool = False
 
 

@@ -1,7 +1,7 @@
 """The page that ``gssr analyze`` prints: for a terminal, and as it is for a batch log.
 
-It answers in this order: how well were the GPUs used, when not, which of them differ. It depends on the analysis and the
-options alone, never on the terminal around it.
+It answers in this order: how well were the GPUs used, when not, which of them differ, what bounds the work. It depends on
+the analysis and the options alone, never on the terminal around it.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,8 @@ from gssr.report.metadata import metadata
 from gssr.report.notes import notes
 from gssr.report.options import Options, Parts
 from gssr.report.page import closing_line, head
+from gssr.report.phases import phases
+from gssr.report.roofline import roofline
 from gssr.report.summary import summary
 
 
@@ -29,8 +31,12 @@ def page(analysis: Analysis, parts: Parts, options: Options) -> list[Row]:
         from gssr.report.time_series import time_series  # plotext takes a tenth of a second to import
 
         rows += time_series(analysis, options)
+    if parts.phases:
+        rows += phases(analysis, options)
     if parts.load_balancing:
         rows += load_balancing(analysis, options)
+    if parts.roofline:
+        rows += roofline(analysis, options)
     if parts.metadata:
         rows += metadata(analysis, options)
     rows += notes(analysis, options)
