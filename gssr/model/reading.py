@@ -1,22 +1,28 @@
 """What a contrast reads as: a small table of rules, each with the numbers it looks at and where it comes from.
 
-A reading, not a verdict: rules know metrics, not the program.
+A reading, not a verdict: rules know metrics, not the program. Where a verdict looks at the same, its thresholds are those of
+gssr.model.verdicts.rules.
 """
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from gssr.model.contrast import Contrast
+from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.table import CSCS, DCGM, JOBSTATS, KEMPNER, NVML
 
 What = Literal["own", "difference", "ratio"]
 
 OURS = "our own cut-offs"
-DCGM = "NVIDIA DCGM feature overview"
-KEMPNER = "KempnerPulse's classes"
-JOBSTATS = "Princeton jobstats"
-NVML = "NVIDIA NVML API reference"
 
-_GB = 1e9
+
+def _of(code: str, name: str) -> float:
+    """A threshold that a verdict has."""
+    return TABLE.rule(code).at(name)
+
+
+_GB = _of("transfer_bound", "rate")
+_IDLE = _of("common", "idle")
 
 
 class Condition(NamedTuple):
@@ -51,7 +57,8 @@ def _below(metric: str, bound: float, what: What = "own") -> Condition:
     return Condition(metric, what, False, bound)
 
 
-def _held_back(flag: str, why: str, share: float = 0.05) -> Rule:
+def _held_back(flag: str, why: str, verdict: str) -> Rule:
+    share = _of(verdict, "share")
     conditions = (_at_least(flag, share), _at_least(flag, share, "difference"))
     return Rule(flag, f"throttled: {why}", True, conditions, f"{NVML}, {OURS}", ("sm_clock", "temperature"))
 
@@ -61,20 +68,20 @@ _LESS = _below("sm_active", -0.1, "difference")
 RULES: tuple[Rule, ...] = (
     Rule(
         "late", "starts late: it idles while the job works already", True,
-        (_at_least("late", 0.05), _below("sm_active", -0.02, "difference")), OURS,
+        (_at_least("late", _of("late_start", "share")), _below("sm_active", -0.02, "difference")), OURS,
     ),
     Rule(
         "unused", "unused: nothing runs here", True,
-        (_below("sm_active", 0.02), _below("gr_engine_active", 0.05), _LESS), JOBSTATS,
+        (_below("sm_active", _IDLE), _below("gr_engine_active", 0.05), _LESS), JOBSTATS,
     ),
-    _held_back("hw_thermal", "too hot, the hardware lowers its clocks"),
-    _held_back("sw_thermal", "too hot, the driver lowers its clocks"),
-    _held_back("power_brake", "an external power brake"),
-    _held_back("hw_slowdown", "hardware slowdown: heat, power brake or power supply"),
-    _held_back("sw_power_cap", "the power limit holds its clocks down", 0.2),
+    _held_back("hw_thermal", "too hot, the hardware lowers its clocks", "throttled_thermal"),
+    _held_back("sw_thermal", "too hot, the driver lowers its clocks", "throttled_thermal"),
+    _held_back("power_brake", "an external power brake", "throttled_power_brake"),
+    _held_back("hw_slowdown", "hardware slowdown: heat, power brake or power supply", "throttled_hardware"),
+    _held_back("sw_power_cap", "the power limit holds its clocks down", "power_capped"),
     Rule(
         "clock", "slower clock, and no reason recorded", True,
-        (_below("sm_clock", 0.95, "ratio"), _at_least("sm_active", 0.1)), OURS,
+        (_below("sm_clock", _of("slow_node", "clock"), "ratio"), _at_least("sm_active", 0.1)), OURS,
     ),
     Rule(
         "host_receive", "waiting for data from the host: PCIe receives more, the SMs do less", True,
@@ -110,7 +117,7 @@ RULES: tuple[Rule, ...] = (
         "less_work", "less work, or waiting for others: SMs, memory and links are all down, the clock is not", True,
         (
             _below("sm_active", 0.9, "ratio"), _below("dram_active", 0.9, "ratio"),
-            _below("pcie_rx_bytes", 0.2 * _GB, "difference"), _at_least("sm_clock", 0.95, "ratio"),
+            _below("pcie_rx_bytes", 0.2 * _GB, "difference"), _at_least("sm_clock", _of("slow_node", "clock"), "ratio"),
         ),
         OURS,
     ),
@@ -120,32 +127,66 @@ RULES: tuple[Rule, ...] = (
     Rule("more", "does more than the job", True, (_at_least("sm_active", 1.1, "ratio"),), OURS),
     Rule(
         "small_kernels", "small kernels: the engine is busy, few SMs are", False,
-        (_at_least("gr_engine_active", 0.4), _below("sm_active", 0.25)), KEMPNER,
+        (
+            _at_least("gr_engine_active", _of("small_kernels", "gr_engine_active")),
+            _below("sm_active", _of("small_kernels", "sm_active")),
+        ),
+        KEMPNER,
     ),
     Rule(
         "memory_bound", "memory-bound: the memory is busy, the SMs are not", False,
-        (_at_least("dram_active", 0.5), _below("sm_active", 0.5)), KEMPNER,
+        (
+            _at_least("dram_active", _of("memory_bound", "dram_active")),
+            _below("sm_active", _of("memory_bound", "sm_active")),
+        ),
+        KEMPNER,
     ),
-    Rule("memory_peak", "memory near its practical peak", False, (_at_least("dram_active", 0.7),), DCGM),
+    Rule(
+        "memory_peak", "memory near its practical peak", False,
+        (_at_least("dram_active", _of("memory_peak", "dram_active")),), DCGM,
+    ),
     Rule(
         "host", "waiting on host transfers", False,
-        (_at_least("pcie_rx_bytes", _GB), _below("sm_active", 0.3)), KEMPNER,
+        (_at_least("pcie_rx_bytes", _GB), _below("sm_active", _of("common", "low"))), KEMPNER,
     ),
     Rule(
         "gaps", "gaps in time: host, input or synchronisation", False,
-        (_below("gr_engine_active", 0.5), _below("sm_active", 0.5), _at_least("gr_engine_active", 0.05)), DCGM,
+        (
+            _below("gr_engine_active", _of("gaps", "gr_engine_active")), _below("sm_active", _of("gaps", "sm_active")),
+            _at_least("gr_engine_active", _of("gaps", "idle")),
+        ),
+        DCGM,
     ),
     Rule(
-        "tensor_heavy", "tensor-heavy", False, (_at_least("tensor_active", 0.5), _at_least("sm_active", 0.6)), KEMPNER,
+        "tensor_heavy", "tensor-heavy", False,
+        (
+            _at_least("tensor_active", _of("compute_bound", "tensor_active")),
+            _at_least("sm_active", _of("compute_bound", "sm_active")),
+        ),
+        KEMPNER,
     ),
     Rule("tensor", "uses the tensor cores", False, (_at_least("tensor_active", 0.15), _at_least("sm_active", 0.4)), KEMPNER),
-    Rule("fp64", "FP64 work", False, (_at_least("fp64_active", 0.2), _at_least("sm_active", 0.5)), KEMPNER),
+    Rule(
+        "fp64", "FP64 work", False,
+        (_at_least("fp64_active", _of("fp64", "fp64_active")), _at_least("sm_active", _of("fp64", "sm_active"))), KEMPNER,
+    ),
     Rule(
         "no_tensor", "tensor cores unused: would mixed precision do?", False,
-        (_at_least("sm_active", 0.5), _below("tensor_active", 0.05), _at_least("fp32_active", 0.2)), OURS,
+        (
+            _at_least("sm_active", _of("tensor_unused", "sm_active")),
+            _below("tensor_active", _of("tensor_unused", "tensor_active")),
+            _at_least("fp32_active", _of("tensor_unused", "fp32_active")),
+        ),
+        OURS,
     ),
-    Rule("no_arithmetic", "little arithmetic for its activity", False,
-         (_at_least("sm_active", 0.5), _below("flop_active", 0.125)), "CSCS's report"),
+    Rule(
+        "no_arithmetic", "little arithmetic for its activity", False,
+        (
+            _at_least("sm_active", _of("little_arithmetic", "sm_active")),
+            _below("flop_active", _of("little_arithmetic", "flop_active")),
+        ),
+        CSCS,
+    ),
 )  # fmt: skip
 """In order: of those that differ, and of those that do not, the first that applies is what the part reads as."""
 
