@@ -1,8 +1,10 @@
 """More columns of time than there are cells: neighbours go together."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gssr.model.analysis import Floats
 from gssr.model.frame import Grid
@@ -45,20 +47,21 @@ def fold(grid: Grid, values: Floats, cells: int, last: float | None = None) -> F
         factor += 1
     first = number // factor
     edges = np.unique(np.maximum(np.arange(first, (number + n - 1) // factor + 1) * factor - number, 0))
-    known = np.isfinite(values)
-    count = np.add.reduceat(known, edges, axis=-1, dtype=np.int64)
-    total = np.add.reduceat(np.where(known, values, 0.0), edges, axis=-1)
-    means = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    means = means_from(values, edges)
     low, high = np.fmin.reduceat(values, edges, axis=-1), np.fmax.reduceat(values, edges, axis=-1)
     return Folded(first * factor * grid.width, factor * grid.width, factor, means, low, high)
 
 
-def coarser(values: Floats, step: int) -> Floats:
-    """Bins [m, n] put together ``step`` by ``step``: the means of what is known, NaN without any."""
-    if step <= 1 or not values.shape[1]:
-        return values
-    edges = np.arange(0, values.shape[1], step)
+def means_from(values: Floats, edges: Sequence[int] | NDArray[np.int64]) -> Floats:
+    """[..., len(edges)]: the means of what is known of ``values`` [..., n] from each edge to the next, NaN without any."""
     known = np.isfinite(values)
-    n = np.add.reduceat(known, edges, axis=1, dtype=np.int64)
-    total = np.add.reduceat(np.where(known, values, 0.0), edges, axis=1)
+    n = np.add.reduceat(known, edges, axis=-1, dtype=np.int64)
+    total = np.add.reduceat(np.where(known, values, 0.0), edges, axis=-1)
     return np.asarray(np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0), np.float64)
+
+
+def coarser(values: Floats, step: int) -> Floats:
+    """Bins [..., n] put together ``step`` by ``step``: the means of what is known, NaN without any."""
+    if step <= 1 or not values.shape[-1]:
+        return values
+    return means_from(values, np.arange(0, values.shape[-1], step))

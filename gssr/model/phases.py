@@ -24,7 +24,7 @@ from gssr.model.changes import change_points, noise
 from gssr.model.dips import DEPTH, FEWEST, Cycle, cycle, cycle_of
 from gssr.model.evidence import Evidence
 from gssr.model.excerpt import means_between
-from gssr.model.fold import coarser
+from gssr.model.fold import coarser, means_from
 from gssr.model.roofline import Place, Unplaced, place
 from gssr.model.verdict import Verdict
 from gssr.model.window import ACTIVE_SHARE, DETECTION_METRICS, IDLE, warm_up_and_tear_down
@@ -169,10 +169,7 @@ def _height(evidence: Evidence, name: str) -> float:
 
 def _levels(values: Floats, edges: Sequence[int]) -> Floats:
     """[segments, m]: the means of each segment, NaN where it has no values."""
-    known = np.isfinite(values)
-    n = np.add.reduceat(known, edges[:-1], axis=1, dtype=np.int64)
-    total = np.add.reduceat(np.where(known, values, 0.0), edges[:-1], axis=1)
-    return np.asarray(np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0).T, np.float64)
+    return means_from(values, edges[:-1]).T
 
 
 def _apart(levels: Floats) -> Floats:
