@@ -88,7 +88,7 @@ def _explains(cause: Rule, own: Found, rule: Rule, found: Found, job: Job) -> bo
     if own.bins is None:
         return True
     bins = job.steady if found.bins is None else found.bins
-    return bool((own.bins & bins).sum() >= job.common("apart") * bins.sum())
+    return bool((own.bins & bins).sum() >= job.common("explained") * bins.sum())
 
 
 def _without_samples(job: Job, table: Table) -> Iterator[Abstention]:

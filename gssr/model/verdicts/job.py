@@ -8,7 +8,7 @@ import numpy as np
 from gssr.model.analysis import Floats, Series
 from gssr.model.evidence import Evidence
 from gssr.model.outliers import Flags
-from gssr.model.verdicts.table import Rule, Table
+from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, warm_up_and_tear_down
 
 _HIGH = 95.0
@@ -26,10 +26,6 @@ class Job:
     def common(self, name: str) -> float:
         """A threshold that rules share."""
         return self.table.common.at(name)
-
-    def rule(self, code: str) -> Rule:
-        """A rule by its code."""
-        return self.table.rule(code)
 
     @cached_property
     def lead(self) -> str | None:
@@ -53,7 +49,7 @@ class Job:
         """[n_gpus]: those that did anything in more than a very small share of the time."""
         n = np.isfinite(self.activity).sum(axis=1)
         busy = (self.activity >= self.common("idle")).sum(axis=1)  # NaN never is
-        return np.asarray(self.known & (busy >= self.rule("gpus_unused").at("busy_share") * n) & (busy > 0), bool)
+        return np.asarray(self.known & (busy >= self.common("unused") * n) & (busy > 0), bool)
 
     @cached_property
     def mean(self) -> Floats:

@@ -28,7 +28,7 @@ _CARRIERS = (
 
 def pauses(job: Job, rule: Rule) -> Found | None:
     """All GPUs together do next to nothing for a while."""
-    low = job.steady & (job.mean < rule.at("depth") * job.level)
+    low = job.steady & (job.mean < job.common("paused") * job.level)
     share = job.share(low)
     if share < rule.at("share"):
         return None

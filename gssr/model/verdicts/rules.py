@@ -18,7 +18,9 @@ COMMON = Rule(
         Threshold("idle", 0.02, "below it a GPU does nothing (SM active, or the nearest to it that was measured)"),
         Threshold("working", 0.5, "above this share of the working level a job works; below it, it waits"),
         Threshold("low", 0.3, "below this SM activity a job waits whatever its working level is", KEMPNER),
-        Threshold("apart", 0.8, "a bin explained by this share is explained"),
+        Threshold("unused", 0.02, "a GPU that does something in less than this share of the time is unused", JOBSTATS),
+        Threshold("paused", 0.25, "below this share of the working level a job pauses"),
+        Threshold("explained", 0.8, "a symptom is explained by a cause that holds in this share of its time"),
     ),
     "", (),
 )  # fmt: skip
@@ -27,8 +29,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "gpus_unused", "critical", "{some} {were} never used",
         (
-            Threshold("busy_share", 0.02, "the GPU does something in less than this share of the time", JOBSTATS),
-            Threshold("seconds", 20.0, "the job lasts at least so long"),
+            Threshold("seconds", 20.0, "a GPU is unused (as above) in a job of at least so many seconds", JOBSTATS),
         ),
         "Ask for fewer GPUs, or let the program use all it gets: check the ranks per node, CUDA_VISIBLE_DEVICES and the "
         "launcher's GPU binding.",
@@ -74,17 +75,16 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "late_start", "warning", "{some} began to work {late} after the others",
         (
-            Threshold("share", 0.05, "a GPU begins later than the median GPU by at least this share of the time"),
+            Threshold("share", 0.05, "a GPU begins later than the first quarter of them by at least this share of the time"),
             Threshold("seconds", 5.0, "and by at least so many seconds"),
         ),
         "See what these nodes did meanwhile: a slow file system, an image being pulled, a rank waiting for its data.",
         (_LEAD,),
-        ("start_up",),
     ),
     Rule(
         "early_end", "warning", "{some} stopped working {early} before the others",
         (
-            Threshold("share", 0.05, "a GPU stops earlier than the median GPU by at least this share of the time"),
+            Threshold("share", 0.05, "a GPU stops earlier than the last quarter of them by at least this share of the time"),
             Threshold("seconds", 5.0, "and by at least so many seconds"),
         ),
         "Look for a rank that died, or share the work out in smaller pieces so that all end together.",
@@ -178,7 +178,6 @@ RULES: tuple[Rule, ...] = (
         "In a synchronous job all wait for the slowest at each step: look for uneven batches, data loading or a shared "
         "file system that hits one rank at a time.",
         (_LEAD,),
-        ("imbalance",),
     ),
     Rule(
         "io_wait", "warning", "The GPUs wait {long} while the nodes {what}",
@@ -256,8 +255,7 @@ RULES: tuple[Rule, ...] = (
         "pauses", "info", "All GPUs paused {times}, {longest} at most: {share} of the time",
         (
             Threshold("more", 1.5, "what a link or a disk carries then is told from so many times its usual rate on"),
-            Threshold("depth", 0.25, "all GPUs together do less than this share of the working level"),
-            Threshold("share", 0.02, "for at least this share of the time"),
+            Threshold("share", 0.02, "all GPUs together pause (as above) for at least this share of the time"),
             Threshold("warning", 0.05, "from this share on it is a warning"),
             Threshold("critical", 0.25, "from this share on it is critical"),
         ),

@@ -4,7 +4,7 @@ import numpy as np
 
 from gssr.model.analysis import Floats
 from gssr.model.verdicts import words
-from gssr.model.verdicts.found import Found, finding, group, median, positions, told, whole
+from gssr.model.verdicts.found import Found, finding, group, positions, told, whole
 from gssr.model.verdicts.job import Job, stretches
 from gssr.model.verdicts.table import Rule
 
@@ -20,7 +20,7 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
     busy = float((own >= job.common("idle")).sum() / max(np.isfinite(own).sum(), 1))
     hours = len(unused) * job.evidence.seconds / 3600
     evidence = (
-        finding("share", busy, "of the time with any activity", rule, "busy_share", above=False),
+        finding("share", busy, "of the time with any activity", job.table.common, "unused", above=False),
         told("gpu_hours", hours, f"{hours:.2g} GPU-hours"),
     )
     return Found(group(job, unused), evidence, rule.severity, whole(job), unused)
@@ -54,16 +54,24 @@ def _idle_end(job: Job, rule: Rule, start: float, end: float) -> Found | None:
 def late_start(job: Job, rule: Rule) -> Found | None:
     """Some GPUs begin after the others."""
     begin = job.own_span[0]
-    return _not_together(job, rule, begin - median(begin), begin, "late")
+    return _not_together(job, rule, begin, _at_share(begin, 0.25), "late")
 
 
 def early_end(job: Job, rule: Rule) -> Found | None:
     """Some GPUs stop before the others."""
     end = job.own_span[1]
-    return _not_together(job, rule, median(end) - end, end, "early")
+    return _not_together(job, rule, end, _at_share(end, 0.75), "early")
 
 
-def _not_together(job: Job, rule: Rule, apart: Floats, edge: Floats, word: str) -> Found | None:
+def _at_share(values: Floats, share: float) -> float:
+    """A quartile of what is not NaN: one of the values."""
+    known = np.sort(values[np.isfinite(values)])
+    return float(known[round(share * (len(known) - 1))]) if len(known) else np.nan
+
+
+def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -> Found | None:
+    """GPUs whose begin or end of work, ``edge`` [n_gpus], is far from that of the quarter that begins first or ends last."""
+    apart = edge - usual if word == "late" else usual - edge
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 2 * job.evidence.width)
     which = positions(np.nan_to_num(apart) >= least)
     if not which:
@@ -71,11 +79,11 @@ def _not_together(job: Job, rule: Rule, apart: Floats, edge: Floats, word: str) 
     seconds = float(np.median(apart[list(which)]))
     share = seconds / job.evidence.seconds
     evidence = (
-        finding("seconds", seconds, "apart from the median GPU", rule, "seconds"),
+        finding("seconds", seconds, "apart from the others", rule, "seconds"),
         finding("share", share, "of the time", rule, "share"),
     )
-    middle, own = median(edge), float(np.median(edge[list(which)]))
-    span = (min(middle, own), max(middle, own))
+    own = float(np.median(edge[list(which)]))
+    span = (min(usual, own), max(usual, own))
     found = {**group(job, which), word: words.duration(seconds)}
     return Found(found, evidence, rule.severity, span, which)
 
@@ -85,7 +93,7 @@ def hang(job: Job, rule: Rule) -> Found | None:
     evidence = job.evidence
     if evidence.state in _COMPLETED or not np.isfinite(job.level):
         return None
-    active = np.flatnonzero(job.mean >= max(job.common("idle"), job.rule("pauses").at("depth") * job.level))
+    active = np.flatnonzero(job.mean >= max(job.common("idle"), job.common("paused") * job.level))
     last = float(np.nanmax(evidence.last_time)) if np.isfinite(evidence.last_time).any() else evidence.end
     if not len(active):
         return None

@@ -27,7 +27,7 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
         if name not in job.evidence.host:
             continue
         rate = job.evidence.host[name]
-        usual = _mean(rate, job.working)
+        usual = float(np.nan_to_num(_mean(rate, job.working & ~job.waiting)))
         busy = job.waiting & (rate >= max(rule.at("rate"), rule.at("more") * usual))
         share = job.share(busy)
         if share >= rule.at("share") and (best is None or share > best[0]):
@@ -102,7 +102,7 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
     full = (peaks.nvlink_bandwidth if peaks else None) or rule.at("bandwidth")
     rates = [job.in_time(name) for name in ("nvlink_tx_bytes", "nvlink_rx_bytes") if job.evidence.has(name)]
     rate = np.fmax.reduce(rates)
-    usual = np.nan_to_num(_mean(rate, job.working))
+    usual = float(np.nan_to_num(_mean(rate, job.working & ~job.waiting)))
     busy = job.waiting & (rate >= max(rule.at("load") * full, rule.at("more") * usual))
     share = job.share(busy)
     arithmetic = job.over("flop_active", job.steady)

@@ -1,0 +1,74 @@
+"""A site's rules change numbers, severities and advice; a wrong file is one sentence."""
+
+from pathlib import Path
+
+import pytest
+from evidences import GIB, evidence
+
+from gssr.model.verdicts import judge
+from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.site import from_environment, load
+
+
+def written(folder: Path, text: str) -> str:
+    path = folder / "rules.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_numbers_severity_and_advice_are_changed_and_the_source_says_so(tmp_path: Path) -> None:
+    path = written(tmp_path, '[memory_full]\nshare = 0.7\nseverity = "warning"\nadvice = "Ask us."\n')
+    found = evidence(memory_used=60 * GIB)
+    assert "memory_full" not in {verdict.code for verdict in judge(found).verdicts}
+    (told,) = (verdict for verdict in judge(found, load(path)).verdicts if verdict.code == "memory_full")
+    assert (told.severity, told.advice) == ("warning", "Ask us.") and path in told.source
+
+
+def test_a_rule_can_be_turned_off_and_shared_numbers_changed(tmp_path: Path) -> None:
+    table = load(written(tmp_path, "[tensor_unused]\nenabled = false\n[common]\nidle = 0.05\n"))
+    assert "tensor_unused" not in {rule.code for rule in table.rules} and len(table.rules) == len(TABLE.rules) - 1
+    assert table.common.at("idle") == 0.05 and TABLE.common.at("idle") == 0.02
+    found = evidence(tensor_active=0.0, fp32_active=0.4)
+    assert "tensor_unused" not in {verdict.code for verdict in judge(found, table).verdicts}
+
+
+def test_every_rule_but_one_turned_off_still_judges(tmp_path: Path) -> None:
+    off = "".join(f"[{rule.code}]\nenabled = false\n" for rule in TABLE.rules if rule.code != "memory_unused")
+    found = judge(evidence(memory_used=1 * GIB), load(written(tmp_path, off)))
+    assert [verdict.code for verdict in found.verdicts] == ["memory_unused"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[memory_full\n", "is no TOML"),
+        ("[memry_full]\nshare = 1\n", "there is no rule 'memry_full'; did you mean 'memory_full'?"),
+        ("memory_full = 3\n", "must be a table: [memory_full]"),
+        ("[memory_full]\nshares = 1\n", "did you mean 'share'?"),
+        ('[memory_full]\nshare = "much"\n', "must be a number, not 'much'"),
+        ("[memory_full]\nshare = true\n", "must be a number"),
+        ("[memory_full]\nshare = nan\n", "must be a number"),
+        ('[memory_full]\nseverity = "bad"\n', "must be one of critical, warning, info"),
+        ("[memory_full]\nadvice = 1\n", "must be text"),
+        ('[memory_full]\nenabled = "no"\n', "must be true or false"),
+    ],
+)
+def test_a_wrong_file_is_one_sentence_that_names_it(tmp_path: Path, text: str, said: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ValueError) as caught:
+        load(path)
+    assert path in str(caught.value) and said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_missing_or_no_text_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="can't be read"):
+        load(str(tmp_path / "none.toml"))
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="is no TOML"):
+        load(str(tmp_path / "binary"))
+
+
+def test_the_environment_names_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "[memory_full]\nshare = 0.5\n")
+    assert from_environment({"GSSR_RULES": path}).rule("memory_full").at("share") == 0.5
+    assert from_environment({}) is TABLE and from_environment({"GSSR_RULES": ""}) is TABLE

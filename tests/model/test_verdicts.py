@@ -1,0 +1,268 @@
+"""Each cause gives its verdict, from its threshold on; what was not measured is never judged; a cause hides its symptoms."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from evidences import GIB, HEALTHY, during, evidence, scaled
+
+from gssr.model.evidence import Evidence
+from gssr.model.verdict import Verdict
+from gssr.model.verdicts import judge
+from gssr.model.verdicts.engine import CONDITIONS
+from gssr.model.verdicts.pace import kendall, period
+from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.table import Table
+
+N = 300
+
+
+def verdicts(found: Evidence, table: Table = TABLE) -> dict[str, Verdict]:
+    return {verdict.code: verdict for verdict in judge(found, table).verdicts}
+
+
+def gpu(position: int, value: float, n_gpus: int = 8) -> Any:
+    """[n_gpus, 1]: ``value`` for one GPU, 1 for the others."""
+    column = np.ones((n_gpus, 1))
+    column[position] = value
+    return column
+
+
+def dips(every: int, length: int, low: float, n: int = N) -> Any:
+    return np.where(np.arange(n) % every >= every - length, low, 1.0)
+
+
+def _slow_clock(value: float) -> Evidence:
+    clock = HEALTHY["sm_clock"] * np.where(np.arange(16) // 4 == 2, value, 1.0)[:, None]
+    return evidence(16, sm_clock=clock, noise=0.0, **scaled(np.where(np.arange(16) // 4 == 2, 0.9, 1.0)[:, None]))
+
+
+def _waits(factor: float = 0.1, first: int = 100, last: int = 160) -> dict[str, Any]:
+    """All GPUs wait for a while; links included."""
+    return scaled(during(N, first, last, factor))
+
+
+def _rotating(seconds: int, low: float) -> dict[str, Any]:
+    load = np.ones((16, N))
+    for second in range(N):
+        load[second // seconds % 16, second] = low
+    return scaled(load)
+
+
+CAUSES: dict[str, list[Evidence]] = {
+    "gpus_unused": [evidence(**scaled(gpu(3, 0.0))), evidence(**scaled(0.0))],
+    "hang": [evidence(n=600, state="running", **scaled(during(600, 300, 600, 0.0)))],
+    "start_up": [evidence(**scaled(during(N, 0, 80, 0.01)))],
+    "tear_down": [evidence(**scaled(during(N, 220, N, 0.0)))],
+    "late_start": [evidence(**scaled(np.where(np.arange(8) >= 4, 1, 0)[:, None] * 1.0 + np.where(
+        np.arange(8) < 4, 1, 0)[:, None] * during(N, 0, 60, 0.0)))],
+    "early_end": [evidence(**scaled(np.where(np.arange(8)[:, None] == 2, during(N, 240, N, 0.0), 1.0)))],
+    "throttled_thermal": [evidence(flags={"hw_thermal": gpu(1, 1.0)[:, 0] * np.eye(8)[1]}),
+                          evidence(flags={"sw_thermal": 0.3})],
+    "throttled_power_brake": [evidence(flags={"power_brake": 0.2})],
+    "throttled_hardware": [evidence(flags={"hw_slowdown": 0.2})],
+    "power_capped": [evidence(flags={"sw_power_cap": 0.6})],
+    "slow_node": [_slow_clock(0.7)],
+    "slow_clock": [evidence(sm_clock=1980 * gpu(5, 0.6))],
+    "straggler": [evidence(16, **scaled(gpu(5, 0.5, 16)))],
+    "imbalance": [evidence(**scaled(np.linspace(1.0, 0.5, 8)[:, None]))],
+    "rotating_stragglers": [evidence(16, **_rotating(10, 0.2))],
+    "io_wait": [evidence(host={"read_bytes": during(N, 100, 160, 2e9, 5e6)}, **_waits()),
+                evidence(host={"net_rx_bytes": 3e9}, **scaled(0.2))],
+    "cpu_starved": [evidence(workload={"cpu": 1.0}, **scaled(0.35)),
+                    evidence(host={"cpu_utilization": 0.98}, **scaled(0.3))],
+    "transfer_bound": [evidence(**_waits() | {"pcie_rx_bytes": during(N, 100, 160, 20e9, 0.5e9)}),
+                       evidence(c2c_rx_bytes=30e9, c2c_tx_bytes=1e9, **scaled(0.2))],
+    "communication_bound": [evidence(**_waits(0.3) | {"nvlink_tx_bytes": during(N, 100, 160, 200e9, 40e9)}),
+                            evidence(**scaled(0.3) | {"nvlink_rx_bytes": 250e9, "sm_active": 0.8})],
+    "recurring_dips": [evidence(**scaled(dips(30, 5, 0.1))), evidence(**scaled(dips(12, 3, 0.3)))],
+    "pauses": [evidence(**_waits(0.01))],
+    "slow_down": [evidence(**scaled(np.linspace(1.0, 0.6, N)))],
+    "small_kernels": [evidence(**scaled(0.2) | {"gr_engine_active": 0.8})],
+    "gaps": [evidence(**scaled(0.4))],
+    "memory_peak": [evidence(dram_active=0.78)],
+    "memory_bound": [evidence(dram_active=0.6, sm_active=0.45), evidence(dram_active=0.6, tensor_active=0.1)],
+    "compute_bound": [evidence(tensor_active=0.6), evidence(fp32_active=0.7, tensor_active=0.0)],
+    "fp64": [evidence(fp64_active=0.3, tensor_active=0.0)],
+    "tensor_unused": [evidence(tensor_active=0.0, fp32_active=0.4)],
+    "little_arithmetic": [evidence(tensor_active=0.02, fp32_active=0.03)],
+    "low_use": [evidence(without=("sm_active", "gr_engine_active"), gpu_utilization=0.3)],
+    "memory_full": [evidence(memory_used=78.5 * GIB, noise=0.0)],
+    "memory_unused": [evidence(memory_used=10 * GIB)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "number"), [(code, k) for code, found in CAUSES.items() for k in range(len(found))])
+def test_each_cause_gives_its_verdict_with_evidence_and_advice(code: str, number: int) -> None:
+    found = verdicts(CAUSES[code][number])
+    assert code in found, list(found)
+    verdict = found[code]
+    assert verdict.evidence and verdict.advice and verdict.source and "{" not in verdict.title
+    assert verdict.start <= verdict.end
+    assert all(finding.text and finding.value == finding.value for finding in verdict.evidence)
+
+
+def test_there_is_a_condition_and_a_cause_for_every_rule_and_no_other() -> None:
+    codes = [rule.code for rule in TABLE.rules]
+    assert len(codes) == len(set(codes)) and set(codes) == set(CONDITIONS) == set(CAUSES)
+    for rule in TABLE.rules:
+        assert set(rule.explains) <= set(codes) - {rule.code}, rule.code
+        names = [threshold.name for threshold in rule.thresholds]
+        assert len(names) == len(set(names)) and rule.advice and rule.source
+
+
+def test_causes_stand_before_what_they_explain() -> None:
+    order = {rule.code: place for place, rule in enumerate(TABLE.rules)}
+    for rule in TABLE.rules:
+        assert all(order[rule.code] < order[symptom] for symptom in rule.explains), rule.code
+
+
+@pytest.mark.parametrize("n_gpus", [1, 2, 8, 64])
+@pytest.mark.parametrize("n", [20, 300])
+def test_a_healthy_job_gives_no_warning(n_gpus: int, n: int) -> None:
+    assert all(verdict.severity == "info" for verdict in verdicts(evidence(n_gpus, n)).values())
+
+
+EDGES: list[tuple[str, Any, float, float]] = [
+    ("imbalance", lambda x: evidence(noise=0.0, **scaled(np.linspace(1, 1 - 2 * x, 8)[:, None])), 0.09, 0.11),
+    ("straggler", lambda x: evidence(16, **scaled(gpu(5, x, 16))), 0.93, 0.87),
+    ("slow_node", _slow_clock, 0.96, 0.94),
+    ("throttled_thermal", lambda x: evidence(flags={"hw_thermal": x}), 0.049, 0.051),
+    ("power_capped", lambda x: evidence(flags={"sw_power_cap": x}), 0.19, 0.21),
+    ("memory_full", lambda x: evidence(memory_used=79.6 * GIB * x, noise=0.0), 0.919, 0.921),
+    ("memory_unused", lambda x: evidence(memory_used=79.6 * GIB * x, noise=0.0), 0.51, 0.49),
+    ("memory_peak", lambda x: evidence(dram_active=x), 0.69, 0.71),
+    ("compute_bound", lambda x: evidence(tensor_active=x), 0.49, 0.51),
+    ("tensor_unused", lambda x: evidence(tensor_active=x, fp32_active=0.4), 0.06, 0.04),
+    ("fp64", lambda x: evidence(fp64_active=x), 0.19, 0.21),
+    ("gaps", lambda x: evidence(**scaled(x)), 0.64, 0.58),
+    ("small_kernels", lambda x: evidence(**scaled(0.3) | {"sm_active": x, "gr_engine_active": 0.8}), 0.26, 0.24),
+    ("start_up", lambda x: evidence(**scaled(during(N, 0, int(x), 0.0))), 12, 18),
+    ("tear_down", lambda x: evidence(**scaled(during(N, N - int(x), N, 0.0))), 12, 18),
+    ("pauses", lambda x: evidence(**scaled(during(N, 100, 100 + int(x), 0.0))), 5, 7),
+    ("slow_down", lambda x: evidence(noise=0.0, **scaled(np.linspace(1.0, 1 - x, N))), 0.14, 0.3),
+    ("transfer_bound", lambda x: evidence(**_waits() | {"pcie_rx_bytes": x}), 0.9e9, 1.1e9),
+    ("io_wait", lambda x: evidence(host={"read_bytes": during(N, 100, 160, x, 0.0)}, **_waits()), 0.9e8, 1.1e8),
+    ("hang", lambda x: evidence(n=600, state="timeout", **scaled(during(600, 600 - int(x), 600, 0.0))), 110, 130),
+]
+
+
+@pytest.mark.parametrize(("code", "made", "below", "above"), EDGES, ids=[edge[0] for edge in EDGES])
+def test_a_rule_holds_from_its_threshold_on(code: str, made: Any, below: float, above: float) -> None:
+    assert code not in verdicts(made(below))
+    assert code in verdicts(made(above))
+
+
+@pytest.mark.parametrize("code", sorted(CAUSES))
+def test_a_rule_without_what_it_needs_abstains_and_says_what_was_missing(code: str) -> None:
+    rule = TABLE.rule(code)
+    for group in rule.needs:
+        if any(name in ("sm_active", "workload_cpu", "read_bytes") for name in group) and len(group) > 2:
+            continue  # checked below, with everything of the group gone
+        host = {name: None for name in group if name not in HEALTHY}
+        workload = {name.removeprefix("workload_"): None for name in group if name.startswith("workload_")}
+        flags = (
+            ("clock_event_reasons",)
+            if set(group) & {"hw_thermal", "power_brake", "hw_slowdown", "sw_power_cap"}
+            else ()
+        )
+        judged = judge(evidence(without=(*group, *flags), host=host, workload=workload))
+        reasons = {abstention.code: abstention.reason for abstention in judged.abstentions}
+        assert code in reasons and "not measured" in reasons[code]
+        assert code not in {verdict.code for verdict in judged.verdicts}
+
+
+def test_a_job_without_any_activity_metric_is_not_judged_by_it() -> None:
+    judged = judge(evidence(without=("sm_active", "gr_engine_active", "gpu_utilization")))
+    abstained = {abstention.code for abstention in judged.abstentions}
+    assert {
+        rule.code for rule in TABLE.rules if ("sm_active", "gr_engine_active", "gpu_utilization") in rule.needs
+    } <= abstained
+
+
+def test_nothing_measured_at_all_gives_no_verdict_and_every_abstention() -> None:
+    judged = judge(evidence(without=(*HEALTHY, "clock_event_reasons")))
+    assert not judged.verdicts and {each.code for each in judged.abstentions} == {rule.code for rule in TABLE.rules}
+
+
+@pytest.mark.parametrize(
+    ("found", "cause", "symptoms"),
+    [
+        (CAUSES["gpus_unused"][0], "gpus_unused", {"imbalance", "straggler"}),
+        (CAUSES["slow_node"][0], "slow_node", {"straggler", "imbalance", "slow_clock"}),
+        (CAUSES["hang"][0], "hang", {"tear_down", "pauses"}),
+        (CAUSES["io_wait"][0], "io_wait", {"pauses", "transfer_bound"}),
+        (CAUSES["transfer_bound"][0], "transfer_bound", {"pauses"}),
+        (CAUSES["memory_peak"][0], "memory_peak", {"memory_bound", "little_arithmetic"}),
+        (CAUSES["recurring_dips"][0], "recurring_dips", {"pauses"}),
+        (CAUSES["cpu_starved"][0], "cpu_starved", {"gaps", "low_use"}),
+        (CAUSES["late_start"][0], "late_start", {"imbalance", "straggler"}),
+    ],
+)  # fmt: skip
+def test_a_cause_hides_its_symptoms(found: Evidence, cause: str, symptoms: set[str]) -> None:
+    told = verdicts(found)
+    assert cause in told and not symptoms & told.keys(), list(told)
+
+
+def test_a_symptom_elsewhere_is_told_beside_a_cause() -> None:
+    """An unused GPU explains nothing about another that is slow."""
+    load = np.ones((16, 1))
+    load[3], load[9] = 0.0, 0.4
+    told = verdicts(evidence(16, **scaled(load)))
+    assert told["gpus_unused"].gpus == (3,) and told["straggler"].gpus == (9,)
+
+
+def test_the_worst_comes_first() -> None:
+    load = np.ones((16, 1)) * dips(30, 5, 0.1)
+    load[3] = 0.0
+    severities = [verdict.severity for verdict in judge(evidence(16, **scaled(load))).verdicts]
+    assert severities == sorted(severities, key=("critical", "warning", "info").index) and severities[0] == "critical"
+
+
+def test_verdicts_name_the_gpus_concerned_and_when() -> None:
+    late = verdicts(CAUSES["late_start"][0])["late_start"]
+    assert late.gpus == (0, 1, 2, 3) and late.end - late.start == pytest.approx(60, abs=3)
+    wait = verdicts(CAUSES["transfer_bound"][0])["transfer_bound"]
+    assert (wait.start, wait.end) == pytest.approx((1_780_000_300.0, 1_780_000_360.0), abs=2)
+
+
+def test_dips_are_told_with_their_period_and_what_is_busy_then() -> None:
+    busy = np.where(dips(30, 5, 0.1) < 1, 14e9, 0.4e9)
+    told = verdicts(evidence(**scaled(dips(30, 5, 0.1)) | {"pcie_tx_bytes": busy}))["recurring_dips"]
+    assert told.evidence[0].value == pytest.approx(30, rel=0.02)
+    assert "Every 30 s" in told.title and "5 s" in told.title and "PCIe sends 14 GB/s" in told.title
+
+
+@pytest.mark.parametrize("every", [7.3, 20.0, 61.5])
+@pytest.mark.parametrize("waver", [0.0, 0.04])
+def test_a_period_is_found_in_noise(every: float, waver: float) -> None:
+    random = np.random.default_rng(3)
+    values = 0.05 * random.standard_normal(600).clip(0)
+    for begin in np.arange(every, 600, every):
+        at = int(begin + waver * every * random.standard_normal())
+        values[at : at + max(round(every / 6), 2)] = 0.9
+    lag, correlation = period(values, 3.0)
+    assert lag == pytest.approx(every, rel=0.06) and correlation >= TABLE.rule("recurring_dips").at("correlation")
+
+
+def test_no_period_is_found_where_there_is_none() -> None:
+    random = np.random.default_rng(3)
+    for _ in range(20):
+        values = random.random(600) * (random.random(600) < 0.1)
+        assert period(values, 3.0)[1] < TABLE.rule("recurring_dips").at("correlation")
+    assert period(np.zeros(100), 3.0) == (0.0, 0.0) == period(np.linspace(0, 1, 100), 3.0)
+
+
+def test_rank_correlation_is_that_of_order_alone() -> None:
+    assert kendall(np.array([3.0, 2.0, 1.0])) == -1.0 and kendall(np.array([1.0, 2.0, 9.0])) == 1.0
+    assert kendall(np.array([1.0])) == 0.0
+
+
+def test_a_completed_job_never_hangs() -> None:
+    assert "hang" not in verdicts(evidence(n=600, state="completed", **scaled(during(600, 300, 600, 0.0))))
+
+
+def test_memory_that_grows_is_told_with_a_slow_down() -> None:
+    found = evidence(memory_used=np.linspace(30 * GIB, 60 * GIB, N), **scaled(np.linspace(1.0, 0.6, N)))
+    texts = " ".join(finding.text for finding in verdicts(found)["slow_down"].evidence)
+    assert "more memory in use" in texts
