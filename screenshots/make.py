@@ -13,7 +13,7 @@ from gssr.model.watch import Watch
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import Row
 from gssr.tui import shell
-from gssr.tui.moves import MOVES
+from gssr.tui.moves import MOVES, go_to
 from gssr.tui.picture import to_png, to_svg
 from gssr.tui.view import Scene, View
 
@@ -23,7 +23,7 @@ SIZES = ((80, 24), (160, 48))
 
 class Picture(NamedTuple):
     """A picture: its name, the planted recordings it is drawn from (the second to compare with), the actions that lead to
-    it."""
+    it, with what is typed after their names."""
 
     name: str
     recordings: tuple[str, ...]
@@ -34,7 +34,7 @@ PICTURES = (
     Picture("1-job", ("checkpoint",), ()),
     Picture("2-gpus", ("straggler",), ("screen_gpus",)),
     Picture("3-map", ("slow_node",), ("screen_map", "next_outlier")),
-    Picture("4-time", ("io_dip",), ("screen_time", *["left"] * 20)),
+    Picture("4-time", ("io_dip",), ("screen_time", "go_to 4:20")),
     Picture("5-balance", ("rotating",), ("screen_balance",)),
     Picture("6-why", ("slow_node",), ("screen_map", "next_outlier", "enter", "screen_why")),
     Picture("7-compare", ("after", "before"), ("screen_compare",)),
@@ -46,7 +46,9 @@ def after(actions: tuple[str, ...], watches: list[Watch], width: int, height: in
     view = View()
     scene = _scene(view, watches, width, height)
     for action in actions:
-        view = MOVES[action](scene.sized(*shell.body_size(view, width, height)))
+        inner = scene.sized(*shell.body_size(view, width, height))
+        name, _, typed = action.partition(" ")
+        view = go_to(inner, typed) if name == "go_to" else MOVES[name](inner)
         scene = _scene(view, watches, width, height)
     return shell.draw(scene)
 
