@@ -1,0 +1,267 @@
+"""What a report says in words and tables, whatever it is made of: shared by the HTML and the PDF."""
+
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.metrics import Metric
+from gssr.model.analysis import Analysis
+from gssr.model.phases import Phase
+from gssr.model.verdict import Verdict
+from gssr.render.cells import clean
+from gssr.render.clock import duration, moment
+from gssr.render.roles import text_of
+from gssr.render.scale import UNKNOWN, count, energy, fixed, metric_of, number, percent, quantity, unit_of
+from gssr.report.axes import time_axis
+from gssr.report.options import Options, lead, series_needed
+from gssr.report.page import compared, drawn, ending, left_out, place, sampling, why_no_score
+from gssr.report.phases import letters, what
+from gssr.report.summary import shown
+from gssr.report.unevenness import as_the_median, lost, when
+from gssr.score import CAVEAT, DEFINITION
+
+SERIES = (
+    "sm_active", "gpu_utilization", "tensor_active", "flop_active", "dram_active", "power_usage", "memory_used", "sm_clock",
+    "temperature",
+)  # fmt: skip
+"""The metrics that a report draws along time, where they were measured."""
+BINS = 480
+"""How many bins of time a report asks for."""
+_INPUTS = ("sm_active", "sm_occupancy", "flop_active")
+_OF_A_PHASE = ("sm_active", "gpu_utilization", "tensor_active", "dram_active", "power_usage")
+_NAMED = 6
+_LOWEST_NODES = 8
+
+
+def report_series(metrics: tuple[str, ...] | None) -> tuple[str, ...]:
+    """What to ask an analysis for: the metrics asked for (None: those of SERIES), and whatever may stand for use."""
+    return tuple(dict.fromkeys((*series_needed(Options(metrics=metrics)), *(SERIES if metrics is None else metrics))))
+
+
+class Table(NamedTuple):
+    """``head`` are the columns' titles, ``rows`` the cells as text; the first ``n_text`` columns hold words, the others
+    numbers. ``below``: a sentence under each row, empty for none."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    n_text: int
+    below: tuple[str, ...] = ()
+
+
+class Figure(NamedTuple):
+    """A number that stands out: its ``name``, its ``text``, what is said ``about`` it, and the ``share`` of its scale that
+    it fills (None: has no scale, or is unknown)."""
+
+    name: str
+    text: str
+    about: str
+    share: float | None
+
+
+def title(analysis: Analysis) -> str:
+    """What the run is called."""
+    return clean(analysis.run.label or analysis.run.run_id)
+
+
+def facts(analysis: Analysis) -> list[tuple[str, str]]:
+    """Who ran what, where, for how long and how it ended: labels and values."""
+    run = analysis.run
+    names = sorted({clean(gpu.name) for gpu in analysis.gpus if gpu.name})
+    started = None if run.started_at is None else f"{datetime.fromtimestamp(run.started_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    found = [
+        ("State", text_of(ending(analysis))),
+        ("Job", clean(run.job_id or "")),
+        ("Run", clean(run.run_id)),
+        ("Cluster", clean(run.cluster or "")),
+        ("User", clean(run.user or "")),
+        ("GPUs", ", ".join([place(analysis), *names])),
+        ("Started", started or ""),
+        ("Duration", duration(analysis.window.duration)),
+        ("Part", "" if analysis.window.whole else left_out(analysis)),
+        ("Samples", ", ".join(piece for piece in (
+            count(analysis.n_samples, "sample"), count(analysis.n_gaps, "gap"), sampling(analysis)) if piece)),
+        ("Command", clean(shlex.join(run.command))),
+    ]  # fmt: skip
+    return [(label, value) for label, value in found if value]
+
+
+def figures(analysis: Analysis) -> list[Figure]:
+    """The score, its inputs, the imbalance and the totals, the score first."""
+    known = analysis.score is not None
+    about = "of 1; the higher, the better the GPUs are used" if known else why_no_score(analysis)
+    found = [Figure("Score", fixed(analysis.score, 3, UNKNOWN), about, analysis.score)]
+    for name in _INPUTS:
+        if name in analysis.metrics:
+            mean = analysis.metrics[name].mean
+            found.append(Figure(metric_of(name).label, percent(mean), "mean over GPUs and time", mean))
+    by = compared_by(analysis)
+    if by is not None:
+        uneven = analysis.balance[by].imbalance
+        found.append(Figure("Imbalance", percent(uneven), f"of {metric_of(by).label}; 0 % is even", uneven))
+    found.append(
+        Figure("GPU-hours", fixed(analysis.gpu_hours, 3 if analysis.gpu_hours < 10 else 1), "in this run", None)
+    )
+    joules, _, kwh = energy(analysis.energy_j).partition(" (")
+    found.append(Figure("Energy", joules, kwh.rstrip(")") or "of all GPUs", None))
+    return found
+
+
+def compared_by(analysis: Analysis) -> str | None:
+    """The metric by which GPUs are compared; None when nothing was measured."""
+    return lead(compared(analysis), Options())
+
+
+def abstentions(analysis: Analysis) -> list[tuple[str, list[str]]]:
+    """Why rules could not be judged, each reason with the rules it holds for."""
+    reasons: dict[str, list[str]] = {}
+    for abstention in analysis.abstentions:
+        reasons.setdefault(abstention.reason, []).append(abstention.code)
+    return list(reasons.items())
+
+
+def where(analysis: Analysis, verdict: Verdict) -> str:
+    """When a verdict held, and of which GPUs."""
+    window, axis = analysis.window, time_axis(analysis)
+    slack = 0.01 * window.duration
+    if verdict.start <= window.start + slack and verdict.end >= window.end - slack:
+        found = "throughout"
+    else:
+        span = axis.end - axis.origin
+        first, last = (moment(time - axis.origin, span) for time in (verdict.start, verdict.end))
+        found = f"from {first} to {last}"
+    if not verdict.gpus:
+        return found
+    return f"{found}; {count(len(verdict.gpus), 'GPU')}: {_places(analysis, verdict.gpus)}"
+
+
+def metric_table(analysis: Analysis) -> Table:
+    """Statistics of the metrics over all samples of all GPUs."""
+    keys = ("mean", "median", "p05", "p95", "min", "max", "std")
+    rows = [
+        (metric.label, unit_of(metric).name, *(number(getattr(statistics, key), metric) for key in keys))
+        for metric, statistics in shown(analysis, Options(verbosity="medium"))
+    ]
+    return Table(("Metric", "Unit", *keys), tuple(rows), n_text=2)
+
+
+def phase_table(analysis: Analysis) -> Table:
+    """The phases in the order of time, with their means and what was found in them."""
+    names = [name for name in _OF_A_PHASE if any(phase.means.get(name) is not None for phase in analysis.phases)]
+    names = [name for name in names if name != "gpu_utilization" or "sm_active" not in names]
+    metrics = [metric_of(name) for name in names]
+    head = ("Phase", "", "From", "Lasted", "GPU-hours", "Score", *(_titled(metric) for metric in metrics))
+    rows = tuple(
+        (letter, phase.kind, *_phase(analysis, phase, metrics))
+        for letter, phase in zip(letters(analysis), analysis.phases, strict=True)
+    )
+    return Table(head, rows, n_text=2, below=tuple(clean(what(phase)) for phase in analysis.phases))
+
+
+def _phase(analysis: Analysis, phase: Phase, metrics: list[Metric]) -> tuple[str, ...]:
+    axis = time_axis(analysis)
+    first = moment(phase.start - axis.origin, axis.end - axis.origin)
+    means = (number(phase.means.get(metric.name), metric) for metric in metrics)
+    return first, duration(phase.seconds), percent(phase.share), fixed(phase.score, 3), *means
+
+
+def _titled(metric: Metric) -> str:
+    return f"{metric.label}, {unit_of(metric).name}"
+
+
+def uneven_texts(analysis: Analysis) -> list[str]:
+    """What the imbalance was moment by moment, what it cost, and what would be without it; nothing of a single GPU."""
+    found = analysis.unevenness
+    if found is None:
+        return []
+    return [
+        f"Imbalance {when(analysis, found)}.",
+        f"Lost: {lost(found)}.",
+        f"If even: {as_the_median(analysis, found)}.",
+    ]
+
+
+def alike_table(analysis: Analysis) -> Table | None:
+    """GPUs that behave alike; None where all do."""
+    found = analysis.unevenness
+    if found is None or len(found.alike) < 2:
+        return None
+    metric = metric_of(found.metric)
+    rows = tuple(
+        (
+            f"{group.name} !" if group.apart else group.name,
+            _places(analysis, group.gpus),
+            f"{len(group.gpus):,}",
+            number(group.mean, metric),
+        )
+        for group in found.alike
+    )
+    return Table(("Alike", "", "GPUs", _titled(metric)), rows, n_text=2)
+
+
+def node_table(analysis: Analysis) -> Table | None:
+    """The lowest nodes; None where there is only one."""
+    found = analysis.unevenness
+    if found is None or len(found.by_node.keys) < 2:
+        return None
+    metric, order = metric_of(found.metric), np.argsort(found.by_node.means, kind="stable")[:_LOWEST_NODES]
+    rows = tuple(
+        (clean(found.nodes[found.by_node.keys[i]]), number(float(found.by_node.means[i]), metric))
+        for i in order.tolist()
+    )
+    n = len(found.by_node.keys)
+    return Table(
+        (f"Lowest of {n} nodes" if n > len(rows) else "Nodes, the lowest first", _titled(metric)), rows, n_text=1
+    )
+
+
+def _places(analysis: Analysis, gpus: Sequence[int]) -> str:
+    """The first few GPUs by name, and how many more."""
+    places = [clean(analysis.gpus[gpu].place) for gpu in gpus[:_NAMED]]
+    return ", ".join(places) + (f" and {len(gpus) - _NAMED:,} more" if len(gpus) > _NAMED else "")
+
+
+def definitions(analysis: Analysis) -> list[tuple[str, str]]:
+    """The terms of the report and what they mean; of metrics, those that are drawn."""
+    terms = [
+        (
+            "Score",
+            f"{DEFINITION}, A being the mean SM activity, F the sum of the means of the FP64, FP32, FP16 and tensor "
+            f"pipes' activities, and O the mean SM occupancy. It is {CAVEAT}.",
+        ),
+        (
+            "Mean over GPUs",
+            "Time is cut into bins. A GPU's value in a bin is the mean of its samples there; the line is the mean over "
+            "the GPUs that have a value, the bands reach from the lowest to the highest GPU and over the middle 90 % "
+            "of them. A bin without samples stays empty: missing is never zero.",
+        ),
+        (
+            "Imbalance",
+            "1 - mean/max of the GPUs' means over time: 0 when all are equal. One straggler among many GPUs hardly "
+            "moves it: look at the lowest GPU.",
+        ),
+        ("Gap", "More than 2.5 sampling intervals between two samples of a GPU."),
+        ("GPU-hours", "The number of GPUs times the time looked at, whether they were used or not."),
+    ]
+    for name in along_time(analysis):
+        statistics = analysis.metrics.get(name)
+        if statistics is not None and statistics.n:
+            metric = metric_of(name)
+            terms.append((metric.label, f"{metric.meaning} {metric.pitfalls}"))
+    return terms
+
+
+def along_time(analysis: Analysis) -> list[str]:
+    """The metrics to draw along time: the leading one first, then those of SERIES, or those asked for."""
+    names = drawn(analysis)
+    first = lead(names, Options())
+    wanted = SERIES if set(SERIES) <= analysis.metrics.keys() else tuple(analysis.metrics)
+    return [first, *(name for name in wanted if name in names and name != first)] if first else []
+
+
+def mean_text(analysis: Analysis, name: str) -> str:
+    """The mean of a metric over everything, for the title of its chart."""
+    statistics = analysis.metrics.get(name)
+    return f"mean {quantity(statistics.mean, metric_of(name))}" if statistics else ""

@@ -1,0 +1,175 @@
+"""Which GPUs differ: their means in order, how many have which, and the GPUs at both ends."""
+
+from typing import Any
+
+import numpy as np
+
+from gssr.metrics import Metric
+from gssr.model.analysis import Analysis, Floats
+from gssr.model.balance import histogram
+from gssr.render.cells import clean
+from gssr.render.scale import fixed, metric_of, number, percent, scale_text, unit_of
+from gssr.report.axes import full_scale
+from gssr.report.content import alike_table, compared_by, node_table, uneven_texts
+from gssr.report.html.lines import TALL, WIDE, area, grid, level_labels, svg
+from gssr.report.html.markup import Markup, coordinate, fragment, sentence, share, tag
+from gssr.report.html.over_time import map_of_gpus
+from gssr.report.html.tables import drawn_table
+from gssr.report.load_balancing import behind, behind_text, listed
+from gssr.report.page import imbalance_text
+
+_LEAST_FOR_HISTOGRAM = 5
+_HEADROOM = 1.2
+"""The tallest bar leaves room for its number."""
+_GAPPED = 100
+"""Up to this many GPUs there is a gap between their bars."""
+
+
+def balance_part(analysis: Analysis) -> Markup:
+    """The part of the report that says which GPUs differ."""
+    name = compared_by(analysis)
+    if name is None:
+        return tag("p", "Nothing to compare: no samples.", class_="dim")
+    metric = metric_of(name)
+    pictures = []
+    if len(analysis.gpus) > 1:
+        pictures.append(_sorted(analysis, metric))
+    if len(analysis.gpus) >= _LEAST_FOR_HISTOGRAM:
+        pictures.append(_histogram(analysis, metric))
+    return fragment(
+        tag("p", sentence(f"Imbalance {imbalance_text(analysis, name)}.")),
+        tag("ul", *(tag("li", sentence(text)) for text in uneven_texts(analysis))) if analysis.unevenness else Markup(),
+        tag("div", *pictures, class_="charts"),
+        map_of_gpus(analysis),
+        *(_table(analysis, metric, title, list(group)) for title, group in listed(analysis, metric)),
+        tag("p", behind_text(analysis, metric), class_="warn") if behind(analysis, metric) else Markup(),
+        *(drawn_table(table) for table in (alike_table(analysis), node_table(analysis)) if table is not None),
+    )
+
+
+def ranked(analysis: Analysis, metric: Metric) -> tuple[list[int], Floats]:
+    """Positions of the GPUs that have a mean, the lowest first, and these means."""
+    found = sorted((mean, i) for i, gpu in enumerate(analysis.gpus) if (mean := gpu.mean.get(metric.name)) is not None)
+    return [i for _, i in found], np.array([mean for mean, _ in found])
+
+
+def rank_data(analysis: Analysis) -> dict[str, Any] | None:
+    """What the page's script says of a GPU in the order of means; None without any."""
+    name = compared_by(analysis)
+    if name is None:
+        return None
+    metric = metric_of(name)
+    order, means = ranked(analysis, metric)
+    unit = unit_of(metric)
+    return {
+        "names": [clean(analysis.gpus[i].place) for i in order], "unit": unit.name,
+        "values": [float(fixed(unit.factor * mean, unit.decimals)) for mean in means.tolist()], "decimals": unit.decimals,
+    }  # fmt: skip
+
+
+def _sorted(analysis: Analysis, metric: Metric) -> Markup:
+    """The GPUs' means, the lowest first."""
+    order, means = ranked(analysis, metric)
+    full, n = full_scale(analysis, metric), len(order)
+    edges = np.arange(n + 1) / n
+    heights = means / full
+    if n <= _GAPPED:  # bars with a fifth of their width between them
+        gaps = np.full(2 * n, np.nan)
+        gaps[::2] = heights
+        edges = np.append((np.arange(n)[:, None] + [0.1, 0.9]).ravel() / n, 1.0)
+        heights = gaps
+    middle = float(np.median(means))
+    y = coordinate(TALL * (1 - min(middle / full, 1.0)))
+    return tag(
+        "figure",
+        tag("figcaption", tag("b", f"Mean {metric.label} of each GPU, in order"),
+            tag("output", f"median GPU {number(middle, metric)} {unit_of(metric).name}")),
+        tag(
+            "div",
+            level_labels(scale_text(metric, full), scale_text(metric, full / 2), "0"),
+            svg(
+                tag("title", f"Mean {metric.label} of each GPU"), grid([]),
+                tag("path", class_="bars", d=area(edges, np.zeros(len(heights)), heights)),
+                tag("path", class_="median", d=f"M0 {y}H{WIDE:g}"),
+                class_="area", role="img", tabindex=0,
+            ),
+            tag("svg",
+                tag("text", f"lowest: {clean(analysis.gpus[order[0]].place)}", x="0", y=13),
+                tag("text", f"highest: {clean(analysis.gpus[order[-1]].place)}", x="100%", y=13, text_anchor="end"),
+                class_="x"),
+            class_="plot",
+        ),
+        class_="chart ranks",
+    )  # fmt: skip
+
+
+def _histogram(analysis: Analysis, metric: Metric) -> Markup:
+    """How many GPUs have which mean."""
+    found, unit = histogram(metric, analysis.gpus), unit_of(metric)
+    most, n = max(int(found.counts.max()), 1), len(found.counts)
+    edges = np.append((np.arange(n)[:, None] + [0.03, 0.97]).ravel() / n, 1.0)
+    heights = np.full(2 * n, np.nan)
+    heights[::2] = np.where(found.counts > 0, found.counts / most / _HEADROOM, np.nan)
+    shown = [fixed(edge * unit.factor, 0 if unit.name == "%" else unit.decimals) for edge in found.edges.tolist()]
+    numbers = [
+        tag("text", f"{k:,}", x=share((i + 0.5) / n), y=share(1 - k / most / _HEADROOM), dy=-4, text_anchor="middle")
+        for i, k in enumerate(found.counts.tolist()) if k
+    ]  # fmt: skip
+    return tag(
+        "figure",
+        tag("figcaption", tag("b", "How many GPUs have which mean"), tag("output", f"{metric.label}, {unit.name}")),
+        tag(
+            "div",
+            level_labels("GPUs", "", "0"),
+            svg(
+                tag("title", "How many GPUs have which mean"), grid([]),
+                tag("path", class_="bars", d=area(edges, np.zeros(2 * n), heights)),
+                class_="area", role="img",
+            ),
+            tag("svg", *numbers, class_="numbers"),
+            tag("svg", *(
+                tag("text", text, x=share(i / n), y=13, text_anchor="start" if i == 0 else "end" if i == n else "middle",
+                    class_="minor" if i % 2 else None)
+                for i, text in enumerate(shown)
+            ), class_="x"),
+            class_="plot",
+        ),
+        class_="chart histogram",
+    )  # fmt: skip
+
+
+def _table(analysis: Analysis, metric: Metric, title: str, group: list[int]) -> Markup:
+    """GPUs one by one."""
+    full, apart = full_scale(analysis, metric), behind(analysis, metric)
+    rows = []
+    for i in group:
+        gpu = analysis.gpus[i]
+        mean = gpu.mean.get(metric.name)
+        rows.append(tag(
+            "tr",
+            tag("th", clean(gpu.place), scope="row"),
+            tag("td", number(mean, metric), class_="n"),
+            tag("td", meter(None if mean is None else mean / full), class_="wide"),
+            tag("td", fixed(gpu.score, 3), class_="n"),
+            tag("td", "-" if gpu.rank is None else str(gpu.rank), class_="n"),
+            tag("td", f"{gpu.n_samples:,}", class_="n"),
+            class_="apart" if i in apart else None,
+        ))  # fmt: skip
+    head = (title, f"{metric.label}, {unit_of(metric).name}", "", "Score", "Rank", "Samples")
+    return tag(
+        "div",
+        tag("table", tag("thead", tag("tr", *(
+            tag("th", text, scope="col", class_="n" if i and text else None) for i, text in enumerate(head)
+        ))), tag("tbody", *rows)),
+        class_="scroll",
+    )  # fmt: skip
+
+
+def meter(filled: float | None) -> Markup:
+    """A bar as long as a share; empty for None."""
+    if filled is None:
+        return Markup()
+    return tag(
+        "svg", tag("title", percent(filled)), tag("rect", class_="rail", width="100%", height="100%"),
+        tag("rect", width=share(min(max(filled, 0.0), 1.0)), height="100%"), class_="meter", role="img",
+    )  # fmt: skip

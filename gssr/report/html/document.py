@@ -1,0 +1,188 @@
+"""The whole report: its head with the rules of what it may load, and a part for every run."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib import resources
+
+from gssr.model.analysis import Analysis
+from gssr.model.verdict import Verdict
+from gssr.render.cells import clean
+from gssr.render.scale import count
+from gssr.report.axes import time_axis
+from gssr.report.content import (
+    abstentions,
+    definitions,
+    facts,
+    figures,
+    metric_table,
+    phase_table,
+    title,
+    where,
+)
+from gssr.report.host import host_texts
+from gssr.report.html.balance import balance_part, meter, rank_data
+from gssr.report.html.markup import Markup, data, fragment, sentence, tag
+from gssr.report.html.over_time import chart_data, charts, map_data
+from gssr.report.html.tables import drawn_table
+from gssr.report.page import events, happened
+from gssr.report.summary import clocks
+from gssr.score import CAVEAT
+
+_MOST_EVENTS = 200
+_BAD_STATES = ("failed", "timeout", "killed", "lost")
+
+
+def html_report(analyses: Sequence[Analysis]) -> str:
+    """The report as the text of one HTML file, whole in itself; the same analyses give the same text. Series of
+    content.SERIES are drawn where the analyses have them."""
+    style, script = _asset("report.css"), _asset("report.js")
+    rules = (
+        f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    name = title(analyses[0]) if len(analyses) == 1 else count(len(analyses), "run")
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=rules),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", f"GSSR report: {name}"),
+        Markup(f"<style>{style}</style>"),
+    )
+    runs = [_run(analysis, number, len(analyses)) for number, analysis in enumerate(analyses, 1)]
+    body = tag(
+        "body", *([_contents(analyses)] if len(analyses) > 1 else []), *runs, Markup(f"<script>{script}</script>")
+    )
+    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _asset(name: str) -> str:
+    return resources.files("gssr.report.html").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """How the rules name what they allow. Source: W3C Content Security Policy Level 3, hash-source."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _contents(analyses: Sequence[Analysis]) -> Markup:
+    links = [tag("li", tag("a", title(analysis), href=f"#run{i}")) for i, analysis in enumerate(analyses, 1)]
+    return tag("nav", tag("ol", *links))
+
+
+def _run(analysis: Analysis, number: int, of: int) -> Markup:
+    """One run, its questions in order."""
+    axis = time_axis(analysis)
+    script_data = data({
+        "begin": round(axis.begin - axis.origin, 6), "end": round(axis.end - axis.origin, 6),
+        "charts": chart_data(analysis), "map": map_data(analysis), "ranks": rank_data(analysis),
+        "several": len(analysis.gpus) > 1,
+    })  # fmt: skip
+    parts = [
+        ("Why?", _verdicts(analysis)),
+        ("When were the GPUs not used?", fragment(_legend(analysis), charts(analysis), _events(analysis))),
+        ("Which GPUs differ?", balance_part(analysis)),
+        ("Phases", drawn_table(phase_table(analysis)) if analysis.phases else Markup()),
+        ("All metrics", drawn_table(metric_table(analysis)) if analysis.gpus else Markup()),
+        ("Notes on the data", _notes(analysis)),
+        ("What the words mean", _definitions(analysis)),
+    ]
+    return tag(
+        "main",
+        _header(analysis, f"{number} of {of}" if of > 1 else ""),
+        _summary(analysis),
+        *(tag("section", tag("h2", question), body) for question, body in parts if body),
+        script_data,
+        class_="run", id=f"run{number}",
+    )  # fmt: skip
+
+
+def _header(analysis: Analysis, which: str) -> Markup:
+    known = facts(analysis)
+    state, rest = known[0][1], known[1:]
+    rows = [
+        tag("div", tag("dt", label), tag("dd", sentence(value)), class_="command" if label == "Command" else None)
+        for label, value in rest
+    ]
+    bad = analysis.state in _BAD_STATES or bool(analysis.run.exit_code)
+    return tag(
+        "header",
+        tag("p", "GSSR, GPU saturation report", f" ({which})" if which else "", class_="brand"),
+        tag("h1", title(analysis), " ", tag("span", state, class_="state bad" if bad else "state")),
+        tag("dl", *rows),
+    )
+
+
+def _summary(analysis: Analysis) -> Markup:
+    tiles = [
+        tag("div", tag("h3", figure.name), tag("p", figure.text, class_="big"), meter(figure.share),
+            tag("p", figure.about, class_="dim"), class_="tile score" if i == 0 else "tile")
+        for i, figure in enumerate(figures(analysis))
+    ]  # fmt: skip
+    sides = [("clocks", text) for text, _ in clocks(analysis, every=False)] if analysis.gpus else []
+    rows = [tag("div", tag("dt", label), tag("dd", sentence(text))) for label, text in [*sides, *host_texts(analysis)]]
+    return tag(
+        "section", tag("h2", "How well used?"), tag("div", *tiles, class_="tiles"),
+        tag("p", f"The score is {CAVEAT}.", class_="dim"), tag("dl", *rows, class_="plain"),
+    )  # fmt: skip
+
+
+def _verdicts(analysis: Analysis) -> Markup:
+    cards = [_card(analysis, verdict) for verdict in analysis.verdicts]
+    if not cards and analysis.abstentions:
+        cards = [tag("p", "None of the rules that could be judged found a cause.")]
+    reasons = [tag("li", f"{', '.join(codes)}: {reason}") for reason, codes in abstentions(analysis)]
+    if reasons:
+        summary = tag("summary", f"{count(len(analysis.abstentions), 'rule')} could not be judged")
+        cards.append(tag("details", summary, tag("ul", *reasons)))
+    return fragment(*cards)
+
+
+def _card(analysis: Analysis, verdict: Verdict) -> Markup:
+    return tag(
+        "article",
+        tag("h3", tag("span", verdict.severity, class_="severity"), " ", sentence(verdict.title)),
+        tag("p", where(analysis, verdict), class_="dim"),
+        tag("ul", *(tag("li", sentence(finding.text)) for finding in verdict.evidence)),
+        tag("p", tag("b", "What to do: "), sentence(verdict.advice)),
+        tag("p", f"Rule {verdict.code}; thresholds: {verdict.source}", class_="dim source"),
+        class_=f"verdict {verdict.severity}",
+    )
+
+
+def _legend(analysis: Analysis) -> Markup:
+    if len(analysis.gpus) < 2:
+        return Markup()
+    entries = [("line", "mean over the GPUs"), ("inner", "middle 90 % of the GPUs"), ("band", "lowest to highest GPU")]
+    if len(analysis.gpus) == 2:
+        entries.pop(1)
+    keys = [tag("span", tag("span", class_=f"swatch {class_}"), text) for class_, text in entries]
+    return tag(
+        "p", *keys, tag("span", "Point at a chart to read all of them at that time.", class_="hint"), class_="legend"
+    )
+
+
+def _events(analysis: Analysis) -> Markup:
+    n, told = len(events(analysis)), happened(analysis, _MOST_EVENTS)
+    if not told:
+        return Markup()
+    rows = [tag("tr", tag("td", at, class_="n"), tag("td", clean(text))) for at, text in told]
+    if n > len(told):
+        rows.append(tag("tr", tag("td"), tag("td", f"and {count(n - len(told), 'more event')}")))
+    return fragment(
+        tag("h3", "Events"), tag("div", tag("table", tag("tbody", *rows), class_="events"), class_="scroll")
+    )
+
+
+def _notes(analysis: Analysis) -> Markup:
+    lines = [tag("li", sentence(clean(note))) for note in analysis.notes]
+    return tag("ul", *lines) if lines else Markup()
+
+
+def _definitions(analysis: Analysis) -> Markup:
+    return tag("dl", *(
+        tag("div", tag("dt", term), tag("dd", text)) for term, text in definitions(analysis)
+    ), class_="plain words")  # fmt: skip

@@ -1,0 +1,202 @@
+"""When were the GPUs not used: the metrics along time with their bands, the phases, and every GPU along time."""
+
+import base64
+from typing import Any
+
+import numpy as np
+
+from gssr.metrics import Metric
+from gssr.model.analysis import Analysis, Floats, Series
+from gssr.model.frame import over_space
+from gssr.render.cells import clean, fit
+from gssr.render.clock import duration, moment
+from gssr.render.events import told
+from gssr.render.scale import count, fixed, metric_of, percent, scale_text, unit_of
+from gssr.report.axes import full_scale, time_axis
+from gssr.report.content import along_time, compared_by, mean_text
+from gssr.report.heat_map import HeatMap, heat_map, row_name
+from gssr.report.html.lines import TALL, WIDE, area, axis_labels, grid, level_labels, stairs, svg, time_marks
+from gssr.report.html.markup import Markup, coordinate, fragment, share, tag
+from gssr.report.html.picture import BLANK, STEPS, indices, png
+from gssr.report.page import events
+from gssr.report.phases import letters
+
+_MOST_MARKS = 100
+_ROW_LABELS, _ROW_LABEL = 8, 20
+"""So many rows of a map are named, in so many characters."""
+_LEAST_LETTERED, _LEAST_NAMED = 0.02, 0.14
+"""Shares of the width that a phase needs for its letter, and for its name."""
+
+
+def charts(analysis: Analysis) -> Markup:
+    """A drawing per metric, the leading one first and larger; all are whole without a script."""
+    names = along_time(analysis)
+    if not names:
+        return tag("p", "Nothing to draw: no samples.", class_="dim")
+    return fragment(
+        _phases(analysis),
+        _chart(analysis, names[0], "chart lead"),
+        tag("div", *(_chart(analysis, name, "chart") for name in names[1:]), class_="charts"),
+    )
+
+
+def chart_data(analysis: Analysis) -> dict[str, Any]:
+    """What the page's script says at a time, by metric: values as shown, null where there is none."""
+    axis = time_axis(analysis)
+    found = {}
+    for name in along_time(analysis):
+        series, metric = analysis.series[name], metric_of(name)
+        found[name] = {
+            "start": round(series.start - axis.origin, 6), "width": series.width, "unit": unit_of(metric).name,
+            "mean": _numbers(series.mean, metric), "low": _numbers(series.low, metric),
+            "high": _numbers(series.high, metric), "decimals": unit_of(metric).decimals,
+        }  # fmt: skip
+    return found
+
+
+def _numbers(values: Floats, metric: Metric) -> list[float | None]:
+    unit = unit_of(metric)
+    return [float(fixed(value, unit.decimals)) if value == value else None for value in (unit.factor * values).tolist()]
+
+
+def _edges(analysis: Analysis, series: Series) -> Floats:
+    """The edges of the bins as shares of the width, none beyond the window."""
+    axis = time_axis(analysis)
+    times = series.start + series.width * np.arange(len(series.mean) + 1)
+    return np.asarray(np.clip((times - axis.begin) / (axis.end - axis.begin), 0.0, 1.0), np.float64)
+
+
+def _chart(analysis: Analysis, name: str, class_: str) -> Markup:
+    series, metric, full = analysis.series[name], metric_of(name), full_scale(analysis, metric_of(name))
+    edges, marks = _edges(analysis, series), time_marks(analysis)
+    paths = [tag("path", class_="line", d=stairs(edges, series.mean / full))]
+    if len(analysis.gpus) > 1:
+        paths.insert(0, tag("path", class_="band", d=area(edges, series.low / full, series.high / full)))
+    if len(analysis.gpus) > 2 and name in analysis.gpu_series:
+        inner = over_space(analysis.gpu_series[name].values)
+        paths.insert(1, tag("path", class_="inner", d=area(edges, inner.p05 / full, inner.p95 / full)))
+    return tag(
+        "figure",
+        tag(
+            "figcaption",
+            tag("b", metric.label),
+            tag("output", mean_text(analysis, name)),
+        ),
+        tag(
+            "div",
+            level_labels(scale_text(metric, full), scale_text(metric, full / 2), "0"),
+            svg(
+                tag("title", f"{metric.label} along time"),
+                grid([mark.at for mark in marks]), *paths, *_marks(analysis),
+                class_="area", role="img", tabindex=0,
+            ),
+            axis_labels(marks),
+            class_="plot",
+        ),
+        class_=class_, data_metric=name,
+    )  # fmt: skip
+
+
+def _marks(analysis: Analysis) -> list[Markup]:
+    """A line for each event within the window."""
+    axis = time_axis(analysis)
+    lines = []
+    for event in events(analysis)[:_MOST_MARKS]:
+        at = (event.time - axis.begin) / (axis.end - axis.begin)
+        if 0 <= at <= 1:
+            text = f"{moment(event.time - axis.origin, axis.end - axis.origin)}  {clean(told(event))}"
+            lines.append(tag("path", tag("title", text), class_="event", d=f"M{coordinate(WIDE * at)} 0V{TALL:g}"))
+    return lines
+
+
+def _phases(analysis: Analysis) -> Markup:
+    """The phases as a strip above the drawings."""
+    axis, pieces = time_axis(analysis), []
+    span = axis.end - axis.begin
+    for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
+        left, right = (min(max((time - axis.begin) / span, 0.0), 1.0) for time in (phase.start, phase.end))
+        text = f"{letter} {phase.kind}, {duration(phase.seconds)}, {percent(phase.share)} of the GPU-hours"
+        inside = [tag("title", text), tag("rect", x="0", width="100%", height="100%")]
+        if right - left >= _LEAST_LETTERED:
+            name = f"{letter} {phase.kind}" if right - left >= _LEAST_NAMED else letter
+            inside.append(tag("text", name, x=4, y=13))
+        pieces.append(tag("svg", *inside, x=share(left), width=share(right - left), class_=phase.kind))
+    if not pieces:
+        return Markup()
+    return tag("div", tag("div", tag("span", "phases"), class_="y"), tag("svg", *pieces, class_="strip"), class_="plot")
+
+
+def map_of_gpus(analysis: Analysis) -> Markup:
+    """Every GPU along time: a picture that the page's script draws anew for the room there is, so that no cell's minimum is
+    lost."""
+    name = compared_by(analysis)
+    if name is None or name not in analysis.gpu_series or not len(analysis.gpus):
+        return Markup()
+    metric, series = metric_of(name), analysis.gpu_series[name]
+    found, full, marks = heat_map(series, analysis.n_nodes), full_scale(analysis, metric), time_marks(analysis)
+    picture = base64.b64encode(png(indices(_of_the_window(analysis, found, series.start, series.width), full))).decode()
+    about = f"{count(found.each, 'GPU')} a row, the lowest of them" if found.each > 1 else "a row per GPU"
+    return tag(
+        "figure",
+        tag("figcaption", tag("b", f"{metric.label} of each GPU along time"), tag("output", about)),
+        tag(
+            "div",
+            _row_labels(analysis, found),
+            tag("div", tag("img", src=f"data:image/png;base64,{picture}", alt=f"{metric.label} of each GPU along time"),
+                class_="cells", tabindex=0),
+            axis_labels(marks),
+            class_="plot",
+        ),
+        _key(metric, full),
+        class_=f"chart map {_height(len(found.first))}",
+    )  # fmt: skip
+
+
+def _of_the_window(analysis: Analysis, found: HeatMap, start: float, width: float) -> Floats:
+    """The map's bins made to begin and end with the axis: a picture has no room beside it."""
+    axis, bins = time_axis(analysis), found.values.shape[1]
+    n = max(1, round((axis.end - axis.begin) / width))
+    centres = axis.begin + (np.arange(n) + 0.5) * (axis.end - axis.begin) / n
+    return found.values[:, np.clip(((centres - start) // width).astype(np.int64), 0, bins - 1)]
+
+
+def _height(rows: int) -> str:
+    """How tall the map is drawn: a class of the style sheet."""
+    return "few" if rows <= 8 else "some" if rows <= 64 else "many"
+
+
+def _row_labels(analysis: Analysis, found: HeatMap) -> Markup:
+    """Names beside the rows, as many as there is room for; the longest one makes the room."""
+    rows = len(found.first)
+    step = max(1, -(-rows // _ROW_LABELS))
+    names = {
+        row: fit(analysis.gpus[found.first[row]].place, _ROW_LABEL, "…", keep="end") for row in range(0, rows, step)
+    }
+    labels = [
+        tag("text", name, x="100%", y=share((row + 0.5) / rows), dy="0.35em", text_anchor="end")
+        for row, name in names.items()
+    ]
+    return tag("div", tag("span", max(names.values(), key=len)), tag("svg", *labels), class_="names")
+
+
+def _key(metric: Metric, full: float) -> Markup:
+    """What the colours mean."""
+    ramp = base64.b64encode(png(np.arange(STEPS, dtype=np.uint8)[None, :])).decode()
+    picture = tag("img", src=f"data:image/png;base64,{ramp}", alt="from nothing to the full scale")
+    return tag(
+        "p", "0 ", picture, f" {scale_text(metric, full)}", tag("span", class_="blank"), "no sample", class_="key"
+    )
+
+
+def map_data(analysis: Analysis) -> dict[str, Any] | None:
+    """What the page's script says of a cell; None without a map."""
+    name = compared_by(analysis)
+    if name is None or name not in analysis.gpu_series or not len(analysis.gpus):
+        return None
+    found, metric = heat_map(analysis.gpu_series[name], analysis.n_nodes), metric_of(name)
+    unit = unit_of(metric)
+    return {
+        "rows": [row_name(analysis, found, row) for row in range(len(found.first))], "unit": unit.name,
+        "full": full_scale(analysis, metric) * unit.factor, "decimals": unit.decimals, "steps": STEPS, "blank": BLANK,
+        "each": found.each,
+    }  # fmt: skip
