@@ -256,6 +256,9 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
 
 def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing, folder: str | None) -> None:
     from gssr.report.png import load_balancing_png, time_series_png
+    from gssr.report.png_heat_map import heat_map_png
+    from gssr.report.png_phases import phases_png
+    from gssr.report.png_roofline import roofline_png
 
     several = len(analyses) > 1
     if folder:
@@ -268,7 +271,10 @@ def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing
             stem += f".{number}"
         for wanted, suffix, draw in (
             (drawing.time_series, "time-series", time_series_png),
+            (drawing.time_series, "phases", phases_png),
             (drawing.load_balancing, "load-balancing", load_balancing_png),
+            (drawing.load_balancing, "heat-map", heat_map_png),
+            (drawing.roofline, "roofline", roofline_png),
         ):
             if wanted:
                 path = f"{stem}.{suffix}.png"

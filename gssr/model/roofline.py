@@ -18,10 +18,12 @@ from typing import Literal
 from gssr.metrics import BY_NAME
 from gssr.peaks import Peaks
 
-Bound = Literal["compute", "memory"]
+Bound = Literal["compute", "memory", "neither"]
 
 LEAST_ACTIVE = 0.005
 """Below this activity of all pipes, or of the memory, there is no place to speak of (a threshold of our own)."""
+NEAR = 0.4
+"""From this share of the roof on it is the roof that bounds; below, something else does (a threshold of our own)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ class Pipe:
 class Place:
     """One point, per GPU: ``flops`` (FLOP/s), ``bytes`` (B/s) and ``intensity`` (FLOP/B), upper bounds all. ``dominant``:
     the pipe that does most of it; ``roof``: the FLOP/s that are possible at this intensity with that pipe; ``of_roof``:
-    ``flops`` as a share of it; ``ridge`` (FLOP/B): where the roof's slope ends. ``bound``: on which side of it.
+    ``flops`` as a share of it; ``ridge`` (FLOP/B): where the roof's slope ends. ``bound``: by which part of the roof, if it
+    is near.
     ``unpriced``: active pipes whose peak is unknown, which are left out."""
 
     flops: float
@@ -54,13 +57,19 @@ class Place:
     pipes: tuple[Pipe, ...]
     roof: float
     ridge: float
-    bound: Bound
     unpriced: tuple[str, ...]
 
     @property
     def of_roof(self) -> float:
         """A ratio; above 1 where several pipes together do more than the dominant one could."""
         return self.flops / self.roof
+
+    @property
+    def bound(self) -> Bound:
+        """Compute right of the ridge, memory left of it, and neither below NEAR of the roof."""
+        if self.of_roof < NEAR:
+            return "neither"
+        return "compute" if self.intensity >= self.ridge else "memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +105,6 @@ def place(means: Mapping[str, float | None], peaks: Peaks | None) -> Place | Unp
         pipes=tuple(sorted(busy, key=lambda pipe: -pipe.flops)),
         roof=min(dominant.peak, intensity * peaks.memory_bandwidth),
         ridge=ridge,
-        bound="compute" if intensity >= ridge else "memory",
         unpriced=tuple(pipe.label for pipe in busy if pipe.peak is None),
     )
 

@@ -37,6 +37,12 @@ def engineering(value: float) -> str:
     return f"{shown:.{decimals}f} {prefix}".rstrip()
 
 
+def decade(power: int) -> str:
+    """10 to the ``power`` with its prefix: ``10 T``."""
+    size, prefix = next(((size, name) for size, name in _PREFIXES if power >= size), (0, ""))
+    return f"{10 ** (power - size)} {prefix}".rstrip()
+
+
 def share(value: float, decades: tuple[int, int]) -> float:
     """Where a value above 0 lies on an axis of these decades, from 0 to 1 within it."""
     return (math.log10(value) - decades[0]) / (decades[1] - decades[0])
@@ -126,7 +132,7 @@ def _spans(cells: Sequence[tuple[str, Role]]) -> list[Span]:
 def _y_label(y: int) -> str:
     if y % _ROWS:
         return ""
-    return engineering(10.0 ** (FLOPS[1] - y // _ROWS)).replace(".00", "").replace(".0", "")
+    return decade(FLOPS[1] - y // _ROWS)
 
 
 def _axis(n: int) -> list[Row]:

@@ -41,10 +41,10 @@ def drawn_roofs(peaks: Peaks, analysis: Analysis) -> list[tuple[str, float]]:
 
 def bound_text(found: Place) -> str:
     """What bounds it, in one sentence."""
-    pipe = found.dominant
-    side = "below" if found.bound == "memory" else "above"
+    side = "below" if found.intensity < found.ridge else "above"
+    what = "neither compute- nor memory-bound" if found.bound == "neither" else f"{found.bound}-bound"
     return (
-        f"{found.bound}-bound: {intensity_text(found)}, {side} the {pipe.label} pipe's ridge at {fixed(found.ridge, 1)}; "
+        f"{what}: {intensity_text(found)}, {side} the {found.dominant.label} pipe's ridge at {fixed(found.ridge, 1)}; "
         f"at most {engineering(found.flops)}FLOP/s, {percent(found.of_roof)} of the roof there"
     )
 

@@ -1,0 +1,122 @@
+"""What pictures share: a figure with its head, axes of time and of values, and what is said where there is nothing.
+
+matplotlib takes a second to import and keeps its settings in global state. It is imported when a picture is made, drawn on
+without its window system, and its settings are put back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gssr.metrics import Metric
+from gssr.model.analysis import Analysis, Floats
+from gssr.render.cells import clean
+from gssr.render.clock import duration, ticks
+from gssr.render.scale import UNKNOWN, fixed, percent, unit_of
+from gssr.report.axes import full_scale, time_axis
+from gssr.report.page import place
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_DPI = 130
+_WIDTH = 10.0
+INK, FAINT, BLUE, ORANGE, BLANK = "#222222", "#8a8a8a", "#2a6f97", "#d1495b", "#e9e9e9"
+_STYLE: Any = {
+    "font.size": 9.5,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.8,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "image.cmap": "cividis",
+}
+_TALLEST = 14.0
+
+
+@contextmanager
+def picture(
+    analysis: Analysis, heights: list[float], path: str | os.PathLike[str], question: str, split: bool = False
+) -> Generator[tuple[Figure, list[Axes]], None, None]:
+    """A figure of panels one below the other, its first row split in two on request; written to ``path`` at the end."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        head = 0.85
+        tall = min(sum(heights) + 0.42 * len(heights) + head + 0.3, _TALLEST)
+        layout = ConstrainedLayoutEngine(rect=(0.005, 0.01, 0.99, 1 - head / tall - 0.01), hspace=0.06)
+        figure = Figure(figsize=(_WIDTH, tall), dpi=_DPI, layout=layout, facecolor="white")
+        FigureCanvasAgg(figure)
+        figure.text(0.012, 1 - 0.28 / tall, question, fontsize=14, fontweight="bold", color=INK, va="center")
+        figure.text(0.012, 1 - 0.58 / tall, _subtitle(analysis), fontsize=9, color=FAINT, va="center", parse_math=False)
+        grid = figure.add_gridspec(len(heights), 2 if split else 1, height_ratios=heights)
+        panels = [figure.add_subplot(grid[0, column]) for column in range(2 if split else 1)]
+        panels += [figure.add_subplot(grid[row, :]) for row in range(1, len(heights))]
+        yield figure, panels
+        figure.savefig(path, format="png", metadata={"Software": None})
+
+
+def _subtitle(analysis: Analysis) -> str:
+    run = analysis.run
+    pieces = [clean(run.label or run.run_id)]
+    if run.job_id:
+        pieces.append(f"job {clean(run.job_id)}")
+    pieces.append(place(analysis))
+    pieces.append(duration(analysis.window.duration))
+    pieces.append(f"score {fixed(analysis.score, 3, UNKNOWN)}")
+    balance = analysis.balance.get("sm_active")
+    if balance and balance.imbalance is not None:
+        pieces.append(f"imbalance of SM active {percent(balance.imbalance)}")
+    return "   |   ".join(pieces)
+
+
+def nothing(panel: Axes, why: str) -> None:
+    panel.text(0.5, 0.5, f"nothing to draw: {why}", transform=panel.transAxes, ha="center", va="center", color=FAINT)
+    panel.set_xticks([])
+    panel.set_yticks([])
+
+
+def time_labels(panel: Axes, analysis: Analysis) -> None:
+    """Label the time axis; it is in seconds from the run's start."""
+    axis = time_axis(analysis)
+    marks = ticks(axis.begin - axis.origin, axis.end - axis.origin, 90)
+    panel.set_xticks([tick.at for tick in marks], [tick.label for tick in marks])
+    panel.set_xlim(axis.begin - axis.origin, axis.end - axis.origin)
+    panel.set_xlabel("time since the start")
+
+
+def edges_of(analysis: Analysis, start: float, width: float, n: int) -> Floats:
+    """The edges [n + 1] of a series' bins, seconds from the run's start."""
+    return start - time_axis(analysis).origin + width * np.arange(n + 1, dtype=np.float64)
+
+
+def value_axis(panel: Axes, analysis: Analysis, metric: Metric, horizontal: bool = False) -> None:
+    full, unit = full_scale(analysis, metric) * unit_of(metric).factor, unit_of(metric).name
+    label = f"{metric.label} ({unit})"
+    if horizontal:
+        panel.set_xlim(0, full)
+        panel.set_xlabel(label)
+    else:
+        panel.set_ylim(0, full)
+        panel.set_ylabel(unit)
