@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from gssr import __version__
-from gssr.commands import OK, USAGE, Command, add_options, analyze, demo, doctor, fail, mark, merge, profile, tui
+from gssr.commands import OK, USAGE, Command, add_options, analyze, compare, demo, doctor, fail, mark, merge, profile, tui
 
 COMMANDS: tuple[Command, ...] = (
     profile.COMMAND,
     tui.COMMAND,
     analyze.COMMAND,
+    compare.COMMAND,
     merge.COMMAND,
     mark.COMMAND,
     demo.COMMAND,

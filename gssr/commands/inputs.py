@@ -27,6 +27,14 @@ def own_recordings() -> list[str]:
     return [max(found, key=lambda entry: entry.stat().st_mtime).name.removesuffix(".d")] if found else []
 
 
+def with_run(text: str) -> tuple[str, str | None]:
+    """``FILE@RUN`` as the file and the run in it; without a run, or where a file has that very name, None."""
+    if os.path.lexists(text) or os.path.lexists(f"{text}.d"):
+        return text, None
+    file, at, run = text.rpartition("@")
+    return (file, run) if at and file and run else (text, None)
+
+
 def chosen(recording: "Recording", run: str | None) -> "Sequence[RunReader]":
     """The runs that --run names. Raises ValueError with a sentence that lists those there are."""
     runs = recording.runs

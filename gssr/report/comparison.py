@@ -1,0 +1,246 @@
+"""The page of ``gssr compare``: what is better, worse or the same, and what counts as noise.
+
+The first run is A; every other one is compared with it.
+"""
+
+import shlex
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gssr.model.analysis import Analysis
+from gssr.model.comparison import Change, Comparison, Outcome
+from gssr.model.verdict import Verdict
+from gssr.render.cells import clean, clip, fit, wrap
+from gssr.render.clock import axis_text, duration
+from gssr.render.columns import columns
+from gssr.render.difference import SAME, difference_strip
+from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.roles import Role, Row, Span
+from gssr.render.scale import NONE, fixed, metric_of, percent, scale_text, unit_of
+from gssr.render.strip import strip
+from gssr.render.table import Cell, Column, table
+from gssr.report.axes import full_scale
+from gssr.report.options import Options, lead
+from gssr.report.page import drawn, place, section
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+AT_ONCE = 4
+"""So many runs are compared with A in one table."""
+_GUTTER = 7
+_LOOKS: dict[Outcome, tuple[str, Role]] = {
+    "better": ("+", "good"), "worse": ("-", "bad"), "higher": (">", "value"), "lower": ("<", "value"),
+    "within noise": ("=", "dim"), "unknown": ("?", "dim"),
+}  # fmt: skip
+
+
+class _Line(NamedTuple):
+    """How a number is written: its name, unit, factor from the stored to the shown one, and decimals."""
+
+    name: str
+    unit: str
+    factor: float
+    decimals: int
+
+    def text(self, value: float | None, signed: bool = False) -> str:
+        shown = fixed(None if value is None else value * self.factor, self.decimals)
+        return f"+{shown}" if signed and value is not None and not shown.startswith("-") else shown
+
+
+_TOTALS: dict[str, _Line] = {
+    "score": _Line("score", "", 1.0, 3),
+    "imbalance": _Line("imbalance, SM active", "%", 100.0, 1),
+    "duration_s": _Line("duration", "s", 1.0, 1),
+    "gpu_hours": _Line("GPU-hours", "", 1.0, 3),
+    "energy_j": _Line("energy", "kJ", 1e-3, 2),
+}
+
+
+def comparison_page(names: Sequence[str], comparisons: Sequence[Comparison], options: Options) -> list[Row]:
+    """The rows of the page, at most ``options.width`` cells each but for the closing lines, which programs read. ``names``:
+    what each run was called on the command line, A's first; ``comparisons``: of every other run with A."""
+    width, marks = options.width, glyphs(options.ascii)
+    runs = [comparisons[0].a, *(each.b for each in comparisons)]
+    rows = [row for at, run in enumerate(runs) for row in _who(LETTERS[at], names[at], run, width, marks)]
+    rows.append(())
+    for at, each in enumerate(comparisons, 1):
+        rows += _in_words(LETTERS[at], each, width)
+    for first in range(0, len(comparisons), AT_ONCE):
+        part = comparisons[first : first + AT_ONCE]
+        letters = LETTERS[first + 1 : first + 1 + len(part)]
+        rows += section("Better or worse?", width, marks, _about(part))
+        rows += _numbers(letters, part, options, marks)
+        rows += _phases(letters, part, width, marks)
+    rows += _course(runs, width, marks)
+    rows += _verdicts(comparisons, width, marks)
+    rows += _notes(comparisons, width, marks)
+    rows.append(())
+    return [*rows, *((Span(closing_line(LETTERS[at], each), "value"),) for at, each in enumerate(comparisons, 1))]
+
+
+def closing_line(letter: str, comparison: Comparison) -> str:
+    """The line for programs of one comparison; what can't be known is ``unknown``."""
+    score = comparison.score
+    values = (score.b, score.a, score.noise)
+    b, a, noise = ("unknown" if value is None else f"{value:.3f}" for value in values)
+    difference = "unknown" if score.difference is None else f"{score.difference:+.3f}"
+    outcome = score.outcome.replace(" ", "-")
+    return f"GSSR compare {letter}: score={b} baseline={a} difference={difference} noise={noise} outcome={outcome}"
+
+
+def _who(letter: str, name: str, run: Analysis, width: int, marks: Glyphs) -> list[Row]:
+    label = clean(run.run.label or run.run.run_id)
+    models = sorted({gpu.name for gpu in run.gpus if gpu.name})
+    ended = run.state if run.run.exit_code is None else f"{run.state}, exit code {run.run.exit_code}"
+    words = [ended, place(run), ", ".join(models), duration(run.window.duration)]
+    head = (
+        Span(f"{letter}  ", "title"),
+        Span(fit(name, width // 2, marks.ellipsis, "end"), "value"),
+        Span(f"  {label}"),
+    )
+    about: list[Row] = [(Span(f"   {clean(', '.join(word for word in words if word))}", "dim"),)]
+    if run.run.command:
+        about.append((Span("   $ "), Span(fit(shlex.join(run.run.command), width - 5, marks.ellipsis))))
+    return [clip(row, width) for row in (head, *about)]
+
+
+def _in_words(letter: str, each: Comparison, width: int) -> list[Row]:
+    """The outcome in one sentence."""
+    score = each.score
+    if score.difference is None or score.noise is None or score.a is None or score.b is None:
+        return wrap(f"{letter} can't be judged by its score: it, or A's, or the noise is unknown.", width)
+    how = {"better": "better than A", "worse": "worse than A"}.get(score.outcome, "within noise of A")
+    share = "" if score.relative is None else f" ({100 * score.relative:+.1f} %)"
+    text = (
+        f"{letter} is {how} by its score: {score.b:.3f} after {score.a:.3f}, {score.difference:+.3f}{share}; "
+        f"up to {score.noise:.3f} is noise."
+    )
+    return wrap(text, width, role=_LOOKS[score.outcome][1] if score.outcome != "within noise" else "plain")
+
+
+def _about(part: Sequence[Comparison]) -> str:
+    if len(part) == 1:
+        return "noise: two standard errors"
+    return "+ better - worse > higher < lower = noise"
+
+
+def _numbers(letters: str, part: Sequence[Comparison], options: Options, marks: Glyphs) -> list[Row]:
+    """Totals, then metrics."""
+    names = list(dict.fromkeys(name for each in part for name in each.metrics))
+    lines: list[tuple[_Line, list[Change]]] = [
+        (line, [each.totals[name] for each in part]) for name, line in _TOTALS.items()
+    ]
+    for name in names:
+        metric, unit = metric_of(name), unit_of(metric_of(name))
+        found = [each.metrics[name] for each in part if name in each.metrics]
+        if len(found) == len(part):
+            lines.append((_Line(metric.label, unit.name, unit.factor, unit.decimals), found))
+    return (_one if len(part) == 1 else _several)(letters, lines, options.width, marks)
+
+
+def _one(letters: str, lines: Sequence[tuple[_Line, list[Change]]], width: int, marks: Glyphs) -> list[Row]:
+    """A table of one run and A: with the difference, the noise and the outcome in words."""
+    head = [
+        Column(""), Column("unit", drop=3), Column("A", "right"), Column(letters, "right"),
+        Column(f"{letters} - A", "right"), Column("%", "right", drop=5), Column("noise", "right", drop=4), Column(""),
+    ]  # fmt: skip
+    rows: list[list[Cell]] = []
+    for line, (change,) in lines:
+        relative = NONE if change.relative is None else f"{100 * change.relative:+.1f}"
+        noise = NONE if change.noise is None else line.text(change.noise)
+        role = _LOOKS[change.outcome][1]
+        rows.append([
+            line.name, (Span(line.unit, "dim"),), line.text(change.a), (Span(line.text(change.b), "value"),),
+            line.text(change.difference, signed=True), (Span(relative, "dim"),), (Span(noise, "dim"),),
+            (Span(change.outcome, role),),
+        ])  # fmt: skip
+    return table(head, rows, width, marks)
+
+
+def _several(letters: str, lines: Sequence[tuple[_Line, list[Change]]], width: int, marks: Glyphs) -> list[Row]:
+    """A table of several runs and A: each number with a sign for its outcome."""
+    head = [Column(""), Column("unit", drop=1), Column("A", "right")]
+    head += [Column(f"{letter}  ", "right") for letter in letters]
+    rows: list[list[Cell]] = []
+    for line, changes in lines:
+        cells: list[Cell] = [line.name, (Span(line.unit, "dim"),), line.text(changes[0].a)]
+        for change in changes:
+            sign, role = _LOOKS[change.outcome]
+            cells.append((Span(line.text(change.b), "value"), Span(f" {sign}", role)))
+        rows.append(cells)
+    return table(head, rows, width, marks, gap=2)
+
+
+def _phases(letters: str, part: Sequence[Comparison], width: int, marks: Glyphs) -> list[Row]:
+    """Time and score by kind of phase."""
+    kinds = list(dict.fromkeys(kind for each in part for kind in each.phases))
+    if not kinds:
+        return []
+    head = [Column("phases"), Column("", drop=1), *(Column(letter, "right") for letter in ("A", *letters))]
+    rows: list[list[Cell]] = []
+    for kind in kinds:
+        pairs = [each.phases.get(kind, (None, None)) for each in part]
+        totals = [next((a for a, _ in pairs if a is not None), None), *(b for _, b in pairs)]
+        rows.append([kind, (Span("time", "dim"),), *(NONE if own is None else duration(own.seconds) for own in totals)])
+        rows.append(["", (Span("score", "dim"),), *(NONE if own is None else fixed(own.score, 3) for own in totals)])
+    return [(), *table(head, rows, width, marks, gap=2)]
+
+
+def _course(runs: Sequence[Analysis], width: int, marks: Glyphs) -> list[Row]:
+    """The leading metric of all runs over time, from their starts on, and of two their difference."""
+    both = set(drawn(runs[0])).intersection(*(drawn(run) for run in runs[1:]))
+    name = lead(both, Options())
+    room = width - _GUTTER
+    longest = max(run.window.duration for run in runs)
+    if name is None or room < 20 or longest <= 0:
+        return []
+    metric = metric_of(name)
+    full = max(full_scale(run, metric) for run in runs)
+    rows = section("When?", width, marks, f"mean {metric.label}, from the start; top {scale_text(metric, full)}")
+    courses = []
+    for letter, run in zip(LETTERS, runs, strict=False):
+        own = run.series[name]
+        courses.append(columns(own.mean, own.start - run.window.start, own.width, 0.0, longest, room) / full)
+        rows.append((Span(f"{letter:<{_GUTTER}}", "title"), *strip(courses[-1].tolist(), marks)))
+    if len(runs) == 2:
+        apart = difference_strip((courses[1] - courses[0]).tolist())
+        rows.append((Span(f"{'B - A':<{_GUTTER}}", "title"), *apart))
+    rows.append((Span(" " * _GUTTER + axis_text(0.0, longest, room), "dim"),))
+    if len(runs) == 2:
+        same = percent(SAME).replace(".0", "")
+        rows.append((Span(f"{'':<{_GUTTER}}+ B higher, - B lower, = within {same} of the full scale", "dim"),))
+    return [clip(row, width) for row in rows]
+
+
+def _verdicts(comparisons: Sequence[Comparison], width: int, marks: Glyphs) -> list[Row]:
+    """What is said of one run and not of the other."""
+    rows: list[Row] = []
+    for letter, each in zip(LETTERS[1:], comparisons, strict=False):
+        own = [row for sign, found in _signed(each) for verdict in found for row in _verdict(sign, verdict, width)]
+        if len(comparisons) > 1 and own:
+            rows.append((Span(f"{letter} and A", "heading"),))
+        rows += own
+    if not rows:
+        return []
+    return [*section("Verdicts", width, marks, "+ new, - gone, = still; gssr analyze says more"), *rows]
+
+
+def _signed(each: Comparison) -> list[tuple[str, tuple[Verdict, ...]]]:
+    return [("+", each.gained), ("-", each.lost), ("=", each.kept)]
+
+
+_SIGNS: dict[str, Role] = {"+": "outlier", "-": "good", "=": "dim"}
+
+
+def _verdict(sign: str, verdict: Verdict, width: int) -> list[Row]:
+    rows = wrap(f"{clean(verdict.title)} ({verdict.severity})", max(width - 2, 10))
+    return [(Span(f"{sign if number == 0 else ' '} ", _SIGNS[sign]), *row) for number, row in enumerate(rows)]
+
+
+def _notes(comparisons: Sequence[Comparison], width: int, marks: Glyphs) -> list[Row]:
+    sentences = list(dict.fromkeys(note for each in comparisons for note in each.notes))
+    if not sentences:
+        return []
+    rows = section("Notes", width, marks)
+    for sentence in sentences:
+        rows += wrap(sentence, width, f"{marks.bullet} ", "  ")
+    return rows

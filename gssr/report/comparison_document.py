@@ -1,0 +1,73 @@
+"""The object that ``gssr compare --json`` prints. Its keys are only ever added to; what is not known is null."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from gssr.model.analysis import Analysis
+from gssr.model.comparison import Change, Comparison, PhaseTotal
+from gssr.model.verdict import Verdict
+from gssr.report.plain import number
+
+SCHEMA = "gssr.compare/1"
+
+
+def document(names: Sequence[str], comparisons: Sequence[Comparison], failed: Sequence[str]) -> dict[str, Any]:
+    """``names``: what each run was called, the first one's first; ``failed``: sentences on the conditions that don't
+    hold."""
+    runs = [comparisons[0].a, *(each.b for each in comparisons)]
+    return {
+        "schema": SCHEMA,
+        "runs": [_run(name, run) for name, run in zip(names, runs, strict=True)],
+        "comparisons": [_comparison(at, each) for at, each in enumerate(comparisons, 1)],
+        "failed": list(failed),
+    }
+
+
+def to_json(names: Sequence[str], comparisons: Sequence[Comparison], failed: Sequence[str]) -> str:
+    """The object as ASCII text with a newline at its end."""
+    return json.dumps(document(names, comparisons, failed), indent=1, allow_nan=False) + "\n"
+
+
+def _run(name: str, run: Analysis) -> dict[str, Any]:
+    return {
+        "file": name,
+        "run_id": run.run.run_id,
+        "label": run.run.label,
+        "state": run.state,
+        "exit_code": run.run.exit_code,
+        "n_gpus": len(run.gpus),
+        "n_nodes": run.n_nodes,
+        "score": number(run.score),
+        "verdicts": [verdict.code for verdict in run.verdicts],
+    }
+
+
+def _comparison(at: int, each: Comparison) -> dict[str, Any]:
+    return {
+        "a": 0,
+        "b": at,
+        "outcome": each.score.outcome,
+        **{name: _change(change) for name, change in each.totals.items()},
+        "metrics": {name: _change(change) for name, change in each.metrics.items()},
+        "phases": {kind: {"a": _phase(a), "b": _phase(b)} for kind, (a, b) in each.phases.items()},
+        "verdicts": {"gained": _codes(each.gained), "lost": _codes(each.lost), "kept": _codes(each.kept)},
+        "notes": list(each.notes),
+    }
+
+
+def _codes(verdicts: Sequence[Verdict]) -> list[dict[str, str]]:
+    return [{"code": own.code, "severity": own.severity, "title": own.title} for own in verdicts]
+
+
+def _phase(total: PhaseTotal | None) -> Mapping[str, float | None] | None:
+    if total is None:
+        return None
+    return {"n": total.n, "seconds": number(total.seconds), "share": number(total.share), "score": number(total.score)}
+
+
+def _change(change: Change) -> dict[str, Any]:
+    found = asdict(change)
+    keys = ("a", "b", "difference", "relative", "noise")
+    return {key: number(found[key]) for key in keys} | {"outcome": change.outcome}
