@@ -11,7 +11,7 @@ import pytest
 
 from gssr.backends import BACKENDS
 from gssr.backends.synthetic.scenarios import SCENARIOS
-from gssr.commands import Command, analyze, demo, doctor, mark, profile, tui
+from gssr.commands import Command, analyze, compare, demo, doctor, mark, profile, tui
 from gssr.launch import LAUNCHERS
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.profile.workload import FORWARDED
@@ -23,11 +23,12 @@ PAGE_OF = {
     "profile": DOCS / "profile.md",
     "tui": DOCS / "tui.md",
     "analyze": DOCS / "analyze.md",
+    "compare": DOCS / "compare.md",
     "mark": DOCS / "profile.md",
     "demo": README,
     "doctor": README,
 }
-COMMANDS = (profile.COMMAND, tui.COMMAND, analyze.COMMAND, mark.COMMAND, demo.COMMAND, doctor.COMMAND)
+COMMANDS = (profile.COMMAND, tui.COMMAND, analyze.COMMAND, compare.COMMAND, mark.COMMAND, demo.COMMAND, doctor.COMMAND)
 EVERYWHERE = {"-h", "--help", "--debug", "--version"}
 
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -87,6 +88,12 @@ def test_the_keys_and_the_screens_are_those_of_the_code() -> None:
     assert text == made(text), "run docs/make_tui.py"
 
 
+def test_the_rules_are_those_of_the_code() -> None:
+    made = runpy.run_path(str(DOCS / "make_verdicts.py"))["page"]
+    text = (DOCS / "verdicts.md").read_text(encoding="utf-8")
+    assert text == made(text), "run docs/make_verdicts.py"
+
+
 def test_every_state_is_explained() -> None:
     text = prose(DOCS / "recording.md")
     assert all(f"| `{state}` |" in text for state in STATES)
@@ -112,6 +119,14 @@ def test_every_key_of_the_json_object_is_explained(recording: Path) -> None:
     assert keys <= explained, f"not explained: {keys - explained}"
     others = {'"gssr.analyze/1"', "null", "-d", *STATES, "lost"}
     assert explained <= keys | others, f"no keys: {explained - keys - others}"
+
+
+def test_every_key_of_a_comparison_is_explained(recording: Path) -> None:
+    (outcome,) = fenced.run(["gssr compare --json run.sql run.sql"], recording.parent)
+    section = prose(DOCS / "compare.md").partition("## The JSON object")[2]
+    found = json.loads(outcome.output)
+    kinds = set(found["comparisons"][0]["phases"])
+    assert _keys(found) - kinds <= set(_CODE.findall(section))
 
 
 def test_scenarios_backends_launchers_and_signals_are_those_of_the_code() -> None:

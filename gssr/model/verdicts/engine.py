@@ -46,6 +46,8 @@ def judge(evidence: Evidence, table: Table = TABLE) -> Judgement:
         except Unknown as unknown:
             abstentions.append(Abstention(rule.code, str(unknown)))
             continue
+        if found is not None and len(found.gpus) == evidence.n_gpus:
+            found = found._replace(gpus=())
         if found is not None and not any(_explains(cause, own, rule, found, job) for cause, own in kept):
             kept.append((rule, found))
     verdicts = sorted((_verdict(rule, found) for rule, found in kept), key=lambda one: SEVERITIES.index(one.severity))

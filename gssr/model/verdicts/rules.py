@@ -29,7 +29,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "gpus_unused", "critical", "{some} {were} never used",
         (
-            Threshold("seconds", 20.0, "a GPU is unused (as above) in a job of at least so many seconds", JOBSTATS),
+            Threshold("seconds", 20.0, "a GPU is unused (as above) in a job of at least so many seconds"),
         ),
         "Ask for fewer GPUs, or let the program use all it gets: check the ranks per node, CUDA_VISIBLE_DEVICES and the "
         "launcher's GPU binding.",

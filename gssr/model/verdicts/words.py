@@ -71,7 +71,7 @@ def place(gpu: Gpu) -> str:
 def some(gpus: Sequence[Gpu], which: Sequence[int]) -> str:
     """Some of the GPUs at the beginning of a sentence: ``3 of 16 GPUs (n1:0, n1:1, n2:0)``, ``All 4 GPUs``."""
     if len(which) == len(gpus):
-        return "The GPU" if len(gpus) == 1 else f"All {len(gpus)} GPUs"
+        return {1: "The GPU", 2: "Both GPUs"}.get(len(gpus), f"All {len(gpus)} GPUs")
     return f"{len(which)} of {len(gpus)} GPUs ({named(gpus, which)})"
 
 
