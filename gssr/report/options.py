@@ -11,10 +11,10 @@ class Parts(NamedTuple):
 
     summary: bool = True
     time_series: bool = False
-    phases: bool = False
     load_balancing: bool = False
-    roofline: bool = False
     metadata: bool = False
+    phases: bool = False
+    roofline: bool = False
 
 
 class Options(NamedTuple):

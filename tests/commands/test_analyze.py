@@ -157,14 +157,14 @@ def test_a_stream_that_is_not_utf8_gets_ascii(recorded, environment):
 def test_plots_without_a_terminal_become_pictures_beside_the_recording(folder):
     done = analyze("a.sql", "-pts", "-plb", cwd=folder)
     assert done.returncode == 0, done.stderr
-    for name in ("a.time-series.png", "a.load-balancing.png"):
+    for name in ("a.time-series.png", "a.phases.png", "a.load-balancing.png", "a.heat-map.png"):
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
     assert "When not?" not in done.stdout
 
 
 def test_pictures_go_where_they_are_wanted(folder):
     assert analyze("a.sql", "gaps.sql", "--png", "out/pictures", cwd=folder).returncode == 0
-    assert len(os.listdir(folder / "out/pictures")) == 4
+    assert len(os.listdir(folder / "out/pictures")) == 10
     (folder / "file").touch()
     done = analyze("a.sql", "--png", "file", cwd=folder)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "file" in done.stderr
