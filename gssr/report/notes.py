@@ -9,7 +9,7 @@ from gssr.render.scale import count
 from gssr.report.options import Options
 from gssr.report.page import section
 
-MOST = 4
+MOST = 6
 """Verdicts shown unless all are asked for: the worst."""
 
 _LOOKS: dict[Severity, tuple[str, Role]] = {

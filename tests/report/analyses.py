@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, METRICS
 from gssr.model.analysis import Analysis, GpuSeries, GpuSummary, HostUse, Series, Statistics, Window
 from gssr.model.balance import balance
+from gssr.model.verdict import Abstention, Finding, Verdict
 from gssr.score import score_of_means
 from gssr.store.reader import Event, Run
 
@@ -137,6 +138,25 @@ def analysis(
         "imbalance": balance("sm_active", gpus).imbalance, "host": HOST,
     }  # fmt: skip
     return Analysis(**(fields | changes))  # type: ignore[arg-type]
+
+
+def judged() -> Analysis:
+    """The analysis with seven verdicts, of every severity, and three rules that abstained."""
+    found = [
+        Verdict(
+            f"rule_{number}", severity, f"GPU number {number} does what it should not, and a title may need two lines",
+            (
+                Finding("sm_active", 0.1 * number, 0.5, f"SM active {10 * number} % (below 50 %)"),
+                Finding("gpu_hours", 0.25, None, "0.25 GPU-hours"),
+            ),
+            "Do something about it: look at the program's log first, then at a trace of one step.", "ours", START,
+            START + 300.0, (number,) if number % 2 else (),
+        )
+        for number, severity in enumerate(("critical", "warning", "warning", "info", "info", "info", "info"), 1)
+    ]  # fmt: skip
+    reason = "disk reads were not measured"
+    abstained = Abstention("io_wait", reason), Abstention("cpu_starved", reason), Abstention("fp64", "nobody knows")
+    return analysis(verdicts=tuple(found), abstentions=abstained)
 
 
 def without_gpus() -> Analysis:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from analyses import analysis, one_sample, run, without_counters, without_gpus, without_samples
+from analyses import analysis, judged, one_sample, run, without_counters, without_gpus, without_samples
 
 from gssr.metrics import METRICS
 from gssr.model.analysis import Analysis
@@ -18,8 +18,19 @@ RUN = {
     "n_samples", "n_gaps", "sampling_ms", "backend", "score", "metrics", "gpus", "balance", "verdicts", "energy_j",
     "gpu_hours",
 }  # fmt: skip
-ADDED = {"window", "clock_event_reasons", "host", "notes", "events"}
-ALL = [analysis(), without_gpus(), without_samples(), one_sample(), without_counters()]
+ADDED = {
+    "window",
+    "clock_event_reasons",
+    "host",
+    "notes",
+    "events",
+    "abstentions",
+    "phases",
+    "load_balancing",
+    "roofline",
+}
+VERDICT = {"code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus"}
+ALL = [analysis(), judged(), without_gpus(), without_samples(), one_sample(), without_counters()]
 
 
 def _run(found: Analysis) -> dict[str, Any]:
@@ -42,7 +53,9 @@ def test_keys_are_those_of_the_contract(found: Analysis) -> None:
         assert set(balance) == {"imbalance", "lowest", "highest"}
         for end in (balance["lowest"], balance["highest"]):
             assert end is None or set(end) == {"gpu", "node", "rank", "mean"}
-    assert only["verdicts"] == []
+    for verdict in only["verdicts"]:
+        assert set(verdict) == VERDICT
+        assert all(set(number) == {"metric", "value", "threshold", "text"} for number in verdict["evidence"])
 
 
 def test_every_metric_is_there_measured_or_not() -> None:
@@ -94,3 +107,14 @@ def test_runs_keep_their_order_and_none_is_an_empty_list() -> None:
         "alps-4711.0",
     ]
     assert document([]) == {"schema": "gssr.analyze/1", "runs": []}
+
+
+def test_verdicts_are_all_there_with_plain_numbers() -> None:
+    found = judged()
+    verdicts = _run(found)["verdicts"]
+    assert [verdict["code"] for verdict in verdicts] == [verdict.code for verdict in found.verdicts]
+    assert verdicts[0]["evidence"][0] == {
+        "metric": "sm_active", "value": 0.1, "threshold": 0.5, "text": "SM active 10 % (below 50 %)",
+    }  # fmt: skip
+    assert verdicts[0]["evidence"][1]["threshold"] is None and verdicts[0]["gpus"] == [1]
+    assert _run(found)["abstentions"][0] == {"code": "io_wait", "reason": "disk reads were not measured"}
