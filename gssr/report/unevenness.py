@@ -124,7 +124,7 @@ def _places(analysis: Analysis, found: Unevenness, options: Options) -> list[Row
     for key, mean, below, share in own:
         name = f"  {key}" if key >= 0 else "  unknown"
         lines.append([name, *_mean(analysis, found, mean, options), number(below, metric), percent(share)])
-    extra = (Column("below node's mean", "right", drop=2), Column("in nodes", "right", drop=1))
+    extra = (Column("below node's mean", "right", drop=2), Column("of nodes", "right", drop=1))
     return [(), *_table("index in node", lines, found, options, *extra)]
 
 

@@ -1,0 +1,81 @@
+"""Analyses that have phases, a roofline and what imbalance cost, built by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+from analyses import START, analysis
+
+from gssr.model.analysis import Analysis
+from gssr.model.dips import Cycle
+from gssr.model.frame import over_space
+from gssr.model.imbalance import by_index, by_node, imbalance_between
+from gssr.model.phases import Kind, Phase
+from gssr.model.roofline import place
+from gssr.model.unevenness import Alike, Unevenness
+from gssr.model.verdict import Verdict
+from gssr.peaks import Peaks, peaks_of
+from gssr.score import score_of_means
+from gssr.store.reader import Gpu
+
+H100 = peaks_of("NVIDIA H100 80GB HBM3")
+MEANS: dict[str, float | None] = {
+    "sm_active": 0.8, "sm_occupancy": 0.4, "fp64_active": 0.3, "fp32_active": 0.05, "fp16_active": 0.0,
+    "tensor_active": 0.0, "dram_active": 0.75, "power_usage": 540.0, "memory_used": 6e10,
+}  # fmt: skip
+WAITS = Verdict(
+    "transfer_bound", "warning", "The GPUs wait while PCIe carries 21 GB/s to the GPUs", (), "Copy less.", "ours",
+    START + 150, START + 165,
+)  # fmt: skip
+
+
+def _phase(kind: Kind, start: float, end: float, load: float, peaks: Peaks | None, **changes: object) -> Phase:
+    means = {name: None if value is None else value * load for name, value in MEANS.items()}
+    fields: dict[str, object] = {
+        "kind": kind, "start": START + start, "end": START + end, "share": (end - start) / 300,
+        "score": score_of_means(means), "means": means, "place": place(means, peaks),
+    }  # fmt: skip
+    return Phase(**(fields | changes))  # type: ignore[arg-type]
+
+
+def phased(peaks: Peaks | None = H100) -> Analysis:
+    """A run with one phase of each kind, under the roofs of these GPUs."""
+    found = (
+        _phase("start-up", 0, 12, 0.001, peaks),
+        _phase("recurring", 12, 150, 0.9, peaks, cycle=Cycle(6, 20.0, 2.5, 0.11, 0.05, 0.82)),
+        _phase("idle", 150, 165, 0.01, peaks, verdicts=(WAITS,)),
+        _phase("steady", 165, 280, 1.0, peaks),
+        _phase("tail", 280, 300, 0.0, peaks),
+    )
+    usual = uneven(analysis())
+    return replace(usual, phases=found, peaks=peaks, place=place(MEANS, peaks), verdicts=(WAITS,))
+
+
+class _Placed:
+    """Where the GPUs of an analysis are."""
+
+    def __init__(self, found: Analysis) -> None:
+        nothing = [None] * 9
+        names = list(dict.fromkeys(gpu.node or "?" for gpu in found.gpus))
+        self.gpus = tuple(
+            Gpu(gpu.gpu, "r", gpu.node, gpu.rank, gpu.device_index, gpu.uuid, *nothing) for gpu in found.gpus
+        )
+        self.nodes = tuple(names)
+        self.node_of = np.array([names.index(gpu.node or "?") for gpu in found.gpus])
+
+
+def uneven(found: Analysis) -> Analysis:
+    """The analysis with what its imbalance cost."""
+    own = found.gpu_series["sm_active"]
+    means = np.array([gpu.mean["sm_active"] for gpu in found.gpus], float)
+    window = found.window.start, found.window.end
+    places = np.arange(len(means))
+    cost = imbalance_between(places, means, own.values, over_space(own.values), 1.0, window, own.start, own.width)
+    where = _Placed(found)
+    low = int(np.argmin(means))
+    others = tuple(gpu for gpu in range(len(means)) if gpu != low)
+    alike = (Alike("A", others, float(means[list(others)].mean()), False), Alike("B", (low,), float(means[low]), True))
+    result = Unevenness(
+        "sm_active", own.start, own.width, cost, 123_456.0, 0.55, where.nodes, by_node(cost, where),
+        by_index(cost, where), alike,
+    )  # fmt: skip
+    return replace(found, unevenness=result)

@@ -1,0 +1,100 @@
+"""Phases, what imbalance cost, and the roofline: on the page, in the JSON object and as pictures."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from analyses import analysis, one_sample, without_gpus, without_samples
+from phased import phased, uneven
+
+from gssr.model.analysis import Analysis
+from gssr.model.roofline import place
+from gssr.render.cells import cell_width
+from gssr.report.document import to_json
+from gssr.report.options import Options, Parts
+from gssr.report.png_heat_map import heat_map_png
+from gssr.report.png_phases import phases_png
+from gssr.report.png_roofline import roofline_png
+from gssr.report.terminal import page, to_text
+
+Golden = Callable[[str, str], None]
+
+WHY = Parts(summary=False, load_balancing=True, phases=True, roofline=True)
+RUNS: dict[str, Callable[[], Analysis]] = {
+    "phased": phased,
+    "unknown_peaks": lambda: phased(None),
+    "200_gpus": lambda: uneven(analysis(200, 50)),
+    "no_gpus": without_gpus,
+    "no_samples": lambda: replace(without_samples(), place=place({}, None)),
+    "one_sample": one_sample,
+    "no_series": lambda: analysis(series={}, gpu_series={}),
+}
+
+
+def _text(found: Analysis, **options: object) -> str:
+    chosen = Options(**options)  # type: ignore[arg-type]
+    return to_text(page(found, WHY, chosen), color=False, ascii_only=chosen.ascii)
+
+
+@pytest.mark.parametrize("name", ["phased", "unknown_peaks"])
+def test_pages_look_as_somebody_last_saw_them(name: str, golden: Golden) -> None:
+    golden(f"why_{name}.txt", _text(RUNS[name]()))
+
+
+def test_the_ascii_page_looks_as_somebody_last_saw_it(golden: Golden) -> None:
+    golden("why_phased_ascii_60.txt", _text(phased(), width=60, ascii=True))
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("width", [20, 33, 60, 80, 200])
+@pytest.mark.parametrize("verbosity", ["low", "medium", "high"])
+def test_every_page_keeps_to_its_width(name: str, width: int, verbosity: str) -> None:
+    for plain in (False, True):
+        lines = _text(RUNS[name](), width=width, verbosity=verbosity, ascii=plain).splitlines()[:-1]
+        assert max(map(cell_width, lines)) <= width
+        assert not plain or "".join(lines).isascii()
+
+
+def test_unknown_peaks_are_said() -> None:
+    assert "unknown peaks" in _text(phased(None))
+    assert "unknown peaks" in json.loads(to_json([phased(None)]))["runs"][0]["roofline"]["unknown"]
+
+
+def test_the_object_holds_what_the_page_shows() -> None:
+    found = phased()
+    (run,) = json.loads(to_json([found]))["runs"]
+    assert [phase["kind"] for phase in run["phases"]] == ["start-up", "recurring", "idle", "steady", "tail"]
+    assert run["phases"][1]["cycle"] == {
+        "count": 6, "period_s": 20.0, "dip_s": 2.5, "share": 0.11, "low": 0.05, "high": 0.82,
+    }  # fmt: skip
+    assert run["phases"][2]["verdicts"] == [
+        {
+            "code": "transfer_bound",
+            "severity": "warning",
+            "title": "The GPUs wait while PCIe carries 21 GB/s to the GPUs",
+        }
+    ]
+    assert run["roofline"]["bound"] == "memory"
+    balance = run["load_balancing"]
+    assert balance["gpu_hours_lost"] >= balance["gpu_hours_lost_static"] > 0
+    assert len(balance["nodes"]) == 4 and len(balance["positions"]) == 4
+    assert sorted(gpu for group in balance["groups"] for gpu in group["gpus"]) == sorted(gpu.gpu for gpu in found.gpus)
+
+
+def test_what_was_not_looked_at_is_null() -> None:
+    (run,) = json.loads(to_json([one_sample()]))["runs"]
+    assert run["phases"] == [] and run["load_balancing"] is None and run["roofline"] is None
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("draw", [phases_png, heat_map_png, roofline_png])
+@pytest.mark.parametrize("name", RUNS)
+def test_every_run_can_be_drawn(name: str, draw: Callable[[Analysis, Path], None], tmp_path: Path) -> None:
+    for path in (tmp_path / "a.png", tmp_path / "b.png"):
+        draw(RUNS[name](), path)
+    data = (tmp_path / "a.png").read_bytes()
+    assert data == (tmp_path / "b.png").read_bytes()
+    width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
+    assert width == 1300 and 200 < height < 2000
