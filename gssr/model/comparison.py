@@ -136,7 +136,7 @@ def judged(name: str, a: float | None, b: float | None, noise: float | None) -> 
 
 
 def _totals(a: Analysis, b: Analysis) -> dict[str, Change]:
-    between = _summed(_spread(_known(gpu.score for gpu in run.gpus)) for run in (a, b))
+    between = [_spread(_known(gpu.score for gpu in run.gpus)) for run in (a, b)]
     noise = _joined(between, _tenths_of_score(a, b))
     both_ended = a.state == b.state and a.run.exit_code == b.run.exit_code and a.state not in ("running", "lost")
     found = {
@@ -157,7 +157,7 @@ def _totals(a: Analysis, b: Analysis) -> dict[str, Change]:
 def _metric(name: str, a: Analysis, b: Analysis) -> Change:
     runs = (a, b)
     means = [run.metrics[name].mean if name in run.metrics else None for run in runs]
-    between = _summed(_spread(_known(gpu.mean.get(name) for gpu in run.gpus)) for run in runs)
+    between = [_spread(_known(gpu.mean.get(name) for gpu in run.gpus)) for run in runs]
     along = _paired(*(_tenths(run.series.get(name), run.window) for run in runs))
     noise = _joined(between, along)
     if noise is not None:
@@ -178,12 +178,6 @@ def _spread(means: Floats) -> float | None:
     return std**2 / len(means)
 
 
-def _summed(variances: Iterable[float | None]) -> float | None:
-    """The sum of those that are known; None where none is."""
-    known = [variance for variance in variances if variance is not None]
-    return sum(known) if known else None
-
-
 def _paired(one: Floats, other: Floats) -> float | None:
     """The variance of the mean of the differences between two runs' tenths; None of too few."""
     apart = other - one
@@ -191,10 +185,13 @@ def _paired(one: Floats, other: Floats) -> float | None:
     return float(np.var(apart, ddof=1)) / len(apart) if len(apart) >= FEWEST_TENTHS else None
 
 
-def _joined(*variances: float | None) -> float | None:
-    """Two standard errors of what has these variances, as far as they are known; None where none of them is."""
-    whole = _summed(variances)
-    return None if whole is None else 2.0 * math.sqrt(whole)
+def _joined(between: Sequence[float | None], along: float | None) -> float | None:
+    """Two standard errors, from the variances between the GPUs of each run and along time. A single GPU has none of the
+    former; without the latter both runs' must be known. None where that is too little to go by."""
+    known = [variance for variance in between if variance is not None]
+    if along is None and len(known) < len(between):
+        return None
+    return 2.0 * math.sqrt(sum(known) + (along or 0.0))
 
 
 def _tenth_of(start: float, width: float, n: int, window: Window) -> Ints:
@@ -228,7 +225,7 @@ def _tenths_of_score(a: Analysis, b: Analysis) -> float | None:
 def _noise_of_imbalance(a: Analysis, b: Analysis) -> float | None:
     """From the imbalance of both runs in their tenths."""
     found = [_imbalances(run.gpu_series.get("sm_active"), run.window) for run in (a, b)]
-    noise = _joined(_paired(found[0], found[1]))
+    noise = _joined([None], _paired(found[0], found[1]))
     return None if noise is None else max(noise, LEAST_SHARE)
 
 
@@ -256,7 +253,7 @@ def _phase_total(phases: Sequence[Phase], kind: Kind) -> PhaseTotal | None:
     own = [phase for phase in phases if phase.kind == kind]
     if not own:
         return None
-    seconds = [phase.end - phase.start for phase in own]
+    seconds = [phase.seconds for phase in own]
 
     def mean(name: str) -> float | None:
         values = [phase.means.get(name) for phase in own]

@@ -1,0 +1,126 @@
+"""``gssr compare`` as a pipeline meets it: which runs, what it prints, and how it exits."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gssr.commands.compare import Limit, limit_of
+from gssr.commands.inputs import with_run
+
+
+def gssr(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "gssr", *words], cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``good.sql``, ``bad.sql``, and ``two.sql`` with two runs."""
+    found = tmp_path_factory.mktemp("compared")
+    for name, scenario in (("good", "train"), ("bad", "imbalanced")):
+        command = [
+            sys.executable,
+            "-m",
+            "gssr.backends.synthetic",
+            scenario,
+            "--gpus",
+            "4",
+            "--hours",
+            "0.01",
+            "-t",
+            "200",
+        ]
+        subprocess.run([*command, "-o", f"{name}.sql"], cwd=found, check=True, capture_output=True, timeout=60)
+    for label in ("first", "second"):
+        own = [
+            "profile",
+            "--backend",
+            "synthetic:train:2",
+            "-t",
+            "20",
+            "-o",
+            "two.sql",
+            "-a",
+            "-l",
+            label,
+            "--no-summary",
+        ]
+        assert gssr(*own, "--", "sleep", "0.4", cwd=found).returncode == 0
+    return found
+
+
+def test_worse_is_said_and_by_itself_is_no_failure(folder: Path) -> None:
+    done = gssr("compare", "good.sql", "bad.sql", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1].endswith("outcome=worse")
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "code"),
+    [
+        (("good.sql", "bad.sql"), ("--fail-if-worse", "5%"), 3),
+        (("good.sql", "bad.sql"), ("--fail-if-worse", "0.9"), 0),
+        (("bad.sql", "good.sql"), ("--fail-if-worse", "0%"), 0),
+        (("good.sql", "good.sql"), ("--fail-if-worse", "0"), 0),
+        (("good.sql", "bad.sql"), ("--fail-below", "0.6"), 3),
+        (("good.sql", "bad.sql"), ("--fail-below", "0.1"), 0),
+        (("bad.sql", "good.sql", "bad.sql"), ("--fail-below", "0.6"), 3),
+    ],
+)
+def test_conditions_decide_the_exit_code(
+    folder: Path, files: tuple[str, ...], options: tuple[str, ...], code: int
+) -> None:
+    done = gssr("compare", *files, *options, cwd=folder)
+    assert done.returncode == code and bool(done.stderr) == (code == 3)
+    parsed = json.loads(gssr("compare", "--json", *files, *options, cwd=folder).stdout)
+    assert bool(parsed["failed"]) == (code == 3)
+
+
+def test_an_unknown_score_holds_no_condition(folder: Path) -> None:
+    own = ["profile", "--backend", "synthetic:train:2", "--metrics", "power_usage", "-o", "power.sql", "--no-summary"]
+    gssr(*own, "-f", "--", "sleep", "0.2", cwd=folder)
+    for condition in (("--fail-below", "0"), ("--fail-if-worse", "100%")):
+        done = gssr("compare", "good.sql", "power.sql", *condition, cwd=folder)
+        assert done.returncode == 3 and "unknown" in done.stderr
+
+
+def test_runs_of_one_file_are_compared(folder: Path) -> None:
+    for words in (("two.sql",), ("two.sql@1", "two.sql@second"), ("two.sql@first", "two.sql")):
+        parsed = json.loads(gssr("compare", "--json", *words, cwd=folder).stdout)
+        assert [run["label"] for run in parsed["runs"]] == ["first", "second"]
+        assert [run["file"] for run in parsed["runs"]] == ["two.sql@1", "two.sql@2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("good.sql",), 2, "another one"),
+        (("good.sql", "none.sql"), 1, "no such file"),
+        (("good.sql", "good.sql@9"), 2, "no run '9'"),
+        (("good.sql", "bad.sql", "--fail-if-worse", "much"), 2, "5%"),
+        (("good.sql", "bad.sql", "--fail-below", "7"), 2, "between 0 and 1"),
+        (("good.sql", "bad.sql", "--width", "5"), 2, "--width"),
+        ((), 2, "required"),
+    ],
+)
+def test_what_can_not_be_done_is_said_in_one_line(folder: Path, words: tuple[str, ...], code: int, said: str) -> None:
+    done = gssr("compare", *words, cwd=folder)
+    assert (done.returncode, done.stdout) == (code, "") and said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_limits_are_shares_or_scores() -> None:
+    assert limit_of("5%") == Limit(0.05, True) and limit_of(" 0.05 ") == Limit(0.05, False)
+    assert limit_of("5%").allowed(0.8) == pytest.approx(0.04) and limit_of("0.05").allowed(0.8) == 0.05
+    for wrong in ("", "%", "nan", "-1%", "101%", "2", "5 percent"):
+        with pytest.raises(ValueError):
+            limit_of(wrong)
+
+
+def test_an_at_sign_in_a_file_name_is_no_run(tmp_path: Path) -> None:
+    named = str(tmp_path / "a@1")
+    assert with_run(named) == (str(tmp_path / "a"), "1")
+    Path(named).touch()
+    assert with_run(named) == (named, None)
+    assert with_run("@1") == ("@1", None) and with_run("a.sql") == ("a.sql", None)

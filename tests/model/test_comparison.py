@@ -1,0 +1,148 @@
+"""Two runs against each other: what is a difference, and what is noise."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gssr.model.analysis import Analysis
+from gssr.model.comparison import TENTHS, Change, Comparison, compare, judged
+from gssr.model.phases import Phase
+from gssr.model.roofline import Unplaced
+from gssr.model.verdict import Verdict
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+from analyses import activity, analysis, one_sample, run, without_counters, without_gpus, without_samples
+
+N_GPUS, N_BINS = 8, 200
+
+
+def job(level: float = 0.6, seed: int = 0, noise: float = 0.02, n_gpus: int = N_GPUS) -> Analysis:
+    """A job whose GPUs differ by chance, and whose activity wobbles: no two seeds are the same run."""
+    random = np.random.default_rng(seed)
+    base = np.clip(
+        level
+        + noise * random.standard_normal((n_gpus, 1))
+        + noise * random.standard_normal((1, N_BINS))
+        + noise * random.standard_normal((n_gpus, N_BINS)),
+        0.0, 1.0,
+    )  # fmt: skip
+    base[:, :20] = 0.0  # every run has a start-up
+    found = analysis(n_gpus, 1, N_BINS, 300.0, base)
+    return replace(found, run=run(exit_code=0), gpu_hours=n_gpus * 300 / 3600)
+
+
+def outcomes(found: Comparison) -> dict[str, str]:
+    return {name: change.outcome for name, change in {**found.totals, **found.metrics}.items()}
+
+
+def test_a_run_is_within_noise_of_itself() -> None:
+    found = compare(job(), job())
+    assert set(outcomes(found).values()) == {"within noise"}
+    assert (found.gained, found.lost, found.notes) == ((), (), ())
+
+
+def test_what_chance_does_is_noise_and_seldom_more() -> None:
+    wrong = sum(
+        compare(job(seed=2 * n), job(seed=2 * n + 1)).metrics["sm_active"].outcome != "within noise" for n in range(100)
+    )
+    assert wrong <= 15  # two standard errors of few GPUs and tenths: about one in twenty, a little more
+
+
+def test_a_change_beyond_noise_is_found_and_has_the_right_sign() -> None:
+    up, down = compare(job(0.5), job(0.6, 1)), compare(job(0.6), job(0.5, 1))
+    assert (up.metrics["sm_active"].outcome, down.metrics["sm_active"].outcome) == ("better", "worse")
+    assert (up.score.outcome, down.score.outcome) == ("better", "worse")
+    assert (up.metrics["power_usage"].outcome, down.metrics["power_usage"].outcome) == ("higher", "lower")
+
+
+def test_a_straggler_gained_is_no_noise() -> None:
+    base = np.full((N_GPUS, N_BINS), 0.6) + 0.01 * np.random.default_rng(0).standard_normal((N_GPUS, N_BINS))
+    slow = base.copy()
+    slow[3] *= 0.2
+    a, b = (analysis(N_GPUS, 1, N_BINS, 300.0, values) for values in (base, slow))
+    assert compare(a, b).metrics["sm_active"].outcome == "worse"
+    assert compare(b, a).metrics["sm_active"].outcome == "better"
+    assert compare(a, b).totals["imbalance"].outcome == "worse"
+
+
+def test_a_start_up_that_both_have_is_no_noise() -> None:
+    noise = compare(job(0.6), job(0.6, 1)).metrics["sm_active"].noise
+    assert noise is not None and noise < 0.05  # the start-up alone would make it 0.12
+
+
+def test_more_noise_between_gpus_hides_more() -> None:
+    quiet, loud = (compare(job(0.6, 0, noise), job(0.6, 1, noise)).metrics["sm_active"].noise for noise in (0.02, 0.15))
+    assert quiet is not None and loud is not None and loud > 2 * quiet
+
+
+@settings(max_examples=60)
+@given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.floats(0, 1e6))
+def test_a_and_b_exchanged_exchange_better_and_worse(a: float, b: float, noise: float) -> None:
+    turned = {"better": "worse", "worse": "better", "within noise": "within noise"}
+    assert turned[judged("score", a, b, noise).outcome] == judged("score", b, a, noise).outcome
+
+
+@pytest.mark.parametrize("found", [without_gpus(), without_samples(), one_sample(), without_counters()])
+def test_missing_is_never_zero_and_never_better_or_worse(found: Analysis) -> None:
+    for pair in ((found, job()), (job(), found), (found, found)):
+        for change in {**compare(*pair).totals, **compare(*pair).metrics}.values():
+            if change.a is None or change.b is None:
+                assert change.difference is None and change.outcome == "unknown"
+            if change.noise is None:
+                assert change.outcome == "unknown"
+
+
+def test_one_gpu_has_its_course_as_yardstick_and_one_sample_has_none() -> None:
+    assert compare(job(n_gpus=1), job(0.9, 1, n_gpus=1)).metrics["sm_active"].outcome == "better"
+    assert compare(one_sample(), one_sample()).metrics["sm_active"].outcome == "unknown"
+
+
+def test_runs_that_did_not_both_end_are_not_compared_by_their_length() -> None:
+    going = replace(job(), state="running", run=run(exit_code=None, ended_at=None))
+    found = compare(job(), going)
+    assert {found.totals[name].outcome for name in ("duration_s", "gpu_hours", "energy_j")} == {"unknown"}
+    assert any("B is running" in note for note in found.notes)
+    assert any("C is running" in note for note in compare(job(), going, "C").notes)
+
+
+def test_verdicts_are_gained_lost_and_kept_by_their_code() -> None:
+    one, two, three = (Verdict(code, "info", code, (), "", "", 0.0, 1.0) for code in ("one", "two", "three"))
+    found = compare(replace(job(), verdicts=(one, two)), replace(job(), verdicts=(two, three)))
+    assert (found.gained, found.lost, found.kept) == ((three,), (one,), (two,))
+
+
+def test_phases_of_a_kind_are_taken_together() -> None:
+    means = {
+        "sm_active": 0.5,
+        "sm_occupancy": 0.3,
+        "fp64_active": 0.0,
+        "fp32_active": 0.1,
+        "fp16_active": 0.0,
+        "tensor_active": 0.2,
+    }
+    steady = Phase("steady", 0.0, 10.0, 0.1, 0.4, means, Unplaced("not looked at"))
+    later = replace(steady, start=20.0, end=50.0)
+    found = compare(replace(job(), phases=(steady,)), replace(job(), phases=(steady, later)))
+    (a, b) = found.phases["steady"]
+    assert a is not None and b is not None and list(found.phases) == ["steady"]
+    assert (a.n, a.seconds, a.score) == (1, 10.0, 0.4)
+    assert (b.n, b.seconds, b.share) == (2, 40.0, pytest.approx(0.2)) and b.score is not None
+
+
+def test_differences_of_the_runs_are_noted() -> None:
+    other = replace(job(n_gpus=4), backend="nvml")
+    notes = compare(job(), other).notes
+    assert any("number of GPUs: 8 in A, 4 in B" in note for note in notes)
+    assert any("backend" in note for note in notes)
+
+
+def test_a_gap_leaves_tenths_out_and_nothing_breaks() -> None:
+    base = activity(4, N_BINS)
+    base[:, : N_BINS * 6 // TENTHS] = np.nan
+    found = compare(analysis(4, 1, N_BINS, 300.0, base), job(n_gpus=4)).metrics["sm_active"]
+    assert isinstance(found, Change) and found.noise is not None

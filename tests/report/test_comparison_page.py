@@ -1,0 +1,121 @@
+"""The page and the object of ``gssr compare``."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from analyses import activity, analysis, one_sample, run, without_counters, without_gpus, without_samples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gssr.model.analysis import Analysis
+from gssr.model.comparison import Comparison, compare
+from gssr.model.verdict import Verdict
+from gssr.render.cells import cell_width
+from gssr.render.roles import text_of
+from gssr.report.comparison import AT_ONCE, comparison_page
+from gssr.report.comparison_document import to_json
+from gssr.report.options import Options
+from gssr.report.terminal import to_text
+
+Golden = Callable[[str, str], None]
+
+
+def verdict(code: str, title: str) -> Verdict:
+    return Verdict(code, "warning", title, (), "do something", "ours", 0.0, 1.0)
+
+
+def before() -> Analysis:
+    found = verdict("cpu_starved", "The GPUs wait for one busy core"), verdict("straggler", "1 of 16 GPUs is slow")
+    return replace(analysis(base=0.8 * activity(16, 240)), verdicts=found)
+
+
+def after() -> Analysis:
+    own = analysis(
+        base=np.clip(0.2 + activity(16, 240), 0, 1), run=run(label="more loaders", command=("python", "train2"))
+    )
+    return replace(
+        own, verdicts=(verdict("straggler", "1 of 16 GPUs is slow"), verdict("memory_full", "Memory is full"))
+    )
+
+
+OTHERS = [after(), before(), one_sample(), without_gpus(), without_samples(), without_counters()]
+
+
+def comparisons(n: int) -> tuple[list[str], list[Comparison]]:
+    runs = [after(), *(OTHERS[at % len(OTHERS)] for at in range(1, n))]
+    names = [f"some/folder/run{at}.sql" for at in range(n + 1)]
+    return names, [compare(before(), own, chr(ord("A") + at)) for at, own in enumerate(runs, 1)]
+
+
+def text(n: int, **options: object) -> str:
+    chosen = Options(**options)  # type: ignore[arg-type]
+    return to_text(comparison_page(*comparisons(n), chosen), color=False, ascii_only=chosen.ascii)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_the_page_looks_as_somebody_last_saw_it(n: int, golden: Golden) -> None:
+    golden(f"compare_{n + 1}_runs.txt", text(n))
+
+
+def test_the_ascii_page_looks_as_somebody_last_saw_it(golden: Golden) -> None:
+    golden("compare_2_runs_ascii_60.txt", text(1, width=60, ascii=True))
+
+
+@settings(max_examples=40)
+@given(st.integers(20, 200), st.integers(1, 7), st.booleans())
+def test_nothing_but_the_closing_lines_leaves_its_width(width: int, n: int, ascii: bool) -> None:
+    rows = comparison_page(*comparisons(n), Options(width, ascii))
+    assert all(cell_width(text_of(row)) <= width for row in rows[:-n])
+
+
+def test_an_ascii_page_holds_ascii_only() -> None:
+    found = text(6, ascii=True)
+    assert found.isascii() and "\x1b" not in found
+
+
+def test_a_page_ends_with_a_line_for_programs_for_each_comparison() -> None:
+    number = r"(?:\d\.\d{3}|unknown)"
+    for letter, line in zip("BCDEFG", text(6).splitlines()[-6:], strict=True):
+        assert re.fullmatch(
+            rf"GSSR compare {letter}: score={number} baseline={number} difference=(?:[+-]\d\.\d{{3}}|unknown) "
+            rf"noise={number} outcome=(?:better|worse|within-noise|unknown)", line,
+        ), line  # fmt: skip
+
+
+def test_every_run_is_in_a_table() -> None:
+    found = text(AT_ONCE + 2)
+    assert found.count("Better or worse?") == 2
+    heads = [line for line in found.splitlines() if re.match(r" +unit +A ", line)]
+    assert [word for line in heads for word in line.split()[2:]] == list("BCDEFG")
+
+
+def test_verdicts_gained_and_lost_are_told_from_those_kept() -> None:
+    lines = text(1).splitlines()
+    assert "+ Memory is full (warning)" in lines
+    assert "- The GPUs wait for one busy core (warning)" in lines
+    assert "= 1 of 16 GPUs is slow (warning)" in lines
+
+
+def test_hostile_names_can_not_steer_the_terminal() -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J\nGSSR compare B: score=1.000"
+    hostile = replace(after(), run=run(label=evil, command=(evil,)), verdicts=(verdict("x", evil),))
+    found = to_text(
+        comparison_page([evil, evil], [compare(hostile, hostile)], Options()), color=False, ascii_only=False
+    )
+    assert "\x1b" not in found and "\x07" not in found
+    assert len(re.findall(r"^GSSR compare", found, re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize("n", [1, 6])
+def test_the_object_is_plain_json(n: int) -> None:
+    names, found = comparisons(n)
+    parsed = json.loads(to_json(names, found, ["why"]), parse_constant=lambda text: pytest.fail(text))
+    assert parsed["schema"] == "gssr.compare/1" and set(parsed) == {"schema", "runs", "comparisons", "failed"}
+    assert len(parsed["runs"]) == n + 1 and [each["b"] for each in parsed["comparisons"]] == list(range(1, n + 1))
+    for each in parsed["comparisons"]:
+        for change in (each["score"], each["duration_s"], *each["metrics"].values()):
+            assert set(change) == {"a", "b", "difference", "relative", "noise", "outcome"}
