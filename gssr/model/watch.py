@@ -68,6 +68,9 @@ class Watch:
         self._run: Run | None = None
         self._recorded = "waiting"
         self._events: tuple[Event, ...] = ()
+        self._happened: tuple[int, ...] = ()
+        self._told: tuple[int, ...] | None = None
+        """The newest event of each file: of those that are there, and of those in ``_events``."""
         self._problem: str | None = None
         self._gone = False
         self._shown: Frame | None = None
@@ -118,9 +121,9 @@ class Watch:
         if files and files == self._files and self._opened is not None:
             if self._gone:
                 self._gone, self._problem = False, None
-            if self.growing:
-                self._events = self._read().events
-            elif self._marks and self._marks != _marks(files):
+            if self.growing and self._happened != self._told:
+                self._events, self._told = self._read().events, self._happened
+            elif not self.growing and self._marks and self._marks != _marks(files):
                 self._open(files)
         elif files:
             self._open(files)
@@ -151,7 +154,7 @@ class Watch:
             self._tails = [_Tail(follower, _table(position)) for follower, position in followers]
         self._problem = reader.damage
         self._opened = _Opened(reader.gpus, nodes, node_of, interval, tally, lens, Timelines())
-        self._files = files
+        self._files, self._told = files, None
         found_again = self._recorded == "lost" and reader is self._recording.runs[-1]
         self._marks = marks if found_again else ()
         self._arrived = time.monotonic()
@@ -172,6 +175,7 @@ class Watch:
 
     def _follow(self, opened: _Opened) -> None:
         runs: list[Run] = []
+        happened: list[int] = []
         for follower, position in self._tails:
             read, more = 0, True
             while more and read < MOST_ROWS:
@@ -184,8 +188,10 @@ class Watch:
                     return
                 if news.rows:
                     self._add(opened, np.array(news.rows, dtype=np.float64), position)
+            happened.append(news.event)
             if news.run is not None and not more:
                 runs.append(news.run._replace(state=news.state))
+        self._happened = tuple(happened)
         if runs and len(runs) == len(self._tails):
             self._run = joined(runs)
             self._recorded = self._run.state

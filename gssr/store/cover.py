@@ -216,17 +216,20 @@ def uncounted(
 ) -> tuple[Ints, Floats, dict[str, Floats]]:
     """Raw rows of [start, end) that no bucket in ``taken`` counts: at the window's edges, and the newest of an unended
     run. ``step`` is the length of the finest bucket looked for."""
-    ranges = _edges(start, end, step)
-    newest = max((int((codes & ((1 << 40) - 1)).max()) + level for level, codes in taken if len(codes)), default=None)
+    ranges: list[tuple[float, float, Ints | None]] = [(lower, upper, gpus) for lower, upper in _edges(start, end, step)]
+    newest = max((int(_end(codes, level).max()) for level, codes in taken if len(codes)), default=None)
     if newest is None:
-        ranges = [(start, end)]
+        ranges = [(start, end, gpus)]
     elif part.unended:
-        tail = (max(start, float(newest - step - OPEN_SECONDS)), end)
-        ranges = [(lower, upper) for lower, upper in ranges if upper <= tail[0]]
-        ranges += [(lower, tail[0]) for lower, upper in _edges(start, end, step) if lower < tail[0] < upper]
-        if tail[0] < tail[1]:
-            ranges.append(tail)
-    pieces = [part.raw(names, gpus, lower, upper) for lower, upper in ranges]
+        recent = min(max(start, float(newest - step)), end)
+        ranges = [(lower, min(upper, recent), gpus) for lower, upper, gpus in ranges if lower < recent]
+        tail = max(start, float(newest - step - OPEN_SECONDS), *(upper for _, upper, _ in ranges))
+        behind = _behind(part, gpus, recent, taken)
+        if tail < recent and len(behind):
+            ranges.append((tail, recent, behind))
+        if recent < end:
+            ranges.append((recent, end, gpus))
+    pieces = [part.raw(names, chosen, lower, upper) for lower, upper, chosen in ranges]
     if not pieces:
         return np.empty(0, np.int64), np.empty(0), {name: np.empty(0) for name in names}
     gpu = np.concatenate([piece[0] for piece in pieces])
@@ -237,6 +240,18 @@ def uncounted(
         time[fresh],
         {name: np.concatenate([piece[2][name] for piece in pieces])[fresh] for name in names},
     )
+
+
+def _behind(part: Part, gpus: Ints | None, time: float, taken: Sequence[tuple[int, Ints]]) -> Ints:
+    """Positions of the GPUs whose rows before ``time`` are not all counted by the buckets taken."""
+    counted = [codes[_end(codes, level) >= time] >> 40 for level, codes in taken if len(codes)]
+    wanted = np.array(sorted(part.position.values()), np.int64) if gpus is None else gpus
+    return wanted[~np.isin(wanted, np.concatenate(counted))] if counted else wanted
+
+
+def _end(codes: Ints, level: int) -> Ints:
+    """Where the buckets of these (position, bucket) numbers end."""
+    return (codes & ((1 << 40) - 1)) + level
 
 
 def count_bins(part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> dict[str, Ints]:

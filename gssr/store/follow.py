@@ -19,13 +19,14 @@ _TRIES = 5
 
 
 class News(NamedTuple):
-    """What one look found: rows of ``samples`` as (gpu, time, then the columns asked for), whether more are waiting, and
-    how the newest run stands."""
+    """What one look found: rows of ``samples`` as (gpu, time, then the columns asked for), whether more are waiting, how
+    the newest run stands, and the rowid of the newest event (0 without any)."""
 
     rows: list[tuple[Any, ...]]
     more: bool
     run: Run | None
     state: str
+    event: int = 0
 
 
 class Follower:
@@ -95,7 +96,8 @@ class Follower:
         runs = read_runs(connection)
         run = runs[-1] if runs else None
         state = state_in(connection, run, self.path) if run else "running"
-        return News(rows, len(rows) == limit, run, state)
+        (event,) = connection.execute("SELECT max(rowid) FROM events").fetchone()
+        return News(rows, len(rows) == limit, run, state, event or 0)
 
     def _is_there(self) -> bool:
         """Also notices a file that was replaced by another: that one is read from its beginning."""
