@@ -27,7 +27,7 @@ COMMON = Rule(
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "gpus_unused", "critical", "{some} {were} never used",
+        "gpus_unused", "critical", "{some} {were} {ever} used",
         (
             Threshold("seconds", 20.0, "a GPU is unused (as above) in a job of at least so many seconds"),
         ),
@@ -190,22 +190,7 @@ RULES: tuple[Rule, ...] = (
         "Read ahead in more workers, keep data in larger files or on node-local storage, and write checkpoints in the "
         "background.",
         (_LEAD, _HOST_IO),
-        ("transfer_bound", "pauses", "gaps", "low_use", "cpu_starved"),
-    ),
-    Rule(
-        "cpu_starved", "warning", "The GPUs wait {long} for the CPU: {what}",
-        (
-            Threshold("share", 0.1, "the GPUs wait for at least this share of the time"),
-            Threshold("gaps", 0.6, "a working level of the engine below this counts as waiting, too"),
-            Threshold("cores_low", 0.85, "meanwhile each rank keeps at least so many cores busy ..."),
-            Threshold("cores_high", 1.2, "... and at most so many: one, or ..."),
-            Threshold("node", 0.9, "... the node's cores are busy to this share"),
-            Threshold("critical", 0.5, "from this share of the time on it is critical"),
-        ),
-        "Use more worker processes for loading and preparing data, or move it to the GPU; check that the job's CPU binding "
-        "gives each rank more than one core.",
-        (_LEAD, ("workload_cpu", "cpu_utilization")),
-        ("gaps", "pauses", "low_use"),
+        ("transfer_bound", "pauses", "gaps", "low_use"),
     ),
     Rule(
         "transfer_bound", "warning", "The GPUs wait {long} while {link} carries {rate}",
@@ -233,7 +218,22 @@ RULES: tuple[Rule, ...] = (
         "Overlap communication with computation (bucketed gradients, streams), send less or less often (larger batches, "
         "gradient accumulation), keep heavy exchange within a node.",
         (_LEAD, ("nvlink_tx_bytes", "nvlink_rx_bytes")),
-        ("pauses", "gaps", "little_arithmetic", "low_use"),
+        ("cpu_starved", "pauses", "gaps", "little_arithmetic", "low_use"),
+    ),
+    Rule(
+        "cpu_starved", "warning", "The GPUs wait {long} for the CPU: {what}",
+        (
+            Threshold("share", 0.1, "the GPUs wait for at least this share of the time"),
+            Threshold("gaps", 0.6, "a working level of the engine below this counts as waiting, too"),
+            Threshold("cores_low", 0.85, "meanwhile each rank keeps at least so many cores busy ..."),
+            Threshold("cores_high", 1.2, "... and at most so many: one, or ..."),
+            Threshold("node", 0.9, "... the node's cores are busy to this share"),
+            Threshold("critical", 0.5, "from this share of the time on it is critical"),
+        ),
+        "Use more worker processes for loading and preparing data, or move it to the GPU; check that the job's CPU binding "
+        "gives each rank more than one core.",
+        (_LEAD, ("workload_cpu", "cpu_utilization")),
+        ("gaps", "pauses", "low_use"),
     ),
     Rule(
         "recurring_dips", "info", "Every {period} the GPUs wait for {length}{what}",

@@ -23,7 +23,10 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
         finding("share", busy, "of the time with any activity", job.table.common, "unused", above=False),
         told("gpu_hours", hours, f"{hours:.2g} GPU-hours"),
     )
-    return Found(group(job, unused), evidence, rule.severity, whole(job), unused)
+    found = {**group(job, unused), "ever": "never"}
+    if len(unused) == job.evidence.n_gpus > 1:
+        found |= {"some": f"None of the {job.evidence.n_gpus} GPUs", "were": "was", "ever": "ever"}
+    return Found(found, evidence, rule.severity, whole(job), unused)
 
 
 def start_up(job: Job, rule: Rule) -> Found | None:

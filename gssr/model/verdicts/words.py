@@ -48,13 +48,13 @@ def percent(ratio: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``1.5 s``, ``90 s``, ``12 min``, ``3.2 h``."""
+    """``1.5 s``, ``90 s``, ``2.5 min``, ``12 min``, ``3.2 h``."""
     if seconds < 9.95:
         return f"{seconds:.2g} s"
     if seconds < 119.5:
         return f"{seconds:.0f} s"
     if seconds < 7170:
-        return f"{seconds / 60:.3g} min"
+        return f"{seconds / 60:.{0 if seconds >= 597 else 1}f} min".replace(".0 ", " ")
     return f"{seconds / 3600:.3g} h"
 
 
