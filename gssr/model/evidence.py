@@ -119,7 +119,7 @@ class Evidence:
 
     def over_space(self, metric: str) -> Floats:
         """[n_bins]: the mean over the GPUs that have a value, NaN where none has."""
-        return _over_space(self.series[metric]) if metric in self.series else np.full(len(self.times), np.nan)
+        return over_gpus(self.series[metric]) if metric in self.series else np.full(len(self.times), np.nan)
 
 
 def gather(
@@ -171,7 +171,7 @@ def gather(
         n_rows=counted.n_rows,
         first_time=counted.first_time,
         last_time=counted.last_time,
-        course=course or Course(bins.start, bins.width, {name: _over_space(grids[name]) for name in known}, len(gpus)),
+        course=course or Course(bins.start, bins.width, {name: over_gpus(grids[name]) for name in known}, len(gpus)),
         host=reader.use_over_time("host_samples", start, end, bins.start, bins.width, bins.n),
         workload=reader.use_over_time("workload_samples", start, end, bins.start, bins.width, bins.n),
         peaks=_peaks(gpus),
@@ -207,7 +207,8 @@ def _means(counted: "_Counted", known: Sequence[str], start: float, end: float) 
     return Means((*known, *reasons), start, end, np.reshape(n, shape), np.reshape(total, shape))
 
 
-def _over_space(values: Float32s | Floats) -> Floats:
+def over_gpus(values: Float32s | Floats) -> Floats:
+    """[n_bins]: the mean of values [n_gpus, n_bins] over the GPUs that have one, NaN where none has."""
     known = np.isfinite(values)
     n = known.sum(axis=0)
     total = np.where(known, values, 0).sum(axis=0, dtype=np.float64)
@@ -251,7 +252,7 @@ def _from_rows(
         n = np.bincount(fine_cell[known], minlength=n_gpus * fine.n)
         total = np.bincount(fine_cell[known], column, n_gpus * fine.n)
         grid = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0).reshape(-1, fine.n)
-        values[name] = _over_space(grid)
+        values[name] = over_gpus(grid)
     if _BITS in rows.values:
         known = np.isfinite(rows.values[_BITS])
         flags, own = rows.values[_BITS][known].astype(np.int64), gpu[known]
@@ -288,7 +289,7 @@ def _from_rollups(
         return counted, None
     few = positions[:: max(1, math.ceil(n_gpus / FEW_GPUS))]
     found = series.from_buckets(reader, names, few, instants, *window)
-    values = {name: _over_space(found[name].values) for name in names if counted.n[name].any()}
+    values = {name: over_gpus(found[name].values) for name in names if counted.n[name].any()}
     return counted, Course(instants.start, instants.width, values, len(few))
 
 

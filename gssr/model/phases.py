@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gssr.model.analysis import Floats, Series
+from gssr.model.analysis import Floats
 from gssr.model.balance import scale_limit
 from gssr.model.changes import change_points, noise
 from gssr.model.dips import DEPTH, FEWEST, Cycle, cycle, cycle_of
@@ -27,7 +27,7 @@ from gssr.model.excerpt import means_between
 from gssr.model.fold import coarser, means_from
 from gssr.model.roofline import Place, Unplaced, place
 from gssr.model.verdict import Verdict
-from gssr.model.window import ACTIVE_SHARE, DETECTION_METRICS, IDLE, warm_up_and_tear_down
+from gssr.model.window import ACTIVE_SHARE, DETECTION_METRICS, IDLE, average_of, warm_up_and_tear_down
 from gssr.score import score_of_means
 
 Kind = Literal["start-up", "steady", "recurring", "idle", "tail"]
@@ -91,11 +91,8 @@ def phases(evidence: Evidence) -> tuple[Phase, ...]:
     if lead is None or not np.isfinite(course.values[lead]).any() or not evidence.seconds > 0:
         return ()
     activity = course.values[lead]
-    leading, trailing = warm_up_and_tear_down(
-        lambda start, end, most: _part(course.start, course.width, activity, start, end, most),
-        evidence.start,
-        evidence.end,
-    )
+    average = average_of(course.start, course.width, activity)
+    leading, trailing = warm_up_and_tear_down(average, evidence.start, evidence.end)
     n = len(activity)
     begin = min(max(round((evidence.start + leading - course.start) / course.width), 0), n - 1) if leading else 0
     end = max(min(round((evidence.end - trailing - course.start) / course.width), n), begin + 1) if trailing else n
@@ -121,15 +118,6 @@ def _phase(evidence: Evidence, kind: Kind, start: float, end: float, repeated: C
     means = means_between(evidence, start, end)
     share = (end - start) / evidence.seconds
     return Phase(kind, start, end, share, score_of_means(means), means, place(means, evidence.peaks), cycle=repeated)
-
-
-def _part(origin: float, width: float, values: Floats, start: float, end: float, most: int) -> Series:
-    """A part of a series as gssr.model.window asks for it, in at most ``most`` bins."""
-    first = min(max(round((start - origin) / width), 0), len(values))
-    last = max(min(round((end - origin) / width), len(values)), first)
-    step = max(1, -(-(last - first) // most))
-    mean = coarser(values[None, first:last], step)[0]
-    return Series("", origin + first * width, step * width, mean, mean, mean, np.isfinite(mean).astype(np.int64))
 
 
 def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Stretch]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.model.analysis import Floats, Series
+from gssr.model.fold import coarser
 from gssr.store.reader import RunReader
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
@@ -94,6 +95,19 @@ def cut(
         None if lower is None or lower <= run_start else lower,
         None if upper is None or upper >= run_end else upper,
     )
+
+
+def average_of(origin: float, width: float, values: Floats) -> Average:
+    """The Average of a series [n] that is there already, in bins of ``width`` seconds from ``origin`` (unix s)."""
+
+    def part(start: float, end: float, most: int) -> Series:
+        first = min(max(round((start - origin) / width), 0), len(values))
+        last = max(min(round((end - origin) / width), len(values)), first)
+        step = max(1, -(-(last - first) // most))
+        mean = coarser(values[None, first:last], step)[0]
+        return Series("", origin + first * width, step * width, mean, mean, mean, np.isfinite(mean).astype(np.int64))
+
+    return part
 
 
 def warm_up_and_tear_down(average: Average, start: float, end: float) -> tuple[float, float]:

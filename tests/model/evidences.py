@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from gssr.model.evidence import FLAGS, Course, Evidence
+from gssr.model.evidence import FLAGS, Course, Evidence, over_gpus
 from gssr.model.frame import Means, nodes_of
-from gssr.model.verdicts.job import mean_of
 from gssr.peaks import peaks_of
 from gssr.store.records import Event, Gpu, Run
 
@@ -81,7 +80,7 @@ def evidence(
         least={name: np.fmin.reduce(grid, axis=1).astype(float) for name, grid in series.items()},
         greatest={name: np.fmax.reduce(grid, axis=1).astype(float) for name, grid in series.items()},
         n_rows=np.full(n_gpus, n), first_time=np.full(n_gpus, START), last_time=np.full(n_gpus, START + (n - 1) * width),
-        course=Course(START, width, {name: mean_of(grid) for name, grid in series.items()}, n_gpus),
+        course=Course(START, width, {name: over_gpus(grid) for name, grid in series.items()}, n_gpus),
         host=_over_time({**HOST, **(host or {})}, n), workload=_over_time({**WORKLOAD, **(workload or {})}, n),
         peaks=peaks_of(devices[0].name) if devices else None, events=(Event(START, None, None, None, "start", ""),),
     )  # fmt: skip

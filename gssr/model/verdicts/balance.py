@@ -4,11 +4,12 @@ import numpy as np
 
 from gssr.model.analysis import Floats
 from gssr.model.balance import imbalance as imbalance_of_means
+from gssr.model.evidence import over_gpus
 from gssr.model.imbalance import behind
 from gssr.model.outliers import outliers
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, group, median, positions, told
-from gssr.model.verdicts.job import Job, mean_of
+from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.table import Rule
 
 _FEWEST = 2
@@ -77,7 +78,7 @@ def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     same = float(each.max() / late.any(axis=0).sum())
     if same >= rule.at("same"):
         return None
-    resolved = float(np.nanmean(1 - mean_of(values[:, working]) / np.nanmax(values[:, working], axis=0)))
+    resolved = float(np.nanmean(1 - over_gpus(values[:, working]) / np.nanmax(values[:, working], axis=0)))
     evidence = (
         finding("share", any_behind, "of the time a GPU is behind the median GPU", rule, "any"),
         told("same", same, f"the same one in {words.percent(same)} of it", rule.at("same")),
@@ -92,4 +93,4 @@ def _columns(job: Job, seconds: float) -> Floats:
     factor = max(1, int(np.ceil(seconds / job.evidence.width - 1e-6)))
     n = own.shape[1] // factor
     parts = own[:, : n * factor].reshape(len(own) * n, factor)
-    return mean_of(parts.T).reshape(len(own), n)
+    return over_gpus(parts.T).reshape(len(own), n)

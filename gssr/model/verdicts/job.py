@@ -5,11 +5,11 @@ from functools import cached_property
 
 import numpy as np
 
-from gssr.model.analysis import Floats, Series
-from gssr.model.evidence import Evidence
+from gssr.model.analysis import Floats
+from gssr.model.evidence import Evidence, over_gpus
 from gssr.model.outliers import Flags
 from gssr.model.verdicts.table import Table
-from gssr.model.window import DETECTION_METRICS, warm_up_and_tear_down
+from gssr.model.window import DETECTION_METRICS, average_of, warm_up_and_tear_down
 
 _HIGH = 95.0
 """The percentile that stands for the highest activity: single spikes don't move it."""
@@ -54,7 +54,7 @@ class Job:
     @cached_property
     def mean(self) -> Floats:
         """[n_bins] of the leading metric over the GPUs that were used."""
-        return mean_of(self.activity[self.used])
+        return over_gpus(self.activity[self.used])
 
     @cached_property
     def level(self) -> float:
@@ -67,23 +67,9 @@ class Job:
         evidence = self.evidence
         if not np.isfinite(self.level):
             return evidence.start, evidence.end
-        leading, trailing = warm_up_and_tear_down(self._average, evidence.start, evidence.end)
+        average = average_of(float(evidence.times[0]), evidence.width, self.mean)
+        leading, trailing = warm_up_and_tear_down(average, evidence.start, evidence.end)
         return evidence.start + leading, evidence.end - trailing
-
-    def _average(self, start: float, end: float, bins: int) -> Series:
-        times, width = self.evidence.times, self.evidence.width
-        inside = np.flatnonzero((times + width > start) & (times < end))
-        if not len(inside):
-            nothing = np.full(1, np.nan)
-            return Series(self.lead or "", start, width, nothing, nothing, nothing, np.zeros(1, np.int64))
-        factor = max(1, -(-len(inside) // bins))
-        groups = np.arange(len(inside)) // factor
-        own = self.mean[inside]
-        known = np.isfinite(own)
-        n = np.bincount(groups, known)
-        total = np.bincount(groups, np.where(known, own, 0.0))
-        mean = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
-        return Series(self.lead or "", float(times[inside[0]]), factor * width, mean, mean, mean, n.astype(np.int64))
 
     @cached_property
     def steady(self) -> Flags:
@@ -156,13 +142,13 @@ class Job:
         if metric not in self.evidence.series:
             return np.full(self.evidence.n_gpus, np.nan)
         cells = self.evidence.series[metric][:, bins]
-        return mean_of(cells.T)
+        return over_gpus(cells.T)
 
     def in_time(self, metric: str) -> Floats:
         """[n_bins]: the mean of a metric over the used GPUs."""
         if metric not in self.evidence.series:
             return np.full(len(self.evidence.times), np.nan)
-        return mean_of(self.evidence.series[metric][self.used])
+        return over_gpus(self.evidence.series[metric][self.used])
 
     def share(self, bins: Flags) -> float:
         """These bins as a share of the window's with samples."""
@@ -177,14 +163,6 @@ class Job:
             return evidence.start, evidence.end
         begin, end = float(evidence.times[at[0]]), float(evidence.times[at[-1]]) + evidence.width
         return max(begin, evidence.start), min(end, evidence.end)
-
-
-def mean_of(values: "Floats | np.typing.NDArray[np.float32]") -> Floats:
-    """[n_columns]: the mean of each column [n, n_columns] over what is not NaN; NaN where nothing is."""
-    known = np.isfinite(values)
-    n = known.sum(axis=0)
-    total = np.where(known, values, 0).sum(axis=0, dtype=np.float64)
-    return np.asarray(np.divide(total, n, out=np.full(n.shape, np.nan), where=n > 0), np.float64)
 
 
 def level_of(values: Floats, working: float, idle: float) -> float:
