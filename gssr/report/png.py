@@ -10,6 +10,7 @@ import numpy as np
 from gssr.metrics import Metric
 from gssr.model.analysis import Analysis
 from gssr.model.balance import histogram
+from gssr.model.frame import over_space
 from gssr.render.cells import clean, fit
 from gssr.render.scale import fixed, metric_of, unit_of
 from gssr.report.axes import time_axis
@@ -40,7 +41,7 @@ def time_series_png(analysis: Analysis, path: str | os.PathLike[str]) -> None:
         if not names:
             nothing(panels[0], "no samples")
         for panel, name in zip(panels, names, strict=False):
-            _band(panel, analysis, name, legend=name == first)
+            band(panel, analysis, name, legend=name == first)
         for panel in panels[:-1]:
             panel.tick_params(labelbottom=False)
         time_labels(panels[-1], analysis)
@@ -61,36 +62,42 @@ def load_balancing_png(analysis: Analysis, path: str | os.PathLike[str]) -> None
                 nothing(panel, "no samples" if many else "no GPU")
             return
         metric = metric_of(name)
-        _means(panels[0], analysis, metric)
+        means_in_order(panels[0], analysis, metric)
         if many > _FEW:
-            _histogram(panels[1], analysis, metric)
+            histogram_of_means(panels[1], analysis, metric)
         if name in analysis.gpu_series:
             (gpu_map if many > _FEW else _lines)(figure, panels[-1], analysis, metric)
             time_labels(panels[-1], analysis)
 
 
-def _band(panel: Axes, analysis: Analysis, name: str, legend: bool) -> None:
-    """One series: its mean as a step line, its band shaded; bins without samples stay empty."""
+def band(panel: Axes, analysis: Analysis, name: str, legend: bool) -> None:
+    """One series: its mean as a step line, its bands shaded; bins without samples stay empty."""
     series, metric = analysis.series[name], metric_of(name)
     factor = unit_of(metric).factor
     edges = edges_of(analysis, series.start, series.width, len(series.mean))
     if len(analysis.gpus) > 1:
         low, high = factor * series.low, factor * series.high
         panel.stairs(
-            high, edges, baseline=low, fill=True, color=BLUE, alpha=0.22, linewidth=0, label="lowest to highest GPU"
+            high, edges, baseline=low, fill=True, color=BLUE, alpha=0.16, linewidth=0, label="lowest to highest GPU"
         )
+    if len(analysis.gpus) > 2 and name in analysis.gpu_series:
+        inner = over_space(analysis.gpu_series[name].values)
+        panel.stairs(
+            factor * inner.p95, edges, baseline=factor * inner.p05, fill=True, color=BLUE, alpha=0.22, linewidth=0,
+            label="middle 90 % of them",
+        )  # fmt: skip
     panel.stairs(factor * series.mean, edges, baseline=None, color=BLUE, linewidth=1.3, label="mean over GPUs")
     value_axis(panel, analysis, metric)
     statistics = analysis.metrics.get(name)
     panel.set_title(metric.label)
     if statistics is not None and statistics.mean is not None:
         overall = factor * statistics.mean
-        panel.axhline(overall, color=ORANGE, linewidth=0.9, linestyle=(0, (4, 3)), label="mean over GPUs and time")
+        panel.axhline(overall, color=ORANGE, linewidth=0.9, linestyle=(0, (4, 3)), label="and over time")
         text = f"mean {fixed(overall, unit_of(metric).decimals)} {unit_of(metric).name}"
         panel.set_title(text, loc="right", fontweight="normal", fontsize=9, color=ORANGE)
     if legend:
         panel.legend(
-            loc="lower right", bbox_to_anchor=(0.86, 0.99), ncols=3, frameon=False, fontsize=8, borderaxespad=0.1
+            loc="lower right", bbox_to_anchor=(0.86, 0.99), ncols=4, frameon=False, fontsize=8, borderaxespad=0.1
         )
     panel.set_xlim(edges[0], edges[-1])
     time_labels(panel, analysis)
@@ -115,7 +122,7 @@ def _user_marks(panels: list[Axes], analysis: Analysis) -> None:
             free = event.time + (axis.end - axis.begin) / _MARK_TEXTS
 
 
-def _means(panel: Axes, analysis: Analysis, metric: Metric) -> None:
+def means_in_order(panel: Axes, analysis: Analysis, metric: Metric) -> None:
     """The GPUs' means, sorted; a GPU without samples has none."""
     factor = unit_of(metric).factor
     found = sorted((mean, -i) for i, gpu in enumerate(analysis.gpus) if (mean := gpu.mean.get(metric.name)) is not None)
@@ -127,17 +134,13 @@ def _means(panel: Axes, analysis: Analysis, metric: Metric) -> None:
     value_axis(panel, analysis, metric, horizontal=True)
     panel.set_ylim(-0.6, len(values) - 0.4)
     places = [clean(analysis.gpus[-i].place) for _, i in found]
-    shown = (
-        range(len(places)) if len(places) <= _NAMED else [0, 1, 2, len(places) - 3, len(places) - 2, len(places) - 1]
-    )
-    if len(places) > 3 * _NAMED:
-        shown = [0, len(places) - 1]
+    shown = range(len(places)) if len(places) <= _NAMED else [0, len(places) - 1]
     panel.set_yticks(list(shown), [places[i] for i in shown], fontsize=8 if len(places) <= 12 else 6.5)
     panel.grid(False, axis="y")
     panel.set_title("Mean over time of each GPU")
 
 
-def _histogram(panel: Axes, analysis: Analysis, metric: Metric) -> None:
+def histogram_of_means(panel: Axes, analysis: Analysis, metric: Metric) -> None:
     from matplotlib.ticker import MaxNLocator
 
     found, factor = histogram(metric, analysis.gpus), unit_of(metric).factor

@@ -51,18 +51,26 @@ _TALLEST = 14.0
 
 
 @contextmanager
+def style(**changes: Any) -> Generator[None, None, None]:
+    """How everything is drawn, whatever the caller has set; in the names of ``changes`` ``_`` stands for the first dot."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE | {name.replace("_", ".", 1): value for name, value in changes.items()})
+        yield
+
+
+@contextmanager
 def picture(
     analysis: Analysis, heights: list[float], path: str | os.PathLike[str], question: str, split: bool = False
 ) -> Generator[tuple[Figure, list[Axes]], None, None]:
     """A figure of panels one below the other, its first row split in two on request; written to ``path`` at the end."""
-    import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_STYLE)
+    with style():
         head = 0.85
         tall = min(sum(heights) + 0.42 * len(heights) + head + 0.3, _TALLEST)
         layout = ConstrainedLayoutEngine(rect=(0.005, 0.01, 0.99, 1 - head / tall - 0.01), hspace=0.06)
@@ -97,10 +105,10 @@ def nothing(panel: Axes, why: str) -> None:
     panel.set_yticks([])
 
 
-def time_labels(panel: Axes, analysis: Analysis) -> None:
-    """Label the time axis; it is in seconds from the run's start."""
+def time_labels(panel: Axes, analysis: Analysis, room: int = 90) -> None:
+    """Label the time axis, which is in seconds from the run's start, with so many characters at most."""
     axis = time_axis(analysis)
-    marks = ticks(axis.begin - axis.origin, axis.end - axis.origin, 90)
+    marks = ticks(axis.begin - axis.origin, axis.end - axis.origin, room)
     panel.set_xticks([tick.at for tick in marks], [tick.label for tick in marks])
     panel.set_xlim(axis.begin - axis.origin, axis.end - axis.origin)
     panel.set_xlabel("time since the start")

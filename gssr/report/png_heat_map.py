@@ -12,6 +12,7 @@ from gssr.model.analysis import Analysis
 from gssr.render.cells import clean
 from gssr.render.scale import metric_of, unit_of
 from gssr.report.axes import full_scale, time_axis
+from gssr.report.heat_map import heat_map
 from gssr.report.options import Options, lead
 from gssr.report.page import compared
 from gssr.report.png_frame import BLANK, FAINT, nothing, picture, time_labels
@@ -39,16 +40,16 @@ def heat_map_png(analysis: Analysis, path: str | os.PathLike[str]) -> None:
 
 
 def gpu_map(figure: Figure, panel: Axes, analysis: Analysis, metric: Metric) -> None:
-    """Every GPU along time as a row of colours; grey where it has no samples."""
+    """Every GPU, or the lowest of some neighbours, along time as a row of colours; grey where it has no samples."""
     series, factor = analysis.gpu_series[metric.name], unit_of(metric).factor
-    axis = time_axis(analysis)
+    axis, found = time_axis(analysis), heat_map(analysis.gpu_series[metric.name], analysis.n_nodes)
     n = min(max(series.values.shape[1], 1), _HEATMAP_COLUMNS)
-    values = factor * axis.columns(series.values, series.start, series.width, n)
+    values = factor * axis.columns(found.values, series.start, series.width, n)
     panel.set_facecolor(BLANK)
     picture = panel.imshow(
-        np.ma.masked_invalid(values), aspect="auto", interpolation="nearest", vmin=0,
+        np.ma.masked_invalid(values), aspect="auto", interpolation="none", vmin=0,
         vmax=full_scale(analysis, metric) * factor,
-        extent=(axis.begin - axis.origin, axis.end - axis.origin, len(analysis.gpus) - 0.5, -0.5),
+        extent=(axis.begin - axis.origin, axis.end - axis.origin, found.each * len(values) - 0.5, -0.5),
     )  # fmt: skip
     figure.colorbar(picture, ax=panel, pad=0.01, aspect=30, label=f"{metric.label} ({unit_of(metric).name})")
     rows = range(0, len(analysis.gpus), _label_step(analysis))

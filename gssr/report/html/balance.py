@@ -94,8 +94,8 @@ def _sorted(analysis: Analysis, metric: Metric) -> Markup:
                 class_="area", role="img", tabindex=0,
             ),
             tag("svg",
-                tag("text", f"lowest: {clean(analysis.gpus[order[0]].place)}", x="0", y=13),
-                tag("text", f"highest: {clean(analysis.gpus[order[-1]].place)}", x="100%", y=13, text_anchor="end"),
+                tag("text", f"lowest: {analysis.gpus[order[0]].place}", x="0", y=13),
+                tag("text", f"highest: {analysis.gpus[order[-1]].place}", x="100%", y=13, text_anchor="end"),
                 class_="x"),
             class_="plot",
         ),
@@ -147,7 +147,7 @@ def _table(analysis: Analysis, metric: Metric, title: str, group: list[int]) -> 
         mean = gpu.mean.get(metric.name)
         rows.append(tag(
             "tr",
-            tag("th", clean(gpu.place), scope="row"),
+            tag("th", gpu.place, scope="row"),
             tag("td", number(mean, metric), class_="n"),
             tag("td", meter(None if mean is None else mean / full), class_="wide"),
             tag("td", fixed(gpu.score, 3), class_="n"),

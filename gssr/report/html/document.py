@@ -7,7 +7,6 @@ from importlib import resources
 
 from gssr.model.analysis import Analysis
 from gssr.model.verdict import Verdict
-from gssr.render.cells import clean
 from gssr.render.scale import count
 from gssr.report.axes import time_axis
 from gssr.report.content import (
@@ -169,7 +168,7 @@ def _events(analysis: Analysis) -> Markup:
     n, told = len(events(analysis)), happened(analysis, _MOST_EVENTS)
     if not told:
         return Markup()
-    rows = [tag("tr", tag("td", at, class_="n"), tag("td", clean(text))) for at, text in told]
+    rows = [tag("tr", tag("td", at, class_="n"), tag("td", text)) for at, text in told]
     if n > len(told):
         rows.append(tag("tr", tag("td"), tag("td", f"and {count(n - len(told), 'more event')}")))
     return fragment(
@@ -178,7 +177,7 @@ def _events(analysis: Analysis) -> Markup:
 
 
 def _notes(analysis: Analysis) -> Markup:
-    lines = [tag("li", sentence(clean(note))) for note in analysis.notes]
+    lines = [tag("li", sentence(note)) for note in analysis.notes]
     return tag("ul", *lines) if lines else Markup()
 
 

@@ -1,9 +1,11 @@
-"""HTML put together so that text can't become markup: whatever isn't Markup is escaped."""
+"""HTML put together so that text can't become markup: whatever isn't Markup is cleaned (gssr.render.cells) and escaped."""
 
 import html
 import json
 import re
 from typing import Any
+
+from gssr.render.cells import clean
 
 _UNIT = re.compile(r"(?<=\d) (?=\S{1,4}(?:[ ,;:.)]|$))")
 _VOID = frozenset(("meta", "br", "img", "link"))
@@ -25,7 +27,7 @@ def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -
             words.append(written)
         elif value is not None and value is not False:
             text = coordinate(value) if isinstance(value, int | float) else value
-            words.append(f'{written}="{html.escape(text)}"')
+            words.append(f'{written}="{html.escape(clean(text))}"')
     opening = f"<{' '.join(words)}>"
     return Markup(opening if name in _VOID else f"{opening}{fragment(*children)}</{name}>")
 
@@ -33,7 +35,7 @@ def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -
 def fragment(*children: str) -> Markup:
     """Children one after another."""
     return Markup(
-        "".join(child if isinstance(child, Markup) else html.escape(child, quote=False) for child in children)
+        "".join(child if isinstance(child, Markup) else html.escape(clean(child), quote=False) for child in children)
     )
 
 
@@ -48,9 +50,9 @@ def share(value: float) -> str:
     return f"{coordinate(100 * value)}%"
 
 
-def sentence(text: str) -> str:
+def sentence(text: str) -> Markup:
     """Text whose numbers stay on one line with their units."""
-    return _UNIT.sub("\u00a0", text)
+    return Markup(_UNIT.sub("\u00a0", fragment(text)))
 
 
 def data(value: Any) -> Markup:

@@ -8,7 +8,7 @@ import numpy as np
 from gssr.metrics import Metric
 from gssr.model.analysis import Analysis, Floats, Series
 from gssr.model.frame import over_space
-from gssr.render.cells import clean, fit
+from gssr.render.cells import fit
 from gssr.render.clock import duration, moment
 from gssr.render.events import told
 from gssr.render.scale import count, fixed, metric_of, percent, scale_text, unit_of
@@ -104,7 +104,7 @@ def _marks(analysis: Analysis) -> list[Markup]:
     for event in events(analysis)[:_MOST_MARKS]:
         at = (event.time - axis.begin) / (axis.end - axis.begin)
         if 0 <= at <= 1:
-            text = f"{moment(event.time - axis.origin, axis.end - axis.origin)}  {clean(told(event))}"
+            text = f"{moment(event.time - axis.origin, axis.end - axis.origin)}  {told(event)}"
             lines.append(tag("path", tag("title", text), class_="event", d=f"M{coordinate(WIDE * at)} 0V{TALL:g}"))
     return lines
 

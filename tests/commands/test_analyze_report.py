@@ -1,0 +1,71 @@
+"""``gssr analyze --report``: a file where it was asked for, beside the page, and a line for everything that is wrong."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GSSR = [sys.executable, "-m", "gssr"]
+
+
+def analyze(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*GSSR, "analyze", *words], cwd=cwd, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("reports")
+    for scenario in ("train", "gaps"):
+        make = ["-m", "gssr.backends.synthetic", scenario, "--gpus", "8", "--hours", "0.005", "-t", "100"]
+        subprocess.run([sys.executable, *make, "-o", f"{scenario}.sql"], cwd=found, check=True, timeout=60)
+    return found
+
+
+@pytest.mark.parametrize("name", ["job.html", "job.pdf", "JOB.HTML"])
+def test_a_report_is_written_beside_the_page(folder: Path, name: str) -> None:
+    done = analyze("--report", name, "-ns", "train.sql", cwd=folder)
+    assert done.returncode == 0 and done.stderr == f"gssr: {name}\n"
+    assert done.stdout == analyze("-ns", "train.sql", cwd=folder).stdout
+    assert (folder / name).read_bytes()[:5] in (b"<!DOC", b"%PDF-")
+
+
+def test_the_same_recording_gives_the_same_bytes(folder: Path) -> None:
+    for end in ("html", "pdf"):
+        for name in ("one", "two"):
+            analyze("--report", f"{name}.{end}", "train.sql", cwd=folder)
+        assert (folder / f"one.{end}").read_bytes() == (folder / f"two.{end}").read_bytes()
+
+
+def test_the_json_is_the_same_with_a_report(folder: Path) -> None:
+    plain = analyze("--json", "train.sql", cwd=folder).stdout
+    beside = analyze("--json", "--report", "beside.html", "train.sql", cwd=folder).stdout
+    assert json.loads(beside) == json.loads(plain) and (folder / "beside.html").exists()
+
+
+def test_several_recordings_make_one_report(folder: Path) -> None:
+    assert analyze("--report", "both.html", "train.sql", "gaps.sql", cwd=folder).returncode == 0
+    assert (folder / "both.html").read_text(encoding="utf-8").count("<main") == 2
+
+
+def test_only_the_metrics_asked_for_are_drawn(folder: Path) -> None:
+    analyze("--report", "some.html", "--metrics", "sm_active,dram_active", "train.sql", cwd=folder)
+    text = (folder / "some.html").read_text(encoding="utf-8")
+    assert 'data-metric="dram_active"' in text and 'data-metric="power_usage"' not in text
+
+
+@pytest.mark.parametrize("name", ["job.txt", "train.sql", "html"])
+def test_another_ending_is_wrong_usage_and_writes_nothing(folder: Path, name: str) -> None:
+    before = (folder / "train.sql").read_bytes()
+    done = analyze("--report", name, "train.sql", cwd=folder)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == f"gssr: --report: {name}: name a file that ends in .html or .pdf\n"
+    assert (folder / "train.sql").read_bytes() == before
+
+
+@pytest.mark.parametrize("end", ["html", "pdf"])
+def test_a_file_that_cannot_be_written_is_one_line(folder: Path, end: str) -> None:
+    done = analyze("--report", f"missing/job.{end}", "train.sql", cwd=folder)
+    assert done.returncode == 1
+    assert done.stderr == f"gssr: missing/job.{end}: can't be written: No such file or directory\n"

@@ -1,0 +1,254 @@
+"""The HTML report: whole in itself, nothing from a recording becomes markup, every kind of run has one."""
+
+import base64
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from analyses import START, analysis, one_sample, run, without_counters, without_gpus, without_samples
+
+from gssr.model.analysis import Analysis
+from gssr.model.phases import Phase
+from gssr.model.roofline import Unplaced
+from gssr.model.verdict import Abstention, Finding, Verdict
+from gssr.report.heat_map import MOST_ROWS, heat_map
+from gssr.report.html.document import html_report
+from gssr.report.html.markup import data, tag
+from gssr.report.html.picture import BLANK, STEPS, indices, png
+from gssr.store.reader import Event
+
+VOID = {"meta", "br", "img", "link"}
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x00\u202e"
+
+
+def judged(**changes: object) -> Analysis:
+    """An analysis with everything in it that a report shows."""
+    found = analysis(**changes)  # type: ignore[arg-type]
+    means = {name: statistics.mean for name, statistics in found.metrics.items()}
+    straggler = Verdict(
+        "straggler", "critical", "1 of 16 GPUs did 7 % of what the others did",
+        (Finding("sm_active", 0.04, 0.5, "SM active 4 %, the median GPU 55 %"),), "Run once without the node.", "ours",
+        START, START + 300, (5,),
+    )  # fmt: skip
+    dips = Verdict("dips", "info", "Work stops", (), "Stop less often.", "ours", START + 90, START + 270)
+    nowhere = Unplaced("unknown peaks")
+    phases = (
+        Phase("start-up", START, START + 12, 0.04, None, means, nowhere),
+        Phase("steady", START + 12, START + 300, 0.96, 0.5, means, nowhere, (straggler,)),
+    )
+    return replace(
+        found,
+        verdicts=(straggler, dips),
+        phases=phases,
+        abstentions=(Abstention("nvlink_bound", "NVLink not measured"),),
+    )
+
+
+RUNS: dict[str, Callable[[], Analysis]] = {
+    "judged": judged,
+    "16_gpus": analysis,
+    "4_gpus": lambda: analysis(4, 1),
+    "2_gpus": lambda: analysis(2, 1),
+    "no_gpus": without_gpus,
+    "no_samples": without_samples,
+    "one_sample": one_sample,
+    "no_counters": without_counters,
+    "no_series": lambda: analysis(series={}, gpu_series={}),
+}
+
+
+class Page(HTMLParser):
+    """What a browser makes of it: elements that close in order, their attributes, and the text without them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.inside: dict[str, list[str]] = {"script": [], "style": []}
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        assert len(dict(attrs)) == len(attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag in self.inside:
+            self.inside[tag].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open[-1] == tag, (tag, self.open)
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in self.inside:
+            self.inside[self.open[-1]][-1] += data
+        elif data.strip():
+            self.words.append(data.strip())
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.words).replace("\u00a0", " ")
+
+    def data(self) -> dict:
+        return json.loads(self.inside["script"][0])
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_run_has_a_well_formed_report_that_loads_nothing(name: str) -> None:
+    text = html_report([RUNS[name]()])
+    page = Page(text)
+    for tag_name, attributes in page.elements:
+        for key, value in attributes.items():
+            assert not key.startswith("on"), (tag_name, key)
+            if key in ("src", "href", "xlink:href", "action", "data", "poster", "srcset"):
+                assert value is not None and value.startswith(("data:image/png;base64,", "#")), value
+        assert tag_name not in ("link", "iframe", "object", "embed", "base", "form")
+        assert "style" not in attributes
+    assert "://" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert "@import" not in text and "url(" not in text
+    assert "nan" not in re.sub(r"[a-z]*nan[a-z]+|[a-z]+nan", "", text.lower()).split()
+
+
+def test_only_its_own_style_and_script_may_run() -> None:
+    page = Page(html_report([analysis()]))
+    rules = next(a["content"] for _, a in page.elements if a.get("http-equiv") == "Content-Security-Policy") or ""
+
+    def named(text: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    assert "default-src 'none'" in rules and "unsafe" not in rules
+    assert f"style-src {named(page.inside['style'][0])};" in rules
+    assert f"script-src {named(page.inside['script'][-1])};" in rules
+    first = [element for element, _ in page.elements].index("style")
+    assert any(a.get("http-equiv") for _, a in page.elements[:first])
+
+
+def test_nothing_from_a_recording_becomes_markup() -> None:
+    plain = judged()
+    gpus = tuple(replace(gpu, node=HOSTILE, name=HOSTILE) for gpu in plain.gpus)
+    verdict = Verdict(
+        HOSTILE,
+        "critical",
+        HOSTILE,
+        (Finding("sm_active", 0.1, 0.5, HOSTILE),),
+        HOSTILE,
+        HOSTILE,
+        START,
+        START + 300,
+        (1,),
+    )
+    hostile = replace(
+        plain, run=run(label=HOSTILE, command=(HOSTILE, "--x"), job_id=HOSTILE, cluster=HOSTILE, user=HOSTILE), gpus=gpus,
+        balance={name: replace(each, lowest=gpus[0], highest=gpus[1]) for name, each in plain.balance.items()},
+        events=(Event(START + 30, HOSTILE, gpus[0].gpu, 0, "mark", HOSTILE),), notes=(HOSTILE,), backend=HOSTILE,
+        verdicts=(verdict,), abstentions=(Abstention(HOSTILE, HOSTILE),), state=HOSTILE,
+        phases=tuple(replace(phase, verdicts=(verdict,)) for phase in plain.phases),
+    )  # fmt: skip
+    text = html_report([hostile])
+    page, usual = Page(text), Page(html_report([replace(plain, events=plain.events[1:2])]))
+    assert [name for name, _ in page.elements].count("script") == 2
+    assert {name for name, _ in page.elements} == {name for name, _ in usual.elements}
+    assert not any("onerror" in attributes for _, attributes in page.elements)
+    assert "alert(1)" in page.text and "\u202e" not in text and "\x00" not in text
+    assert page.data()["ranks"]["names"][0].startswith("</script>")
+    assert page.inside["script"][-1] == usual.inside["script"][-1]
+
+
+def test_tags_escape_what_is_not_markup() -> None:
+    assert tag("p", "<b>&", tag("b", "x"), title='"<') == '<p title="&quot;&lt;">&lt;b&gt;&amp;<b>x</b></p>'
+    assert "<" not in data({"x": "</script>"}).removeprefix("<script").removesuffix("</script>")
+
+
+def test_the_same_analysis_gives_the_same_text() -> None:
+    assert html_report([judged()]) == html_report([judged()])
+
+
+def test_the_words_of_the_report(golden: Callable[[str, str], None]) -> None:
+    golden("html_report.txt", Page(html_report([judged()])).text + "\n")
+
+
+def test_several_runs_are_in_one_file() -> None:
+    page = Page(html_report([analysis(), analysis(4, 1, run=run(label="second"))]))
+    assert [a["href"] for name, a in page.elements if name == "a"] == ["#run1", "#run2"]
+    assert {a["id"] for name, a in page.elements if name == "main"} == {"run1", "run2"}
+
+
+def test_what_the_script_reads_is_what_was_measured() -> None:
+    found = analysis()
+    read = Page(html_report([found])).data()
+    chart, series = read["charts"]["sm_active"], found.series["sm_active"]
+    for shown, value in zip(chart["mean"], series.mean.tolist(), strict=True):
+        assert (shown is None) == (value != value)
+        assert shown is None or shown == pytest.approx(100 * value, abs=0.06)
+    assert read["begin"] == 0 and read["end"] == 300 and chart["width"] == series.width
+    assert read["ranks"]["values"] == sorted(read["ranks"]["values"])
+
+
+def unpacked(picture: bytes) -> np.ndarray:
+    """The cells of a palette PNG."""
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    at, chunks = 8, {}
+    while at < len(picture):
+        size, kind = int.from_bytes(picture[at : at + 4], "big"), picture[at + 4 : at + 8]
+        chunks[kind] = picture[at + 8 : at + 8 + size]
+        assert zlib.crc32(kind + chunks[kind]).to_bytes(4, "big") == picture[at + 8 + size : at + 12 + size]
+        at += 12 + size
+    columns, rows = (int.from_bytes(chunks[b"IHDR"][i : i + 4], "big") for i in (0, 4))
+    lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(rows, columns + 1)
+    assert (lines[:, 0] == 0).all() and len(chunks[b"PLTE"]) == 768 and chunks[b"tRNS"][BLANK] == 0
+    return lines[:, 1:]
+
+
+def test_a_map_holds_every_cell_and_missing_is_blank() -> None:
+    values = np.array([[0.0, 0.5, 1.0], [np.nan, 0.02, 1.7]])
+    cells = unpacked(png(indices(values, 1.0)))
+    assert cells.tolist() == [[0, round(0.5 * (STEPS - 1)), STEPS - 1], [BLANK, 5, STEPS - 1]]
+
+
+@pytest.mark.parametrize("n_gpus", [16, 1024, 1025, 10_000])
+def test_no_minimum_is_lost_however_many_gpus(n_gpus: int) -> None:
+    base = np.full((n_gpus, 12), 0.8)
+    base[n_gpus // 2, 3:5] = 0.03
+    base[:, 7] = np.nan
+    found = heat_map(analysis(n_gpus, n_gpus // 4, 12, base=base).gpu_series["sm_active"], n_gpus // 4)
+    assert len(found.values) <= MOST_ROWS and len(found.first) == len(found.values)
+    assert found.values[np.searchsorted(found.first, n_gpus // 2, side="right") - 1, 3] == 0.03
+    assert np.isnan(found.values[:, 7]).all() and np.nanmin(found.values[:, 0]) == 0.8
+
+
+def test_many_gpus_stay_small() -> None:
+    rng = np.random.default_rng(1)
+    text = html_report([analysis(2048, 256, 360, seconds=3600.0, base=rng.random((2048, 360)))])
+    assert len(text) < 2_500_000
+    Page(text)
+
+
+def test_the_script_is_what_a_browser_accepts() -> None:
+    script = (Path(sys.modules["gssr.report.html"].__file__ or "").parent / "assets" / "report.js").read_text()
+    assert "</" not in script and script.isascii()
+    style = (Path(sys.modules["gssr.report.html"].__file__ or "").parent / "assets" / "report.css").read_text()
+    assert style.count("{") == style.count("}") and "</" not in style
+
+
+def test_matplotlib_is_not_needed() -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from analyses import analysis\n"
+        "from gssr.report.html.document import html_report; html_report([analysis(4, 1)])\n"
+        "print([name for name in ('matplotlib', 'plotext', 'textual') if name in sys.modules])\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent)], stdout=subprocess.PIPE, check=True, text=True
+    )
+    assert found.stdout == "[]\n"
