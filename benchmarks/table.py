@@ -9,17 +9,21 @@ _WHAT, _NUMBER, _UNIT = 66, 9, 12
 
 
 class Figure(NamedTuple):
-    """One measured value; ``limit`` is what it must not exceed, None where nothing was promised."""
+    """One measured value; ``limit`` is what it must not exceed (``at_least``: not fall below), None where nothing was
+    promised."""
 
     what: str
     value: float
     unit: str
     limit: float | None = None
+    at_least: bool = False
 
     @property
     def missed(self) -> bool:
-        """True above the limit."""
-        return self.limit is not None and self.value > self.limit
+        """True beyond the limit."""
+        if self.limit is None:
+            return False
+        return self.value < self.limit if self.at_least else self.value > self.limit
 
 
 def machine() -> str:
@@ -48,7 +52,7 @@ def head() -> str:
 
 
 def line(figure: Figure) -> str:
-    """One row; a value above its limit is marked."""
+    """One row; a value beyond its limit is marked."""
     limit = "" if figure.limit is None else f"{'! ' * figure.missed}{figure.limit:g}"
     return f"| {figure.what:<{_WHAT}} | {_rounded(figure.value):>{_NUMBER}} | {limit:>{_NUMBER}} | {figure.unit:<{_UNIT}} |"
 

@@ -4,8 +4,8 @@ For generated and imported data, not for the sampler: it uses numpy, and until `
 """
 
 import sqlite3
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from gssr.store.writer import Writer
 _INSERT_ROWS = 1000  # converting and binding this many at once stays in the processor's cache
 _STATEMENT_ROWS = 10  # a statement takes 999 values, or more in newer versions of SQLite
 _N_KEYS = 1 << 16
+
+UseTable = Literal["host_samples", "workload_samples"]
 
 
 class BulkWriter(Writer):
@@ -44,6 +46,22 @@ class BulkWriter(Writer):
             self._connection.execute("BEGIN")
             self._insert_columns([rowids, keys, time, *(values[name] for name in self._pending.measured)])
             self._roll_up(keys, time, values, rowids)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise RecordingError(f"{self.path}: can't be written: {error}") from None
+
+    def add_use(self, table: UseTable, owners: Sequence[str | int], time: Floats, values: Floats) -> None:
+        """Add rows of ``host_samples`` (``owners`` are nodes) or ``workload_samples`` (ranks): ``time`` float64[n] unix s,
+        ``values`` float64[n, owners, columns from the first after time on] (NaN is NULL). Raises RecordingError."""
+        marks = ", ".join("?" * (3 + values.shape[2]))
+        rows = (
+            (self._pending.run_id, owner, when, *(None if value != value else value for value in column))
+            for when, columns in zip(time.tolist(), values.tolist(), strict=True)
+            for owner, column in zip(owners, columns, strict=True)
+        )
+        try:
+            self._connection.execute("BEGIN")
+            self._connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
