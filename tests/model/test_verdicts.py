@@ -51,20 +51,24 @@ def _rotating(seconds: int, low: float) -> dict[str, Any]:
 
 CAUSES: dict[str, list[Evidence]] = {
     "gpus_unused": [evidence(**scaled(gpu(3, 0.0))), evidence(**scaled(0.0))],
-    "hang": [evidence(n=600, state="running", **scaled(during(600, 300, 600, 0.0)))],
+    "hang": [evidence(n=600, state="running", **scaled(during(600, 300, 600, 0.0))),
+             evidence(n=600, state="timeout", **scaled(during(600, 300, 600, 0.0)) | {
+                 "sm_active": during(600, 300, 600, 0.5, 0.8), "gr_engine_active": 0.99})],
     "start_up": [evidence(**scaled(during(N, 0, 80, 0.01)))],
     "tear_down": [evidence(**scaled(during(N, 220, N, 0.0)))],
     "late_start": [evidence(**scaled(np.where(np.arange(8) >= 4, 1, 0)[:, None] * 1.0 + np.where(
         np.arange(8) < 4, 1, 0)[:, None] * during(N, 0, 60, 0.0)))],
     "early_end": [evidence(**scaled(np.where(np.arange(8)[:, None] == 2, during(N, 240, N, 0.0), 1.0)))],
     "throttled_thermal": [evidence(flags={"hw_thermal": gpu(1, 1.0)[:, 0] * np.eye(8)[1]}),
-                          evidence(flags={"sw_thermal": 0.3})],
+                          evidence(flags={"sw_thermal": 0.3}), evidence(temperature=97.0),
+                          evidence(without=("clock_event_reasons",), temperature=94.0,
+                                   gpus={"name": "NVIDIA A100-SXM4-80GB"})],
     "throttled_power_brake": [evidence(flags={"power_brake": 0.2})],
     "throttled_hardware": [evidence(flags={"hw_slowdown": 0.2})],
     "power_capped": [evidence(flags={"sw_power_cap": 0.6})],
     "slow_node": [_slow_clock(0.7)],
     "slow_clock": [evidence(sm_clock=1980 * gpu(5, 0.6))],
-    "straggler": [evidence(16, **scaled(gpu(5, 0.5, 16)))],
+    "straggler": [evidence(16, **scaled(gpu(5, 0.5, 16))), evidence(16, **scaled(0.6 * gpu(5, 1.6, 16)))],
     "imbalance": [evidence(**scaled(np.linspace(1.0, 0.5, 8)[:, None]))],
     "rotating_stragglers": [evidence(16, **_rotating(10, 0.2))],
     "io_wait": [evidence(host={"read_bytes": during(N, 100, 160, 2e9, 5e6)}, **_waits()),
@@ -190,6 +194,7 @@ def test_nothing_measured_at_all_gives_no_verdict_and_every_abstention() -> None
     [
         (CAUSES["gpus_unused"][0], "gpus_unused", {"imbalance", "straggler"}),
         (CAUSES["slow_node"][0], "slow_node", {"straggler", "imbalance", "slow_clock"}),
+        (CAUSES["straggler"][1], "straggler", {"imbalance"}),
         (CAUSES["hang"][0], "hang", {"tear_down", "pauses"}),
         (CAUSES["io_wait"][0], "io_wait", {"pauses", "transfer_bound"}),
         (CAUSES["transfer_bound"][0], "transfer_bound", {"pauses"}),

@@ -17,30 +17,31 @@ _FEWEST = 2
 
 
 def straggler(job: Job, rule: Rule) -> Found | None:
-    """A few GPUs do less than all the others."""
+    """A few GPUs do less than all the others; or more, so that the others may wait for them."""
     means = job.gpu_means
     middle = median(means)
     if not middle > 0:
         return None
-    slow = outliers(means, 1.0) & (means < rule.at("ratio") * middle)
-    which = positions(slow)
-    if not which or slow.sum() > max(1.0, rule.at("most") * np.isfinite(means).sum()):
+    apart = outliers(means, 1.0)
+    few = max(1.0, rule.at("most") * np.isfinite(means).sum())
+    low, high = apart & (means < rule.at("ratio") * middle), apart & (means > middle / rule.at("ratio"))
+    strange = low if low.any() else high
+    which = positions(strange)
+    if not which or strange.sum() > few:
         return None
-    own = float(np.mean(means[slow]))
+    own = float(np.mean(means[strange]))
     ratio = own / middle
     name = job.lead or ""
+    bound = rule.at("ratio") if low.any() else 1 / rule.at("ratio")
+    side = "below" if low.any() else "above"
     evidence = (
         told(name, own, f"{words.label(name)} {words.percent(own)}, the median GPU {words.percent(middle)}", middle),
-        told(
-            "ratio",
-            ratio,
-            f"{words.percent(ratio)} of the median (below {words.percent(rule.at('ratio'))})",
-            rule.at("ratio"),
-        ),
+        told("ratio", ratio, f"{words.percent(ratio)} of the median ({side} {words.percent(bound)})", bound),
     )
-    lowest = float(np.nanmin(means[slow]))
-    found = {**group(job, which), "ratio": words.percent(ratio)}
-    return Found(found, evidence, rule.graded(1 - lowest / middle), job.span, which)
+    so = "" if low.any() else ": the others may wait for " + ("it" if len(which) == 1 else "them")
+    found = {**group(job, which), "ratio": words.percent(ratio), "so": so}
+    loss = 1 - float(np.nanmin(means[strange])) / middle if low.any() else 0.0
+    return Found(found, evidence, rule.graded(loss), job.span, which)
 
 
 def imbalance(job: Job, rule: Rule) -> Found | None:
@@ -57,7 +58,10 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
         told(job.lead or "", float(means[low]), f"least {words.place(gpus[low])} {words.percent(float(means[low]))}"),
         told(job.lead or "", float(means[high]), f"most {words.place(gpus[high])} {words.percent(float(means[high]))}"),
     )
-    return Found({"lost": words.percent(value)}, evidence, rule.graded(value), job.span)
+    apart = outliers(means, 1.0)
+    others = imbalance_of_means(means[np.isfinite(means) & ~apart]) or 0.0
+    which = positions(apart) if others < rule.at("warning") else ()
+    return Found({"lost": words.percent(value)}, evidence, rule.graded(value), job.span, which)
 
 
 def rotating_stragglers(job: Job, rule: Rule) -> Found | None:

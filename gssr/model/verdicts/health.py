@@ -22,8 +22,15 @@ _REASONS = {
 
 
 def throttled_thermal(job: Job, rule: Rule) -> Found | None:
-    """Too hot."""
-    return _held_down(job, rule, ("hw_thermal", "sw_thermal"))
+    """Too hot: as the flags say, or the temperature itself."""
+    peaks, evidence = job.evidence.peaks, job.evidence
+    limit = rule.at("celsius_a100" if peaks is not None and peaks.model.startswith("A100") else "celsius")
+    hot = np.full(evidence.n_gpus, np.nan)
+    if "temperature" in evidence.series:
+        celsius = evidence.series["temperature"]
+        n = np.isfinite(celsius).sum(axis=1)
+        hot = np.divide((celsius >= limit).sum(axis=1), n, out=hot, where=n > 0)
+    return _held_down(job, rule, ("hw_thermal", "sw_thermal"), hot)
 
 
 def throttled_power_brake(job: Job, rule: Rule) -> Found | None:
@@ -50,13 +57,16 @@ def power_capped(job: Job, rule: Rule) -> Found | None:
     return found
 
 
-def _held_down(job: Job, rule: Rule, flags: tuple[str, ...]) -> Found | None:
+def _held_down(job: Job, rule: Rule, flags: tuple[str, ...], hot: Floats | None = None) -> Found | None:
     shares = np.fmax.reduce([job.evidence.means.per_gpu(flag) for flag in flags])
+    what = f"of their samples with {' or '.join(flags)} set"
+    if hot is not None and np.nan_to_num(hot).max(initial=0.0) > np.nan_to_num(shares).max(initial=0.0):
+        shares, what = hot, "of the time too hot"
     which = positions(np.nan_to_num(shares) >= rule.at("share"))
     if not which:
         return None
     share = float(np.mean(shares[list(which)]))
-    evidence = [finding("share", share, f"of their samples with {' or '.join(flags)} set", rule, "share")]
+    evidence = [finding("share", share, what, rule, "share")]
     hottest = job.evidence.greatest.get("temperature")
     if "thermal" in rule.code and hottest is not None and np.isfinite(hottest[list(which)]).any():
         celsius = float(np.nanmax(hottest[list(which)]))

@@ -41,6 +41,7 @@ RULES: tuple[Rule, ...] = (
         (
             Threshold("seconds", 120.0, "all GPUs are idle at the end for at least so long, and the job has not completed"),
             Threshold("longest", 2.0, "that is so many times the longest pause before"),
+            Threshold("still", 0.02, "where DRAM and the arithmetic pipes are less active than this the SMs only spin"),
         ),
         "Look at the last lines of its output and at one process of it (py-spy dump, gdb): a rank that died or a collective "
         "that not all ranks entered. Stop the job if it does not go on.",
@@ -93,11 +94,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "throttled_thermal", "warning", "{some} {were} slowed down by heat",
         (
-            Threshold("share", 0.05, "heat lowers the clock (by hardware or driver) in at least this share of samples"),
+            Threshold("share", 0.05, "heat lowers the clock (by hardware or driver) in at least this share of samples,"),
+            Threshold("celsius", 95.0, "or the GPU is so hot in at least this share of the time,", KEMPNER),
+            Threshold("celsius_a100", 93.0, "or, if it is an A100, so hot", KEMPNER),
             Threshold("critical", 0.5, "from this share on it is critical"),
         ),
         "Tell the operators which node it is (cooling, dust, a failed fan), and leave it out until then.",
-        (("hw_thermal", "sw_thermal"),),
+        (("hw_thermal", "sw_thermal", "temperature"),),
         ("throttled_hardware", "slow_clock"),
     ),
     Rule(
@@ -146,10 +149,10 @@ RULES: tuple[Rule, ...] = (
         ("straggler", "imbalance"),
     ),
     Rule(
-        "straggler", "warning", "{some} did {ratio} of what the others did",
+        "straggler", "warning", "{some} did {ratio} of what the others did{so}",
         (
-            Threshold("ratio", 0.9, "a GPU does less than this share of the median GPU, and is an outlier"),
-            Threshold("most", 0.25, "no more than this share of the GPUs does"),
+            Threshold("ratio", 0.9, "an outlier that does less than this share of the median GPU, or that one of it"),
+            Threshold("most", 0.25, "no more than this share of the GPUs is one"),
             Threshold("critical", 0.5, "from this loss against the median GPU on it is critical"),
         ),
         "See whether this rank has less work, a busy neighbour on its node or a bad link; run once without the node.",

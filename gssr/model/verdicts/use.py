@@ -96,7 +96,10 @@ def hang(job: Job, rule: Rule) -> Found | None:
     evidence = job.evidence
     if evidence.state in _COMPLETED or not np.isfinite(job.level):
         return None
-    active = np.flatnonzero(job.mean >= max(job.common("idle"), job.common("paused") * job.level))
+    busy = job.mean >= max(job.common("idle"), job.common("paused") * job.level)
+    if evidence.has("dram_active", "flop_active"):
+        busy &= np.fmax(job.in_time("dram_active"), job.in_time("flop_active")) >= rule.at("still")
+    active = np.flatnonzero(busy)
     last = float(np.nanmax(evidence.last_time)) if np.isfinite(evidence.last_time).any() else evidence.end
     if not len(active):
         return None
