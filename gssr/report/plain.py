@@ -99,20 +99,16 @@ def load_balancing(analysis: Analysis) -> dict[str, Any] | None:
 
 
 def roofline(found: Place | Unplaced | None) -> dict[str, Any] | None:
-    """A place under the roofline, or why there is none."""
+    """A place under the roofline; ``unknown`` says why there is none."""
     if found is None:
         return None
-    if isinstance(found, Unplaced):
-        return {"unknown": found.reason}
+    known = found if isinstance(found, Place) else None
+    names = ("flops", "bytes", "intensity", "ridge", "roof", "of_roof")
     return {
-        "flops": number(found.flops),
-        "bytes": number(found.bytes),
-        "intensity": number(found.intensity),
-        "ridge": number(found.ridge),
-        "roof": number(found.roof),
-        "of_roof": number(found.of_roof),
-        "bound": found.bound,
-        "pipes": {pipe.metric: number(pipe.flops) for pipe in found.pipes},
+        **{name: number(getattr(known, name, None)) for name in names},
+        "bound": known.bound if known else None,
+        "pipes": [{"metric": pipe.metric, "flops": number(pipe.flops)} for pipe in known.pipes] if known else [],
+        "unknown": found.reason if isinstance(found, Unplaced) else None,
     }
 
 
