@@ -1,7 +1,8 @@
 """GSSR, the GPU saturation scorer: how well a job saturates its GPUs, when and where it does not, and why.
 
-From Python: ``gssr.open(path)`` opens a recording, ``gssr.analyze(run)`` computes what ``gssr analyze --json`` prints,
-``gssr.METRICS`` is the catalogue and ``gssr.score`` the formula. Everything is imported when first used, so that
+From Python (docs/python.md): ``gssr.open(path)`` opens a recording, whose runs give pandas objects; ``gssr.from_pandas``
+makes one; ``gssr.analyze(run)`` computes what ``gssr analyze --json`` prints; ``gssr.mark(text)`` marks a moment of the run
+that this process is part of; ``gssr.METRICS`` is the catalogue. Everything is imported when first used, so that
 ``import gssr`` costs nothing.
 """
 
@@ -11,23 +12,27 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.5.0"
 
 if TYPE_CHECKING:
+    from gssr.api.recording import Recording as Recording
+    from gssr.api.recording import Run as Run
+    from gssr.api.recording import analyze as analyze
+    from gssr.api.recording import open_recording as open
+    from gssr.api.writing import from_pandas as from_pandas
     from gssr.marks import mark as mark
     from gssr.metrics import METRICS as METRICS
     from gssr.model.analysis import Analysis as Analysis
-    from gssr.model.analyze import analyze as analyze
-    from gssr.store.reader import Recording as Recording
-    from gssr.store.reader import open_recording as open
 
 _LAZY = {
     "METRICS": ("gssr.metrics", "METRICS"),
     "Analysis": ("gssr.model.analysis", "Analysis"),
-    "Recording": ("gssr.store.reader", "Recording"),
-    "analyze": ("gssr.model.analyze", "analyze"),
+    "Recording": ("gssr.api.recording", "Recording"),
+    "Run": ("gssr.api.recording", "Run"),
+    "analyze": ("gssr.api.recording", "analyze"),
+    "from_pandas": ("gssr.api.writing", "from_pandas"),
     "mark": ("gssr.marks", "mark"),
-    "open": ("gssr.store.reader", "open_recording"),
+    "open": ("gssr.api.recording", "open_recording"),
 }
 
-__all__ = ["METRICS", "Analysis", "Recording", "__version__", "analyze", "mark", "open"]
+__all__ = ["METRICS", "Analysis", "Recording", "Run", "__version__", "analyze", "from_pandas", "mark", "open"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import gssr
 from gssr.metrics import NAMES
+from gssr.store.reader import open_recording
 
 Floats = Any
 """An array of float64."""
@@ -30,7 +30,7 @@ class Recorded(NamedTuple):
 
 def read(path: Path) -> Recorded:
     """The first GPU of the last run. Raises ValueError when there is none."""
-    run = gssr.open(path).runs[-1]
+    run = open_recording(path).runs[-1]
     if not run.gpus:
         raise ValueError(f"{path}: no GPU was recorded")
     rows = run.samples(list(NAMES))

@@ -1,12 +1,13 @@
 """The queries of docs/recording.md and the Python of all pages run as they stand, and agree with what analyze computes."""
 
 import json
+import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import fenced
-import pandas as pd
 import pytest
 
 import gssr
@@ -60,7 +61,7 @@ def test_queries_pandas_and_analyze_agree(recording: Path, monkeypatch: pytest.M
     assert {row["device_index"]: row["idle_s"] for row in idle} == pytest.approx(
         {index: seconds for (_, index), seconds in names["idle"].items()}
     )
-    run = gssr.open(recording).runs[0]
+    run = gssr.open(recording).runs[0].reader
     samples = run.samples(["sm_active"])
     for position, gpu in enumerate(run.gpus):  # however long the machine made the scenario's 3 s of loading last
         low = samples.values["sm_active"][samples.gpu == position] < 0.1
@@ -95,8 +96,27 @@ def test_the_query_for_gaps_finds_those_that_analyze_counts(tmp_path: Path, requ
 
 def test_the_readmes_python_runs(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = python_of(fenced.ROOT / "README.md", recording.parent, monkeypatch)
-    frame = pd.DataFrame({"gpu": names["rows"].gpu, **names["rows"].values})
-    assert frame.sm_active.mean() == pytest.approx(names["analysis"].metrics["sm_active"].mean)
+    assert names["rows"].sm_active.mean() == pytest.approx(names["run"].analysis.metrics["sm_active"].mean)
+
+
+def test_the_python_of_its_own_page_runs(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(recording, tmp_path)
+    names = python_of(fenced.ROOT / "docs" / "python.md", tmp_path, monkeypatch)
+    assert names["imported"][0].time_average("sm_active").sm_active.tolist() == pytest.approx([0.4, 0.7])
+    assert names["first_gpu"].n_gpus.max() == 1 and len(names["slowest"]) == 3
+
+
+def test_every_table_of_a_run_is_explained_with_its_columns(recording: Path) -> None:
+    run = gssr.open(recording)[0]
+    rows = dict(
+        re.findall(
+            r"^\| `run\.(\w+).*?` \|.*?\| (.*) \|$", (fenced.ROOT / "docs" / "python.md").read_text(), re.MULTILINE
+        )
+    )
+    for name, columns in (("space_average", run.space_average("sm_active").columns), ("verdicts", run.verdicts().columns),
+                          ("statistics", run.statistics().columns), ("events", run.events.columns),
+                          ("time_average", run.time_average([]).columns)):  # fmt: skip
+        assert re.findall(r"`(\w+)`", rows[name]) == list(columns), name
 
 
 def test_analyzes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

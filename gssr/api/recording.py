@@ -1,0 +1,266 @@
+"""Recordings as Python sees them: runs, and what they hold as pandas objects.
+
+GPUs are numbered by their positions in ``Run.gpus`` everywhere; times in tables are seconds after the run's start, but for
+the column ``time`` of raw rows, which is unix seconds as in the file. Values are in stored units: ratios are 0-1.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gssr.api import notebook, tables
+from gssr.metrics import BY_NAME, DERIVED
+from gssr.model.analysis import Analysis
+from gssr.model.analyze import EXACT_ROWS, Options
+from gssr.model.analyze import analyze as analyze_reader
+from gssr.model.balance import has_balance
+from gssr.model.selection import select_gpus
+from gssr.model.series import over_space
+from gssr.model.sources import Rollups
+from gssr.model.window import cut, extent
+from gssr.store import reader as store
+from gssr.store.reader import RunReader
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Gpus = str | int | Sequence[str | int] | None
+"""GPUs: positions, or what ``--gpus`` takes: ``NODE``, ``NODE:INDEX``, a UUID, patterns; None for all."""
+Time = str | float | None
+"""A time: seconds after the start (negative: before the end), or what ``--from`` takes: ``5m``, ``1:30``, a date."""
+
+
+class Run:
+    """One run of a recording. ``reader`` has the same as arrays, for more than a table holds with ease."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self.reader = reader
+        self.start, self.end = extent(reader)
+        """Start and end, unix s."""
+
+    @property
+    def run_id(self) -> str:
+        """Its name, the same for all its ranks."""
+        return self.reader.run.run_id
+
+    @property
+    def label(self) -> str | None:
+        """What ``--label`` called it."""
+        return self.reader.run.label
+
+    @property
+    def state(self) -> str:
+        """running, completed, failed, timeout, killed or lost."""
+        return self.reader.state
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+        return self.end - self.start
+
+    @property
+    def score(self) -> float | None:
+        """The saturation score of the whole run, 0-1; None where it can't be known."""
+        return self.analysis.score
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Everything recorded of the run itself: the columns of the table ``runs``, ``state`` as it stands now, and
+        ``n_gpus``, ``nodes``, ``backends``, ``duration_s``, ``damage`` (a sentence, or None)."""
+        reader = self.reader
+        return reader.run._asdict() | {
+            "command": list(reader.run.command),
+            "state": reader.state,
+            "n_gpus": len(reader.gpus),
+            "nodes": sorted({gpu.node for gpu in reader.gpus if gpu.node is not None}),
+            "backends": sorted({gpu.backend for gpu in reader.gpus if gpu.backend is not None}),
+            "duration_s": self.duration,
+            "damage": reader.damage,
+        }
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that the recording has columns of, the derived ones that follow from them among them."""
+        stored = self.reader.metrics
+        return (*stored, *(metric.name for metric in DERIVED if metric.parts and set(metric.parts) <= set(stored)))
+
+    @cached_property
+    def gpus(self) -> "pd.DataFrame":
+        """One row per GPU, by node, driver's index and UUID; the columns are those of the table ``gpus``."""
+        return tables.gpus(self.reader.gpus)
+
+    @cached_property
+    def events(self) -> "pd.DataFrame":
+        """What happened, by time: ``seconds`` after the start, ``kind``, ``node``, ``rank``, ``gpu`` (position) and
+        ``message``."""
+        return tables.events(self.reader.events, self.reader.gpus, self.start)
+
+    @property
+    def marks(self) -> "pd.DataFrame":
+        """The user's marks among the events."""
+        return self.events[self.events.kind == "mark"].reset_index(drop=True)
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """What ``gssr analyze`` shows of the whole run, as plain dataclasses (gssr.model.analysis)."""
+        return self.analyze()
+
+    def analyze(self, gpus: Gpus = None, start: Time = None, end: Time = None) -> Analysis:
+        """The same of some GPUs and a stretch of time. Raises ValueError, a sentence, for what is not there."""
+        first, last = self._between(start, end)
+        return analyze_reader(self.reader, Options(gpus=_selectors(gpus), start=first, end=last))
+
+    def samples(
+        self,
+        metrics: str | Sequence[str] | None = None,
+        gpus: Gpus = None,
+        start: Time = None,
+        end: Time = None,
+    ) -> "pd.DataFrame":
+        """Raw rows by time: ``gpu`` (position), ``time`` (unix s), and a column per metric, NaN where nothing was measured
+        (None: all that are stored). A long run of many GPUs has many: choose metrics, GPUs or a stretch. Raises
+        ValueError."""
+        first, last = self._between(start, end)
+        names = self.reader.metrics if metrics is None else self._known(metrics)
+        positions = self._positions(gpus) if gpus is not None else None
+        return tables.samples(self.reader.samples(names, positions, first, last))
+
+    def space_average(
+        self, metric: str, gpus: Gpus = None, start: Time = None, end: Time = None, bins: int = 600
+    ) -> "pd.DataFrame":
+        """A metric along time, over the GPUs: indexed by ``seconds`` after the start, at which each bin begins; ``mean``,
+        ``low`` and ``high`` are the mean, least and greatest of the GPUs' means in the bin, ``n_gpus`` counts those that
+        have one. At most ``bins`` bins, none shorter than a sampling interval. Raises ValueError."""
+        (name,) = self._known(metric)
+        if not has_balance(BY_NAME[name]):
+            raise ValueError(f"{name} is a {BY_NAME[name].kind}: it has no average along time")
+        first, last = self._between(start, end)
+        span = self.start if first is None else first, self.end if last is None else last
+        source = Rollups(self.reader, self._positions(gpus), EXACT_ROWS)
+        interval = self.reader.sampling_seconds or source.aggregate((), first, last, np.inf).interval or 1.0
+        own = source.gpu_series([name], span, first, last, interval, bins)
+        return tables.series(over_space(own[name]), self.start)
+
+    def time_average(
+        self,
+        metrics: str | Sequence[str] | None = None,
+        gpus: Gpus = None,
+        start: Time = None,
+        end: Time = None,
+    ) -> "pd.DataFrame":
+        """Each GPU over time: indexed by ``gpu``; ``node``, ``device_index``, ``rank``, ``score``, and the mean of each
+        metric (None: of all). Raises ValueError."""
+        analysis = self.analysis if (gpus, start, end) == (None, None, None) else self.analyze(gpus, start, end)
+        names = self._known(metrics) if metrics is not None else tuple(analysis.balance)
+        return tables.means(analysis.gpus, names, self._positions(gpus))
+
+    def statistics(self) -> "pd.DataFrame":
+        """Each metric over all samples of all GPUs: indexed by ``metric``; ``unit``, ``mean``, ``median``, ``min``, ``max``,
+        ``std``, ``p05``, ``p95``, ``n`` and ``p_error``, as in the JSON object of ``gssr analyze``."""
+        return tables.statistics(self.analysis)
+
+    def verdicts(self) -> "pd.DataFrame":
+        """What stands out, the worst first: ``code``, ``severity``, ``title``, ``evidence`` (sentences), ``advice``,
+        ``source``, ``start`` and ``end`` (seconds after the start), ``gpus`` (positions, empty for all)."""
+        return tables.verdicts(self.analysis.verdicts, self.start)
+
+    def phases(self) -> "pd.DataFrame":
+        """The phases by time: ``kind``, ``start`` and ``end`` (seconds after the start), ``seconds``, ``share`` of the
+        GPU-hours, ``score``, and the mean of each metric."""
+        return tables.phases(self.analysis.phases, self.start)
+
+    def _between(self, start: Time, end: Time) -> tuple[float | None, float | None]:
+        """Unix s; None where nothing is cut off."""
+        return cut(self.start, self.end, self._unix(start), self._unix(end))
+
+    def _unix(self, time: Time) -> str | float | None:
+        if time is None or isinstance(time, str):
+            return time
+        return (self.start if time >= 0 else self.end) + time
+
+    def _positions(self, gpus: Gpus) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+        return np.array(select_gpus(self.reader.gpus, _selectors(gpus)), np.int64)
+
+    def _known(self, metrics: str | Sequence[str]) -> tuple[str, ...]:
+        """Names, each of which the recording has."""
+        names = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+        for name in names:
+            if name not in self.metrics:
+                raise ValueError(f"{name!r} is not in this recording: it has {', '.join(self.metrics)}")
+        return names
+
+    def __repr__(self) -> str:
+        return f"<Run {self.label or self.run_id!r}: {self.state}, {len(self.reader.gpus)} GPUs, {self.duration:.1f} s>"
+
+    def _repr_html_(self) -> str:
+        return notebook.run_html(self.analysis)
+
+
+class Recording:
+    """A recording, opened for reading: its ``runs`` in the order they were recorded. Use it in a ``with`` statement, or
+    close it; ``recording[-1]`` is the last run, ``recording["label"]`` the one of that label or id."""
+
+    def __init__(self, opened: store.Recording) -> None:
+        self._opened = opened
+        self.path = opened.path
+        self.runs = tuple(Run(reader) for reader in opened.runs)
+
+    @property
+    def damage(self) -> str | None:
+        """What could not be read so far, in one sentence."""
+        return self._opened.damage
+
+    def close(self) -> None:
+        """Close its files. What was read stays."""
+        self._opened.close()
+
+    def __enter__(self) -> "Recording":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.runs)
+
+    def __getitem__(self, run: int | str) -> Run:
+        """Raises IndexError and KeyError as sequences and mappings do."""
+        if isinstance(run, int):
+            return self.runs[run]
+        found = next((own for own in self.runs if run in (own.run_id, own.label)), None)
+        if found is None:
+            raise KeyError(run)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Recording {self.path!r}: {', '.join(map(repr, self.runs))}>"
+
+    def _repr_html_(self) -> str:
+        return notebook.recording_html(self.path, [run.analysis for run in self.runs])
+
+
+def open_recording(path: str | os.PathLike[str]) -> Recording:
+    """Open a recording for reading: ``NAME.sql``, ``NAME.sql.d``, or both. Raises gssr.store.open.RecordingError, one
+    sentence that names the file, when there is nothing to read."""
+    return Recording(store.open_recording(path))
+
+
+def analyze(run: Run | RunReader, options: Options | None = None) -> Analysis:
+    """What ``gssr analyze`` shows of a run. Raises ValueError, with a sentence, when ``options`` names a GPU, a metric or a
+    time that the run does not have."""
+    return analyze_reader(run.reader if isinstance(run, Run) else run, options or Options())
+
+
+def _selectors(gpus: Gpus) -> tuple[str, ...] | None:
+    if gpus is None:
+        return None
+    return (str(gpus),) if isinstance(gpus, str | int) else tuple(str(gpu) for gpu in gpus)

@@ -1,0 +1,138 @@
+"""pandas objects of what the model and the store hold. pandas is imported when one is made."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.metrics import BY_NAME
+from gssr.model.analysis import Analysis, GpuSummary, Series
+from gssr.model.phases import Phase
+from gssr.model.verdict import Verdict
+from gssr.store.reader import Event, Gpu, Samples
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_STATISTICS = ("mean", "median", "min", "max", "std", "p05", "p95", "n", "p_error")
+_OF_THE_FILE = ("gpu", "run_id")
+"""Columns of the table ``gpus`` that mean nothing outside of their file."""
+
+
+def gpus(found: Sequence[Gpu]) -> "pd.DataFrame":
+    """See gssr.api.recording.Run.gpus."""
+    columns = [name for name in Gpu._fields if name not in _OF_THE_FILE]
+    return _table([{name: getattr(gpu, name) for name in columns} for gpu in found], columns, "gpu")
+
+
+def events(found: Sequence[Event], of: Sequence[Gpu], start: float) -> "pd.DataFrame":
+    """See gssr.api.recording.Run.events."""
+    import pandas as pd
+
+    position = {gpu.gpu: number for number, gpu in enumerate(of)}
+    rows = [
+        {
+            "seconds": event.time - start,
+            "kind": event.kind,
+            "node": event.node,
+            "rank": event.rank,
+            "gpu": None if event.gpu is None else position.get(event.gpu),
+            "message": event.message,
+        }
+        for event in found
+    ]
+    table = _table(rows, ["seconds", "kind", "node", "rank", "gpu", "message"])
+    return table.astype({"seconds": float, "rank": pd.Int64Dtype(), "gpu": pd.Int64Dtype()})
+
+
+def samples(found: Samples) -> "pd.DataFrame":
+    """See gssr.api.recording.Run.samples."""
+    import pandas as pd
+
+    order = np.lexsort((found.gpu, found.time))
+    columns = {"gpu": found.gpu, "time": found.time, **found.values}
+    return pd.DataFrame({name: column[order] for name, column in columns.items()})
+
+
+def series(found: Series, start: float) -> "pd.DataFrame":
+    """See gssr.api.recording.Run.space_average."""
+    import pandas as pd
+
+    seconds = found.start - start + found.width * np.arange(len(found.mean))
+    columns = {"mean": found.mean, "low": found.low, "high": found.high, "n_gpus": found.n_gpus}
+    return pd.DataFrame(columns, index=pd.Index(seconds, name="seconds"))
+
+
+def means(found: Sequence[GpuSummary], names: Sequence[str], positions: NDArray[np.int64]) -> "pd.DataFrame":
+    """See gssr.api.recording.Run.time_average."""
+    import pandas as pd
+
+    rows = [
+        {"node": gpu.node, "device_index": gpu.device_index, "rank": gpu.rank, "score": gpu.score}
+        | {name: gpu.mean.get(name) for name in names}
+        for gpu in found
+    ]
+    table = _table(rows, ["node", "device_index", "rank", "score", *names])
+    table.index = pd.Index(positions, name="gpu")
+    return table.astype(dict.fromkeys(("score", *names), float))
+
+
+def statistics(analysis: Analysis) -> "pd.DataFrame":
+    """See gssr.api.recording.Run.statistics."""
+    import pandas as pd
+
+    rows = [
+        {"unit": BY_NAME[name].unit} | {key: getattr(own, key) for key in _STATISTICS}
+        for name, own in analysis.metrics.items()
+    ]
+    table = _table(rows, ["unit", *_STATISTICS])
+    table.index = pd.Index(list(analysis.metrics), name="metric")
+    return table.astype({key: float for key in _STATISTICS if key != "n"})
+
+
+def verdicts(found: Sequence[Verdict], start: float) -> "pd.DataFrame":
+    """See gssr.api.recording.Run.verdicts."""
+    rows = [
+        {
+            "code": own.code,
+            "severity": own.severity,
+            "title": own.title,
+            "evidence": "; ".join(finding.text for finding in own.evidence),
+            "advice": own.advice,
+            "source": own.source,
+            "start": own.start - start,
+            "end": own.end - start,
+            "gpus": own.gpus,
+        }
+        for own in found
+    ]
+    return _table(rows, ["code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus"])
+
+
+def phases(found: Sequence[Phase], start: float) -> "pd.DataFrame":
+    """See gssr.api.recording.Run.phases."""
+    names = list(dict.fromkeys(name for phase in found for name in phase.means if name in BY_NAME))
+    rows = [
+        {
+            "kind": phase.kind,
+            "start": phase.start - start,
+            "end": phase.end - start,
+            "seconds": phase.seconds,
+            "share": phase.share,
+            "score": phase.score,
+        }
+        | {name: phase.means.get(name) for name in names}
+        for phase in found
+    ]
+    numbers = ["start", "end", "seconds", "share", "score", *names]
+    return _table(rows, ["kind", *numbers]).astype(dict.fromkeys(numbers, float))
+
+
+def _table(rows: Sequence[dict[str, Any]], columns: Sequence[str], index: str | None = None) -> "pd.DataFrame":
+    """Rows as a table that has these columns also without any row."""
+    import pandas as pd
+
+    table = pd.DataFrame(list(rows), columns=list(columns))
+    table.index.name = index
+    return table

@@ -1,0 +1,179 @@
+"""Recordings from pandas: samples that something else took, so that everything here can read them."""
+
+import json
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr import __version__
+from gssr.api.recording import Recording, open_recording
+from gssr.metrics import BY_NAME, NAMES, RATIO
+from gssr.store.bulk import BulkWriter
+from gssr.store.create import remove
+from gssr.store.open import RecordingError
+from gssr.store.schema import TABLES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_CHUNK_SECONDS = 60
+"""Written at once: doesn't cut a bucket of 10 s, nor one of 600 s."""
+_MOST_OF_A_RATIO = 2.0
+"""No ratio is above this: it would be a percentage."""
+_GPU_COLUMNS = {column.name for column in TABLES["gpus"]} - {"gpu", "run_id"}
+
+
+def from_pandas(
+    samples: "pd.DataFrame",
+    path: str | os.PathLike[str],
+    gpus: "pd.DataFrame | None" = None,
+    label: str | None = None,
+    sampling_seconds: float | None = None,
+) -> Recording:
+    """Write samples as a recording of one run, and open it.
+
+    ``samples`` has a row per GPU and tick: ``gpu`` (any label), ``time`` (unix s, or datetimes; naive ones are UTC), and
+    columns named and measured as in the catalogue (``gssr.METRICS``: ratios 0-1, W, bytes/s ...), NaN where nothing was
+    measured. Derived metrics are left out, they follow from the others. ``gpus``, indexed by the labels, may have columns of
+    the table ``gpus``: ``node``, ``device_index``, ``uuid``, ``name``, ``memory_total`` ... ``sampling_seconds``: the
+    interval, by default the median spacing.
+
+    What ``Run.samples()`` and ``Run.gpus`` give comes back as it was. Raises ValueError, a sentence, for a table that can't
+    be samples, and gssr.store.open.RecordingError when the file exists or can't be written."""
+    path = os.fspath(path)
+    names = _metrics(samples)
+    if not len(samples):
+        raise ValueError("there are no samples in the table")
+    time = _times(samples["time"])
+    labels, position = _labels(samples, gpus)
+    order = np.argsort(time, kind="stable")
+    time, position = time[order], position[order]
+    values = {name: _values(samples[name], name)[order] for name in names}
+    interval = sampling_seconds or _spacing(time, position)
+    writer = BulkWriter(path)
+    try:
+        _write(
+            writer, time, position, values, [_gpu(labels[at], at, gpus) for at in range(len(labels))], label, interval
+        )
+    except BaseException:
+        remove(path)
+        raise
+    return open_recording(path)
+
+
+def _write(
+    writer: BulkWriter, time: Floats, position: Ints, values: dict[str, Floats], gpus: list[dict[str, Any]],
+    label: str | None, interval: float,
+) -> None:  # fmt: skip
+    start, end = float(time[0]), float(time[-1])
+    nodes = {str(gpu["node"]) for gpu in gpus if gpu.get("node") is not None}
+    run_id = f"imported-{start:.0f}-{os.urandom(4).hex()}"
+    writer.begin(
+        {
+            "run_id": run_id, "label": label, "command": json.dumps([]), "started_at": start, "sampling_ms": 1000 * interval,
+            "world_size": 1, "n_nodes": max(len(nodes), 1), "state": "running", "gssr_version": __version__,
+        },
+        {"rank": 0, "local_rank": 0, "node": min(nodes, default=None), "started_at": start, "state": "running"},
+    )  # fmt: skip
+    writer.add_gpus(gpus, list(values), interval)
+    edges = np.flatnonzero(np.diff(np.floor(time / _CHUNK_SECONDS))) + 1
+    for rows in np.split(np.arange(len(time)), edges):
+        writer.add_columns(position[rows], time[rows], {name: column[rows] for name, column in values.items()})
+    if not writer.finish(end, None, "completed", end):
+        raise RecordingError(writer.problem or f"{writer.path}: can't be written")
+
+
+def _metrics(samples: "pd.DataFrame") -> list[str]:
+    """The metrics that are written, in the catalogue's order."""
+    columns = [str(name) for name in samples.columns]
+    missing = [name for name in ("gpu", "time") if name not in columns]
+    if missing:
+        raise ValueError(f"samples need a column {missing[0]!r}: the table has {', '.join(columns) or 'none'}")
+    unknown = [name for name in columns if name not in BY_NAME and name not in ("gpu", "time")]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no metric: {', '.join(NAMES)}")
+    names = [name for name in NAMES if name in columns]
+    if not names:
+        raise ValueError("there is no metric in the table")
+    return names
+
+
+def _times(column: "pd.Series[Any]") -> Floats:
+    """Unix s."""
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(column):
+        utc = pd.to_datetime(column, utc=True)
+        found: Floats = np.asarray((utc - pd.Timestamp(0, tz="UTC")).dt.total_seconds(), np.float64)
+    else:
+        found = _numbers(column, "time")
+    if not np.isfinite(found).all():
+        raise ValueError("'time' has rows without a time")
+    return found
+
+
+def _labels(samples: "pd.DataFrame", gpus: "pd.DataFrame | None") -> tuple[list[Any], Ints]:
+    """The GPUs' labels in the order of ``gpus``, or sorted; and each row's place among them."""
+    import pandas as pd
+
+    if samples["gpu"].isna().any():
+        raise ValueError("'gpu' has rows without a GPU")
+    labels = sorted(samples["gpu"].unique().tolist()) if gpus is None else gpus.index.tolist()
+    position = pd.Index(labels).get_indexer(samples["gpu"])  # type: ignore[no-untyped-call, unused-ignore]
+    if (position < 0).any():
+        raise ValueError(
+            f"GPU {samples['gpu'].to_numpy()[position < 0][0]!r} has samples and no row in the table of GPUs"
+        )
+    if gpus is not None and not set(map(str, gpus.columns)) <= _GPU_COLUMNS:
+        unknown = sorted(set(map(str, gpus.columns)) - _GPU_COLUMNS)
+        raise ValueError(f"{unknown[0]!r} is not known of a GPU: {', '.join(sorted(_GPU_COLUMNS))}")
+    return labels, np.asarray(position, np.int64)
+
+
+def _gpu(label: Any, at: int, gpus: "pd.DataFrame | None") -> dict[str, Any]:
+    """The row of the table ``gpus`` of one GPU."""
+    import pandas as pd
+
+    known: dict[str, Any] = {"device_index": at, "uuid": str(label), "backend": "imported"}
+    if gpus is None:
+        return known | {"node": None}
+    row = {str(name): value for name, value in gpus.iloc[at].items()}
+    own = {name: None if pd.isna(value) else value for name, value in row.items()}
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in own.items()}
+    whole = {name: int(v) if isinstance(v, float) and _is_integer(name) else v for name, v in plain.items()}
+    return {"node": None} | known | whole
+
+
+def _is_integer(name: str) -> bool:
+    return any(column.name == name and column.type.startswith("INTEGER") for column in TABLES["gpus"])
+
+
+def _values(column: "pd.Series[Any]", name: str) -> Floats:
+    found = _numbers(column, name)
+    greatest = float(np.nanmax(np.abs(found), initial=0.0))
+    if BY_NAME[name].unit == RATIO and greatest > _MOST_OF_A_RATIO:
+        raise ValueError(f"{name} is a ratio, 0-1, and not a percentage: the table has {greatest:g}")
+    if math.isinf(greatest):
+        raise ValueError(f"{name} has infinite values")
+    return found
+
+
+def _numbers(column: "pd.Series[Any]", name: str) -> Floats:
+    try:
+        found: Floats = np.asarray(column.astype("Float64").to_numpy(np.float64, na_value=np.nan), np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name!r} holds something else than numbers") from None
+    return found
+
+
+def _spacing(time: Floats, position: Ints) -> float:
+    """The median time between two rows of a GPU, to the millisecond; 1 s where no GPU has two."""
+    order = np.lexsort((time, position))
+    apart = np.diff(time[order])[np.diff(position[order]) == 0]
+    return max(round(float(np.median(apart)), 3), 0.001) if len(apart) else 1.0
