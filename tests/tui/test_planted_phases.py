@@ -1,0 +1,48 @@
+"""The phases of every planted recording are those that were planted, from raw rows and from rollups."""
+
+import numpy as np
+import planted
+import pytest
+
+from gssr.model.evidence import gather
+from gssr.model.phases import Phase, phases
+from gssr.store.reader import open_recording
+
+EXPECTED: dict[str, list[tuple[str, float]]] = {
+    "io_dip": [("steady", 250), ("idle", 272), ("steady", 600)],
+    "checkpoint": [("recurring", 600)],
+    "before": [("start-up", 40), ("recurring", 480)],
+    "after": [("start-up", 10), ("recurring", 400)],
+}
+"""The kind of each phase and where it ends (s); of all others one steady phase."""
+PERIODS = {"checkpoint": 90.0, "before": 12.0, "after": 24.0}
+
+
+def _found(path: str) -> tuple[Phase, ...]:
+    reader = open_recording(path).runs[0]
+    return phases(gather(reader, np.arange(len(reader.gpus))))
+
+
+@pytest.mark.parametrize("plant", planted.PLANTS, ids=lambda plant: plant.name)
+def test_the_phases_planted_are_found(plant: planted.Plant, plants: dict[str, str]) -> None:
+    found = _found(plants[plant.name])
+    expected = EXPECTED.get(plant.name, [("steady", plant.seconds)])
+    assert [phase.kind for phase in found] == [kind for kind, _ in expected]
+    ends = [phase.end - found[0].start for phase in found]
+    assert ends == pytest.approx([end for _, end in expected], abs=2.0)
+    if plant.name in PERIODS:
+        cycle = found[-1].cycle
+        assert cycle is not None and cycle.period == pytest.approx(PERIODS[plant.name], rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["healthy", "straggler", "rotating", "io_dip", "checkpoint"])
+def test_rollups_give_the_phases_of_raw_rows(
+    name: str, plants: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = _found(plants[name])
+    monkeypatch.setattr("gssr.model.evidence.MOST_ROWS", 0)
+    rolled = _found(plants[name])
+    assert [phase.kind for phase in rolled] == [phase.kind for phase in exact]
+    assert [phase.end for phase in rolled] == pytest.approx([phase.end for phase in exact], abs=20.0)
+    for one, other in zip(rolled, exact, strict=True):
+        assert one.score == pytest.approx(other.score, abs=0.1)
