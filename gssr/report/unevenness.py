@@ -10,7 +10,7 @@ from gssr.render.bar import bar
 from gssr.render.cells import clean
 from gssr.render.clock import duration, moment
 from gssr.render.glyphs import glyphs
-from gssr.render.roles import Row, Span
+from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import UNKNOWN, count, energy, fixed, metric_of, number, percent, unit_of
 from gssr.render.strip import strip
 from gssr.render.table import Cell, Column, table
@@ -20,7 +20,7 @@ from gssr.report.page import LABEL, labelled, remark
 
 _NODES = {"low": 0, "medium": 5, "high": 40}
 _PLACES = 16
-_NAMED = 3
+_NAMED = 2
 _LEAST = 24
 """Cells that a line over time needs."""
 
@@ -94,12 +94,11 @@ def _alike(analysis: Analysis, found: Unevenness, options: Options) -> list[Row]
     for group in found.alike:
         places = [clean(analysis.gpus[gpu].place) for gpu in group.gpus[:_NAMED]]
         more = f" and {len(group.gpus) - _NAMED:,} more" if len(group.gpus) > _NAMED else ""
-        role = "outlier" if group.apart else "value"
-        mark = "! " if group.apart else "  "
-        name: Row = (Span(mark, "outlier"), Span(group.name, "outlier" if role == "outlier" else "value"))
-        lines.append([(*name, Span(f" {count(len(group.gpus), 'GPU')}")), *_mean(analysis, found, group.mean, options)])
-        lines[-1].append(", ".join(places) + more)
-    return [(), *_table("alike", lines, found, options, Column("", drop=1))]
+        role: Role = "outlier" if group.apart else "value"
+        name: Row = (Span("! " if group.apart else "  ", role), Span(group.name, role))
+        n = f"{len(group.gpus):,}"
+        lines.append([name, *_mean(analysis, found, group.mean, options), n, ", ".join(places) + more])
+    return [(), *_table("alike", lines, found, options, Column("GPUs", "right"), Column("", drop=1))]
 
 
 def _nodes(analysis: Analysis, found: Unevenness, options: Options) -> list[Row]:
