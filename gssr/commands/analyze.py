@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put
 from gssr.commands.inputs import chosen, own_recordings
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from gssr.report.options import Options
     from gssr.store.reader import Recording
 
-WIDTH = 80
-NARROWEST, WIDEST = 20, 400
 REPORT_ENDS = (".html", ".pdf")
 """What the names of reports end in."""
 
@@ -74,9 +72,7 @@ OPTIONS = (
         ("--rules",),
         {"metavar": "FILE", "help": "TOML that changes the rules of the notes: docs/verdicts.md (default: GSSR_RULES)"},
     ),
-    Option(("--width",), {"type": int, "default": WIDTH, "metavar": "N", "help": f"columns (default: {WIDTH})"}),
-    Option(("--ascii",), {"action": "store_true", "help": "draw with ASCII characters only"}),
-    Option(("--color",), {"choices": ("auto", "always", "never"), "default": "auto", "help": "default: on terminals"}),
+    *look.OPTIONS,
 )
 
 REPLACED = {
@@ -115,8 +111,9 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when every run was analysed; 1 when a file could not be read, or only in part; 2 for wrong usage."""
     from gssr.metrics import select
 
-    if not NARROWEST <= options.width <= WIDEST:
-        return fail(f"--width: {options.width} is not between {NARROWEST} and {WIDEST}", USAGE)
+    wrong = look.wrong_width(options)
+    if wrong is not None:
+        return fail(wrong, USAGE)
     if options.report is not None and not options.report.lower().endswith(REPORT_ENDS):
         return fail(f"--report: {options.report}: name a file that ends in {' or '.join(REPORT_ENDS)}", USAGE)
     try:
@@ -165,7 +162,7 @@ def _analyses(
     from gssr.report.options import series_needed
 
     series = () if options.json else series_needed(_page_options(options, metrics))
-    bins = max(options.width, WIDTH) * (3 if options.png is not None else 1)
+    bins = max(options.width, look.WIDTH) * (3 if options.png is not None else 1)
     if options.report is not None:
         series, bins = (*series, *report_series(metrics)), max(bins, BINS)
     selectors = tuple(word.strip() for word in options.gpus.split(",") if word.strip()) if options.gpus else None
@@ -187,10 +184,9 @@ def _analyses(
 def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) -> "Options":
     from gssr.report.options import Options
 
-    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
     return Options(
         width=options.width,
-        ascii=options.ascii or encoding != "utf8",
+        ascii=look.ascii_only(options),
         verbosity=options.verbosity,
         metrics=metrics,
     )
@@ -227,17 +223,7 @@ def _show(
     )
     page_options = _page_options(options, metrics)
     rows = pages([analysis for _, analysis in analyses], parts, page_options)
-    color = options.color == "always" or (
-        options.color == "auto"
-        and _on_terminal()
-        and not os.environ.get("NO_COLOR")
-        and os.environ.get("TERM") != "dumb"
-    )
-    return put(to_text(rows, color, page_options.ascii))
-
-
-def _on_terminal() -> bool:
-    return sys.stdout is not None and sys.stdout.isatty()
+    return put(to_text(rows, look.wants_color(options), page_options.ascii))
 
 
 def _drawing(options: argparse.Namespace) -> _Drawing:
@@ -249,7 +235,7 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
         wanted = terminal or png
         return _Drawing(wanted, wanted, wanted, terminal, png)
     if not (terminal or png):
-        terminal = _on_terminal()
+        terminal = look.on_terminal()
         png = not terminal
     return _Drawing(time_series, load_balancing, False, terminal, png)
 

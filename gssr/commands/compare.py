@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, drawing, fail, put
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put
 from gssr.commands.inputs import chosen, with_run
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ OPTIONS = (
             "first, or 0.05",
         },
     ),
-    *drawing.OPTIONS,
+    *look.OPTIONS,
 )
 
 
@@ -70,7 +70,7 @@ def limit_of(text: str) -> Limit:
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0; 3 when a condition does not hold; 1 when a recording could not be read; 2 for wrong usage."""
-    wrong = drawing.wrong_width(options)
+    wrong = look.wrong_width(options)
     if wrong is not None:
         return fail(wrong, USAGE)
     if options.fail_below is not None and not 0 <= options.fail_below <= 1:
@@ -165,9 +165,9 @@ def _show(
     from gssr.report.options import Options
     from gssr.report.terminal import to_text
 
-    ascii_only = drawing.ascii_only(options)
+    ascii_only = look.ascii_only(options)
     rows = comparison_page(names, comparisons, Options(width=options.width, ascii=ascii_only))
-    return put(to_text(rows, drawing.wants_color(options), ascii_only))
+    return put(to_text(rows, look.wants_color(options), ascii_only))
 
 
 COMMAND = Command(
