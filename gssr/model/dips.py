@@ -67,6 +67,7 @@ def _period(centres: Floats, width: float) -> float | None:
     distances = np.array([later - earlier for earlier, later in pairwise(centres.tolist())])
     usual = float(np.median(distances))
     apart = np.abs(distances - usual)
-    if float(np.median(apart)) > max(REGULAR * usual, 0.5):
+    spread = float(np.median(apart))
+    if spread > max(REGULAR * usual, 0.5):
         return None
-    return float(distances[apart <= 1.0].mean()) * width
+    return float(distances[apart <= max(spread, 1.0)].mean()) * width

@@ -95,6 +95,15 @@ def test_dips_that_come_back_are_one_phase_with_their_period(period: int, dip: i
     assert cycle.low < 0.3 < 0.7 < cycle.high
 
 
+def test_a_period_of_few_dips_is_their_mean_distance() -> None:
+    load = np.ones(1200)
+    for start in (200, 500, 860):
+        load[start : start + 50] = 0.0
+    found = phases(_job(load))
+    assert _kinds(found) == ["recurring"]
+    assert found[0].cycle is not None and found[0].cycle.period == pytest.approx(330, abs=3)
+
+
 def test_two_dips_are_no_recurrence() -> None:
     load = np.ones(600)
     load[100:130] = load[400:430] = 0.0
