@@ -1,4 +1,4 @@
-"""Writes the tables of docs/verdicts.md from the rules: run it after every change to gssr/model/verdicts/rules.py."""
+"""Writes the tables of docs/verdicts.md from the rules: run it after every change to gssr/model/verdicts/*_rules.py."""
 
 from pathlib import Path
 
@@ -30,7 +30,10 @@ def _rule(rule: Rule) -> str:
 
 def sections() -> dict[str, str]:
     """The parts of the page that are made from the rules, by the name of their marker."""
-    return {"common": _thresholds(TABLE.common), "rules": "".join(_rule(rule) for rule in TABLE.rules).rstrip("\n") + "\n"}
+    return {
+        "common": _thresholds(TABLE.common),
+        "rules": "".join(_rule(rule) for rule in TABLE.rules).rstrip("\n") + "\n",
+    }
 
 
 def page(text: str) -> str:

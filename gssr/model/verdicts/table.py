@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from gssr.model.verdict import Severity
+from gssr.model.window import DETECTION_METRICS
 
 OURS = "ours"
 DCGM = "NVIDIA DCGM feature overview"
@@ -11,6 +12,9 @@ KEMPNER = "KempnerPulse's classes"
 JOBSTATS = "Princeton jobstats"
 CSCS = "CSCS's job report"
 TRACEML = "TraceML"
+
+LEAD = DETECTION_METRICS
+"""What tells work from waiting, best first."""
 
 
 class Threshold(NamedTuple):
