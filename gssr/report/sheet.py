@@ -50,6 +50,7 @@ class Sheet:
 
         self.figure: Figure = Figure(figsize=(WIDE, TALL), dpi=200, facecolor="white")
         self._renderer: RendererAgg = FigureCanvasAgg(self.figure).get_renderer()  # type: ignore[no-untyped-call]
+        self._widths: dict[tuple[str, Font], float] = {}
         self.y = MARGIN
 
     @property
@@ -58,12 +59,20 @@ class Sheet:
         return TALL - BOTTOM - self.y
 
     def width(self, text: str, font: Font) -> float:
-        """How wide a text is."""
+        """How wide a text is: the sum of its words, each measured once."""
+        blank = self._word(" ", font)
+        words = text.split(" ")
+        return sum(self._word(word, font) for word in words if word) + blank * (len(words) - 1)
+
+    def _word(self, text: str, font: Font) -> float:
+        if (text, font) in self._widths:
+            return self._widths[text, font]
         from matplotlib.font_manager import FontProperties
 
         properties = FontProperties(family=font.family, size=font.size, weight="bold" if font.bold else "normal")
         pixels: float = self._renderer.get_text_width_height_descent(text, properties, ismath=False)[0]  # type: ignore[no-untyped-call]
-        return pixels / self.figure.dpi * _HINTED
+        self._widths[text, font] = pixels / self.figure.dpi * _HINTED
+        return self._widths[text, font]
 
     def lines(self, text: str, font: Font, width: float) -> list[str]:
         """The text in lines no wider than ``width``; a word that is wider is broken."""

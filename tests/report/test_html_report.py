@@ -18,8 +18,9 @@ from analyses import START, analysis, one_sample, run, without_counters, without
 
 from gssr.model.analysis import Analysis
 from gssr.model.phases import Phase
-from gssr.model.roofline import Unplaced
+from gssr.model.roofline import Place, Unplaced, place
 from gssr.model.verdict import Abstention, Finding, Verdict
+from gssr.peaks import peaks_of
 from gssr.report.heat_map import MOST_ROWS, heat_map
 from gssr.report.html.document import html_report
 from gssr.report.html.markup import data, tag
@@ -40,17 +41,16 @@ def judged(**changes: object) -> Analysis:
         START, START + 300, (5,),
     )  # fmt: skip
     dips = Verdict("dips", "info", "Work stops", (), "Stop less often.", "ours", START + 90, START + 270)
-    nowhere = Unplaced("unknown peaks")
+    peaks = peaks_of("NVIDIA H100 80GB HBM3")
+    under, nowhere = place(means, peaks), Unplaced("nothing was active")
     phases = (
         Phase("start-up", START, START + 12, 0.04, None, means, nowhere),
-        Phase("steady", START + 12, START + 300, 0.96, 0.5, means, nowhere, (straggler,)),
+        Phase("steady", START + 12, START + 300, 0.96, 0.5, means, under, (straggler,)),
     )
     return replace(
-        found,
-        verdicts=(straggler, dips),
-        phases=phases,
+        found, verdicts=(straggler, dips), phases=phases, peaks=peaks, place=under,
         abstentions=(Abstention("nvlink_bound", "NVLink not measured"),),
-    )
+    )  # fmt: skip
 
 
 RUNS: dict[str, Callable[[], Analysis]] = {
@@ -177,6 +177,19 @@ def test_the_same_analysis_gives_the_same_text() -> None:
 
 def test_the_words_of_the_report(golden: Callable[[str, str], None]) -> None:
     golden("html_report.txt", Page(html_report([judged()])).text + "\n")
+
+
+def test_the_roofline_lies_where_its_numbers_say() -> None:
+    page = Page(html_report([judged()]))
+    at = [float((a["cx"] or "").rstrip("%")) / 100 for name, a in page.elements if name == "circle"]
+    found = judged().place
+    assert isinstance(found, Place) and len(at) == 2
+    assert 10 ** (-2 + 6 * at[-1]) == pytest.approx(found.intensity, rel=0.01)
+
+
+def test_why_there_is_no_roofline_is_said() -> None:
+    page = Page(html_report([replace(judged(), place=Unplaced("unknown peaks"), peaks=None)]))
+    assert "Not known: unknown peaks." in page.text and not any(name == "circle" for name, _ in page.elements)
 
 
 def test_several_runs_are_in_one_file() -> None:

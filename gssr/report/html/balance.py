@@ -82,7 +82,7 @@ def _sorted(analysis: Analysis, metric: Metric) -> Markup:
     y = coordinate(TALL * (1 - min(middle / full, 1.0)))
     return tag(
         "figure",
-        tag("figcaption", tag("b", f"Mean {metric.label} of each GPU, in order"),
+        tag("figcaption", tag("b", f"{metric.label} of each GPU, in order"),
             tag("output", f"median GPU {number(middle, metric)} {unit_of(metric).name}")),
         tag(
             "div",

@@ -23,6 +23,7 @@ from gssr.report.host import host_texts
 from gssr.report.html.balance import balance_part, meter, rank_data
 from gssr.report.html.markup import Markup, data, fragment, sentence, tag
 from gssr.report.html.over_time import chart_data, charts, map_data
+from gssr.report.html.roofline import roofline_part
 from gssr.report.html.tables import drawn_table
 from gssr.report.page import events, happened
 from gssr.report.summary import clocks
@@ -85,6 +86,7 @@ def _run(analysis: Analysis, number: int, of: int) -> Markup:
         ("When were the GPUs not used?", fragment(_legend(analysis), charts(analysis), _events(analysis))),
         ("Which GPUs differ?", balance_part(analysis)),
         ("Phases", drawn_table(phase_table(analysis)) if analysis.phases else Markup()),
+        ("What bounds the work?", roofline_part(analysis)),
         ("All metrics", drawn_table(metric_table(analysis)) if analysis.gpus else Markup()),
         ("Notes on the data", _notes(analysis)),
         ("What the words mean", _definitions(analysis)),

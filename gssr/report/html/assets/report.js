@@ -119,7 +119,7 @@ function setUpRanks(figure, data) {
     const i = x === null ? 0 : Math.floor(x * n);
     cursor(x === null ? null : (i + 0.5) / n);
     output.textContent = x === null ? still
-      : data.names[i] + ": " + shown(data.values[i], data.unit, data.decimals) + ", " + (i + 1) + ". of " + n + " from below";
+      : data.names[i] + ": " + shown(data.values[i], data.unit, data.decimals) + ", " + (i + 1) + " of " + n;
   });
 }
 
