@@ -109,8 +109,15 @@ def json_of(recording: Path, exact: bool | None = None, keys: bool = True) -> li
 
 def _without_keys(node: object) -> object:
     if isinstance(node, dict):
-        return {name: _without_keys(value) for name, value in node.items() if name != "gpu"}
+        return {
+            name: _without_keys(value) for name, value in node.items() if name != "gpu" and not _are_keys(name, value)
+        }
     return [_without_keys(value) for value in node] if isinstance(node, list) else node
+
+
+def _are_keys(name: str, value: object) -> bool:
+    """Those of the GPUs of a phase or a group; ``gpus`` of a run are objects."""
+    return name == "gpus" and isinstance(value, list) and all(isinstance(key, int) for key in value)
 
 
 def close_to(left: object, right: object) -> bool:
