@@ -8,7 +8,21 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from gssr import __version__
-from gssr.commands import OK, USAGE, Command, add_options, analyze, compare, demo, doctor, fail, mark, merge, profile, tui
+from gssr.commands import (
+    OK,
+    USAGE,
+    Command,
+    add_options,
+    analyze,
+    compare,
+    demo,
+    doctor,
+    fail,
+    mark,
+    merge,
+    profile,
+    tui,
+)
 
 COMMANDS: tuple[Command, ...] = (
     profile.COMMAND,
@@ -38,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if word in analyze.REPLACED:
                 return fail(f"{word} is an option of the published tool: {analyze.REPLACED[word]}", USAGE)
         words = analyze.with_times(words)
-    options, unknown = _parser(words[:1]).parse_known_args(words)
+    options, unknown = _parser(words).parse_known_args(words)
     if unknown:
         return fail(f"unknown argument {unknown[0]!r} (see gssr {options.command} --help)", USAGE)
     if not (debug or sys.warnoptions):
@@ -65,17 +79,27 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"gssr: {message} (see {self.prog} --help)\n")
 
 
-def _parser(first: Sequence[str]) -> argparse.ArgumentParser:
+def _unmeasured(prog: str) -> argparse.HelpFormatter:
+    """A formatter for a parser that prints no help: it does not ask how wide the terminal is, once per option."""
+    return argparse.HelpFormatter(prog, width=80)
+
+
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of the command that is the first word; of all of them when it is none: a thousand ranks build it."""
+    helps = not words or any(word.startswith(("-h", "--h")) for word in words)
+    formatter = argparse.HelpFormatter if helps else _unmeasured
     parser = _Parser(
         prog="gssr",
         description="How well a job saturates its GPUs, when and where it does not, and why.",
         epilog="gssr COMMAND --help says more. --debug before COMMAND shows where an error came from.",
+        formatter_class=formatter,
     )
     parser.add_argument("--version", action="version", version=f"gssr {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in [command for command in COMMANDS if command.name in first] or COMMANDS:
+    for command in [command for command in COMMANDS if command.name in words[:1]] or COMMANDS:
         description = f"{command.help[0].upper()}{command.help[1:]}."
-        own = commands.add_parser(command.name, help=command.help, usage=command.usage, description=description)
+        own = commands.add_parser(
+            command.name, help=command.help, usage=command.usage, description=description, formatter_class=formatter
+        )
         add_options(own, command)
     return parser

@@ -1,9 +1,7 @@
 """``gssr doctor``: what this machine offers, and what to do about what it lacks."""
 
 import argparse
-import shutil
 import sys
-import textwrap
 
 from gssr.commands import Command, put
 
@@ -14,6 +12,8 @@ def handle(_options: argparse.Namespace, _workload: list[str] | None) -> int:
 
     rows = findings()
     width = max(len(row.what) for row in rows)
+    import shutil
+
     columns = shutil.get_terminal_size().columns if sys.stdout and sys.stdout.isatty() else None
     lines = []
     for row in rows:
@@ -28,6 +28,8 @@ def _folded(head: str, text: str, columns: int | None) -> list[str]:
     if columns is None:
         return [head + text]
     room = max(columns - len(head), 20)
+    import textwrap
+
     beside, *below = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
     return [head + beside, *(" " * len(head) + line for line in below)]
 

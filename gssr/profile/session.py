@@ -3,23 +3,25 @@
 import json
 import math
 import time
+from typing import TYPE_CHECKING
 
 from gssr import __version__, launch
 from gssr.backends import check
 from gssr.backends.base import BackendError
 from gssr.metrics import NAMES, select
 from gssr.profile.finish import finish
-from gssr.profile.live import Live
-from gssr.profile.log import check_log, open_log
 from gssr.profile.output import choose
 from gssr.profile.plan import Plan
 from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UsageError
-from gssr.profile.screen import Show, why_no_screen
 from gssr.profile.status import Status, seconds_of
 from gssr.profile.stderr import say
 from gssr.profile.supervise import supervise
 from gssr.store.pending import Value
+
+if TYPE_CHECKING:
+    from gssr.profile.live import Live
+    from gssr.profile.screen import Show
 
 STATUS_WITHOUT_SCREEN = "60s"
 """How often --live prints a status line where there is no terminal."""
@@ -29,7 +31,11 @@ SHORTEST_SAMPLING_MS, LONGEST_SAMPLING_MS = 1.0, 3_600_000.0
 def profile(request: Request) -> int:
     """Run the command, recording; the exit code to exit with. Raises UsageError before anything is started."""
     place = launch.where_am_i()
-    no_screen = why_no_screen(place) if request.live is not None else None
+    no_screen = None
+    if request.live is not None:
+        from gssr.profile.screen import why_no_screen
+
+        no_screen = why_no_screen(place)
     if no_screen is not None:
         request = _without_screen(request, no_screen)
     every = None if request.status_every is None else seconds_of(request.status_every)
@@ -57,8 +63,11 @@ def _without_screen(request: Request, why: str) -> Request:
     return request._replace(live=None, status_every=request.status_every or STATUS_WITHOUT_SCREEN)
 
 
-def _live(show: Show, plan: Plan) -> Live | None:
+def _live(show: "Show", plan: Plan) -> "Live | None":
     """The live screen, or None and a line that says why there is none."""
+    from gssr.profile.live import Live
+    from gssr.profile.log import open_log
+
     try:
         return Live(show, plan.path, str(plan.run["run_id"]), open_log(plan.path, plan.overwrite), plan.summary)
     except OSError as error:
@@ -85,6 +94,8 @@ def _plan(request: Request, place: launch.Place) -> Plan:
         raise UsageError(f"--metrics: {error}") from None
     output = choose(request, place)
     if request.live is not None:
+        from gssr.profile.log import check_log
+
         check_log(output.path, ours=output.append or output.overwrite)
     return Plan(
         path=output.path,
