@@ -137,7 +137,6 @@ def create_unguarded(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, uri=True)
     for pragma in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE"):
         connection.execute(f"PRAGMA main.{pragma}").fetchall()  # but not of what is attached
-    _name_kind(connection)
     _make_tables(connection)
     return connection
 
@@ -169,7 +168,9 @@ def reopen(path: str) -> sqlite3.Connection:
 def _open_for_writing(path: str) -> sqlite3.Connection:
     # uri: for the names of files to attach, not for this one.
     connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False, uri=True)
-    _name_kind(connection)  # before the switch to WAL: the file itself tells what it is from its first second on
+    if _is_empty_file(path):
+        connection.execute("PRAGMA synchronous=OFF")  # nothing is in it yet that a loss of power could take
+    _make_tables(connection)  # before the switch to WAL: the file itself tells what it is from its first second on
     mode = journal_mode(path)
     for attempt in range(20):  # the busy timeout does not cover the switch to WAL
         try:
@@ -181,17 +182,13 @@ def _open_for_writing(path: str) -> sqlite3.Connection:
                 raise
             time.sleep(0.05)
     connection.execute("PRAGMA synchronous=NORMAL")
-    _make_tables(connection)
     return connection
-
-
-def _name_kind(connection: sqlite3.Connection) -> None:
-    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
     for statement in create_statements():
         connection.execute(statement)
     _add_missing_columns(connection)
