@@ -55,6 +55,7 @@ def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> 
     finally:
         if ear is not None:
             ear.remove()
+            ear.tidy()
         os._exit(code)
 
 

@@ -1,6 +1,7 @@
 """Marks as the recording gets them: from Python, from a shell, from anything that can send a datagram."""
 
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -100,6 +101,21 @@ def test_a_mark_without_a_recording_is_no_error():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     empty = subprocess.run([sys.executable, "-m", "gssr", "mark", " "], capture_output=True, text=True, timeout=30)
     assert empty.returncode == 2 and "no text" in empty.stderr
+
+
+def test_what_killed_recorders_left_is_removed_and_what_lives_is_not(ear, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", f"/tmp/{tmp_path.name}"[:40])
+    os.makedirs(os.environ["TMPDIR"], exist_ok=True)
+    dead, alive, own = listen(), listen(), listen()
+    assert dead is not None and alive is not None and own is not None
+    (Path(os.environ["TMPDIR"]) / "gssr-mine").mkdir()
+    dead.close()
+    own.remove()
+    own.tidy()
+    left = sorted(os.listdir(os.environ["TMPDIR"]))
+    shutil.rmtree(os.environ["TMPDIR"])
+    assert left == sorted([os.path.basename(os.path.dirname(alive.path)), "gssr-mine"])
+    assert os.path.exists(ear.path)
 
 
 def test_any_datagram_is_a_mark_and_none_can_do_harm(ear):
