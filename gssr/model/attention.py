@@ -6,13 +6,11 @@ import numpy as np
 
 from gssr.model.analysis import Floats
 from gssr.model.balance import scale_limit
-from gssr.model.frame import Frame
+from gssr.model.frame import STALE_SECONDS, Frame
 from gssr.model.once import once
 from gssr.model.outliers import Flags, outliers
 from gssr.store.schema import GAP_INTERVALS
 
-STALE_SECONDS = 2.0
-"""A GPU is stale after max(2.5 sampling intervals, 2 s) without a sample."""
 THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
 """Reasons for low clocks that something is wrong behind: the power limit holds down every busy GPU now and then."""
 THROTTLED_SHARE = 0.1
@@ -65,6 +63,8 @@ def _age(frame: Frame, known: Flags) -> Floats:
         column = grid.n - 1 - np.argmax(known[:, ::-1], axis=1)
         last = np.minimum(np.where(known.any(axis=1), grid.start + (column + 1) * grid.width, np.nan), last)
     age = frame.now - last
+    if frame.coming is not None:
+        age = np.where(frame.coming, 0.0, age)
     return np.where(np.isnan(age), np.inf, np.where(age > patience, age, 0.0))
 
 

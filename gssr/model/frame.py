@@ -13,9 +13,12 @@ from gssr.score import score_of_means
 from gssr.store.reader import Event, Gpu, Run
 
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 RECENT_SECONDS = 60.0
 """The running score's window."""
+STALE_SECONDS = 2.0
+"""A GPU is stale after max(2.5 sampling intervals, 2 s) without a sample."""
 BUSY, IDLE = 0.66, 0.33
 """Shares of the full scale from which on a GPU is busy, and below which it is idle (thresholds of our own)."""
 
@@ -25,10 +28,10 @@ State = Literal["waiting", "live", "stalled", "lost", "ended"]
 @dataclass(frozen=True, slots=True)
 class Query:
     """What a frame is to show: ``columns`` columns of time of one metric, together at least ``span`` seconds (None: the
-    whole run until then), up to ``end`` (unix s; None: the newest sample). ``cursor`` is the time (unix s) whose column is looked at
-    with all metrics, or None. ``width`` is the columns' width in seconds, None for the narrowest that will do; ``activity``:
-    look for where the work begins. ``gpus``: positions of the GPUs whose moment and timeline are wanted, none for all;
-    ``rows``: the lines that a timeline may have, 0 for no timeline; ``grouped``: a line of it holds similar GPUs."""
+    whole run until then), up to ``end`` (unix s; None: the newest sample). ``cursor`` is the time (unix s) whose column is
+    looked at with all metrics, or None. ``width`` is the columns' width in seconds, None for the narrowest that will do;
+    ``activity``: look for where the work begins. ``gpus``: positions of the GPUs whose moment and timeline are wanted, none
+    for all; ``rows``: the lines that a timeline may have, 0 for no timeline; ``grouped``: one of them holds similar GPUs."""
 
     metric: str = "sm_active"
     span: float | None = None
@@ -145,7 +148,9 @@ class Frame:
     while the run lives it may be some seconds old) hold means; ``moment`` the means of all metrics in the cursor's column,
     over the GPUs asked for. ``timeline``: None when none was asked for.
     ``n_gaps`` [n_gpus]. ``problem``: what could not be read, one sentence. ``following``: the window's right edge is the
-    newest sample.
+    newest sample. ``coming`` [n_gpus]: something came of the GPU just now, whatever its node's clock says; None when the
+    run does not grow, or the past is looked at. ``reread``: seconds since all that is no newest sample was read from the
+    files (events, host, means of a window other than the whole run), None where that is as new as the samples.
     """
 
     path: str
@@ -177,6 +182,8 @@ class Frame:
     refined: bool = True
     active_from: float | None = None
     timeline: Timeline | None = None
+    coming: Flags | None = None
+    reread: float | None = None
 
     @property
     def n_gpus(self) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gssr.model.analysis import Floats
 from gssr.model.frame import Grid, Space, over_space
 from gssr.model.series import ROUND_WIDTHS
+from gssr.model.spans import cut
 from gssr.store.reader import RunReader
 from gssr.store.schema import LEVELS
 
@@ -46,12 +47,14 @@ def is_fine(width: float) -> bool:
     return width % LEVELS[0] != 0
 
 
-def choose_width(span: float, columns: int, interval: float, n_gpus: int, snug: bool = False) -> float:
-    """The narrowest width of the ladder of which ``columns`` cover ``span`` seconds, and which can be read in reasonable
-    time."""
+def choose_width(
+    span: float, columns: int, interval: float, n_gpus: int, snug: bool = False, least: float = 0.0
+) -> float:
+    """The narrowest width of the ladder, of at least ``least`` s, of which ``columns`` cover ``span`` seconds, and which can
+    be read in reasonable time."""
     rows = n_gpus * span / max(interval, 1e-3)
     for width in ladder(interval, snug):
-        if is_fine(width) and rows > MOST_ROWS:
+        if width < least or (is_fine(width) and rows > MOST_ROWS):
             continue
         if width * columns >= span * (1 - 1e-9):
             return width
@@ -101,6 +104,15 @@ class Columns:
             self.move_to(max(self.first, newest - self._n.shape[1] + 1))
         known = np.isfinite(value) & (time > self._read_up_to[gpu])
         self._count(gpu[known], time[known], np.ones(int(known.sum())), value[known])
+
+    def add_spans(self, gpu: Ints, start: Floats, end: Floats, n: Floats, total: Floats) -> None:
+        """The same of what lies in start < time <= end (unix s): counts and sums, all [n]. A span that reaches over several
+        columns is divided among them by its length."""
+        if self._sliding and len(end):
+            newest = column_of(float(end.max()), self.width)
+            self.move_to(max(self.first, newest - self._n.shape[1] + 1))
+        of, column, share = cut(start, end, self._read_up_to[gpu], self.width)
+        self._count(gpu[of], np.asarray(column * self.width, np.float64), n[of] * share, total[of] * share)
 
     def _count(self, gpu: Ints, time: Floats, n: Floats, total: Floats) -> None:
         column = np.floor(time / self.width + 1e-9).astype(np.int64) - self.first

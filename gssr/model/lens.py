@@ -16,6 +16,7 @@ from gssr.model.analysis import Floats, HostUse, Series
 from gssr.model.frame import RECENT_SECONDS, Grid, Ints, Means, Query, Space
 from gssr.model.grid import Columns, choose_width, column_of
 from gssr.model.host import host_use
+from gssr.model.spans import Spans
 from gssr.model.tally import Tally
 from gssr.model.window import DETECTION_METRICS, warm_up_and_tear_down
 from gssr.store.reader import RunReader
@@ -27,6 +28,8 @@ QUICK_CELLS = 50_000
 """More than so many (GPU, column) cells are not read for a quick look."""
 FEW_ROWS = 20_000
 """A minute that cuts buckets of 10 s is widened to them where more rows than these would have to be read."""
+SELDOM_WIDTH = 2.0
+"""Where the files are read seldom, columns are at least so wide, s: about two live blocks."""
 _KEPT = 6
 
 Read = Callable[[], RunReader]
@@ -56,10 +59,12 @@ class _Answer(NamedTuple):
 
 
 class Lens:
-    """Looks at one run of which ``tally`` counts all rows."""
+    """Looks at one run of which ``tally`` counts all rows. ``seldom``: reading the files is dear; what was read of a growing
+    run is good until ``renew``."""
 
-    def __init__(self, tally: Tally, interval: float, n_gpus: int) -> None:
+    def __init__(self, tally: Tally, interval: float, n_gpus: int, seldom: bool = False) -> None:
         self._tally = tally
+        self._renewed = 0.0 if seldom else None
         self._interval = interval
         self._n_gpus = n_gpus
         self._grids: OrderedDict[tuple[str, float, int, int | None], Columns] = OrderedDict()
@@ -70,6 +75,16 @@ class Lens:
         for columns in self._grids.values():
             columns.add(gpu, moment, values[columns.metric])
 
+    def add_spans(self, spans: Spans) -> None:
+        """Count what GPUs did since, where their rows are not read."""
+        for columns in self._grids.values():
+            row = self._tally.names.index(columns.metric)
+            columns.add_spans(spans.gpu, spans.start, spans.end, spans.n[row], spans.total[row])
+
+    def renew(self) -> None:
+        """Read anew what is asked for from now on."""
+        self._renewed = time.monotonic()
+
     def show(self, query: Query, read: Read, growing: bool, quick: bool) -> Shown:
         """What the query asks for. ``growing``: rows may still come."""
         tally = self._tally
@@ -79,7 +94,12 @@ class Lens:
         n = max(query.columns, 1)
         whole = query.span is None
         width = query.width or choose_width(
-            span, max(n - 1, 1) if whole else n, self._interval, self._n_gpus, snug=whole
+            span,
+            max(n - 1, 1) if whole else n,
+            self._interval,
+            self._n_gpus,
+            snug=whole,
+            least=0.0 if self._renewed is None else SELDOM_WIDTH,
         )
         refined = not (quick and width < LEVELS[-1] and self._n_gpus * span / width > QUICK_CELLS)
         width = width if refined else float(LEVELS[-1])
@@ -176,13 +196,18 @@ class Lens:
         key = (what[0], query.span or 0.0, looked_at or 0.0) if growing else what
         found = self._answers.pop(key, None)
         now = time.monotonic()
-        if found is None or (growing and now - found.at > max(LAG_SECONDS, LAG_COSTS * found.cost)):
+        if found is None or (growing and self._is_old(found, now)):
             value = compute()
             found = _Answer(value, now, time.monotonic() - now)
         self._answers[key] = found
         while len(self._answers) > 4 * _KEPT:
             self._answers.popitem(last=False)
         return found.value
+
+    def _is_old(self, answer: _Answer, now: float) -> bool:
+        if self._renewed is not None:
+            return answer.at < self._renewed
+        return now - answer.at > max(LAG_SECONDS, LAG_COSTS * answer.cost)
 
 
 def _up_to(grid: Grid, space: Space, n: int) -> tuple[Grid, Space]:

@@ -9,6 +9,7 @@ from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, THROTTLES
 from gssr.model.analysis import Floats
 from gssr.model.frame import RECENT_SECONDS, Ints, Means
 from gssr.model.recent import Recent
+from gssr.model.spans import Spans
 from gssr.store.layout import FIELDS
 from gssr.store.moments import derive
 from gssr.store.reader import Buckets, RunReader
@@ -22,8 +23,8 @@ SILENT_SECONDS = 10.0
 class Tally:
     """Counts and sums of every metric that has a mean, over the whole run and over its last minute. ``metrics``: these,
     derived ones first; ``names``: these and THROTTLES, each as a metric of its own that is 1 where the flag is set and else
-    0; ``stored``: the columns that they are made of, ``counted``: what of rollups. ``n_gaps``, ``last_time`` (unix s, NaN
-    without rows) [n_gpus]; ``latest`` [n_metrics, n_gpus] the newest values, NaN without any."""
+    0; ``stored``: the columns that they are made of, ``counted``: what of rollups. ``rows``, ``n_gaps`` and
+    ``last_time`` (unix s, NaN without rows) [n_gpus]; ``latest`` [n_metrics, n_gpus] the newest values, NaN without any."""
 
     def __init__(self, reader: RunReader, growing: bool) -> None:
         known = [name for name in reader.metrics if name in BY_NAME]
@@ -43,7 +44,7 @@ class Tally:
         self.n_gaps = np.zeros(self._n_gpus, np.int64)
         self.last_time = np.full(self._n_gpus, np.nan)
         self.latest = np.full(shape, np.nan)
-        self.n_rows = 0
+        self.rows = np.zeros(self._n_gpus, np.int64)
         self.first = self.last = math.nan
         self._recent = Recent(self.names, self._n_gpus)
         tails = reader.tails
@@ -58,7 +59,7 @@ class Tally:
     def _read(self, reader: RunReader, growing: bool) -> None:
         buckets = reader.buckets(names=self.counted)
         rows, _, first, last = buckets.vectors[:, :4].T
-        self.n_rows = int(rows.sum())
+        self.rows = np.bincount(buckets.gpu, rows, self._n_gpus).astype(np.int64)
         self.first, self.last = float(np.fmin.reduce(first)), float(np.fmax.reduce(last))
         whole = self.means_of(buckets, self.first, self.last)
         self._n, self._total = whole.n, whole.total
@@ -117,6 +118,29 @@ class Tally:
             self._count(gpu, time, values)
         return values
 
+    def add_spans(self, spans: Spans) -> None:
+        """Count what GPUs did since, where their rows are not read."""
+        gpu, end = spans.gpu, spans.end
+        self._n, self._total = self._n.copy(), self._total.copy()  # frames hold those of before
+        self._n[:, gpu] += spans.n
+        self._total[:, gpu] += spans.total
+        self.n_gaps[gpu] += spans.gaps
+        self.last_time[gpu] = end
+        known = np.isfinite(spans.latest)
+        self.latest[: len(known), gpu] = np.where(known, spans.latest, self.latest[: len(known), gpu])
+        self.rows[gpu] += spans.rows
+        self.first, self.last = float(np.fmin(self.first, spans.start.min())), float(np.fmax(self.last, end.max()))
+        # Over the last minute: to a few seconds, each span counts where it ends, but for what of it is too old.
+        share = np.minimum(RECENT_SECONDS / np.maximum(end - spans.start, RECENT_SECONDS), 1.0)
+        piece = np.floor(end / self._recent.seconds)
+        for number in np.unique(piece[end >= self.last - RECENT_SECONDS]).tolist():
+            own = np.flatnonzero(piece == number)
+            n, total = np.zeros_like(self._n), np.zeros_like(self._total)
+            n[:, gpu[own]] = spans.n[:, own] * share[own]
+            total[:, gpu[own]] = spans.total[:, own] * share[own]
+            begin = number * self._recent.seconds
+            self._recent.add(Means(self.names, begin, float(end[own].max()), n, total))
+
     def _count(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> None:
         if not len(gpu):
             return
@@ -131,7 +155,7 @@ class Tally:
             self.latest[row, gpu[known]] = values[name][known]
         new = self._sums(gpu, time, values)
         self._n, self._total = self._n + new.n, self._total + new.total
-        self.n_rows += len(gpu)
+        self.rows += np.bincount(gpu, minlength=self._n_gpus)
         self.first, self.last = float(np.fmin(self.first, new.start)), float(np.fmax(self.last, new.end))
         pieces = self._recent.cut(time)
         if len(pieces) == 1 and len(pieces[0]) == len(gpu):
@@ -150,6 +174,11 @@ class Tally:
             n[row] = np.bincount(owner, minlength=self._n_gpus)
             total[row] = np.bincount(owner, values[name][known], self._n_gpus)
         return Means(self.names, float(time.min()), float(time.max()), n, total)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all GPUs."""
+        return int(self.rows.sum())
 
     def whole(self) -> Means:
         """Over the whole run."""

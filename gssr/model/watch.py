@@ -5,38 +5,46 @@ grows nothing is kept open in a transaction between two looks: that would keep t
 """
 
 import math
-import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from gssr.model.analysis import Floats
-from gssr.model.frame import Frame, Grid, Ints, Means, Query, State, nodes_of, over_space
+from gssr.model.crowd import BEHIND_SECONDS, LOOK_SECONDS, Crowd, is_crowd
+from gssr.model.crowd import News as BlockNews
+from gssr.model.frame import STALE_SECONDS, Frame, Grid, Ints, Means, Query, State, nodes_of, over_space
 from gssr.model.lens import Lens, newest
 from gssr.model.tally import Tally
 from gssr.model.timeline import Timelines
+from gssr.model.watched_files import Files, identities, marks
 from gssr.store.follow import Follower
-from gssr.store.open import RecordingError, beside, files_of
+from gssr.store.open import RecordingError
 from gssr.store.reader import Recording, RunReader, open_recording
 from gssr.store.records import Event, Gpu, Run, joined
+from gssr.store.schema import GAP_INTERVALS
 
 STALLED_SECONDS, STALLED_INTERVALS = 5.0, 5
 """A living run is stalled after max(5 s, 5 sampling intervals) without anything new."""
 LOOK_AGAIN = 2.0
 """Seconds between two looks for files that came or went, and for events."""
+OPEN_COSTS = 10
+"""And at least so many times what reading all of them took."""
+REREAD_SECONDS, REREAD_COSTS = 60.0, 100
+"""What live blocks don't tell is read of all files anew after max(60 s, 100 times what that took)."""
 ROWS_AT_ONCE = 50_000
 MOST_ROWS = 4 * ROWS_AT_ONCE
 """What one look reads of each file at most: behind a fast writer the screen goes on, and catches up."""
 
-_Files = tuple[tuple[str, int, int], ...]
-
 
 class _Tail(NamedTuple):
-    """One file that is followed, and the positions of its GPUs by their keys (-1: not of this run)."""
+    """One file that is followed, and the positions of its GPUs by their keys, from the key ``low`` on (-1: not of this
+    run)."""
 
     follower: Follower
+    low: int
     position: Ints
 
 
@@ -50,6 +58,7 @@ class _Opened(NamedTuple):
     tally: Tally
     lens: Lens
     timelines: Timelines
+    crowd: Crowd | None
 
 
 class Watch:
@@ -62,19 +71,26 @@ class Watch:
         self._reader: RunReader | None = None
         self._opened: _Opened | None = None
         self._tails: list[_Tail] = []
-        self._files: _Files = ()
+        self._files: Files = ()
         self._looked = -math.inf
         self._arrived = time.monotonic()
         self._run: Run | None = None
         self._recorded = "waiting"
         self._events: tuple[Event, ...] = ()
-        self._happened: tuple[int, ...] = ()
-        self._told: tuple[int, ...] | None = None
-        """The newest event of each file: of those that are there, and of those in ``_events``."""
+        self._happened: dict[int, int] = {}
+        self._told: dict[int, int] | None = None
+        """The newest event of each file, by its number: of those that are there, and of those in ``_events``."""
+        self._stands: dict[int, Run] = {}
+        """How each file that was asked says that the run stands, by its number."""
+        self._came = np.empty(0)
+        """[n_gpus]: when something came of each GPU, monotonic s."""
+        self._reread = -math.inf
+        self._cost = 0.0
+        """When all files were read last, and how long that took."""
         self._problem: str | None = None
         self._gone = False
         self._shown: Frame | None = None
-        self._marks: _Files = ()
+        self._marks: Files = ()
         """Of a lost run: the files' sizes and times, which tell that it is found again."""
         self.run_ids: tuple[str, ...] = ()
         """The runs of the recording, once it was opened, in the order they were recorded."""
@@ -96,9 +112,15 @@ class Watch:
         """Whether more may come."""
         return self._recorded in ("waiting", "running")
 
+    @property
+    def pace(self) -> float:
+        """Looking more often than after so many seconds shows nothing new."""
+        return LOOK_SECONDS if self._opened is not None and self._opened.crowd is not None and self.growing else 0.0
+
     def look(self, query: Query, quick: bool = False) -> Frame:
         """The recording as it is now. Never raises for what is wrong with the files: the frame says it. With ``quick`` the
         columns of a large run may be wider than asked for (``refined`` is False then)."""
+        begun = time.monotonic()
         try:
             self._look_for_files()
             if self._opened is not None and self.growing:
@@ -106,6 +128,8 @@ class Watch:
             frame = self._shown = self._frame(query, quick)
         except (RecordingError, OSError) as error:
             frame = self._unread(query, str(error))
+        if self._reader is not None:
+            self._cost = time.monotonic() - begun
         if self.growing:
             self._let_go()
         return frame
@@ -114,16 +138,20 @@ class Watch:
 
     def _look_for_files(self) -> None:
         now = time.monotonic()
-        if self._opened is not None and now - self._looked < LOOK_AGAIN:
+        if self._opened is not None and now - self._looked < max(LOOK_AGAIN, OPEN_COSTS * self._cost):
             return
         self._looked = now
-        files = _identities(self.path)
+        files = identities(self.path)
         if files and files == self._files and self._opened is not None:
             if self._gone:
                 self._gone, self._problem = False, None
-            if self.growing and self._happened != self._told:
-                self._events, self._told = self._read().events, self._happened
-            elif not self.growing and self._marks and self._marks != _marks(files):
+            if self.growing and self._opened.crowd is not None:
+                if now - self._reread > max(REREAD_SECONDS, REREAD_COSTS * self._cost):
+                    self._events, self._reread = self._read().events, now
+                    self._opened.lens.renew()
+            elif self.growing and self._happened != self._told:
+                self._events, self._told = self._read().events, dict(self._happened)
+            elif not self.growing and self._marks and self._marks != marks(files):
                 self._open(files)
         elif files:
             self._open(files)
@@ -131,10 +159,10 @@ class Watch:
             self._gone = True
             self._problem = f"{self.path}: was removed; what was read of it stays on screen"
 
-    def _open(self, files: _Files) -> None:
+    def _open(self, files: Files) -> None:
         self.close()
         self._gone, self._problem = False, None
-        marks = _marks(files)
+        before = marks(files)
         try:
             reader = self._read()
         except RecordingError as error:
@@ -148,15 +176,22 @@ class Watch:
         nodes, node_of = nodes_of(reader.gpus)
         interval = reader.sampling_seconds
         tally = Tally(reader, self.growing)
-        lens = Lens(tally, interval, len(reader.gpus))
+        crowd = None
         if self.growing:
-            followers = ((Follower(path, tally.stored, last), position) for path, last, position in reader.tails)
-            self._tails = [_Tail(follower, _table(position)) for follower, position in followers]
+            self._tails = [
+                _Tail(Follower(path, tally.stored, last), *_table(position)) for path, last, position in reader.tails
+            ]
+            if is_crowd(len(self._tails)):
+                crowd = Crowd(reader.tails, tally, interval)
+        lens = Lens(tally, interval, len(reader.gpus), seldom=crowd is not None)
         self._problem = reader.damage
-        self._opened = _Opened(reader.gpus, nodes, node_of, interval, tally, lens, Timelines())
+        self._opened = _Opened(reader.gpus, nodes, node_of, interval, tally, lens, Timelines(), crowd)
+        self._stands, self._happened = {}, {}
+        self._came = np.full(len(reader.gpus), -math.inf)
+        self._reread = time.monotonic()
         self._files, self._told = files, None
         found_again = self._recorded == "lost" and reader is self._recording.runs[-1]
-        self._marks = marks if found_again else ()
+        self._marks = before if found_again else ()
         self._arrived = time.monotonic()
 
     def _read(self) -> RunReader:
@@ -174,34 +209,59 @@ class Watch:
     # What is new
 
     def _follow(self, opened: _Opened) -> None:
-        runs: list[Run] = []
-        happened: list[int] = []
-        for follower, position in self._tails:
-            read, more = 0, True
-            while more and read < MOST_ROWS:
-                before = follower.rowid
-                news = follower.poll(ROWS_AT_ONCE)
-                read, more = read + len(news.rows), news.more
-                another = news.run is not None and self._run is not None and news.run.run_id != self._run.run_id
-                if another or follower.rowid < before + len(news.rows):
-                    self._files = ()  # another recording of the same name: open it at the next look for files
-                    return
-                if news.rows:
-                    self._add(opened, np.array(news.rows, dtype=np.float64), position)
-            happened.append(news.event)
-            if news.run is not None and not more:
-                runs.append(news.run._replace(state=news.state))
-        self._happened = tuple(happened)
-        if runs and len(runs) == len(self._tails):
-            self._run = joined(runs)
+        asked: Sequence[int] = range(len(self._tails))
+        if opened.crowd is not None:
+            news = opened.crowd.look()
+            if news is None:
+                return
+            self._take(opened, news)
+            over = {number for number, run in self._stands.items() if run.state not in ("running", "lost")}
+            asked = [number for number in news.ask if number not in over]
+        for number in asked:
+            if not self._poll(opened, number):
+                self._files = ()  # another recording of the same name: open it at the next look for files
+                return
+        if self._stands and len(self._stands) == len(self._tails):
+            self._run = joined([self._stands[number] for number in sorted(self._stands)])
             self._recorded = self._run.state
             if not self.growing:
                 self._files = ()  # once more, with what the end has written
                 self._looked = -math.inf
 
-    def _add(self, opened: _Opened, rows: Floats, position: Ints) -> None:
+    def _take(self, opened: _Opened, news: BlockNews) -> None:
+        """Count what the live blocks say."""
+        for number, rowid in zip(news.new.tolist(), news.rowid.tolist(), strict=True):
+            self._tails[number].follower.skip_to(rowid)
+            self._stands.pop(number, None)
+        if news.spans is not None:
+            opened.tally.add_spans(news.spans)
+            opened.lens.add_spans(news.spans)
+            self._came[news.spans.gpu] = self._arrived = time.monotonic()
+        if news.stranger:
+            self._files = ()
+
+    def _poll(self, opened: _Opened, number: int) -> bool:
+        """Read what is new in a file; False when it is not the one it was."""
+        follower, low, position = self._tails[number]
+        read, more = 0, True
+        while more and read < MOST_ROWS:
+            before = follower.rowid
+            news = follower.poll(ROWS_AT_ONCE)
+            read, more = read + len(news.rows), news.more
+            another = news.run is not None and self._run is not None and news.run.run_id != self._run.run_id
+            if another or follower.rowid < before + len(news.rows):
+                return False
+            if news.rows:
+                self._add(opened, np.array(news.rows, dtype=np.float64), low, position)
+        self._happened[number] = news.event
+        self._stands.pop(number, None)
+        if news.run is not None and not more:
+            self._stands[number] = news.run._replace(state=news.state)
+        return True
+
+    def _add(self, opened: _Opened, rows: Floats, low: int, position: Ints) -> None:
         """Count rows [n, 2 + stored metrics]: (GPU key, time, values)."""
-        key = rows[:, 0].astype(np.int64)
+        key = rows[:, 0].astype(np.int64) - low
         gpu = position[np.clip(key, -1, len(position) - 1)]  # the last entry stands for every unknown key
         if (gpu < 0).any():
             self._files = ()  # a GPU that was not there before: open anew at the next look for files
@@ -210,7 +270,7 @@ class Watch:
         if len(gpu):
             values = opened.tally.add(gpu, rows[:, 1], rows[:, 2:])
             opened.lens.add(gpu, rows[:, 1], values)
-            self._arrived = time.monotonic()
+            self._came[gpu] = self._arrived = time.monotonic()
 
     # What is shown
 
@@ -235,6 +295,8 @@ class Watch:
             else None
         )
         latest = tally.latest[tally.names.index(shown.metric)].copy() if following else newest(shown.grid.values)
+        behind = 0.0 if opened.crowd is None else BEHIND_SECONDS
+        patience = max(GAP_INTERVALS * opened.interval, STALE_SECONDS) + behind
         return Frame(
             path=self.path,
             query=query,
@@ -265,6 +327,8 @@ class Watch:
             refined=shown.refined,
             active_from=shown.active_from,
             timeline=timeline,
+            coming=time.monotonic() - self._came <= patience if late else None,
+            reread=time.monotonic() - self._reread if self.growing and opened.crowd is not None else None,
         )
 
     def _unread(self, query: Query, problem: str) -> Frame:
@@ -320,39 +384,11 @@ class Watch:
         )
 
 
-def _identities(path: str) -> _Files:
-    """(name, inode, 0 when empty else 1) of the recording's files; none when there is none."""
-    try:
-        names = files_of(path)
-    except RecordingError:
-        return ()
-    found = []
-    for name in names:
-        try:
-            status = os.stat(name)
-        except OSError:
-            continue
-        found.append((name, status.st_ino, min(status.st_size, 1)))
-    return tuple(found)
-
-
-def _marks(files: _Files) -> _Files:
-    """(name, time of the last change in ns, size) of these files and their write-ahead logs, as far as something is in
-    them: readers make an empty log where there is none."""
-    found = []
-    for name in (each for file, _, _ in files for each in (file, beside(file, "-wal"))):
-        try:
-            status = os.stat(name)
-        except OSError:
-            continue
-        if status.st_size:
-            found.append((name, status.st_mtime_ns, status.st_size))
-    return tuple(found)
-
-
-def _table(position: dict[int, int]) -> Ints:
-    """Positions by key; -1 for keys between that are unknown, and at the end, for those beyond."""
-    table = np.full(max(position, default=-1) + 2, -1, np.int64)
+def _table(position: dict[int, int]) -> tuple[int, Ints]:
+    """The lowest key, and from that on positions by key; -1 for keys between that are unknown, and at the end, for all
+    others."""
+    low = min(position, default=0)
+    table = np.full(max(position, default=low - 1) - low + 2, -1, np.int64)
     for key, place in position.items():
-        table[key] = place
-    return table
+        table[key - low] = place
+    return low, table

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 
 from gssr.store.filesystem import journal_mode
 from gssr.store.open import COMPANIONS, RecordingError, beside, connect
-from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, create_statements
+from gssr.store.schema import APPLICATION_ID, LIVE_SUFFIX, SCHEMA_VERSION, TABLES, create_statements
 
 _BUSY_SECONDS = 5.0
 """How long a reader's lock is waited for before the recording begins."""
@@ -28,9 +28,9 @@ class TakenError(RecordingError):
 
 
 def remove(path: str) -> None:
-    """Delete a recording and what SQLite keeps beside it; of a link, what it leads to."""
+    """Delete a recording, what SQLite keeps beside it, and a live block; of a link, what it leads to."""
     file = os.path.realpath(path) if os.path.islink(path) else path
-    for name in [file, *(beside(path, suffix) for suffix in COMPANIONS)]:
+    for name in [file, file + LIVE_SUFFIX, *(beside(path, suffix) for suffix in COMPANIONS)]:
         try:
             os.unlink(name)
         except FileNotFoundError:

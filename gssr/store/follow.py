@@ -37,7 +37,7 @@ class Follower:
         self.rowid = from_rowid
         """Up to where rows were handed out; give it to another Follower to go on there."""
         self._columns = list(columns)
-        self._shared = journal_mode(path) != "WAL"
+        self._shared: bool | None = None
         self._connection: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
         self._last: list[float] = []  # GPU and time of the row up to which rows were handed out
@@ -67,8 +67,15 @@ class Follower:
             raise problem
         return News([], True, None, "running")
 
+    def skip_to(self, rowid: int) -> None:
+        """Rows up to this one are known already."""
+        if rowid > self.rowid:
+            self.rowid, self._last = rowid, []
+
     def _look_at_rest(self, limit: int) -> News | None:
         """What is new; None when, on a shared filesystem, the file did not stand still meanwhile."""
+        if self._shared is None:
+            self._shared = journal_mode(self.path) != "WAL"
         if not self._shared:
             return self._look(limit)
         before = fingerprint(self.path)

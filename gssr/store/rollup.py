@@ -105,7 +105,8 @@ def merge(into: Vector, other: Vector, gap_seconds: float, layout: Layout = LAYO
                 into[s + 4] = other[s + 4]
 
 
-def _finite(column: Iterable[float | None]) -> list[float]:
+def finite(column: Iterable[float | None]) -> list[float]:
+    """The values that are neither missing nor infinite."""
     return [value for value in column if value is not None and math.isfinite(value)]
 
 
@@ -117,10 +118,10 @@ def _fold_values(column: Sequence[float | None], histogram: Histogram) -> Vector
     try:
         total = sum(values)
     except TypeError:  # None is among them
-        values = _finite(column)
+        values = finite(column)
         total = sum(values)
     if not math.isfinite(total):
-        values = _finite(values)
+        values = finite(values)
         total = sum(values)
     if not values:
         return None
@@ -141,7 +142,7 @@ def _bins(values: Sequence[float]) -> Sequence[int]:
     return array("H", pack(f"{len(values)}f", *values))[_UPPER_HALF]
 
 
-def _sums(columns: Sequence[Sequence[float | None]]) -> Sequence[float | None]:
+def row_sums(columns: Sequence[Sequence[float | None]]) -> Sequence[float | None]:
     """The sum of each row, left to right; None where one of its values is missing."""
     total = columns[0]
     try:
@@ -153,7 +154,7 @@ def _sums(columns: Sequence[Sequence[float | None]]) -> Sequence[float | None]:
 
 
 def _fold_counter(column: Sequence[float | None]) -> Vector | None:
-    values = _finite(column)
+    values = finite(column)
     if not values:
         return None
     increase = 0.0
@@ -301,7 +302,7 @@ class Rollups:
             if folded is not None:
                 vector[start : start + width] = folded
         if self._flop_columns:
-            flops = _sums([columns[column] for column in self._flop_columns])
+            flops = row_sums([columns[column] for column in self._flop_columns])
             folded = _fold_values(flops, histograms[self._flop_sketch])
             if folded is not None:
                 vector[self._flop : self._flop + len(folded)] = folded

@@ -19,6 +19,9 @@ GAP_INTERVALS = 2.5
 ENDED_SUFFIX = ".ended"
 """A rank that is through leaves an empty file beside its own: ``RANK.RUN_ID.ended``."""
 
+LIVE_SUFFIX = ".live"
+"""Of a rank's live block, beside its file: gssr.store.live_block."""
+
 LEVELS = (10, 60, 600)
 """Lengths of the rollups' buckets, seconds; buckets are aligned to unix time."""
 SKETCH_SECONDS = 600

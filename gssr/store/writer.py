@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 
 from gssr.store.create import TakenError, create, finished_runs, remove, reopen, seal
+from gssr.store.live_block import MANY_FILES, LiveBlock
 from gssr.store.open import RecordingError
 from gssr.store.pending import Pending, Value, insertion
 from gssr.store.rollup import Rollups, Row, empty_vector
@@ -45,6 +46,12 @@ def _identity(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def _is_one_of_many(path: str, world_size: Value) -> bool:
+    """Whether so many ranks record beside this one that they are watched by live blocks."""
+    few = isinstance(world_size, int) and world_size <= MANY_FILES
+    return os.path.dirname(path).endswith(".sql.d") and not few  # unknown: there may be many
+
+
 class Writer:
     """The writer of one run into one file. Times are unix seconds on the recording's clock."""
 
@@ -59,6 +66,7 @@ class Writer:
         self._keys: list[int] = []
         self._added: list[Row] = []
         self._rollups: Rollups | None = None
+        self._block: LiveBlock | None = None
         self._dropped = 0
         self._failing_since: float | None = None
         self._last_try = -math.inf
@@ -88,6 +96,8 @@ class Writer:
             self._connection.execute(*insertion("processes", {"run_id": pending.run_id, **process}))
             self._connection.execute("COMMIT")
             self._connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+            if _is_one_of_many(self.path, run.get("world_size")):
+                self._block = LiveBlock(self.path)
         except sqlite3.Error as error:
             self._connection.close()
             if not self._append:
@@ -118,6 +128,8 @@ class Writer:
         gap_seconds = GAP_INTERVALS * sampling_seconds
         pending.measure(set(measured), gap_seconds)
         self._rollups = Rollups(gap_seconds, measured)
+        if self._block is not None:
+            self._block.gap_seconds = gap_seconds
 
     def add(self, rows: Sequence[Row]) -> None:
         """Add samples: (position of the GPU, time, values in catalogue order)."""
@@ -128,11 +140,13 @@ class Writer:
     def _take_added(self, rollups: Rollups) -> None:
         """Number and roll up what was added since the last time. In one go, and not at every tick: what runs for the first
         time after a sleep takes two or three times as long, because it has left the processor's caches."""
-        rowid, waiting = self._next_rowid, self._pending.rows
+        rowid, waiting, block = self._next_rowid, self._pending.rows, self._block
         for row in self._added:
             key = self._keys[row[0]]
             waiting.append((rowid, key, *row[1:]))
             rollups.add(rowid, key, row)
+            if block is not None:
+                block.add(key, row)
             rowid += 1
         self._next_rowid, self._added = rowid, []
 
@@ -165,6 +179,8 @@ class Writer:
         if now - self._last_try >= self._pause - _EARLY or now < self._last_try:
             self._last_try = now
             self.commit(now)
+            if self._block is not None and not self._pending:  # else it holds rows that are not committed
+                self._block.publish(now, self._next_rowid - 1)
             if self.problem is None and now - self._last_checkpoint >= CHECKPOINT_SECONDS:
                 self._last_checkpoint = now
                 try:
@@ -238,6 +254,8 @@ class Writer:
         elif self._pending:
             self.commit(now)  # that it is written again
         seal(self._connection)
+        if self._block is not None:
+            self._block.remove()
         return written
 
     @property

@@ -69,7 +69,8 @@ class Producer(threading.Thread):
             if any(not frame.refined for frame in frames) and queries == self._queries:
                 self._deliver(self._look(queries, quick=False))
             growing = self._keep_looking or any(watch.growing for watch in self._watches)
-            wait = begun + (self._interval if growing else IDLE_SECONDS) - time.monotonic()
+            pace = max([self._interval, *(watch.pace for watch in self._watches)])
+            wait = begun + (pace if growing else IDLE_SECONDS) - time.monotonic()
             with self._changed:
                 if not self._leaving and self._queries == asked:
                     self._changed.wait(timeout=max(wait, 0.02) if queries else None)

@@ -314,7 +314,7 @@ def test_a_file_that_is_replaced_is_read_from_its_beginning(tmp_path, clock, wat
     first.grow(50)
     watch = watching(path)
     if same_inode:
-        monkeypatch.setattr("gssr.model.watch.os", _OneInode)
+        monkeypatch.setattr("gssr.model.watched_files.os", _OneInode)
     watch.look(WHOLE)
     first.writer._connection.close()
     for name in ("a.sql", "a.sql-wal", "a.sql-shm"):

@@ -1,0 +1,241 @@
+"""A run of so many ranks that it is followed by live blocks shows what its rows say, whatever happens to the blocks."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from growing import T0, Growing
+from test_watch import Clock
+
+from gssr.model import crowd
+from gssr.model.attention import attention
+from gssr.model.frame import Frame, Query
+from gssr.model.watch import REREAD_SECONDS, Watch
+from gssr.store import writer
+from gssr.store.follow import Follower, News
+
+WHOLE = Query(columns=40)
+SLIDING = Query("power_usage", span=60.0, columns=30)
+
+
+class Job:
+    """Five ranks on as many nodes, each with its own random holes."""
+
+    def __init__(self, folder: Path, n_ranks: int = 5) -> None:
+        self.path = folder / "job.sql"
+        (folder / "job.sql.d").mkdir()
+        self.ranks = [
+            Growing(folder / "job.sql.d" / f"n{rank}.{rank}.r.sql", 2, f"n{rank}", rank, "r", seed=rank)
+            for rank in range(n_ranks)
+        ]
+
+    def grow(self, ticks: int, but: tuple[int, ...] = ()) -> None:
+        for number, rank in enumerate(self.ranks):
+            if number not in but:
+                rank.grow(ticks)
+                rank.writer.tick(rank.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in ("watch", "lens", "crowd"):
+        monkeypatch.setattr(f"gssr.model.{module}.time", clock)
+    return clock
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setattr(writer, "MANY_FILES", 1)
+    monkeypatch.setattr(crowd, "MANY_FILES", 2)
+    return Job(tmp_path)
+
+
+@pytest.fixture
+def watch(job: Job, clock: Clock) -> Iterator[Watch]:
+    assert clock.seconds  # it stands still from before the first look on
+    job.grow(100)
+    watch = Watch(str(job.path))
+    yield watch
+    watch.close()
+
+
+def looked(watch: Watch, clock: Clock, query: Query = WHOLE, seconds: float = 2.0) -> Frame:
+    clock.seconds += seconds
+    return watch.look(query)
+
+
+def agrees(frame: Frame, job: Job) -> None:
+    """Counts are exact, and columns as exact as spans allow."""
+    afresh = Watch(str(job.path))
+    other = afresh.look(frame.query)
+    afresh.close()
+    assert (frame.n_rows, frame.last, frame.first) == (other.n_rows, other.last, other.first)
+    np.testing.assert_array_equal(frame.n_gaps, other.n_gaps)
+    np.testing.assert_array_equal(frame.last_time, other.last_time)
+    np.testing.assert_array_equal(frame.whole.n, other.whole.n)
+    np.testing.assert_allclose(frame.whole.total, other.whole.total, rtol=1e-9, atol=1e-6)
+    known = np.isfinite(other.latest)
+    np.testing.assert_allclose(frame.latest[known], other.latest[known], rtol=1e-6)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that were asked by SQL."""
+    names: list[str] = []
+    poll = Follower.poll
+
+    def noted(self: Follower, limit: int = 100_000) -> News:
+        names.append(os.path.basename(self.path))
+        return poll(self, limit)
+
+    monkeypatch.setattr(Follower, "poll", noted)
+    return names
+
+
+@pytest.mark.parametrize("query", [WHOLE, SLIDING], ids=["whole", "sliding"])
+def test_blocks_tell_what_the_rows_do_and_no_file_is_asked(job, watch, clock, asked, query):
+    watch.look(query)
+    for ticks in (4, 4, 2, 0, 30, 4):
+        job.grow(ticks)
+        frame = looked(watch, clock, query)
+        agrees(frame, job)
+        assert frame.state == "live" and frame.reread is not None
+    assert asked == []
+
+
+def test_missed_blocks_lose_nothing(job, watch, clock):
+    watch.look(WHOLE)
+    for _ in range(50):
+        job.grow(3)
+    agrees(looked(watch, clock), job)
+
+
+def test_columns_hold_the_means_of_their_rows(job, watch, clock):
+    query = Query("sm_active", span=60.0, columns=12)
+    watch.look(query)
+    for _ in range(40):
+        job.grow(4)
+        frame = looked(watch, clock, query)
+    afresh = Watch(str(job.path))
+    other = afresh.look(query)
+    afresh.close()
+    assert (frame.grid.start, frame.grid.width) == (other.grid.start, other.grid.width) and frame.grid.width == 5.0
+    both = np.isfinite(frame.grid.values) & np.isfinite(other.grid.values)
+    assert both.mean() > 0.7
+    assert np.abs(frame.space.mean - other.space.mean).max() < 0.12  # a span of 2 s may lie in two columns
+    assert np.nanmean(frame.grid.values) == pytest.approx(np.nanmean(other.grid.values), abs=0.02)
+
+
+def test_where_nothing_was_sampled_columns_stay_empty(job, watch, clock):
+    query = Query("sm_active", span=120.0, columns=24)
+    watch.look(query)
+    for rank in job.ranks:
+        rank.sleep(60.0)
+    job.grow(6)
+    values = looked(watch, clock, query).grid.values
+    assert np.isnan(values[:, -12:-2]).all() and np.isfinite(values[:, -1]).any()
+
+
+def test_a_block_that_is_half_written_is_passed_over(job, watch, clock):
+    watch.look(WHOLE)
+    block = Path(f"{job.ranks[1].path}.live")
+    job.grow(4)
+    data = block.read_bytes()
+    block.write_bytes(data[:200] + b"\0" * 8 + data[208:])
+    before = looked(watch, clock)
+    block.write_bytes(data[:-10])
+    assert looked(watch, clock).n_rows == before.n_rows
+    job.grow(4)
+    agrees(looked(watch, clock), job)
+
+
+def test_where_there_is_no_block_the_rows_are_read(job, watch, clock, asked):
+    os.unlink(f"{job.ranks[0].path}.live")
+    for ticks in (4, 4, 20):
+        job.grow(ticks)
+        agrees(looked(watch, clock), job)
+    assert set(asked) == {job.ranks[0].path.name}
+
+
+def test_a_rank_that_ends_is_counted_to_its_end_and_asked_once(job, watch, clock, asked):
+    watch.look(WHOLE)
+    job.grow(4)
+    looked(watch, clock)
+    job.ranks[2].grow(3)
+    job.ranks[2].end()
+    assert not os.path.exists(f"{job.ranks[2].path}.live")
+    for _ in range(3):
+        job.grow(4, but=(2,))
+        frame = looked(watch, clock)
+    assert frame.state == "live" and asked == [job.ranks[2].path.name]
+    agrees(frame, job)
+
+
+def test_when_all_ranks_have_ended_the_run_has(job, watch, clock):
+    watch.look(WHOLE)
+    for rank in job.ranks:
+        rank.grow(3)
+        rank.end()
+    looked(watch, clock)
+    frame = looked(watch, clock)
+    assert frame.state == "ended" and frame.run.state == "completed" and frame.reread is None
+    agrees(frame, job)
+    assert watch.pace == 0.0
+
+
+def test_a_node_of_which_nothing_comes_is_stale_with_its_age_and_no_other(job, watch, clock):
+    watch.look(WHOLE)
+    for _ in range(6):
+        job.grow(4, but=(3,))
+        frame = looked(watch, clock)
+    found = attention(frame)
+    silent = frame.on_node(3)
+    assert frame.state == "live"
+    assert (found.age[silent] > 10.0).all()
+    others = np.setdiff1d(np.arange(frame.n_gpus), silent)
+    away = frame.last - frame.last_time[others] > 2.0  # of the holes that every node has
+    assert not found.age[others][~away].any()
+
+
+def test_a_node_whose_clock_is_slow_is_not_stale_while_its_samples_come(job, clock):
+    job.ranks[1].now -= 6.0
+    job.grow(100)
+    watch = Watch(str(job.path))
+    watch.look(WHOLE)
+    job.grow(4)
+    frame = looked(watch, clock)
+    watch.close()
+    slow = frame.on_node(1)
+    slow = slow[frame.coming[slow]]
+    assert len(slow) and (frame.last - frame.last_time[slow] > 5.0).all()
+    assert not attention(frame).age[slow].any()
+
+
+def test_a_run_whose_recorders_are_all_gone_is_lost(job, watch, clock):
+    watch.look(WHOLE)
+    for rank in job.ranks:
+        for name in (rank.path, Path(f"{rank.path}-wal")):
+            os.utime(name, (T0, T0))
+    assert looked(watch, clock, seconds=6.0).state == "stalled"
+    assert looked(watch, clock, seconds=20.0).state == "lost"
+
+
+def test_what_blocks_do_not_tell_is_read_again_after_a_while(job, watch, clock):
+    job.ranks[0].writer.event(job.ranks[0].now, "mark", "epoch 1")
+    job.grow(4)
+    watch.look(WHOLE)
+    job.ranks[0].writer.event(job.ranks[0].now, "mark", "epoch 2")
+    job.grow(4)
+    frame = looked(watch, clock, seconds=20.0)
+    assert [event.message for event in frame.events] == ["epoch 1"] and frame.reread == 20.0
+    frame = looked(watch, clock, seconds=REREAD_SECONDS)
+    assert [event.message for event in frame.events] == ["epoch 1", "epoch 2"] and frame.reread == 0.0
+
+
+def test_few_ranks_publish_no_blocks(tmp_path):
+    job = Job(tmp_path)
+    job.grow(10)
+    assert not list((tmp_path / "job.sql.d").glob("*.live"))
