@@ -82,7 +82,7 @@ def balance_page(analysis: Analysis) -> Sheet:
         histogram_of_means(_panel(sheet, middle + 0.4, _RIGHT, top, 2.3), analysis, metric)
     sheet.y = top + 3.15
     if name in analysis.gpu_series:
-        tall = min(max(0.2 * len(analysis.gpus), 1.2), sheet.room - 0.5)
+        tall = min(max(0.3 * len(analysis.gpus), 1.2), sheet.room - 0.5)
         panel = _panel(sheet, left, _RIGHT, sheet.y, tall)
         gpu_map(sheet.figure, panel, analysis, metric)
         time_labels(panel, analysis)

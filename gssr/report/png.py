@@ -130,7 +130,7 @@ def means_in_order(panel: Axes, analysis: Analysis, metric: Metric) -> None:
     panel.barh(np.arange(len(values)), values, height=0.8 if len(values) <= _NAMED else 1.0, color=BLUE, alpha=0.85)
     if len(values) > 1:
         panel.axvline(float(np.median(values)), color=ORANGE, linewidth=1.0, linestyle=(0, (4, 3)), label="median GPU")
-        panel.legend(loc="lower right", frameon=False, fontsize=8)
+        panel.legend(loc="lower right", framealpha=0.9, edgecolor="none", fontsize=8)
     value_axis(panel, analysis, metric, horizontal=True)
     panel.set_ylim(-0.6, len(values) - 0.4)
     places = [clean(analysis.gpus[-i].place) for _, i in found]
