@@ -145,7 +145,10 @@ EDGES: list[tuple[str, Any, float, float]] = [
     ("tear_down", lambda x: evidence(**scaled(during(N, N - int(x), N, 0.0))), 12, 18),
     ("pauses", lambda x: evidence(**scaled(during(N, 100, 100 + int(x), 0.0))), 5, 7),
     ("slow_down", lambda x: evidence(noise=0.0, **scaled(np.linspace(1.0, 1 - x, N))), 0.14, 0.3),
-    ("transfer_bound", lambda x: evidence(**_waits() | {"pcie_rx_bytes": x}), 0.9e9, 1.1e9),
+    ("transfer_bound", lambda x: evidence(**_waits() | {"pcie_rx_bytes": x}), 3.0e9, 3.4e9),
+    ("transfer_bound", lambda x: evidence(gpus={"name": "unknown"}, **_waits() | {"pcie_rx_bytes": x}), 0.9e9, 1.1e9),
+    ("communication_bound", lambda x: evidence(sm_active=0.45, nvlink_tx_bytes=x, nvlink_rx_bytes=x), 60e9, 75e9),
+    ("recurring_dips", lambda x: evidence(**scaled(dips(int(x), 2, 0.1))), 7, 9),
     ("io_wait", lambda x: evidence(host={"read_bytes": during(N, 100, 160, x, 0.0)}, **_waits()), 0.9e8, 1.1e8),
     ("hang", lambda x: evidence(n=600, state="timeout", **scaled(during(600, 600 - int(x), 600, 0.0))), 110, 130),
 ]

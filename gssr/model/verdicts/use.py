@@ -128,4 +128,5 @@ def low_use(job: Job, rule: Rule) -> Found | None:
         return None
     found = {"value": words.percent(value), "lead": words.label(lead)}
     evidence = (finding(lead, value, "at work", rule, threshold, above=False),)
-    return Found(found, evidence, rule.graded(1 - value), job.span)
+    low = np.asarray(job.steady & (job.mean < rule.at(threshold)), bool)  # what makes the mean so low
+    return Found(found, evidence, rule.graded(1 - value), job.span, (), low)

@@ -80,7 +80,9 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
         numbers = [finding("memory_copy_utilization", _mean(copies, busy), "meanwhile", rule, "copy")]
     else:
         greatest = np.fmax.reduce(list(rates.values()))
-        busy = job.waiting & (greatest >= rule.at("rate"))
+        peaks = job.evidence.peaks
+        full = (peaks.c2c_bandwidth if on_grace else peaks.pcie_bandwidth) if peaks else None
+        busy = job.waiting & (greatest >= max(rule.at("rate"), rule.at("load") * (full or 0.0)))
         means = {name: _mean(rate, busy) for name, rate in rates.items()}
         name = max(means, key=lambda each: np.nan_to_num(means[each]))
         found = {"link": link, "rate": f"{words.amount(means[name], name)} {_DIRECTIONS[name.split('_')[1]]}"}
@@ -97,7 +99,7 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
 
 
 def communication_bound(job: Job, rule: Rule) -> Found | None:
-    """NVLink is busy while the GPUs wait, or all the time while they compute little."""
+    """NVLink is busy while the GPUs wait, or all the time while they compute little: in steps shorter than a bin."""
     peaks = job.evidence.peaks
     full = (peaks.nvlink_bandwidth if peaks else None) or rule.at("bandwidth")
     rates = [job.in_time(name) for name in ("nvlink_tx_bytes", "nvlink_rx_bytes") if job.evidence.has(name)]
@@ -107,7 +109,11 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
     share = job.share(busy)
     arithmetic = job.over("flop_active", job.steady)
     steady = _mean(rate, job.steady)
-    if arithmetic is not None and steady >= rule.at("busy") * full and arithmetic < rule.at("arithmetic"):
+    little = arithmetic is not None and steady >= rule.at("busy") * full and arithmetic < rule.at("arithmetic")
+    moving = job.at_work("sm_active") < rule.at("sm_active") and job.at_work("gr_engine_active") >= rule.at(
+        "gr_engine_active"
+    )
+    if little or (moving and steady >= rule.at("load") * full):
         busy, share = job.steady, job.share(job.steady)
     if share < rule.at("share"):
         return None
