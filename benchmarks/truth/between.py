@@ -58,7 +58,7 @@ def crowded_node(node: int, most: float) -> Cause:
     def spoil(job: Job) -> None:
         job.do(SPINNING, 1 - 1 / most, job.others(job.gpus_of([node])))
 
-    return cause(spoil, "imbalance", "straggler")
+    return cause(spoil, "imbalance|straggler", "little_arithmetic")
 
 
 def lagging(gpu: int, ratio: float) -> Cause:

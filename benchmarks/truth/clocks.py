@@ -39,7 +39,7 @@ def hot_node(node: int, factor: float, software: bool = False, chassis: bool = F
             job.do(IDLE, (1 - factor) * job.when(from_heat), own)
             job.do(SPINNING, 0.6 * (1 - factor) * job.when(from_heat), job.others(own))
 
-    return cause(spoil, "slow_node throttled_thermal", "imbalance straggler")
+    return cause(spoil, "slow_node throttled_thermal", "imbalance straggler little_arithmetic")
 
 
 def hot_gpus(gpus: Sequence[int], factor: float, share: float) -> Cause:
@@ -58,7 +58,7 @@ def braked_node(node: int, factor: float) -> Cause:
     def spoil(job: Job) -> None:
         _throttled(job, job.gpus_of([node]).tolist(), factor, HW_SLOWDOWN | POWER_BRAKE, _always(job), True)
 
-    return cause(spoil, "slow_node throttled_power_brake", "imbalance straggler")
+    return cause(spoil, "slow_node throttled_power_brake", "imbalance straggler little_arithmetic")
 
 
 def failing(gpus: Sequence[int], factor: float) -> Cause:
@@ -86,7 +86,7 @@ def low_limit_node(node: int, factor: float) -> Cause:
     def spoil(job: Job) -> None:
         _throttled(job, job.gpus_of([node]).tolist(), factor, POWER_CAP, _always(job), True)
 
-    return cause(spoil, "slow_node", "power_capped imbalance straggler")
+    return cause(spoil, "slow_node", "power_capped imbalance straggler little_arithmetic")
 
 
 def left_set(gpus: Sequence[int], factor: float, waiting: bool = False, told: bool = False) -> Cause:
@@ -95,4 +95,4 @@ def left_set(gpus: Sequence[int], factor: float, waiting: bool = False, told: bo
     def spoil(job: Job) -> None:
         _throttled(job, gpus, factor, SETTING if told else 0, _always(job), waiting)
 
-    return cause(spoil, "slow_clock|slow_node", "imbalance straggler", blurs=waiting)
+    return cause(spoil, "slow_clock|slow_node", "imbalance straggler little_arithmetic", blurs=waiting)

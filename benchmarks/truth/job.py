@@ -18,7 +18,8 @@ MB, GB = 1e6, 1e9
 class Job:
     """Arrays over ticks and GPUs: ``activity`` [fields of Level, ticks, GPUs]; ``clock`` [ticks, GPUs], relative to the
     highest; ``bits`` [ticks, GPUs], clock event reasons beside those that power and idleness give; ``memory`` [ticks, GPUs]
-    as shares of all, of which ``grown`` [ticks] is in use so far; ``limit`` of power (W). A tick's values are means over the interval before it.
+    as shares of all, of which ``grown`` [ticks] is in use so far; ``absent`` [ticks, GPUs] where no row was recorded;
+    ``limit`` of power (W). A tick's values are means over the interval before it.
 
     Of the nodes, in seconds: ``cpu`` [seconds, nodes] the share of the cores that is busy, ``disk_read``, ``disk_write``,
     ``received``, ``sent`` in bytes per second; ``cores`` [seconds, ranks] that the workload keeps busy. One rank per GPU."""
@@ -84,8 +85,8 @@ class Job:
         self.activity[:, :, own] = before + weight * (np.array(level)[:, None, None] - before)
 
     def run_slower(self, factor: float, bits: int, during: Floats, gpus: Ints) -> None:
-        """While ``during`` [ticks] is on, the clock of these GPUs is ``factor`` of the highest for the reasons ``bits``: cycles
-        are as full as before, but what they do in a second is less."""
+        """While ``during`` [ticks] is on, the clock of these GPUs is ``factor`` of the highest for the reasons ``bits``:
+        cycles are as full as before, but what they do in a second is less."""
         own = np.ix_(np.arange(len(during)), gpus)
         self.clock[own] *= 1 - np.outer(during, np.full(len(gpus), 1 - factor))
         self.bits[own] |= np.where(during > 0.5, bits, 0)[:, None]

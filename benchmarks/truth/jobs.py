@@ -3,7 +3,17 @@
 import zlib
 from typing import NamedTuple
 
-from benchmarks.truth.between import crowded_node, early, in_turns, in_turns_nodes, lagging, late, lost, uneven_domains, unused
+from benchmarks.truth.between import (
+    crowded_node,
+    early,
+    in_turns,
+    in_turns_nodes,
+    lagging,
+    late,
+    lost,
+    uneven_domains,
+    unused,
+)
 from benchmarks.truth.cause import Cause
 from benchmarks.truth.clocks import braked_node, failing, hot_gpus, hot_node, left_set, low_limit, low_limit_node
 from benchmarks.truth.hardware import A100, GH200, H100, L40S, Hardware
@@ -34,7 +44,6 @@ from benchmarks.truth.works import (
     VISION,
     Work,
 )
-
 
 _HALVES = 1113
 """The number with which a hash of the names puts every label into both halves, about as often."""
@@ -88,7 +97,9 @@ class Labelled(NamedTuple):
         return job
 
 
-def _(name: str, work: Work, hardware: Hardware, size: str, seconds: int, interval: float, *causes: Cause, **how: object) -> Labelled:
+def _(
+    name: str, work: Work, hardware: Hardware, size: str, seconds: int, interval: float, *causes: Cause, **how: object
+) -> Labelled:
     nodes, _, per_node = size.partition("x")
     return Labelled(name, work, hardware, int(nodes), int(per_node), seconds, interval, causes, **how)  # type: ignore[arg-type]
 
@@ -130,7 +141,16 @@ ALONE = (
     _("hang of a single GPU", VISION, A100, "1x1", 1200, 0.5, hang(0.6)),
     _("hang in a collective", TRAINING, H100, "8x4", 1800, 2.0, hang(0.55, spinning=True)),
     _("six pauses", TRAINING, H100, "2x8", 1500, 1.0, pauses(6, 25.0)),
-    _("three long pauses", STENCIL_CODE, A100, "8x4", 1200, 2.0, pauses(3, 60.0)),
+    _(
+        "three long pauses",
+        STENCIL_CODE,
+        A100,
+        "8x4",
+        1200,
+        2.0,
+        pauses(3, 60.0),
+        asked="memory_peak pauses|cpu_starved",
+    ),
     _("checkpoints", TRAINING, H100, "4x4", 1200, 1.0, checkpoints(120.0, 14.0)),
     _("checkpoints, 200 GPUs", TRAINING, GH200, "50x4", 1200, 2.0, checkpoints(150.0, 24.0)),
     _("checkpoints of a solver", SOLVER, A100, "4x4", 900, 0.5, checkpoints(45.0, 6.0)),
@@ -206,7 +226,16 @@ PAIRS = (
     _("hang, and memory nearly full", VISION, A100, "1x8", 1200, 1.0, takes(0.98), hang(0.5)),
     _("pauses, and memory nearly full", TRAINING, H100, "4x8", 1500, 1.0, pauses(6, 28.0), takes(0.98)),
     _("checkpoints, and full precision", PLAIN_TRAINING, H100, "4x4", 1200, 1.0, checkpoints(110.0, 13.0)),
-    _("checkpoints, and a low power limit", TRAINING, H100, "2x8", 1200, 1.0, checkpoints(90.0, 11.0), low_limit(420.0)),
+    _(
+        "checkpoints, and a low power limit",
+        TRAINING,
+        H100,
+        "2x8",
+        1200,
+        1.0,
+        checkpoints(90.0, 11.0),
+        low_limit(420.0),
+    ),
     _("checkpoints, and a lagging GPU", TRAINING, GH200, "16x4", 1200, 1.0, checkpoints(120.0, 15.0), lagging(33, 0.5)),
     _("decline, and a leak", VISION, A100, "1x4", 2400, 2.0, decline(0.45), leak()),
     _("decline, and one core", TRAINING, H100, "2x4", 1800, 1.0, decline(0.5), one_core(1.0, 0.3)),
@@ -217,7 +246,16 @@ PAIRS = (
     _("hot, and start-up", TRAINING, H100, "8x4", 1200, 1.0, hot_node(5, 0.6), start_up(0.25)),
     _("hot, and checkpoints", TRAINING, H100, "4x8", 1200, 1.0, hot_node(3, 0.6), checkpoints(120.0, 16.0)),
     _("hot, and unused", QUANTUM_CHEMISTRY, A100, "8x4", 900, 1.0, hot_node(2, 0.6), unused((29, 30, 31))),
-    _("clocks left set, and checkpoints", QUANTUM_CHEMISTRY, H100, "4x4", 1200, 1.0, left_set((9,), 0.6), checkpoints(100.0, 12.0)),
+    _(
+        "clocks left set, and checkpoints",
+        QUANTUM_CHEMISTRY,
+        H100,
+        "4x4",
+        1200,
+        1.0,
+        left_set((9,), 0.6),
+        checkpoints(100.0, 12.0),
+    ),
     _("one core, and memory mostly unused", VISION, H100, "1x4", 900, 1.0, one_core(1.5, 0.6), takes(0.15)),
     _("launches, and validation", TRAINING, H100, "1x8", 1800, 1.0, launches(0.5), validation(150.0, 22.0)),
     _("tiny model, and memory mostly unused", TINY_MODEL, A100, "1x2", 900, 1.0, takes(0.08)),

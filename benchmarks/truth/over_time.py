@@ -51,7 +51,7 @@ def hang(at: float, spinning: bool = False) -> Cause:
 
 
 def pauses(n: int, length: float) -> Cause:
-    """``n`` times, at no rhythm, everything stops for about ``length`` seconds: a new shape is compiled, an evaluation runs."""
+    """``n`` times, at no rhythm, everything stops for about ``length`` seconds: a new shape is compiled, say."""
 
     def spoil(job: Job) -> None:
         room = job.seconds * 0.86 - n * length * 1.5

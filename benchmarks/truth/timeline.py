@@ -37,4 +37,6 @@ def cycle(
     lengths = period * np.array(shares) * np.exp(jitter * random.standard_normal((n, len(shares))))
     time = np.concatenate([[0.0], np.cumsum(lengths.ravel())])
     own = np.eye(len(shares))
-    return [Timeline(time, np.concatenate([[0.0], np.cumsum((lengths * own[part]).ravel())])) for part in range(len(own))]
+    return [
+        Timeline(time, np.concatenate([[0.0], np.cumsum((lengths * own[part]).ravel())])) for part in range(len(own))
+    ]

@@ -67,17 +67,23 @@ def _requests(job: Job) -> None:
     job.activity *= load
 
 
-def _work(step: float, *parts: tuple[Level, float], must: str = "", may: str = "", beside: Callable[[Job], None] | None = None) -> Work:
+def _work(
+    step: float, *parts: tuple[Level, float], must: str = "", may: str = "", beside: Callable[[Job], None] | None = None
+) -> Work:
     return Work(step, parts, frozenset(must.split()), frozenset(may.split()), beside)
 
 
 TRAINING = _work(0.8, (TRANSFORMER, 0.95), (COLLECTIVE, 0.05), must="compute_bound")
 VISION = _work(0.3, (CONVOLUTION, 0.94), (COLLECTIVE, 0.04), (IDLE, 0.02), may="memory_bound")
 PLAIN_TRAINING = _work(0.5, (FULL_PRECISION, 0.94), (COLLECTIVE, 0.06), must="tensor_unused", may="compute_bound")
-STENCIL_CODE = _work(0.05, (STENCIL, 0.98), (COLLECTIVE, 0.02), must="memory_peak", may="fp64", beside=_one_core_each)
+STENCIL_CODE = _work(
+    0.05, (STENCIL, 0.98), (COLLECTIVE, 0.02), must="memory_peak", may="fp64 memory_bound", beside=_one_core_each
+)
 SOLVER = _work(0.2, (SPARSE, 0.96), (COLLECTIVE, 0.04), must="memory_bound", may="fp64", beside=_one_core_each)
 QUANTUM_CHEMISTRY = _work(4.0, (CHEMISTRY, 0.97), (IDLE, 0.03), must="compute_bound fp64", beside=_one_core_each)
-DENSE_ALGEBRA = _work(2.0, (LINPACK, 0.98), (COLLECTIVE, 0.02), must="compute_bound fp64", may="power_capped", beside=_one_core_each)
+DENSE_ALGEBRA = _work(
+    2.0, (LINPACK, 0.98), (COLLECTIVE, 0.02), must="compute_bound fp64", may="power_capped", beside=_one_core_each
+)
 INFERENCE = _work(0.9, (DECODING, 0.85), (PREFILL, 0.12), (IDLE, 0.03), may="memory_bound", beside=_requests)
 OFFLINE_INFERENCE = _work(0.9, (DECODING, 0.95), (PREFILL, 0.05), must="memory_bound")
 GRAPH_ANALYSIS = _work(0.7, (GRAPH, 0.98), (IDLE, 0.02), must="little_arithmetic")
