@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from gssr.profile.stderr import Relay, say
 from gssr.profile.terminal import Terminal
-from gssr.profile.workload import ENDING, FORWARDED, inherited, start, start_failure, wait_plainly
+from gssr.profile.workload import (
+    ENDING,
+    FORWARDED,
+    SHELLS_KILLED,
+    inherited,
+    start,
+    start_failure,
+    wait_plainly,
+)
 
 if TYPE_CHECKING:
     from gssr.profile.live import Live
@@ -142,7 +150,7 @@ class _Supervisor:
             say(line)
             return code, "failed"
         code = os.waitstatus_to_exitcode(self._status or 0)
-        state = "killed" if code < 0 else "failed" if code else "completed"
+        state = "killed" if code < 0 or code in SHELLS_KILLED else "failed" if code else "completed"
         return (128 - code if code < 0 else code), ("timeout" if self._overdue else state)
 
     def _watch(self) -> None:

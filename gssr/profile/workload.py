@@ -27,6 +27,13 @@ FORWARDED: tuple[signal.Signals, ...] = (
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 """Those that ask to end."""
 
+SHELLS_KILLED = frozenset(
+    128 + getattr(signal, f"SIG{name}")
+    for name in "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL SEGV PIPE ALRM TERM USR1 USR2 XCPU XFSZ SYS".split()
+)
+"""Exit codes by which a shell says that a signal ended what it ran. A batch system sends its signal to the shell and to that
+at once, and which of them ends first is chance: it is the same end."""
+
 _IGNORED_BY_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 _CHANGED = (*FORWARDED, signal.SIGCHLD, signal.SIGTTIN, signal.SIGTTOU, *_IGNORED_BY_PYTHON)
 

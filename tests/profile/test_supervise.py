@@ -59,6 +59,9 @@ def supervised(tmp_path: Path) -> Any:
         ("exit 255", 255, "failed"),
         ("kill -TERM $$", 128 + 15, "killed"),
         ("kill -KILL $$", 128 + 9, "killed"),
+        ("sh -c 'kill -TERM $$'; exit $?", 128 + 15, "killed"),
+        ("sh -c 'kill -KILL $$'; exit $?", 128 + 9, "killed"),
+        ("exit 200", 200, "failed"),
         ("sleep 0.05", 0, "completed"),
     ],
 )
