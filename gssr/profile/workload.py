@@ -28,8 +28,9 @@ ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 """Those that ask to end."""
 
 SHELLS_KILLED = frozenset(
-    128 + getattr(signal, f"SIG{name}")
-    for name in "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL SEGV PIPE ALRM TERM USR1 USR2 XCPU XFSZ SYS".split()
+    128 + sig
+    for sig in signal.valid_signals() - {signal.SIGCHLD, signal.SIGCONT, signal.SIGSTOP, signal.SIGURG, signal.SIGWINCH}
+    if sig < signal.SIGRTMIN
 )
 """Exit codes by which a shell says that a signal ended what it ran. A batch system sends its signal to the shell and to that
 at once, and which of them ends first is chance: it is the same end."""
