@@ -49,7 +49,8 @@ def costs(analysis: Analysis, options: Options) -> list[Row]:
 def when(analysis: Analysis, found: Unevenness) -> str:
     """The imbalance moment by moment."""
     uneven, axis = found.imbalance, time_axis(analysis)
-    text = f"{percent(uneven.resolved)} moment by moment (columns of {duration(found.width)})"
+    label = metric_of(found.metric).label
+    text = f"{percent(uneven.resolved)} of {label} moment by moment (columns of {duration(found.width)})"
     if uneven.worst is not None:
         at = moment(uneven.worst_start - axis.origin, axis.end - axis.origin)
         text += f"; worst minute at {at}: {percent(uneven.worst)}"
