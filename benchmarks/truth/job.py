@@ -31,8 +31,8 @@ class Job:
         self.seconds = seconds
         self.interval = interval
         self.random = np.random.default_rng(seed)
-        self.edges: Floats = np.arange(round(seconds / interval) + 1) * interval
-        self.host_edges: Floats = np.arange(int(seconds / HOST_INTERVAL) + 1) * HOST_INTERVAL
+        self.edges: Floats = interval * np.arange(round(seconds / interval) + 1, dtype=np.float64)
+        self.host_edges: Floats = HOST_INTERVAL * np.arange(int(seconds / HOST_INTERVAL) + 1, dtype=np.float64)
         ticks, moments = len(self.edges) - 1, len(self.host_edges) - 1
         shape = ticks, self.n_gpus
         self.activity = np.zeros((len(Level._fields), *shape))

@@ -39,12 +39,14 @@ def measured(job: Job, counters: bool = True) -> dict[str, Floats]:
     def noisy(values: Floats, spread: float) -> Floats:
         return values * (1 + spread * random.standard_normal(shape))
 
-    values = {name: np.clip(noisy(fields[field], 0.012), 0.0, 0.998) for name, field in _RATIOS.items()}
+    values: dict[str, Floats] = {
+        name: np.clip(noisy(fields[field], 0.012), 0.0, 0.998) for name, field in _RATIOS.items()
+    }
     values["gr_engine_active"] = np.clip(noisy(job.activity[0], 0.004), values["sm_active"], 0.9995)
     values["tensor_hmma_active"] = np.maximum(values["tensor_active"] - values["tensor_dfma_active"], 0.0)
     values["tensor_imma_active"] = np.zeros(shape)
     values["integer_active"] = np.clip(values["integer_active"], 0.0, values["sm_active"])
-    values["gpu_utilization"] = np.round(np.minimum(1.01 * values["gr_engine_active"], 1.0), 2)
+    values["gpu_utilization"] = np.clip(np.round(1.01 * values["gr_engine_active"], 2), 0.0, 1.0)
     values["memory_copy_utilization"] = np.round(0.9 * values["dram_active"], 2)
     host = {"tx": noisy(fields["tx"], 0.08), "rx": noisy(fields["rx"], 0.08)}
     for way in ("tx", "rx"):

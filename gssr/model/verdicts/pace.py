@@ -68,7 +68,8 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
     depth = np.clip(1 - _filled(own) / level, 0.0, 1.0)
     deep = depth >= rule.at("depth")
     lost = float(np.where(deep, depth, 0.0).mean())
-    if lost < rule.at("lost") or len(stretches(deep)) < rule.at("periods"):
+    ended = [(first, end) for first, end in stretches(deep) if first > 0 and end < len(deep)]
+    if lost < rule.at("lost") or len(ended) < rule.at("periods"):
         return None
     lag, correlation = period(np.where(deep, depth, 0.0), rule.at("periods"))
     seconds = lag * course.width
@@ -79,7 +80,7 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
         seconds = wavering.period
     if seconds < rule.at("samples") * course.width:
         return None
-    length = float(np.median([end - first for first, end in stretches(deep)])) * course.width
+    length = float(np.median([end - first for first, end in ended])) * course.width
     when = np.asarray(times[inside][deep], np.float64)
     bins = job.steady & (np.bincount(_bin_of(job, when), minlength=len(job.mean)) > 0)
     extra = carried(job, bins, job.working & ~bins, rule.at("more"))
