@@ -200,6 +200,8 @@ def test_nothing_measured_at_all_gives_no_verdict_and_every_abstention() -> None
         (CAUSES["straggler"][1], "straggler", {"imbalance"}),
         (CAUSES["hang"][0], "hang", {"tear_down", "pauses"}),
         (CAUSES["io_wait"][0], "io_wait", {"pauses", "transfer_bound"}),
+        (evidence(host={"read_bytes": during(N, 100, 160, 2e9, 0.0)}, workload={"cpu": 1.0}, **_waits()), "io_wait",
+         {"cpu_starved"}),
         (CAUSES["transfer_bound"][0], "transfer_bound", {"pauses"}),
         (CAUSES["memory_peak"][0], "memory_peak", {"memory_bound", "little_arithmetic"}),
         (CAUSES["recurring_dips"][0], "recurring_dips", {"pauses"}),
@@ -251,6 +253,22 @@ def test_a_period_is_found_in_noise(every: float, waver: float) -> None:
         values[at : at + max(round(every / 6), 2)] = 0.9
     lag, correlation = period(values, 3.0)
     assert lag == pytest.approx(every, rel=0.06) and correlation >= TABLE.rule("recurring_dips").at("correlation")
+
+
+def test_three_pauses_have_no_rhythm_and_the_end_of_the_work_is_none() -> None:
+    shape = np.ones(N)
+    for first in (60, 130, 200):
+        shape[first : first + 12] = 0.02
+    assert "recurring_dips" not in verdicts(evidence(**scaled(shape)))
+    shape[-8:] = 0.02
+    told = verdicts(evidence(**scaled(shape)))
+    assert "recurring_dips" not in told and "pauses" in told
+
+
+def test_low_use_is_not_told_beside_what_explains_the_waits() -> None:
+    """The mean over work and waits is low, but only for the waits."""
+    told = verdicts(evidence(**scaled(dips(20, 12, 0.05))))
+    assert "recurring_dips" in told and "low_use" not in told
 
 
 def test_no_period_is_found_where_there_is_none() -> None:

@@ -8,6 +8,7 @@ from sample_rows import START, STEP, rows_of, write
 from gssr.metrics import NAMES
 from gssr.store.bulk import BulkWriter
 from gssr.store.reader import open_recording
+from gssr.store.writer import Writer
 
 
 def test_bulk_and_sampler_write_the_same_recording(tmp_path):
@@ -38,3 +39,28 @@ def test_bulk_and_sampler_write_the_same_recording(tmp_path):
         vectors = [open_recording(tmp_path / name).runs[0].buckets(level=level) for name in ("sampled.sql", "bulk.sql")]
         orders = [np.lexsort((found.start, found.gpu)) for found in vectors]
         np.testing.assert_allclose(vectors[0].vectors[orders[0]], vectors[1].vectors[orders[1]], rtol=1e-9, atol=1e-12)
+
+
+def test_bulk_and_sampler_write_the_same_use_of_nodes_and_ranks(tmp_path):
+    run = {"run_id": "r", "started_at": START, "sampling_ms": 1000.0, "state": "running"}
+    times = START + np.arange(20.0)
+    host = np.random.default_rng(1).random((20, 1, 8))
+    host[0, 0, 5] = np.nan
+    ranks = np.random.default_rng(2).random((20, 1, 3))
+    sampled, bulk = Writer(str(tmp_path / "sampled.sql")), BulkWriter(str(tmp_path / "bulk.sql"))
+    for writer in (sampled, bulk):
+        writer.begin(run, {"rank": 3, "node": "n1"})
+        writer.add_gpus([], (), 1.0)
+    for tick, time in enumerate(times.tolist()):
+        sampled.add_host(time, [None if value != value else value for value in host[tick, 0].tolist()])
+        sampled.add_workload(time, ranks[tick, 0].tolist())
+    bulk.add_use("host_samples", ["n1"], times, host)
+    bulk.add_use("workload_samples", [3], times, ranks)
+    for writer in (sampled, bulk):
+        assert writer.finish(START + 20, 0, "completed", START + 20)
+    for table in ("host_samples", "workload_samples"):
+        first, second = (
+            sqlite3.connect(tmp_path / name).execute(f"SELECT * FROM {table}").fetchall()
+            for name in ("sampled.sql", "bulk.sql")
+        )
+        assert first == second and len(first) == 20
