@@ -52,6 +52,10 @@ OPTIONS = (
             "help": "print how the run does in one line, from rank 0 only, such as every 30s, 10m or 2h",
         },
     ),
+    Option(
+        ("--attach-job",),
+        {"action": "store_true", "help": "run no command: record beside the job of this step until it ends"},
+    ),
     Option(("-w", "--wrap"), {"metavar": "COMMAND", "help": "the workload as one text for the shell, as with sbatch"}),
 )
 
@@ -97,10 +101,12 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         workload = shell_command(options.wrap)
         if not options.wrap.strip():
             return fail("--wrap: there is no command in it", USAGE)
-    if not workload:
+    if options.attach_job and (workload or options.live):
+        return fail("--attach-job runs no command, and shows no screen: watch it with gssr tui FILE", USAGE)
+    if not workload and not options.attach_job:
         return fail("no command to profile: gssr profile [options] -- COMMAND ARG...", USAGE)
     request = Request(
-        command=workload,
+        command=workload or [],
         output=options.output,
         label=options.label,
         sampling_ms=options.sampling_time,
@@ -113,6 +119,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         summary=options.summary,
         status_every=options.status_every,
         live=show if options.live else None,
+        attach=options.attach_job,
     )
     try:
         leave(profile(request))
@@ -123,7 +130,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
 COMMAND = Command(
     "profile",
     "run a command and record its GPUs",
-    "gssr profile [options] (-w 'COMMAND' | [--] COMMAND [ARG...])",
+    "gssr profile [options] (-w 'COMMAND' | [--] COMMAND [ARG...] | --attach-job)",
     OPTIONS,
     handle,
 )

@@ -34,6 +34,12 @@ class _Found(NamedTuple):
     state: str
 
 
+def whole_of(path: str) -> str:
+    """The recording that a rank's file is part of: ``NAME.sql``."""
+    folder = os.path.dirname(path)
+    return folder.removesuffix(".d") if folder.endswith(".sql.d") else path
+
+
 def choose(request: Request, place: launch.Place) -> Output:
     """The output of this process. Raises UsageError when what stands there must not be touched."""
     named = request.output is not None or place.job_id is not None

@@ -11,7 +11,7 @@ class Plan(NamedTuple):
 
     ``visible_gpus`` are the launcher's (gssr.launch.gpu_ids), ``same_for_all`` says whether they mean the same in every
     process of the node. ``siblings``: other ranks of the run may be on this node. ``host``: this one samples the host if
-    they can't agree on who does."""
+    they can't agree on who does. ``attached``: there is no workload; somebody else's is recorded from beside."""
 
     path: str
     append: bool
@@ -27,3 +27,4 @@ class Plan(NamedTuple):
     siblings: bool
     host: bool
     summary: bool
+    attached: bool = False

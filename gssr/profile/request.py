@@ -13,7 +13,8 @@ class UsageError(Exception):
 
 class Request(NamedTuple):
     """What the user asked for. ``sampling_ms``, ``max_runtime`` (s) and ``status_every`` as in the options of the
-    same names. ``live``: what draws the live screen, where one is wanted."""
+    same names. ``live``: what draws the live screen, where one is wanted. ``attach``: there is no command; a job is recorded
+    from beside."""
 
     command: Sequence[str]
     output: str | None = None
@@ -28,3 +29,4 @@ class Request(NamedTuple):
     summary: bool = True
     status_every: str | None = None
     live: "Show | None" = None
+    attach: bool = False

@@ -220,13 +220,15 @@ class _Sampler:
         elif kind == "ended":
             code, state, when = int(words[1]), words[2], self._clock.of_system(float(words[3]))
             self._end = (code, state, when)
-            writer.event(when, "end", f"the workload ended: {state}, exit code {code}")
+            what = "the recording ended" if self._plan.attached else f"the workload ended: {state}, exit code {code}"
+            writer.event(when, "end", what)
 
     def _check_workload(self, now: float) -> None:
         """Without a supervisor: is the workload still there?"""
         if self._workload is None or process_start(self._workload) != self._workload_start:
             self._end = (None, "killed", now)
-            self._writer.event(now, "end", "the workload is gone; nobody saw its exit code")
+            what = "the supervisor" if self._plan.attached else "the workload"
+            self._writer.event(now, "end", f"{what} is gone; nobody saw its exit code")
 
     def _finish(self) -> int:
         assert self._end is not None

@@ -40,8 +40,8 @@ def why_no_screen(place: Place) -> str | None:
     streams = (sys.__stdin__, sys.__stderr__)
     if any(stream is None or not stream.isatty() for stream in streams) or os.environ.get("TERM", "dumb") == "dumb":
         return "no terminal"
-    if place.parallel:
-        return "several ranks share this terminal"
+    if place.parallel and place.launcher != "slurm" and place.local_size != 1:
+        return "several ranks share this terminal"  # srun gives it to the first one only
     if is_pipe(1):
         return "standard output goes to another program, which may need the terminal"
     try:

@@ -10,7 +10,7 @@ from gssr.backends import check
 from gssr.backends.base import BackendError
 from gssr.metrics import NAMES, select
 from gssr.profile.finish import finish
-from gssr.profile.output import choose
+from gssr.profile.output import choose, whole_of
 from gssr.profile.plan import Plan
 from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UsageError
@@ -31,13 +31,12 @@ SHORTEST_SAMPLING_MS, LONGEST_SAMPLING_MS = 1.0, 3_600_000.0
 def profile(request: Request) -> int:
     """Run the command, recording; the exit code to exit with. Raises UsageError before anything is started."""
     place = launch.where_am_i()
-    no_screen = None
+    if request.attach and place.job_id is None:
+        raise UsageError(
+            "--attach-job: this is no job: start it inside of one, as a step beside its own (srun --overlap)"
+        )
     if request.live is not None:
-        from gssr.profile.screen import why_no_screen
-
-        no_screen = why_no_screen(place)
-    if no_screen is not None:
-        request = _without_screen(request, no_screen)
+        request = _without_screen(request, place)
     every = None if request.status_every is None else seconds_of(request.status_every)
     plan = _plan(request, place)
     status = None
@@ -49,27 +48,40 @@ def profile(request: Request) -> int:
     except OSError as error:
         say(f"nothing is recorded: the sampler can't be started: {error.strerror}")
         recorder = NoRecorder()
-    live = _live(request.live, plan) if request.live is not None else None
-    code = supervise(request.command, recorder, request.max_runtime, live=live)
+    if request.attach:
+        from gssr.profile.attach import attach
+
+        code = attach(recorder, str(place.job_id), request.max_runtime)
+    else:
+        live = _live(request.live, plan, request) if request.live is not None else None
+        code = supervise(request.command, recorder, request.max_runtime, live=live)
     if status is not None:
         status.stop()
     finish(plan, recorder.pid, request.overwrite, request.summary, recorder.told_to_end)
     return code
 
 
-def _without_screen(request: Request, why: str) -> Request:
-    """The request as it is carried out where there can be no live screen: status lines stand in for it."""
-    say(f"{why}: recording without a screen")
+def _without_screen(request: Request, place: launch.Place) -> Request:
+    """The request as it is carried out here: where there can be no live screen, status lines stand in for it. Of several
+    ranks the first one shows it, or says why not."""
+    from gssr.profile.screen import why_no_screen
+
+    why = why_no_screen(place) if place.rank == 0 else ""
+    if why is None:
+        return request
+    if why:
+        say(f"{why}: recording without a screen")
     return request._replace(live=None, status_every=request.status_every or STATUS_WITHOUT_SCREEN)
 
 
-def _live(show: "Show", plan: Plan) -> "Live | None":
+def _live(show: "Show", plan: Plan, request: Request) -> "Live | None":
     """The live screen, or None and a line that says why there is none."""
     from gssr.profile.live import Live
     from gssr.profile.log import open_log
 
+    path = whole_of(plan.path)
     try:
-        return Live(show, plan.path, str(plan.run["run_id"]), open_log(plan.path, plan.overwrite), plan.summary)
+        return Live(show, path, str(plan.run["run_id"]), open_log(path, request.overwrite), request.summary)
     except OSError as error:
         what = "no pseudo-terminal is to be had" if error.filename is None else f"{error.filename}: can't be written"
         say(f"{what}: {error.strerror}: recording without a screen")
@@ -96,7 +108,7 @@ def _plan(request: Request, place: launch.Place) -> Plan:
     if request.live is not None:
         from gssr.profile.log import check_log
 
-        check_log(output.path, ours=output.append or output.overwrite)
+        check_log(whole_of(output.path), ours=output.append or request.overwrite or (output.shard and request.append))
     return Plan(
         path=output.path,
         append=output.append,
@@ -112,6 +124,7 @@ def _plan(request: Request, place: launch.Place) -> Plan:
         siblings=place.parallel,
         host=not place.local_rank,
         summary=request.summary and not output.shard,
+        attached=request.attach,
     )
 
 

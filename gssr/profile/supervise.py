@@ -10,7 +10,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
@@ -78,16 +78,93 @@ def supervise(
     return _Supervisor(recorder, max_runtime, grace, live).run(argv, finish_timeout)
 
 
-class _Supervisor:
-    def __init__(self, recorder: Recorder, max_runtime: float | None, grace: float, live: "Live | None") -> None:
+class Attendant:
+    """Waits beside a job: for signals, which wake it, and for what the sampler has to say."""
+
+    def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+        self._sampler = recorder.pid
+        self._relay = Relay(recorder.fd)
+        self._wake = -1  # where signals are read
+        self._no_result = recorder.pid is None  # there is nothing, or not all, to be seen on a live screen
+
+    def _catch(self, signals: Iterable[int]) -> None:
+        """From now on these signals, and the ends of children, come out of ``_wait``."""
+        for sig in (*signals, signal.SIGCHLD):  # an ignored SIGCHLD would lose the exit code
+            signal.signal(sig, _caught)
+
+    def _open_wake(self) -> None:
+        self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def _wait(self, deadline: float | None) -> list[int]:
+        """Sleep until something happens or the monotonic time ``deadline``; the signals that came."""
+        poll = select.poll()
+        for fd in (self._wake, self._relay.fd, *self._descriptors()):
+            if fd >= 0:
+                poll.register(fd, select.POLLIN)
+        left = _LONGEST_WAIT if deadline is None else min(max(deadline - time.monotonic(), 0.0), _LONGEST_WAIT)
+        ready = [fd for fd, _ in poll.poll(None if deadline is None else ceil(left * 1000))]
+        if self._relay.fd in ready:
+            self._relay.pump()
+        self._pump()
+        return self._signals()
+
+    def _descriptors(self) -> Sequence[int]:
+        """Where else something may arrive; -1 for nowhere."""
+        return ()
+
+    def _pump(self) -> None:
+        """Take what has arrived there."""
+
+    def _signals(self) -> list[int]:
+        """The signals that came since the last call, in their order."""
+        try:
+            return [sig for sig in os.read(self._wake, 1 << 16) if sig != signal.SIGCHLD]
+        except OSError:
+            return []
+
+    def _follow_sampler(self, meanwhile: str = "") -> None:
+        """If the sampler has ended, print its last words, or say why there are none."""
+        if self._sampler is None:
+            return
+        try:
+            pid, status = os.waitpid(self._sampler, os.WNOHANG)
+        except ChildProcessError:  # somebody else has reaped it
+            pid, status = self._sampler, 0
+        if pid == 0:
+            return
+        self._sampler = None
+        while self._relay.pump():
+            pass
+        code = os.waitstatus_to_exitcode(status)
+        self._no_result = code != 0
+        if code not in (0, SAID_WHY):
+            how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+            say(f"recording stopped: the sampler {how}{meanwhile}")
+            self._recorder.event("backend_lost", f"recording stopped: the sampler {how}")
+
+    def _finish(self, timeout: float) -> None:
+        """Wait for the sampler, which knows that the workload has ended."""
+        ended = time.monotonic()
+        deadline = ended + timeout
+        self._follow_sampler()
+        while self._sampler is not None:
+            if time.monotonic() >= deadline:
+                say(f"the recording is still being finished, by process {self._sampler}")
+                return
+            if any(sig in ENDING for sig in self._wait(deadline)):
+                deadline = min(deadline, ended + _INTERRUPTED_FINISH)
+            self._follow_sampler()
+
+
+class _Supervisor(Attendant):
+    def __init__(self, recorder: Recorder, max_runtime: float | None, grace: float, live: "Live | None") -> None:
+        super().__init__(recorder)
         self._live = live
         self._terminal = Terminal(wanted=live is None)
         self._max_runtime = max_runtime
         self._grace = grace
-        self._sampler = recorder.pid
-        self._relay = Relay(recorder.fd)
-        self._wake = -1  # where signals are read
         self._pid = 0
         self._began = 0.0  # unix time, s
         self._starting = -1  # where the news of the exec comes from, until they have come
@@ -97,7 +174,6 @@ class _Supervisor:
         self._overdue = False
         self._asked_to_stop = False  # by a SIGTSTP of our own
         self._stopped_by = 0  # the signal, while the workload is stopped
-        self._no_result = recorder.pid is None  # there is nothing, or not all, to be seen on a live screen
         self._asked_to_end = False  # by a signal from elsewhere than the live screen
 
     def run(self, argv: Sequence[str], finish_timeout: float) -> int:
@@ -108,14 +184,12 @@ class _Supervisor:
         mask = was.mask - caught - {signal.SIGCHLD}
         self._may_stop = signal.SIGTSTP in caught
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        for sig in (*caught, signal.SIGCHLD):  # an ignored SIGCHLD would lose the exit code
-            signal.signal(sig, _caught)
+        self._catch(caught)
         for sig in _TERMINAL_WANTED:
             signal.signal(sig, signal.SIG_IGN)
         self._began = time.time()
         try:
-            self._wake, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+            self._open_wake()
             streams = self._live.streams() if self._live is not None else {}
             self._pid, self._starting = start(argv, was, self._terminal.reserve(), streams)
         except (OSError, ValueError) as error:
@@ -285,60 +359,12 @@ class _Supervisor:
         self._recorder.event("timeout", f"SIGTERM sent after the {self._max_runtime:g} s of --max-runtime")
         say(f"--max-runtime of {self._max_runtime:g} s reached: the workload is being ended")
 
-    def _wait(self, deadline: float | None) -> list[int]:
-        """Sleep until something happens or the monotonic time ``deadline``; the signals that came."""
-        poll = select.poll()
-        fds = self._live.descriptors() if self._live is not None else ()
-        for fd in (self._wake, self._relay.fd, self._starting, *fds):
-            if fd >= 0:
-                poll.register(fd, select.POLLIN)
-        left = _LONGEST_WAIT if deadline is None else min(max(deadline - time.monotonic(), 0.0), _LONGEST_WAIT)
-        ready = [fd for fd, _ in poll.poll(None if deadline is None else ceil(left * 1000))]
-        if self._relay.fd in ready:
-            self._relay.pump()
+    def _descriptors(self) -> Sequence[int]:
+        return (self._starting, *(self._live.descriptors() if self._live is not None else ()))
+
+    def _pump(self) -> None:
         if self._live is not None:
             self._live.pump()
-        return self._signals()
-
-    def _signals(self) -> list[int]:
-        """The signals that came since the last call, in their order."""
-        try:
-            return [sig for sig in os.read(self._wake, 1 << 16) if sig != signal.SIGCHLD]
-        except OSError:
-            return []
-
-    def _follow_sampler(self, meanwhile: str = "") -> None:
-        """If the sampler has ended, print its last words, or say why there are none."""
-        if self._sampler is None:
-            return
-        try:
-            pid, status = os.waitpid(self._sampler, os.WNOHANG)
-        except ChildProcessError:  # somebody else has reaped it
-            pid, status = self._sampler, 0
-        if pid == 0:
-            return
-        self._sampler = None
-        while self._relay.pump():
-            pass
-        code = os.waitstatus_to_exitcode(status)
-        self._no_result = code != 0
-        if code not in (0, SAID_WHY):
-            how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-            say(f"recording stopped: the sampler {how}{meanwhile}")
-            self._recorder.event("backend_lost", f"recording stopped: the sampler {how}")
-
-    def _finish(self, timeout: float) -> None:
-        """Wait for the sampler, which knows that the workload has ended."""
-        ended = time.monotonic()
-        deadline = ended + timeout
-        self._follow_sampler()
-        while self._sampler is not None:
-            if time.monotonic() >= deadline:
-                say(f"the recording is still being finished, by process {self._sampler}")
-                return
-            if any(sig in ENDING for sig in self._wait(deadline)):
-                deadline = min(deadline, ended + _INTERRUPTED_FINISH)
-            self._follow_sampler()
 
     def _follow_live(self) -> None:
         """Do what the live screen's user asks for; when he has left, let the workload have the terminal."""
