@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from textual import events
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App, ComposeResult
+from textual.geometry import Size
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
@@ -64,6 +65,7 @@ class LiveScreen(App[int]):
         self.animation_level = "none"
         self.view = View()
         self.frames: Frames = ()
+        self._box = Size(0, 0)
         self._glyphs = glyphs
         self._other = 1
         self._watches = watches
@@ -131,13 +133,13 @@ class LiveScreen(App[int]):
         self._played = now
 
     def on_resize(self, event: events.Resize) -> None:
-        """Other columns, another drawing."""
-        del event
+        """Other columns, another drawing. Textual's own ``size`` is still the one before."""
+        self._box = event.size
         self._ask()
         self._draw()
 
     def _ask(self) -> None:
-        width, height = self.size
+        width, height = self._box
         if not width or not height:
             return
         query = shell.query(self.view, width, height)
@@ -151,7 +153,7 @@ class LiveScreen(App[int]):
         if not self.frames:
             return None
         other = self._pair()[1]
-        width, height = self.size
+        width, height = self._box
         output = Output(self._log_file.path, self._printed)
         return Scene(self.frames[0], other, self.view, width, height, self._glyphs, output, len(self._watches))
 
@@ -176,7 +178,7 @@ class LiveScreen(App[int]):
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         """Send what changed, in few bytes."""
         if isinstance(renderable, ChopsUpdate):
-            renderable = ShortChange(renderable, self.size.width)
+            renderable = ShortChange(renderable, self._box.width)
         elif isinstance(renderable, LayoutUpdate):
             renderable = ShortLayout(renderable)
         super()._display(screen, renderable)
