@@ -23,7 +23,7 @@ RULES: tuple[Rule, ...] = (
         "Look at the last lines of its output and at one process of it (py-spy dump, gdb): a rank that died or a collective "
         "that not all ranks entered. Stop the job if it does not go on.",
         (LEAD,),
-        ("tear_down", "pauses", "slow_down", "low_use", "early_end"),
+        ("tear_down", "pauses", "slow_down", "low_use", "early_end", "cpu_starved"),
     ),
     Rule(
         "start_up", "info", "The first {idle} ({share} of the time) went by before the GPUs worked",

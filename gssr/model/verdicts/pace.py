@@ -67,9 +67,13 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
         return None
     depth = np.clip(1 - _filled(own) / level, 0.0, 1.0)
     deep = depth >= rule.at("depth")
+    if deep.all():
+        return None
+    begin, end = int(np.argmin(deep)), len(deep) - int(np.argmin(deep[::-1]))  # a dip at an end isn't whole
+    own, depth, deep, times = own[begin:end], depth[begin:end], deep[begin:end], times[inside][begin:end]
     lost = float(np.where(deep, depth, 0.0).mean())
-    ended = [(first, end) for first, end in stretches(deep) if first > 0 and end < len(deep)]
-    if lost < rule.at("lost") or len(ended) < rule.at("periods"):
+    dips = stretches(deep)
+    if lost < rule.at("lost") or len(dips) < rule.at("periods"):
         return None
     lag, correlation = period(np.where(deep, depth, 0.0), rule.at("periods"))
     seconds = lag * course.width
@@ -80,8 +84,8 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
         seconds = wavering.period
     if seconds < rule.at("samples") * course.width:
         return None
-    length = float(np.median([end - first for first, end in ended])) * course.width
-    when = np.asarray(times[inside][deep], np.float64)
+    length = float(np.median([end - first for first, end in dips])) * course.width
+    when = np.asarray(times[deep], np.float64)
     bins = job.steady & (np.bincount(_bin_of(job, when), minlength=len(job.mean)) > 0)
     extra = carried(job, bins, job.working & ~bins, rule.at("more"))
     what = f", while {extra[0].text.removesuffix(' meanwhile')}" if extra else ""

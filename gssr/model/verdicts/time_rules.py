@@ -55,7 +55,6 @@ RULES: tuple[Rule, ...] = (
         "cpu_starved", "warning", "The GPUs wait {long} for the CPU: {what}",
         (
             Threshold("share", 0.1, "the GPUs wait for at least this share of the time"),
-            Threshold("gaps", 0.6, "a working level of the engine below this counts as waiting, too"),
             Threshold("cores_low", 0.85, "meanwhile each rank keeps at least so many cores busy ..."),
             Threshold("cores_high", 1.2, "... and at most so many: one, or ..."),
             Threshold("node", 0.9, "... the node's cores are busy to this share"),

@@ -3,6 +3,7 @@
 import numpy as np
 
 from gssr.model.analysis import Floats
+from gssr.model.outliers import Flags
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, group, positions, told, whole
 from gssr.model.verdicts.job import Job, stretches
@@ -128,5 +129,15 @@ def low_use(job: Job, rule: Rule) -> Found | None:
         return None
     found = {"value": words.percent(value), "lead": words.label(lead)}
     evidence = (finding(lead, value, "at work", rule, threshold, above=False),)
-    low = np.asarray(job.steady & (job.mean < rule.at(threshold)), bool)  # what makes the mean so low
-    return Found(found, evidence, rule.graded(1 - value), job.span, (), low)
+    return Found(found, evidence, rule.graded(1 - value), job.span, (), _lowering(job, rule.at(threshold)))
+
+
+def _lowering(job: Job, least: float) -> Flags:
+    """[n_bins]: the steady bins without which the others' mean would reach ``least``, the lowest first: what explains
+    these explains the low use."""
+    at = np.flatnonzero(job.steady & np.isfinite(job.mean))
+    order = at[np.argsort(job.mean[at], kind="stable")]
+    rest = np.cumsum(job.mean[order][::-1])[::-1] / np.arange(len(order), 0, -1)
+    bins = np.zeros(len(job.mean), bool)
+    bins[order[rest < least]] = True
+    return bins

@@ -47,10 +47,7 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
 
 def cpu_starved(job: Job, rule: Rule) -> Found | None:
     """One core, or all of the node's, are busy while the GPUs wait."""
-    bins = job.waiting
-    engine = job.over("gr_engine_active", job.working) if job.working.any() else None
-    if engine is not None and engine < rule.at("gaps"):
-        bins = bins | job.working
+    bins = _between_kernels(job)
     share = job.share(bins)
     if share < rule.at("share"):
         return None
@@ -82,7 +79,7 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
         greatest = np.fmax.reduce(list(rates.values()))
         peaks = job.evidence.peaks
         full = (peaks.c2c_bandwidth if on_grace else peaks.pcie_bandwidth) if peaks else None
-        busy = job.waiting & (greatest >= max(rule.at("rate"), rule.at("load") * (full or 0.0)))
+        busy = _between_kernels(job) & (greatest >= max(rule.at("rate"), rule.at("load") * (full or 0.0)))
         means = {name: _mean(rate, busy) for name, rate in rates.items()}
         name = max(means, key=lambda each: np.nan_to_num(means[each]))
         found = {"link": link, "rate": f"{words.amount(means[name], name)} {_DIRECTIONS[name.split('_')[1]]}"}
@@ -96,6 +93,13 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
     numbers.append(finding("share", share, "of the time", rule, "share"))
     found["long"] = _long(job, share)
     return Found(found, tuple(numbers), rule.graded(share), job.around(busy), (), busy)
+
+
+def _between_kernels(job: Job) -> Flags:
+    """[n_bins]: when the job waits; all the time, where that is shorter than a bin and shows as a little active engine."""
+    engine = job.over("gr_engine_active", job.working) if job.working.any() else None
+    short = engine is not None and engine < job.common("gaps")
+    return job.waiting | job.working if short else job.waiting
 
 
 def communication_bound(job: Job, rule: Rule) -> Found | None:
