@@ -211,12 +211,12 @@ ALONE = (
 )
 
 PAIRS = (
-    _("unused, and long start-up", TRAINING, H100, "2x4", 900, 1.0, unused((6, 7)), start_up(0.4)),
-    _("unused, and reading", VISION, A100, "2x4", 900, 1.0, unused((3,)), reading(8.0, 0.5)),
+    _("unused, and long start-up", TRAINING, H100, "2x4", 900, 1.0, start_up(0.4), unused((6, 7))),
+    _("unused, and reading", VISION, A100, "2x4", 900, 1.0, reading(8.0, 0.5), unused((3,))),
     _("unused, and full precision", PLAIN_TRAINING, H100, "1x8", 900, 1.0, unused((4, 5, 6, 7))),
-    _("unused, and offloading", TRAINING, H100, "4x4", 900, 1.0, unused((15,)), copies(0.75)),
-    _("late, and checkpoints", TRAINING, H100, "8x4", 1500, 1.0, late((4,), 0.25), checkpoints(100.0, 13.0)),
-    _("late, and braked", QUANTUM_CHEMISTRY, A100, "8x4", 900, 1.0, late((6,), 0.3), braked_node(1, 0.5)),
+    _("unused, and offloading", TRAINING, H100, "4x4", 900, 1.0, copies(0.75), unused((15,))),
+    _("late, and checkpoints", TRAINING, H100, "8x4", 1500, 1.0, checkpoints(100.0, 13.0), late((4,), 0.25)),
+    _("late, and braked", QUANTUM_CHEMISTRY, A100, "8x4", 900, 1.0, braked_node(1, 0.5), late((6,), 0.3)),
     _("start-up and tear-down", QUANTUM_CHEMISTRY, H100, "1x4", 1200, 1.0, start_up(0.3), tear_down(0.25)),
     _("start-up, and a hang", TRAINING, H100, "4x8", 1800, 2.0, start_up(0.25), hang(0.6)),
     _("start-up, and exchanges", TRAINING, A100, "4x4", 1200, 1.0, exchanges(0.6), start_up(0.3)),
