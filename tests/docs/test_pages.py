@@ -29,6 +29,10 @@ PAGE_OF = {
     "doctor": README,
 }
 COMMANDS = (profile.COMMAND, tui.COMMAND, analyze.COMMAND, compare.COMMAND, mark.COMMAND, demo.COMMAND, doctor.COMMAND)
+OF_OTHERS_IN_RECIPES = {
+    "--signal", "-K", "--pty", "--no-python", "--nv", "--bind", "--contain", "--container-mounts", "--gpus", "--volume",
+    "--ipc", "--env", "--network",
+}  # fmt: skip
 EVERYWHERE = {"-h", "--help", "--debug", "--version"}
 
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -65,6 +69,7 @@ def test_options_that_are_named_exist() -> None:
         DOCS / "tui.md": flags(tui.COMMAND)
         | EVERYWHERE
         | {"--live", "--terminal", "-g", "-L"},  # of profile, analyze, tmux, ssh
+        DOCS / "recipes.md": all_flags | OF_OTHERS_IN_RECIPES,
         DOCS / "analyze.md": flags(analyze.COMMAND) | EVERYWHERE | set(analyze.REPLACED),
     }
     for page in fenced.PAGES:
