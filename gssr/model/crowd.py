@@ -17,7 +17,7 @@ from gssr.model.frame import Ints
 from gssr.model.spans import Spans
 from gssr.model.tally import Tally
 from gssr.store.live_block import COUNTED, MANY_FILES, PUBLISH_SECONDS
-from gssr.store.live_reader import BlockReader, Entries
+from gssr.store.live_reader import BlockReader, Blocks, Entries
 from gssr.store.records import LOST_INTERVALS, LOST_SECONDS
 
 LOOK_SECONDS = 2.0
@@ -44,31 +44,36 @@ def is_crowd(n_files: int) -> bool:
 
 
 class Crowd:
-    """Follows the files of ``tails`` (RunReader.tails). ``tally`` counts all that is known of them. ``interval`` of
-    sampling, s."""
+    """Follows the files of ``tails`` (RunReader.tails) with ``n_gpus`` GPUs, sampled every ``interval`` s."""
 
-    def __init__(self, tails: Sequence[tuple[str, int, dict[int, int]]], tally: Tally, interval: float) -> None:
+    def __init__(self, tails: Sequence[tuple[str, int, dict[int, int]]], n_gpus: int, interval: float) -> None:
         self._reader = BlockReader([path for path, _, _ in tails])
-        self._places = _Places([position for _, _, position in tails], len(tally.last_time))
-        self._tally = tally
+        self._places = _Places([position for _, _, position in tails], n_gpus)
         self._interval = interval
         self._patience = max(LOST_SECONDS, LOST_INTERVALS * interval)
-        self._metrics = [COUNTED.index(name) for name in tally.metrics]
-        self._flags = [THROTTLES.index(name) for name in tally.names[len(tally.metrics) :]]
         self._looked = -math.inf
         self._heard = np.full(len(tails), time.monotonic())
         """When a file's block was new, or it was asked."""
         self._n_strange: int | None = None
         self._own: dict[int, tuple[Any, ...]] = {}
         """Of GPUs that several files hold: what each file's block counted when it was seen last."""
+        self._first: Blocks | None = self._reader.look()
 
-    def look(self) -> News | None:
-        """What is new; None when it is too soon to look again."""
+    def others(self) -> Ints:
+        """Before the first look: the GPUs (positions) of which it will not tell everything since the beginning."""
+        blocks = self._first
+        assert blocks is not None
+        place = self._places.find(blocks.owner, blocks.gpus["key"].astype(np.int64))
+        told = self._places.gpu[place[place >= 0]]
+        return np.setdiff1d(np.arange(len(self._places.shared)), told[~self._places.shared[told]])
+
+    def look(self, tally: Tally) -> News | None:
+        """What is new to the tally; None when it is too soon to look again."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS - _EARLY:
             return None
         self._looked = now
-        blocks = self._reader.look()
+        blocks, self._first = self._first or self._reader.look(), None
         self._heard[blocks.file] = now
         silent = np.flatnonzero(now - self._heard > self._patience)
         self._heard[silent] = now
@@ -78,15 +83,16 @@ class Crowd:
         n_strange = int((~known).sum())
         stranger = self._n_strange is not None and n_strange > self._n_strange
         self._n_strange = max(n_strange, self._n_strange or 0)
-        spans = self._spans(blocks.gpus[known], place[known])
+        spans = self._spans(tally, blocks.gpus[known], place[known])
         return News(spans, stranger, blocks.file, blocks.rowid, sorted({*blocks.without, *silent.tolist()}))
 
-    def _spans(self, blocks: Entries, place: Ints) -> Spans | None:
+    def _spans(self, tally: Tally, blocks: Entries, place: Ints) -> Spans | None:
         """What the blocks of GPUs at these places count that the tally does not."""
-        tally, gpu = self._tally, self._places.gpu[place]
-        flags = np.tile(blocks["n_flags"], (len(self._flags), 1))
-        n = np.concatenate([blocks["n"].T[self._metrics], flags]).astype(np.float64)
-        total = np.concatenate([blocks["total"].T[self._metrics], blocks["held"].T[self._flags]])
+        gpu = self._places.gpu[place]
+        metrics = [COUNTED.index(name) for name in tally.metrics]
+        flags = [THROTTLES.index(name) for name in tally.names[len(metrics) :]]
+        n = np.concatenate([blocks["n"].T[metrics], np.tile(blocks["n_flags"], (len(flags), 1))]).astype(np.float64)
+        total = np.concatenate([blocks["total"].T[metrics], blocks["held"].T[flags]])
         counts = _Counts(n, total, blocks["n_rows"].astype(np.int64), blocks["n_gaps"].astype(np.int64))
         whole = tally.whole()
         before = _Counts(whole.n[:, gpu], whole.total[:, gpu], tally.rows[gpu], tally.n_gaps[gpu])
@@ -101,9 +107,10 @@ class Crowd:
             return None
         rows = (counts.rows - before.rows)[new]
         end = blocks["last"][new]
-        start = np.fmax(tally.last_time[gpu[new]], blocks["first"][new] - self._interval)
+        start = tally.last_time[gpu[new]]
         if self._interval:
             start = np.maximum(start, end - rows * self._interval)  # where nothing was sampled there is nothing
+        start = np.where(np.isnan(start), blocks["first"][new], start)
         return Spans(
             gpu[new],
             np.minimum(start, end),
@@ -112,7 +119,7 @@ class Crowd:
             np.maximum(counts.gaps - before.gaps, 0)[new],
             np.maximum(counts.n - before.n, 0.0)[:, new],
             (counts.total - before.total)[:, new],
-            blocks["latest"].T[self._metrics][:, new].astype(np.float64),
+            blocks["latest"].T[metrics][:, new].astype(np.float64),
         )
 
 

@@ -12,9 +12,9 @@ _SHORTEST = 1e-3
 
 
 class Spans(NamedTuple):
-    """``gpu`` [n]: positions, each once. The samples of a span lie in start < time <= end (unix s, [n]): ``rows`` [n] of
-    them, with ``gaps`` [n] gaps. ``n`` and ``total`` [n_names, n]: counts and sums by metric;
-    ``latest`` [n_metrics, n] the newest values, NaN without any."""
+    """``gpu`` [n]: positions, each once. The samples of a span lie in start < time <= end (unix s, [n]; a GPU's first one at
+    the start itself): ``rows`` [n] of them, with ``gaps`` [n] gaps. ``n`` and ``total`` [n_names, n]: counts and sums by
+    metric; ``latest`` [n_metrics, n] the newest values, NaN without any."""
 
     gpu: Ints
     start: Floats

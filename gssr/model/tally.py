@@ -26,7 +26,8 @@ class Tally:
     0; ``stored``: the columns that they are made of, ``counted``: what of rollups. ``rows``, ``n_gaps`` and
     ``last_time`` (unix s, NaN without rows) [n_gpus]; ``latest`` [n_metrics, n_gpus] the newest values, NaN without any."""
 
-    def __init__(self, reader: RunReader, growing: bool) -> None:
+    def __init__(self, reader: RunReader, growing: bool, others: Ints | None = None) -> None:
+        """``others``: only these GPUs (positions) are read; of the rest all is still to be added."""
         known = [name for name in reader.metrics if name in BY_NAME]
         gauges = tuple(name for name in known if BY_NAME[name].kind in ("gauge", "rate"))
         derived = [metric for metric in DERIVED if set(metric.parts) <= set(gauges)]
@@ -52,12 +53,14 @@ class Tally:
         for number, (_, _, position) in enumerate(tails):
             self._file[list(position.values())] = number
         self._n_files = len(tails)
-        if reader.last_time is not None:
-            self._read(reader, growing)
+        if (others is None or len(others)) and reader.last_time is not None:
+            self._read(reader, growing, others)
         self._read_up_to = self.last_time.copy()
 
-    def _read(self, reader: RunReader, growing: bool) -> None:
-        buckets = reader.buckets(names=self.counted)
+    def _read(self, reader: RunReader, growing: bool, gpus: Ints | None) -> None:
+        buckets = reader.buckets(names=self.counted, gpus=gpus)
+        if not len(buckets.gpu):
+            return
         rows, _, first, last = buckets.vectors[:, :4].T
         self.rows = np.bincount(buckets.gpu, rows, self._n_gpus).astype(np.int64)
         self.first, self.last = float(np.fmin.reduce(first)), float(np.fmax.reduce(last))
@@ -67,14 +70,14 @@ class Tally:
         np.fmax.at(self.last_time, buckets.gpu, last)
         if growing:
             start = math.floor((self.last - RECENT_SECONDS) / LEVELS[0]) * float(LEVELS[0])
-            recent = reader.buckets(start, level=LEVELS[0], names=self.counted)
+            recent = reader.buckets(start, level=LEVELS[0], names=self.counted, gpus=gpus)
             for begin in np.unique(recent.start).tolist():
                 own = recent.start == begin
                 piece = Buckets(
                     recent.gpu[own], recent.start[own], recent.seconds[own], recent.vectors[own], recent.layout
                 )
                 self._recent.add(self.means_of(piece, begin, min(begin + LEVELS[0], self.last)))
-        newest = reader.samples(self.metrics, start=self.last - 2.5 * max(reader.sampling_seconds, 0.05))
+        newest = reader.samples(self.metrics, gpus, start=self.last - 2.5 * max(reader.sampling_seconds, 0.05))
         for row, name in enumerate(self.metrics):
             column = newest.values[name]
             present = np.isfinite(column)
@@ -130,14 +133,14 @@ class Tally:
         self.latest[: len(known), gpu] = np.where(known, spans.latest, self.latest[: len(known), gpu])
         self.rows[gpu] += spans.rows
         self.first, self.last = float(np.fmin(self.first, spans.start.min())), float(np.fmax(self.last, end.max()))
-        # Over the last minute: to a few seconds, each span counts where it ends, but for what of it is too old.
-        share = np.minimum(RECENT_SECONDS / np.maximum(end - spans.start, RECENT_SECONDS), 1.0)
+        # Of the last minute, to a few seconds: a span counts where it ends, but for one that is longer.
         piece = np.floor(end / self._recent.seconds)
-        for number in np.unique(piece[end >= self.last - RECENT_SECONDS]).tolist():
-            own = np.flatnonzero(piece == number)
+        new = (end - spans.start <= RECENT_SECONDS) & (end >= self.last - RECENT_SECONDS)
+        for number in np.unique(piece[new]).tolist():
+            own = np.flatnonzero(new & (piece == number))
             n, total = np.zeros_like(self._n), np.zeros_like(self._total)
-            n[:, gpu[own]] = spans.n[:, own] * share[own]
-            total[:, gpu[own]] = spans.total[:, own] * share[own]
+            n[:, gpu[own]] = spans.n[:, own]
+            total[:, gpu[own]] = spans.total[:, own]
             begin = number * self._recent.seconds
             self._recent.add(Means(self.names, begin, float(end[own].max()), n, total))
 

@@ -175,14 +175,13 @@ class Watch:
         self._run, self._recorded, self._events = reader.run, reader.state, reader.events
         nodes, node_of = nodes_of(reader.gpus)
         interval = reader.sampling_seconds
-        tally = Tally(reader, self.growing)
-        crowd = None
+        tails = reader.tails
+        crowd = Crowd(tails, len(reader.gpus), interval) if self.growing and is_crowd(len(tails)) else None
+        tally = Tally(reader, self.growing, None if crowd is None else crowd.others())
         if self.growing:
             self._tails = [
-                _Tail(Follower(path, tally.stored, last), *_table(position)) for path, last, position in reader.tails
+                _Tail(Follower(path, tally.stored, last), *_table(position)) for path, last, position in tails
             ]
-            if is_crowd(len(self._tails)):
-                crowd = Crowd(reader.tails, tally, interval)
         lens = Lens(tally, interval, len(reader.gpus), seldom=crowd is not None)
         self._problem = reader.damage
         self._opened = _Opened(reader.gpus, nodes, node_of, interval, tally, lens, Timelines(), crowd)
@@ -211,7 +210,7 @@ class Watch:
     def _follow(self, opened: _Opened) -> None:
         asked: Sequence[int] = range(len(self._tails))
         if opened.crowd is not None:
-            news = opened.crowd.look()
+            news = opened.crowd.look(opened.tally)
             if news is None:
                 return
             self._take(opened, news)
@@ -221,6 +220,8 @@ class Watch:
             if not self._poll(opened, number):
                 self._files = ()  # another recording of the same name: open it at the next look for files
                 return
+            if opened.crowd is not None:
+                self._tails[number].follower.close()  # there may be more than can be open at once
         if self._stands and len(self._stands) == len(self._tails):
             self._run = joined([self._stands[number] for number in sorted(self._stands)])
             self._recorded = self._run.state

@@ -9,6 +9,7 @@ from gssr.render.clock import duration
 from gssr.render.pane import pane_height
 from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, quantity
+from gssr.tui.axis import age_text
 from gssr.tui.footer import footer
 from gssr.tui.footer import footer_action as footer_action
 from gssr.tui.help import help_rows
@@ -163,6 +164,8 @@ def header(scene: Scene) -> Row:
         pieces.append((Span(f"{frame.sampling_seconds * 1000:g} ms"),))
     gaps = int(frame.n_gaps.sum())
     pieces.append((Span(f"gaps {gaps:,}", "gap" if gaps else "plain"),))
+    if frame.reread is not None:
+        pieces.append((Span(f"files {age_text(frame.reread)} old", "dim"),))
     if not frame.refined:
         pieces.append((Span("refining", "dim"),))
     number = next(index for index, screen in enumerate(SCREENS, 1) if screen.name == view.screen)

@@ -77,7 +77,7 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
         return None
     lag, correlation = period(np.where(deep, depth, 0.0), rule.at("periods"))
     seconds = lag * course.width
-    if correlation < rule.at("correlation"):
+    if correlation < max(rule.at("correlation"), rule.at("pairs") / len(dips)):
         wavering = cycle(own, course.width)  # whose distances differ too much for a correlation
         if wavering is None or wavering.period is None or wavering.count < rule.at("periods"):
             return None
