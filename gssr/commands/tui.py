@@ -57,6 +57,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
             return fail(str(error), BAD_INPUT)
         except ValueError as error:
             return fail(f"{names[0]}: {error}", USAGE)
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)  # the terminal knows its size, and when it changes
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who inherits it ignored would go on without a terminal
 
     from gssr.model.watch import Watch

@@ -1,0 +1,215 @@
+"""The live screen in real terminals: of every kind, resized, lost, without one, and while its file changes under it."""
+
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from growing import Growing
+
+TUI = (sys.executable, "-m", "gssr", "tui")
+PATIENCE = 30.0
+
+
+class Tmux:
+    """A terminal of tmux that runs ``gssr tui``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = ["tmux", "-u", "-S", str(folder / "tmux"), "-f", os.devnull]
+
+    def start(self, *words: str, size: tuple[int, int] = (80, 24), **variables: str) -> None:
+        own = [f"{name}={value}" for name, value in variables.items()]
+        command = " ".join(["exec env", "-u COLORTERM", *own, *TUI, *words])
+        self._call("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), command)
+        self._call("set-option", "-g", "remain-on-exit", "on")
+
+    def _call(self, *words: str) -> str:
+        done = subprocess.run([*self._server, *words], capture_output=True, text=True, timeout=20, check=True)
+        return done.stdout
+
+    def text(self, styles: bool = False) -> str:
+        return self._call("capture-pane", "-p", *(["-e"] if styles else []))
+
+    def shows(self, pattern: str) -> str:
+        """Wait until this (a regular expression) is on the screen; the screen."""
+        deadline = time.monotonic() + PATIENCE
+        while not re.search(pattern, text := self.text()):
+            assert time.monotonic() < deadline, f"{pattern!r} never came:\n{text}"
+            time.sleep(0.05)
+        return text
+
+    def press(self, *keys: str) -> None:
+        self._call("send-keys", *keys)
+
+    def resize(self, width: int, height: int) -> None:
+        self._call("resize-window", "-x", str(width), "-y", str(height))
+
+    @property
+    def pid(self) -> int:
+        return int(self._call("display-message", "-p", "#{pane_pid}"))
+
+    def close(self) -> None:
+        subprocess.run([*self._server, "kill-server"], capture_output=True, timeout=20)
+
+
+@pytest.fixture
+def tmux(requires: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tmux]:
+    requires("tmux", package="tmux")
+    terminal = Tmux(tmp_path_factory.mktemp("tmux"))
+    yield terminal
+    terminal.close()
+
+
+def gone(pid: int) -> bool:
+    """Whether the process ends within the time that a patient person waits."""
+    deadline = time.monotonic() + 10.0
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+COLOURS = re.compile(r"\x1b\[[\d;]*(?:3[0-7]|9[0-7]|38;5;\d+)m")
+
+
+@pytest.mark.parametrize("plain", (False, True), ids=("utf8", "ascii"))
+@pytest.mark.parametrize("colourless", (False, True), ids=("colour", "no_color"))
+@pytest.mark.parametrize("term", ("xterm-256color", "screen", "linux", "vt100"))
+def test_every_terminal_shows_every_screen(
+    plants: dict[str, str], tmux: Tmux, term: str, colourless: bool, plain: bool
+) -> None:
+    variables = {"TERM": term} | ({"NO_COLOR": "1"} if colourless else {})
+    tmux.start(plants["before"], plants["after"], *(["--ascii"] if plain else []), **variables)
+    tmux.shows(r"Job 1/7")
+    for number, name in enumerate(("Job", "GPUs", "Map", "Time", "Balance", "Why", "Compare"), 1):
+        tmux.press(str(number))
+        text = tmux.shows(rf"{name} {number}/7\n(?!one moment)")
+        assert text.isascii() == plain, text
+        assert bool(COLOURS.search(tmux.text(styles=True))) != colourless
+    tmux.press("?")
+    tmux.shows("the line above")
+    tmux.press("q")
+    assert gone(tmux.pid)
+
+
+def test_a_resize_storm_ends_in_a_screen_of_the_last_size(plants: dict[str, str], tmux: Tmux) -> None:
+    tmux.start(plants["late_start"], COLUMNS="80", LINES="24")  # as a shell may have exported
+    tmux.shows("Job 1/7")
+    for number, size in enumerate([(20, 5), (300, 100), (41, 11), (160, 48), (1, 1), (79, 23), (2, 60)] * 3):
+        tmux.resize(*size)
+        tmux.press(str(number % 7 + 1))
+    tmux.resize(100, 30)
+    tmux.press("4")
+    text = tmux.shows(r"^(?=.{100}\n)GSSR.*Time 4/7\n(?!one moment)(.*\n){28}.*q quit\n")
+    assert len(text.rstrip("\n").split("\n")) == 30
+
+
+def test_a_file_replaced_under_it_is_shown_and_a_removed_one_stays(tmp_path: Path, tmux: Tmux) -> None:
+    path = tmp_path / "a.sql"
+    tmux.start(str(path))
+    tmux.shows(r"waiting for /")
+    first = Growing(path, n_gpus=2)
+    first.grow(40)
+    tmux.shows("2 GPUs on 1 node")
+    for name in tmp_path.iterdir():
+        name.unlink()
+    tmux.shows("was remo")
+    second = Growing(path, n_gpus=5, run_id="other")
+    second.grow(40)
+    text = tmux.shows("5 GPUs on 1 node")
+    assert "was remo" not in text
+    second.end(7)
+    tmux.shows(r"ended \(exit 7\)")
+    path.write_bytes(b"something else altogether")
+    tmux.press("2")
+    tmux.shows("GPUs 2/7")
+    tmux.press("q")
+    assert gone(tmux.pid)
+
+
+class Pty:
+    """``gssr tui`` on a terminal that can be taken away."""
+
+    def __init__(self, *words: str, ignored: bool = False, term: str = "xterm") -> None:
+        import fcntl
+        import pty
+        import struct
+        import termios
+
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            if ignored:
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            time.sleep(0.05)
+            os.execve(TUI[0], [*TUI, *words], os.environ | {"TERM": term})
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.written = b""
+
+    def read_until(self, pattern: bytes) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while pattern not in self.written:
+            assert time.monotonic() < deadline, self.written[-500:]
+            if select.select([self._fd], [], [], 0.2)[0]:
+                self.written += os.read(self._fd, 1 << 16)
+
+    def take_away(self) -> None:
+        os.close(self._fd)
+
+
+@pytest.mark.parametrize("ignored", (False, True), ids=("as_usual", "where_hangups_are_ignored"))
+def test_without_its_terminal_it_ends_and_does_not_spin(plants: dict[str, str], ignored: bool) -> None:
+    terminal = Pty(plants["healthy"], ignored=ignored)
+    try:
+        terminal.read_until(b" score ")
+        terminal.take_away()
+        assert gone(terminal.pid)
+    finally:
+        try:
+            os.kill(terminal.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        os.waitpid(terminal.pid, 0)
+
+
+def test_a_hangup_ends_it(plants: dict[str, str], tmux: Tmux) -> None:
+    tmux.start(plants["healthy"])
+    tmux.shows("Job 1/7")
+    pid = tmux.pid
+    os.kill(pid, signal.SIGHUP)
+    assert gone(pid)
+
+
+@pytest.mark.parametrize("missing", ("stdin", "stderr", "both"))
+def test_without_a_terminal_it_refuses_and_says_what_to_do(
+    plants: dict[str, str], tmp_path: Path, missing: str, requires: Callable[..., None]
+) -> None:
+    requires("script", package="bsdutils")
+    quoted = " ".join([*TUI, plants["healthy"]])
+    redirected = {"stdin": "</dev/null 2>&1", "stderr": "2>err", "both": "</dev/null 2>err"}[missing]
+    inner = f"{quoted} {redirected}; echo code $?; cat err 2>/dev/null"
+    done = subprocess.run(
+        [shutil.which("script") or "script", "-qec", inner, "/dev/null"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert "code 2" in done.stdout
+    assert "gssr analyze --terminal" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_a_dumb_terminal_is_none(plants: dict[str, str]) -> None:
+    terminal = Pty(plants["healthy"], term="dumb")
+    terminal.read_until(b"gssr analyze --terminal prints a page instead")
+    assert os.waitstatus_to_exitcode(os.waitpid(terminal.pid, 0)[1]) == 2
+    terminal.take_away()
+    assert b"\x1b" not in terminal.written
