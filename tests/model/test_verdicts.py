@@ -265,6 +265,15 @@ def test_three_pauses_have_no_rhythm_and_the_end_of_the_work_is_none() -> None:
     assert "recurring_dips" not in told and "pauses" in told
 
 
+def test_irregular_pauses_have_no_rhythm() -> None:
+    """Two pairs of them are as far apart as each other."""
+    shape = np.ones(1500)
+    for first in (176, 530, 647, 744, 912, 1274):
+        shape[first : first + 24] = 0.02
+    told = verdicts(evidence(n=1500, **scaled(shape)))
+    assert "recurring_dips" not in told and "pauses" in told
+
+
 def test_low_use_is_not_told_beside_what_explains_the_waits() -> None:
     """The mean over work and waits is low, but only for the waits."""
     told = verdicts(evidence(**scaled(dips(20, 12, 0.05))))
