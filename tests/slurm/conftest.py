@@ -66,16 +66,24 @@ def wait_for(found: Callable[[], Any], seconds: float = 60.0) -> Any:
     return what
 
 
-@pytest.fixture(scope="session")
-def slurm(requires) -> Iterator[Cluster]:
-    """The cluster. Its nodes are this machine: same files, pids and clock; where root allows, each with a host name of its
-    own. ``gssr`` can be imported in its jobs and is on their PATH where it is installed."""
+def kinds_of_nodes() -> list[str]:
+    """What root allows here: nodes with host names of their own, and those with /dev/shm, locks and pids of their own."""
+    if os.geteuid() != 0:
+        return ["shared"]
+    kinds = {"named": ["--uts"], "private": ["--uts", "--mount", "--pid", "--fork", "--mount-proc"]}
+    done = {kind: subprocess.run(["unshare", *own, "true"], capture_output=True) for kind, own in kinds.items()}
+    return [kind for kind in kinds if not done[kind].returncode] or ["shared"]
+
+
+@pytest.fixture(scope="session", params=kinds_of_nodes())
+def slurm(request: pytest.FixtureRequest, requires) -> Iterator[Cluster]:
+    """The cluster. Its nodes are this machine: same clock, same files but for /dev/shm, each with what ``kinds_of_nodes``
+    says of its own. ``gssr`` can be imported in its jobs and is on their PATH where it is installed."""
     requires("srun", "slurmctld", "slurmd", "munged", package="slurm-wlm munge")
     # Not pytest's own temporary folder: the path of a unix socket must be short.
     directory = Path(tempfile.mkdtemp(prefix="gssr-slurm."))
     start = [HERE / "start-slurm.sh", "-n", str(N_NODES), "-g", str(N_GPUS), "-d", directory]
-    if os.geteuid() == 0 and not subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode:
-        start.append("-H")
+    start += {"shared": [], "named": ["-H"], "private": ["-P"]}[request.param]
     try:
         done = subprocess.run(start, text=True, capture_output=True, timeout=90)
         assert done.returncode == 0, f"the cluster does not start: {done.stderr}"

@@ -2,7 +2,7 @@
 # start-slurm.sh - a throw-away Slurm cluster on one machine, with fake GPUs.
 #
 #   eval "$(start-slurm.sh [-n NODES] [-g GPUS_PER_NODE] [-c CPUS_PER_NODE]
-#                          [-d DIR] [-G auto|mknod|dev] [-k KILLWAIT] [-H|-X] [-t SECS])"
+#                          [-d DIR] [-G auto|mknod|dev] [-k KILLWAIT] [-H|-X] [-P] [-t SECS])"
 #
 #   -n  number of nodes (default 4), called node1..nodeN, one slurmd each
 #   -g  fake GPUs per node (default 4; 0 = no gres)
@@ -16,10 +16,12 @@
 #   -H  each slurmd in its own UTS namespace: `hostname` inside tasks is node1..nodeN
 #   -X  as -H, and each slurmd in its own network namespace with its own address
 #       10.213.x.1..N on a bridge (needs root and the commands ip and bridge/veth support)
+#   -P  as -H, and each slurmd in its own mount and pid namespaces, with a /dev/shm of its own: what its
+#       processes are called, lock and see there is the node's alone (needs root)
 #   -t  seconds to wait for idle nodes (default 60)
 #
 # Needs: the commands of the Debian packages slurm-wlm and munge. Root, or any user (then
-# jobs run as that user only, and -H and -X are not available).
+# jobs run as that user only, and -H, -X and -P are not available).
 # Does not need: systemd, cgroups, a network (loopback only), any Slurm set-up.
 # stdout: lines (`export SLURM_CONF=...`) to be eval'ed or sourced (also in DIR/env.sh); stderr: progress.
 # Calling it again with the -d of a running cluster prints the same lines and starts nothing.
@@ -27,16 +29,16 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/common.sh"
 
-nodes=4 gpus=4 cpus=16 dir= gres=auto killwait=5 uts=0 net=0 limit=60
-while getopts n:g:c:d:G:k:HXt:h o; do case $o in
+nodes=4 gpus=4 cpus=16 dir= gres=auto killwait=5 uts=0 net=0 private=0 limit=60
+while getopts n:g:c:d:G:k:HXPt:h o; do case $o in
   n) nodes=$OPTARG ;; g) gpus=$OPTARG ;; c) cpus=$OPTARG ;; d) dir=$OPTARG ;;
-  G) gres=$OPTARG ;; k) killwait=$OPTARG ;; H) uts=1 ;; X) uts=1 net=1 ;; t) limit=$OPTARG ;;
+  G) gres=$OPTARG ;; k) killwait=$OPTARG ;; H) uts=1 ;; X) uts=1 net=1 ;; P) uts=1 private=1 ;; t) limit=$OPTARG ;;
   h) sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit 0 ;; *) exit 2 ;; esac; done
 die() { echo "start-slurm: $*" >&2; exit 1; }
 say() { echo "start-slurm: $*" >&2; }
 for v in "$nodes" "$gpus" "$cpus" "$killwait" "$limit"; do
   [[ $v =~ ^[0-9]+$ ]] || die "not a number: $v"; done
-[ $uts = 0 ] || [ "$(id -u)" = 0 ] || die "-H and -X need root"
+[ $uts = 0 ] || [ "$(id -u)" = 0 ] || die "-H, -X and -P need root"
 [ "$nodes" -ge 1 ] || die "-n must be at least 1"
 me=$(id -un) || die "this user id has no name"
 for c in munged slurmctld slurmd sinfo scontrol; do
@@ -169,7 +171,11 @@ for _ in $(seq 200); do free "$base" || break; sleep 0.05; done
 for i in $(seq "$nodes"); do
   cmd=()
   [ $net = 0 ] || cmd=(nsenter "--net=/run/netns/gs$base-node$i")  # not "ip netns exec": it hides /sys/fs/cgroup
-  [ $uts = 0 ] || cmd+=(unshare --uts bash -c 'hostname "$1"; shift; exec "$@"' - "node$i")
+  own=(--uts) setup='hostname "$1"; shift; exec "$@"'
+  if [ $private = 1 ]; then  # with unshare in front, which takes all of the namespace with it
+    own+=(--mount --pid --fork --kill-child --mount-proc) setup="mount -t tmpfs shm /dev/shm && $setup"
+  fi
+  [ $uts = 0 ] || cmd+=(unshare "${own[@]}" bash -c "$setup" - "node$i")
   cmd+=(slurmd -D -N "node$i" -f "$SLURM_CONF")
   printf '%s\n' "${cmd[@]}" > "$dir/run/node$i.cmd"     # for node-slurm.sh start
   daemon "node$i" "${cmd[@]}"

@@ -54,7 +54,12 @@ fi
 n=0
 for set in node slurmctld munged; do
   l=$(grep " $set[0-9]*\$" "$dir/pids")
-  while read -r p t _; do [ -n "$p" ] && alive "$p" "$t" && kill -TERM "$p" 2>/dev/null && n=$((n+1)); done <<<"$l"
+  while read -r p t _; do
+    [ -n "$p" ] && alive "$p" "$t" || continue
+    { read -r c < "/proc/$p/comm"; } 2>/dev/null
+    [ "$c" = unshare ] && kill -TERM $(cat "/proc/$p/task/$p/children") 2>/dev/null   # which ends with its child only
+    kill -TERM "$p" 2>/dev/null && n=$((n+1))
+  done <<<"$l"
   gone "$l" 200 || { while read -r p t name; do alive "$p" "$t" && kill -KILL "$p" 2>/dev/null &&
     echo "stop-slurm: $name ($p) needed SIGKILL" >&2; done <<<"$l"; gone "$l" 40; }
 done
