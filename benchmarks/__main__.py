@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from benchmarks import analyze, bulk, driver, live, merge, rank, sampler, start, write
+from benchmarks import analyze, bulk, driver, follow, live, merge, rank, sampler, start, write
 from benchmarks.processes import CACHE
 from benchmarks.table import Figure, head, line, machine
 from benchmarks.truth import measure as truth
@@ -26,9 +26,11 @@ BENCHMARKS = {
     "driver": Benchmark(driver.measure),
     "write": Benchmark(write.measure),
     "analyze": Benchmark(analyze.measure),
-    "truth": Benchmark(truth.measure, by_default=False),
-    "truth-held-out": Benchmark(partial(truth.measure, held_out=True), by_default=False),
+    "truth": Benchmark(truth.measure_half, by_default=False),
+    "truth-held-out": Benchmark(partial(truth.measure_half, held_out=True), by_default=False),
+    "truth-drawn": Benchmark(truth.measure_drawn, by_default=False),
     "live": Benchmark(live.measure, by_default=False),
+    "follow": Benchmark(follow.measure, by_default=False),
     "bulk": Benchmark(bulk.measure, by_default=False),
     "merge": Benchmark(merge.measure, by_default=False),
 }

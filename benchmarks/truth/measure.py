@@ -2,12 +2,13 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.processes import CACHE
 from benchmarks.table import Figure
+from benchmarks.truth import drawn
 from benchmarks.truth.jobs import JOBS, Labelled
 from benchmarks.truth.recording import write
 from gssr.model.analyze import analyze
@@ -50,10 +51,19 @@ def outcomes(jobs: Iterable[Labelled]) -> Iterator[Outcome]:
             yield judge(labelled, codes_of(labelled, folder))
 
 
-def measure(held_out: bool = False) -> Iterator[Figure]:
-    """Of one half of the jobs: what was missed or wrong, job by job; precision and recall of each code, and of all."""
+def measure_half(held_out: bool = False) -> Iterator[Figure]:
+    """Of one half of the jobs."""
     title = "truth, held out" if held_out else "truth"
-    jobs = [labelled for labelled in JOBS if labelled.held_out == held_out]
+    yield from measure(title, [labelled for labelled in JOBS if labelled.held_out == held_out])
+
+
+def measure_drawn() -> Iterator[Figure]:
+    """Of jobs drawn by chance."""
+    yield from measure("truth, drawn", drawn.jobs())
+
+
+def measure(title: str, jobs: Sequence[Labelled]) -> Iterator[Figure]:
+    """What was missed or wrong, job by job; precision and recall of each code, and of all."""
     found, missed, false = Counter[str](), Counter[str](), Counter[str]()
     for outcome in outcomes(jobs):
         found.update(outcome.found)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.truth import measure
+from benchmarks.truth import drawn, measure
 from benchmarks.truth.jobs import HEALTHY, JOBS, Labelled
 from benchmarks.truth.recording import write
 from gssr.model.verdicts.rules import TABLE
@@ -26,7 +26,7 @@ SMALL = (
 
 def test_what_makes_the_jobs_knows_nothing_of_the_rules() -> None:
     code = (
-        "import sys; import benchmarks.truth.jobs, benchmarks.truth.recording; "
+        "import sys; import benchmarks.truth.drawn, benchmarks.truth.recording; "
         "print([name for name in sys.modules if name.startswith('gssr.model')])"
     )
     done = subprocess.run(
@@ -36,7 +36,7 @@ def test_what_makes_the_jobs_knows_nothing_of_the_rules() -> None:
 
 
 def test_labels_name_verdicts_that_there_are() -> None:
-    for labelled in JOBS:
+    for labelled in (*JOBS, *drawn.jobs()):
         wanted = {code for codes in labelled.must for code in codes.split("|")}
         assert wanted | labelled.may <= CODES, labelled.name
 
@@ -53,6 +53,11 @@ def test_the_set_is_large_and_its_names_are_all_different() -> None:
     assert len(JOBS) == len(BY_NAME) >= 100
     sizes = {labelled.nodes * labelled.per_node for labelled in JOBS}
     assert {1, 256} <= sizes and {labelled.nodes for labelled in JOBS} >= {1, 64}
+
+
+def test_drawn_jobs_are_the_same_for_the_same_seed_and_others_for_another() -> None:
+    names = [[(each.name, each.hardware, each.must) for each in drawn.jobs(40, seed)] for seed in (5, 5, 6)]
+    assert names[0] == names[1] != names[2]
 
 
 def test_a_job_is_the_same_each_time(tmp_path: Path) -> None:
@@ -86,11 +91,11 @@ def test_a_missed_verdict_and_a_false_alarm_are_told_apart() -> None:
 
 def test_the_table_names_each_miss_and_ends_with_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(measure, "CACHE", tmp_path)
-    monkeypatch.setattr(measure, "JOBS", [BY_NAME["launches, and validation"], BY_NAME["tiny model, 16 GPUs"]])
+    jobs = [BY_NAME["launches, and validation"], BY_NAME["tiny model, 16 GPUs"]]
     monkeypatch.setattr(
         measure, "codes_of", lambda labelled, _: frozenset({"gaps", "hang"} if "la" in labelled.name else ())
     )
-    figures = list(measure.measure())
+    figures = list(measure.measure("truth", jobs))
     assert [figure.what for figure in figures if figure.unit == "missed"] == [
         "truth: 'launches, and validation' lacks recurring_dips",
         "truth: 'tiny model, 16 GPUs' lacks small_kernels",
