@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from benchmarks import analyze, bulk, driver, follow, live, merge, rank, sampler, start, write
+from benchmarks import analyze, bulk, driver, follow, live, merge, rank, sampler, shared, start, write
 from benchmarks.processes import CACHE
 from benchmarks.table import Figure, head, line, machine
 from benchmarks.truth import measure as truth
@@ -33,6 +33,7 @@ BENCHMARKS = {
     "follow": Benchmark(follow.measure, by_default=False),
     "bulk": Benchmark(bulk.measure, by_default=False),
     "merge": Benchmark(merge.measure, by_default=False),
+    "shared": Benchmark(shared.measure, by_default=False),
 }
 
 
