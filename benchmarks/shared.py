@@ -58,8 +58,8 @@ def measure(polls: int = 10_000) -> Iterator[Figure]:
 
 
 def between_hosts(polls: int, options: Sequence[str] = ()) -> tuple[Polled, int, bool]:
-    """Write on one host, and poll on another one so often at least; what that one saw, how many transactions there were, and whether
-    the recording holds exactly what was written. Raises RuntimeError."""
+    """Write on one host, and poll on another one so often at least; what that one saw, how many transactions there were, and
+    whether the recording holds exactly what was written. Raises RuntimeError."""
     with tempfile.TemporaryDirectory(dir=CACHE) as name:
         disk = Path(name) / "disk"
         disk.mkdir()

@@ -39,6 +39,15 @@ def requires() -> Requires:
     return check
 
 
+@pytest.fixture
+def fuse() -> None:
+    """Skips the test where no filesystem can be mounted in a namespace of one's own."""
+    rights = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    done = subprocess.run(["unshare", *rights, "--mount", "true"], capture_output=True, text=True)
+    if done.returncode or not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        pytest.skip(f"nothing can be mounted by way of /dev/fuse: {done.stderr}")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files anew instead of comparing")
 

@@ -19,6 +19,8 @@ MOUNT = ROOT / "tests" / "fakes" / "fuse" / "mount.py"
 RANKS = 2
 """Per node."""
 
+pytestmark = pytest.mark.usefixtures("fuse")
+
 Node = Callable[..., subprocess.Popen[str]]
 
 

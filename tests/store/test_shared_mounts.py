@@ -7,6 +7,7 @@ import pytest
 from benchmarks import shared
 
 
+@pytest.mark.usefixtures("fuse")
 @pytest.mark.parametrize("options", shared.WHEN.values(), ids=["close-to-open", "trusting"])
 def test_a_reader_on_another_host_sees_only_what_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
