@@ -20,6 +20,8 @@ SIZES = ((80, 24), (120, 40))
 HERTZ = 2.0
 UPDATE = b"\x1b[?2026h"
 """Comes before each update of the screen."""
+LEAST_UPDATES, PATIENCE = 8, 60.0
+"""Watched are at least so many updates, if they come within so many seconds."""
 READER = "gssr-producer"
 """The thread that reads; all others draw."""
 SHOWS_DATA = rb" score "
@@ -30,12 +32,13 @@ LIMITS_FIRST = {"16": 400.0, "1,024": 700.0}
 
 
 class Cost(NamedTuple):
-    """Over a while: seconds on the clock, CPU seconds drawing and reading, bytes written."""
+    """Over a while: seconds on the clock, CPU seconds drawing and reading, bytes written, and in how many updates."""
 
     passed: float
     drawing: float
     reading: float
     written: int
+    updates: int
 
 
 def measure(
@@ -57,10 +60,10 @@ def frames(path: Path, gpus: int, size: tuple[int, int], seconds: float, settle:
         terminal.read_until(SHOWS_DATA)
         for screen in SCREENS:
             terminal.press(str(screen))
-            terminal.read_for(settle)
-            full = _full_frame(terminal, columns, rows)
+            terminal.read_for(settle + gpus / 1000)  # what the screen asks for is read
             cost = _watched(terminal, seconds)
-            n = cost.passed * HERTZ
+            full = _full_frame(terminal, columns, rows)
+            n = max(cost.updates, 1)
             case = f"live, {gpus:,} GPUs, {columns}x{rows}, screen {screen}"
             main = (columns, rows) == (120, 40)
             yield Figure(
@@ -72,6 +75,7 @@ def frames(path: Path, gpus: int, size: tuple[int, int], seconds: float, settle:
             yield Figure(f"{case}: reading, CPU", 100 * cost.reading / cost.passed, "% of a core")
             yield Figure(f"{case}: a full frame", full, "bytes", LIMIT_FULL if main else None)
             yield Figure(f"{case}: a tick", cost.written / n, "bytes", LIMIT_TICK if main else None)
+            yield Figure(f"{case}: ticks", cost.updates / cost.passed, "a second")
 
 
 def _full_frame(terminal: Terminal, columns: int, rows: int) -> int:
@@ -85,12 +89,16 @@ def _full_frame(terminal: Terminal, columns: int, rows: int) -> int:
 
 
 def _watched(terminal: Terminal, seconds: float) -> Cost:
-    before, began = terminal.cpu(), time.perf_counter()
-    written = terminal.read_for(seconds)
+    """For so long, and on until there were LEAST_UPDATES."""
+    before, began, start = terminal.cpu(), time.perf_counter(), len(terminal.written)
+    updates = 0
+    while updates < LEAST_UPDATES and time.perf_counter() < began + PATIENCE:
+        terminal.read_for(seconds)
+        updates = terminal.written.count(UPDATE, start)
     after, passed = terminal.cpu(), time.perf_counter() - began
     used = {name: after[name] - before.get(name, 0.0) for name in after}
     reading = used.pop(READER, 0.0)
-    return Cost(passed, sum(used.values()), reading, written)
+    return Cost(passed, sum(used.values()), reading, len(terminal.written) - start, updates)
 
 
 @contextmanager

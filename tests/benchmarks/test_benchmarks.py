@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as entry
-from benchmarks import driver, merge, processes, rank, sampler, start, table, write
+from benchmarks import driver, live, merge, processes, rank, sampler, start, table, write
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (driver, entry, merge, processes, rank, sampler, start, write):
+    for module in (driver, entry, live, merge, processes, rank, sampler, start, write):
         monkeypatch.setattr(module, "CACHE", tmp_path)
 
 
@@ -76,3 +76,24 @@ def test_a_missed_limit_is_marked_and_tells_in_the_exit_code(
     assert "! 2" not in lines[-2] and "! 2" in lines[-1]
     monkeypatch.setitem(entry.BENCHMARKS, "start", entry.Benchmark(lambda: iter([met])))
     assert entry.main(["start"]) == 0
+
+
+def test_the_live_screen_is_watched_in_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LEAST_UPDATES", 1)
+    with live.growing(tmp_path, 2) as path:
+        figures = list(live.frames(path, 2, (80, 24), 1.0, 0.5))
+    assert len(figures) == 6 * len(live.SCREENS)
+    value = {figure.what.partition("screen 1: ")[2]: figure.value for figure in figures}
+    assert 0 < value["drawing a frame, CPU"] < 1000
+    assert 0 < value["reading, CPU"] < 100
+    assert 80 < value["a tick"] < value["a full frame"] < 50_000
+
+
+def test_where_other_programs_cannot_be_installed_ours_is_measured_and_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(live, "install", lambda: "no way")
+    monkeypatch.setattr(live, "SIZES", ((80, 24),))
+    figures = list(live.beside_others(1.0, 0.5))
+    assert {figure.what.split(", ")[1] for figure in figures} == {"gssr tui"}
+    assert capsys.readouterr().out == "live: no way\n"
