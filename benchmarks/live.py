@@ -61,7 +61,7 @@ def frames(path: Path, gpus: int, size: tuple[int, int], seconds: float, settle:
         for screen in SCREENS:
             terminal.press(str(screen))
             terminal.read_for(settle + gpus / 1000)  # what the screen asks for is read
-            cost = _watched(terminal, seconds)
+            cost = _watched(terminal, seconds, LEAST_UPDATES)
             full = _full_frame(terminal, columns, rows)
             n = max(cost.updates, 1)
             case = f"live, {gpus:,} GPUs, {columns}x{rows}, screen {screen}"
@@ -88,13 +88,12 @@ def _full_frame(terminal: Terminal, columns: int, rows: int) -> int:
     return max(map(len, terminal.written[before:].split(UPDATE)))
 
 
-def _watched(terminal: Terminal, seconds: float) -> Cost:
-    """For so long, and on until there were LEAST_UPDATES."""
+def _watched(terminal: Terminal, seconds: float, least: int = 0) -> Cost:
+    """For so long, and on until there were at ``least`` so many updates, or no more patience."""
     before, began, start = terminal.cpu(), time.perf_counter(), len(terminal.written)
-    updates = 0
-    while updates < LEAST_UPDATES and time.perf_counter() < began + PATIENCE:
+    terminal.read_for(seconds)
+    while (updates := terminal.written.count(UPDATE, start)) < least and time.perf_counter() < began + PATIENCE:
         terminal.read_for(seconds)
-        updates = terminal.written.count(UPDATE, start)
     after, passed = terminal.cpu(), time.perf_counter() - began
     used = {name: after[name] - before.get(name, 0.0) for name in after}
     reading = used.pop(READER, 0.0)
