@@ -79,7 +79,7 @@ def test_the_last_words_before_the_end_are_kept(tmp_path):
 
 
 def test_marks_outlive_the_supervisor_and_end_with_the_sampler(tmp_path):
-    script = f"kill -KILL $PPID; sleep 0.3; {GSSR} mark orphaned; sleep 0.2; echo $GSSR_MARKS"
+    script = f"sleep 0.3; kill -KILL $PPID; sleep 0.3; {GSSR} mark orphaned; sleep 0.2; echo $GSSR_MARKS"
     done = profiled(tmp_path, script)
     for _ in range(200):
         if open_recording(tmp_path / "a.sql").runs[0].state not in ("running", "lost"):
