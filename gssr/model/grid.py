@@ -96,6 +96,28 @@ class Columns:
         self._count(buckets.gpu, buckets.start, buckets.vectors[:, block.start], buckets.vectors[:, block.start + 1])
         np.fmax.at(self._read_up_to, buckets.gpu, buckets.vectors[:, 3])
 
+    @classmethod
+    def made_of(
+        cls, other: "Columns", width: float, first: int, n_columns: int, sliding: bool, start: float, end: float
+    ) -> "Columns | None":
+        """The same samples in other columns, at once; None where ``other`` has no finer columns of all that lies in them.
+        ``start`` and ``end`` are the times of the first and the newest sample, unix s."""
+        ratio = round(width / other.width)
+        if abs(ratio * other.width - width) > 1e-9 * width:
+            return None
+        low = max(first * ratio, column_of(start, other.width))
+        high = min((first + n_columns) * ratio - 1, column_of(end, other.width))
+        if not other.first <= low <= high < other.first + other._n.shape[1]:
+            return None
+        made = cls(other.metric, width, first, n_columns, len(other._n), sliding)
+        target = np.arange(low, high + 1) // ratio - first
+        starts = np.flatnonzero(np.diff(target, prepend=-1))
+        held = slice(low - other.first, high + 1 - other.first)
+        made._n[:, target[starts]] = np.add.reduceat(other._n[:, held], starts, axis=1)
+        made._total[:, target[starts]] = np.add.reduceat(other._total[:, held], starts, axis=1)
+        made._read_up_to = other._read_up_to.copy()
+        return made
+
     def add(self, gpu: Ints, time: Floats, value: Floats) -> None:
         """Count rows that were added since, but for those that were there already when the recording was read: positions,
         unix s, values (NaN: missing) [n]."""

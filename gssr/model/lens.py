@@ -153,12 +153,21 @@ class Lens:
         key = (metric, width, n, None if sliding else first)
         found = self._grids.pop(key, None)
         if found is None:
+            found = self._made_of_others(metric, width, first, n, sliding)
+        if found is None:
             found = Columns(metric, width, first, n, self._n_gpus, sliding)
             found.read(read())
         self._grids[key] = found
         while len(self._grids) > _KEPT:
             self._grids.popitem(last=False)
         return found
+
+    def _made_of_others(self, metric: str, width: float, first: int, n: int, sliding: bool) -> Columns | None:
+        """What other columns of the metric tell: a screen that asks for more or fewer of them need not read again."""
+        span = (self._tally.first, self._tally.last)
+        others = (columns for columns in reversed(self._grids.values()) if columns.metric == metric)
+        made = (Columns.made_of(columns, width, first, n, sliding, *span) for columns in others)
+        return next((columns for columns in made if columns is not None), None)
 
     def _window(self, query: Query, grid: Grid, end: float, read: Read, growing: bool) -> Means:
         tally = self._tally

@@ -478,6 +478,17 @@ def test_a_finished_recording_is_read_the_same_whichever_way_one_came(plants, wa
         _same(watch.look(query), watching(plants["gap"]).look(query))
 
 
+def test_what_is_read_in_fine_columns_is_not_read_again_for_others(plants, watching, monkeypatch):
+    queries = [Query(columns=n) for n in (202, 230, 102, 42)]
+    queries += [Query(span=100.0, columns=25), Query(span=60.0, end=T0 + 200.0, columns=30)]
+    afresh = [watching(plants["gap"]).look(query) for query in queries]
+    watch = watching(plants["gap"])
+    watch.look(queries[0])
+    monkeypatch.setattr("gssr.model.grid.Columns.read", None)
+    for query, frame in zip(queries, afresh, strict=True):
+        _same(watch.look(query), frame)
+
+
 def test_a_lost_gpu_shows_as_missing_cells_and_one_gap(plants, watching):
     frame = watching(plants["gap"]).look(Query("sm_active", span=400.0, columns=200))
     assert frame.n_gaps.tolist() == [1 if gpu == 6 else 0 for gpu in range(16)]
