@@ -480,7 +480,7 @@ def test_a_finished_recording_is_read_the_same_whichever_way_one_came(plants, wa
 
 def test_what_is_read_in_fine_columns_is_not_read_again_for_others(plants, watching, monkeypatch):
     queries = [Query(columns=n) for n in (202, 230, 102, 42)]
-    queries += [Query(span=100.0, columns=25), Query(span=60.0, end=T0 + 200.0, columns=30)]
+    queries += [Query(span=100.0, columns=10), Query(span=60.0, end=T0 + 200.0, columns=30)]
     afresh = [watching(plants["gap"]).look(query) for query in queries]
     watch = watching(plants["gap"])
     watch.look(queries[0])
