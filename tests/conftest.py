@@ -14,6 +14,9 @@ from gssr.launch import JOB_IDS, LAUNCHERS
 
 Requires = Callable[..., None]
 
+HERE = "on this machine"
+"""How the reason of a skip begins that no package can cure: rights or devices are missing."""
+
 # What the terminal or the job around the tests says must not show in their results.
 _TERMINAL = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PY_COLORS", "COLUMNS", "LINES")
 _LAUNCHER = {*JOB_IDS, *(row.rank for row in LAUNCHERS), "CUDA_VISIBLE_DEVICES"}
@@ -45,7 +48,7 @@ def fuse() -> None:
     rights = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     done = subprocess.run(["unshare", *rights, "--mount", "true"], capture_output=True, text=True)
     if done.returncode or not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        pytest.skip(f"nothing can be mounted by way of /dev/fuse: {done.stderr}")
+        pytest.skip(f"{HERE} nothing can be mounted by way of /dev/fuse: {done.stderr}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -112,9 +115,10 @@ def fake_driver(requires: Requires, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """With GSSR_TEST_STRICT=1 nothing may be skipped: a skip is a failure that gives its reason."""
+    """With GSSR_TEST_STRICT=1 nothing may be skipped that a package would cure: that is a failure that gives its reason."""
     report = yield
     if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("GSSR_TEST_STRICT") == "1":
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        report.outcome, report.longrepr = "failed", f"GSSR_TEST_STRICT=1 allows no skip. {reason}"
+        if HERE not in reason:
+            report.outcome, report.longrepr = "failed", f"GSSR_TEST_STRICT=1 allows no skip. {reason}"
     return report

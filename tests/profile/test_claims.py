@@ -125,7 +125,7 @@ def test_a_folder_that_others_could_have_prepared_is_not_used(tmp_path, trap):
         folder.chmod(0o777 if trap == "open to others" else 0o700)
         if trap == "of another":
             if uid:
-                pytest.skip("only root can give a folder away")
+                pytest.skip("on this machine we are not root: only root can give a folder away")
             os.chown(folder, 12345, -1)
     from gssr.profile.claims import _open_private
 

@@ -333,7 +333,7 @@ def test_many_open_descriptors_change_nothing(supervised: Start) -> None:
     wanted = 1200
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < wanted + 100:
-        pytest.skip(f"the limit of open files is {hard}")
+        pytest.skip(f"on this machine the limit of open files is {hard}")
 
     def open_many() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted + 100), hard))

@@ -145,7 +145,7 @@ GSSR_RECORD=no srun -n1 -N1 true
 
 def test_a_prolog_records_a_node_until_its_epilog(folder: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("Slurm's prolog runs as root")
+        pytest.skip("on this machine we are not root: Slurm's prolog runs as root")
     prolog, epilog = scripts("For sites: every GPU job")
     own = {
         "SLURM_JOB_ID": f"9{os.getpid()}", "SLURM_JOB_USER": "root", "SLURM_JOB_GPUS": "0,2", "SLURMD_NODENAME": "node1",
