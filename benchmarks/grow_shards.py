@@ -13,6 +13,8 @@ from gssr.store.writer import Writer
 INTERVAL = 0.5
 _PATTERNS = 16
 """Different ticks, used by turns."""
+_SETTLED = 4
+"""By this tick every file and every live block is there."""
 
 
 def grow(path: str, shards: int, gpus: int, history: float) -> None:
@@ -28,8 +30,9 @@ def grow(path: str, shards: int, gpus: int, history: float) -> None:
     while True:
         now = begun + tick * INTERVAL
         if tick == 0:
+            begun = now = time.time()  # the past took a while to write
+        if tick == _SETTLED:
             open(os.path.join(os.path.dirname(path), "ready"), "w").close()
-            begun = now = time.time()
         time.sleep(max(now - time.time(), 0.0))
         for rank, writer in enumerate(writers):
             values = ticks[(tick + rank) % _PATTERNS]
