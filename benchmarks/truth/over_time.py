@@ -84,7 +84,7 @@ def validation(period: float, length: float) -> Cause:
         during = _rhythm(job, period, length)
         job.do(LOADING, job.when(during))
 
-    return cause(spoil, "recurring_dips", blurs=False)
+    return cause(spoil, "recurring_dips", "cpu_starved", blurs=False)
 
 
 def decline(to: float) -> Cause:

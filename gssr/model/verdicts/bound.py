@@ -25,7 +25,7 @@ def small_kernels(job: Job, rule: Rule) -> Found | None:
         job, rule, {},
         finding("sm_active", sm, "at work", rule, "sm_active", above=False),
         finding("gr_engine_active", engine, "", rule, "gr_engine_active"),
-    )  # fmt: skip
+    )._replace(bins=job.working)  # fmt: skip
 
 
 def gaps(job: Job, rule: Rule) -> Found | None:
@@ -40,7 +40,7 @@ def gaps(job: Job, rule: Rule) -> Found | None:
         finding("sm_active", sm, "at work", rule, "sm_active", above=False),
         finding("gr_engine_active", engine, "", rule, "gr_engine_active", above=False),
     )  # fmt: skip
-    return found._replace(severity=rule.graded(1 - engine))
+    return found._replace(severity=rule.graded(1 - engine), bins=job.working)
 
 
 def memory_peak(job: Job, rule: Rule) -> Found | None:

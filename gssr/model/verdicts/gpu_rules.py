@@ -18,7 +18,6 @@ RULES: tuple[Rule, ...] = (
         (
             Threshold("seconds", 120.0, "all GPUs are idle at the end for at least so long, and the job has not completed"),
             Threshold("longest", 2.0, "that is so many times the longest pause before"),
-            Threshold("still", 0.02, "where DRAM and the arithmetic pipes are less active than this the SMs only spin"),
         ),
         "Look at the last lines of its output and at one process of it (py-spy dump, gdb): a rank that died or a collective "
         "that not all ranks entered. Stop the job if it does not go on.",

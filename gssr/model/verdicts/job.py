@@ -82,9 +82,18 @@ class Job:
         return inside if inside.any() else np.asarray(touched, bool)
 
     @cached_property
+    def spinning(self) -> Flags:
+        """[n_bins]: where SMs are active and neither compute nor move anything, in a job that does so at other times."""
+        if not self.evidence.has("dram_active", "flop_active"):
+            return np.zeros(len(self.mean), bool)
+        moved = np.fmax(self.in_time("dram_active"), self.in_time("flop_active"))
+        still = moved < self.common("still")
+        return np.asarray(still & bool((moved >= self.common("still")).any()), bool)
+
+    @cached_property
     def working(self) -> Flags:
         """[n_bins]: of the steady ones those in which the job works."""
-        return np.asarray(self.steady & (self.mean >= self.common("working") * self.level), bool)
+        return np.asarray(self.steady & (self.mean >= self.common("working") * self.level) & ~self.spinning, bool)
 
     @cached_property
     def waiting(self) -> Flags:
@@ -133,9 +142,13 @@ class Job:
         return float(cells[known].mean(dtype=np.float64)) if known.any() else None
 
     def at_work(self, metric: str) -> float:
-        """``over`` the bins in which the job works; NaN without samples."""
-        value = self.over(metric, self.working)
-        return np.nan if value is None else value
+        """The mean of a metric over the bins in which the job works, each used GPU's from its own begin to its own end; NaN
+        without samples."""
+        if metric not in self.evidence.series:
+            return np.nan
+        cells = self.evidence.series[metric][self.comparable & self.working & self.used[:, None]]
+        known = np.isfinite(cells)
+        return float(cells[known].mean(dtype=np.float64)) if known.any() else np.nan
 
     def per_gpu(self, metric: str, bins: Flags) -> Floats:
         """[n_gpus]: each GPU's mean of a metric over these bins; NaN without samples."""

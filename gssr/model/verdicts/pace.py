@@ -82,7 +82,8 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
         if wavering is None or wavering.period is None or wavering.count < rule.at("periods"):
             return None
         seconds = wavering.period
-    if seconds < rule.at("samples") * course.width:
+    reach = (dips[-1][0] - dips[0][0]) * course.width
+    if seconds < rule.at("samples") * course.width or (len(dips) - 1) * seconds < rule.at("filled") * reach:
         return None
     length = float(np.median([end - first for first, end in dips])) * course.width
     when = np.asarray(times[deep], np.float64)

@@ -72,6 +72,7 @@ RULES: tuple[Rule, ...] = (
             Threshold("correlation", 0.3, "and again after one period: the autocorrelation is at least this"),
             Threshold("pairs", 3.0, "and more than so many pairs of dips that are as far apart by chance would make it"),
             Threshold("periods", 4.0, "so many times at least: of fewer the distances may be alike by chance"),
+            Threshold("filled", 0.67, "and fill at least this share of the time from the first to the last"),
             Threshold("samples", 8.0, "a period is at least so many samples long: a shorter one may be a beat with steps"),
             Threshold("lost", 0.02, "and at least this share of the work is lost to it"),
             Threshold("warning", 0.08, "from this share on it is a warning"),

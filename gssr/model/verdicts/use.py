@@ -3,6 +3,7 @@
 import numpy as np
 
 from gssr.model.analysis import Floats
+from gssr.model.evidence import over_gpus
 from gssr.model.outliers import Flags
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, group, positions, told, whole
@@ -78,7 +79,7 @@ def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -
     apart = edge - usual if word == "late" else usual - edge
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 2 * job.evidence.width)
     which = positions(np.nan_to_num(apart) >= least)
-    if not which:
+    if not which or not _idler_meanwhile(job, edge, usual, which):
         return None
     seconds = float(np.median(apart[list(which)]))
     share = seconds / job.evidence.seconds
@@ -92,14 +93,27 @@ def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -
     return Found(found, evidence, rule.severity, span, which)
 
 
+def _idler_meanwhile(job: Job, edge: Floats, usual: float, which: tuple[int, ...]) -> bool:
+    """Whether these GPUs did less than half of what the others did between the ``usual`` begin (end) and their own: where
+    all work in fits and starts, begins differ by chance."""
+    times, width = job.evidence.times, job.evidence.width
+    own = edge[list(which)]
+    first, last = np.minimum(own, usual)[:, None], np.maximum(own, usual)[:, None]
+    between = (times >= first - width / 2) & (times + width <= last + width / 2)
+    rest = np.setdiff1d(np.flatnonzero(job.used), which)
+    others = np.broadcast_to(over_gpus(job.activity[rest]), between.shape)
+    mine = job.activity[list(which)]
+    both = between & np.isfinite(mine) & np.isfinite(others)
+    return bool(mine[both].sum() < job.common("working") * others[both].sum())
+
+
 def hang(job: Job, rule: Rule) -> Found | None:
     """Everything is idle up to the end of a job that has not completed."""
     evidence = job.evidence
     if evidence.state in _COMPLETED or not np.isfinite(job.level):
         return None
     busy = job.mean >= max(job.common("idle"), job.common("paused") * job.level)
-    if evidence.has("dram_active", "flop_active"):
-        busy &= np.fmax(job.in_time("dram_active"), job.in_time("flop_active")) >= rule.at("still")
+    busy &= ~job.spinning
     active = np.flatnonzero(busy)
     last = float(np.nanmax(evidence.last_time)) if np.isfinite(evidence.last_time).any() else evidence.end
     if not len(active):

@@ -6,7 +6,7 @@ from gssr.model.analysis import Floats
 from gssr.model.outliers import Flags
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, told
-from gssr.model.verdicts.job import Job
+from gssr.model.verdicts.job import Job, stretches
 from gssr.model.verdicts.table import Rule
 
 _READS = {
@@ -28,7 +28,7 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
             continue
         rate = job.evidence.host[name]
         usual = float(np.nan_to_num(_mean(rate, job.working & ~job.waiting)))
-        busy = job.waiting & (rate >= max(rule.at("rate"), rule.at("more") * usual))
+        busy = _whole_waits(job, rate, max(rule.at("rate"), rule.at("more") * usual), max(rule.at("rate"), usual))
         share = job.share(busy)
         if share >= rule.at("share") and (best is None or share > best[0]):
             best = share, name, busy, _mean(rate, busy), usual
@@ -63,6 +63,17 @@ def cpu_starved(job: Job, rule: Rule) -> Found | None:
         return None
     evidence = (found, finding("share", share, "of the time the GPUs wait", rule, "share"))
     return Found({"what": what, "long": _long(job, share)}, evidence, rule.graded(share), job.around(bins), (), bins)
+
+
+def _whole_waits(job: Job, rate: Floats, high: float, usual: float) -> Flags:
+    """[n_bins]: waits in which ``rate`` is ``high`` in some bin and not below ``usual`` on average, from begin to end: rates
+    waver, and are sampled once a second."""
+    bins = np.zeros(len(rate), bool)
+    for first, end in stretches(job.waiting):
+        own = rate[first:end]
+        known = own[np.isfinite(own)]
+        bins[first:end] = len(known) > 0 and bool(known.max() >= high and known.mean() >= usual)
+    return bins
 
 
 def transfer_bound(job: Job, rule: Rule) -> Found | None:
