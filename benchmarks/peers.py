@@ -57,7 +57,7 @@ def peers(folder: Path, gpus: int) -> list[Peer]:
     source = ("--backend", "prometheus", "--source", text, "--poll", "1", "--show-all")
     return [
         Peer("kempnerpulse", (PEERS / "bin" / "kempnerpulse", *source), {}, rb"SM"),
-        Peer("nvitop", (PEERS / "bin" / "nvitop", "-m", "full", "--interval", "1"), driver, rb"MEM"),
+        Peer("nvitop", (PEERS / "bin" / "nvitop", "-m", "full", "--interval", "1"), driver, rb"NVITOP"),
     ]
 
 
