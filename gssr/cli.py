@@ -5,35 +5,20 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
 from gssr import __version__
-from gssr.commands import (
-    OK,
-    USAGE,
-    Command,
-    add_options,
-    analyze,
-    compare,
-    demo,
-    doctor,
-    fail,
-    mark,
-    merge,
-    profile,
-    tui,
-)
+from gssr.commands import OK, USAGE, Command, add_options, fail
 
-COMMANDS: tuple[Command, ...] = (
-    profile.COMMAND,
-    tui.COMMAND,
-    analyze.COMMAND,
-    compare.COMMAND,
-    merge.COMMAND,
-    mark.COMMAND,
-    demo.COMMAND,
-    doctor.COMMAND,
-)
+NAMES = ("profile", "tui", "analyze", "compare", "merge", "mark", "demo", "doctor")
+"""The commands, each a module of gssr.commands."""
+
+
+def command_called(name: str) -> Command:
+    """The command of this name, whose module is imported only when it is asked for."""
+    command: Command = import_module(f"gssr.commands.{name}").COMMAND
+    return command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,9 +30,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         del words[0]
         os.environ["GSSR_DEBUG"] = "1"
     if words[:1] == ["profile"]:
+        from gssr.commands import profile
+
         own, workload = profile.split(words[1:])
         words = ["profile", *own]
     if words[:1] == ["analyze"]:
+        from gssr.commands import analyze
+
         for word in words[1:]:
             if word in analyze.REPLACED:
                 return fail(f"{word} is an option of the published tool: {analyze.REPLACED[word]}", USAGE)
@@ -57,9 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fail(f"unknown argument {unknown[0]!r} (see gssr {options.command} --help)", USAGE)
     if not (debug or sys.warnoptions):
         warnings.simplefilter("ignore")  # of libraries, to their callers: no word of it is meant for our users
-    handlers = {command.name: command.handle for command in COMMANDS}
     try:
-        return handlers[options.command](options, workload)
+        return command_called(options.command).handle(options, workload)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read the page has seen enough
         return OK
@@ -96,7 +84,7 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gssr {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in [command for command in COMMANDS if command.name in words[:1]] or COMMANDS:
+    for command in map(command_called, [name for name in NAMES if name in words[:1]] or NAMES):
         description = f"{command.help[0].upper()}{command.help[1:]}."
         own = commands.add_parser(
             command.name, help=command.help, usage=command.usage, description=description, formatter_class=formatter

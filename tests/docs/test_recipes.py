@@ -7,7 +7,7 @@ import fenced
 import pytest
 import small_yaml
 
-from gssr.cli import COMMANDS
+from gssr.cli import NAMES
 from gssr.commands import profile
 
 PAGE = fenced.ROOT / "docs" / "recipes.md"
@@ -60,12 +60,11 @@ def test_the_parser_of_manifests_refuses_what_is_none() -> None:
 
 
 def test_every_gssr_of_a_recipe_is_one_that_exists() -> None:
-    names = {command.name for command in COMMANDS}
     scripts = [block.text.replace("\\\n", " ") for block in fenced.blocks(PAGE, "bash", "sh")]
     for line in "\n".join(scripts).splitlines():
         words = shlex.split(line, comments=True)
         for at in [at for at, word in enumerate(words[:-1]) if word == "gssr" and words[at + 1] != "|"]:
-            assert words[at + 1] in names, line
+            assert words[at + 1] in NAMES, line
             flags = {flag for option in profile.OPTIONS for flag in option.flags} | {"--no-summary"}
             if words[at + 1] == "profile":
                 used = [word for word in options_of(words[at:]) if word.startswith("-")]
