@@ -6,25 +6,20 @@ grows nothing is kept open in a transaction between two looks: that would keep t
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.analysis import Floats
-from gssr.model.crowd import BEHIND_SECONDS, LOOK_SECONDS, Crowd, is_crowd
-from gssr.model.crowd import News as BlockNews
-from gssr.model.frame import STALE_SECONDS, Frame, Grid, Ints, Means, Query, State, nodes_of, over_space
-from gssr.model.lens import Lens, newest
-from gssr.model.tally import Tally
+from gssr.model.crowd import LOOK_SECONDS
+from gssr.model.following import Following
+from gssr.model.frame import Frame, Grid, Ints, Means, Query, State, nodes_of, over_space
+from gssr.model.lens import newest
 from gssr.model.timeline import Timelines
 from gssr.model.watched_files import Files, identities, marks
-from gssr.store.follow import Follower
 from gssr.store.open import RecordingError
 from gssr.store.reader import Recording, RunReader, open_recording
-from gssr.store.records import Event, Gpu, Run, joined
-from gssr.store.schema import GAP_INTERVALS
+from gssr.store.records import Event, Gpu, Run
 
 STALLED_SECONDS, STALLED_INTERVALS = 5.0, 5
 """A living run is stalled after max(5 s, 5 sampling intervals) without anything new."""
@@ -34,18 +29,6 @@ OPEN_COSTS = 10
 """And at least so many times what reading all of them took."""
 REREAD_SECONDS, REREAD_COSTS = 60.0, 100
 """What live blocks don't tell is read of all files anew after max(60 s, 100 times what that took)."""
-ROWS_AT_ONCE = 50_000
-MOST_ROWS = 4 * ROWS_AT_ONCE
-"""What one look reads of each file at most: behind a fast writer the screen goes on, and catches up."""
-
-
-class _Tail(NamedTuple):
-    """One file that is followed, and the positions of its GPUs by their keys, from the key ``low`` on (-1: not of this
-    run)."""
-
-    follower: Follower
-    low: int
-    position: Ints
 
 
 class _Opened(NamedTuple):
@@ -55,10 +38,8 @@ class _Opened(NamedTuple):
     nodes: tuple[str, ...]
     node_of: Ints
     interval: float
-    tally: Tally
-    lens: Lens
     timelines: Timelines
-    crowd: Crowd | None
+    following: Following
 
 
 class Watch:
@@ -70,20 +51,14 @@ class Watch:
         self._recording: Recording | None = None
         self._reader: RunReader | None = None
         self._opened: _Opened | None = None
-        self._tails: list[_Tail] = []
         self._files: Files = ()
         self._looked = -math.inf
         self._arrived = time.monotonic()
         self._run: Run | None = None
         self._recorded = "waiting"
         self._events: tuple[Event, ...] = ()
-        self._happened: dict[int, int] = {}
         self._told: dict[int, int] | None = None
-        """The newest event of each file, by its number: of those that are there, and of those in ``_events``."""
-        self._stands: dict[int, Run] = {}
-        """How each file that was asked says that the run stands, by its number."""
-        self._came = np.empty(0)
-        """[n_gpus]: when something came of each GPU, monotonic s."""
+        """Following.happened, of what is in ``_events``."""
         self._reread = -math.inf
         self._cost = 0.0
         """When all files were read last, and how long that took."""
@@ -97,9 +72,8 @@ class Watch:
 
     def close(self) -> None:
         """Let go of every file."""
-        for tail in self._tails:
-            tail.follower.close()
-        self._tails = []
+        if self._opened is not None:
+            self._opened.following.close()
         self._let_go()
 
     def _let_go(self) -> None:
@@ -115,7 +89,7 @@ class Watch:
     @property
     def pace(self) -> float:
         """Looking more often than after so many seconds shows nothing new."""
-        return LOOK_SECONDS if self._opened is not None and self._opened.crowd is not None and self.growing else 0.0
+        return LOOK_SECONDS if self.growing and self._opened is not None and self._opened.following.crowded else 0.0
 
     def look(self, query: Query, quick: bool = False) -> Frame:
         """The recording as it is now. Never raises for what is wrong with the files: the frame says it. With ``quick`` the
@@ -124,7 +98,7 @@ class Watch:
         try:
             self._look_for_files()
             if self._opened is not None and self.growing:
-                self._follow(self._opened)
+                self._follow(self._opened.following)
             frame = self._shown = self._frame(query, quick)
         except (RecordingError, OSError) as error:
             frame = self._unread(query, str(error))
@@ -145,12 +119,13 @@ class Watch:
         if files and files == self._files and self._opened is not None:
             if self._gone:
                 self._gone, self._problem = False, None
-            if self.growing and self._opened.crowd is not None:
+            following = self._opened.following
+            if self.growing and following.crowded:
                 if now - self._reread > max(REREAD_SECONDS, REREAD_COSTS * self._cost):
                     self._events, self._reread = self._read().events, now
-                    self._opened.lens.renew()
-            elif self.growing and self._happened != self._told:
-                self._events, self._told = self._read().events, dict(self._happened)
+                    following.lens.renew()
+            elif self.growing and following.happened != self._told:
+                self._events, self._told = self._read().events, dict(following.happened)
             elif not self.growing and self._marks and self._marks != marks(files):
                 self._open(files)
         elif files:
@@ -174,19 +149,9 @@ class Watch:
         self.run_ids = tuple(run.run.run_id for run in self._recording.runs)
         self._run, self._recorded, self._events = reader.run, reader.state, reader.events
         nodes, node_of = nodes_of(reader.gpus)
-        interval = reader.sampling_seconds
-        tails = reader.tails
-        crowd = Crowd(tails, len(reader.gpus), interval) if self.growing and is_crowd(len(tails)) else None
-        tally = Tally(reader, self.growing, None if crowd is None else crowd.others())
-        if self.growing:
-            self._tails = [
-                _Tail(Follower(path, tally.stored, last), *_table(position)) for path, last, position in tails
-            ]
-        lens = Lens(tally, interval, len(reader.gpus), seldom=crowd is not None)
+        following = Following(reader, self.growing)
         self._problem = reader.damage
-        self._opened = _Opened(reader.gpus, nodes, node_of, interval, tally, lens, Timelines(), crowd)
-        self._stands, self._happened = {}, {}
-        self._came = np.full(len(reader.gpus), -math.inf)
+        self._opened = _Opened(reader.gpus, nodes, node_of, reader.sampling_seconds, Timelines(), following)
         self._reread = time.monotonic()
         self._files, self._told = files, None
         found_again = self._recorded == "lost" and reader is self._recording.runs[-1]
@@ -207,71 +172,18 @@ class Watch:
 
     # What is new
 
-    def _follow(self, opened: _Opened) -> None:
-        asked: Sequence[int] = range(len(self._tails))
-        if opened.crowd is not None:
-            news = opened.crowd.look(opened.tally)
-            if news is None:
-                return
-            self._take(opened, news)
-            over = {number for number, run in self._stands.items() if run.state not in ("running", "lost")}
-            asked = [number for number in news.ask if number not in over]
-        for number in asked:
-            if not self._poll(opened, number):
-                self._files = ()  # another recording of the same name: open it at the next look for files
-                return
-            if opened.crowd is not None:
-                self._tails[number].follower.close()  # there may be more than can be open at once
-        if self._stands and len(self._stands) == len(self._tails):
-            self._run = joined([self._stands[number] for number in sorted(self._stands)])
-            self._recorded = self._run.state
+    def _follow(self, following: Following) -> None:
+        following.look()
+        self._arrived = max(self._arrived, following.arrived)
+        if following.outdated:
+            self._files = ()  # open them at the next look for files
+            self._looked = self._looked if len(following.tally.rows) else -math.inf
+        stand = following.stand()
+        if stand is not None:
+            self._run, self._recorded = stand, stand.state
             if not self.growing:
                 self._files = ()  # once more, with what the end has written
                 self._looked = -math.inf
-
-    def _take(self, opened: _Opened, news: BlockNews) -> None:
-        """Count what the live blocks say."""
-        for number, rowid in zip(news.new.tolist(), news.rowid.tolist(), strict=True):
-            self._tails[number].follower.skip_to(rowid)
-            self._stands.pop(number, None)
-        if news.spans is not None:
-            opened.tally.add_spans(news.spans)
-            opened.lens.add_spans(news.spans)
-            self._came[news.spans.gpu] = self._arrived = time.monotonic()
-        if news.stranger:
-            self._files = ()
-
-    def _poll(self, opened: _Opened, number: int) -> bool:
-        """Read what is new in a file; False when it is not the one it was."""
-        follower, low, position = self._tails[number]
-        read, more = 0, True
-        while more and read < MOST_ROWS:
-            before = follower.rowid
-            news = follower.poll(ROWS_AT_ONCE)
-            read, more = read + len(news.rows), news.more
-            another = news.run is not None and self._run is not None and news.run.run_id != self._run.run_id
-            if another or follower.rowid < before + len(news.rows):
-                return False
-            if news.rows:
-                self._add(opened, np.array(news.rows, dtype=np.float64), low, position)
-        self._happened[number] = news.event
-        self._stands.pop(number, None)
-        if news.run is not None and not more:
-            self._stands[number] = news.run._replace(state=news.state)
-        return True
-
-    def _add(self, opened: _Opened, rows: Floats, low: int, position: Ints) -> None:
-        """Count rows [n, 2 + stored metrics]: (GPU key, time, values)."""
-        key = rows[:, 0].astype(np.int64) - low
-        gpu = position[np.clip(key, -1, len(position) - 1)]  # the last entry stands for every unknown key
-        if (gpu < 0).any():
-            self._files = ()  # a GPU that was not there before: open anew at the next look for files
-            self._looked = self._looked if opened.gpus else -math.inf
-            rows, gpu = rows[gpu >= 0], gpu[gpu >= 0]
-        if len(gpu):
-            values = opened.tally.add(gpu, rows[:, 1], rows[:, 2:])
-            opened.lens.add(gpu, rows[:, 1], values)
-            self._came[gpu] = self._arrived = time.monotonic()
 
     # What is shown
 
@@ -284,10 +196,10 @@ class Watch:
 
     def _frame(self, query: Query, quick: bool) -> Frame:
         opened = self._opened
-        if opened is None or not math.isfinite(opened.tally.last) or not opened.tally.metrics:
+        if opened is None or not opened.following.tally.metrics or math.isnan(opened.following.tally.last):
             return self._blank(query)
-        tally, following = opened.tally, query.end is None
-        shown = opened.lens.show(query, self._read, self.growing, quick)
+        tally, following = opened.following.tally, query.end is None
+        shown = opened.following.lens.show(query, self._read, self.growing, quick)
         silent = time.monotonic() - self._arrived if self.growing else 0.0
         late = following and self.growing
         timeline = (
@@ -296,8 +208,6 @@ class Watch:
             else None
         )
         latest = tally.latest[tally.names.index(shown.metric)].copy() if following else newest(shown.grid.values)
-        behind = 0.0 if opened.crowd is None else BEHIND_SECONDS
-        patience = max(GAP_INTERVALS * opened.interval, STALE_SECONDS) + behind
         return Frame(
             path=self.path,
             query=query,
@@ -328,8 +238,8 @@ class Watch:
             refined=shown.refined,
             active_from=shown.active_from,
             timeline=timeline,
-            coming=time.monotonic() - self._came <= patience if late else None,
-            reread=time.monotonic() - self._reread if self.growing and opened.crowd is not None else None,
+            coming=opened.following.coming if late else None,
+            reread=time.monotonic() - self._reread if self.growing and opened.following.crowded else None,
         )
 
     def _unread(self, query: Query, problem: str) -> Frame:
@@ -383,13 +293,3 @@ class Watch:
             problem=self._problem,
             following=query.end is None,
         )
-
-
-def _table(position: dict[int, int]) -> tuple[int, Ints]:
-    """The lowest key, and from that on positions by key; -1 for keys between that are unknown, and at the end, for all
-    others."""
-    low = min(position, default=0)
-    table = np.full(max(position, default=low - 1) - low + 2, -1, np.int64)
-    for key, place in position.items():
-        table[key - low] = place
-    return low, table

@@ -41,7 +41,7 @@ class Job:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("watch", "lens", "crowd"):
+    for module in ("watch", "lens", "crowd", "following"):
         monkeypatch.setattr(f"gssr.model.{module}.time", clock)
     return clock
 

@@ -36,6 +36,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Time passes when ``clock.seconds`` is added to."""
     clock = Clock()
     monkeypatch.setattr("gssr.model.watch.time", clock)
+    monkeypatch.setattr("gssr.model.following.time", clock)
     monkeypatch.setattr("gssr.model.lens.time", clock)
     return clock
 
