@@ -22,7 +22,7 @@ from gssr.store.writer import COMMIT_SECONDS, Writer
 
 GPUS = 8
 BEGIN, STEP = 1_700_000_000.0, 0.125  # s; so that sums of steps are exact
-WHEN = {"dropped when a file is opened": (), "dropped when other attributes are seen": ("--trust",)}
+WHEN = {"on opening": (), "on other attributes": ("--trust",)}
 """When a host drops what it has cached of a file, and the option of the filesystem for that."""
 
 _MOUNT = ROOT / "tests" / "fakes" / "fuse" / "mount.py"
@@ -48,7 +48,7 @@ def measure(polls: int = 10_000) -> Iterator[Figure]:
     """Needs /dev/fuse and the right to mount in a namespace of its own. Raises RuntimeError when that is not to be had."""
     for when, options in WHEN.items():
         polled, commits, whole = between_hosts(polls, options)
-        case = f"shared, cache {when}"
+        case = f"shared, dropped {when}"
         yield Figure(f"{case}: polls", polled.polls, "polls")
         yield Figure(f"{case}: commits meanwhile", commits, "commits")
         yield Figure(f"{case}: rows seen", polled.rows, "rows")
