@@ -10,7 +10,7 @@ from benchmarks.truth.jobs import Labelled
 from benchmarks.truth.works import Work
 
 N_JOBS = 100
-SEED = 1
+SEED = 2
 """Another number gives jobs that no rule has been tried on."""
 
 _HEALTHY, _ALONE = 0.15, 0.5
