@@ -5,6 +5,7 @@ when pages cached here are stale, so each look opens the file afresh and is thro
 meanwhile.
 """
 
+import math
 import os
 import sqlite3
 import time
@@ -16,6 +17,8 @@ from gssr.store.open import RecordingError, beside, connect, fingerprint
 from gssr.store.records import LOST_SECONDS, Run, read_runs, state_in
 
 _TRIES = 5
+_STALE_SECONDS = 10.0
+"""What a host has cached of a file on a shared filesystem may not fit together for so long: no damage if it did before."""
 
 
 class News(NamedTuple):
@@ -38,6 +41,7 @@ class Follower:
         """Up to where rows were handed out; give it to another Follower to go on there."""
         self._columns = list(columns)
         self._shared: bool | None = None
+        self._read_at = -math.inf  # monotonic, s
         self._connection: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
         self._last: list[float] = []  # GPU and time of the row up to which rows were handed out
@@ -57,10 +61,13 @@ class Follower:
                 problem, news = error, None
                 self.close()
             if news is not None:
+                self._read_at = time.monotonic()
                 if news.rows:
                     self.rowid, *self._last = news.rows[-1][:3]
                 return news._replace(rows=[row[1:] for row in news.rows])
             time.sleep(0.02)
+        if self._shared and time.monotonic() - self._read_at < _STALE_SECONDS:
+            return News([], True, None, "running")
         if isinstance(problem, sqlite3.Error):
             raise RecordingError(f"{self.path}: can't be read any more: {problem}")
         if problem is not None:

@@ -108,7 +108,7 @@ def test_a_rank_that_is_killed_on_its_node_is_taken_over_there(start: Node, tmp_
     (reader,) = open_recording(tmp_path / "disk" / "run.sql").runs
     assert [process.state for process in reader.processes] == ["completed", "completed", "running", "completed"]
     taken = [(event.node, event.rank) for event in reader.events if "sampled by this rank from now on" in event.message]
-    assert set(taken) == {("node1", 3)}
+    assert ("node1", 3) in taken
     samples = reader.samples([])
     for gpu in range(4):
         times = np.sort(samples.time[samples.gpu == gpu])

@@ -15,6 +15,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -42,6 +43,8 @@ from protocol import (
 
 VALID = 1.0
 """Seconds for which names and attributes are believed."""
+LATENCY = 0.002
+"""Seconds that a write takes, as over a network: others see what is half written."""
 _ROOT = 1
 _MODE, _SIZE, _ATIME, _MTIME, _ATIME_NOW, _MTIME_NOW = 1, 8, 16, 32, 128, 256  # of SETATTR
 _READ_ANYWAY = ~(os.O_ACCMODE | os.O_APPEND | os.O_CREAT | os.O_EXCL)  # the kernel reads pages before it changes them
@@ -122,6 +125,7 @@ class Filesystem:
         return os.pread(handle, size, offset)
 
     def write(self, _node: int, data: bytes) -> bytes:
+        time.sleep(LATENCY)
         handle, offset, size = READ.unpack_from(data)
         return os.pwrite(handle, data[READ.size : READ.size + size], offset).to_bytes(8, "little")
 
