@@ -7,6 +7,7 @@ Whatever is drawn goes through ``clean`` first, and every line through ``clip``.
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 from gssr.render.roles import Role, Row, Span, joined, text_of
@@ -18,6 +19,7 @@ _BREAK = re.compile(r" +(?!(?<=\d )\S{1,4}(?:[ ,;:)]|$))")
 """Where a line may be broken: not between a number and a unit."""
 
 
+@lru_cache(maxsize=4096)
 def clean(text: str) -> str:
     """``text`` as one line of characters that each take one or two cells: white space becomes a blank, and control, format
     and combining characters become ``?``."""

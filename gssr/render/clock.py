@@ -9,6 +9,7 @@ from gssr.render.scale import UNKNOWN, fixed
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 """Distances between labels that people read easily, seconds; beyond them whole days."""
 _FINE = 120.0
+_LEAST_LABEL = 3  # 0 s
 """Spans below this many seconds are labelled in seconds."""
 
 
@@ -55,6 +56,8 @@ def ticks(start: float, end: float, width: int) -> list[Tick]:
     for step in _steps(span):
         first = math.ceil((start - 1e-9 * span) / step)
         last = math.floor((end + 1e-9 * span) / step)
+        if (last - first + 1) * (_LEAST_LABEL + 3) > width:
+            continue
         found = [Tick(i * step, moment(i * step, reach, step)) for i in range(first, last + 1)]
         if found and len(found) * (max(len(tick.label) for tick in found) + 3) <= width:
             return found

@@ -5,7 +5,7 @@ where it does, a style stays until another one is needed, blanks take any, and t
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,12 +23,16 @@ _FEW_BLANKS = 4
 """So many are written rather than erased."""
 
 
+Texts = Sequence[tuple[str, Style | None]]
+"""Texts one after another, and how they look."""
+
+
 class Piece(NamedTuple):
     """A piece of a line from (``x``, ``y``) on; ``last``: it ends at the right edge of the terminal."""
 
     x: int
     y: int
-    strip: Strip
+    texts: Texts
     last: bool
 
 
@@ -42,7 +46,7 @@ class ShortLayout(LayoutUpdate):
         """What to write."""
         x, y = self.region.offset
         lines = enumerate((Strip.join(line) for line in self.strips), y)
-        return written((Piece(x, at, strip, True) for at, strip in lines), console)
+        return written((Piece(x, at, _texts(strip), True) for at, strip in lines), console)
 
 
 class ShortChange(ChopsUpdate):
@@ -57,11 +61,32 @@ class ShortChange(ChopsUpdate):
         return written(self._pieces(), console)
 
     def _pieces(self) -> Iterator[Piece]:
+        lines: dict[tuple[int, int], Texts] = {}  # one may have many spans
         for y, first, last in self.spans:
             for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
                 if strip is not None and x < last and end > first:
-                    right = min(end, last)
-                    yield Piece(max(x, first), y, strip.crop(max(first - x, 0), right - x), right == self._columns)
+                    left, right = max(x, first), min(end, last)
+                    whole = lines.get((y, x)) or lines.setdefault((y, x), _texts(strip))
+                    narrow = sum(len(text) for text, _ in whole) == strip.cell_length
+                    texts = _cut(whole, left - x, right - x) if narrow else _texts(strip.crop(left - x, right - x))
+                    yield Piece(left, y, texts, right == self._columns)
+
+
+def _texts(strip: Strip) -> Texts:
+    return [(text, style) for text, style, _ in strip]
+
+
+def _cut(texts: Texts, first: int, last: int) -> Texts:
+    """From one character to before another; each takes one cell."""
+    found, at = [], 0
+    for text, style in texts:
+        if at >= last:
+            break
+        part = text[max(first - at, 0) : last - at]
+        if part:
+            found.append((part, style))
+        at += len(text)
+    return found
 
 
 def written(pieces: Iterable[Piece], console: Console) -> str:
@@ -69,9 +94,9 @@ def written(pieces: Iterable[Piece], console: Console) -> str:
     system = console._color_system or ColorSystem.TRUECOLOR
     out: list[str] = []
     now = ""
-    for x, y, strip, last in pieces:
+    for x, y, texts, last in pieces:
         out.append(f"\x1b[{y + 1};{x + 1}H")
-        cells = [(text, _codes(style, system) if style else "") for text, style, _ in strip]
+        cells = [(text, _codes(style, system) if style else "") for text, style in texts]
         blanks = 0
         while last and cells and not cells[-1][1] and cells[-1][0].isspace():
             blanks += len(cells.pop()[0])

@@ -113,5 +113,11 @@ def test_only_the_cells_that_changed_are_touched(lines: list[Strip], spans: list
     ],
 )
 def test_styles_are_changed_no_more_than_needed(parts: list[tuple[str, str]], bytes_written: str) -> None:
-    strip = Strip([Segment(text, Style.parse(style)) for text, style in parts])
-    assert written([Piece(0, 0, strip, True)], CONSOLE) == bytes_written
+    texts = [(text, Style.parse(style)) for text, style in parts]
+    assert written([Piece(0, 0, texts, True)], CONSOLE) == bytes_written
+
+
+def test_wide_characters_are_cut_by_cells() -> None:
+    strip = Strip([Segment("a漢b漢c")])
+    update = ChopsUpdate([{0: strip}], [(0, 1, 3), (0, 3, 4), (0, 6, 7)], [[7]])
+    assert ShortChange(update, 80).render_segments(CONSOLE) == "\x1b[1;2H漢\x1b[1;4Hb\x1b[1;7Hc"
