@@ -1,5 +1,7 @@
 """GPUs in rows: one to a row with its statistics, or several with a short strip each."""
 
+from functools import lru_cache
+
 import numpy as np
 
 from gssr.model.analysis import Floats
@@ -23,6 +25,7 @@ _STATISTICS: tuple[tuple[Sort, int], ...] = (("now", 0), ("mean", 36), ("p05", 5
 _WHOLE_NUMBERS_FROM = 10.0
 
 
+@lru_cache(maxsize=256)
 def mark_row(letters: str, width: int) -> Row:
     """The letters of ``Attention`` in exactly ``width`` cells, each in its role."""
     return pad(tuple(Span(letter, LETTERS[letter]) for letter in letters[:width]), width)
@@ -61,7 +64,10 @@ def rows_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
     rows: list[Row] = [tuple(head)]
     for y, gpu in enumerate(gpus.tolist()):
         flags = letters.letters(gpu)
-        line: Row = (*mark_row(flags, MARKS), *_name(frame.place(gpu), flags, size, gpu == shown.gpu, scene))
+        line: Row = (
+            *mark_row(flags, MARKS),
+            *_name(frame.place(gpu), flags, size, gpu == shown.gpu, scene.glyphs.ellipsis),
+        )
         for sort in kept:
             if sort == "now" and view.cursor is None and letters.age[gpu] > 0:
                 line = (*line, Span(f"{age_text(float(letters.age[gpu])):>{VALUE}}", "gap"))
@@ -84,9 +90,10 @@ def _title(text: str, sort: Sort, scene: Scene, width: int) -> Span:
     return Span(aligned, "value" if sort == scene.view.sort else "dim")
 
 
-def _name(place: str, flags: str, width: int, under: bool, scene: Scene) -> Row:
+@lru_cache(maxsize=4096)
+def _name(place: str, flags: str, width: int, under: bool, ellipsis: str) -> Row:
     role: Role = "cursor" if under else "outlier" if "!" in flags else "plain"
-    return pad((Span(fit(place, width, scene.glyphs.ellipsis, "end"), role),), width)
+    return pad((Span(fit(place, width, ellipsis, "end"), role),), width)
 
 
 def folded_to(scene: Scene, gpus: Ints, cells: int) -> Folded:
@@ -142,7 +149,7 @@ def columns_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
             flags = letters.letters(gpu)
             cell = (
                 *mark_row(flags, n_marks),
-                *_name(shorter[y], flags, names, gpu == shown.gpu, scene),
+                *_name(shorter[y], flags, names, gpu == shown.gpu, scene.glyphs.ellipsis),
                 Span(f"{_short(float(means[y]), unit):>5} ", "value"),
                 *strips[y],
             )
