@@ -1,5 +1,7 @@
 """What surrounds every screen: the header, the footer, and what lies over the screen."""
 
+import os
+
 import numpy as np
 
 from gssr.model.frame import Frame, Query
@@ -99,7 +101,10 @@ def _body(scene: Scene, height: int) -> list[Row]:
         return _nothing(frame, scene.width)[: scene.height]
     problem: list[Row] = []
     if frame.problem and scene.height > 1:
-        problem = [(Span(fit(frame.problem, scene.width, scene.glyphs.ellipsis), "bad"),)]
+        said = frame.problem.replace(
+            frame.path, os.path.basename(frame.path.rstrip("/"))
+        )  # what is wrong must fit, too
+        problem = [(Span(fit(said, scene.width, scene.glyphs.ellipsis), "bad"),)]
         scene = scene.sized(scene.width, scene.height - 1)
     main = scene.sized(main_width(view, scene.width, height), scene.height)
     rows = BY_NAME[view.screen].draw(main)[: main.height]
