@@ -137,7 +137,10 @@ def _zoom(step: int) -> Move:
         end = view.end
         centre = view.cursor if view.cursor is not None and grid.start <= view.cursor < grid.end else None
         if centre is not None and (view.end is not None or centre < grid.end - grid.width):
-            share = (centre - grid.start) / (grid.end - grid.start)
+            begin, until = grid.start, grid.end
+            if view.end is not None and view.span is not None:  # exactly: the grid's edges are those of whole columns
+                begin, until = view.end - view.span, view.end
+            share = (centre - begin) / (until - begin)
             end = inside(scene, centre + (1 - share) * span, span)
         return replace(view, span=span, end=end)
 
