@@ -146,7 +146,8 @@ def _is_lost(path: str) -> bool:
 
     try:
         with closing(connect(path)) as connection:
-            return all(state_in(connection, run, path) == "lost" for run in read_runs(connection))
+            states = [state_in(connection, run, path) for run in read_runs(connection)]
+            return bool(states) and set(states) == {"lost"}  # without a run, the file has only just been made
     except (RecordingError, DatabaseError):
         return False
 

@@ -130,11 +130,14 @@ class _Sampler:
                 continue
             ticks, now = clock.ticks(), clock.now()
             if ticks >= look_due:
-                share.look(now)
+                taken = share.look(now)
                 look_due = self._next_look(ticks)
                 interval = share.interval
-                if due == math.inf:
-                    due = last = ticks  # if there is something to sample now, it is late already
+                if taken and share.sampling:  # the rank before has perhaps sampled them just now
+                    soonest = ticks + interval / 2
+                    last = last if due < math.inf else ticks
+                    begin = due = max(soonest, due) if due < math.inf else soonest
+                    tick = 0
             if ticks >= due:
                 if not share.by_itself and ticks - last > GAP_INTERVALS * interval:
                     self._writer.event(now, "gap", f"no samples for {ticks - last:.3g} s: the sampler was held up")

@@ -90,8 +90,13 @@ class Share:
         waits_for_gpus = not self._failed and len(self._mine) < len(self._found.devices)
         return LOOK_SECONDS if self._claims is not None and (waits_for_gpus or not self.host) else None
 
-    def look(self, now: float) -> None:
-        """Take what no other rank samples, or samples any more."""
+    def look(self, now: float) -> int:
+        """Take what no other rank samples, or samples any more; the number of GPUs that are ours only now."""
+        before = len(self._mine)
+        self._look(now)
+        return len(self._mine) - before
+
+    def _look(self, now: float) -> None:
         if self._claims is not None:
             try:
                 self._take(self._claims, now)

@@ -13,7 +13,9 @@ import pytest
 from gssr.profile import finish
 from gssr.profile.plan import Plan
 from gssr.store.liveness import process_start
+from gssr.store.open import RecordingError
 from gssr.store.reader import open_recording
+from gssr.store.writer import Writer
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -44,6 +46,17 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def all_are_recording(folder: Path, n_ranks: int = 3) -> bool:
+    try:
+        readers = open_recording(folder / "a.sql").runs
+    except RecordingError:
+        return False
+    return any(
+        len(reader.processes) == n_ranks and all(process.started_at for process in reader.processes)
+        for reader in readers
+    )
 
 
 def workload(number: int) -> tuple[str, ...]:
@@ -87,9 +100,16 @@ def test_a_rank_that_never_came_leaves_the_files_and_they_are_read(tmp_path):
     assert len(reader.gpus) == 2
 
 
+def test_a_rank_whose_file_holds_nothing_yet_is_waited_for(tmp_path):
+    writers = [Writer(str(tmp_path / f"n1.{rank}.c-7.0.sql")) for rank in range(2)]
+    run = finish.Run("c-7.0", 0, 2, str(tmp_path / "a.sql"), str(tmp_path), overwrite=False, summary=False)
+    assert not finish._everybody_is_through(run)
+    del writers
+
+
 def test_a_rank_that_was_killed_does_not_keep_the_others_from_merging(tmp_path):
     ranks = [start(tmp_path, number, "-o", "a.sql", "--", "sleep", "2" if number else "60") for number in range(3)]
-    time.sleep(1.0)
+    wait_for(lambda: all_are_recording(tmp_path))
     children = Path(f"/proc/{ranks[0].pid}/task/{ranks[0].pid}/children").read_text().split()
     for pid in (*map(int, children), ranks[0].pid):
         os.kill(pid, signal.SIGKILL)
@@ -101,7 +121,7 @@ def test_a_rank_that_was_killed_does_not_keep_the_others_from_merging(tmp_path):
 
 def test_a_job_that_is_cancelled_ends_at_once_and_is_readable(tmp_path):
     ranks = [start(tmp_path, number, "-o", "a.sql", "--", "sleep", "60") for number in range(3)]
-    time.sleep(1.0)
+    wait_for(lambda: all_are_recording(tmp_path))
     began = time.monotonic()
     for rank in ranks:
         rank.send_signal(signal.SIGTERM)

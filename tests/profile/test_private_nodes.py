@@ -97,7 +97,7 @@ def test_nodes_that_share_nothing_but_a_folder_leave_one_recording(start: Node, 
     samples = reader.samples([])
     for gpu in range(4):
         ticks = np.diff(np.sort(samples.time[samples.gpu == gpu]))
-        assert len(ticks) >= 15 and ticks.min() > 0.02
+        assert len(ticks) >= 15 and ticks.min() > 0.04  # half an interval, even where one rank took over from another
 
 
 def test_a_rank_that_is_killed_on_its_node_is_taken_over_there(start: Node, tmp_path: Path) -> None:
