@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from benchmarks import analyze, bulk, driver, follow, live, merge, rank, sampler, shared, start, write
+from benchmarks.faults import table as faults
 from benchmarks.processes import CACHE
 from benchmarks.table import Figure, head, line, machine
 from benchmarks.truth import measure as truth
@@ -36,15 +37,25 @@ BENCHMARKS = {
     "shared": Benchmark(shared.measure, by_default=False),
 }
 
+WITH_OPTIONS: dict[str, Callable[[Sequence[str]], int]] = {"faults": faults.main}
+"""Those that are run alone, and have options and a table of their own."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0, 1 when a limit was missed, 2 for wrong usage."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words and words[0] in WITH_OPTIONS:
+        return WITH_OPTIONS[words[0]](words[1:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what GSSR costs.")
     usual = [name for name, benchmark in BENCHMARKS.items() if benchmark.by_default]
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"{', '.join(BENCHMARKS)} (default: {', '.join(usual)})"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"{', '.join(BENCHMARKS)} (default: {', '.join(usual)}), or alone, "
+        f"with options: {', '.join(WITH_OPTIONS)}",
     )
-    names = parser.parse_args(arguments).names or usual
+    names = parser.parse_args(words).names or usual
     for name in names:
         if name not in BENCHMARKS:
             parser.error(f"unknown benchmark {name!r}; known: {', '.join(BENCHMARKS)}")
