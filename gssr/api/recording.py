@@ -254,9 +254,13 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     return Recording(store.open_recording(path))
 
 
-def analyze(run: Run | RunReader, options: Options | None = None) -> Analysis:
-    """What ``gssr analyze`` shows of a run. Raises ValueError, with a sentence, when ``options`` names a GPU, a metric or a
-    time that the run does not have."""
+def analyze(run: Run | Recording | RunReader, options: Options | None = None) -> Analysis:
+    """What ``gssr analyze`` shows of a run, or of a recording's only run. Raises ValueError, with a sentence, when the
+    recording holds several, or when ``options`` names a GPU, a metric or a time that the run does not have."""
+    if isinstance(run, Recording):
+        if len(run) != 1:
+            raise ValueError(f"{run.path} holds {len(run)} runs: choose one, such as recording[-1]")
+        run = run[0]
     return analyze_reader(run.reader if isinstance(run, Run) else run, options or Options())
 
 

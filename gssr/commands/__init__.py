@@ -38,9 +38,17 @@ def add_options(parser: argparse.ArgumentParser, command: Command) -> None:
         parser.add_argument(*option.flags, **option.settings)
 
 
+def tell(text: str) -> None:
+    """Say one line on stderr."""
+    from gssr.render.cells import clean
+
+    if sys.stderr is not None:  # closed when we were started
+        print(f"gssr: {clean(text)}", file=sys.stderr)
+
+
 def fail(text: str, code: int) -> int:
     """Say one line on stderr; the exit code to return."""
-    print(f"gssr: {text}", file=sys.stderr)
+    tell(text)
     return code
 
 

@@ -2,12 +2,11 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put
-from gssr.commands.inputs import chosen, own_recordings
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put, tell
+from gssr.commands.inputs import RULES, chosen, own_recordings
 
 if TYPE_CHECKING:
     from gssr.model.analysis import Analysis
@@ -68,10 +67,7 @@ OPTIONS = (
     ),
     Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "up to here"}),
     Option(("--run",), {"metavar": "RUN", "help": "only this run: its number, id or label; -1 is the last"}),
-    Option(
-        ("--rules",),
-        {"metavar": "FILE", "help": "TOML that changes the rules of the notes: docs/verdicts.md (default: GSSR_RULES)"},
-    ),
+    RULES,
     *look.OPTIONS,
 )
 
@@ -265,7 +261,7 @@ def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing
             if wanted:
                 path = f"{stem}.{suffix}.png"
                 draw(analysis, path)
-                print(f"gssr: {path}", file=sys.stderr)
+                tell(path)
 
 
 def _write_report(analyses: "Sequence[Analysis]", path: str) -> None:
@@ -279,7 +275,7 @@ def _write_report(analyses: "Sequence[Analysis]", path: str) -> None:
         text = html_report(analyses)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
-    print(f"gssr: {path}", file=sys.stderr)
+    tell(path)
 
 
 COMMAND = Command(

@@ -4,14 +4,17 @@ import argparse
 import math
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put
-from gssr.commands.inputs import chosen, with_run
+from gssr.commands.bar import Bar
+from gssr.commands.inputs import RULES, chosen, with_run
 
 if TYPE_CHECKING:
     from gssr.model.analysis import Analysis
     from gssr.model.comparison import Comparison
+    from gssr.model.verdicts.table import Table
 
 FAILED = 3
 """Exit code when --fail-below or --fail-if-worse says so."""
@@ -40,6 +43,7 @@ OPTIONS = (
             "first, or 0.05",
         },
     ),
+    RULES,
     *look.OPTIONS,
 )
 
@@ -80,10 +84,15 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     except ValueError as error:
         return fail(f"--fail-if-worse: {error}", USAGE)
 
+    from gssr.model.verdicts.site import from_environment, load
     from gssr.store.open import RecordingError
 
     try:
-        names, analyses, damage = _analyses(options.files)
+        rules = load(options.rules) if options.rules is not None else from_environment()
+    except ValueError as error:
+        return fail(str(error), USAGE)
+    try:
+        names, analyses, damage = _analyses(options.files, rules)
     except RecordingError as error:
         return fail(str(error), BAD_INPUT)
     except ValueError as error:
@@ -104,9 +113,9 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     return code or (FAILED if failed else OK)
 
 
-def _analyses(files: Sequence[str]) -> "tuple[list[str], list[Analysis], list[str]]":
-    """What each run is called, its analysis, and what was damaged. Raises RecordingError, and ValueError for a run that is
-    not there."""
+def _analyses(files: Sequence[str], rules: "Table") -> "tuple[list[str], list[Analysis], list[str]]":
+    """What each run is called, its analysis by ``rules``, and what was damaged. Raises RecordingError, and ValueError for a
+    run that is not there."""
     from gssr.model.analyze import analyze
     from gssr.model.comparison import OPTIONS as WANTED
     from gssr.store.reader import open_recording
@@ -114,20 +123,25 @@ def _analyses(files: Sequence[str]) -> "tuple[list[str], list[Analysis], list[st
     names: list[str] = []
     analyses: list[Analysis] = []
     damage: list[str] = []
-    for text in files:
-        file, run = with_run(text)
-        with closing(open_recording(file)) as recording:
-            try:
-                readers = chosen(recording, run)
-            except ValueError as error:
-                raise ValueError(f"{file}: {error}") from None
-            if run is None and len(files) > 1:
-                readers = readers[-1:]
-            for reader in readers:
-                several = len(recording.runs) > 1
-                names.append(f"{file}@{recording.runs.index(reader) + 1}" if several else file)
-                analyses.append(analyze(reader, WANTED))
-            damage += [recording.damage] if recording.damage else []
+    wanted, bar = replace(WANTED, rules=rules), Bar("comparing")
+    try:
+        for at, text in enumerate(files):
+            file, run = with_run(text)
+            with closing(open_recording(file)) as recording:
+                try:
+                    readers = chosen(recording, run)
+                except ValueError as error:
+                    raise ValueError(f"{file}: {error}") from None
+                if run is None and len(files) > 1:
+                    readers = readers[-1:]
+                for done, reader in enumerate(readers):
+                    bar.show((at + done / len(readers)) / len(files))
+                    several = len(recording.runs) > 1
+                    names.append(f"{file}@{recording.runs.index(reader) + 1}" if several else file)
+                    analyses.append(analyze(reader, wanted))
+                damage += [recording.damage] if recording.damage else []
+    finally:
+        bar.clear()
     return names, analyses, damage
 
 

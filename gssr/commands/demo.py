@@ -2,9 +2,8 @@
 
 import argparse
 import os
-import sys
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, add_options, analyze, fail
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, add_options, analyze, fail, tell
 
 SECONDS = 10.0
 OPTIONS = (
@@ -54,7 +53,7 @@ def _record_and_show(options: argparse.Namespace, path: str) -> int:
         backend=f"synthetic:{scenario}",
         summary=False,
     )
-    print(f"gssr: recording {scenario} for {options.seconds:g} s", file=sys.stderr)
+    tell(f"recording {scenario} for {options.seconds:g} s")
     try:
         code = profile(request)
     except UsageError as error:

@@ -9,6 +9,7 @@ from gssr.commands import Command, put
 def handle(_options: argparse.Namespace, _workload: list[str] | None) -> int:
     """0: a machine without a GPU is no error."""
     from gssr.doctor import findings
+    from gssr.render.cells import clean
 
     rows = findings()
     width = max(len(row.what) for row in rows)
@@ -20,7 +21,7 @@ def handle(_options: argparse.Namespace, _workload: list[str] | None) -> int:
         lines += _folded(f"{row.verdict:<4} {row.what:<{width}}  ", row.details, columns)
         if row.cure:
             lines += _folded(f"{'':<{width + 7}}-> ", row.cure, columns)
-    return put("".join(f"{line}\n" for line in lines))
+    return put("".join(f"{clean(line)}\n" for line in lines))
 
 
 def _folded(head: str, text: str, columns: int | None) -> list[str]:

@@ -5,9 +5,16 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gssr.commands import Option
+
 if TYPE_CHECKING:
     from gssr.store.reader import Recording, RunReader
 
+RULES = Option(
+    ("--rules",),
+    {"metavar": "FILE", "help": "TOML that changes the rules of the notes: docs/verdicts.md (default: GSSR_RULES)"},
+)
+"""What a run is judged by."""
 _DEFAULT_ENDS = (".sql", ".sql.d")
 
 

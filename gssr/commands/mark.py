@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 
-from gssr.commands import OK, USAGE, Command, Option, fail
+from gssr.commands import OK, USAGE, Command, Option, fail, tell
 
 OPTIONS = (Option(("text",), {"nargs": "+", "metavar": "TEXT", "help": "what to write at this moment of the run"}),)
 
@@ -19,7 +19,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return fail("mark: there is no text in it", USAGE)
     if not mark(text) and sys.stderr is not None and sys.stderr.isatty():
         why = "the recording has ended" if os.environ.get(ENVIRONMENT) else "gssr profile did not start this shell"
-        print(f"gssr: the mark is not recorded: {why}", file=sys.stderr)
+        tell(f"the mark is not recorded: {why}")
     return OK
 
 

@@ -14,7 +14,9 @@ from gssr.report.png import band, histogram_of_means, means_in_order
 from gssr.report.png_frame import time_labels
 from gssr.report.png_heat_map import gpu_map
 from gssr.report.png_phases import COLOURS
-from gssr.report.sheet import MARGIN, SMALL, TALL, WIDE, Sheet
+from gssr.report.png_roofline import CAVEAT, roofline
+from gssr.report.roofline import places
+from gssr.report.sheet import DIM, MARGIN, SMALL, TALL, WIDE, Sheet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +27,7 @@ _GAP = 0.55
 _LEAST_FOR_HISTOGRAM = 5
 _LEAST_LETTERED = 0.015
 COURSE = 2.5
+_ROOFLINE = 3.3
 _TICKS = 40
 """Characters of the labels of half a page's axis."""
 
@@ -65,8 +68,9 @@ def _lead(sheet: Sheet, analysis: Analysis, name: str, tall: float) -> None:
 
 
 def balance_page(analysis: Analysis) -> Sheet:
-    """The GPUs' means in order, how many have which, and every GPU along time."""
+    """The GPUs' means in order, how many have which, and every GPU along time; and what bounds them."""
     sheet = Sheet()
+    kept = _ROOFLINE if analysis.peaks is not None and places(analysis) else 0.0
     sheet.heading("Which GPUs differ?")
     name = compared_by(analysis)
     if name is None:
@@ -82,11 +86,15 @@ def balance_page(analysis: Analysis) -> Sheet:
         histogram_of_means(_panel(sheet, middle + 0.4, _RIGHT, top, 2.3), analysis, metric)
     sheet.y = top + 3.15
     if name in analysis.gpu_series:
-        tall = min(max(0.3 * len(analysis.gpus), 1.2), sheet.room - 0.5)
+        tall = min(max(0.3 * len(analysis.gpus), 1.2), sheet.room - 0.5 - kept)
         panel = _panel(sheet, left, _RIGHT, sheet.y, tall)
         gpu_map(sheet.figure, panel, analysis, metric)
         time_labels(panel, analysis)
-        sheet.y += tall + 0.5
+        sheet.y += tall + 0.65
+    if kept:
+        sheet.heading("What bounds it?")
+        sheet.write(f"{CAVEAT[0].upper()}{CAVEAT[1:]}.", DIM)
+        roofline(_panel(sheet, left, _RIGHT, sheet.y + 0.3, kept - 1.2), analysis)
     return sheet
 
 

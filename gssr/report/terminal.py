@@ -7,7 +7,7 @@ the analysis and the options alone, never on the terminal around it.
 from collections.abc import Sequence
 
 from gssr.model.analysis import Analysis
-from gssr.render.cells import cell_width, clip
+from gssr.render.cells import cell_width, cleaned, clip
 from gssr.render.glyphs import TO_ASCII, glyphs
 from gssr.render.roles import ROLES, Row, Span
 from gssr.report.load_balancing import load_balancing
@@ -55,9 +55,9 @@ def pages(analyses: Sequence[Analysis], parts: Parts, options: Options) -> list[
 
 
 def to_text(rows: Sequence[Row], color: bool, ascii_only: bool) -> str:
-    """The rows as text, a newline after each. Without ``color`` there is no escape byte in it; with ``ascii_only`` no byte
-    above 0x7f: what has no stand-in becomes one ``?`` per cell. Blanks at the ends of lines are dropped."""
-    return "".join(_line(row, color, ascii_only) + "\n" for row in rows)
+    """The rows as text, clean, a newline after each. Without ``color`` there is no escape byte in it; with ``ascii_only`` no
+    byte above 0x7f: what has no stand-in becomes one ``?`` per cell. Blanks at the ends of lines are dropped."""
+    return "".join(_line(cleaned(row), color, ascii_only) + "\n" for row in rows)
 
 
 def _line(row: Row, color: bool, ascii_only: bool) -> str:

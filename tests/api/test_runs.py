@@ -107,6 +107,11 @@ def test_the_numbers_are_those_of_the_command_line(run: gssr.Run, recorded: Path
     assert document([gssr.analyze(run)])["runs"][0]["score"] == printed["score"]
 
 
+def test_a_recording_of_one_run_stands_for_it(recorded: Path, run: gssr.Run) -> None:
+    with gssr.open(recorded) as recording:
+        assert gssr.analyze(recording).score == run.score
+
+
 def test_gpus_and_events_are_told_by_position(run: gssr.Run) -> None:
     assert run.gpus.index.tolist() == [0, 1, 2, 3] and run.gpus.index.name == "gpu"
     assert run.gpus.device_index.tolist() == [0, 1, 2, 3]

@@ -1,6 +1,7 @@
 """``gssr compare`` as a pipeline meets it: which runs, what it prints, and how it exits."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -124,3 +125,17 @@ def test_an_at_sign_in_a_file_name_is_no_run(tmp_path: Path) -> None:
     Path(named).touch()
     assert with_run(named) == (named, None)
     assert with_run("@1") == ("@1", None) and with_run("a.sql") == ("a.sql", None)
+
+
+def test_a_sites_rules_judge_both_runs(folder: Path, tmp_path: Path) -> None:
+    def verdicts(*words: str) -> set[str]:
+        done = gssr("compare", "good.sql", "bad.sql", "--json", *words, cwd=folder)
+        return set(re.findall(r'"code": "(\w+)"', done.stdout))
+
+    found = verdicts()
+    assert found
+    (tmp_path / "off.toml").write_text("".join(f"[{code}]\nenabled = false\n" for code in found))
+    assert not found & verdicts("--rules", str(tmp_path / "off.toml"))
+    (tmp_path / "wrong.toml").write_text("[no_rule]\n")
+    done = gssr("compare", "good.sql", "bad.sql", "--rules", str(tmp_path / "wrong.toml"), cwd=folder)
+    assert done.returncode == 2 and "there is no rule 'no_rule'" in done.stderr

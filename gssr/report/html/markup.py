@@ -5,7 +5,7 @@ import json
 import re
 from typing import Any
 
-from gssr.render.cells import clean
+from gssr.render.cells import clean, harmless
 
 _UNIT = re.compile(r"(?<=\d) (?=\S{1,4}(?:[ ,;:.)]|$))")
 _VOID = frozenset(("meta", "br", "img", "link"))
@@ -27,7 +27,7 @@ def tag(name: str, /, *children: str, **attributes: str | float | bool | None) -
             words.append(written)
         elif value is not None and value is not False:
             text = coordinate(value) if isinstance(value, int | float) else value
-            words.append(f'{written}="{html.escape(clean(text))}"')
+            words.append(f'{written}="{html.escape(harmless(text))}"')
     opening = f"<{' '.join(words)}>"
     return Markup(opening if name in _VOID else f"{opening}{fragment(*children)}</{name}>")
 

@@ -1,0 +1,30 @@
+"""How far a command is, for who waits at a terminal."""
+
+import sys
+import time
+
+_AFTER = 1.0  # s
+_WIDTH = 40  # cells
+
+
+class Bar:
+    """A bar on a terminal's stderr, when what is ``doing`` takes longer than a second."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._begun = time.monotonic()
+        self._shown = False
+
+    def show(self, share: float) -> None:
+        """Draw the share done, 0-1."""
+        if time.monotonic() - self._begun < _AFTER or sys.stderr is None or not sys.stderr.isatty():
+            return
+        done = round(share * _WIDTH)
+        bar = f"{'#' * done}{'.' * (_WIDTH - done)}"
+        print(f"\r{self._doing} {bar} {share:4.0%}", end="", file=sys.stderr, flush=True)
+        self._shown = True
+
+    def clear(self) -> None:
+        """Leave nothing of it."""
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
