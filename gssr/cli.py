@@ -64,7 +64,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2."""
-        self.exit(USAGE, f"gssr: {message} (see {self.prog} --help)\n")
+        self.exit(fail(f"{message} (see {self.prog} --help)", USAGE))
 
 
 def _unmeasured(prog: str) -> argparse.HelpFormatter:

@@ -15,7 +15,7 @@ _listener: Callable[[bytes], None] | None = None
 
 def say(text: str | bytes) -> None:
     """Print ``gssr: text`` on stderr if that is possible; never raises, never blocks for long."""
-    line = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
+    line = _harmless(text.decode("utf-8", "replace") if isinstance(text, bytes) else text)
     if _held is not None:
         del _held[_MOST_HELD:]
         _held.append(line)
@@ -23,6 +23,14 @@ def say(text: str | bytes) -> None:
             _listener(line)
         return
     put(b"gssr: " + line + b"\n")
+
+
+def _harmless(text: str) -> bytes:
+    if not (text.isascii() and text.isprintable()):
+        from gssr.render.cells import clean  # here, because it is seldom needed
+
+        text = clean(text)
+    return text.encode()
 
 
 def put(data: bytes) -> None:

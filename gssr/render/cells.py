@@ -1,7 +1,9 @@
 """Text measured in terminal cells: cleaning, cutting, padding, wrapping.
 
-Labels, commands and node names come from users: they may hold escape sequences, newlines or characters two cells wide.
-Whatever is drawn goes through ``clean`` first, and every line through ``clip``.
+Labels, commands and node names come from users, and recordings from anybody: they may hold escape sequences, newlines,
+characters two cells wide or a megabyte. ``clean`` is what makes any of it harmless. Whatever lets text out calls it, whoever
+wrote the text: pages (report.terminal.to_text), screens (charset.drawable), HTML (report.html.markup), sheets of a PDF
+(report.sheet), and the lines said on stderr (commands.fail, profile.stderr.say). Who measures a text cleans it before that.
 """
 
 import re
@@ -12,23 +14,49 @@ from typing import Literal
 
 from gssr.render.roles import Role, Row, Span, joined, text_of
 
-_UNDRAWABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Me"}
+LONGEST = 4000
+"""Characters of one text that are shown; of a longer one the beginning."""
+
+_UNDRAWABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Me", "Mc"}
 """Unicode categories without a cell of their own, or that steer a terminal."""
+_UNSURE = re.compile(
+    "[\u115f-\u11ff\u2630-\u2637\u268a-\u268f\u3164\u4dc0-\u4dff\ua960-\ua97c\ud7b0-\ud7fb\uffa0"
+    "\U0001d300-\U0001d376\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff]"
+)
+"""Characters that not every terminal gives as many cells: parts of syllables, fillers, half flags, tones of skin, and signs
+that Unicode 16 has made wide."""
 
 _BREAK = re.compile(r" +(?!(?<=\d )\S{1,4}(?:[ ,;:)]|$))")
 """Where a line may be broken: not between a number and a unit."""
 
 
-@lru_cache(maxsize=4096)
+class _Shown(dict[int, str]):
+    """What is shown for a character, by its number."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        hidden = unicodedata.category(char) in _UNDRAWABLE or _UNSURE.match(char)
+        self[code] = shown = " " if char.isspace() else "?" if hidden else char
+        return shown
+
+
+_SHOWN = _Shown()
+_PLAIN = re.compile("[ -~\u00a1-\u00ac\u00ae-\u02af\u2010-\u2027\u2190-\u22ff\u2500-\u25fc\u2800-\u28ff]*")
+"""Letters and drawing characters that stay what they are."""
+
+
 def clean(text: str) -> str:
-    """``text`` as one line of characters that each take one or two cells: white space becomes a blank, and control, format
-    and combining characters become ``?``."""
-    if text.isascii() and text.isprintable():
+    """``text`` as one line of at most LONGEST characters that each take one or two cells: white space becomes a blank;
+    control, format and combining characters, and those whose width is unsure, become ``?``."""
+    return harmless(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")
+
+
+@lru_cache(maxsize=4096)
+def harmless(text: str) -> str:
+    """The same, whole."""
+    if _PLAIN.fullmatch(text):
         return text
-    composed = unicodedata.normalize("NFC", text)
-    return "".join(
-        " " if char.isspace() else "?" if unicodedata.category(char) in _UNDRAWABLE else char for char in composed
-    )
+    return unicodedata.normalize("NFC", text).translate(_SHOWN)
 
 
 _NARROW = re.compile("[\0-\u036f\u2010-\u2027\u2190-\u22ff\u2500-\u25fc\u2800-\u28ff]*")
@@ -77,6 +105,14 @@ def pad(row: Row, width: int, align: Literal["left", "right"] = "left") -> Row:
         return clip(row, width)
     blank = Span(" " * missing)
     return (*row, blank) if align == "left" else (blank, *row)
+
+
+def cleaned(row: Row) -> Row:
+    """The row with the texts of its spans clean."""
+    for span in row:
+        if clean(span.text) != span.text:
+            return tuple(Span(clean(span.text), span.role) for span in row)
+    return row
 
 
 def clip(row: Row, width: int) -> Row:

@@ -1,12 +1,13 @@
 """Rows in the characters that the terminal can draw."""
 
-from gssr.render.cells import cell_width
+from gssr.render.cells import cell_width, cleaned
 from gssr.render.glyphs import TO_ASCII, Glyphs
 from gssr.render.roles import Row, Span
 
 
 def drawable(row: Row, glyphs: Glyphs) -> Row:
-    """The row as it is, or for a set of ASCII glyphs with a stand-in of as many cells for every other character."""
+    """The row, clean; for a set of ASCII glyphs with a stand-in of as many cells for every other character."""
+    row = cleaned(row)
     if not glyphs.levels.isascii():
         return row
     return tuple(span if span.text.isascii() else Span(_stand_in(span.text), span.role) for span in row)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from rich.console import RenderableType
+from rich.text import Text
 from textual import events
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App, ComposeResult
@@ -18,6 +19,7 @@ from textual.widgets import Input
 from gssr.model.alignment import aligned
 from gssr.model.frame import Frame
 from gssr.model.watch import Watch
+from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row
 from gssr.store.open import log_of
@@ -107,7 +109,7 @@ class LiveScreen(App[int]):
     def on_arrived(self, event: Arrived) -> None:
         """Show the new frames."""
         if not event.frames:
-            self.exit(1, message=f"gssr: an error while reading: {self._producer.problem!r}")
+            self.exit(1, message=Text(clean(f"gssr: an error while reading: {self._producer.problem!r}")))
             return
         self.frames = event.frames
         if len(self._watches) == 1 and len(self._watches[0].run_ids) > 1:
