@@ -54,7 +54,7 @@ class Terminal:
         """Read for a while; the number of bytes."""
         before, deadline = len(self.written), time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            self._read(left)
+            self.read_some(left)
         return len(self.written) - before
 
     def read_until(self, pattern: bytes, patience: float = 30.0) -> float:
@@ -64,10 +64,11 @@ class Terminal:
         while not re.search(pattern, self.written):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{pattern!r} never came; the end of what did: {bytes(self.written[-300:])!r}")
-            self._read(0.2)
+            self.read_some()
         return time.monotonic() - self.began
 
-    def _read(self, patience: float) -> None:
+    def read_some(self, patience: float = 0.2) -> None:
+        """Read what there is, or comes first. Raises RuntimeError when the program has ended."""
         if not select.select([self._fd], [], [], patience)[0]:
             return
         try:
