@@ -10,7 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("supervise_driver.py")
-PATIENCE = 20.0  # s
+PATIENCE = 60.0  # s: a machine may be busy
 
 
 def driver_command(log: Path, options: dict[str, Any], *command: str | bytes) -> list[str | bytes]:

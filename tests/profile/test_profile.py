@@ -6,15 +6,20 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
+from supervised import until
 
 from gssr.metrics import NAMES
 from gssr.store.reader import open_recording
+from gssr.store.schema import GAP_INTERVALS
 
 GSSR = [sys.executable, "-m", "gssr"]
+UNTIL_GO = "until [ -e go ]; do sleep 0.02; done"
+"""A workload that runs until the test has seen what it waits for."""
 
 
 def gssr(*words: str, cwd: Path, **settings) -> subprocess.CompletedProcess:
@@ -31,51 +36,63 @@ def run_of(folder: Path, index: int = 0):
 
 def sampler_of(supervisor: int) -> int:
     """The pid of the sampler that a supervisor started."""
-    for _ in range(200):
+
+    def found() -> int:
         for child in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
-            if Path(f"/proc/{child}/comm").read_text().strip() == "gssr-sampler":
-                return int(child)
-        time.sleep(0.02)
-    raise AssertionError("no sampler")
+            try:
+                if Path(f"/proc/{child}/comm").read_text().strip() == "gssr-sampler":
+                    return int(child)
+            except OSError:
+                pass  # it was one that has ended meanwhile
+        return 0
+
+    return until(found, "the sampler")
 
 
-def wait_for_rows(path: Path, n: int) -> None:
-    for _ in range(300):
-        try:
-            with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
-                if connection.execute("SELECT count(*) FROM samples").fetchone()[0] >= n:
-                    return
-        except sqlite3.Error:
-            pass
-        time.sleep(0.02)
-    raise AssertionError(f"not {n} rows in {path}")
+def n_rows(path: Path, table: str = "samples") -> int:
+    """How many rows a recording holds by now."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    except sqlite3.Error:
+        return 0
+
+
+def wait_for_rows(path: Path, n: int, table: str = "samples") -> None:
+    until(lambda: n_rows(path, table) >= n, f"{n} rows in {path}")
 
 
 def test_a_run_is_recorded_and_its_exit_code_passed_on(tmp_path):
-    done = record(tmp_path, "-l", "my run", "--", "sh", "-c", "echo out; echo err >&2; sleep 1; exit 7")
-    assert (done.returncode, done.stdout) == (7, "out\n")
-    assert done.stderr.startswith("err\n") and "GSSR score=" in done.stderr
+    script = f"echo out; echo err >&2; {UNTIL_GO}; exit 7"
+    command = [*GSSR, "profile", "--backend", "synthetic:train:4", "-t", "50", "-o", "a.sql", "-l", "my run"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*command, "--", "sh", "-c", script], cwd=tmp_path, stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        wait_for_rows(tmp_path / "a.sql", 4 * 20)
+        (tmp_path / "go").touch()
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (7, "out\n")
+    assert err.startswith("err\n") and "GSSR score=" in err
     reader = run_of(tmp_path)
     run = reader.run
-    assert (run.label, run.state, run.exit_code, run.launcher, run.sampling_ms) == (
-        "my run",
-        "failed",
-        7,
-        "alone",
-        50.0,
-    )
-    assert run.command == ("sh", "-c", "echo out; echo err >&2; sleep 1; exit 7")
-    assert run.ended_at - run.started_at == pytest.approx(1.0, abs=0.3)
+    facts = (run.label, run.state, run.exit_code, run.launcher, run.sampling_ms)
+    assert facts == ("my run", "failed", 7, "alone", 50.0)
+    assert run.command == ("sh", "-c", script)
     samples = reader.samples(["sm_active"])
+    held_up = np.array([event.time for event in reader.events if event.kind == "gap"])
     for gpu in range(4):
         times = np.sort(samples.time[samples.gpu == gpu])
-        assert 18 <= len(times) <= 24
-        assert np.diff(times).max() < 0.125
+        steps = np.diff(times)
+        assert len(times) >= 20
+        assert np.median(steps) == pytest.approx(0.05, abs=0.02)
+        assert len(times) <= (times[-1] - times[0]) / 0.05 + 2.001  # and one at the end
+        for at in np.flatnonzero(steps[:-1] > GAP_INTERVALS * 0.05 + 0.01):  # a machine that stood still is said
+            assert ((held_up > times[at]) & (held_up <= times[at + 1] + 1e-6)).any()
         assert times[-1] > run.ended_at - 0.1
-    assert [event.kind for event in reader.events] == ["start", "backend", "end"] or [
-        event.kind for event in reader.events
-    ] == ["backend", "start", "end"]
-    assert os.listdir(tmp_path) == ["a.sql"]
+    kinds = [event.kind for event in reader.events if event.kind != "gap"]
+    assert kinds in (["start", "backend", "end"], ["backend", "start", "end"])
+    assert sorted(os.listdir(tmp_path)) == ["a.sql", "go"]
 
 
 def test_arguments_arrive_untouched(tmp_path):
@@ -107,12 +124,12 @@ def test_a_very_short_workload_is_recorded(tmp_path):
 
 
 def test_the_workloads_end_is_noticed_at_once(tmp_path):
-    begin = time.monotonic()
-    done = gssr("profile", "--backend", "synthetic", "-t", "5000", "-o", "a.sql", "--", "sleep", "0.3", cwd=tmp_path)
-    assert done.returncode == 0 and time.monotonic() - begin < 2.0
+    done = gssr("profile", "--backend", "synthetic", "-t", "600000", "-o", "a.sql", "--", "sleep", "0.3", cwd=tmp_path)
+    assert done.returncode == 0  # within the minute that is waited for it
 
 
-def test_a_killed_sampler_loses_at_most_a_second_and_the_run_is_lost(tmp_path):
+def test_a_killed_sampler_loses_nothing_that_was_committed_and_the_run_is_lost(tmp_path):
+    path = tmp_path / "a.sql"
     command = [
         *GSSR,
         "profile",
@@ -122,77 +139,66 @@ def test_a_killed_sampler_loses_at_most_a_second_and_the_run_is_lost(tmp_path):
         "20",
         "-o",
         "a.sql",
-        "--",
-        "sh",
-        "-c",
-        "sleep 3; exit 5",
+        "-w",
+        f"{UNTIL_GO}; exit 5",
     ]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as supervisor:
         sampler = sampler_of(supervisor.pid)
-        wait_for_rows(tmp_path / "a.sql", 400)
-        time.sleep(0.3)
-        killed = time.time()
+        wait_for_rows(path, 400)
+        before = n_rows(path)
+        until(lambda: n_rows(path) > before, "the next commit")
+        kept = n_rows(path)
         os.kill(sampler, signal.SIGKILL)
-        time.sleep(0.3)
-        reader = run_of(tmp_path)
-        assert reader.state == "lost"
-        said = supervisor.communicate(timeout=20)[1]
+        until(lambda: run_of(tmp_path).state == "lost", "the end of the sampler")
+        (tmp_path / "go").touch()
+        said = supervisor.communicate(timeout=60)[1]
     assert supervisor.returncode == 5
     assert said == "gssr: recording stopped: the sampler was killed by signal 9; the workload runs on\n"
     reader = run_of(tmp_path)
     assert reader.state == "lost" and reader.run.exit_code is None
     samples = reader.samples(["sm_active"])
-    for gpu in range(8):
-        assert killed - samples.time[samples.gpu == gpu].max() < 1.0
+    assert len(samples.time) >= kept and set(samples.gpu) == set(range(8))
     assert reader.buckets().vectors[:, 0].sum() == len(samples.time)
 
 
 def test_a_killed_supervisor_leaves_the_workload_and_the_recording_going(tmp_path):
-    command = [
-        *GSSR,
-        "profile",
-        "--backend",
-        "synthetic",
-        "-t",
-        "20",
-        "-o",
-        "a.sql",
-        "--",
-        "sh",
-        "-c",
-        "sleep 1.5; touch done",
-    ]
+    script = f"{UNTIL_GO}; date +%s.%N > done"
+    command = [*GSSR, "profile", "--backend", "synthetic", "-t", "20", "-o", "a.sql", "-w", script]
     with subprocess.Popen(command, cwd=tmp_path) as supervisor:
         sampler = sampler_of(supervisor.pid)
         wait_for_rows(tmp_path / "a.sql", 40)
         supervisor.kill()
         supervisor.wait()
-    for _ in range(200):
-        if not Path(f"/proc/{sampler}").exists():
-            break
-        time.sleep(0.05)
-    assert (tmp_path / "done").exists()
+    rows = n_rows(tmp_path / "a.sql")
+    wait_for_rows(tmp_path / "a.sql", rows + 40)
+    (tmp_path / "go").touch()
+    until(lambda: not Path(f"/proc/{sampler}").exists(), "the sampler's end")
     reader = run_of(tmp_path)
     assert (reader.state, reader.run.exit_code) == ("killed", None)
-    assert reader.run.ended_at - reader.run.started_at == pytest.approx(1.5, abs=0.4)
+    assert 0 <= reader.run.ended_at - float((tmp_path / "done").read_text()) < 10
 
 
 def test_a_stopped_sampler_leaves_a_gap_that_is_recorded(tmp_path):
-    command = [*GSSR, "profile", "--backend", "synthetic", "-t", "20", "-o", "a.sql", "--", "sleep", "2"]
+    path, interval = tmp_path / "a.sql", 0.1
+    command = [*GSSR, "profile", "--backend", "synthetic", "-t", "100", "-o", "a.sql", "-w", UNTIL_GO]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as supervisor:
         sampler = sampler_of(supervisor.pid)
-        wait_for_rows(tmp_path / "a.sql", 40)
+        wait_for_rows(path, 40)
+        stopped = time.time()
         os.kill(sampler, signal.SIGSTOP)
-        time.sleep(0.5)
+        time.sleep(0.55)
         os.kill(sampler, signal.SIGCONT)
-        assert supervisor.wait(timeout=20) == 0
+        wait_for_rows(path, n_rows(path) + 40)
+        (tmp_path / "go").touch()
+        assert supervisor.wait(timeout=60) == 0
     reader = run_of(tmp_path)
     gaps = [event for event in reader.events if event.kind == "gap"]
     assert len(gaps) >= 1 and "held up" in gaps[0].message
     times = np.sort(reader.samples([]).time[reader.samples([]).gpu == 0])
     assert np.diff(times).max() > 0.4
-    grid = (times - times[0]) / 0.02
-    assert np.median(np.abs(grid - np.round(grid))) < 0.25  # the deadlines stayed where they were
+    late = (times - times[0] + interval / 2) % interval
+    before, after = np.median(late[times < stopped]), np.median(late[times > stopped + 0.5])
+    assert abs(after - before) < interval / 4  # the deadlines stayed where they were
 
 
 def test_sigterm_ends_workload_and_recording_properly(tmp_path):
@@ -200,7 +206,7 @@ def test_sigterm_ends_workload_and_recording_properly(tmp_path):
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as supervisor:
         wait_for_rows(tmp_path / "a.sql", 40)
         supervisor.terminate()
-        assert supervisor.wait(timeout=20) == 128 + 15
+        assert supervisor.wait(timeout=60) == 128 + 15
     reader = run_of(tmp_path)
     assert (reader.state, reader.run.exit_code) == ("killed", 143)
     assert "SIGTERM passed on" in [event.message for event in reader.events]
@@ -290,8 +296,12 @@ def test_an_unwritable_output_costs_one_line_and_the_workload_runs(tmp_path):
 
 
 def test_without_a_gpu_the_host_is_recorded(tmp_path):
-    done = gssr("profile", "-t", "50", "-o", "a.sql", "--", "sleep", "1.2", cwd=tmp_path)
-    assert done.returncode == 0 and "no GPU is sampled" in done.stderr
+    command = [*GSSR, "profile", "-t", "50", "-o", "a.sql", "-w", UNTIL_GO]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as supervisor:
+        wait_for_rows(tmp_path / "a.sql", 2, "host_samples")
+        wait_for_rows(tmp_path / "a.sql", 2, "workload_samples")
+        (tmp_path / "go").touch()
+        assert "no GPU is sampled" in supervisor.communicate(timeout=60)[1] and supervisor.returncode == 0
     with sqlite3.connect(tmp_path / "a.sql") as connection:
         rows = connection.execute(
             "SELECT cpu_utilization, load1, memory_used, memory_total FROM host_samples"
@@ -376,11 +386,19 @@ def test_of_commands_with_one_output_started_together_one_records_and_all_run(tm
 @pytest.mark.parametrize("flag", ["-f", "-a"])
 def test_of_commands_that_overwrite_or_add_together_one_records_and_all_run(tmp_path, flag):
     assert record(tmp_path, "--", "true").returncode == 0
-    command = [*GSSR, "profile", flag, "--backend", "synthetic", "-o", "a.sql", "--", "sh", "-c", "echo ran; sleep 1"]
-    running = [
-        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)
-    ]
-    answers = [(process, *process.communicate(timeout=60)) for process in running]
+    command = [*GSSR, "profile", flag, "--backend", "synthetic", "-o", "a.sql", "-w", f"echo ran; {UNTIL_GO}"]
+    running = []
+    for number in range(4):
+        with open(tmp_path / f"{number}.err", "wb") as err:
+            running.append(subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=err))
+
+    def said() -> list[bytes]:
+        return [(tmp_path / f"{number}.err").read_bytes() for number in range(4)]
+
+    until(lambda: sum(map(bool, said())) == 3, "all but one to say why they don't record")
+    (tmp_path / "go").touch()
+    answers = [(process, process.communicate(timeout=60)[0]) for process in running]
+    answers = [(process, out, err) for (process, out), err in zip(answers, said(), strict=True)]
     for process, out, err in answers:
         told = b"right now" in err or b"by another gssr" in err or b"recorded into" in err
         assert told and (process.returncode, out) in ((0, b"ran\n"), (2, b""))
@@ -390,9 +408,15 @@ def test_of_commands_that_overwrite_or_add_together_one_records_and_all_run(tmp_
 
 
 def test_a_recording_that_is_deleted_meanwhile_is_not_said_to_be_there(tmp_path):
-    done = record(tmp_path, "--", "sh", "-c", "sleep 0.7; rm a.sql*; exit 7")
-    assert done.returncode == 7
-    assert "a.sql: was deleted or moved" in done.stderr and "see it with" not in done.stderr
+    command = [*GSSR, "profile", "--backend", "synthetic:train:4", "-t", "50", "-o", "a.sql", "-w"]
+    process = subprocess.Popen(
+        [*command, f"{UNTIL_GO}; rm a.sql*; exit 7"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    wait_for_rows(tmp_path / "a.sql", 4)
+    (tmp_path / "go").touch()
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 7
+    assert "a.sql: was deleted or moved" in said and "see it with" not in said
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -439,7 +463,7 @@ def test_ranks_write_a_file_each_and_leave_one_run_in_one_file(tmp_path):
             f"sleep 0.5; exit {rank}",
         ]
         ranks.append(subprocess.Popen(command, cwd=tmp_path, env=environment))
-    assert [rank.wait(timeout=30) for rank in ranks] == [0, 1, 2]
+    assert [rank.wait(timeout=60) for rank in ranks] == [0, 1, 2]
     assert os.listdir(tmp_path) == ["a.sql"]
     (reader,) = open_recording(tmp_path / "a.sql").runs
     assert (reader.state, reader.run.exit_code, len(reader.gpus)) == ("failed", 2, 6)

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import threading
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -22,6 +23,18 @@ def messages(reader):
 def fill(writer) -> None:
     (pages,) = writer._connection.execute("PRAGMA page_count").fetchone()
     writer._connection.execute(f"PRAGMA max_page_count={pages}")  # what a full disk looks like to SQLite
+
+
+def test_rows_are_committed_half_a_second_later_at_most(tmp_path):
+    """So that is all a killed sampler can lose."""
+    writer = write(tmp_path / "a.sql", rows_of(1, 2), 2, finish=False)
+    with closing(sqlite3.connect(f"file:{tmp_path}/a.sql?mode=ro", uri=True)) as reader:
+        for tick in range(1, 200):
+            now = START + 10 + tick * 0.02
+            writer.add([(gpu, now, *[0.5] * len(NAMES)) for gpu in range(2)])
+            writer.tick(now)
+            (last,) = reader.execute("SELECT max(time) FROM samples").fetchone()
+            assert tick == 1 or now - last <= 0.5 + 0.02
 
 
 def test_a_disk_that_is_full_for_long_costs_little_and_what_was_lost_is_said(tmp_path, monkeypatch):
