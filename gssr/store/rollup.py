@@ -255,7 +255,7 @@ class Rollups:
         bucket.last_rowid = rowid
         state.rows.append(row)
         if len(state.rows) >= state.fold_rows:
-            self._fold_into_open(state)
+            self._fold_into_open(gpu, state)
 
     def take(self) -> tuple[list[RollupRow], list[SketchRow]]:
         """What was closed since the last call, to be written in one transaction with the rows it covers."""
@@ -308,11 +308,14 @@ class Rollups:
                 vector[self._flop : self._flop + len(folded)] = folded
         return vector
 
-    def _fold_into_open(self, state: _Gpu) -> None:
+    def _fold_into_open(self, gpu: int, state: _Gpu) -> None:
         bucket = state.buckets[0]
         assert bucket is not None
+        sketch_start = bucket.start // SKETCH_SECONDS * SKETCH_SECONDS
+        if sketch_start != state.sketch_start:
+            self._emit_sketch(gpu, state)
         if not state.histograms:
-            state.sketch_start = bucket.start // SKETCH_SECONDS * SKETCH_SECONDS
+            state.sketch_start = sketch_start
             state.histograms = [Counter() for _ in LAYOUT.sketched]
         vector = self._fold(state.rows, state.histograms)
         merge(bucket.vector, vector, self._gap)
@@ -327,10 +330,8 @@ class Rollups:
         self._emit(gpu, state, 0)
 
     def _close_open(self, gpu: int, state: _Gpu, bucket: _Bucket) -> None:
-        if state.histograms and bucket.start // SKETCH_SECONDS * SKETCH_SECONDS != state.sketch_start:
-            self._emit_sketch(gpu, state)
         if state.rows:
-            self._fold_into_open(state)
+            self._fold_into_open(gpu, state)
         for level in range(1, len(LEVELS)):
             start = bucket.start // LEVELS[level] * LEVELS[level]
             coarse = state.buckets[level]
