@@ -3,6 +3,7 @@
 import ctypes
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -23,6 +24,11 @@ _LAUNCHER = {*JOB_IDS, *(row.rank for row in LAUNCHERS), "CUDA_VISIBLE_DEVICES"}
 for _name in list(os.environ):
     if _name in _TERMINAL or _name in _LAUNCHER or _name.startswith(("SLURM", "GSSR_SLURM")):
         del os.environ[_name]
+
+# What nohup, or a shell that runs the tests in its background, has made them ignore must not reach what they start.
+for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(_signal) == signal.SIG_IGN:
+        signal.signal(_signal, lambda *_: None)  # still without effect here, and with its usual one after an exec
 
 # The same examples in every run, and no verdict on how fast the machine is.
 settings.register_profile("gssr", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
