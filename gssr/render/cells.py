@@ -14,7 +14,7 @@ from typing import Literal
 
 from gssr.render.roles import Role, Row, Span, joined, text_of
 
-LONGEST = 4000
+LONGEST = 2000
 """Characters of one text that are shown; of a longer one the beginning."""
 
 _UNDRAWABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Mn", "Me", "Mc"}

@@ -11,12 +11,23 @@ from gssr.metrics import Metric
 from gssr.model.analysis import Analysis
 from gssr.model.balance import histogram
 from gssr.model.frame import over_space
-from gssr.render.cells import clean, fit
+from gssr.render.cells import fit
 from gssr.render.scale import fixed, metric_of, unit_of
 from gssr.report.axes import time_axis
 from gssr.report.options import Options, lead
 from gssr.report.page import compared, drawn
-from gssr.report.png_frame import BLUE, FAINT, INK, ORANGE, edges_of, nothing, picture, time_labels, value_axis
+from gssr.report.png_frame import (
+    BLUE,
+    FAINT,
+    INK,
+    ORANGE,
+    edges_of,
+    nothing,
+    picture,
+    place_of,
+    time_labels,
+    value_axis,
+)
 from gssr.report.png_heat_map import gpu_map
 
 if TYPE_CHECKING:
@@ -133,7 +144,7 @@ def means_in_order(panel: Axes, analysis: Analysis, metric: Metric) -> None:
         panel.legend(loc="lower right", framealpha=0.9, edgecolor="none", fontsize=8)
     value_axis(panel, analysis, metric, horizontal=True)
     panel.set_ylim(-0.6, len(values) - 0.4)
-    places = [clean(analysis.gpus[-i].place) for _, i in found]
+    places = [place_of(analysis.gpus[-i]) for _, i in found]
     shown = range(len(places)) if len(places) <= _NAMED else [0, len(places) - 1]
     panel.set_yticks(list(shown), [places[i] for i in shown], fontsize=8 if len(places) <= 12 else 6.5)
     panel.grid(False, axis="y")
@@ -163,9 +174,8 @@ def _lines(_: Figure, panel: Axes, analysis: Analysis, metric: Metric) -> None:
     series, factor = analysis.gpu_series[metric.name], unit_of(metric).factor
     edges = edges_of(analysis, series.start, series.width, series.values.shape[1])
     for gpu, values in zip(analysis.gpus, factor * series.values, strict=True):
-        panel.step(
-            edges, np.append(values, values[-1:]), where="post", linewidth=1.1, alpha=0.9, label=clean(gpu.place)
-        )
+        last = np.append(values, values[-1:])
+        panel.step(edges, last, where="post", linewidth=1.1, alpha=0.9, label=place_of(gpu))
     value_axis(panel, analysis, metric)
     # Above the panel: GPUs that are well used have their lines where a legend would lie.
     panel.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, frameon=False, fontsize=8, ncols=4)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gssr.metrics import Metric
-from gssr.model.analysis import Analysis, Floats
-from gssr.render.cells import clean
+from gssr.model.analysis import Analysis, Floats, GpuSummary
+from gssr.render.cells import fit
 from gssr.render.clock import duration, ticks
 from gssr.render.scale import UNKNOWN, fixed, percent, unit_of
 from gssr.report.axes import full_scale, time_axis
@@ -46,8 +46,11 @@ _STYLE: Any = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "image.cmap": "cividis",
+    "text.parse_math": False,  # a dollar in a name begins no formula
 }
 _TALLEST = 14.0
+_LONGEST_TITLE, _LONGEST_PLACE = 60, 32
+"""Characters of a name that there is room for."""
 
 
 @contextmanager
@@ -87,9 +90,9 @@ def picture(
 
 def _subtitle(analysis: Analysis) -> str:
     run = analysis.run
-    pieces = [clean(run.label or run.run_id)]
+    pieces = [fit(run.label or run.run_id, _LONGEST_TITLE, "…")]
     if run.job_id:
-        pieces.append(f"job {clean(run.job_id)}")
+        pieces.append(f"job {fit(run.job_id, _LONGEST_PLACE, '…')}")
     pieces.append(place(analysis))
     pieces.append(duration(analysis.window.duration))
     pieces.append(f"score {fixed(analysis.score, 3, UNKNOWN)}")
@@ -97,6 +100,11 @@ def _subtitle(analysis: Analysis) -> str:
     if balance and balance.imbalance is not None:
         pieces.append(f"imbalance of SM active {percent(balance.imbalance)}")
     return "   |   ".join(pieces)
+
+
+def place_of(gpu: GpuSummary) -> str:
+    """Where a GPU is, as an axis or a legend names it."""
+    return fit(gpu.place, _LONGEST_PLACE, "…", keep="end")
 
 
 def nothing(panel: Axes, why: str) -> None:

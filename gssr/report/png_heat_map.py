@@ -9,13 +9,12 @@ import numpy as np
 
 from gssr.metrics import Metric
 from gssr.model.analysis import Analysis
-from gssr.render.cells import clean
 from gssr.render.scale import metric_of, unit_of
 from gssr.report.axes import full_scale, time_axis
 from gssr.report.heat_map import heat_map
 from gssr.report.options import Options, lead
 from gssr.report.page import compared
-from gssr.report.png_frame import BLANK, FAINT, nothing, picture, time_labels
+from gssr.report.png_frame import BLANK, FAINT, nothing, picture, place_of, time_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +52,7 @@ def gpu_map(figure: Figure, panel: Axes, analysis: Analysis, metric: Metric) -> 
     )  # fmt: skip
     figure.colorbar(picture, ax=panel, pad=0.01, aspect=30, label=f"{metric.label} ({unit_of(metric).name})")
     rows = range(0, len(analysis.gpus), _label_step(analysis))
-    panel.set_yticks(list(rows), [clean(analysis.gpus[i].place) for i in rows], fontsize=7)
+    panel.set_yticks(list(rows), [place_of(analysis.gpus[i]) for i in rows], fontsize=7)
     panel.grid(False)
     panel.set_title(f"{metric.label} of each GPU along time")
     panel.set_title("grey: no samples", loc="right", fontweight="normal", fontsize=9, color=FAINT)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gssr.render.cells import clean
 from gssr.report.png_frame import FAINT, INK
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Sheet:
 
     def width(self, text: str, font: Font) -> float:
         """How wide a text is: the sum of its words, each measured once."""
+        text = clean(text)
         blank = self._word(" ", font)
         words = text.split(" ")
         return sum(self._word(word, font) for word in words if word) + blank * (len(words) - 1)
@@ -77,7 +79,7 @@ class Sheet:
     def lines(self, text: str, font: Font, width: float) -> list[str]:
         """The text in lines no wider than ``width``; a word that is wider is broken."""
         lines, line = [], ""
-        for word in text.split(" "):
+        for word in clean(text).split(" "):
             longer = f"{line} {word}" if line else word
             if self.width(longer, font) <= width:
                 line = longer
@@ -95,7 +97,7 @@ class Sheet:
         """One line whose top is at ``y``."""
         style: dict[str, Any] = {"fontsize": font.size, "color": font.color, "family": font.family}
         self.figure.text(
-            x / WIDE, 1 - (y + 0.95 * font.size / _POINTS) / TALL, text, ha=align, va="baseline",
+            x / WIDE, 1 - (y + 0.95 * font.size / _POINTS) / TALL, clean(text), ha=align, va="baseline",
             fontweight="bold" if font.bold else "normal", parse_math=False, **style,
         )  # fmt: skip
 
