@@ -23,7 +23,8 @@ MAX_EMPTY = 0.05
 """A bin's width is too narrow when more than this share of the (GPU, bin) cells is empty without a gap."""
 ROUND_WIDTHS = (10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 """Widths from 10 s on; every one is a multiple of a rollup level. Above them, doubled days."""
-VECTORS_AT_ONCE = 20_000
+VECTORS_AT_ONCE = 12_000
+"""Rollups of one slice: some ten megabytes."""
 _CLOCK_NOISE = 1e-6  # s; a float64 holds unix time to 0.24 microseconds
 
 
@@ -132,16 +133,20 @@ def slices_of_buckets(
     start: float | None,
     end: float | None,
 ) -> Iterator[Buckets]:
-    """The rollups of these metrics that make up ``bins``, in slices of time so that memory stays small. ``positions`` are
-    the GPUs' in ``reader.gpus``, as the buckets' own are; rows with start <= time < end count (None: open)."""
+    """The rollups of these metrics that make up ``bins``, some time or some GPUs at once so that memory stays small.
+    ``positions`` are the GPUs' in ``reader.gpus``, as the buckets' own are; rows with start <= time < end count (None:
+    open)."""
     level = max(level for level in LEVELS if bins.width % level == 0)
-    steps = max(1, VECTORS_AT_ONCE // max(1, len(positions)))
-    last_step = math.ceil((bins.start + bins.n * bins.width) / level)
-    cuts = [bins.start + step * level for step in range(steps, last_step - int(bins.start // level), steps)]
+    long = LEVELS[-1]  # where a slice ends no bucket is cut, of whatever level
+    at_once = max(1, VECTORS_AT_ONCE * level // long)
+    gpus = [positions[first : first + at_once] for first in range(0, len(positions), at_once)]
+    step = long * max(1, at_once // max(1, len(positions)))
+    first, last = bins.start // step + 1, math.ceil((bins.start + bins.n * bins.width) / step)
+    cuts = [number * step for number in range(int(first), last)]
     cuts = [cut for cut in cuts if (start is None or cut > start) and (end is None or cut < end)]
-    gpus = filtered(reader, positions)
     for lower, upper in zip([start, *cuts], [*cuts, end], strict=True):
-        yield reader.buckets(lower, upper, level=level, gpus=gpus, names=names)
+        for own in gpus:
+            yield reader.buckets(lower, upper, level=level, gpus=filtered(reader, own), names=names)
 
 
 def from_buckets(

@@ -119,7 +119,7 @@ class Part(NamedTuple):
         return self.positions(key), time, values
 
 
-def _codes(gpu: Ints, bucket: NDArray[Any]) -> Ints:
+def codes_of(gpu: Ints, bucket: NDArray[Any]) -> Ints:
     """One number for each (position, bucket)."""
     return gpu * (1 << 40) + np.asarray(bucket, np.int64)
 
@@ -152,7 +152,7 @@ def cover(
             gpu, bucket, vectors = part.positions(key[sound]), bucket[sound], vectors[sound]
             fresh = _not_taken(gpu, bucket, taken)
             gpu, bucket, vectors = gpu[fresh], bucket[fresh], vectors[fresh]
-            codes.append(_codes(gpu, bucket))
+            codes.append(codes_of(gpu, bucket))
             out.append((gpu, bucket.astype(np.float64), np.full(len(gpu), float(level)), vectors))
             finer += _uncovered(lower, upper, level, bucket, part.unended)
         taken.append((level, np.concatenate(codes) if codes else np.empty(0, np.int64)))
@@ -167,7 +167,7 @@ def _not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]])
     fresh = np.ones(len(gpu), bool)
     for level, codes in taken:
         if len(codes):
-            fresh &= ~np.isin(_codes(gpu, time // level * level), codes)
+            fresh &= ~np.isin(codes_of(gpu, time // level * level), codes)
     return fresh
 
 
@@ -201,7 +201,7 @@ def _folded(
     for metric in derived:
         values[metric.name] = derive(values, metric.parts)
     bucket = np.floor(time / step).astype(np.int64) * step
-    groups, vectors = fold(_codes(gpu, bucket), time, values, gap_seconds, layout)
+    groups, vectors = fold(codes_of(gpu, bucket), time, values, gap_seconds, layout)
     return groups >> 40, (groups & ((1 << 40) - 1)).astype(np.float64), np.full(len(groups), float(step)), vectors
 
 
@@ -256,39 +256,42 @@ def _end(codes: Ints, level: int) -> Ints:
 
 def count_bins(part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> dict[str, Ints]:
     """For each metric, how many samples of [start, end) fell into each bin of a sketch (gssr.store.layout): int64[65536]."""
-    order = {name: index for index, name in enumerate(part.shard.layout.sketched)}
-    counts = np.zeros((len(order), N_BINS), np.int64)
+    order = part.shard.layout.sketched
+    places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
+    counts = np.zeros((len(names) + 1) * N_BINS)  # exact up to 2^53; what nobody asked for goes to the last row
     codes = [np.empty(0, np.int64)]
     keys = part.keys(gpus)
     for batch in part.shard.sketches(keys, start, end):
         key = np.array([row[0] for row in batch], np.int64)
         if not part.sound(key).all():
             continue
-        codes.append(_codes(part.positions(key), np.array([row[1] for row in batch])))
-        counts += _decoded([row[2] for row in batch], len(order))
+        codes.append(codes_of(part.positions(key), np.array([row[1] for row in batch])))
+        bins, weights = _decoded([row[2] for row in batch], places)
+        counts += np.bincount(bins, weights, len(counts))
     stored = list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
     taken = [(SKETCH_SECONDS, np.concatenate(codes))]
     _gpu, _time, values = uncounted(part, stored, start, end, SKETCH_SECONDS, gpus, taken)
     result = {}
-    for name in names:
+    for row, name in enumerate(names):
         metric = BY_NAME[name]
         column = derive(values, metric.parts) if metric.derived else values[name]
         column = column[np.isfinite(column)].astype(np.float32)
-        bins = (column.view(np.uint32) >> 16).astype(np.int64)
-        result[name] = np.bincount(bins, minlength=N_BINS)
-        if name in order:
-            result[name] = result[name] + counts[order[name]]
+        result[name] = counts[row * N_BINS : (row + 1) * N_BINS].astype(np.int64)
+        result[name] += np.bincount(column.view(np.uint32) >> 16, minlength=N_BINS)
     return result
 
 
-def _decoded(blobs: Sequence[bytes], n_metrics: int) -> Ints:
-    """[n_metrics, 65536]: the sum of sketches; metrics that old sketches lack count nothing."""
-    bins, weights = [], []
+def _decoded(blobs: Sequence[bytes], places: Ints) -> tuple[Ints, NDArray[np.uint32]]:
+    """The bins of sketches, each 65536 times the place of its metric further on, and their counts: [n] each. Metrics that
+    old sketches lack have none."""
+    first = places * N_BINS
+    bins, counts = [], []
     for blob in blobs:
         own = int.from_bytes(blob[:2], "little")
-        sizes = np.frombuffer(blob, "<u2", own, 2).astype(np.int64)
-        total = int(sizes.sum())
-        bins.append(np.repeat(np.arange(own), sizes) * N_BINS + np.frombuffer(blob, "<u2", total, 2 + 2 * own))
-        weights.append(np.frombuffer(blob, "<u4", total, 2 + 2 * own + 2 * total))
-    flat = np.bincount(np.concatenate(bins), np.concatenate(weights), minlength=n_metrics * N_BINS)
-    return flat[: n_metrics * N_BINS].astype(np.int64).reshape(n_metrics, N_BINS)
+        sizes = np.frombuffer(blob, "<u2", own, 2)
+        total = int(sizes.sum(dtype=np.int64))
+        found = np.repeat(first[:own], sizes)
+        found += np.frombuffer(blob, "<u2", total, 2 + 2 * own)
+        bins.append(found)
+        counts.append(np.frombuffer(blob, "<u4", total, 2 + 2 * own + 2 * total))
+    return np.concatenate(bins), np.concatenate(counts)

@@ -3,7 +3,7 @@
 The arithmetic is that of gssr.store.rollup; here it runs over many GPUs and buckets at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -159,16 +159,18 @@ def _merge_counter(block: Floats, times: Floats, starts: Ints) -> Floats:
     return out
 
 
-def vectors_of(blobs: list[bytes], layout: Layout = LAYOUT) -> Floats:
-    """[n, layout.width] from rollup blobs; shorter ones (from before columns were added) get an empty tail."""
+def vectors_of(blobs: Sequence[bytes], layout: Layout = LAYOUT, columns: Ints | None = None) -> Floats:
+    """[n, layout.width] from rollup blobs, or of each vector only these ``columns``; shorter ones (from before columns were
+    added) get an empty tail."""
     lengths = {len(blob) for blob in blobs}
     if lengths == {8 * layout.width}:
-        return np.frombuffer(b"".join(blobs), dtype="<f8").reshape(len(blobs), layout.width).astype(np.float64)
+        table = np.frombuffer(b"".join(blobs), dtype="<f8").reshape(len(blobs), layout.width)
+        return table.astype(np.float64) if columns is None else table[:, columns].astype(np.float64, copy=False)
     vectors = empty_vectors(len(blobs), layout)
     for row, blob in enumerate(blobs):
         values = np.frombuffer(blob, dtype="<f8")[: layout.width]
         vectors[row, : len(values)] = values
-    return vectors
+    return vectors if columns is None else vectors[:, columns]
 
 
 def derive(values: Mapping[str, Floats], parts: tuple[str, ...]) -> Floats:

@@ -29,6 +29,9 @@ from gssr.store.spans import Span, spans_of
 HOST_COLUMNS = tuple(column.name for column in TABLES["host_samples"][3:])
 WORKLOAD_COLUMNS = tuple(column.name for column in TABLES["workload_samples"][3:])
 
+_BLOBS_AT_ONCE = 1024
+"""Rollups fetched before they are decoded: a megabyte."""
+
 _Record = TypeVar("_Record", Gpu, Process, Event)
 
 
@@ -216,10 +219,10 @@ class Shard:
             where += f" AND gpu IN ({','.join(map(str, keys))})"
         columns = self._columns_of(layout)
         heads, vectors = [], []
-        for batch in self.rows(f"SELECT gpu, bucket, data FROM rollup WHERE {where}", parameters):
+        query = f"SELECT gpu, bucket, data FROM rollup WHERE {where}"
+        for batch in self.rows(query, parameters, fetch=_BLOBS_AT_ONCE):
             heads.append(np.array([row[:2] for row in batch], dtype=np.int64))
-            whole = vectors_of([row[2] for row in batch], self.layout)
-            vectors.append(whole if columns is None else whole[:, columns])
+            vectors.append(vectors_of([row[2] for row in batch], self.layout, columns))
         head = np.concatenate(heads) if heads else np.empty((0, 2), np.int64)
         return head[:, 0], head[:, 1], np.concatenate(vectors) if vectors else np.empty((0, layout.width))
 
