@@ -82,7 +82,8 @@ class Live:
         return [fd for fd in (self._requests, self._lines.fd) if fd >= 0]
 
     def begin(self) -> None:
-        """Start the screen's process."""
+        """The workload runs: start the screen's process."""
+        self._log.take_place()
         if self._lost:
             return
         pipes: list[int] = []
@@ -248,6 +249,7 @@ class Live:
         except Exception as error:
             self.close_screen()
             say(f"an error in gssr: {error!r}")
+        self._log.forget()
         size = os.fstat(self._log.fd).st_size
         printed = size > self._log.start
         if printed and self._given_back and os.pread(self._log.fd, 1, size - 1) != b"\n":

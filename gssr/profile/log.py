@@ -9,11 +9,29 @@ from gssr.store.open import log_of
 
 
 class Log(NamedTuple):
-    """An open log: what this run prints begins at the byte ``start`` of the file."""
+    """An open log: what this run prints begins at the byte ``start`` of the file. ``aside``: where the file is until it
+    takes the place of an earlier run's log; None when it is at its place."""
 
     path: str
     fd: int
     start: int
+    aside: str | None = None
+
+    def take_place(self) -> None:
+        """The workload runs: what an earlier run printed is replaced. Never raises."""
+        if self.aside is not None:
+            try:
+                os.rename(self.aside, os.path.realpath(self.path))
+            except OSError:
+                pass
+
+    def forget(self) -> None:
+        """If it has not taken its place, delete it. Never raises."""
+        if self.aside is not None:
+            try:
+                os.unlink(self.aside)
+            except OSError:
+                pass
 
 
 def check_log(recording: str, ours: bool) -> None:
@@ -26,10 +44,14 @@ def check_log(recording: str, ours: bool) -> None:
 
 
 def open_log(recording: str, anew: bool) -> Log:
-    """Open the log for adding to it and reading; ``anew``: what it holds is deleted. Raises OSError."""
+    """Open the log for adding to it and reading; ``anew``: what it holds is deleted once the workload runs. Raises
+    OSError."""
     path = log_of(recording)
     mode = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
-    fd = os.open(path, mode | (os.O_TRUNC if anew else 0), 0o666)
+    if anew and os.path.isfile(path):
+        aside = f"{os.path.realpath(path)}.{os.getpid()}"
+        return Log(path, os.open(aside, mode | os.O_EXCL, 0o666), 0, aside)
+    fd = os.open(path, mode, 0o666)
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         os.close(fd)

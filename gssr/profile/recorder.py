@@ -18,7 +18,7 @@ _ENDING = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
 
 class Recorder:
     """See gssr.profile.supervise.Recorder. Messages are lines on a pipe; a sampler that is gone or stuck is not waited
-    for. ``told_to_end``: a signal has asked for the end of the workload."""
+    for. ``told_to_end``: a signal has asked for the end of the workload. ``ran``: the workload could be executed."""
 
     def __init__(self, plan: Plan) -> None:
         """Fork the sampler. Raises OSError when that is impossible."""
@@ -43,7 +43,7 @@ class Recorder:
             self._ear.close()
         os.close(inbox)
         os.close(outbox)
-        self.told_to_end = False
+        self.told_to_end = self.ran = False
         run_id, rank, node = plan.run["run_id"], plan.process["rank"], plan.process["node"]
         self._afterword = Afterword(plan.path, str(run_id), int(rank or 0), str(node))
         os.set_blocking(self._out, False)
@@ -51,6 +51,7 @@ class Recorder:
 
     def started(self, pid: int, when: float) -> None:
         """The workload runs."""
+        self.ran = True
         self._tell("started", str(pid), repr(when))
 
     def event(self, kind: str, message: str) -> None:
@@ -88,7 +89,7 @@ class NoRecorder:
 
     pid: int | None = None
     fd = -1
-    told_to_end = False
+    told_to_end = ran = False
 
     def started(self, pid: int, when: float) -> None:
         """Nothing."""

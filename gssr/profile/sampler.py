@@ -43,7 +43,9 @@ def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> 
     try:
         inbox, outbox, *marks = let_go(inbox, outbox, *([] if ear is None else [ear.fd]))
         try:
-            code = _Sampler(plan, inbox, outbox, marks[0] if marks else None).run()
+            replaces = plan.overwrite and not plan.attached and os.path.lexists(plan.path)
+            heard = _wait_for_start(inbox) if replaces else b""
+            code = 0 if heard is None else _Sampler(plan, inbox, outbox, marks[0] if marks else None, heard).run()
         except RecordingError as error:
             _say(outbox, f"nothing is recorded: {error}")
         except Exception as error:
@@ -67,9 +69,29 @@ def _say(outbox: int, text: str) -> None:
         pass
 
 
+def _wait_for_start(inbox: int) -> bytes | None:
+    """Wait until it is known whether the command can be executed: None when it can't, else what the supervisor said so far.
+    For a command that was mistyped no recording is overwritten."""
+    heard = b""
+    while data := os.read(inbox, 1 << 16):
+        heard += data
+        if b"\n" in heard:
+            kinds = [line.split(SEPARATOR.encode())[0] for line in heard.split(b"\n")[:-1]]
+            if b"started" in kinds or b"ended" in kinds:
+                return heard if b"started" in kinds else None
+    return None  # the supervisor is gone, and has started nothing
+
+
 def _next(elapsed: float, interval: float) -> int:
     """Number of the next of the deadlines that are ``interval`` s apart."""
     return int(elapsed / interval) + 1
+
+
+def _keep_what_is_loaded(collect: bool) -> None:
+    """Never look for garbage again among what is there now."""
+    if collect:
+        gc.collect()
+    gc.freeze()
 
 
 def _begun(plan: Plan) -> Writer:
@@ -84,7 +106,8 @@ def _begun(plan: Plan) -> Writer:
 
 
 class _Sampler:
-    def __init__(self, plan: Plan, inbox: int, outbox: int, marks: int | None) -> None:
+    def __init__(self, plan: Plan, inbox: int, outbox: int, marks: int | None, heard: bytes) -> None:
+        """``heard``: what the supervisor has said already."""
         self._plan = plan
         self._inbox = inbox
         self._outbox = outbox
@@ -92,7 +115,7 @@ class _Sampler:
         self._marks = Marks(marks, self._clock)
         with overwriting(plan.path) if plan.overwrite else nullcontext():
             self._writer = _begun(plan)
-        self._unread = b""
+        self._unread = heard
         self._orphaned = False
         self._end: tuple[int | None, str, float] | None = None
         self._workload: int | None = None
@@ -109,11 +132,10 @@ class _Sampler:
 
     def _loop(self) -> None:
         clock, share = self._clock, self._share
+        self._hear_all(b"")
         share.look(clock.now())
         self._sample_host(clock.now())  # first, because it loads what it needs, which takes longer than some intervals
-        if share.sampling:
-            gc.collect()
-        gc.freeze()
+        _keep_what_is_loaded(share.sampling)
         gc.disable()
         begin = last = clock.ticks()
         host_due, collect_due, look_due = begin + HOST_SECONDS, begin + COLLECT_SECONDS, self._next_look(begin)
@@ -130,11 +152,15 @@ class _Sampler:
                 continue
             ticks, now = clock.ticks(), clock.now()
             if ticks >= look_due:
+                taken_over = share.settled
                 taken = share.look(now)
                 look_due = self._next_look(ticks)
                 interval = share.interval
-                if taken and share.sampling:  # the rank before has perhaps sampled them just now
-                    soonest = ticks + interval / 2
+                if taken and share.sampling:
+                    _keep_what_is_loaded(due == math.inf)
+                    ticks, now = clock.ticks(), clock.now()
+                    # Where they are taken over the rank before has perhaps sampled them just now.
+                    soonest = ticks + interval / 2 if taken_over else ticks
                     last = last if due < math.inf else ticks
                     begin = due = max(soonest, due) if due < math.inf else soonest
                     tick = 0
@@ -143,6 +169,8 @@ class _Sampler:
                     self._writer.event(now, "gap", f"no samples for {ticks - last:.3g} s: the sampler was held up")
                 share.sample(now)
                 last = ticks
+                if tick == 0:
+                    begin += share.lag
             if ticks >= host_due:
                 self._sample_host(now)
                 host_due = begin + _next(ticks - begin, HOST_SECONDS) * HOST_SECONDS
@@ -155,7 +183,8 @@ class _Sampler:
                 self._check_workload(now)
             if ticks >= due:
                 tick = max(tick + 1, _next(clock.ticks() - begin, interval))
-        if not share.by_itself and clock.ticks() - last >= share.interval / 2:
+        opened_last = share.last_look(clock.now()) > 0
+        if opened_last or (not share.by_itself and clock.ticks() - last >= share.interval / 2):
             share.sample(clock.now())
 
     def _next_look(self, ticks: float) -> float:
@@ -199,6 +228,10 @@ class _Sampler:
             self._writer.event(
                 self._clock.now(), "signal", "the supervisor is gone; the workload is watched to its end"
             )
+        self._hear_all(data)
+
+    def _hear_all(self, data: bytes) -> None:
+        """Take what the supervisor has said, by lines."""
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             self._hear(line.decode("utf-8", "surrogateescape").split(SEPARATOR))

@@ -57,6 +57,8 @@ def profile(request: Request) -> int:
         code = supervise(request.command, recorder, request.max_runtime, live=live)
     if status is not None:
         status.stop()
+    if request.overwrite and not (recorder.ran or request.attach):
+        return code  # nothing is replaced for a command that was mistyped
     finish(plan, recorder.pid, request.overwrite, request.summary, recorder.told_to_end)
     return code
 

@@ -8,10 +8,12 @@ import json
 import os
 from binascii import crc32
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import Any, NamedTuple
 
 from gssr.backends import open_backend, select_gpus
 from gssr.backends.base import Backend, BackendError, Change, Device, Row
+from gssr.backends.opening import Opening
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
 from gssr.profile.claims import Claims
 from gssr.profile.plan import Plan
@@ -20,7 +22,9 @@ from gssr.store.writer import COMMIT_SECONDS, Writer
 LOOK_SECONDS = 0.5
 """What another rank sampled is taken over this long after its end at most."""
 WAIT_SECONDS = 0.05
-"""How often a rank that waits for another's note asks for it."""
+"""How often a rank that waits for a driver, or for another's note, looks whether it is there."""
+OPENING_SECONDS = 0.5
+"""A driver that has not answered when the workload ends is waited for until this long after it was asked."""
 
 _HOST = "host"
 
@@ -53,6 +57,8 @@ class Share:
         self._claims: Claims | None = None
         self._found: Found | None = None
         self._backend: Backend | None = None
+        self._opening: Opening | None = None
+        self._asked = 0.0  # monotonic, s: when that began
         self._mine: set[str] = set()  # UUIDs
         self._place: dict[int, int] = {}  # of a GPU in the backend → in what was found, for those that are ours
         self._renumbered = False
@@ -72,6 +78,11 @@ class Share:
         return self._backend is not None
 
     @property
+    def settled(self) -> bool:
+        """Whether it is known which GPUs there are, and who samples them at first."""
+        return self._settled
+
+    @property
     def interval(self) -> float:
         """Seconds between two calls of ``sample``."""
         return COMMIT_SECONDS if self.by_itself else self._plan.sampling_seconds
@@ -85,7 +96,7 @@ class Share:
     @property
     def look_seconds(self) -> float | None:
         """When to ``look`` again; None when there is nothing left to take."""
-        if self._found is None:
+        if self._found is None or self._opening is not None:
             return WAIT_SECONDS
         waits_for_gpus = not self._failed and len(self._mine) < len(self._found.devices)
         return LOOK_SECONDS if self._claims is not None and (waits_for_gpus or not self.host) else None
@@ -105,9 +116,13 @@ class Share:
                 self._do_without(now, error)
         if self._settled:
             return  # what is ours stays ours
-        found = self._found or self._learn(now, self._open())
-        self._sample_too([device.uuid for device in found.devices], now)
-        self._settled = True
+        found = self._found
+        if found is None:
+            opened = self._open()
+            if opened is None:
+                return
+            found = self._learn(now, opened)
+        self._settled = self._sample_too([device.uuid for device in found.devices], now)
 
     def _take(self, claims: Claims, now: float) -> None:
         late = self._settled
@@ -120,17 +135,21 @@ class Share:
             note = claims.note(self._view)
             if note is None:
                 return  # another rank is just asking the driver
-            self._learn(now, _read(note) or self._open())
+            opened = _read(note) or self._open()
+            if opened is None:
+                return
+            self._learn(now, opened)
         found = self._found
         assert found is not None
         wanted = [] if self._failed else [device.uuid for device in found.devices if device.uuid not in self._mine]
         new = claims.take(wanted)
         if note == "":
             claims.write(self._view, _written(found))
+        if not self._sample_too(new, now, late):
+            return
         if len(new) < len(wanted) and not late:
             who = "none of them" if not new else f"{len(new)} of them"
             self._writer.event(now, "backend", f"{who} sampled by this rank, the others by other ranks of the node")
-        self._sample_too(new, now, late)
         self._settled = True
 
     def _do_without(self, now: float, error: OSError) -> None:
@@ -142,13 +161,20 @@ class Share:
         self._writer.event(now, "backend", f"{why}: each samples all GPUs it sees ({error.strerror or error})")
         self.host = self._plan.host
 
-    def _open(self) -> Found:
-        """Open the backend."""
+    def _open(self) -> Found | None:
+        """Open the backend; None as long as that goes on."""
         plan = self._plan
+        if self._opening is None:
+            how = (plan.backend, self._node, plan.visible_gpus, plan.sampling_seconds)
+            self._opening, self._asked = Opening(plan.backend, lambda: open_backend(*how)), monotonic()
         try:
-            opened = open_backend(plan.backend, self._node, plan.visible_gpus, plan.sampling_seconds)
+            opened = self._opening.opened()
+            if opened is None:
+                return None
+            self._opening = None
             backend = self._backend = select_gpus(opened.backend, plan.gpus)
         except BackendError as error:
+            self._opening = None
             return Found(error=str(error))
         self.by_itself = opened.by_itself
         about = (opened.sampling_seconds, list(opened.remarks), list(opened.passed_over))
@@ -177,17 +203,19 @@ class Share:
             self._tell(f"{found.backend}: {why}")
         return found
 
-    def _sample_too(self, uuids: Sequence[str], now: float, late: bool = False) -> None:
-        """These GPUs are ours from now on."""
+    def _sample_too(self, uuids: Sequence[str], now: float, late: bool = False) -> bool:
+        """These GPUs are ours from now on. False while the backend is being opened: ask again then."""
         assert self._found is not None
         if uuids and self._backend is None:
-            failure = self._open().error
-            if failure:
-                self._announce(now, "backend_lost", f"{len(uuids)} GPUs can't be taken over: {failure}")
+            opened = self._open()
+            if opened is None:
+                return False
+            if opened.error:
+                self._announce(now, "backend_lost", f"{len(uuids)} GPUs can't be taken over: {opened.error}")
                 self._give_up(uuids)
-                return
+                return True
         if self._backend is None:
-            return
+            return True
         self._mine.update(uuids)
         where = {gpu.uuid: place for place, gpu in enumerate(self._backend.gpus)}
         place = {device.uuid: index for index, device in enumerate(self._found.devices)}
@@ -200,6 +228,7 @@ class Share:
         if not self._mine:
             self._backend.close()  # the GPUs are sampled by others
             self._backend = None
+        return True
 
     def _give_up(self, uuids: Sequence[str]) -> None:
         """Leave these GPUs to others, for good."""
@@ -243,8 +272,19 @@ class Share:
             rows = [(place[row[0]], *row[1:]) for row in rows if row[0] in place]  # type: ignore[index]
         self._writer.add(rows)
 
+    def last_look(self, now: float) -> int:
+        """As ``look``, at the end: a driver that is being asked may still answer, but is not waited for long."""
+        if self._opening is None:
+            return 0
+        self._opening.wait(self._asked + OPENING_SECONDS - monotonic())
+        return self.look(now)
+
     def close(self, now: float) -> None:
         """Close the backend, add its last rows, and leave all to the other ranks."""
+        if self._opening is not None:
+            what = "what another rank sampled can't be taken over" if self._settled else "no GPU is sampled"
+            asked = f"{self._plan.backend}, asked {monotonic() - self._asked:.1f} s ago"
+            self._announce(now, "backend", f"{what}: {asked}, has not answered by the end of the workload")
         backend, self._backend = self._backend, None
         if backend is not None:
             rows = backend.close()

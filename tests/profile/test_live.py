@@ -523,6 +523,23 @@ def test_the_log_goes_with_its_recording(live: Open, option: str, log: str) -> N
     assert terminal.log() == log
 
 
+def test_a_command_that_is_not_found_leaves_the_log_and_its_recording_as_they_were(tmp_path: Path) -> None:
+    for options, command in (((), ["echo", "first"]), (("-f",), ["no-such-command"])):
+        terminal = LiveTerminal(tmp_path, [*gssr(*options), *command])
+        try:
+            if options:
+                terminal.expect("gssr: no-such-command: command not found")
+            else:
+                terminal.expect("ended (exit 0)")
+                terminal.type("q")
+            assert terminal.code() == (127 if options else 0)
+        finally:
+            terminal.close()
+    assert terminal.log() == "first\n"
+    assert state_of(tmp_path) == ("completed", 0)
+    assert sorted(os.listdir(tmp_path)) == ["x.log", "x.sql"]
+
+
 def test_a_log_that_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.log")
     terminal = LiveTerminal(tmp_path, [*gssr("-a"), "touch", "started"])

@@ -232,6 +232,30 @@ def test_an_existing_recording_is_kept_overwritten_or_added_to(tmp_path):
     assert len(open_recording(tmp_path / "a.sql").runs) == 1
 
 
+@pytest.mark.parametrize(("command", "code"), [("no-such-command", 127), ("./a.sql", 126)])
+def test_nothing_is_overwritten_for_a_command_that_can_not_be_executed(tmp_path, command, code):
+    assert record(tmp_path, "--", "true").returncode == 0
+    before = (tmp_path / "a.sql").read_bytes()
+    done = record(tmp_path, "-f", "--", command)
+    assert done.returncode == code and done.stderr.count("\n") == 1
+    assert (tmp_path / "a.sql").read_bytes() == before and os.listdir(tmp_path) == ["a.sql"]
+
+
+def test_ranks_overwrite_nothing_for_a_command_that_can_not_be_executed(tmp_path):
+    assert record(tmp_path, "--", "true").returncode == 0
+    before = (tmp_path / "a.sql").read_bytes()
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURMD_NODENAME": "n"}
+    command = [*GSSR, "profile", "-f", "--backend", "synthetic:idle:1", "-o", "a.sql", "--", "no-such-command"]
+    ranks = [
+        subprocess.Popen(
+            command, cwd=tmp_path, env=os.environ | step | {"SLURM_PROCID": rank, "SLURM_LOCALID": rank}, stderr=-1
+        )
+        for rank in "01"
+    ]
+    assert [rank.communicate(timeout=60) and rank.returncode for rank in ranks] == [127, 127]
+    assert (tmp_path / "a.sql").read_bytes() == before
+
+
 def test_what_is_no_recording_is_never_overwritten(tmp_path):
     (tmp_path / "a.sql").write_text("precious notes, and long enough to have a head of a hundred bytes" * 3)
     before = (tmp_path / "a.sql").read_bytes()

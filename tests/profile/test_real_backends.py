@@ -28,6 +28,22 @@ def run_of(folder: Path):
     return open_recording(folder / "a.sql").runs[0]
 
 
+def count(folder: Path, table: str) -> int:
+    """Rows that are committed."""
+    try:
+        with sqlite3.connect(f"file:{folder}/a.sql?mode=ro", uri=True) as connection:
+            return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    except sqlite3.Error:
+        return 0  # not begun yet
+
+
+def wait_until(condition) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
 def messages(reader) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for event in reader.events:
@@ -199,6 +215,28 @@ class TestABrokenDriver:
         assert told["backend_lost"] == ["recording stopped: the sampler was killed by signal 11"]
         assert told["end"] == ["the workload ended: failed, exit code 9"]
         assert sum(bucket[0] for bucket in reader.buckets().vectors) == reader.n_rows
+
+    def test_one_that_hangs_from_the_start_does_not_delay_the_end(self, tmp_path, start):
+        (tmp_path / "command").write_text("hang")
+        out, err = start(0, 3).communicate(timeout=40)
+        assert out == "done\n"
+        assert "gssr: no GPU is sampled: gpm, asked " in err
+        assert "still being finished" not in err
+        reader = run_of(tmp_path)
+        assert (reader.state, reader.run.exit_code, reader.n_rows) == ("failed", 3, 0)
+        assert "has not answered by the end of the workload" in messages(reader)["backend"][0]
+
+    def test_one_that_is_slow_to_open_is_sampled_from_then_on_and_the_host_meanwhile(self, tmp_path, start):
+        (tmp_path / "command").write_text("hang")
+        process = start(60, 0)
+        wait_until(lambda: count(tmp_path, "host_samples") >= 2)
+        assert count(tmp_path, "samples") == 0
+        os.remove(tmp_path / "command")
+        wait_until(lambda: count(tmp_path, "samples") >= 8)
+        process.terminate()
+        _, err = process.communicate(timeout=40)
+        assert "not answer" not in err
+        assert [event.kind for event in run_of(tmp_path).events].count("backend") == 1
 
     def test_a_hang_is_said_and_everything_else_recorded(self, tmp_path, start):
         process = start(6, 4)
