@@ -7,13 +7,14 @@ device index and UUID.
 import math
 import os
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gssr.metrics import BY_NAME
+from gssr.store.below import count_below
 from gssr.store.cover import N_BINS, Part, count_bins, cover
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import Floats, Ints, derive, merge
@@ -97,7 +98,7 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     path = os.fspath(path)
     for attempt in range(_TRIES):
         names = files_of(path)
-        _allow_descriptors(_PER_SHARD * len(names))
+        allow_descriptors(_PER_SHARD * len(names))
         shards, errors, gone = _opened(names)
         if not gone or attempt == _TRIES - 1:
             break
@@ -133,7 +134,7 @@ def _opened(names: Sequence[str]) -> tuple[list[Shard], list[str], bool]:
     return shards, errors, gone and len(names) > 1
 
 
-def _allow_descriptors(n: int) -> None:
+def allow_descriptors(n: int) -> None:
     """Raise this process's own limit of open files where ``n`` more may not fit: a job can have thousands of shards."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = n + _OTHER_DESCRIPTORS
@@ -276,6 +277,24 @@ class RunReader:
                 values[name] = derive(values, BY_NAME[name].parts)
         return Samples(gpu, time, {name: values[name] for name in names})
 
+    def in_pieces(self, names: Sequence[str], most: int) -> Iterator[Samples]:
+        """All raw rows of stored metrics, in file order and at most ``most`` at a time: a run of any length in little
+        memory."""
+        for part in self._parts:
+            for first in range(part.first, part.last + 1, most):
+                piece = part._replace(first=first, last=min(first + most - 1, part.last))
+                gpu, time, values = piece.raw(list(names), None, -math.inf, math.inf)
+                yield Samples(gpu, time, values)
+
+    def below(self, name: str, limit: float) -> tuple[Ints, Ints]:
+        """Of each GPU, int64[n_gpus]: how many samples of a stored metric are below ``limit`` (to within a
+        sketch's bin: gssr.store.below), and how many samples of it there are."""
+        below, known = np.zeros(len(self.gpus), np.int64), np.zeros(len(self.gpus), np.int64)
+        for part in self._parts:
+            own = count_below(part, name, limit, len(self.gpus))
+            below, known = below + own[0], known + own[1]
+        return below, known
+
     def buckets(
         self,
         start: float | None = None,
@@ -318,11 +337,11 @@ class RunReader:
     ) -> dict[str, Ints]:
         """For each metric, how many samples fell into each of the 65,536 bins of a sketch (gssr.store.layout)."""
         lower, upper = _bounds(start, end)
-        total = {name: np.zeros(N_BINS, np.int64) for name in names}
+        total: dict[str, Ints] = {}
         for part in self._parts:
             for name, counts in count_bins(part, names, lower, upper, gpus).items():
-                total[name] += counts
-        return total
+                total[name] = total[name] + counts if name in total else counts
+        return total or {name: np.zeros(N_BINS, np.int64) for name in names}
 
 
 def _extents(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Extent]:
