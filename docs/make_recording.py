@@ -24,6 +24,8 @@ ROWS = {
     "see [Rollups and sketches](#rollups-and-sketches).",
     "sketch": "A histogram of each metric for each GPU and 600 s: see [Rollups and sketches](#rollups-and-sketches).",
     "merged": "Which ranks' files were merged into this one: see [Files](#files). Empty where one rank recorded alone.",
+    "thinned": "One row per rank that was recorded with `--keep 10s` or `--keep none`:\n"
+    "see [Thinned recordings](#thinned-recordings).",
 }
 
 

@@ -34,6 +34,14 @@ OPTIONS = (
     ),
     Option(("--metrics",), {"metavar": "LIST", "help": "record only these metrics, comma-separated"}),
     Option(
+        ("--keep",),
+        {
+            "choices": ("raw", "10s", "none"),
+            "default": "raw",
+            "help": "of samples older than some minutes keep all, means over 10 s, or nothing but statistics (default: raw)",
+        },
+    ),
+    Option(
         ("--summary",),
         {
             "action": argparse.BooleanOptionalAction,
@@ -116,6 +124,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         backend=options.backend,
         gpus=options.gpus,
         metrics=options.metrics,
+        keep=options.keep,
         summary=options.summary,
         status_every=options.status_every,
         live=show if options.live else None,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gssr.store.pending import Value
+from gssr.store.thinning import Keep
 
 
 class Plan(NamedTuple):
@@ -28,3 +29,4 @@ class Plan(NamedTuple):
     host: bool
     summary: bool
     attached: bool = False
+    keep: Keep = "raw"

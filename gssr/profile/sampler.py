@@ -96,7 +96,7 @@ def _keep_what_is_loaded(collect: bool) -> None:
 
 def _begun(plan: Plan) -> Writer:
     """The writer of the run, which is recorded as running. Raises RecordingError."""
-    writer, pid = Writer(plan.path, plan.append), os.getpid()
+    writer, pid = Writer(plan.path, plan.append, plan.keep), os.getpid()
     process = plan.process | {"pid": pid, "pid_start": process_start(pid), "boot_id": boot_id(), "state": "running"}
     against = against_files(os.path.dirname(plan.path)) if plan.siblings and plan.host else None
     if against is not None:

@@ -127,6 +127,7 @@ def _plan(request: Request, place: launch.Place) -> Plan:
         host=not place.local_rank,
         summary=request.summary and not output.shard,
         attached=request.attach,
+        keep=request.keep,
     )
 
 

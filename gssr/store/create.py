@@ -93,9 +93,10 @@ def _delete(path: str) -> None:
         raise RecordingError(f"{path}: can't be overwritten: {error.strerror}") from None
 
 
-def create(path: str) -> sqlite3.Connection:
-    """A new, empty recording, open for writing; an empty file is made one. Raises RecordingError when something else is
-    there or it can't be made. Another process may be making it at the same moment: ``Writer.begin`` decides."""
+def create(path: str, shrinks: bool = False) -> sqlite3.Connection:
+    """A new, empty recording, open for writing; an empty file is made one. ``shrinks``: it can give pages that are free back
+    to the filesystem (gssr.store.thinning). Raises RecordingError when something else is there or it can't be made. Another
+    process may be making it at the same moment: ``Writer.begin`` decides."""
     own = False
     try:
         _make_empty(path)
@@ -106,7 +107,7 @@ def create(path: str) -> sqlite3.Connection:
     except OSError as error:
         raise RecordingError(f"{path}: can't be written: {error.strerror}") from None
     try:
-        return _open_for_writing(path)
+        return _open_for_writing(path, shrinks)
     except sqlite3.Error as error:
         if own and "locked" not in str(error):  # by another process, whose file it is as well
             remove(path)
@@ -165,11 +166,13 @@ def reopen(path: str) -> sqlite3.Connection:
         raise RecordingError(f"{path}: can't be written: {error}") from None
 
 
-def _open_for_writing(path: str) -> sqlite3.Connection:
+def _open_for_writing(path: str, shrinks: bool = False) -> sqlite3.Connection:
     # uri: for the names of files to attach, not for this one.
     connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False, uri=True)
     if _is_empty_file(path):
         connection.execute("PRAGMA synchronous=OFF")  # nothing is in it yet that a loss of power could take
+        if shrinks:
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # a choice that a database has only while it is empty
     _make_tables(connection)  # before the switch to WAL: the file itself tells what it is from its first second on
     mode = journal_mode(path)
     for attempt in range(20):  # the busy timeout does not cover the switch to WAL

@@ -181,11 +181,22 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("first_rowid", "INTEGER", "rowid of its first row in samples; NULL when it had none"),
         Column("last_rowid", "INTEGER", "rowid of its last row in samples"),
     ),
+    "thinned": (
+        Column("run_id", "TEXT NOT NULL", "the run"),
+        Column("rank", "INTEGER NOT NULL", "the rank whose samples are thinned"),
+        Column(
+            "keep", "TEXT NOT NULL", "what takes the place of old rows of samples: 10s (their means) or none (nothing)"
+        ),
+        Column("end_time", "REAL", "unix time, s: rows from before it are thinned; NULL when none are yet"),
+        Column("first_rowid", "INTEGER", "rowid of the first row that was thinned"),
+        Column("last_rowid", "INTEGER", "rowid of the last row that was thinned"),
+    ),
 }
 
 _CONSTRAINTS = {
     "processes": "PRIMARY KEY (run_id, rank)",
     "process_gpus": "PRIMARY KEY (run_id, rank, gpu)",
+    "thinned": "PRIMARY KEY (run_id, rank)",
 }
 
 INDEXES = (

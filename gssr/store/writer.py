@@ -8,6 +8,7 @@ may run for days beside a full disk.
 import math
 import os
 import sqlite3
+import time
 from collections.abc import Mapping, Sequence
 
 from gssr.store.create import TakenError, create, finished_runs, remove, reopen, seal
@@ -16,6 +17,7 @@ from gssr.store.open import RecordingError
 from gssr.store.pending import Pending, Value, insertion
 from gssr.store.rollup import Rollups, Row, empty_vector
 from gssr.store.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK
+from gssr.store.thinning import Keep, Thinner, ends_of
 
 COMMIT_SECONDS = 0.5
 """Rows are at most this old (and one tick) when they are committed; a killed sampler loses no more."""
@@ -24,6 +26,8 @@ BUSY_MS = 100
 """How long a commit waits for a reader's lock before sampling goes on; the next one tries again."""
 LAST_BUSY_MS = 5000
 """How long the last commit waits for a reader's lock: there is no later try."""
+LAST_THINNING_SECONDS = 2.0
+"""What is young at the end is thinned for no longer than this: a job that ends may have only seconds until its SIGKILL."""
 LOCKED_SECONDS = 10.0
 """A file that readers keep locked for longer than this can't be written; up to then the next try will do."""
 LONGEST_PAUSE_SECONDS = 10.0
@@ -55,12 +59,15 @@ def _is_one_of_many(path: str, world_size: Value) -> bool:
 class Writer:
     """The writer of one run into one file. Times are unix seconds on the recording's clock."""
 
-    def __init__(self, path: str, append: bool = False) -> None:
-        """Create the file, or with ``append`` open it to add a run. Raises RecordingError."""
+    def __init__(self, path: str, append: bool = False, keep: Keep = "raw") -> None:
+        """Create the file, or with ``append`` open it to add a run, of which samples that are old are kept as ``keep`` says.
+        Raises RecordingError."""
         self.path = path
         self._append = append
+        self._keep: Keep = keep
+        self._thinner: Thinner | None = None
         self._earlier = finished_runs(path) if append else frozenset[str]()
-        self._connection = reopen(path) if append else create(path)
+        self._connection = reopen(path) if append else create(path, shrinks=keep != "raw")
         self._pending = Pending()
         self._node = ""
         self._keys: list[int] = []
@@ -89,11 +96,12 @@ class Writer:
             if present - self._earlier - {pending.run_id}:
                 self._connection.execute("ROLLBACK")
                 raise TakenError(self.path)
-            (last,) = self._connection.execute("SELECT max(rowid) FROM samples").fetchone()
-            self._next_rowid = (last or 0) + 1
+            self._next_rowid = (ends_of(self._connection)[1] or 0) + 1
             if pending.run_id not in present:
                 self._connection.execute(*insertion("runs", run))
             self._connection.execute(*insertion("processes", {"run_id": pending.run_id, **process}))
+            if self._keep != "raw":
+                self._thinner = Thinner(self._connection, pending.run_id, pending.rank, self._keep)
             self._connection.execute("COMMIT")
             self._connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
             if _is_one_of_many(self.path, run.get("world_size")):
@@ -121,6 +129,8 @@ class Writer:
             raise RecordingError(f"{self.path}: can't be read: {error}") from None
         base = pending.rank * GPU_KEYS_PER_RANK if highest is None else highest + 1
         self._keys = [base + position for position in range(len(gpus))]
+        if self._thinner is not None:
+            self._thinner.keys = self._keys
         owner: dict[str, Value] = {"run_id": pending.run_id, "node": self._node, "rank": pending.rank}
         for key, gpu in zip(self._keys, gpus, strict=True):
             pending.add("gpus", {"gpu": key, **owner, **gpu})
@@ -178,7 +188,8 @@ class Writer:
         """Commit if it is time. Never raises: ``problem`` says in one sentence why the last write failed, else None."""
         if now - self._last_try >= self._pause - _EARLY or now < self._last_try:
             self._last_try = now
-            self.commit(now)
+            if self.commit(now):
+                self._thin(now)
             if self._block is not None and not self._pending:  # else it holds rows that are not committed
                 self._block.publish(now, self._next_rowid - 1)
             if self.problem is None and now - self._last_checkpoint >= CHECKPOINT_SECONDS:
@@ -217,13 +228,24 @@ class Writer:
             self.event(now, "storage", f"the recording is written again{lost}")
         return True
 
-    def _failed(self, now: float, error: sqlite3.Error) -> None:
-        """A transaction failed: undo it, and keep what it was to write for the next try."""
+    def _thin(self, now: float) -> bool:
+        """Thin one more bucket, if there is one and it can be written."""
+        try:
+            return self._thinner is not None and self._thinner.step(now)
+        except sqlite3.Error:
+            self._undo()
+            return False  # a reader holds the file locked, or no space is left: the next one will do
+
+    def _undo(self) -> None:
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
             pass  # the next BEGIN says what is wrong
+
+    def _failed(self, now: float, error: sqlite3.Error) -> None:
+        """A transaction failed: undo it, and keep what it was to write for the next try."""
+        self._undo()
         if self._failing_since is None:
             self._failing_since = now
         locked = "locked" in str(error)
@@ -241,6 +263,8 @@ class Writer:
         if self._rollups is not None:
             self._take_added(self._rollups)
             self._rollups.close_all()
+        if self._thinner is not None and self.commit(now):
+            self._thin_all()  # before the end is written: a recording that has ended does not change, it may be merged
         for table in ("processes", "runs"):
             self._pending.update(table, {"ended_at": ended_at, "exit_code": exit_code, "state": state})
         self._connection.execute(f"PRAGMA busy_timeout={LAST_BUSY_MS}")
@@ -253,10 +277,24 @@ class Writer:
             self.problem = problem
         elif self._pending:
             self.commit(now)  # that it is written again
+        if written and self._thinner is not None:
+            self._shrink(self._thinner)
         seal(self._connection)
         if self._block is not None:
             self._block.remove()
         return written
+
+    def _thin_all(self) -> None:
+        """Of a run that is over, all of which is rolled up, nothing need stay as it was."""
+        deadline = time.monotonic() + LAST_THINNING_SECONDS
+        while time.monotonic() < deadline and self._thin(math.inf):
+            pass
+
+    def _shrink(self, thinner: Thinner) -> None:
+        try:
+            thinner.shrink()
+        except sqlite3.Error:
+            pass  # a reader has the file open: it stays as long as it is
 
     @property
     def moved(self) -> bool:
