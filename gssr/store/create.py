@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from gssr.store.filesystem import journal_mode
-from gssr.store.open import COMPANIONS, RecordingError, beside, connect
+from gssr.store.guard import UnsafeError, check_schema, distrust, not_by_itself
+from gssr.store.open import COMPANIONS, RecordingError, beside, connect, is_file_or_none
+from gssr.store.private_copy import journal_names_another
 from gssr.store.schema import APPLICATION_ID, LIVE_SUFFIX, SCHEMA_VERSION, TABLES, create_statements
 
 _BUSY_SECONDS = 5.0
@@ -173,6 +175,8 @@ def _open_for_writing(path: str, shrinks: bool = False) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous=OFF")  # nothing is in it yet that a loss of power could take
         if shrinks:
             connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # a choice that a database has only while it is empty
+    else:
+        _distrust(connection, path)
     _make_tables(connection)  # before the switch to WAL: the file itself tells what it is from its first second on
     mode = journal_mode(path)
     for attempt in range(20):  # the busy timeout does not cover the switch to WAL
@@ -186,6 +190,25 @@ def _open_for_writing(path: str, shrinks: bool = False) -> sqlite3.Connection:
             time.sleep(0.05)
     connection.execute("PRAGMA synchronous=NORMAL")
     return connection
+
+
+def _distrust(connection: sqlite3.Connection, path: str) -> None:
+    """Nothing that somebody else put into the file runs when it is written. Raises sqlite3.Error."""
+    try:
+        for suffix in COMPANIONS:
+            if not is_file_or_none(beside(path, suffix)):
+                raise UnsafeError(f"{os.path.basename(path)}{suffix} is not a file")
+        if journal_names_another(path):
+            raise UnsafeError(
+                f"{os.path.basename(path)}-journal was not made by gssr: delete it, or choose another name"
+            )
+        distrust(connection)
+        check_schema(connection, to_write=True)
+    except OSError as error:
+        raise UnsafeError(str(error.strerror)) from None
+    finally:
+        connection.set_progress_handler(None, 0)
+    connection.set_authorizer(not_by_itself)
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:

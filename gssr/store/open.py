@@ -2,9 +2,11 @@
 
 import os
 import sqlite3
-import time
+import stat
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from gssr.store.guard import Guarded, UnsafeError, check_schema, distrust, only_reads
 from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
 _MAGIC = b"SQLite format 3\0"
@@ -52,28 +54,31 @@ def files_of(path: str) -> list[str]:
 
 
 def connect(path: str) -> sqlite3.Connection:
-    """A recording, open for reading only. Nothing is written to its folder: where SQLite would have to repair the file
-    first, a private copy is read.
+    """A recording, open for reading only, and for nothing else (gssr.store.guard). Nothing is written to its folder: where
+    SQLite would have to repair the file first, a private copy is read.
 
     Raises RecordingError when it is missing, empty, not a recording, or of a newer schema.
     """
-    _check_file(path)
+    files = _check_file(path)
     try:
-        return _checked(_connect_read_only(path), path)
+        return _checked(_connect_read_only(path, files), path)
     except sqlite3.OperationalError as error:
         if not os.access(path, os.R_OK):
             raise RecordingError(f"{path}: permission denied") from None
         try:
-            return _checked(_connect_copy(path), path)
+            return _checked(_connect_copy(path, files), path)
         except (sqlite3.Error, OSError):
             raise RecordingError(f"{path}: can't be read: {error}") from None
+    except UnsafeError as error:
+        raise RecordingError(f"{path}: is damaged, or not made by gssr: {error}") from None
     except sqlite3.DatabaseError as error:
         raise RecordingError(f"{path}: is damaged: {error}") from None
     except UnicodeDecodeError:  # SQLite's message, which quotes the damage
         raise RecordingError(f"{path}: is damaged: malformed database schema") from None
 
 
-def _check_file(path: str) -> None:
+def _check_file(path: str) -> list[str]:
+    """The file, and what may be beside it. Raises RecordingError when one of them is not what it should be."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise RecordingError(f"{path}: is not a file")  # but a pipe, which might never answer, or a device
     try:
@@ -89,15 +94,38 @@ def _check_file(path: str) -> None:
         raise RecordingError(f"{path}: is empty: nothing was recorded into it")
     if head != _MAGIC:
         raise RecordingError(f"{path}: is not a recording (not an SQLite database)")
+    file = os.path.realpath(path)
+    for suffix in COMPANIONS:
+        if not is_file_or_none(file + suffix):  # SQLite would wait for a pipe
+            raise RecordingError(f"{path}: can't be read: {os.path.basename(path)}{suffix} is not a file")
+    return [file, *(file + suffix for suffix in COMPANIONS)]
 
 
-def _connect_read_only(path: str) -> sqlite3.Connection:
+def is_file_or_none(path: str) -> bool:
+    """False for a pipe, a device, a folder, a link."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _connect_read_only(path: str, files: Sequence[str]) -> Guarded:
     from urllib.parse import quote  # here, because what starts beside a job must start quickly
 
     uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=2.0, check_same_thread=False)
+    connection = sqlite3.connect(
+        uri, uri=True, isolation_level=None, timeout=2.0, check_same_thread=False, factory=Guarded
+    )
+    return _distrusting(connection, files)
+
+
+def _distrusting(connection: Guarded, files: Sequence[str]) -> Guarded:
     connection.text_factory = _text
+    connection.files = files
     try:
+        distrust(connection)
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error:
         connection.close()
@@ -110,26 +138,19 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _connect_copy(path: str) -> sqlite3.Connection:
+def _connect_copy(path: str, files: Sequence[str]) -> Guarded:
     """A private copy: for a file that an unfinished transaction or an unreadable write-ahead log stands in the way of."""
     import shutil
     import tempfile
 
+    from gssr.store.private_copy import copy_whole
+
     folder = tempfile.mkdtemp(prefix="gssr-")
     try:
         copy = os.path.join(folder, "recording.sql")
-        for _ in range(10):
-            before = fingerprint(path)
-            for suffix in ("", "-wal", "-journal"):
-                if os.path.exists(beside(path, suffix)):
-                    shutil.copyfile(beside(path, suffix), copy + suffix)
-            if fingerprint(path) == before:
-                break
-            time.sleep(0.1)
-        connection = sqlite3.connect(copy, isolation_level=None, check_same_thread=False)
-        connection.text_factory = _text
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        return connection
+        copy_whole(path, copy)
+        connection = sqlite3.connect(copy, isolation_level=None, check_same_thread=False, factory=Guarded)
+        return _distrusting(connection, files)
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # SQLite keeps reading from the open file
 
@@ -169,21 +190,32 @@ def fingerprint(path: str) -> Fingerprint:
     return Fingerprint(counter, tuple(sizes))
 
 
-def _checked(connection: sqlite3.Connection, path: str) -> sqlite3.Connection:
+def _checked(connection: Guarded, path: str) -> sqlite3.Connection:
+    try:
+        problem = _what_is_wrong(connection)
+        if problem is None:
+            check_schema(connection)
+            connection.bound()
+            connection.set_authorizer(only_reads)
+            return connection
+    except BaseException:
+        connection.close()
+        raise
+    connection.close()
+    raise RecordingError(f"{path}: {problem}")
+
+
+def _what_is_wrong(connection: sqlite3.Connection) -> str | None:
+    """Why it is no recording that this version knows."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    problem = None
     if application != APPLICATION_ID or "runs" not in tables:
         if {"data", "process_metadata"} <= tables:
-            problem = "is a recording of the older GSSR 0.x, which this version can't read"
-        elif not tables:
-            problem = "holds nothing: nothing was recorded into it"
-        else:
-            problem = "is an SQLite database of something else, not a recording"
-    elif version > SCHEMA_VERSION:
-        problem = f"has schema {version}, this gssr knows up to {SCHEMA_VERSION}: read it with a newer gssr"
-    if problem:
-        connection.close()
-        raise RecordingError(f"{path}: {problem}")
-    return connection
+            return "is a recording of the older GSSR 0.x, which this version can't read"
+        if not tables:
+            return "holds nothing: nothing was recorded into it"
+        return "is an SQLite database of something else, not a recording"
+    if version > SCHEMA_VERSION:
+        return f"has schema {version}, this gssr knows up to {SCHEMA_VERSION}: read it with a newer gssr"
+    return None

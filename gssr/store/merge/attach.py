@@ -1,18 +1,16 @@
 """Attaching a rank's file to the merged one, for reading, whatever state its writer left it in."""
 
 import os
-import shutil
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from urllib.parse import quote
 
-from gssr.store.open import COMPANIONS, beside, fingerprint
+from gssr.store.guard import distrust
+from gssr.store.open import COMPANIONS
+from gssr.store.private_copy import copy_whole, is_left
 
 _SCRATCH = "merging-"
-_LEFT = ("-wal", "-journal")  # what may hold a part of a database
-_TRIES, _PAUSE = 10, 0.1  # s
 
 
 def scratch(folder: str, what: str) -> str:
@@ -36,9 +34,7 @@ def clear(folder: str) -> None:
 def attached(connection: sqlite3.Connection, path: str) -> Iterator[None]:
     """Inside, the file is the schema ``shard``. It is not changed: what its writer left in a write-ahead log or a journal
     is put into a private copy. Raises sqlite3.Error, OSError."""
-    copy = None
-    if any(os.path.exists(beside(path, suffix)) and os.path.getsize(beside(path, suffix)) for suffix in _LEFT):
-        copy = _private_copy(path)
+    copy = _private_copy(path) if is_left(path) else None
     try:
         connection.execute(f"ATTACH 'file:{quote(os.path.abspath(copy or path))}?mode=ro' AS shard")
         try:
@@ -53,14 +49,8 @@ def attached(connection: sqlite3.Connection, path: str) -> Iterator[None]:
 
 def _private_copy(path: str) -> str:
     copy = scratch(os.path.dirname(os.path.abspath(path)), "copy")
-    for attempt in range(_TRIES):
-        before = fingerprint(path)
-        for suffix in ("", *_LEFT):
-            if os.path.exists(beside(path, suffix)):
-                shutil.copyfile(beside(path, suffix), copy + suffix)
-        if fingerprint(path) == before or attempt == _TRIES - 1:
-            break
-        time.sleep(_PAUSE)
+    copy_whole(path, copy)
     with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+        distrust(connection)
         connection.execute("PRAGMA journal_mode=DELETE").fetchall()  # rolls back, or takes over what was committed
     return copy

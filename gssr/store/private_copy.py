@@ -1,0 +1,49 @@
+"""A copy of a recording of one's own, in which SQLite may finish what was begun: a transaction, a write-ahead log.
+
+A journal can name a further file, for transactions over several databases: SQLite deletes that file when it is through,
+whatever it is. Our transactions are of one file, so such a journal comes from elsewhere.
+"""
+
+import os
+import time
+
+from gssr.store.open import beside, fingerprint, is_file_or_none
+
+_LEFT = ("-wal", "-journal")  # what may hold a part of a database
+_TRIES, _PAUSE = 10, 0.1  # s
+_NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # at the end of a journal
+
+
+def is_left(path: str) -> bool:
+    """Whether something of the recording is in a write-ahead log or a journal."""
+    return any(os.path.exists(beside(path, suffix)) and os.path.getsize(beside(path, suffix)) for suffix in _LEFT)
+
+
+def copy_whole(path: str, copy: str) -> None:
+    """Copy a recording and what is left beside it. Raises OSError."""
+    import shutil  # here, because what starts beside a job must start quickly
+
+    for attempt in range(_TRIES):
+        before = fingerprint(path)
+        for suffix in ("", *_LEFT):
+            source = beside(path, suffix)
+            if os.path.exists(source) and is_file_or_none(source):
+                shutil.copyfile(source, copy + suffix)
+        if fingerprint(path) == before or attempt == _TRIES - 1:
+            break
+        time.sleep(_PAUSE)
+    if journal_names_another(copy):
+        with open(copy + "-journal", "r+b") as stream:
+            stream.seek(-len(_NAMES_ANOTHER), os.SEEK_END)
+            stream.write(bytes(len(_NAMES_ANOTHER)))
+
+
+def journal_names_another(path: str) -> bool:
+    """Whether finishing what was begun in this recording would delete some other file. Raises OSError."""
+    journal = beside(path, "-journal")
+    if not os.path.exists(journal):
+        return False
+    with open(journal, "rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - len(_NAMES_ANOTHER)))
+        return stream.read() == _NAMES_ANOTHER
