@@ -53,7 +53,8 @@ def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> 
             if os.environ.get("GSSR_DEBUG"):
                 import traceback
 
-                _say(outbox, traceback.format_exc())
+                for line in traceback.format_exc().splitlines():
+                    _say(outbox, line)
     finally:
         if ear is not None:
             ear.remove()
@@ -62,9 +63,9 @@ def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> 
 
 
 def _say(outbox: int, text: str) -> None:
-    """A line for the user; the supervisor prints it."""
+    """A line for the user; the supervisor prints it. A name in it may hold newlines."""
     try:
-        os.write(outbox, text.encode("utf-8", "backslashreplace") + b"\n")
+        os.write(outbox, text.replace("\n", " ").encode("utf-8", "backslashreplace") + b"\n")
     except OSError:
         pass
 
