@@ -226,7 +226,7 @@ class LiveScreen(App[int]):
             return scene.view.filter
         if name == "export":
             stem = os.path.basename(scene.frame.path.rstrip("/")).removesuffix(".d").removesuffix(".sql")
-            return f"{stem}-{scene.view.screen}.txt"
+            return f"{clean(stem)}-{scene.view.screen}.txt"
         return ""
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

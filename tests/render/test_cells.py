@@ -4,8 +4,9 @@ import unicodedata
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from gssr.render.cells import cell_width, clean, clip, fit, flow, pad, wrap
+from gssr.render.cells import LONGEST, cell_width, clean, clip, fit, flow, pad, wrap
 from gssr.render.roles import Row, Span, text_of
 
 widths = st.integers(1, 300)
@@ -19,6 +20,23 @@ def test_clean_text_holds_nothing_without_a_cell(text: str) -> None:
     for char in clean(text):
         assert char.isprintable()
         assert unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Mn", "Me")
+
+
+@given(texts)
+@example("한" + "\u1100\u1161\u11a8" + "\u1161" + "ﾊﾟ" + "é")
+@example("👩‍👩‍👧‍👦 ❤️ 🇩🇪 👍🏿 1️⃣ क्षि ำ")
+def test_clean_text_is_as_wide_as_textual_and_rich_take_it_for(text: str) -> None:
+    assert cell_width(clean(text)) == cell_len(clean(text))
+    assert clean(clean(text)) == clean(text)
+
+
+def test_every_character_is_as_wide_as_textual_and_rich_take_it_for() -> None:
+    other = [hex(code) for code in range(0x110000) if cell_width(clean(chr(code))) != cell_len(clean(chr(code)))]
+    assert not other
+
+
+def test_text_of_a_megabyte_is_cut_to_its_beginning() -> None:
+    assert clean("ab\x1b" * 400_000) == ("ab?" * LONGEST)[: LONGEST - 1] + "…"
 
 
 def test_wide_characters_count_twice() -> None:

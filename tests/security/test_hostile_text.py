@@ -1,0 +1,340 @@
+"""Text of recordings, of file names and of whoever prints is harmless wherever it comes out."""
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import hostile
+import pytest
+from hostile import ATTACKS, harmless, narrow
+from rich.cells import cell_len
+
+import gssr as gssr_api
+from gssr.cli import main
+from gssr.model.watch import Watch
+from gssr.render.cells import cell_width
+from gssr.render.glyphs import ASCII, UTF8
+from gssr.render.roles import text_of
+from gssr.tui import shell
+from gssr.tui.output import Output
+from gssr.tui.screens import SCREENS
+from gssr.tui.takeaway import export
+from gssr.tui.view import Scene, View
+
+FILE = "\x1b[31m\n<b>[red]$x^\u202e.sql"
+"""What every recording here is called, but for its number."""
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Recordings of which every text is an attack; each field begins with another one in each of them."""
+    folder = tmp_path_factory.mktemp("hostile")
+    paths = [folder / f"{number}{FILE}" for number in range(0, len(ATTACKS), 3)]
+    for number, path in enumerate(paths):
+        hostile.write(path, 3 * number)
+    return [str(path) for path in paths]
+
+
+def gssr(*words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of ``gssr`` in a UTF-8 terminal."""
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="")
+    err = io.TextIOWrapper(io.BytesIO(), "utf-8", newline="")
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main(words)
+        out.flush()
+        err.flush()
+    return code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("color", ["never", "always"])
+def test_pages_hold_nothing_that_steers_a_terminal_and_no_line_is_too_long(recordings: list[str], color: str) -> None:
+    for path in recordings:
+        for width in (40, 133):
+            code, out, err = gssr(
+                "analyze", "--terminal", "-mtd", "-v", "high", "--color", color, "--width", str(width), path
+            )
+            assert code == 0 and not err
+            assert "word!" in out and "name!" in out and "uuid!" in out
+            harmless(out, sgr=color == "always")
+            narrow(out, width, but_last=True)
+
+
+def test_ascii_pages_are_ascii(recordings: list[str]) -> None:
+    for path in recordings:
+        code, out, _ = gssr("analyze", "--terminal", "-mtd", "-v", "high", "--ascii", path)
+        assert code == 0 and out.isascii()
+        harmless(out)
+
+
+def test_json_is_ascii_and_holds_the_texts_as_they_were_written(recordings: list[str]) -> None:
+    for number, path in enumerate(recordings):
+        code, out, _ = gssr("analyze", "--json", path)
+        assert code == 0 and out.isascii()
+        harmless(out)
+        (run,) = json.loads(out)["runs"]
+        assert run["label"] == hostile.attack("label", 3 * number)
+
+
+def test_comparisons_are_harmless(recordings: list[str]) -> None:
+    first, second, *_ = recordings
+    code, out, err = gssr("compare", first, second)
+    assert code == 0 and not err and "label!" in out
+    harmless(out)
+    narrow(out, 80, but_last=True)
+    code, out, _ = gssr("compare", "--json", first, second)
+    assert code == 0 and out.isascii()
+    harmless(out)
+    code, out, err = gssr("compare", first, f"{second}@none such")
+    assert code == 2 and not out and err.count("\n") == 1
+    harmless(err)
+
+
+def test_errors_are_one_harmless_line_whatever_the_file_is_called(recordings: list[str], tmp_path: Path) -> None:
+    names = [
+        tmp_path / f"{number}{attack.replace('/', '')}".replace("\0", "")[:80] for number, attack in enumerate(ATTACKS)
+    ]
+    for name in [*names[:-1], tmp_path / os.fsdecode(b"undecodable\xff\xfe\x9b31m.sql")]:
+        for words in (["analyze"], ["compare", recordings[0]], ["merge"], ["analyze", "--report", "x.html"]):
+            code, out, err = gssr(*words, str(name))
+            assert code in (1, 2) and not out and err.startswith("gssr: ") and err.count("\n") == 1
+            harmless(err)
+
+
+@pytest.mark.parametrize("words", [["analyze", "--no-such\x1b[31m"], ["\x1b]0;x\x07"], ["tui", "--hz", "\x9b31m\n"]])
+def test_wrong_usage_is_said_in_one_harmless_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        raise SystemExit(main(words))
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    harmless(said)
+
+
+class _Seen(HTMLParser):
+    """Elements with their attributes, and text outside of scripts and styles, of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: set[tuple[str, str]] = set()
+        self.attributes: list[tuple[str, str]] = []
+        self.text = ""
+        self.scripts: list[str] = []
+        self._within = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements |= {(tag, ""), *((tag, name) for name, _ in attrs)}
+        self.attributes += [(name, value or "") for name, value in attrs]
+        self._within = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        del tag
+        self._within = ""
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(data)
+
+    def handle_data(self, data: str) -> None:
+        if self._within == "script":
+            self.scripts[-1] += data
+        elif self._within != "style":
+            self.text += data
+
+
+def test_html_reports_hold_texts_as_text(recordings: list[str], tmp_path: Path) -> None:
+    plain = tmp_path / "plain.sql"
+    hostile.write(plain, texts=False)
+    pages = []
+    for at, path in enumerate([str(plain), *recordings]):
+        code, _, said = gssr("analyze", "--report", str(tmp_path / f"{at}.html"), path)
+        assert code == 0
+        harmless(said)
+        pages.append(_Seen((tmp_path / f"{at}.html").read_text(encoding="utf-8")))
+    benign, *found = pages
+    for page in found:
+        assert page.elements <= benign.elements, "an element, or an attribute of one, came out of a text"
+        assert page.scripts[-1] == benign.scripts[-1] and len(page.scripts) == len(benign.scripts)
+        assert "label!" in page.text and "message!" in page.text and "<script>alert(1)" in page.text
+        harmless(page.text.replace("\u00a0", " "))  # the blank that keeps a number beside its unit
+        for name, value in page.attributes:
+            harmless(value)
+            assert not name.startswith("on") and (
+                name not in ("href", "src") or value.startswith(("#", "data:image/png"))
+            )
+        for script in page.scripts[:-1]:
+            assert script.isascii() and not set(script) & set("<>&")
+            harmless(json.loads(script)["ranks"]["names"][0])
+            for row in json.loads(script)["map"]["rows"]:
+                harmless(row)
+
+
+def test_html_reports_may_load_and_run_nothing_but_their_own(recordings: list[str], tmp_path: Path) -> None:
+    gssr("analyze", "--report", str(tmp_path / "x.html"), recordings[0])
+    page = _Seen((tmp_path / "x.html").read_text(encoding="utf-8"))
+    (policy,) = (value for name, value in page.attributes if name == "content" and "default-src" in value)
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert re.fullmatch(r"'sha256-[^' ]+'", rules["script-src"]) and re.fullmatch(
+        r"'sha256-[^' ]+'", rules["style-src"]
+    )
+    assert rules["img-src"] == "data:" and len(rules) == 6
+    text = (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert "unsafe" not in policy and not re.search(
+        r"innerHTML|document\.write|eval\(|insertAdjacent|new Function", text
+    )
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """Every text drawn on pictures and pages of paper, and whether a formula is looked for in it. Pictures are laid out,
+    but not painted: that takes long."""
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+    found: list[tuple[str, bool]] = []
+    draw, save = Text.draw, Figure.savefig
+
+    def kept(text: Text, *rest: Any) -> None:
+        if text.get_visible() and text.get_text():
+            found.append((text.get_text(), text.get_parse_math()))
+        draw(text, *rest)
+
+    def laid_out(figure: Figure, *rest: Any, **named: Any) -> None:
+        figure.draw_without_rendering() if named.get("format") == "png" else save(figure, *rest, **named)
+
+    monkeypatch.setattr(Text, "draw", kept)
+    monkeypatch.setattr(Figure, "savefig", laid_out)
+    return found
+
+
+def test_pictures_and_pdf_reports_hold_texts_as_text(
+    recordings: list[str], tmp_path: Path, drawn: list[tuple[str, bool]]
+) -> None:
+    path = recordings[1]
+    code, out, said = gssr("analyze", "--png", str(tmp_path), path)
+    assert code == 0 and said.count("\n") == 5
+    harmless(out)
+    harmless(said)
+    n = len(drawn)
+    assert gssr("analyze", "--report", str(tmp_path / "x.pdf"), path)[0] == 0
+    assert n > 100 and len(drawn) > n + 100
+    assert any("label!" in text for text, _ in drawn) and any("node!" in text for text, _ in drawn)
+    for text, is_formula in drawn:
+        harmless(text)
+        assert "\n" not in text and len(text) < 250 and not is_formula
+    data = (tmp_path / "x.pdf").read_bytes()
+    assert not re.search(rb"/(JavaScript|JS|Launch|URI|OpenAction|AA|EmbeddedFile)\b", data)
+
+
+def _frames(path: str, sizes: tuple[tuple[int, int], ...] = ((30, 8), (80, 24), (190, 60))) -> Any:
+    """(frame, view, width, height) of every screen, and of what may lie over it."""
+    watch = Watch(path)
+    try:
+        for screen in SCREENS:
+            for overlay in ("", "help", "events"):
+                view = View(screen=screen.name, overlay=overlay, output=True)
+                for width, height in sizes:
+                    yield watch.look(shell.query(view, width, height)), view, width, height
+    finally:
+        watch.close()
+
+
+def test_screens_are_harmless_and_as_wide_as_the_terminal(recordings: list[str]) -> None:
+    printed = "\n".join(ATTACKS).encode("utf-8", "backslashreplace") + bytes(range(256))
+    seen = ""
+    for number, path in enumerate(recordings):
+        for frame, view, width, height in _frames(path):
+            for glyphs in (UTF8, ASCII) if number == 0 else (UTF8,):
+                scene = Scene(frame, frame, view, width, height, glyphs, Output(path, printed), 2)
+                rows = shell.draw(scene, message=ATTACKS[number] if view.overlay else "")
+                for row in rows:
+                    line = text_of(row)
+                    harmless(line)
+                    assert "\n" not in line and cell_len(line) == width == cell_width(line), line
+                    seen += line
+                assert len(rows) == height
+    assert "label!" in seen and "message!" in seen and "node!" in seen
+
+
+def test_what_is_taken_away_from_the_screen_is_harmless(recordings: list[str], tmp_path: Path) -> None:
+    for number, path in enumerate(recordings):
+        watch = Watch(path)
+        view = View(screen="gpus")
+        frame = watch.look(shell.query(view, 100, 30))
+        rows = shell.draw(Scene(frame, None, view, 100, 30, UTF8))
+        for ending in ("txt", "svg", "csv"):
+            export(rows, 100, frame, str(tmp_path / f"{number}.{ending}"))
+        watch.close()
+        harmless((tmp_path / f"{number}.txt").read_text(encoding="utf-8"))
+        picture = ElementTree.parse(tmp_path / f"{number}.svg").getroot()
+        assert {element.tag.partition("}")[2] for element in picture.iter()} <= {"svg", "rect", "path", "text"}
+        assert not [name for element in picture.iter() for name in element.attrib if name.startswith(("on", "{"))]
+        with open(tmp_path / f"{number}.csv", encoding="utf-8", newline="") as stream:
+            head, *lines = csv.reader(stream)
+        assert len(head) == 2 + 16 and {len(line) for line in lines} == {len(head)}
+        for cell in head:
+            harmless(cell)
+            assert "\n" not in cell and cell[0] not in "=+-@"  # what spreadsheets take for a formula
+
+
+def test_notebooks_show_texts_as_text(recordings: list[str]) -> None:
+    for path in recordings:
+        with gssr_api.open(path) as recording:
+            for text in (recording._repr_html_(), recording.runs[0]._repr_html_()):
+                page = _Seen(text)
+                assert {tag for tag, _ in page.elements} <= {
+                    "p",
+                    "b",
+                    "table",
+                    "thead",
+                    "tbody",
+                    "tr",
+                    "th",
+                    "td",
+                    "ul",
+                    "li",
+                }
+                assert {name for name, _ in page.attributes} <= {"style"} and "label!" in page.text
+                harmless(page.text)
+
+
+def test_names_of_a_megabyte_are_cut(tmp_path: Path) -> None:
+    path = tmp_path / "huge.sql"
+    hostile.write(path, huge=True)
+    code, out, err = gssr("analyze", "--terminal", "-mtd", "-v", "high", str(path))
+    assert code == 0 and not err and len(out) < 300_000
+    narrow(out, 80, but_last=True)
+    code, _, err = gssr("analyze", "--report", str(tmp_path / "x.html"), str(path))
+    assert code == 0 and (tmp_path / "x.html").stat().st_size < 2_000_000
+    code, out, err = gssr("analyze", "--run", "none such", str(path))
+    assert code == 2 and not out and len(err) < 5_000
+    for frame, view, width, height in _frames(str(path), ((100, 30),)):
+        for row in shell.draw(Scene(frame, frame, view, width, height, UTF8, None, 2)):
+            assert cell_len(text_of(row)) == width
+
+
+def test_merging_and_recording_speak_of_files_in_harmless_lines(tmp_path: Path) -> None:
+    folder = tmp_path / f"merged{FILE}.d"
+    folder.mkdir()
+    for number, attack in enumerate(ATTACKS[:-1]):
+        name = f"{number}{attack}".replace("/", "").replace("\0", "")[:60]
+        (folder / f"{name}.sql").write_text("no recording")
+    code, out, err = gssr("merge", str(folder))
+    assert code == 1 and not out and err.count("\n") == len(ATTACKS) - 1
+    harmless(err)
+    command = [sys.executable, "-m", "gssr", "profile", "--backend", "synthetic:train:1", "-l", ATTACKS[0], "-o"]
+    output = os.fsencode(tmp_path / f"recorded{FILE}") + b"\xff\x9b31m.sql"
+    done = subprocess.run([*command, output, "--", "true"], capture_output=True, timeout=60)
+    assert done.returncode == 0 and done.stderr.count(b"\n") == 2
+    harmless(done.stderr.decode())
