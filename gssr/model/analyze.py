@@ -13,7 +13,8 @@ from gssr.model.aggregate import UNKNOWN, Aggregate
 from gssr.model.analysis import Analysis, GpuSummary, Series, Window
 from gssr.model.balance import balance, has_balance, imbalance
 from gssr.model.clocks import disagreement
-from gssr.model.evidence import evidence_names, gather
+from gssr.model.counted import BITS
+from gssr.model.evidence import MOST_ROWS, evidence_names, gather
 from gssr.model.host import host_use
 from gssr.model.notes import notes
 from gssr.model.phase_verdicts import judged
@@ -75,7 +76,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     few_rows = EXACT_ROWS if options.exact is None else 0
     gathered = evidence_names(reader)
     rows = Rows(reader, positions, tuple(dict.fromkeys((*names, *gathered))), lower, upper) if exact else None
-    source: Source = rows or Rollups(reader, positions, few_rows)
+    rollups = Rollups(reader, positions, few_rows)
+    source: Source = rows or rollups
     interval = reader.sampling_seconds or source.aggregate((), lower, upper, np.inf).interval or 1.0
 
     window = Window(
@@ -89,9 +91,14 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     gpus = _summaries([reader.gpus[position] for position in positions], total, asked)
     drawn = tuple(name for name in drawn if total.statistics.get(name, UNKNOWN).n)
     span = window.start, window.end
+    counted = None
+    if rows is None and reader.n_rows > MOST_ROWS:
+        cells = [name for name in dict.fromkeys((*gathered, *drawn)) if name != BITS]
+        counted = rollups.count(cells, span, lower, upper, interval)
     gpu_series = source.gpu_series(drawn, span, lower, upper, interval, options.bins) if drawn else {}
-
-    evidence = gather(reader, positions, lower, upper, rows.between(gathered, lower, upper) if rows else None)
+    own_rows = rows.between(gathered, lower, upper) if rows else None
+    evidence = gather(reader, positions, lower, upper, own_rows, counted)
+    del counted, own_rows
     judgement = judge(evidence, options.rules)
     means = {name: statistics.mean for name, statistics in total.statistics.items()}
     compared = [name for name in asked if has_balance(BY_NAME[name])]

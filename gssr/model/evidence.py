@@ -6,20 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
+from gssr.metrics import BY_NAME
 from gssr.model import series
 from gssr.model.aggregate import chosen, filtered
 from gssr.model.analysis import Floats
+from gssr.model.counted import BITS, FLAGS, MOST_BINS, Counted, Float32s, count_rollups, count_rows
 from gssr.model.frame import Ints, Means, nodes_of
 from gssr.model.window import extent
 from gssr.peaks import Peaks, peaks_of
-from gssr.store.layout import FIELDS
-from gssr.store.reader import Buckets, Event, Gpu, Run, RunReader, Samples
-from gssr.store.schema import LEVELS
-
-Float32s = NDArray[np.float32]
+from gssr.store.reader import Event, Gpu, Run, RunReader, Samples
 
 METRICS = (
     "gpu_utilization", "memory_copy_utilization", "gr_engine_active", "sm_active", "sm_occupancy", "tensor_active",
@@ -28,17 +24,11 @@ METRICS = (
     "memory_used", "flop_active",
 )  # fmt: skip
 """What is gathered as series; derived ones last."""
-FLAGS = tuple(name for _, name, _ in CLOCK_EVENT_REASONS)
-_BITS = "clock_event_reasons"
 
-MOST_BINS = 720
-"""Of the series GPU by GPU."""
 MOST_INSTANTS = 4_000
 """Bins of the course."""
 MOST_ROWS = 200_000
 """A window of up to this many rows is gathered from them."""
-MOST_VECTORS, FEWEST_BINS = 100_000, 20
-"""A coarser rollup is read when the finer one has more than so many buckets, if that leaves enough bins."""
 FEW_GPUS = 16
 """So many GPUs, spread over all, stand for them where the course is read finer than the series."""
 
@@ -128,25 +118,29 @@ def gather(
     start: float | None = None,
     end: float | None = None,
     rows: Samples | None = None,
+    counted: Counted | None = None,
 ) -> Evidence:
     """The evidence of some GPUs of a run (their ``positions``) in start <= time < end, unix s (None: as far as the run
     goes). ``rows``: the raw rows of these GPUs in this window, where they were read already, numbered from 0 within
-    ``positions``.
+    ``positions``; ``counted``: what their rollups add up to (gssr.model.counted.count_rollups), where those were.
 
     1,024 GPUs sampled at 10 Hz for an hour take some tenths of a second."""
     first, last = extent(reader)
     begin, finish = first if start is None else start, last if end is None else end
     found = evidence_names(reader)
-    names = tuple(name for name in found if name != _BITS)
-    if rows is None and reader.n_rows <= MOST_ROWS:
+    names = tuple(name for name in found if name != BITS)
+    if rows is None and counted is None and reader.n_rows <= MOST_ROWS:
         read = reader.samples(found, filtered(reader, positions), start, end)
         rows = Samples(chosen(read.gpu, positions, len(reader.gpus)), read.time, read.values)
     interval = reader.sampling_seconds or 1.0
     course: Course | None
     if rows is not None:
-        counted, course = _from_rows(rows, names, len(positions), begin, finish, interval)
+        bins = series.bins_of_samples(rows, begin, finish, interval, MOST_BINS)
+        counted = count_rows(rows, names, len(positions), bins)
+        course = _course_of_rows(rows, counted, names, begin, finish, interval)
     else:
-        counted, course = _from_rollups(reader, names, positions, (begin, finish), (start, end), interval)
+        counted = counted or count_rollups(reader, names, positions, (begin, finish), (start, end), interval)
+        course = _course_of_rollups(reader, counted, names, positions, (begin, finish), (start, end), interval)
     bins = counted.bins
     gpus = tuple(reader.gpus[position] for position in positions.tolist())
     nodes, node_of = nodes_of(gpus)
@@ -182,7 +176,7 @@ def gather(
 def evidence_names(reader: RunReader) -> tuple[str, ...]:
     """What is gathered of a run: those of METRICS that its files can give, and the clock event reasons."""
     stored = set(reader.metrics)
-    names = (name for name in (*METRICS, _BITS) if stored >= set(BY_NAME[name].parts or (name,)))
+    names = (name for name in (*METRICS, BITS) if stored >= set(BY_NAME[name].parts or (name,)))
     return tuple(names)
 
 
@@ -199,7 +193,7 @@ def _quotient(total: Floats, n: Float32s) -> Float32s:
     return means
 
 
-def _means(counted: "_Counted", known: Sequence[str], start: float, end: float) -> Means:
+def _means(counted: "Counted", known: Sequence[str], start: float, end: float) -> Means:
     reasons = FLAGS if counted.flags[0].any() else ()
     n = [counted.n[name].sum(axis=1, dtype=np.float64) for name in known] + [counted.flags[0]] * len(reasons)
     total = [counted.total[name].sum(axis=1) for name in known] + list(counted.flags[1 : 1 + len(reasons)])
@@ -215,99 +209,30 @@ def over_gpus(values: Float32s | Floats) -> Floats:
     return np.asarray(np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0), np.float64)
 
 
-class _Counted:
-    """Counts and sums in cells of GPU and bin."""
-
-    def __init__(self, names: tuple[str, ...], n_gpus: int, bins: series.Bins) -> None:
-        self.bins = bins
-        shape = (n_gpus, bins.n)
-        self.n = {name: np.zeros(shape, np.float32) for name in names}
-        self.total = {name: np.zeros(shape) for name in names}
-        self.least = {name: np.full(n_gpus, np.nan) for name in names}
-        self.greatest = {name: np.full(n_gpus, np.nan) for name in names}
-        self.flags = np.zeros((1 + len(FLAGS), n_gpus))
-        """Samples with flags, then those with each of them set."""
-        self.n_rows = np.zeros(n_gpus, np.int64)
-        self.first_time = np.full(n_gpus, np.nan)
-        self.last_time = np.full(n_gpus, np.nan)
+def _course_of_rows(
+    rows: Samples, counted: Counted, names: Sequence[str], start: float, end: float, interval: float
+) -> Course:
+    n_gpus = counted.n_rows.size
+    bins = series.bins_of_samples(rows, start, end, interval, MOST_INSTANTS)
+    known = (name for name in names if counted.n[name].any())
+    values = {name: over_gpus(series.from_samples(rows, [name], n_gpus, bins)[name].values) for name in known}
+    return Course(bins.start, bins.width, values, n_gpus)
 
 
-def _from_rows(
-    rows: Samples, names: tuple[str, ...], n_gpus: int, start: float, end: float, interval: float
-) -> tuple[_Counted, Course]:
-    counted = _Counted(names, n_gpus, series.bins_of_samples(rows, start, end, interval, MOST_BINS))
-    bins, gpu = counted.bins, rows.gpu
-    cell = gpu * bins.n + bins.holding(rows.time)
-    fine = series.bins_of_samples(rows, start, end, interval, MOST_INSTANTS)
-    fine_cell = gpu * fine.n + fine.holding(rows.time)
-    values = {}
-    for name in names:
-        column = rows.values[name]
-        known = np.isfinite(column)
-        column, own, size = column[known], gpu[known], n_gpus * bins.n
-        counted.n[name] += np.bincount(cell[known], minlength=size).reshape(-1, bins.n)
-        counted.total[name] += np.bincount(cell[known], column, size).reshape(-1, bins.n)
-        np.fmin.at(counted.least[name], own, column)
-        np.fmax.at(counted.greatest[name], own, column)
-        n = np.bincount(fine_cell[known], minlength=n_gpus * fine.n)
-        total = np.bincount(fine_cell[known], column, n_gpus * fine.n)
-        grid = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0).reshape(-1, fine.n)
-        values[name] = over_gpus(grid)
-    if _BITS in rows.values:
-        known = np.isfinite(rows.values[_BITS])
-        flags, own = rows.values[_BITS][known].astype(np.int64), gpu[known]
-        counted.flags[0] = np.bincount(own, minlength=n_gpus)
-        for number, (bit, _, _) in enumerate(CLOCK_EVENT_REASONS, 1):
-            counted.flags[number] = np.bincount(own[(flags & bit) != 0], minlength=n_gpus)
-    counted.n_rows += np.bincount(gpu, minlength=n_gpus)
-    np.fmin.at(counted.first_time, gpu, rows.time)
-    np.fmax.at(counted.last_time, gpu, rows.time)
-    return counted, Course(
-        fine.start, fine.width, {name: values[name] for name in names if counted.n[name].any()}, n_gpus
-    )
-
-
-def _from_rollups(
+def _course_of_rollups(
     reader: RunReader,
-    names: tuple[str, ...],
+    counted: Counted,
+    names: Sequence[str],
     positions: Ints,
     span: tuple[float, float],
     window: tuple[float | None, float | None],
     interval: float,
-) -> tuple[_Counted, Course | None]:
-    n_gpus, seconds = len(positions), span[1] - span[0]
-    level = LEVELS[0]
-    for coarser in LEVELS[1:]:
-        if n_gpus * seconds / level > MOST_VECTORS and seconds / coarser >= FEWEST_BINS:
-            level = coarser
-    bins = series.bins_of_buckets(*span, max(interval, level / 2), MOST_BINS)
-    counted = _Counted(names, n_gpus, bins)
-    for buckets in series.slices_of_buckets(reader, (*names, _BITS), positions, bins, *window):
-        _count(counted, buckets, chosen(buckets.gpu, positions, len(reader.gpus)))
-    instants = series.bins_of_buckets(*span, interval, MOST_INSTANTS)
-    if instants.width >= bins.width:
-        return counted, None
-    few = positions[:: max(1, math.ceil(n_gpus / FEW_GPUS))]
-    found = series.from_buckets(reader, names, few, instants, *window)
+) -> Course | None:
+    """Of a few GPUs; None where that is no finer than what was counted of all."""
+    bins = series.bins_of_buckets(*span, interval, MOST_INSTANTS)
+    if bins.width >= counted.bins.width:
+        return None
+    few = positions[:: max(1, math.ceil(len(positions) / FEW_GPUS))]
+    found = series.from_buckets(reader, names, few, bins, *window)
     values = {name: over_gpus(found[name].values) for name in names if counted.n[name].any()}
-    return counted, Course(instants.start, instants.width, values, len(few))
-
-
-def _count(counted: _Counted, buckets: Buckets, gpu: Ints) -> None:
-    """Add the buckets of ``gpu`` [n]."""
-    bins, vectors = counted.bins, buckets.vectors
-    cell, size = gpu * bins.n + bins.holding(buckets.start), counted.n_rows.size * bins.n
-    counted.n_rows += np.bincount(gpu, vectors[:, 0], counted.n_rows.size).astype(np.int64)
-    np.fmin.at(counted.first_time, gpu, vectors[:, 2])
-    np.fmax.at(counted.last_time, gpu, vectors[:, 3])
-    for block in buckets.layout.blocks:
-        name, at = block.metric.name, block.start
-        if name == _BITS:
-            for number, field in enumerate(("n", *FLAGS)):
-                column = vectors[:, at + FIELDS["bits"].index(field)]
-                counted.flags[number] += np.bincount(gpu, column, counted.n_rows.size)
-            continue
-        counted.n[name] += np.bincount(cell, vectors[:, at], size).reshape(-1, bins.n)
-        counted.total[name] += np.bincount(cell, vectors[:, at + 1], size).reshape(-1, bins.n)
-        np.fmin.at(counted.least[name], gpu, vectors[:, at + 3])
-        np.fmax.at(counted.greatest[name], gpu, vectors[:, at + 4])
+    return Course(bins.start, bins.width, values, len(few))

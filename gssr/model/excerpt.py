@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.model.analysis import Floats
-from gssr.model.evidence import Course, Evidence, Float32s
+from gssr.model.counted import Float32s
+from gssr.model.evidence import Course, Evidence
 from gssr.model.frame import Means
 
 _NEAR = 1e-6

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gssr.model import series
 from gssr.model.aggregate import Aggregate, chosen, filtered, from_buckets, from_samples
 from gssr.model.analysis import GpuSeries
+from gssr.model.counted import Counted, count_rollups
 from gssr.store.reader import Buckets, RunReader, Samples
 
 Ints = NDArray[np.int64]
@@ -99,6 +100,21 @@ class Rollups:
         self._reader = reader
         self._positions = positions
         self._few_rows = few_rows
+        self._counted: tuple[float | None, float | None, Counted] | None = None
+
+    def count(
+        self,
+        names: Sequence[str],
+        span: tuple[float, float],
+        lower: float | None,
+        upper: float | None,
+        interval: float,
+    ) -> Counted:
+        """The rows with lower <= time < upper in cells of GPU and time (gssr.model.counted.count_rollups). Series of the
+        same window whose bins consist of these cells need not be read any more."""
+        counted = count_rollups(self._reader, names, self._positions, span, (lower, upper), interval)
+        self._counted = (lower, upper, counted)
+        return counted
 
     def aggregate(
         self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
@@ -126,4 +142,6 @@ class Rollups:
             rows = Rows(self._reader, self._positions, names, lower, upper)
             return rows.gpu_series(names, span, None, None, interval, most)
         bins = series.bins_of_buckets(*span, interval, most)
+        if self._counted is not None and self._counted[:2] == (lower, upper) and self._counted[2].holds(names, bins):
+            return {name: self._counted[2].gpu_series(name, bins) for name in names}
         return series.from_buckets(self._reader, names, self._positions, bins, lower, upper)

@@ -37,6 +37,8 @@ class Part(NamedTuple):
     """Every GPU of the file belongs to this run, and counts."""
     unended: bool
     """It still runs, or was cut off, or its end found a full disk: the newest rows are not rolled up."""
+    thinned: float = -math.inf
+    """Rows from before this (unix s) may be gone, or means: what rollups count is all that is known."""
 
     def keys(self, gpus: Ints | None) -> list[int] | None:
         """GPU keys of these positions; None when no row need be filtered out."""
@@ -148,17 +150,26 @@ def cover(
         codes = []
         for lower, upper in ranges:
             key, bucket, vectors = part.shard.rollups(level, keys, lower, upper, layout)
-            sound = part.sound(key)
-            gpu, bucket, vectors = part.positions(key[sound]), bucket[sound], vectors[sound]
-            fresh = _not_taken(gpu, bucket, taken)
-            gpu, bucket, vectors = gpu[fresh], bucket[fresh], vectors[fresh]
+            key, bucket, vectors = _where(part.sound(key), key, bucket, vectors)
+            gpu = part.positions(key)
+            gpu, bucket, vectors = _where(_not_taken(gpu, bucket, taken), gpu, bucket, vectors)
             codes.append(codes_of(gpu, bucket))
             out.append((gpu, bucket.astype(np.float64), np.full(len(gpu), float(level)), vectors))
             finer += _uncovered(lower, upper, level, bucket, part.unended)
         taken.append((level, np.concatenate(codes) if codes else np.empty(0, np.int64)))
         ranges = finer
     out.append(_folded(part, start, end, gpus, taken, layout, gap_seconds))
-    gpu, begin, seconds, vector = (np.concatenate([piece[k] for piece in out]) for k in range(4))
+    some = [piece for piece in out if len(piece[0])] or out[-1:]
+    return some[0] if len(some) == 1 else _joined(some)
+
+
+def _where(mask: NDArray[np.bool_], *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Of each column what is chosen; itself where that is all of it: rollups are large."""
+    return columns if mask.all() else tuple(column[mask] for column in columns)
+
+
+def _joined(pieces: Sequence[tuple[Ints, Floats, Floats, Floats]]) -> tuple[Ints, Floats, Floats, Floats]:
+    gpu, begin, seconds, vector = (np.concatenate([piece[k] for piece in pieces]) for k in range(4))
     return gpu, begin, seconds, vector
 
 
@@ -234,7 +245,7 @@ def uncounted(
         return np.empty(0, np.int64), np.empty(0), {name: np.empty(0) for name in names}
     gpu = np.concatenate([piece[0] for piece in pieces])
     time = np.concatenate([piece[1] for piece in pieces])
-    fresh = _not_taken(gpu, time, taken)
+    fresh = _not_taken(gpu, time, taken) & (time >= part.thinned)
     return (
         gpu[fresh],
         time[fresh],
@@ -258,7 +269,7 @@ def count_bins(part: Part, names: Sequence[str], start: float, end: float, gpus:
     """For each metric, how many samples of [start, end) fell into each bin of a sketch (gssr.store.layout): int64[65536]."""
     order = part.shard.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
-    counts = np.zeros((len(names) + 1) * N_BINS)  # exact up to 2^53; what nobody asked for goes to the last row
+    counts = np.zeros((len(names) + 1, N_BINS), np.int64)  # what nobody asked for goes to the last row
     codes = [np.empty(0, np.int64)]
     keys = part.keys(gpus)
     for batch in part.shard.sketches(keys, start, end):
@@ -267,7 +278,7 @@ def count_bins(part: Part, names: Sequence[str], start: float, end: float, gpus:
             continue
         codes.append(codes_of(part.positions(key), np.array([row[1] for row in batch])))
         bins, weights = _decoded([row[2] for row in batch], places)
-        counts += np.bincount(bins, weights, len(counts))
+        np.add.at(counts.reshape(-1), bins, weights)
     stored = list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
     taken = [(SKETCH_SECONDS, np.concatenate(codes))]
     _gpu, _time, values = uncounted(part, stored, start, end, SKETCH_SECONDS, gpus, taken)
@@ -276,12 +287,12 @@ def count_bins(part: Part, names: Sequence[str], start: float, end: float, gpus:
         metric = BY_NAME[name]
         column = derive(values, metric.parts) if metric.derived else values[name]
         column = column[np.isfinite(column)].astype(np.float32)
-        result[name] = counts[row * N_BINS : (row + 1) * N_BINS].astype(np.int64)
-        result[name] += np.bincount(column.view(np.uint32) >> 16, minlength=N_BINS)
+        np.add.at(counts[row], column.view(np.uint32) >> 16, 1)
+        result[name] = counts[row]
     return result
 
 
-def _decoded(blobs: Sequence[bytes], places: Ints) -> tuple[Ints, NDArray[np.uint32]]:
+def _decoded(blobs: Sequence[bytes], places: Ints) -> tuple[Ints, Ints]:
     """The bins of sketches, each 65536 times the place of its metric further on, and their counts: [n] each. Metrics that
     old sketches lack have none."""
     first = places * N_BINS
@@ -294,4 +305,4 @@ def _decoded(blobs: Sequence[bytes], places: Ints) -> tuple[Ints, NDArray[np.uin
         found += np.frombuffer(blob, "<u2", total, 2 + 2 * own)
         bins.append(found)
         counts.append(np.frombuffer(blob, "<u4", total, 2 + 2 * own + 2 * total))
-    return np.concatenate(bins), np.concatenate(counts)
+    return np.concatenate(bins), np.concatenate(counts).astype(np.int64)

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from gssr.metrics import BY_NAME
-from gssr.model.evidence import FLAGS, Evidence
+from gssr.model.counted import FLAGS
+from gssr.model.evidence import Evidence
 from gssr.model.verdict import SEVERITIES, Abstention, Judgement, Verdict
 from gssr.model.verdicts import balance, bound, health, memory, pace, use, waits, words
 from gssr.model.verdicts.found import Found, Unknown

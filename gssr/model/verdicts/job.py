@@ -105,16 +105,14 @@ class Job:
     def own_span(self) -> tuple[Floats, Floats]:
         """[n_gpus] each: when each GPU begins to work and when it ends, unix s; NaN where it never does. It works where it
         reaches half of its own working level in three of five bins."""
-        n_gpus = self.evidence.n_gpus
-        begin, end = np.full(n_gpus, np.nan), np.full(n_gpus, np.nan)
         times, width = self.evidence.times, self.evidence.width
-        for gpu in np.flatnonzero(self.used).tolist():
-            own = self.activity[gpu]
-            least = self.common("working") * level_of(own, self.common("working"), self.common("idle"))
-            at = np.flatnonzero(_holding(own >= least))
-            back = np.flatnonzero(_holding((own >= least)[::-1]))
-            if len(at) and len(back):
-                begin[gpu], end[gpu] = times[at[0]], times[len(times) - 1 - back[0]] + width
+        working = self.common("working")
+        least = working * levels_of(self.activity, working, self.common("idle"))
+        reached = (self.activity >= least[:, None]) & self.used[:, None]
+        at, back = _holding(reached), _holding(reached[:, ::-1])
+        known = at.any(axis=1) & back.any(axis=1)
+        begin = np.where(known, times[np.argmax(at, axis=1)], np.nan)
+        end = np.where(known, times[len(times) - 1 - np.argmax(back, axis=1)] + width, np.nan)
         return begin, end
 
     @cached_property
@@ -179,14 +177,27 @@ class Job:
 
 
 def level_of(values: Floats, working: float, idle: float) -> float:
-    """The median of the values [n] above ``working`` times their 95th percentile; NaN where that is not above ``idle``."""
-    known = values[np.isfinite(values)]
-    if not len(known):
-        return np.nan
-    high = float(np.percentile(known, _HIGH))
-    if high <= idle:
-        high = float(known.max())
-    return float(np.median(known[known >= working * high])) if high > idle else np.nan
+    """``levels_of`` of values [n]."""
+    return float(levels_of(values[None], working, idle)[0])
+
+
+def levels_of(values: Floats, working: float, idle: float) -> Floats:
+    """[n]: the median of each row's values [n, m] above ``working`` times their 95th percentile (numpy's linear one); NaN
+    where that is not above ``idle``."""
+    if not values.shape[1]:
+        return np.full(len(values), np.nan)
+    ordered = np.sort(values, axis=1)  # NaN last
+    n = np.isfinite(ordered).sum(axis=1)
+    rows, last = np.arange(len(ordered)), np.maximum(n - 1, 0)
+    position = _HIGH / 100 * last
+    below = position.astype(np.int64)
+    low, top = ordered[rows, below], ordered[rows, np.minimum(below + 1, last)]
+    high = low + (position - below) * (top - low)
+    high = np.where(high > idle, high, ordered[rows, last])
+    n_low = (ordered < working * high[:, None]).sum(axis=1)
+    middle = np.minimum(n_low, last) + last  # twice the place of the median of the others
+    median = (ordered[rows, middle // 2] + ordered[rows, (middle + 1) // 2]) / 2
+    return np.asarray(np.where((n > 0) & (high > idle), median, np.nan), np.float64)
 
 
 def stretches(bins: Flags) -> list[tuple[int, int]]:
@@ -196,7 +207,7 @@ def stretches(bins: Flags) -> list[tuple[int, int]]:
 
 
 def _holding(reached: Flags) -> Flags:
-    """True where a bin is reached and so are two of the four after it."""
-    ahead = np.concatenate((reached, np.zeros(4, bool)))
-    enough = np.lib.stride_tricks.sliding_window_view(ahead, 5).sum(axis=1) >= min(3, len(reached))
+    """True where a bin of [n, m] is reached and so are two of the four after it."""
+    ahead = np.concatenate((reached, np.zeros((len(reached), 4), bool)), axis=1)
+    enough = np.lib.stride_tricks.sliding_window_view(ahead, 5, axis=1).sum(axis=2) >= min(3, reached.shape[1])
     return np.asarray(reached & enough, bool)
