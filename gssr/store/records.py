@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from gssr.store.liveness import boot_id, process_start, silent_seconds
+from gssr.store.values import sound_rows
 
 LOST_SECONDS, LOST_INTERVALS = 15.0, 10
 """A recorder that can't be looked at from here is lost after max(15 s, 10 sampling intervals) of silence."""
 
+_DAMAGED = "\ufffd"  # in a text that was none
 _STATE_ORDER = ("running", "lost", "timeout", "killed", "failed", "completed")
 
 
@@ -101,12 +103,24 @@ def gpu_order(gpu: Gpu) -> tuple[str, int, str]:
 
 
 def _select(
-    connection: sqlite3.Connection, table: str, columns: Sequence[str], rest: str = ""
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], rest: str, *parameters: str
 ) -> list[tuple[Any, ...]]:
-    """Rows of a table; columns that the file lacks are None."""
+    """Rows of a table, as far as they are sound (gssr.store.values); columns that the file lacks are None."""
     present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
     wanted = ", ".join(name if name in present else f"NULL AS {name}" for name in columns)
-    return connection.execute(f"SELECT {wanted} FROM {table} {rest}").fetchall()
+    rows = connection.execute(f"SELECT {wanted} FROM {table} {rest}", parameters).fetchall()
+    return sound_rows(table, columns, rows)
+
+
+def _of_run(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], run_id: str, order: str
+) -> list[tuple[Any, ...]]:
+    """The same of one run."""
+    if _DAMAGED in run_id:  # SQLite knows it by other bytes
+        rows = _select(connection, table, (*columns, "run_id"), f"ORDER BY {order}")
+        return [row[:-1] for row in rows if row[-1] == run_id]
+    # +: not by an index, which may be damaged
+    return _select(connection, table, columns, f"WHERE +run_id = ? ORDER BY {order}", run_id)
 
 
 def _command(text: str | None) -> tuple[str, ...]:
@@ -131,23 +145,18 @@ def read_runs(connection: sqlite3.Connection) -> list[Run]:
 
 def read_processes(connection: sqlite3.Connection, run_id: str) -> list[Process]:
     """The processes of a run, by rank."""
-    rows = [Process(*row) for row in _select(connection, "processes", Process._fields, "ORDER BY rank")]
-    return [process for process in rows if process.run_id == run_id]
+    return [Process(*row) for row in _of_run(connection, "processes", Process._fields, run_id, "rank")]
 
 
 def read_gpus(connection: sqlite3.Connection, run_id: str) -> list[Gpu]:
     """The GPUs of a run, by key."""
-    return [
-        gpu
-        for gpu in (Gpu(*row) for row in _select(connection, "gpus", Gpu._fields, "ORDER BY gpu"))
-        if gpu.run_id == run_id
-    ]
+    return [Gpu(*row) for row in _of_run(connection, "gpus", Gpu._fields, run_id, "gpu")]
 
 
 def read_events(connection: sqlite3.Connection, run_id: str) -> list[Event]:
     """The events of a run, by time."""
-    rows = _select(connection, "events", (*Event._fields, "run_id"), "ORDER BY time, rowid")
-    return [Event(*row[:-1]) for row in rows if row[-1] == run_id]
+    rows = [Event(*row) for row in _of_run(connection, "events", Event._fields, run_id, "time, rowid")]
+    return [event if event.message is not None else event._replace(message="") for event in rows]
 
 
 def read_merged(connection: sqlite3.Connection) -> list[Merged]:
