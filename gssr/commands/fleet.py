@@ -1,0 +1,134 @@
+"""``gssr fleet``: what the runs of many recordings used and wasted, and which of them stand out."""
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put, tell
+
+if TYPE_CHECKING:
+    from gssr.model.fleet_reading import Fleet
+
+BY = ("user", "label", "command", "job", "node", "gpu", "week", "verdict")
+SORTS = (
+    "wasted", "idle", "unused", "uneven", "throttled", "hours", "energy", "wasted-energy", "score", "runs", "name",
+)  # fmt: skip
+MOST = 10
+"""Lines of each table, unless somebody says otherwise."""
+
+OPTIONS = (
+    Option(
+        ("places",), {"nargs": "+", "metavar": "DIR|FILE", "help": "folders, searched as deep as they go; recordings"}
+    ),
+    Option(
+        ("--by",),
+        {
+            "choices": BY,
+            "metavar": "WHAT",
+            "help": f"rank by {', '.join(BY[:-1])} or {BY[-1]} (default: a page of it all)",
+        },
+    ),
+    Option(
+        ("--sort",),
+        {"choices": SORTS, "default": "wasted", "metavar": "HOW", "help": f"{', '.join(SORTS)} (default: wasted)"},
+    ),
+    Option(
+        ("--since",),
+        {"metavar": "TIME", "help": "only runs that began since then: 30d or 12h ago, or a date such as 2026-05-01"},
+    ),
+    Option(
+        ("-n", "--most"),
+        {"type": int, "metavar": "N", "help": f"lines of each table (default: {MOST}; of --json and --csv all)"},
+    ),
+    Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
+    Option(("--csv",), {"action": "store_true", "help": "print CSV: a line for each run; with --by, for each group"}),
+    *look.OPTIONS,
+)
+
+
+def since_of(text: str, now: float) -> float:
+    """The unix time that --since names: a date, or so long ago. Raises ValueError with a sentence."""
+    from datetime import datetime
+
+    from gssr.model.window import parse_time
+
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        pass
+    try:
+        return parse_time(f"-{text.strip()}", 0.0, now)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither a time ago, such as 30d or 12h, nor a date such as 2026-05-01") from None
+
+
+def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
+    """Exit code 0, also where some recordings can't be read, which is said; 1 when there is none that can; 2 for wrong
+    usage."""
+    wrong = look.wrong_width(options)
+    if wrong is None and options.most is not None and options.most < 1:
+        wrong = f"--most: {options.most} is not above 0"
+    if wrong is None and options.json and options.csv:
+        wrong = "--json and --csv: choose one"
+    if wrong is not None:
+        return fail(wrong, USAGE)
+    from gssr.model.verdicts.site import from_environment
+
+    try:
+        since = None if options.since is None else since_of(options.since, time.time())
+    except ValueError as error:
+        return fail(f"--since: {error}", USAGE)
+    try:
+        rules = from_environment()
+    except ValueError as error:
+        return fail(str(error), USAGE)
+
+    from gssr.commands.bar import Bar
+    from gssr.model.fleet import NEEDS_VERDICTS
+    from gssr.model.fleet_reading import Request, read_fleet
+    from gssr.store.find import recordings_in
+
+    places = recordings_in(options.places)
+    bar = Bar("reading")
+    try:
+        found = read_fleet(places.names, Request(since, options.by == NEEDS_VERDICTS, rules), bar.show)
+    finally:
+        bar.clear()
+    found = found._replace(unreadable=places.unreadable + found.unreadable)
+    if not found.runs:
+        for sentence in found.unreadable:
+            tell(sentence)
+        if not found.n_recordings:
+            return fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
+        if len(found.unreadable) >= found.n_recordings:
+            return BAD_INPUT
+    return _show(found, options)
+
+
+def _show(found: "Fleet", options: argparse.Namespace) -> int:
+    from gssr.model.fleet import groups
+
+    if options.json:
+        from gssr.report.fleet_document import to_json
+
+        by = (options.by,) if options.by else BY[:-1]
+        return put(to_json(found, by, options.sort, options.most))
+    if options.csv:
+        from gssr.report.fleet_document import groups_csv, runs_csv
+
+        for sentence in found.unreadable:
+            tell(sentence)
+        if options.by:
+            return put(groups_csv(groups(found.runs, options.by, options.sort)[: options.most]))
+        return put(runs_csv(found.runs[: options.most]))
+    from gssr.report.fleet import Options, fleet_page
+    from gssr.report.terminal import to_text
+
+    ascii_only = look.ascii_only(options)
+    page = Options(options.by, options.sort, options.most or MOST, options.width, ascii_only)
+    return put(to_text(fleet_page(options.places, found, page), look.wants_color(options), ascii_only)) or OK
+
+
+COMMAND = Command(
+    "fleet", "say what many runs wasted, and which stand out", "gssr fleet [options] DIR|FILE...", OPTIONS, handle
+)

@@ -1,0 +1,274 @@
+"""A run in figures, as a fleet counts it: what it held, what it used, what was wasted; as a whole and GPU by GPU.
+
+Everything comes from small tables, rollups and sketches: no raw row of a finished run is read.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.metrics import SCORE_INPUTS
+from gssr.model.balance import imbalance
+from gssr.model.evidence import gather
+from gssr.model.program import program_of
+from gssr.model.verdict import Verdict
+from gssr.model.verdicts import judge
+from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.table import Table
+from gssr.model.window import DETECTION_METRICS, extent
+from gssr.score import score_of_means
+from gssr.store.layout import FIELDS
+from gssr.store.moments import merge
+from gssr.store.reader import RunReader
+from gssr.store.schema import Column
+
+Floats = NDArray[np.float64]
+
+HELD_DOWN = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
+"""Clock event reasons that slow a GPU down and are no part of its ordinary work, as the power limit is."""
+_FEWEST = 3
+"""So many used GPUs can be compared with their median."""
+_READ = (*SCORE_INPUTS, *DETECTION_METRICS, "sm_clock", "energy", "clock_event_reasons")
+
+COMMON = (
+    Column("gpu_hours", "REAL", "GPUs times the duration, h"),
+    Column("score", "REAL", "saturation score, 0-1; NULL where it can't be known"),
+    Column("wasted_gpu_hours", "REAL", "gpu_hours * (1 - score), h"),
+    Column("idle_gpu_hours", "REAL", "gpu_hours times the share of samples with SM active below 2 %, h"),
+    Column("throttled_gpu_hours", "REAL", "gpu_hours times the share of samples slowed down by heat or hardware, h"),
+    Column("energy_j", "REAL", "energy used, J"),
+    Column("wasted_energy_j", "REAL", "energy_j * (1 - score), J"),
+)  # fmt: skip
+RUN_COLUMNS = (
+    Column("run_id", "TEXT NOT NULL", "the run"),
+    Column("file", "TEXT NOT NULL", "the recording it was read from"),
+    Column("label", "TEXT", "the label given with --label"),
+    Column("program", "TEXT", "what was run: the program's name, and of an interpreter its script's"),
+    Column("job_id", "TEXT", "the launcher's job id"),
+    Column("user", "TEXT", "who ran it"),
+    Column("cluster", "TEXT", "name of the cluster"),
+    Column("state", "TEXT NOT NULL", "running, completed, failed, timeout, killed or lost"),
+    Column("started_at", "REAL", "unix time of the workload's start, s"),
+    Column("duration_s", "REAL NOT NULL", "from start to end, or to the last sample, s"),
+    Column("n_nodes", "INTEGER NOT NULL", "number of nodes"),
+    Column("n_gpus", "INTEGER NOT NULL", "number of GPUs"),
+    Column("n_samples", "INTEGER NOT NULL", "number of samples"),
+    Column("n_gaps", "INTEGER NOT NULL", "number of gaps, over all GPUs"),
+    *COMMON,
+    Column("unused_gpus", "INTEGER", "GPUs that did something in less than 2 % of their samples"),
+    Column("imbalance", "REAL", "1 - mean/max of the GPUs' mean SM active; NULL of fewer than two GPUs"),
+    Column("imbalance_gpu_hours", "REAL", "gpu_hours * imbalance, h"),
+)  # fmt: skip
+GPU_COLUMNS = (
+    Column("run_id", "TEXT NOT NULL", "the run"),
+    Column("gpu", "INTEGER NOT NULL", "number of the GPU within the run, from 0"),
+    Column("node", "TEXT", "the node it is in"),
+    Column("device_index", "INTEGER", "the driver's index on its node"),
+    Column("uuid", "TEXT", "the driver's UUID"),
+    Column("name", "TEXT", "product name"),
+    Column("n_samples", "INTEGER NOT NULL", "number of samples"),
+    Column("n_gaps", "INTEGER NOT NULL", "number of gaps"),
+    *COMMON,
+    Column("unused", "INTEGER", "1 where it did something in less than 2 % of its samples, else 0"),
+    Column("sm_active", "REAL", "mean SM active (ratio, 0-1)"),
+    Column("relative_activity", "REAL", "sm_active over that of the run's median used GPU; NULL of fewer than 3 used"),
+    Column("relative_clock", "REAL", "mean SM clock over that of the run's median used GPU; NULL of fewer than 3 used"),
+)  # fmt: skip
+"""Columns of the figures, in the order of the fields below. SM active stands for the first measured of DETECTION_METRICS."""
+
+
+class GpuFigures(NamedTuple):
+    """One GPU of a run: GPU_COLUMNS; None is unknown."""
+
+    run_id: str
+    gpu: int
+    node: str | None
+    device_index: int | None
+    uuid: str | None
+    name: str | None
+    n_samples: int
+    n_gaps: int
+    gpu_hours: float
+    score: float | None
+    wasted_gpu_hours: float | None
+    idle_gpu_hours: float | None
+    throttled_gpu_hours: float | None
+    energy_j: float | None
+    wasted_energy_j: float | None
+    unused: int | None
+    sm_active: float | None
+    relative_activity: float | None
+    relative_clock: float | None
+
+
+class RunFigures(NamedTuple):
+    """One run: RUN_COLUMNS; None is unknown. Beside these its GPUs and, where they were asked for, its verdicts."""
+
+    run_id: str
+    file: str
+    label: str | None
+    program: str | None
+    job_id: str | None
+    user: str | None
+    cluster: str | None
+    state: str
+    started_at: float | None
+    duration_s: float
+    n_nodes: int
+    n_gpus: int
+    n_samples: int
+    n_gaps: int
+    gpu_hours: float
+    score: float | None
+    wasted_gpu_hours: float | None
+    idle_gpu_hours: float | None
+    throttled_gpu_hours: float | None
+    energy_j: float | None
+    wasted_energy_j: float | None
+    unused_gpus: int | None
+    imbalance: float | None
+    imbalance_gpu_hours: float | None
+    gpus: tuple[GpuFigures, ...] = ()
+    verdicts: tuple[Verdict, ...] | None = None
+
+
+def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table = TABLE) -> RunFigures:
+    """The figures of a run of the recording ``file``. ``verdicts``: judge it as well, by ``rules``, which takes ten times
+    as long."""
+    run, (start, end) = reader.run, extent(reader)
+    hours = (end - start) / 3600
+    counted = _Counted(reader, rules)
+    gpus = tuple(_gpu(counted, reader, position, hours) for position in range(len(reader.gpus)))
+    gpu_hours = len(gpus) * hours
+    score = score_of_means(counted.means())
+    own = imbalance(counted.lead[np.isfinite(counted.lead)]) if len(gpus) > 1 else None
+    unused = [gpu.unused for gpu in gpus if gpu.unused is not None]
+    energy = total(gpu.energy_j for gpu in gpus)
+    return RunFigures(
+        run_id=run.run_id,
+        file=file,
+        label=run.label,
+        program=program_of(run.command),
+        job_id=run.job_id,
+        user=run.user,
+        cluster=run.cluster,
+        state=reader.state,
+        started_at=run.started_at,
+        duration_s=end - start,
+        n_nodes=run.n_nodes or len({gpu.node for gpu in gpus} | {process.node for process in reader.processes}),
+        n_gpus=len(gpus),
+        n_samples=sum(gpu.n_samples for gpu in gpus),
+        n_gaps=sum(gpu.n_gaps for gpu in gpus),
+        gpu_hours=gpu_hours,
+        score=score,
+        wasted_gpu_hours=_wasted(gpu_hours, score),
+        idle_gpu_hours=total(gpu.idle_gpu_hours for gpu in gpus),
+        throttled_gpu_hours=total(gpu.throttled_gpu_hours for gpu in gpus),
+        energy_j=energy,
+        wasted_energy_j=_wasted(energy, score),
+        unused_gpus=sum(unused) if unused else None,
+        imbalance=own,
+        imbalance_gpu_hours=None if own is None else own * gpu_hours,
+        gpus=gpus,
+        verdicts=judge(gather(reader, np.arange(len(gpus))), rules).verdicts if verdicts else None,
+    )
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """The sum of what is known; None where nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _wasted(amount: float | None, score: float | None) -> float | None:
+    return None if amount is None or score is None else amount * (1 - score)
+
+
+class _Counted:
+    """What the rollups and sketches of a run add up to, GPU by GPU: arrays [n_gpus], NaN is unknown."""
+
+    def __init__(self, reader: RunReader, rules: Table) -> None:
+        n_gpus = len(reader.gpus)
+        buckets = reader.buckets(names=_READ)
+        self._vectors = merge(buckets.vectors, buckets.gpu, n_gpus, reader.gap_seconds, buckets.layout)
+        self._blocks = {block.metric.name: block for block in buckets.layout.blocks}
+        name = next((name for name in DETECTION_METRICS if self._column(name, "n").any()), None)
+        below, known = reader.below(name, rules.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
+        self.idle = _quotient(below, known)
+        self.unused = np.where(known > 0, 1 - self.idle < rules.common.at("unused"), np.nan)
+        self.lead = self._mean(name)
+        self.activity = self._relative(self.lead)
+        self.clock = self._relative(self._mean("sm_clock"))
+        flags = self._column("clock_event_reasons", "n")
+        shares = [_quotient(self._column("clock_event_reasons", flag), flags) for flag in HELD_DOWN]
+        self.throttled = np.fmax.reduce(shares)
+        self.energy = np.where(self._column("energy", "n") > 1, self._column("energy", "increase"), np.nan)
+        self.n_rows, self.n_gaps = self._vectors[:, 0], self._vectors[:, 1]
+        inputs = {name: self._mean(name).tolist() for name in SCORE_INPUTS}
+        self.scores = [score_of_means({name: inputs[name][gpu] for name in SCORE_INPUTS}) for gpu in range(n_gpus)]
+
+    def means(self) -> dict[str, float | None]:
+        """Of the inputs of the score, over all samples of all GPUs."""
+        found = {}
+        for name in SCORE_INPUTS:
+            n = self._column(name, "n").sum()
+            found[name] = float(self._column(name, "sum").sum() / n) if n else None
+        return found
+
+    def _column(self, name: str, field: str) -> Floats:
+        """One number of each GPU's block of a metric; 0 where the file lacks it."""
+        if name not in self._blocks:
+            return np.zeros(len(self._vectors))
+        block = self._blocks[name]
+        return self._vectors[:, block.start + FIELDS[block.metric.kind].index(field)]
+
+    def _mean(self, name: str | None) -> Floats:
+        if name is None:
+            return np.full(len(self._vectors), np.nan)
+        return _quotient(self._column(name, "sum"), self._column(name, "n"))
+
+    def _relative(self, means: Floats) -> Floats:
+        """To the median of the GPUs that were used."""
+        used = means[(self.unused == 0) & np.isfinite(means)]
+        middle = float(np.median(used)) if len(used) >= _FEWEST else 0.0
+        return means / middle if middle > 0 else np.full(len(means), np.nan)
+
+
+def _quotient(total: NDArray[np.generic], n: NDArray[np.generic]) -> Floats:
+    quotient = np.full(len(n), np.nan)
+    np.divide(total, n, out=quotient, where=np.asarray(n) > 0)
+    return quotient
+
+
+def _gpu(counted: _Counted, reader: RunReader, position: int, hours: float) -> GpuFigures:
+    def of(values: Floats) -> float | None:
+        value = float(values[position])
+        return value if value == value else None
+
+    gpu, score = reader.gpus[position], counted.scores[position]
+    idle, throttled, unused, energy = (
+        of(values) for values in (counted.idle, counted.throttled, counted.unused, counted.energy)
+    )
+    return GpuFigures(
+        run_id=gpu.run_id,
+        gpu=position,
+        node=gpu.node,
+        device_index=gpu.device_index,
+        uuid=gpu.uuid,
+        name=gpu.name,
+        n_samples=int(counted.n_rows[position]),
+        n_gaps=int(counted.n_gaps[position]),
+        gpu_hours=hours,
+        score=score,
+        wasted_gpu_hours=_wasted(hours, score),
+        idle_gpu_hours=None if idle is None else idle * hours,
+        throttled_gpu_hours=None if throttled is None else throttled * hours,
+        energy_j=energy,
+        wasted_energy_j=_wasted(energy, score),
+        unused=None if unused is None else int(unused),
+        sm_active=of(counted.lead),
+        relative_activity=of(counted.activity),
+        relative_clock=of(counted.clock),
+    )

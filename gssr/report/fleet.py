@@ -1,0 +1,259 @@
+"""The page of ``gssr fleet``: what many runs used and wasted, and who, which jobs and which nodes stand out."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from gssr.model import fleet
+from gssr.model.figures import RunFigures
+from gssr.model.fleet import Group, NodeHealth, ScoreBin
+from gssr.model.fleet_reading import Fleet
+from gssr.render.bar import bar
+from gssr.render.cells import clean, clip, fit, wrap
+from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.roles import Row, Span
+from gssr.render.scale import UNKNOWN, count, fixed
+from gssr.render.table import Cell, Column, table
+from gssr.report.page import labelled, section
+
+_KWH = 3.6e6  # J
+_BAR, _MOST_NAMED = 30, 5
+_WIDE = 76
+"""From so many cells on there is room for bars beside the totals."""
+_PEOPLE = ("user", "label", "command")
+
+
+class Options(NamedTuple):
+    """What a page shows: ``by``: one of fleet.BY alone, or everything (None); ``sort``: one of fleet.SORTS; ``most`` lines
+    of each table; ``width`` in cells; ``ascii`` for pure ASCII."""
+
+    by: str | None = None
+    sort: str = "wasted"
+    most: int = 10
+    width: int = 80
+    ascii: bool = False
+
+
+def fleet_page(places: Sequence[str], found: Fleet, options: Options) -> list[Row]:
+    """The rows of the page, at most ``options.width`` cells each but for the closing line. ``places``: what was named on the
+    command line."""
+    width, marks = options.width, glyphs(options.ascii)
+    runs, whole = found.runs, fleet.together(found.runs)
+    page = _Page(options, marks, _decimals(whole.gpu_hours))
+    rows = [clip(row, width) for row in _head(places, found)]
+    if runs:
+        rows += [(), *page.totals(whole)]
+        if options.by is not None:
+            rows += page.ranking(options.by, fleet.groups(runs, options.by, options.sort))
+        else:
+            rows += page.scores(fleet.scores(runs))
+            for by in _PEOPLE:
+                own = fleet.groups(runs, by, options.sort)
+                if len(own) > 1:
+                    rows += page.ranking(by, own)
+            rows += page.runs("Which runs waste most?", _most_wasted(runs))
+            rows += page.runs("Which never used some of their GPUs?", fleet.with_unused(runs))
+            rows += page.runs("Which are badly balanced?", fleet.uneven(runs))
+            rows += page.nodes(fleet.slow_nodes(runs))
+    rows += _notes(found, whole, width, marks)
+    return [*rows, (), (Span(closing_line(found, whole), "value"),)]
+
+
+def closing_line(found: Fleet, whole: Group) -> str:
+    """The line for programs; what can't be known is ``unknown``."""
+    values = (whole.wasted_gpu_hours, whole.idle_gpu_hours, whole.score)
+    wasted, idle, score = (fixed(value, 3, UNKNOWN) for value in values)
+    return (
+        f"GSSR fleet runs={len(found.runs)} gpu_hours={whole.gpu_hours:.3f} wasted={wasted} idle={idle} score={score} "
+        f"unreadable={len(found.unreadable)}"
+    )
+
+
+def _most_wasted(runs: Sequence[RunFigures]) -> list[RunFigures]:
+    known = [run for run in runs if run.wasted_gpu_hours]
+    return sorted(known, key=lambda run: (-(run.wasted_gpu_hours or 0.0), run.run_id))
+
+
+def _head(places: Sequence[str], found: Fleet) -> list[Row]:
+    named = ", ".join(places[:_MOST_NAMED]) + (f" and {len(places) - _MOST_NAMED} more" * (len(places) > _MOST_NAMED))
+    users = {run.user for run in found.runs if run.user is not None}
+    days = sorted(day for run in found.runs if (day := _day(run.started_at)) is not None)
+    what = [count(found.n_recordings, "recording"), count(len(found.runs), "run")]
+    if users:
+        what.append(count(len(users), "user"))
+    if days:
+        what.append(days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}")
+    return [(Span("GSSR fleet", "title"), Span(f"  {clean(named)}", "value")), (Span(", ".join(what)),)]
+
+
+def _day(time: float | None) -> str | None:
+    try:
+        return None if time is None else datetime.fromtimestamp(time, UTC).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _decimals(gpu_hours: float) -> int:
+    """Of GPU-hours on a page: they add up to so many."""
+    return 3 if gpu_hours < 10 else 2 if gpu_hours < 1000 else 1 if gpu_hours < 1e5 else 0
+
+
+class _Page:
+    """Draws sections, all in the same units: GPU-hours with ``decimals``."""
+
+    def __init__(self, options: Options, marks: Glyphs, decimals: int) -> None:
+        self._options, self._marks, self._decimals = options, marks, decimals
+
+    def _hours(self, value: float | None) -> str:
+        return "-" if value is None else f"{value:,.{self._decimals}f}"
+
+    def totals(self, whole: Group) -> list[Row]:
+        """What everything adds up to, and which share of the GPU-hours that is."""
+        width = self._options.width
+        lines: list[tuple[str, float | None, str]] = [
+            ("GPU-hours", whole.gpu_hours, ""),
+            ("wasted", whole.wasted_gpu_hours, "GPU-hours × (1 - score)"),
+            ("idle", whole.idle_gpu_hours, "SM active below 2 %"),
+            ("unused", whole.unused_gpu_hours, "of GPUs that were never used"),
+            ("uneven", whole.imbalance_gpu_hours, "GPU-hours × imbalance"),
+            ("throttled", whole.throttled_gpu_hours, "slowed down by heat or hardware"),
+        ]
+        wide = max(len(self._hours(value)) for _, value, _ in lines)
+        rows = []
+        for name, value, about in lines:
+            share = None if value is None or not whole.gpu_hours else value / whole.gpu_hours
+            percent = "" if name == "GPU-hours" else f"{fixed(None if share is None else 100 * share, 1):>6} % "
+            drawn = bar(share, 20, self._marks) if percent and width >= _WIDE else ()
+            shown = Span(f"{self._hours(value):>{wide}}", "value")
+            rows.append(labelled(name, width, shown, Span(f"  {percent}"), *drawn, Span(f"  {about}", "dim")))
+        if whole.energy_j is not None:
+            wasted = "" if whole.wasted_energy_j is None else f", {_kwh(whole.wasted_energy_j)} of it wasted"
+            rows.append(labelled("energy", width, Span(f"{_kwh(whole.energy_j)} kWh", "value"), Span(wasted)))
+        mean = Span(fixed(whole.score, 3, UNKNOWN), "value")
+        rows.append(labelled("score", width, mean, Span("  mean by GPU-hours", "dim")))
+        return rows
+
+    def scores(self, bins: Sequence[ScoreBin]) -> list[Row]:
+        """How scores are distributed."""
+        width = self._options.width
+        most = max((each.gpu_hours for each in bins), default=0.0) or 1.0
+        columns = [
+            Column("score"),
+            Column("runs", "right"),
+            Column("GPU-hours", "right"),
+            Column("", least=8, most=_BAR),
+        ]
+        rows: list[list[Cell]] = [
+            [
+                UNKNOWN if each.low is None else f"{each.low:.1f} - {each.high:.1f}",
+                f"{each.n_runs:,}",
+                self._hours(each.gpu_hours),
+                _bar_of(each.gpu_hours / most, self._marks),
+            ]
+            for each in bins
+        ]
+        return [*section("How well used?", width, self._marks), *table(columns, rows, width, self._marks, gap=2)]
+
+    def ranking(self, by: str, groups: Sequence[Group]) -> list[Row]:
+        """Groups, a line each."""
+        options = self._options
+        columns = [
+            Column(by), Column("runs", "right", drop=2), Column("GPU-hours", "right"), Column("wasted", "right"),
+            Column("%", "right", drop=1), Column("idle", "right"), Column("unused", "right", drop=5),
+            Column("uneven", "right", drop=3), Column("throttled", "right", drop=7), Column("score", "right"),
+            Column("kWh", "right", drop=4), Column("wasted kWh", "right", drop=6),
+        ]  # fmt: skip
+        rows: list[list[Cell]] = []
+        for group in groups[: options.most]:
+            wasted = group.wasted_gpu_hours
+            share = None if wasted is None or not group.scored_gpu_hours else 100 * wasted / group.scored_gpu_hours
+            rows.append([
+                self._name(group.key), f"{group.n_runs:,}", self._hours(group.gpu_hours),
+                (Span(self._hours(wasted), "value"),), fixed(share, 0), self._hours(group.idle_gpu_hours),
+                self._hours(group.unused_gpu_hours),
+                self._hours(group.imbalance_gpu_hours), self._hours(group.throttled_gpu_hours), fixed(group.score, 3),
+                _kwh(group.energy_j), _kwh(group.wasted_energy_j),
+            ])  # fmt: skip
+        return self._section(f"By {by}", columns, rows, len(groups), f"by {options.sort}")
+
+    def runs(self, title: str, runs: Sequence[RunFigures]) -> list[Row]:
+        """Runs, a line each; nothing without any."""
+        columns = [
+            Column("run"), Column("user", drop=2), Column("job", drop=4), Column("GPUs", "right"),
+            Column("unused", "right", drop=3), Column("GPU-hours", "right"), Column("wasted", "right"),
+            Column("idle", "right", drop=1), Column("uneven %", "right", drop=1), Column("score", "right"),
+        ]  # fmt: skip
+        rows: list[list[Cell]] = []
+        for run in runs[: self._options.most]:
+            uneven = None if run.imbalance is None else 100 * run.imbalance
+            rows.append([
+                self._name(run.label or run.run_id), clean(run.user or "-"), clean(run.job_id or "-"), f"{run.n_gpus:,}",
+                "-" if run.unused_gpus is None else f"{run.unused_gpus:,}", self._hours(run.gpu_hours),
+                (Span(self._hours(run.wasted_gpu_hours), "value"),), self._hours(run.idle_gpu_hours), fixed(uneven, 0),
+                fixed(run.score, 3),
+            ])  # fmt: skip
+        return self._section(title, columns, rows, len(runs), "") if rows else []
+
+    def nodes(self, nodes: Sequence[NodeHealth]) -> list[Row]:
+        """Nodes that are slow in some runs; nothing without any."""
+        columns = [
+            Column("node"), Column("runs", "right"), Column("slow in", "right"), Column("GPU-hours", "right", drop=1),
+            Column("throttled %", "right"), Column("lowest clock %", "right"), Column("GPUs", drop=2),
+        ]  # fmt: skip
+        rows: list[list[Cell]] = []
+        for node in nodes[: self._options.most]:
+            throttled = None if node.throttled is None else 100 * node.throttled
+            clock = None if node.lowest_clock is None else 100 * node.lowest_clock
+            rows.append([
+                self._name(node.node), f"{node.n_runs:,}", (Span(f"{node.n_slow:,}", "value"),), self._hours(node.gpu_hours),
+                fixed(throttled, 1), fixed(clock, 1), " ".join(map(str, node.devices)),
+            ])  # fmt: skip
+        return self._section("Which nodes are slow?", columns, rows, len(nodes), "") if rows else []
+
+    def _section(
+        self, title: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], n: int, about: str
+    ) -> list[Row]:
+        shown = f"the first {len(rows)} of {n:,}" if n > len(rows) else ""
+        head = section(title, self._options.width, self._marks, ", ".join(word for word in (about, shown) if word))
+        return [*head, *table(columns, rows, self._options.width, self._marks, gap=2)]
+
+    def _name(self, text: str) -> str:
+        return fit(text, max(self._options.width * 2 // 5, 8), self._marks.ellipsis)
+
+
+def _bar_of(share: float, marks: Glyphs) -> Callable[[int], Row]:
+    return lambda width: bar(share, width, marks)
+
+
+def _kwh(joules: float | None) -> str:
+    if joules is None:
+        return "-"
+    kwh = joules / _KWH
+    return f"{kwh:,.{2 if kwh < 10 else 1 if kwh < 1000 else 0}f}"
+
+
+def _notes(found: Fleet, whole: Group, width: int, marks: Glyphs) -> list[Row]:
+    sentences = []
+    unscored = whole.gpu_hours - whole.scored_gpu_hours
+    n_unscored = sum(run.score is None for run in found.runs)
+    if n_unscored:
+        sentences.append(
+            f"{count(n_unscored, 'run')} of {unscored:,.1f} GPU-hours: no score, as not all of its inputs were measured; "
+            "they are not counted as wasted"
+        )
+    if found.copies:
+        sentences.append(f"{_named(found.copies, 'recording')}: copies of runs that are counted already")
+    if found.unreadable:
+        n = len(found.unreadable)
+        sentences.append(f"{count(n, 'recording')} could not be read, or not as a whole:")
+    rows = section("Notes", width, marks) if sentences else []
+    for sentence in sentences:
+        rows += wrap(sentence, width, f"{marks.bullet} ", "  ")
+    for sentence in found.unreadable:
+        rows += wrap(sentence, width, "  ", "    ")
+    return rows
+
+
+def _named(names: Sequence[str], noun: str) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{count(len(names), noun)} ({', '.join(map(clean, names[:_MOST_NAMED]))}{more})"
