@@ -1,0 +1,118 @@
+"""The rows of some leaf pages: found all at once, decoded column by column."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.store.moments import Floats, Ints
+from gssr.store.pages.file import Bytes, NotPlainError, PageFile
+from gssr.store.pages.tree import LEAF, Leaves, cell_starts, pieces, varints
+
+# What a column's serial type says: bytes of its value; for whole numbers how far 8 bytes that begin with it are to be
+# shifted; and the value of those that take no bytes.
+_SIZE = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.uint8)
+_SHIFT = np.array([0, 56, 48, 40, 32, 16, 0, 0, 0, 0], np.int64)
+_VALUE = np.array([np.nan, 0, 0, 0, 0, 0, 0, 0, 0, 1], np.float64)
+_FLOAT = 7
+
+MOST_COLUMNS = 126
+"""With more the length of a row's head takes two bytes."""
+
+
+class Rows:
+    """The rows of leaf pages. ``rowid`` int64[n] ascends. Columns are asked for in their order."""
+
+    def __init__(self, file: PageFile, found: Leaves, n_columns: int) -> None:
+        """Read the pages of a table of ``n_columns`` columns. Raises NotPlainError."""
+        n = len(found.page)
+        self._buffer = file.read(found.page)
+        pages = self._buffer[: n * file.page_size].reshape(n, file.page_size)
+        start, n_cells = cell_starts(pages, LEAF)
+        if not n_cells.all():
+            raise NotPlainError("a page without rows")
+        head = pieces(self._buffer, start, 24)
+        payload, size = varints(head)
+        self.rowid, length = _behind(head, size)
+        self._check_rowids(found, n_cells)
+        self._start = start + size + length
+        page_end = (start // file.page_size + 1) * file.page_size
+        # A row that is longer than this goes on on other pages.
+        if (payload > file.page_size - 35).any() or (self._start + payload > page_end).any():
+            raise NotPlainError("a row that is not on its page")
+        self._types = self._serial_types(payload, n_columns)
+        self._next = 0
+        self._offset = self._start + self._buffer[self._start]
+
+    def _check_rowids(self, found: Leaves, n_cells: Ints) -> None:
+        ends = np.cumsum(n_cells)
+        in_place = (self.rowid[ends - n_cells] > found.low) & (self.rowid[ends - 1] <= found.high)
+        if not in_place.all() or (np.diff(self.rowid) <= 0).any():
+            raise NotPlainError("rows out of order")
+
+    def _serial_types(self, payload: Ints, n_columns: int) -> Bytes:
+        """[n_columns, n]: each value's type. Rows from before a column was added end early: there it is NULL."""
+        head = self._buffer[self._start].astype(np.int64)
+        if (head < 1).any() or (head > n_columns + 1).any() or (head > payload).any():
+            raise NotPlainError("a row of other columns")
+        wide = pieces(self._buffer, self._start + 1, 32) if n_columns <= 32 else None
+        if wide is None:
+            wide = np.hstack([pieces(self._buffer, self._start + 1 + at, 32) for at in range(0, n_columns, 32)])
+        types = np.ascontiguousarray(wide[:, :n_columns].T)
+        if (head <= n_columns).any():
+            types[np.arange(n_columns)[:, None] >= head - 1] = 0
+        if types.max(initial=0) >= len(_SIZE):
+            raise NotPlainError("a value that is no number")
+        self._sizes = np.take(_SIZE, types, mode="clip")
+        if (head + self._sizes.sum(axis=0, dtype=np.int64) != payload).any():
+            raise NotPlainError("a row of another length")
+        return types
+
+    def keep(self, chosen: NDArray[np.bool_]) -> None:
+        """Go on with these rows only."""
+        if chosen.all():
+            return
+        self.rowid, self._offset = self.rowid[chosen], self._offset[chosen]
+        self._types, self._sizes = self._types[:, chosen], self._sizes[:, chosen]
+
+    def column(self, number: int) -> Floats:
+        """The values of a column (from 0) [n], NaN for NULL; it comes behind those asked for before."""
+        assert number >= self._next
+        for passed in range(self._next, number):
+            self._offset += self._sizes[passed]
+        types = self._types[number]
+        low, high = int(types.min(initial=9)), int(types.max(initial=0))
+        if low == high and not _SIZE[low]:
+            values = np.full(len(types), _VALUE[low])
+        else:
+            at_every_byte = np.ndarray((len(self._buffer) - 7,), "V8", self._buffer, strides=(1,))
+            values = _values(at_every_byte[self._offset].view(">i8").astype(np.int64), types, low, high)
+        self._offset += self._sizes[number]
+        self._next = number + 1
+        return values
+
+
+def _behind(head: Bytes, size: Ints) -> tuple[Ints, Ints]:
+    """The numbers of variable length that begin ``size`` bytes after the beginnings of ``head`` [n, 24]."""
+    least, most = int(size.min()), int(size.max())
+    if least == most:
+        return varints(head[:, least:])
+    number, length = np.empty(len(head), np.int64), np.empty(len(head), np.int64)
+    for own in range(least, most + 1):
+        rows = size == own
+        number[rows], length[rows] = varints(head[rows, own:])
+    return number, length
+
+
+def _values(bits: Ints, types: Bytes, low: int, high: int) -> Floats:
+    """Values from the 8 bytes [n] that begin with them; ``low`` and ``high`` are the extremes of their types."""
+    if low > 0 and high < _FLOAT:
+        return (bits >> (_SHIFT[low] if low == high else _SHIFT[types])).astype(np.float64)
+    values = bits.view(np.float64)
+    if not low == high == _FLOAT:
+        other = np.flatnonzero(types != _FLOAT)
+        own = types[other]
+        whole = (bits[other] >> _SHIFT[own]).astype(np.float64)
+        values[other] = np.where(_SIZE[own] > 0, whole, _VALUE[own])
+    unknown = np.isnan(values)
+    if unknown.any():  # in a float, too, for SQLite: but there is more than one way to write it
+        values[unknown] = np.nan
+    return values
