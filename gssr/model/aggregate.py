@@ -5,7 +5,7 @@ are computed once. They differ in the percentiles: exact from raw rows, bounded 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,11 +69,18 @@ def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate
     return _aggregate(per_gpu, layout, means, statistics)
 
 
-def from_buckets(buckets: Buckets, histograms: Mapping[str, Ints], n_gpus: int, gap_seconds: float) -> Aggregate:
+def from_buckets(
+    buckets: Buckets,
+    histograms: Mapping[str, Ints],
+    n_gpus: int,
+    gap_seconds: float,
+    bounds: Sequence[Mapping[str, Ints]] = (),
+) -> Aggregate:
     """Aggregate rollups that cover a window exactly once; ``buckets.gpu`` counts from 0 to ``n_gpus`` - 1.
 
     n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
-    ``sketch_percentiles``). A counter's rollup keeps no moments: of its statistics only n is known."""
+    ``sketch_percentiles``); where these are not exact themselves, none lies outside of what ``bounds`` give. A counter's
+    rollup keeps no moments: of its statistics only n is known."""
     layout = buckets.layout
     per_gpu = merge(buckets.vectors, buckets.gpu, n_gpus, gap_seconds, layout)
     # Over GPUs only the moments mean something; an infinite gap keeps the merge from counting any.
@@ -89,7 +96,8 @@ def from_buckets(buckets: Buckets, histograms: Mapping[str, Ints], n_gpus: int, 
             statistics[name] = Statistics(None, None, None, None, None, None, None, n, None) if n else UNKNOWN
         else:
             np.divide(per_gpu[:, at + 1], per_gpu[:, at], out=means[name], where=per_gpu[:, at] > 0)
-            statistics[name] = _merged_statistics(total[at : at + block.width], histograms.get(name))
+            within = [bound[name] for bound in bounds if name in bound]
+            statistics[name] = _merged_statistics(total[at : at + block.width], histograms.get(name), within)
     return _aggregate(per_gpu, layout, means, statistics)
 
 
@@ -141,9 +149,10 @@ def _value_of(magnitude: Ints) -> Floats:
     return np.where(np.isfinite(values), values, np.finfo(np.float64).max / 4)
 
 
-def _merged_statistics(block: Floats, counts: Ints | None) -> Statistics:
-    """From a merged block (n, sum, m2, min, max) and its histogram. Where the histogram does not hold n samples (a damaged
-    file), its percentiles come without a bound; where it holds none they are unknown."""
+def _merged_statistics(block: Floats, counts: Ints | None, within: Sequence[Ints]) -> Statistics:
+    """From a merged block (n, sum, m2, min, max) and its histogram, if need be with two that its percentiles are ``within``.
+    Where the histogram does not hold n samples (a damaged file), its percentiles come without a bound; where it holds none
+    they are unknown."""
     n = int(block[0])
     if not n:
         return UNKNOWN
@@ -153,6 +162,10 @@ def _merged_statistics(block: Floats, counts: Ints | None) -> Statistics:
     if counts is None or not counted:
         return Statistics(mean, None, low, high, std, None, None, n, None)
     (p05, median, p95), error = sketch_percentiles(counts, low, high)
+    for bound in within:
+        ends, beyond = sketch_percentiles(bound, low, high)
+        apart = max(abs(end - own) for end, own in zip(ends, (p05, median, p95), strict=True))
+        error = max(error, min(apart + beyond, high - low))
     return Statistics(mean, median, low, high, std, p05, p95, n, error if counted == n else None)
 
 

@@ -23,6 +23,7 @@ from gssr.model.roofline import place
 from gssr.model.selection import select_gpus
 from gssr.model.series import over_space
 from gssr.model.sources import Rollups, Rows, Source
+from gssr.model.thinned import thinning
 from gssr.model.unevenness import unevenness
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import TABLE
@@ -67,12 +68,14 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     asked = _asked(options.metrics)
     positions = np.array(select_gpus(reader.gpus, options.gpus), dtype=np.int64)
     run_start, run_end = extent(reader)
-    lower, upper = cut(run_start, run_end, options.start, options.end)
+    lower, upper = reader.whole_buckets(*cut(run_start, run_end, options.start, options.end))
 
     drawn = tuple(name for name in options.series if has_balance(BY_NAME[name]))
     extra = () if options.outliers == "none" else DETECTION_METRICS
     names = _in_file(reader, [*asked, *SCORE_INPUTS, "energy", "clock_event_reasons", *drawn, *extra])
-    exact = reader.n_rows <= EXACT_ROWS if options.exact is None else options.exact
+    exact = reader.has_rows(EXACT_ROWS, lower) if options.exact is None else options.exact
+    if exact and reader.thinned_until > (-np.inf if lower is None else lower):
+        raise ValueError(f"not all samples are there to be read: {thinning(reader)}")
     few_rows = EXACT_ROWS if options.exact is None else 0
     gathered = evidence_names(reader)
     rows = Rows(reader, positions, tuple(dict.fromkeys((*names, *gathered))), lower, upper) if exact else None
@@ -92,7 +95,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     drawn = tuple(name for name in drawn if total.statistics.get(name, UNKNOWN).n)
     span = window.start, window.end
     counted = None
-    if rows is None and reader.n_rows > MOST_ROWS:
+    if rows is None and not reader.has_rows(MOST_ROWS, lower):
         cells = [name for name in dict.fromkeys((*gathered, *drawn)) if name != BITS]
         counted = rollups.count(cells, span, lower, upper, interval)
     gpu_series = source.gpu_series(drawn, span, lower, upper, interval, options.bins) if drawn else {}
@@ -132,7 +135,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         place=place({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
     )
     clocks = disagreement(reader.processes, interval)
-    return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, _missing(total, interval), clocks))
+    others = [sentence for sentence in (thinning(reader), clocks) if sentence]
+    return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, _missing(total, interval), others))
 
 
 def _asked(metrics: Sequence[str] | None) -> tuple[str, ...]:

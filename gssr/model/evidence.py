@@ -129,7 +129,7 @@ def gather(
     begin, finish = first if start is None else start, last if end is None else end
     found = evidence_names(reader)
     names = tuple(name for name in found if name != BITS)
-    if rows is None and counted is None and reader.n_rows <= MOST_ROWS:
+    if rows is None and counted is None and reader.has_rows(MOST_ROWS, start):
         read = reader.samples(found, filtered(reader, positions), start, end)
         rows = Samples(chosen(read.gpu, positions, len(reader.gpus)), read.time, read.values)
     interval = reader.sampling_seconds or 1.0

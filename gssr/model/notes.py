@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from gssr.metrics import BY_NAME
-from gssr.model.analysis import Analysis
+from gssr.model.analysis import Analysis, Statistics
 from gssr.store.layout import RELATIVE_BIN_WIDTH
 from gssr.store.schema import GAP_INTERVALS
 
@@ -14,12 +14,15 @@ _TROUBLE = ("storage", "backend_lost")
 
 
 def notes(
-    analysis: Analysis, damage: str | None, last_time: float | None, missing_seconds: float, clocks: str | None = None
+    analysis: Analysis,
+    damage: str | None,
+    last_time: float | None,
+    missing_seconds: float,
+    others: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """The notes of an analysis (whose own are not looked at). ``last_time`` is the last sample's unix time,
-    ``missing_seconds`` the time without samples in gaps, summed over GPUs, ``clocks`` what is to be said of the nodes'."""
-    sentences = list(_sentences(analysis, damage, last_time, missing_seconds))
-    return (*sentences, clocks) if clocks else tuple(sentences)
+    ``missing_seconds`` the time without samples in gaps, summed over GPUs, ``others`` what else is to be said."""
+    return (*_sentences(analysis, damage, last_time, missing_seconds), *others)
 
 
 def _sentences(
@@ -60,7 +63,17 @@ def _about_samples(analysis: Analysis, missing_seconds: float) -> Iterator[str]:
         yield f"not measured: {_some([BY_NAME[name].label for name in absent])}"
     if not analysis.exact:
         share = 100 * RELATIVE_BIN_WIDTH / 2
-        yield f"percentiles come from histograms: each is off by at most {share:.1f} % of its value"
+        yield (
+            "percentiles are less sure: the window cuts histograms of ten minutes, of which not all samples were kept"
+            if any(_is_unsure(own) for own in analysis.metrics.values())
+            else f"percentiles come from histograms: each is off by at most {share:.1f} % of its value"
+        )
+
+
+def _is_unsure(own: Statistics) -> bool:
+    """Whether the percentiles may be off by more than the width of a bin."""
+    ends = [abs(value) for value in (own.p05, own.median, own.p95) if value is not None]
+    return own.p_error is not None and own.p_error > RELATIVE_BIN_WIDTH * max(ends, default=0.0)
 
 
 def _about_the_end(analysis: Analysis, last_time: float | None) -> Iterator[str]:

@@ -14,6 +14,7 @@ from gssr.model import series
 from gssr.model.aggregate import Aggregate, chosen, filtered, from_buckets, from_samples
 from gssr.model.analysis import GpuSeries
 from gssr.model.counted import Counted, count_rollups
+from gssr.store.edges import Histograms
 from gssr.store.reader import Buckets, RunReader, Samples
 
 Ints = NDArray[np.int64]
@@ -124,9 +125,10 @@ class Rollups:
         buckets = self._reader.buckets(lower, upper, gpus=gpus, names=names)
         gpu = chosen(buckets.gpu, self._positions, len(self._reader.gpus))
         sketched = [name for name in names if name in buckets.layout.sketched]
-        histograms = self._reader.histogram(sketched, lower, upper, gpus) if sketched else {}
+        found = self._reader.histograms(sketched, lower, upper, gpus) if sketched else Histograms({})
+        bounds = () if found.least is None or found.greatest is None else (found.least, found.greatest)
         own = Buckets(gpu, buckets.start, buckets.seconds, buckets.vectors, buckets.layout)
-        return from_buckets(own, histograms, len(self._positions), gap_seconds)
+        return from_buckets(own, found.counts, len(self._positions), gap_seconds, bounds)
 
     def gpu_series(
         self,
@@ -138,7 +140,8 @@ class Rollups:
         most: int,
     ) -> dict[str, GpuSeries]:
         """As in Source."""
-        if len(self._positions) * (span[1] - span[0]) / interval <= self._few_rows:
+        few = len(self._positions) * (span[1] - span[0]) / interval <= self._few_rows
+        if few and self._reader.thinned_until <= span[0]:
             rows = Rows(self._reader, self._positions, names, lower, upper)
             return rows.gpu_series(names, span, None, None, interval, most)
         bins = series.bins_of_buckets(*span, interval, most)

@@ -15,6 +15,7 @@ import numpy as np
 
 from gssr.metrics import BY_NAME
 from gssr.store.below import count_below
+from gssr.store.edges import Histograms, edge_bins
 from gssr.store.cover import N_BINS, Part, count_bins, cover
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import Floats, Ints, derive, merge
@@ -161,7 +162,8 @@ class RunReader:
         first, last = shard.rowids(self.run.run_id)
         whole = shard in self._places.whole and not shard.damage
         ended = self.state not in ("running", "lost") and shard.counts_up_to(last, None if whole else list(position))
-        return Part(shard, first, last, position, whole, unended=not ended)
+        until = shard.thinned_until(self.run.run_id)
+        return Part(shard, first, last, position, whole, unended=not ended, thinned=until)
 
     @property
     def damage(self) -> str | None:
@@ -215,6 +217,32 @@ class RunReader:
     def first_time(self) -> float | None:
         """Unix time of the first sample."""
         return min(self._times_at(0), default=None)
+    @property
+    def keep(self) -> str:
+        """What is kept of old samples: raw, 10s (means over 10 s), or none; of ranks that differ what is least."""
+        kept = [row.keep for shard in self._shards for row in shard.thinned if row.run_id == self.run.run_id]
+        return "none" if "none" in kept else kept[0] if kept else "raw"
+
+    @property
+    def thinned_until(self) -> float:
+        """Samples from before this (unix s) were thinned, of all GPUs or some; minus infinity when none were."""
+        return max((shard.thinned_until(self.run.run_id) for shard in self._shards), default=-math.inf)
+
+    def has_rows(self, most: int, start: float | None) -> bool:
+        """Whether every raw row from ``start`` (unix s, None: the run's begin) on is there, and the run has no more than
+        ``most``."""
+        return self.n_rows <= most and self.thinned_until <= (-math.inf if start is None else start)
+
+    def whole_buckets(self, start: float | None, end: float | None) -> tuple[float | None, float | None]:
+        """The window [start, end) (unix s, None: open), widened to whole buckets of 10 s where the samples that would tell
+        what lies in a part of one are thinned."""
+        until, step = self.thinned_until, LEVELS[0]
+        if start is not None and start < until:
+            start = math.floor(start / step) * float(step)
+        if end is not None and end < until:
+            end = math.ceil(end / step) * float(step)
+        return start, end
+
 
     @property
     def last_time(self) -> float | None:
@@ -222,12 +250,8 @@ class RunReader:
         return max(self._times_at(1), default=None)
 
     def _times_at(self, end: int) -> list[float]:
-        """The time of the first (0) or last (1) row of each rank's part."""
-        query = "SELECT time FROM samples WHERE rowid = ?"
         shards = dict.fromkeys(part.shard for part in self._parts)
-        ends = [(shard, rowids[end]) for shard in shards for rowids in shard.ends(self.run.run_id)]
-        found = [shard.all(query, (rowid,)) for shard, rowid in ends]
-        return [float(rows[0][0]) for rows in found if rows]
+        return [time for shard in shards for time in shard.times_at(self.run.run_id, end)]
 
     def host_use(self, start: float | None = None, end: float | None = None) -> dict[str, Extent]:
         """What the nodes did in the window: each value column of ``host_samples``, over all nodes."""
@@ -312,7 +336,7 @@ class RunReader:
         layout = layout_of(self.metrics)
         if names is not None:
             layout = part_of(layout, names)
-        lower, upper = _bounds(start, end)
+        lower, upper = _bounds(*self.whole_buckets(start, end))
         pieces = [
             cover(part, lower, upper, level or LEVELS[-1], gpus, layout, self.gap_seconds) for part in self._parts
         ]
@@ -335,8 +359,31 @@ class RunReader:
         end: float | None = None,
         gpus: Ints | None = None,
     ) -> dict[str, Ints]:
-        """For each metric, how many samples fell into each of the 65,536 bins of a sketch (gssr.store.layout)."""
-        lower, upper = _bounds(start, end)
+        """For each metric, how many samples fell into each of the 65,536 bins of a sketch (gssr.store.layout), as far as
+        that is known: see ``histograms``."""
+        return self.histograms(names, start, end, gpus).counts
+
+    def histograms(
+        self,
+        names: Sequence[str],
+        start: float | None = None,
+        end: float | None = None,
+        gpus: Ints | None = None,
+    ) -> Histograms:
+        """The same with what is known of a window that cuts sketches whose samples are thinned."""
+        lower, upper = _bounds(*self.whole_buckets(start, end))
+        counts = self._counted(names, lower, upper, gpus)
+        edges = [edge for part in self._parts for edge in edge_bins(part, names, lower, upper, gpus)]
+        if not edges:
+            return Histograms(counts)
+        return Histograms(
+            *(
+                {name: counts[name] + sum(own[name] for own in kind) for name in names}
+                for kind in zip(*edges, strict=True)
+            )
+        )
+
+    def _counted(self, names: Sequence[str], lower: float, upper: float, gpus: Ints | None) -> dict[str, Ints]:
         total: dict[str, Ints] = {}
         for part in self._parts:
             for name, counts in count_bins(part, names, lower, upper, gpus).items():

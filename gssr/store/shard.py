@@ -24,7 +24,8 @@ from gssr.store.records import (
     state_in,
 )
 from gssr.store.schema import LEVELS, SKETCH_SECONDS, TABLES
-from gssr.store.spans import Span, spans_of
+from gssr.store.spans import Span, spans_of, times_of
+from gssr.store.thinning import Thinned, read_thinned
 
 HOST_COLUMNS = tuple(column.name for column in TABLES["host_samples"][3:])
 WORKLOAD_COLUMNS = tuple(column.name for column in TABLES["workload_samples"][3:])
@@ -52,12 +53,15 @@ class Shard:
             if self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
                 self.connection.execute("BEGIN")  # one snapshot for all that follows; it holds no writer up
             for run in read_runs(self.connection):
+        self.thinned: list[Thinned] = []
+        """Of which rows of ``samples`` are not there any more, or only as means."""
                 self.runs.append(run._replace(state=state_in(self.connection, run, path)))
             self.merged = read_merged(self.connection)
         except sqlite3.DatabaseError as error:
             self.damaged(error)
 
     def damaged(self, error: sqlite3.DatabaseError | str) -> None:
+            self.thinned = read_thinned(self.connection)
         """Remember that reading failed; what was read before stays valid."""
         self.damage = self.damage or f"{self.path}: is damaged ({error}): only a part could be read"
 
@@ -144,7 +148,10 @@ class Shard:
         file, never interleaved, because only one writer has it at a time."""
         first, last = 1, 0
         for low, high in self.all("SELECT (SELECT min(rowid) FROM samples), (SELECT max(rowid) FROM samples)"):
-            first, last = low or 1, high or 0
+            lows = [low, *(row.first_rowid for row in self.thinned)]
+            highs = [high, *(row.last_rowid for row in self.thinned)]
+            first = min((rowid for rowid in lows if rowid is not None), default=1)
+            last = max((rowid for rowid in highs if rowid is not None), default=0)
         position = next(index for index, run in enumerate(self.runs) if run.run_id == run_id)
         if position > 0:
             first = max(first, self._first_rowid(run_id, last + 1))
@@ -164,6 +171,22 @@ class Shard:
         first, last = self.rowids(run_id)
         if last < first:
             return {}
+    def times_at(self, run_id: str, end: int) -> list[float]:
+        """Unix times, s: the first (``end`` 0) or last (1) of them is that of the run's first or last row."""
+        rowids = [ends[end] for ends in self.ends(run_id)]
+        found = [row[0] for rowid in rowids for row in self.all("SELECT time FROM samples WHERE rowid = ?", (rowid,))]
+        keys = ",".join(str(gpu.gpu) for gpu in self.gpus(run_id))
+        if keys and any(row.run_id == run_id and row.end_time is not None for row in self.thinned):
+            own, direction = f"FROM rollup WHERE level = ?1 AND gpu IN ({keys})", ("ASC", "DESC")[end]
+            query = f"SELECT data {own} AND bucket = (SELECT bucket {own} ORDER BY bucket {direction} LIMIT 1)"
+            found += [times[end] for (data,) in self.all(query, (LEVELS[0],)) if (times := times_of(data))]
+        return [float(time) for time in found]
+
+    def thinned_until(self, run_id: str) -> float:
+        """Samples of the run from before this (unix s) were thinned; minus infinity when none were."""
+        ends = (row.end_time for row in self.thinned if row.run_id == run_id)
+        return max((end for end in ends if end is not None), default=-np.inf)
+
         counted = any(row.run_id == run_id for row in self.merged) or self.counts_up_to(last, keys)
         return spans_of(self.all, keys, last, counted)
 

@@ -1,7 +1,9 @@
 """When the rows of a GPU begin and end in each of several files: ranks that share it sample it one after the other, each
 into its own file. Where they could not agree on one, several have sampled it at once: then only one counts at a time."""
 
+import math
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any, NamedTuple
 
 from gssr.store.schema import GAP_INTERVALS, LEVELS
@@ -14,29 +16,40 @@ class Span(NamedTuple):
     end: float
 
 
+_TIMES = Struct("<16xdd")
+"""First and last time, in the head of a rollup's vector: gssr.store.layout."""
+
 Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 """Runs a statement with its parameters."""
 
 
 def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dict[int, Span]:
     """The spans of these GPUs (keys of the file), but for those that have no rows. ``last`` is the rowid of the run's last
-    row; ``counted``: rollups count them all."""
+    row; ``counted``: rollups count them all. The rows themselves may be thinned."""
     only = ",".join(map(str, keys))
     closed = query(
-        f"SELECT gpu, min(first_rowid), max(last_rowid) FROM rollup WHERE level = ? AND gpu IN ({only}) GROUP BY gpu",
+        "SELECT gpu, min(bucket), max(bucket), max(last_rowid) FROM rollup"
+        f" WHERE level = ? AND gpu IN ({only}) GROUP BY gpu",
         (LEVELS[0],),
     )
-    ends = {int(key): (int(first), int(final)) for key, first, final in closed}
-    if not counted:
-        for key in keys:
-            first, final = ends.get(key, (None, 0))
-            rest = "SELECT min(rowid), max(rowid) FROM samples WHERE rowid > ? AND rowid <= ? AND gpu = ?"
-            for low, high in query(rest, (final, last, key)):
-                if low is not None:
-                    ends[key] = (low if first is None else first, high)
-    at = "SELECT time FROM samples WHERE rowid = ?"
-    times = {key: [row[0] for rowid in rowids for row in query(at, (rowid,))] for key, rowids in ends.items()}
+    times: dict[int, list[float]] = {}
+    finals = {int(key): int(final) for key, _, _, final in closed}
+    for key, *buckets, _ in closed:
+        at = "SELECT data FROM rollup WHERE level = ? AND bucket = ? AND gpu = ?"
+        times[int(key)] = [
+            time for bucket in buckets for (data,) in query(at, (LEVELS[0], bucket, key)) for time in times_of(data)
+        ]
+    for key in () if counted else keys:
+        rest = "SELECT min(time), max(time) FROM samples WHERE rowid > ? AND rowid <= ? AND gpu = ?"
+        for found in query(rest, (finals.get(key, 0), last, key)):
+            times.setdefault(key, []).extend(time for time in found if time is not None)
     return {key: Span(min(found), max(found)) for key, found in times.items() if found}
+
+
+def times_of(data: object) -> tuple[float, ...]:
+    """Times of a bucket's first and last row, unix s, from its blob; nothing from one that is damaged."""
+    times = _TIMES.unpack_from(data) if isinstance(data, bytes) and len(data) >= _TIMES.size else ()
+    return times if all(map(math.isfinite, times)) else ()
 
 
 def apart(spans: Sequence[Span], sampling_seconds: float) -> list[int]:

@@ -44,7 +44,18 @@ def read_thinned(connection: sqlite3.Connection) -> list[Thinned]:
     """What was thinned, rank by rank; nothing in a file of an earlier version. Raises sqlite3.Error."""
     if not connection.execute("PRAGMA table_info(thinned)").fetchall():
         return []
-    return [Thinned(*row) for row in connection.execute(f"SELECT {', '.join(Thinned._fields)} FROM thinned")]
+    rows = [Thinned(*row) for row in connection.execute(f"SELECT {', '.join(Thinned._fields)} FROM thinned")]
+    if not all(map(_is_sound, rows)):
+        raise sqlite3.DatabaseError("thinned holds values that can't be")
+    return rows
+
+
+def _is_sound(row: Thinned) -> bool:
+    if row.end_time is None:
+        return (row.first_rowid, row.last_rowid) == (None, None)
+    rowids = (row.first_rowid, row.last_rowid)
+    numbers = all(isinstance(rowid, int) and 0 < rowid < 1 << 62 for rowid in rowids)
+    return numbers and isinstance(row.end_time, float) and math.isfinite(row.end_time)
 
 
 def ends_of(connection: sqlite3.Connection) -> tuple[int | None, int | None]:
