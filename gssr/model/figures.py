@@ -23,6 +23,7 @@ from gssr.store.layout import FIELDS
 from gssr.store.moments import merge
 from gssr.store.reader import RunReader
 from gssr.store.schema import Column
+from gssr.store.whole import below
 
 Floats = NDArray[np.float64]
 
@@ -195,8 +196,8 @@ class _Counted:
         self._vectors = merge(buckets.vectors, buckets.gpu, n_gpus, reader.gap_seconds, buckets.layout)
         self._blocks = {block.metric.name: block for block in buckets.layout.blocks}
         name = next((name for name in DETECTION_METRICS if self._column(name, "n").any()), None)
-        below, known = reader.below(name, rules.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
-        self.idle = _quotient(below, known)
+        idle, known = below(reader, name, rules.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
+        self.idle = _quotient(idle, known)
         self.unused = np.where(known > 0, 1 - self.idle < rules.common.at("unused"), np.nan)
         self.lead = self._mean(name)
         self.activity = self._relative(self.lead)
