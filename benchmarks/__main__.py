@@ -6,7 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from benchmarks import analyze, bulk, driver, follow, live, merge, rank, sampler, shared, start, write
+from benchmarks import (
+    analyze,
+    bulk,
+    driver,
+    follow,
+    large,
+    live,
+    merge,
+    published,
+    rank,
+    sampler,
+    scale,
+    shared,
+    start,
+    write,
+)  # fmt: skip
 from benchmarks.faults import table as faults
 from benchmarks.processes import CACHE
 from benchmarks.table import Figure, head, line, machine
@@ -27,6 +42,9 @@ BENCHMARKS = {
     "driver": Benchmark(driver.measure),
     "write": Benchmark(write.measure),
     "analyze": Benchmark(analyze.measure),
+    "large": Benchmark(large.measure, by_default=False),
+    "published": Benchmark(published.measure, by_default=False),
+    "scale": Benchmark(scale.measure, by_default=False),
     "truth": Benchmark(truth.measure_half, by_default=False),
     "truth-held-out": Benchmark(partial(truth.measure_half, held_out=True), by_default=False),
     "truth-drawn": Benchmark(truth.measure_drawn, by_default=False),
@@ -55,7 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"{', '.join(BENCHMARKS)} (default: {', '.join(usual)}), or alone, "
         f"with options: {', '.join(WITH_OPTIONS)}",
     )
-    names = parser.parse_args(words).names or usual
+    parser.add_argument("--all", action="store_true", help="every one of them: an hour, 20 GB of disk, a network")
+    options = parser.parse_args(words)
+    names = options.names or (list(BENCHMARKS) if options.all else usual)
     for name in names:
         if name not in BENCHMARKS:
             parser.error(f"unknown benchmark {name!r}; known: {', '.join(BENCHMARKS)}")
