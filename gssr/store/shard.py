@@ -24,14 +24,18 @@ from gssr.store.records import (
     state_in,
 )
 from gssr.store.schema import LEVELS, SKETCH_SECONDS, TABLES
+from gssr.store.sound import GREATEST, are_sound, counts_in, is_sketch, is_vector, sound_buckets, sound_samples
 from gssr.store.spans import Span, spans_of, times_of
 from gssr.store.thinning import Thinned, read_thinned
+from gssr.store.values import number
 
 HOST_COLUMNS = tuple(column.name for column in TABLES["host_samples"][3:])
 WORKLOAD_COLUMNS = tuple(column.name for column in TABLES["workload_samples"][3:])
 
 _BLOBS_AT_ONCE = 1024
-"""Rollups fetched before they are decoded: a megabyte."""
+"""Rollups fetched before they are decoded: a megabyte; of sketches, which are larger, a fourth."""
+
+_IMPOSSIBLE = "values that can't be"
 
 _Record = TypeVar("_Record", Gpu, Process, Event)
 
@@ -49,19 +53,19 @@ class Shard:
         self.runs: list[Run] = []
         self.merged: list[Merged] = []
         """The ranks' files that are part of this one."""
+        self.thinned: list[Thinned] = []
+        """Of which rows of ``samples`` are not there any more, or only as means."""
         try:
             if self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
                 self.connection.execute("BEGIN")  # one snapshot for all that follows; it holds no writer up
             for run in read_runs(self.connection):
-        self.thinned: list[Thinned] = []
-        """Of which rows of ``samples`` are not there any more, or only as means."""
                 self.runs.append(run._replace(state=state_in(self.connection, run, path)))
             self.merged = read_merged(self.connection)
+            self.thinned = read_thinned(self.connection)
         except sqlite3.DatabaseError as error:
             self.damaged(error)
 
-    def damaged(self, error: sqlite3.DatabaseError | str) -> None:
-            self.thinned = read_thinned(self.connection)
+    def damaged(self, error: Exception | str) -> None:
         """Remember that reading failed; what was read before stays valid."""
         self.damage = self.damage or f"{self.path}: is damaged ({error}): only a part could be read"
 
@@ -75,7 +79,7 @@ class Shard:
             while batch := cursor.fetchmany(fetch):
                 yield batch
                 handed_out += len(batch)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, OverflowError) as error:  # or a number that no integer of SQLite's can be
             self.damaged(error)
             yield from self._up_to_damage(query, parameters, handed_out)
 
@@ -86,14 +90,14 @@ class Shard:
             for number, row in enumerate(self.connection.execute(query, parameters)):
                 if number >= skip:
                     rows.append(row)
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, OverflowError):
             pass
         if rows:
             yield rows
 
     def all(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query, as ``rows``."""
-        return [row for batch in self.rows(query, parameters) for row in batch]
+        """All rows of a query for numbers and blobs, as ``rows``; None where there is something else."""
+        return [tuple(map(_told, row)) for batch in self.rows(query, parameters) for row in batch]
 
     def gpus(self, run_id: str) -> list[Gpu]:
         """The GPUs of a run in this file."""
@@ -120,7 +124,7 @@ class Shard:
     ) -> list[tuple[Any, ...]]:
         wanted = ", ".join(f"count({name}), total({name}), max({name})" for name in columns)
         query = f"SELECT {wanted} FROM {table} WHERE run_id = ? AND time >= ? AND time < ?{rest}"
-        return self.all(query, (run_id, start, end))
+        return [_without_impossible(row, 0, 3) for row in self.all(query, (run_id, start, end))]
 
     def use_over_time(
         self, table: str, run_id: str, window: tuple[float, float], bins: tuple[float, float, int]
@@ -133,7 +137,8 @@ class Shard:
             f"SELECT min(max(CAST((time - ?) / ? AS INTEGER), 0), ?) AS bin, {wanted} FROM {table}"
             " WHERE run_id = ? AND time >= ? AND time < ? GROUP BY bin"
         )
-        return self.all(query, (start, width, n - 1, run_id, *window))
+        rows = self.all(query, (start, width, n - 1, run_id, *window))
+        return [_without_impossible(row, 1, 2) for row in rows]
 
     def _small_table(self, read: Callable[[sqlite3.Connection, str], list[_Record]], run_id: str) -> list[_Record]:
         """All rows, or none where the table can't be read."""
@@ -166,11 +171,6 @@ class Shard:
         found = [(row.first_rowid, row.last_rowid) for row in rows if row.first_rowid and row.last_rowid]
         return found or [self.rowids(run_id)]
 
-    def spans(self, run_id: str, keys: Sequence[int]) -> dict[int, Span]:
-        """When the rows of these GPUs of the run begin and end; those without rows are left out."""
-        first, last = self.rowids(run_id)
-        if last < first:
-            return {}
     def times_at(self, run_id: str, end: int) -> list[float]:
         """Unix times, s: the first (``end`` 0) or last (1) of them is that of the run's first or last row."""
         rowids = [ends[end] for ends in self.ends(run_id)]
@@ -187,6 +187,11 @@ class Shard:
         ends = (row.end_time for row in self.thinned if row.run_id == run_id)
         return max((end for end in ends if end is not None), default=-np.inf)
 
+    def spans(self, run_id: str, keys: Sequence[int]) -> dict[int, Span]:
+        """When the rows of these GPUs of the run begin and end; those without rows are left out."""
+        first, last = self.rowids(run_id)
+        if last < first:
+            return {}
         counted = any(row.run_id == run_id for row in self.merged) or self.counts_up_to(last, keys)
         return spans_of(self.all, keys, last, counted)
 
@@ -218,10 +223,12 @@ class Shard:
         if keys is not None:
             where += f" AND gpu IN ({','.join(map(str, keys))})"
         columns = ", ".join(["gpu", "time", *present])
-        batches = [
-            np.array(batch, dtype=np.float64)
-            for batch in self.rows(f"SELECT {columns} FROM samples WHERE {where}", parameters)
-        ]
+        batches = []
+        for batch in self.rows(f"SELECT {columns} FROM samples WHERE {where}", parameters):
+            rows, sound = sound_samples(batch)
+            batches.append(rows)
+            if not sound:
+                self.damaged(_IMPOSSIBLE)
         table = np.concatenate(batches).T if batches else np.empty((len(present) + 2, 0))
         n = table.shape[1]
         values = {name: table[position + 2] for position, name in enumerate(present)}
@@ -241,11 +248,17 @@ class Shard:
         if keys is not None:
             where += f" AND gpu IN ({','.join(map(str, keys))})"
         columns = self._columns_of(layout)
-        heads, vectors = [], []
+        heads, vectors, counts = [], [], counts_in(layout)
         query = f"SELECT gpu, bucket, data FROM rollup WHERE {where}"
         for batch in self.rows(query, parameters, fetch=_BLOBS_AT_ONCE):
-            heads.append(np.array([row[:2] for row in batch], dtype=np.int64))
-            vectors.append(vectors_of([row[2] for row in batch], self.layout, columns))
+            head, rows = sound_buckets(batch, level)
+            rows, head = _kept(rows, [is_vector(row[2]) for row in rows], head)
+            own = vectors_of([row[2] for row in rows], self.layout, columns)
+            fine = are_sound(own, head[:, 1], level, counts)
+            heads.append(head[fine])
+            vectors.append(own[fine] if not fine.all() else own)
+            if np.count_nonzero(fine) < len(batch):
+                self.damaged(_IMPOSSIBLE)
         head = np.concatenate(heads) if heads else np.empty((0, 2), np.int64)
         return head[:, 0], head[:, 1], np.concatenate(vectors) if vectors else np.empty((0, layout.width))
 
@@ -283,7 +296,30 @@ class Shard:
             query, parameters = query + " AND bucket >= ?", [*parameters, int(np.ceil(start))]
         if np.isfinite(end):
             query, parameters = query + " AND bucket <= ?", [*parameters, int(np.floor(end)) - SKETCH_SECONDS]
-        yield from self.rows(query, parameters, fetch=512)
+        for batch in self.rows(query, parameters, fetch=_BLOBS_AT_ONCE // 4):
+            head, rows = sound_buckets(batch, SKETCH_SECONDS)
+            rows, _ = _kept(rows, [is_sketch(row[2]) for row in rows], head)
+            if len(rows) < len(batch):
+                self.damaged(_IMPOSSIBLE)
+            yield rows
+
+
+def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[list[tuple[Any, ...]], Ints]:
+    """The rows that fit, and their heads."""
+    return (rows, head) if all(fit) else ([row for row, fits in zip(rows, fit, strict=True) if fits], head[fit])
+
+
+def _told(value: Any) -> Any:
+    """A number or a blob as it is; None where it is none, or none that can be."""
+    return value if isinstance(value, bytes) else None if value is None else number(value, GREATEST)
+
+
+def _without_impossible(row: tuple[Any, ...], begin: int, width: int) -> tuple[Any, ...]:
+    """A row with groups of ``width`` values from ``begin`` on: count, sum, and so on. One with a sum that can't be has
+    no count."""
+    groups = [row[at : at + width] for at in range(begin, len(row), width)]
+    none = (0, 0.0, None)[:width]
+    return (*row[:begin], *(value for group in groups for value in (none if group[1] is None else group)))
 
 
 def catalogue_order(names: Sequence[str]) -> tuple[str, ...]:

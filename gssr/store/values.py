@@ -28,9 +28,9 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 _Check = Callable[[Any], Any]
 
 
-def number(value: Any) -> float | None:
-    """The value as it is where it is a finite number; else None."""
-    return value if isinstance(value, int | float) and -_ANY <= value <= _ANY else None
+def number(value: Any, greatest: float = _ANY) -> float | None:
+    """The value as it is where it is a number from -``greatest`` to ``greatest``; else None."""
+    return value if isinstance(value, int | float) and -greatest <= value <= greatest else None
 
 
 def _text(value: Any) -> str | None:

@@ -1,0 +1,89 @@
+"""Samples, rollups and sketches as arrays, as far as they are what a writer of ours could have written: see
+gssr.store.values for the small tables. A value that can't be is NaN, unknown; a row of which nobody could tell where it
+belongs is left out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.store.layout import HEAD, Layout
+from gssr.store.moments import Floats, Ints
+from gssr.store.values import LATEST, MOST_KEYS, number
+
+GREATEST = 1e30
+"""No sample is greater: sums and squares of any number of them can be told."""
+_GREATEST_SUM = 1e90
+_COUNTS_END = 2.0**63
+
+Flags = NDArray[np.bool_]
+
+
+def sound_samples(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
+    """Rows of ``samples``, (GPU key, time, values), as float64 [n, columns], NaN for NULL; and whether all were sound."""
+    try:
+        table, sound = np.array(rows, dtype=np.float64), True
+    except (ValueError, TypeError, OverflowError):
+        table, sound = np.array([[number(value) for value in row] for row in rows], dtype=np.float64), False
+    with np.errstate(invalid="ignore"):
+        if np.fmax.reduce(np.abs(table), axis=None, initial=0.0) > GREATEST:
+            table[np.abs(table) > GREATEST] = np.nan
+            sound = False
+        key, time = table[:, 0], table[:, 1]
+        placed = (key >= 0) & (key < MOST_KEYS) & (key == np.floor(key)) & (time >= 0) & (time <= LATEST)
+    return (table, sound) if placed.all() else (table[placed], False)
+
+
+def sound_buckets(rows: list[tuple[Any, ...]], level: int) -> tuple[Ints, list[tuple[Any, ...]]]:
+    """GPU keys and starts, int64 [n, 2], of rows that begin with them and end with a blob; and the rows, without those that
+    are no buckets of ``level`` seconds."""
+    if not all(type(row[-1]) is bytes for row in rows):
+        rows = [row for row in rows if type(row[-1]) is bytes]
+    try:
+        heads = np.array([row[:2] for row in rows], np.int64).reshape(-1, 2)
+    except (ValueError, TypeError, OverflowError):
+        rows = [row for row in rows if type(row[0]) is int and type(row[1]) is int]
+        heads = np.array([row[:2] for row in rows], np.int64).reshape(-1, 2)
+    key, start = heads.T
+    fit = (key >= 0) & (key < MOST_KEYS) & (start >= 0) & (start <= LATEST) & (start % level == 0)
+    if fit.all():
+        return heads, rows
+    return heads[fit], [row for row, fits in zip(rows, fit.tolist(), strict=True) if fits]
+
+
+def counts_in(layout: Layout) -> Ints:
+    """Which numbers of a vector of this layout are counts: the rows, and each metric's n; of flags all."""
+    places = [0, 1]
+    for metric, start, width in layout.blocks:
+        places += range(start, start + (width if metric.kind == "bits" else 1))
+    return np.array(places)
+
+
+def are_sound(vectors: Floats, starts: Ints, level: int, counts: Ints) -> Flags:
+    """[n]: which of the rollups' vectors, of buckets of ``level`` seconds from ``starts`` on, hold what they can."""
+    with np.errstate(invalid="ignore"):
+        fine: Flags = np.all(~(np.abs(vectors) > _GREATEST_SUM), axis=1)
+        own = vectors[:, counts]
+        fine &= ((own >= 0) & (own < _COUNTS_END)).all(axis=1)
+        first, last = vectors[:, 2], vectors[:, 3]
+        fine &= (vectors[:, 0] == 0) | ((first >= starts) & (first <= last) & (last <= starts + level))
+    return fine
+
+
+def is_vector(blob: bytes) -> bool:
+    """Whether a rollup's blob is whole numbers long, and has a head at least."""
+    return len(blob) % 8 == 0 and len(blob) >= 8 * len(HEAD)
+
+
+def is_sketch(blob: bytes) -> bool:
+    """Whether its parts are as long as they say: see gssr.store.layout."""
+    if len(blob) < 2:
+        return False
+    n_metrics = int.from_bytes(blob[:2], "little")
+    if len(blob) < 2 + 2 * n_metrics:
+        return False
+    return len(blob) == 2 + 2 * n_metrics + 6 * int(np.frombuffer(blob, "<u2", n_metrics, 2).sum(dtype=np.int64))
+
+
+assert HEAD[:4] == ("n_rows", "n_gaps", "first_time", "last_time")  # told by their places above
