@@ -1,5 +1,6 @@
 """Two runs in the same columns of time: from their starts on, or from where they begin to work."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from gssr.model.analysis import Floats
 from gssr.model.frame import Frame, Query
 from gssr.model.grid import choose_width, column_of
+from gssr.model.thinned import FINEST
 
 
 def origin(frame: Frame, activity: bool) -> float:
@@ -27,12 +29,13 @@ def aligned(query: Query, activity: bool, one: Frame | None, other: Frame | None
     zeros = origin(one, activity), origin(other, activity)
     interval = max(one.sampling_seconds, other.sampling_seconds)
     n_gpus = max(one.n_gpus, other.n_gpus)
+    least = FINEST if math.isfinite(max(one.thinned, other.thinned)) else 0.0
     if query.span is None:
         begin = min(one.first - zeros[0], other.first - zeros[1])
         span = max(one.last - zeros[0], other.last - zeros[1]) - begin
-        width = choose_width(max(span, interval), max(query.columns - 1, 1), interval, n_gpus, snug=True)
+        width = choose_width(max(span, interval), max(query.columns - 1, 1), interval, n_gpus, snug=True, least=least)
     else:
-        width = choose_width(query.span, query.columns, interval, n_gpus)
+        width = choose_width(query.span, query.columns, interval, n_gpus, least=least)
         span = width * query.columns
         begin = (one.last if query.end is None else query.end) - zeros[0] - span
     found = []

@@ -1,5 +1,6 @@
 """One look at a recording, growing or finished: what the live screen draws from, and nothing else. A frame never changes."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -150,7 +151,8 @@ class Frame:
     ``n_gaps`` [n_gpus]. ``problem``: what could not be read, one sentence. ``following``: the window's right edge is the
     newest sample. ``coming`` [n_gpus]: something came of the GPU just now, whatever its node's clock says; None when the
     run does not grow, or the past is looked at. ``reread``: seconds since all that is no newest sample was read from the
-    files (events, host, means of a window other than the whole run), None where that is as new as the samples.
+    files (events, host, means of a window other than the whole run), None where that is as new as the samples. ``thinned``:
+    of the time before this (unix s) nothing finer than 10 s is known, because samples were not kept.
     """
 
     path: str
@@ -184,6 +186,7 @@ class Frame:
     timeline: Timeline | None = None
     coming: Flags | None = None
     reread: float | None = None
+    thinned: float = -math.inf
 
     @property
     def n_gpus(self) -> int:

@@ -14,10 +14,11 @@ import numpy as np
 
 from gssr.model.analysis import Floats, HostUse, Series
 from gssr.model.frame import RECENT_SECONDS, Grid, Ints, Means, Query, Space
-from gssr.model.grid import Columns, choose_width, column_of
+from gssr.model.grid import Columns, choose_width, column_of, is_fine
 from gssr.model.host import host_use
 from gssr.model.spans import Spans
 from gssr.model.tally import Tally
+from gssr.model.thinned import FINEST
 from gssr.model.window import DETECTION_METRICS, warm_up_and_tear_down
 from gssr.store.reader import RunReader
 from gssr.store.schema import LEVELS
@@ -103,6 +104,8 @@ class Lens:
         )
         refined = not (quick and width < LEVELS[-1] and self._n_gpus * span / width > QUICK_CELLS)
         width = width if refined else float(LEVELS[-1])
+        if is_fine(width) and max(newest - n * width, tally.first) < tally.thinned:
+            width = FINEST
         last = column_of(tally.last, width) if query.end is None else math.ceil(query.end / width - 1e-9) - 1
         first = column_of(tally.first, width) if query.span is None else last - n + 1
         columns = self._columns(metric, width, first, n, query, read)
@@ -133,7 +136,8 @@ class Lens:
             return tally.first
 
         def average(start: float, end: float, bins: int) -> Series:
-            width = choose_width(end - start, max(bins, 1), self._interval, self._n_gpus)
+            least = FINEST if start < tally.thinned else 0.0
+            width = choose_width(end - start, max(bins, 1), self._interval, self._n_gpus, least=least)
             first = column_of(start, width)
             columns = Columns(metric, width, first, column_of(end, width) - first + 1, self._n_gpus)
             columns.read(read())
@@ -182,7 +186,7 @@ class Lens:
         begin, step = end - RECENT_SECONDS, LEVELS[0]
         if end >= self._tally.last:
             end = math.inf
-        if self._n_gpus * step / max(self._interval, 1e-3) > FEW_ROWS:
+        if begin < self._tally.thinned or self._n_gpus * step / max(self._interval, 1e-3) > FEW_ROWS:
             begin, end = begin // step * step, end if end == math.inf else -(-end // step) * step
         return self._means("recent", begin, end, query, read, False)
 

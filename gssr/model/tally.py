@@ -10,6 +10,7 @@ from gssr.model.analysis import Floats
 from gssr.model.frame import RECENT_SECONDS, Ints, Means
 from gssr.model.recent import Recent
 from gssr.model.spans import Spans
+from gssr.model.thinned import SURELY_WHOLE
 from gssr.store.layout import FIELDS
 from gssr.store.moments import derive
 from gssr.store.reader import Buckets, RunReader
@@ -24,7 +25,8 @@ class Tally:
     """Counts and sums of every metric that has a mean, over the whole run and over its last minute. ``metrics``: these,
     derived ones first; ``names``: these and THROTTLES, each as a metric of its own that is 1 where the flag is set and else
     0; ``stored``: the columns that they are made of, ``counted``: what of rollups. ``rows``, ``n_gaps`` and
-    ``last_time`` (unix s, NaN without rows) [n_gpus]; ``latest`` [n_metrics, n_gpus] the newest values, NaN without any."""
+    ``last_time`` (unix s, NaN without rows) [n_gpus]; ``latest`` [n_metrics, n_gpus] the newest values, NaN without any:
+    where samples were not kept, the means of their last 10 s."""
 
     def __init__(self, reader: RunReader, growing: bool, others: Ints | None = None) -> None:
         """``others``: only these GPUs (positions) are read; of the rest all is still to be added."""
@@ -40,6 +42,8 @@ class Tally:
         self._derived = derived
         self._n_gpus = len(reader.gpus)
         self._gap = reader.gap_seconds
+        self._thins = growing and reader.keep != "raw"
+        self._thinned_until = reader.thinned_until
         shape = (len(self.names), self._n_gpus)
         self._n, self._total = np.zeros(shape), np.zeros(shape)
         self.n_gaps = np.zeros(self._n_gpus, np.int64)
@@ -77,7 +81,13 @@ class Tally:
                     recent.gpu[own], recent.start[own], recent.seconds[own], recent.vectors[own], recent.layout
                 )
                 self._recent.add(self.means_of(piece, begin, min(begin + LEVELS[0], self.last)))
-        newest = reader.samples(self.metrics, gpus, start=self.last - 2.5 * max(reader.sampling_seconds, 0.05))
+        begin = self.last - 2.5 * max(reader.sampling_seconds, 0.05)
+        if reader.thinned_until > begin:
+            begin = math.floor(self.last / LEVELS[0]) * float(LEVELS[0])
+            means = self.means_of(reader.buckets(begin, names=self.counted, gpus=gpus), begin, self.last)
+            np.divide(means.total, means.n, out=self.latest, where=means.n > 0)
+            return
+        newest = reader.samples(self.metrics, gpus, start=begin)
         for row, name in enumerate(self.metrics):
             column = newest.values[name]
             present = np.isfinite(column)
@@ -177,6 +187,12 @@ class Tally:
             n[row] = np.bincount(owner, minlength=self._n_gpus)
             total[row] = np.bincount(owner, values[name][known], self._n_gpus)
         return Means(self.names, float(time.min()), float(time.max()), n, total)
+
+    @property
+    def thinned(self) -> float:
+        """Nothing finer than FINEST is known of the time before this, unix s; minus infinity where all samples are there.
+        While a run grows this moves on."""
+        return max(self._thinned_until, self.last - SURELY_WHOLE) if self._thins else self._thinned_until
 
     @property
     def n_rows(self) -> int:

@@ -5,9 +5,13 @@ from datetime import datetime
 
 from gssr.store.reader import RunReader
 from gssr.store.schema import LEVELS
+from gssr.store.thinning import YOUNG_SECONDS
 
 FINEST = float(LEVELS[0])
 """Nothing finer than this, s, can be shown of thinned samples."""
+
+SURELY_WHOLE = YOUNG_SECONDS - 60.0
+"""Samples of a growing run that are no older than this, s, have not been thinned, and will not be for a while."""
 
 _LEFT = {
     "10s": f"only means over {FINEST:g} s were kept of",

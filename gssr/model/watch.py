@@ -239,6 +239,7 @@ class Watch:
             active_from=shown.active_from,
             timeline=timeline,
             coming=opened.following.coming if late else None,
+            thinned=tally.thinned,
             reread=time.monotonic() - self._reread if self.growing and opened.following.crowded else None,
         )
 

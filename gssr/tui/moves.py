@@ -9,6 +9,7 @@ from gssr.metrics import BY_NAME as METRICS
 from gssr.model.attention import attention
 from gssr.model.frame import Frame
 from gssr.model.grid import choose_width, ladder
+from gssr.model.thinned import FINEST
 from gssr.model.window import parse_time
 from gssr.tui.cursor import PAGE, inside, with_cursor
 from gssr.tui.order import shown_gpus
@@ -154,7 +155,13 @@ def _next_width(frame: Frame, step: int) -> float | None:
     narrower = [width for width in reversed(widths) if width < grid.width * (1 - 1e-9)]
     wider = [width for width in widths if width > grid.width * (1 + 1e-9)]
     others = narrower if step < 0 else wider
-    return next((w for w in others if choose_width(w * grid.n, grid.n, interval, frame.n_gpus) == w), None)
+
+    def can_be_read(width: float) -> bool:
+        begin = max(min(grid.end, frame.last) - width * grid.n, frame.first)
+        least = FINEST if begin < frame.thinned else 0.0
+        return choose_width(width * grid.n, grid.n, interval, frame.n_gpus, least=least) == width
+
+    return next(filter(can_be_read, others), None)
 
 
 def _zoom_all(scene: Scene) -> View:

@@ -171,6 +171,8 @@ def header(scene: Scene) -> Row:
     pieces.append((Span(f"gaps {gaps:,}", "gap" if gaps else "plain"),))
     if frame.reread is not None:
         pieces.append((Span(f"files {age_text(frame.reread)} old", "dim"),))
+    if frame.n_rows and max(frame.grid.start, frame.first) < frame.thinned:
+        pieces.append((Span("thinned to 10 s", "gap"),))
     if not frame.refined:
         pieces.append((Span("refining", "dim"),))
     number = next(index for index, screen in enumerate(SCREENS, 1) if screen.name == view.screen)
