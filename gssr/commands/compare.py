@@ -4,7 +4,6 @@ import argparse
 import math
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put
@@ -116,6 +115,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 def _analyses(files: Sequence[str], rules: "Table") -> "tuple[list[str], list[Analysis], list[str]]":
     """What each run is called, its analysis by ``rules``, and what was damaged. Raises RecordingError, and ValueError for a
     run that is not there."""
+    from dataclasses import replace
+
     from gssr.model.analyze import analyze
     from gssr.model.comparison import OPTIONS as WANTED
     from gssr.store.reader import open_recording
