@@ -2,7 +2,8 @@
 
 A claim is an exclusive flock on the file ``<private folder>/<node>/<run id>/<what>``. It dies with the process that holds
 it, and whoever asks again later takes it over. Nodes may share the private folder (containers, virtual nodes), and users
-never meet: the folder is the user's own, and nobody else can put anything into it.
+never meet: the folder is the user's own, and nobody else can put anything into it. Where another user has taken its name,
+in a folder that is everybody's, it has the next one.
 """
 
 import fcntl
@@ -16,6 +17,8 @@ STALE_SECONDS = 86_400.0
 """What runs that were killed have left behind is looked for when it is older than this."""
 
 _TRIES = 5
+_NAMES = 32
+"""So many names the private folder may have in a place that is everybody's."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -114,32 +117,45 @@ class Claims:
 def _private_folder(environ: Mapping[str, str]) -> int:
     """A folder of this user's alone, as a descriptor: the same for all processes of a node. Raises OSError."""
     runtime, own = environ.get("XDG_RUNTIME_DIR", ""), f"gssr-{os.geteuid()}"
-    places = [f"/dev/shm/{own}", os.path.join(environ.get("TMPDIR") or "/tmp", own)]
+    names = [own, *(f"{own}-{number}" for number in range(2, _NAMES + 1))]
+    places = [
+        [os.path.join(folder, name) for name in names] for folder in ("/dev/shm", environ.get("TMPDIR") or "/tmp")
+    ]
     if os.path.isabs(runtime):
         try:
             os.close(_open_private(runtime))
-            places.insert(0, os.path.join(runtime, "gssr"))
+            places.insert(0, [os.path.join(runtime, "gssr")])
         except OSError:
             pass  # one of another user, or of the login node
     problem: OSError | None = None
-    for place in places:
-        try:
+    for paths in places:
+        for path in paths:  # what is there counts, even if a name before it has become free
             try:
-                os.mkdir(place, 0o700)
-            except FileExistsError:
+                return _open_private(path)
+            except OSError:
                 pass
-            return _open_private(place)
-        except OSError as error:
-            problem = problem or error
+        for path in paths:
+            try:
+                _make(path)
+                return _open_private(path)
+            except OSError as error:
+                problem = problem or error
     assert problem is not None
     raise problem
+
+
+def _make(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
 
 
 def _open_private(path: str) -> int:
     """Open a folder. Raises OSError when it is a link, or others could have put something into it."""
     descriptor = os.open(path, _FOLDER)
     status = os.fstat(descriptor)
-    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) != 0o700:
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o777 != 0o700:
         os.close(descriptor)
         raise OSError(EPERM, "is not this user's alone", path)
     return descriptor

@@ -15,6 +15,7 @@ from typing import NamedTuple, NoReturn
 from gssr.profile.plan import Plan
 from gssr.profile.stderr import say
 from gssr.store.liveness import process_start
+from gssr.store.private import FILE
 from gssr.store.schema import ENDED_SUFFIX
 
 LOOK_SECONDS = 2.0
@@ -126,7 +127,7 @@ def _everybody_is_through(run: Run) -> bool:
     written its end leaves its sign, too, and may then be the last."""
     suffix = f".{run.run_id}{ENDED_SUFFIX}"
     mark = os.path.join(run.folder, f"{run.rank}{suffix}")
-    os.close(os.open(mark, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+    os.close(os.open(mark, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
     names = os.listdir(run.folder)
     through = {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
     missing = run.world_size - len(through)

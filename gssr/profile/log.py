@@ -2,10 +2,12 @@
 
 import os
 import stat
+from errno import EPERM
 from typing import NamedTuple
 
 from gssr.profile.request import UsageError
 from gssr.store.open import log_of
+from gssr.store.private import FILE, is_planted
 
 
 class Log(NamedTuple):
@@ -38,7 +40,7 @@ def check_log(recording: str, ours: bool) -> None:
     """Raises UsageError when what stands at the log's place must not be touched. ``ours``: it belongs to a recording that
     is overwritten or added to; else it may be somebody's own file."""
     path = log_of(recording)
-    if not os.path.lexists(path) or (os.path.isfile(path) and ours):
+    if not os.path.lexists(path) or (os.path.isfile(path) and ours and not is_planted(path)):
         return
     raise UsageError(f"{path}: exists, and --live would keep the output there: choose another name with -o")
 
@@ -50,8 +52,10 @@ def open_log(recording: str, anew: bool) -> Log:
     mode = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY
     if anew and os.path.isfile(path):
         aside = f"{os.path.realpath(path)}.{os.getpid()}"
-        return Log(path, os.open(aside, mode | os.O_EXCL, 0o666), 0, aside)
-    fd = os.open(path, mode, 0o666)
+        return Log(path, os.open(aside, mode | os.O_EXCL, FILE), 0, aside)
+    if is_planted(path):
+        raise PermissionError(EPERM, "is another user's", path)
+    fd = os.open(path, mode, FILE)
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         os.close(fd)

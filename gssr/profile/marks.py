@@ -5,6 +5,7 @@ waits for, and is not woken where nothing is marked.
 """
 
 import os
+import stat
 from typing import NamedTuple
 
 from gssr.marks import LONGEST, TIME_ENDS
@@ -54,6 +55,8 @@ class Ear(NamedTuple):
             if not name.startswith("gssr-"):
                 continue
             path = os.path.join(folder, name, "marks")
+            if not _is_own_folder(os.path.join(folder, name)):
+                continue
             caller = socket(AF_UNIX, SOCK_DGRAM)
             try:
                 caller.connect(path)
@@ -91,6 +94,14 @@ def listen() -> Ear | None:
         except OSError:
             os.rmdir(own)
     return None
+
+
+def _is_own_folder(path: str) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 class Marks:

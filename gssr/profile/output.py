@@ -13,6 +13,7 @@ from typing import NamedTuple
 from gssr import launch
 from gssr.profile.request import Request, UsageError
 from gssr.store.open import RecordingError, connect, looks_like_recording
+from gssr.store.private import FILE, is_planted, make_folder
 
 
 class Output(NamedTuple):
@@ -82,7 +83,7 @@ def _shard_output(output: str, request: Request, place: launch.Place) -> Output:
         raise UsageError(f"-o {request.output}: {request.output}.d holds another run; use -a to add a run to it")
     run_id = _unused(run_id, mine)
     try:
-        os.makedirs(output + ".d", exist_ok=True)
+        make_folder(output + ".d")
     except OSError:
         pass  # the sampler will say why the file can't be made
     path = os.path.join(output + ".d", f"{own_start}{run_id}.sql")
@@ -96,7 +97,7 @@ def _reserved(name: str) -> str:
     for number in range(1, 1000):
         name = f"{stem}-{number}.sql" if number > 1 else name
         try:
-            os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+            os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE))
         except FileExistsError:
             continue
         except OSError:
@@ -108,6 +109,9 @@ def _reserved(name: str) -> str:
 def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[bool, bool]:
     """(append, overwrite): what to do with what stands at ``output``. Raises UsageError when it must not be touched."""
     shown = request.output or os.path.basename(output)
+    for name in (output, output + ".d"):
+        if is_planted(name):
+            raise UsageError(f"-o {shown}: {name} is another user's: choose another name")
     if os.path.isdir(output):
         raise UsageError(f"-o {shown}: is a directory; name a file in it, such as {os.path.join(shown, 'run.sql')}")
     if not os.path.lexists(output):
@@ -172,7 +176,7 @@ def _agreed_run_id(output: str, place: launch.Place, own_start: str) -> str:
     Where this rank has recorded under that name before, it is an earlier run's: then ``run.2`` decides, and so on."""
     own, folder = _own_run_id(place), output + ".d"
     try:
-        os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
         for number in count(1):
             run_id = _first_said(os.path.join(folder, "run" if number == 1 else f"run.{number}"), own)
             used = os.path.exists(os.path.join(folder, f"{own_start}{run_id}.sql"))
@@ -186,7 +190,7 @@ def _agreed_run_id(output: str, place: launch.Place, own_start: str) -> str:
 def _first_said(path: str, own: str) -> str:
     """What stands in the file, which is made with ``own`` in it where there is none. Raises OSError."""
     try:
-        with open(path, "x") as stream:
+        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE), "w") as stream:
             stream.write(own)
         return own
     except FileExistsError:

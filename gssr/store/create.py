@@ -6,10 +6,12 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from errno import EPERM
 
 from gssr.store.filesystem import journal_mode
 from gssr.store.guard import UnsafeError, check_schema, distrust, not_by_itself
 from gssr.store.open import COMPANIONS, RecordingError, beside, connect, is_file_or_none
+from gssr.store.private import FILE, is_planted, make_folder
 from gssr.store.private_copy import journal_names_another
 from gssr.store.schema import APPLICATION_ID, LIVE_SUFFIX, SCHEMA_VERSION, TABLES, create_statements
 
@@ -118,13 +120,16 @@ def create(path: str, shrinks: bool = False) -> sqlite3.Connection:
 
 def _make_empty(path: str) -> None:
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+    for name in (path, path + LIVE_SUFFIX, *(beside(path, suffix) for suffix in COMPANIONS)):
+        if is_planted(name):
+            raise PermissionError(EPERM, f"{name} is another user's")
     try:
-        os.close(os.open(path, flags, 0o666))
+        os.close(os.open(path, flags, FILE))
     except FileNotFoundError:
         if not os.path.dirname(path).endswith(".sql.d"):
             raise
-        os.makedirs(os.path.dirname(path), exist_ok=True)  # a merge has just removed the ranks' folder
-        os.close(os.open(path, flags, 0o666))
+        make_folder(os.path.dirname(path))  # a merge has just removed it
+        os.close(os.open(path, flags, FILE))
 
 
 def _is_empty_file(path: str) -> bool:
@@ -136,7 +141,8 @@ def _is_empty_file(path: str) -> bool:
 
 def create_unguarded(path: str) -> sqlite3.Connection:
     """A new recording to be filled in one go, or deleted when that fails: nothing protects it against a crash. Raises
-    sqlite3.Error."""
+    sqlite3.Error, OSError."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE))
     connection = sqlite3.connect(path, isolation_level=None, uri=True)
     for pragma in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE"):
         connection.execute(f"PRAGMA main.{pragma}").fetchall()  # but not of what is attached

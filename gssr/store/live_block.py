@@ -22,6 +22,7 @@ from struct import Struct
 from zlib import crc32
 
 from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, FLOP_ACTIVE, INDEX, METRICS, THROTTLES
+from gssr.store.private import FILE
 from gssr.store.rollup import NAN, Row, finite, row_sums
 from gssr.store.schema import LIVE_SUFFIX
 
@@ -133,10 +134,14 @@ class LiveBlock:
         payload = b"".join([counts.packed(key) for key, counts in self._counts.items()])
         head = (MAGIC, KIND, HEAD.size + len(payload))
         checked = HEAD.pack(*head, 0, self._sequence, last_rowid, now)[CHECKED_FROM:] + payload
-        made = os.O_CREAT if self._sequence == 1 else 0
+        made = 0
         try:
+            if self._sequence == 1:
+                made = os.O_CREAT | os.O_EXCL
+                if os.path.lexists(self._path):
+                    os.unlink(self._path)  # of a run that was killed
             # Opened anew each time: on network filesystems closing it is what makes it visible elsewhere.
-            descriptor = os.open(self._path, os.O_WRONLY | made | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | made | os.O_CLOEXEC, FILE)
             try:
                 os.pwrite(descriptor, HEAD.pack(*head, crc32(checked), self._sequence, last_rowid, now) + payload, 0)
             finally:

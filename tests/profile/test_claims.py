@@ -131,7 +131,7 @@ def test_a_folder_that_others_could_have_prepared_is_not_used(tmp_path, trap):
 
     with pytest.raises(OSError):
         _open_private(str(folder))
-    claims = Claims("n", "r", environ)  # in /dev/shm
+    claims = Claims("n", "r", environ)  # elsewhere
     claims.close()
 
 

@@ -9,6 +9,7 @@ import time
 from binascii import hexlify
 
 from gssr.store.liveness import boot_id, process_start
+from gssr.store.private import FILE
 
 STALE_SECONDS = 60.0
 """A lock that was not touched for so long is taken over, by the clock of the filesystem."""
@@ -67,7 +68,7 @@ def acquire(folder: str, patience: float = 0.0) -> Lock | None:
 
 def _make(path: str, text: str) -> bool:
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE)
     except FileExistsError:
         return False
     try:
@@ -99,7 +100,7 @@ def _now(folder: str) -> float:
     """The time by the clock that stamps the folder's files."""
     path = os.path.join(folder, f"{_NAME}.{os.uname().nodename}-{os.getpid()}")
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
         os.utime(path)
         return os.stat(path).st_mtime
     finally:
