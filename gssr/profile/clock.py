@@ -31,8 +31,13 @@ class Clock:
         return self._anchor + self.ticks()
 
     def of_system(self, when: float) -> float:
-        """A time that the system clock told just now, by this clock."""
-        return when - (time.time() - self.now())
+        """A time that the system clock told just now, by this clock: also where it was set since, or just before."""
+        now = self.now()
+        offset = time.time() - now
+        told = when - offset
+        if abs(offset - self._offset) < STEP_SECONDS:
+            return told
+        return min(told, when - self._offset, key=lambda candidate: abs(now - candidate))
 
     def step(self) -> float:
         """Seconds by which the system clock was set since the last call; 0.0 when it was not."""
