@@ -11,7 +11,7 @@ from typing import NoReturn
 from gssr import __version__
 from gssr.commands import OK, USAGE, Command, add_options, fail
 
-NAMES = ("profile", "tui", "analyze", "compare", "fleet", "merge", "mark", "demo", "doctor")
+NAMES = ("profile", "tui", "analyze", "compare", "fleet", "export", "merge", "mark", "demo", "doctor")
 """The commands, each a module of gssr.commands."""
 
 

@@ -1,0 +1,105 @@
+"""``gssr export``: recordings as Parquet or CSV files, for other programs to query."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
+
+if TYPE_CHECKING:
+    from gssr.convert.sinks import Sink
+    from gssr.convert.tables import Table
+
+FORMATS = ("parquet", "csv")
+FOLDER = "gssr_export"
+MISSING = "Parquet files need pyarrow: pip install pyarrow, or gssr with its extra [parquet]; or take --format csv"
+
+OPTIONS = (
+    Option(("places",), {"nargs": "+", "metavar": "FILE|DIR", "help": "recordings, and folders that hold some"}),
+    Option(("-o", "--output"), {"metavar": "DIR", "default": FOLDER, "help": f"where to (default: {FOLDER})"}),
+    Option(("--format",), {"choices": FORMATS, "default": FORMATS[0], "help": f"default: {FORMATS[0]}"}),
+    Option(
+        ("--tables",), {"metavar": "LIST", "help": "only these tables, comma-separated: docs/export.md (default: all)"}
+    ),
+    Option(("-f", "--force-overwrite"), {"action": "store_true", "help": "replace what was exported before"}),
+)
+
+
+def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
+    """Exit code 0 when everything was exported; 1 when something could not be read, or written, or was there already; 2 for
+    wrong usage."""
+    from gssr.convert.tables import EXPORTED
+    from gssr.store.find import recordings_in
+
+    names = [word.strip() for word in (options.tables or ",".join(EXPORTED)).split(",") if word.strip()]
+    unknown = [name for name in names if name not in EXPORTED]
+    if unknown or not names:
+        return fail(
+            f"--tables: {unknown[0] if unknown else options.tables!r}: choose from {', '.join(EXPORTED)}", USAGE
+        )
+    if os.path.lexists(options.output) and not os.path.isdir(options.output):
+        return fail(f"-o {options.output}: is not a folder", USAGE)
+    found = recordings_in(options.places)
+    for sentence in found.unreadable:
+        tell(sentence)
+    if not found.names:
+        return fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
+    try:
+        sink = _sink(options)
+    except ImportError:
+        return fail(MISSING, BAD_INPUT)
+    except OSError as error:
+        return fail(f"-o {options.output}: can't be written: {error.strerror}", BAD_INPUT)
+    tables = [table for name, table in EXPORTED.items() if name in names]
+    n_runs, code = _export(found.names, sink, tables, options.output)
+    if n_runs:
+        code = put(f"{options.output}: {n_runs:,} {'run' if n_runs == 1 else 'runs'} exported\n") or code
+    return BAD_INPUT if found.unreadable else code
+
+
+def _sink(options: argparse.Namespace) -> "Sink":
+    if options.format == "csv":
+        from gssr.convert.csv_files import CsvSink
+
+        return CsvSink(options.output, options.force_overwrite)
+    from gssr.convert.parquet import ParquetSink
+
+    return ParquetSink(options.output, options.force_overwrite)
+
+
+def _export(names: Sequence[str], sink: "Sink", tables: "Sequence[Table]", output: str) -> tuple[int, int]:
+    """How many runs were exported, and the exit code."""
+    from gssr.commands.bar import Bar
+    from gssr.convert.export import export
+    from gssr.convert.sinks import ExportError
+    from gssr.store.open import RecordingError
+    from gssr.store.reader import open_recording
+
+    bar, n_runs, code = Bar("exporting"), 0, OK
+    try:
+        for at, name in enumerate(names):
+            try:
+                with closing(open_recording(name)) as recording:
+                    for number, reader in enumerate(recording.runs):
+                        before, n = at + number / len(recording.runs), len(recording.runs) * len(names)
+                        export(reader, name, sink, tables, lambda s, b=before, n=n: bar.show(b / len(names) + s / n))  # type: ignore[misc]
+                        n_runs += 1
+                    if recording.damage:
+                        bar.clear()
+                        code = fail(recording.damage, BAD_INPUT)
+            except (RecordingError, ExportError) as error:
+                bar.clear()
+                code = fail(str(error) if isinstance(error, RecordingError) else f"{name}: {error}", BAD_INPUT)
+        sink.finish()
+    except OSError as error:
+        return 0, fail(f"{error.filename or output}: can't be written: {error.strerror}", BAD_INPUT)
+    finally:
+        bar.clear()
+    return n_runs, code
+
+
+COMMAND = Command(
+    "export", "write recordings as Parquet or CSV files", "gssr export [options] FILE|DIR...", OPTIONS, handle
+)

@@ -1,0 +1,1 @@
+"""Recordings as files of other kinds."""

@@ -1,0 +1,153 @@
+"""Parquet files, in folders by table, run and node: ``TABLE/run_id=RUN/node=NODE/data.parquet``.
+
+That is how Hive, Spark, DuckDB, Dask and pyarrow name partitions: ``run_id`` and ``node`` come from the folders, and are no
+columns of the files. Names are percent-encoded, so that none leads out of its folder.
+"""
+
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from gssr import __version__
+from gssr.convert.sinks import Columns, ExportError
+from gssr.convert.tables import NODE, RUN, Table
+from gssr.metrics import BY_NAME
+from gssr.store.reader import allow_descriptors
+from gssr.store.schema import Column
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+FILE = "data.parquet"
+_TYPES = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64()}
+_EXACT = {"energy": pa.float64(), "memory_used": pa.float64(), "clock_event_reasons": pa.int64()}
+"""Metrics that need all their digits: a counter, bytes, bits."""
+
+
+def type_of(table: Table, column: Column) -> pa.DataType:
+    """The Arrow type of a column. Metrics are float32, which holds 7 digits, more than any sensor gives; but for _EXACT,
+    which are as in the recording. Times and all that is computed are float64."""
+    if table.name == "samples" and column.name in BY_NAME:
+        return _EXACT.get(column.name, pa.float32())
+    return _TYPES[column.type.split()[0]]
+
+
+def folder_name(key: str, value: str | None) -> str:
+    """``run_id=VALUE``, whatever VALUE holds."""
+    return f"{key}={quote(value, safe='') if value else NULL}"
+
+
+class ParquetSink:
+    """A Sink. Rows of one call become one row group."""
+
+    def __init__(self, folder: str, overwrite: bool) -> None:
+        """Create the folder where it isn't there. Raises OSError."""
+        os.makedirs(folder, exist_ok=True)
+        self._folder, self._overwrite = folder, overwrite
+        self._staged = ""
+        self._run_id = ""
+        self._tables: Sequence[Table] = ()
+        self._writers: dict[str, pq.ParquetWriter] = {}
+
+    def begin(self, run_id: str, tables: Sequence[Table]) -> None:
+        """As in Sink."""
+        self._run_id, self._tables = run_id, tables
+        there = [place for place in map(self._place, tables) if os.path.lexists(place)]
+        if there and not self._overwrite:
+            raise ExportError(f"run {run_id!r} is in {self._folder} already; -f replaces it")
+        self._staged = tempfile.mkdtemp(prefix=".gssr-export-", dir=self._folder)
+        os.chmod(self._staged, 0o777 & ~_umask())
+
+    def write(self, table: Table, node: str | None, columns: Columns) -> None:
+        """As in Sink."""
+        folder = os.path.join(self._staged, table.name, folder_name(RUN, self._run_id))
+        if table.per_node:
+            folder = os.path.join(folder, folder_name(NODE, node))
+        schema = _schema(table, self._run_id, node)
+        if folder not in self._writers:
+            allow_descriptors(len(self._writers) + 1)
+            os.makedirs(folder, exist_ok=True)
+            self._writers[folder] = _writer(os.path.join(folder, FILE), schema)
+        arrays = [_array(columns[field.name], field.type) for field in schema]
+        self._writers[folder].write_table(pa.Table.from_arrays(arrays, schema=schema))
+
+    def end(self) -> None:
+        """As in Sink."""
+        self._close()
+        for table in self._tables:
+            place = self._place(table)
+            made = os.path.join(self._staged, table.name, folder_name(RUN, self._run_id))
+            if os.path.isdir(place):
+                shutil.rmtree(place)
+            if os.path.isdir(made):
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                os.rename(made, place)
+        shutil.rmtree(self._staged)
+        self._staged = ""
+
+    def finish(self) -> None:
+        """As in Sink."""
+
+    def undo(self) -> None:
+        """As in Sink."""
+        try:
+            self._close()
+        except OSError:
+            pass  # what is closed is deleted
+        if self._staged:
+            shutil.rmtree(self._staged, ignore_errors=True)
+            self._staged = ""
+
+    def _place(self, table: Table) -> str:
+        return os.path.join(self._folder, table.name, folder_name(RUN, self._run_id))
+
+    def _close(self) -> None:
+        writers, self._writers = self._writers, {}
+        for writer in writers.values():
+            writer.close()
+
+
+def _schema(table: Table, run_id: str, node: str | None) -> pa.Schema:
+    """Fields carry what they mean and what they are measured in; the file which run and node it is about."""
+    partition = (RUN, NODE) if table.per_node else (RUN,)
+    fields = [
+        pa.field(column.name, type_of(table, column), metadata={"meaning": column.meaning})
+        for column in table.columns
+        if column.name not in partition
+    ]
+    about = {"gssr.table": table.name, "gssr.version": __version__, "gssr.run_id": run_id}
+    if table.per_node and node is not None:
+        about["gssr.node"] = node
+    return pa.schema(fields, metadata=about)
+
+
+def _array(values: NDArray[Any] | Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """NaN in arrays of floats is NULL, and so is in lists what is not of the column's kind: SQLite holds anything."""
+    if isinstance(values, np.ndarray):
+        return pa.array(values, from_pandas=True).cast(kind, safe=False)
+    if pa.types.is_string(kind):
+        return pa.array([None if value is None else str(value) for value in values], kind)
+    of = int if pa.types.is_integer(kind) else float
+    return pa.array([of(v) if isinstance(v, int | float) and math.isfinite(v) else None for v in values], kind)
+
+
+def _writer(path: str, schema: pa.Schema) -> Any:
+    """Floats are split by bytes, which makes measured values compress to two thirds; all else goes into dictionaries."""
+    floats = [field.name for field in schema if pa.types.is_floating(field.type)]
+    others = [field.name for field in schema if field.name not in floats]
+    return pq.ParquetWriter(
+        path, schema, compression="zstd", use_dictionary=others, use_byte_stream_split=floats, write_statistics=True
+    )
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

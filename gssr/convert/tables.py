@@ -1,0 +1,151 @@
+"""The tables that an export consists of: their columns with what they mean, and the rows that a run has in each."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from gssr.model.analysis import Analysis
+from gssr.model.analyze import analyze
+from gssr.model.figures import GPU_COLUMNS, RUN_COLUMNS, RunFigures, figures
+from gssr.render.scale import metric_of
+from gssr.store.reader import RunReader
+from gssr.store.schema import TABLES, Column
+from gssr.store.whole import use_rows
+
+Rows = Iterator[Sequence[tuple[Any, ...]]]
+"""Batches of rows, values in the order of the table's columns; None where NULL."""
+
+GPU = Column("gpu", "INTEGER NOT NULL", "number of the GPU within the run, from 0, by node, driver's index and UUID")
+RUN, NODE = "run_id", "node"
+
+_STATISTICS = (
+    Column("run_id", "TEXT NOT NULL", "the run"),
+    Column("metric", "TEXT NOT NULL", "the metric: a column of samples, or flop_active"),
+    Column("unit", "TEXT NOT NULL", "its unit; 1 for ratios"),
+    Column("mean", "REAL", "over all samples of all GPUs, as are the others"),
+    Column("median", "REAL", "the median"),
+    Column("min", "REAL", "the least"),
+    Column("max", "REAL", "the greatest"),
+    Column("std", "REAL", "standard deviation, ddof 0"),
+    Column("p05", "REAL", "the 5th percentile"),
+    Column("p95", "REAL", "the 95th percentile"),
+    Column("n", "INTEGER NOT NULL", "number of samples"),
+    Column("p_error", "REAL", "bound of the absolute error of median, p05 and p95"),
+)
+_VERDICTS = (
+    Column("run_id", "TEXT NOT NULL", "the run"),
+    Column("code", "TEXT NOT NULL", "the rule"),
+    Column("severity", "TEXT NOT NULL", "critical, warning or info"),
+    Column("title", "TEXT NOT NULL", "one sentence"),
+    Column("evidence", "TEXT NOT NULL", "the numbers it rests on, in words"),
+    Column("advice", "TEXT NOT NULL", "what to do next"),
+    Column("source", "TEXT NOT NULL", "where its thresholds come from"),
+    Column("start", "REAL NOT NULL", "when it began to hold, unix s"),
+    Column("end", "REAL NOT NULL", "when it ended, unix s"),
+    Column("gpus", "TEXT", "numbers of the GPUs concerned: a JSON array; NULL for all of them"),
+)
+
+
+class Exported:
+    """A run, and what is computed of it where a table needs it. ``file``: the recording it is read from."""
+
+    def __init__(self, reader: RunReader, file: str) -> None:
+        self.reader, self._file = reader, file
+
+    @cached_property
+    def figures(self) -> RunFigures:
+        """As ``gssr fleet`` counts them."""
+        return figures(self.reader, self._file)
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """As ``gssr analyze`` prints it."""
+        return analyze(self.reader)
+
+
+class Table(NamedTuple):
+    """One table. ``about``: what a row is. ``per_node``: its files are split by node as well as by run. ``rows`` is None of
+    ``samples``, which are never held as rows."""
+
+    name: str
+    about: str
+    columns: tuple[Column, ...]
+    rows: Callable[[Exported], Rows] | None
+    per_node: bool = False
+
+
+def _like_the_recording(name: str) -> tuple[Column, ...]:
+    """The recording's columns, but for the key of a GPU, which is local to a file there."""
+    return tuple(GPU._replace(type=column.type) if column.name == GPU.name else column for column in TABLES[name])
+
+
+def _runs(own: Exported) -> Rows:
+    run = own.reader.run
+    values = run._asdict() | {"command": json.dumps(run.command), "state": own.reader.state}
+    yield [tuple(values[column.name] for column in TABLES["runs"])]
+
+
+def _processes(own: Exported) -> Rows:
+    yield list(own.reader.processes)
+
+
+def _gpus(own: Exported) -> Rows:
+    yield [tuple(gpu._replace(gpu=position)) for position, gpu in enumerate(own.reader.gpus)]
+
+
+def _events(own: Exported) -> Rows:
+    positions = {gpu.gpu: position for position, gpu in enumerate(own.reader.gpus)}
+    run_id = own.reader.run.run_id
+    yield [
+        (run_id, event.time, event.node, positions.get(event.gpu) if event.gpu is not None else None, event.rank,
+         event.kind, event.message)
+        for event in own.reader.events
+    ]  # fmt: skip
+
+
+def _summary(own: Exported) -> Rows:
+    yield [tuple(own.figures)[: len(RUN_COLUMNS)]]
+
+
+def _gpu_summary(own: Exported) -> Rows:
+    yield list(own.figures.gpus)
+
+
+def _statistics(own: Exported) -> Rows:
+    run_id = own.reader.run.run_id
+    yield [(run_id, name, metric_of(name).unit, *astuple(found)) for name, found in own.analysis.metrics.items()]
+
+
+def _verdicts(own: Exported) -> Rows:
+    run_id = own.reader.run.run_id
+    yield [
+        (run_id, each.code, each.severity, each.title, "; ".join(finding.text for finding in each.evidence), each.advice,
+         each.source, each.start, each.end, json.dumps(each.gpus) if each.gpus else None)
+        for each in own.analysis.verdicts
+    ]  # fmt: skip
+
+
+def _use(name: str) -> Callable[[Exported], Rows]:
+    return lambda own: use_rows(own.reader, name)
+
+
+EXPORTED: dict[str, Table] = {
+    table.name: table
+    for table in (
+        Table("runs", "one run: the recording's table of that name", TABLES["runs"], _runs),
+        Table("processes", "one rank of a run", TABLES["processes"], _processes),
+        Table("gpus", "one GPU of a run", _like_the_recording("gpus"), _gpus),
+        Table("events", "something that happened", _like_the_recording("events"), _events),
+        Table("summary", "one run in figures: what `gssr fleet` counts", RUN_COLUMNS, _summary),
+        Table("gpu_summary", "one GPU of a run in figures", GPU_COLUMNS, _gpu_summary),
+        Table("statistics", "one metric of a run, as `gssr analyze` prints it", _STATISTICS, _statistics),
+        Table("verdicts", "one verdict on a run, as `gssr analyze` prints it", _VERDICTS, _verdicts),
+        Table("host_samples", "one node and second", TABLES["host_samples"], _use("host_samples"), per_node=True),
+        Table("workload_samples", "one rank and second", TABLES["workload_samples"], _use("workload_samples")),
+        Table("samples", "one GPU and tick", (Column(RUN, "TEXT NOT NULL", "the run"), Column(NODE, "TEXT", "the node"),
+              *_like_the_recording("samples")), None, per_node=True),
+    )
+}  # fmt: skip
+"""All tables, the small ones first. Not in them: process_gpus, merged, thinned, rollup and sketch, which are about files."""
