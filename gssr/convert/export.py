@@ -14,7 +14,7 @@ from gssr.store.whole import in_pieces
 
 Ints = NDArray[np.int64]
 
-ROWS = 1 << 17
+ROWS = 1 << 16
 """Raw samples in memory at a time: 30 MB, and as much again while they are written."""
 
 

@@ -1,0 +1,264 @@
+"""What is exported is what was recorded, and nothing else is touched."""
+
+import csv
+import os
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from gssr.backends.synthetic.bulk import Request, generate
+from gssr.cli import main
+from gssr.convert import export as exporting
+from gssr.convert import parquet
+from gssr.convert.tables import EXPORTED
+from gssr.metrics import BY_NAME, NAMES
+from gssr.model.analyze import analyze
+from gssr.store.reader import RunReader, open_recording
+
+HOSTILE = ("../../../escaped", "a/b", "..", "x=1&y%2F", "ünï ☃", "-rf", "run_id=1", "\x1b[31m\n")
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """9 GPUs on two nodes, with missing values, host metrics and an awkward label; never to be changed."""
+    path = tmp_path_factory.mktemp("recorded") / "a.sql"
+    generate(Request(str(path), "gaps", 9, 1 / 30, 0.5))
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE runs SET label = '=1+1', user = 'me'")
+        for node in ("node0000", "node0001"):
+            connection.execute(
+                "INSERT INTO host_samples (run_id, node, time, load1) SELECT run_id, ?, started_at, 0.5 FROM runs",
+                (node,),
+            )
+    return path
+
+
+def run_of(path: Path) -> RunReader:
+    return open_recording(path).runs[0]
+
+
+def exported(recording: Path, folder: Path, *words: str) -> int:
+    return main(["export", str(recording), "-o", str(folder), *words])
+
+
+def query(sql: str, folder: Path) -> list[tuple[Any, ...]]:
+    """``{samples}`` and so on in ``sql`` are the tables exported into the folder."""
+    tables = {
+        name: f"read_parquet('{folder}/{name}/**/*.parquet', hive_partitioning = true, hive_types_autocast = false)"
+        for name in EXPORTED
+    }
+    with duckdb.connect() as connection:
+        return connection.execute(sql.format(**tables)).fetchall()
+
+
+@pytest.fixture(scope="module")
+def folder(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All of it as Parquet files, in pieces of 500 samples; never to be changed."""
+    place = tmp_path_factory.mktemp("exported")
+    before = exporting.ROWS
+    exporting.ROWS = 500
+    try:
+        assert exported(recording, place) == 0
+    finally:
+        exporting.ROWS = before
+    return place
+
+
+def test_every_sample_comes_out_as_it_was_to_the_precision_promised(recording: Path, folder: Path) -> None:
+    rows = run_of(recording).samples(NAMES)
+    order = np.lexsort((rows.time, rows.gpu))
+    names = ", ".join(("gpu", "time", *NAMES))
+    found = np.array(query(f"SELECT {names} FROM {{samples}} ORDER BY gpu, time", folder), np.float64).T
+    np.testing.assert_array_equal(found[0], rows.gpu[order])
+    np.testing.assert_array_equal(found[1], rows.time[order])
+    for column, name in zip(found[2:], NAMES, strict=True):
+        exact = name in ("energy", "memory_used", "clock_event_reasons")
+        np.testing.assert_allclose(
+            column, rows.values[name][order], rtol=0 if exact else 2.0**-24, atol=0, err_msg=name
+        )
+
+
+def test_files_are_split_by_run_and_node_and_written_in_pieces(recording: Path, folder: Path) -> None:
+    run = run_of(recording)
+    nodes = {gpu.node for gpu in run.gpus}
+    files = sorted((folder / "samples").rglob("*.parquet"))
+    assert files == [
+        folder / "samples" / f"run_id={run.run.run_id}" / f"node={node}" / "data.parquet" for node in sorted(nodes)
+    ]
+    groups = [pq.ParquetFile(file).metadata for file in files]
+    assert all(meta.num_row_groups > 1 for meta in groups)
+    assert max(meta.row_group(i).num_rows for meta in groups for i in range(meta.num_row_groups)) <= 500
+    floats = [groups[0].row_group(0).column(i) for i in range(2, groups[0].num_columns - 1)]
+    assert {column.physical_type for column in floats} == {"FLOAT", "DOUBLE"}
+    assert all("BYTE_STREAM_SPLIT" in column.encodings for column in floats)
+
+
+def test_every_table_has_the_columns_that_are_explained_and_says_what_they_mean(folder: Path) -> None:
+    for name, table in EXPORTED.items():
+        files = sorted((folder / name).rglob("*.parquet"))
+        partition = {"run_id", "node"} if table.per_node else {"run_id"}
+        if name == "workload_samples":
+            assert pq.read_table(files[0]).num_rows == 0  # and yet it is there for who asks
+        for file in files:
+            schema = pq.read_schema(file)
+            assert schema.names == [column.name for column in table.columns if column.name not in partition]
+            meanings = {column.name: column.meaning.encode() for column in table.columns}
+            assert all(field.metadata[b"meaning"] == meanings[field.name] for field in schema)
+        assert files, name
+
+
+def test_a_question_in_sql_has_the_answer_of_analyze(recording: Path, folder: Path) -> None:
+    analysis = analyze(run_of(recording))
+    ((mean, watts),) = query("SELECT avg(sm_active), avg(power_usage) FROM {samples}", folder)
+    assert mean == pytest.approx(analysis.metrics["sm_active"].mean, rel=1e-6)
+    assert watts == pytest.approx(analysis.metrics["power_usage"].mean, rel=1e-6)
+    per_gpu = query(
+        "SELECT g.uuid, avg(s.sm_active) FROM {samples} s JOIN {gpus} g USING (run_id, gpu) GROUP BY g.uuid, s.gpu"
+        " ORDER BY s.gpu",
+        folder,
+    )
+    for (uuid, mean), gpu in zip(per_gpu, analysis.gpus, strict=True):
+        assert uuid == gpu.uuid and mean == pytest.approx(gpu.mean["sm_active"], rel=1e-6)
+    assert query("SELECT metric, mean, n FROM {statistics}", folder) == [
+        (name, found.mean, found.n) for name, found in analysis.metrics.items()
+    ]
+    assert [code for (code,) in query("SELECT code FROM {verdicts}", folder)] == [v.code for v in analysis.verdicts]
+    assert query("SELECT score, n_gpus FROM {summary}", folder) == [(pytest.approx(analysis.score, abs=1e-9), 9)]
+    assert query("SELECT node, load1 FROM {host_samples} ORDER BY node", folder) == [
+        ("node0000", 0.5),
+        ("node0001", 0.5),
+    ]
+    assert query("SELECT label, state FROM {runs}", folder) == [("=1+1", "completed")]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_leads_out_of_the_folder(recording: Path, tmp_path: Path, name: str) -> None:
+    path, place = tmp_path / "in" / "a.sql", tmp_path / "deep" / "out"
+    path.parent.mkdir()
+    path.write_bytes(recording.read_bytes())
+    with sqlite3.connect(path) as connection:
+        for table in ("runs", "gpus", "processes", "events", "process_gpus", "host_samples"):
+            connection.execute(f"UPDATE {table} SET run_id = ?", (name,))
+        connection.execute("UPDATE gpus SET node = ? WHERE gpu = 8", (name,))
+    (place).mkdir(parents=True)
+    before = {path for path in tmp_path.rglob("*") if place not in path.parents}
+    assert exported(path, place, "--tables", "runs,gpus,samples") == 0
+    assert {path for path in tmp_path.rglob("*") if place not in path.parents} == before
+    assert query("SELECT DISTINCT run_id FROM {runs}", place) == [(name,)]
+    assert set(query("SELECT DISTINCT run_id, node FROM {samples}", place)) == {(name, "node0000"), (name, name)}
+
+
+def test_an_unknown_node_is_null(recording: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.sql"
+    path.write_bytes(recording.read_bytes())
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE gpus SET node = NULL")
+    assert exported(path, tmp_path / "out", "--tables", "samples") == 0
+    assert query("SELECT DISTINCT node FROM {samples}", tmp_path / "out") == [(None,)]
+
+
+def test_what_was_exported_is_replaced_only_when_asked_and_nothing_else(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "out"
+    assert exported(recording, place, "--tables", "runs") == 0
+    other = place / "runs" / "run_id=other" / "data.parquet"
+    other.parent.mkdir()
+    other.write_text("another run's")
+    stamp = {path: path.stat().st_mtime_ns for path in place.rglob("*.parquet")}
+    assert exported(recording, place, "--tables", "runs,gpus") == 1
+    assert "-f replaces it" in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in place.rglob("*.parquet")} == stamp
+    assert exported(recording, place, "--tables", "gpus") == 0
+    assert exported(recording, place, "--tables", "runs,gpus", "-f") == 0
+    assert other.read_text() == "another run's"
+    assert sorted(os.listdir(place)) == ["gpus", "runs"]
+
+
+def test_an_export_that_fails_leaves_nothing(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(parquet.ParquetSink, "end", fail)
+    assert exported(recording, tmp_path / "out") == 1
+    assert capsys.readouterr().err.endswith("can't be written: No space left on device\n")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_csv_has_the_same_rows_and_no_formulas(recording: Path, tmp_path: Path) -> None:
+    assert exported(recording, tmp_path, "--format", "csv") == 0
+    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.csv" for name in EXPORTED}
+    rows = {name: list(csv.DictReader((tmp_path / f"{name}.csv").open(encoding="utf-8"))) for name in EXPORTED}
+    for name, table in EXPORTED.items():
+        assert list(rows[name][0] if rows[name] else []) in ([], [column.name for column in table.columns])
+    assert rows["runs"][0]["label"] == "'=1+1" and rows["runs"][0]["user"] == "me"
+    run = run_of(recording)
+    whole = run.samples(["sm_active", "memory_used"])
+    found = sorted(
+        (int(row["gpu"]), float(row["time"]), row["sm_active"], row["memory_used"]) for row in rows["samples"]
+    )
+    order = np.lexsort((whole.time, whole.gpu))
+    for row, at in zip(found, order.tolist(), strict=True):
+        sm, used = whole.values["sm_active"][at], whole.values["memory_used"][at]
+        assert row == (
+            whole.gpu[at],
+            whole.time[at],
+            "" if sm != sm else repr(float(sm)),
+            "" if used != used else str(int(used)),
+        )
+    assert {row["node"] for row in rows["samples"]} == {gpu.node for gpu in run.gpus}
+    assert exported(recording, tmp_path, "--format", "csv") == 1
+    assert exported(recording, tmp_path, "--format", "csv", "-f", "--tables", "runs") == 0
+
+
+def test_without_pyarrow_a_sentence_says_what_to_install(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in list(sys.modules):
+        if name.partition(".")[0] == "pyarrow" or name == "gssr.convert.parquet":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert exported(recording, tmp_path / "out") == 1
+    assert "pip install pyarrow" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--tables", "runs,nothing"], 2, "--tables: 'nothing': choose from runs"),
+        (["--tables", ","], 2, "--tables"),
+        (["-o", "/dev/null"], 2, "is not a folder"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], code: int, said: str
+) -> None:
+    assert main(["export", str(recording), "-o", str(tmp_path / "out"), "--tables", "runs", *words]) == code
+    captured = capsys.readouterr().err
+    assert said in captured and captured.count("\n") == 1
+
+
+def test_a_damaged_recording_gives_what_can_be_read_and_the_others_all(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "cut.sql").write_bytes(recording.read_bytes()[:50_000])
+    (tmp_path / "in" / "good.sql").write_bytes(recording.read_bytes())
+    assert exported(tmp_path / "missing.sql", tmp_path / "out", "--tables", "runs") == 1
+    assert "missing.sql: no such file" in capsys.readouterr().err
+    assert exported(tmp_path / "in", tmp_path / "out", "--tables", "runs") == 1
+    assert "cut.sql" in capsys.readouterr().err
+    assert query("SELECT count(*) FROM {runs}", tmp_path / "out") == [(1,)]
+
+
+def test_names_of_metrics_are_those_of_the_catalogue(folder: Path) -> None:
+    columns = [name for name, *_ in query("DESCRIBE SELECT * FROM {samples}", folder)]
+    assert [name for name in columns if name in BY_NAME] == list(NAMES)
