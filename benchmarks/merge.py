@@ -32,14 +32,14 @@ def measure(ranks: int = 256, minutes: float = 10.0, repeats: int = 3, kills: in
     are killed at a random moment, and one that is not. Raises RuntimeError when the content is not the same."""
     with tempfile.TemporaryDirectory(dir=CACHE) as name:
         folder = Path(name)
-        _ranks(folder, ranks, minutes)
+        ranks_in(folder, ranks, minutes)
         plain, merged = list[Cost](), list[Cost]()
         for _ in range(repeats):
             (folder / "plain.sql").unlink(missing_ok=True)
             plain.append(run((PYTHON, "-m", "benchmarks.merge", str(folder))))
-            merged.append(run((*GSSR, "merge", _to_merge(folder))))
-        rows = _content(folder / "plain.sql")
-        if rows != _content(folder / "run.sql"):
+            merged.append(run((*GSSR, "merge", to_merge(folder))))
+        rows = content(folder / "plain.sql")
+        if rows != content(folder / "run.sql"):
             raise RuntimeError("the merged file holds something else than the ranks' files")
         n = sum(row[1] for row in rows)
         case = f"merge, {ranks} x {GPUS} GPUs, {n:,} samples"
@@ -49,12 +49,12 @@ def measure(ranks: int = 256, minutes: float = 10.0, repeats: int = 3, kills: in
         yield Figure("merge, gssr merge: CPU per sample", median(merged).cpu / n * 1e6, "µs", LIMIT_MICROSECONDS)
         yield Figure("merge, gssr merge: peak resident memory", median(merged).rss / MB, "MB", LIMIT_MB)
         yield Figure("merge, an index on samples (gpu, time) above it: CPU", _index(folder / "plain.sql"), "s")
-        another = run((*GSSR, "merge", _to_merge(folder, beside=True)))
+        another = run((*GSSR, "merge", to_merge(folder, beside=True)))
         yield Figure("merge, into a file that holds another run: CPU per sample", another.cpu / n * 1e6, "µs")
         yield from _killed(folder, median(merged).wall, kills, rows)
 
 
-def _ranks(folder: Path, ranks: int, minutes: float) -> None:
+def ranks_in(folder: Path, ranks: int, minutes: float) -> None:
     """The ranks' files, in ``ranks``: one that was recorded, copied, with the keys, UUIDs and nodes of each."""
     one = folder / "one.sql"
     options = ("--gpus", str(GPUS), "--hours", f"{minutes / 60:g}", "-t", f"{1000 / HERTZ:g}", "-o", one)
@@ -78,7 +78,7 @@ def _ranks(folder: Path, ranks: int, minutes: float) -> None:
             connection.execute("COMMIT")
 
 
-def _to_merge(folder: Path, beside: bool = False) -> Path:
+def to_merge(folder: Path, beside: bool = False) -> Path:
     """A recording of the ranks' files, which stay: what is deleted are links. ``beside``: another run is there already."""
     target = folder / "run.sql"
     target.unlink(missing_ok=True)
@@ -128,7 +128,7 @@ def _index(path: Path) -> float:
         return took
 
 
-def _content(path: Path) -> list[tuple[object, ...]]:
+def content(path: Path) -> list[tuple[object, ...]]:
     """Per GPU: UUID, number of samples, and of each column how many values it has and what they add up to."""
     sums = ", ".join(f"count(s.{name}), total(s.{name})" for name in ("time", *NAMES))
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
@@ -137,7 +137,7 @@ def _content(path: Path) -> list[tuple[object, ...]]:
 
 
 def _killed(folder: Path, seconds: float, kills: int, rows: list[tuple[object, ...]]) -> Iterator[Figure]:
-    target = _to_merge(folder)
+    target = to_merge(folder)
     rng = random.Random(0)
     moments = []
     while len(moments) < kills:
@@ -150,12 +150,12 @@ def _killed(folder: Path, seconds: float, kills: int, rows: list[tuple[object, .
             process.wait()
             moments.append(moment)
         if not (folder / "run.sql.d").exists():
-            if rows != _content(target):
+            if rows != content(target):
                 raise RuntimeError("the merged file holds something else than the ranks' files")
-            target = _to_merge(folder)
+            target = to_merge(folder)
     if (folder / "run.sql.d").exists():
         run((*GSSR, "merge", target))
-    if rows != _content(target):
+    if rows != content(target):
         raise RuntimeError("the merged file holds something else than the ranks' files")
     yield Figure("merge, killed and begun again, content the same: times", len(moments), "times")
     yield Figure("merge, killed and begun again: moment of the kill, median", statistics.median(moments), "s")

@@ -88,12 +88,18 @@ class Terminal:
             found[name] = found.get(name, 0.0) + used
         return found
 
+    def hang_up(self) -> None:
+        """The terminal is gone, as when a connection is lost."""
+        os.close(self._fd)
+        self._fd = -1
+
     def close(self) -> None:
         """End it."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
-        os.close(self._fd)
+        if self._fd >= 0:
+            self.hang_up()
 
 
 @contextlib.contextmanager

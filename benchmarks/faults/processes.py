@@ -1,5 +1,12 @@
-"""Faults of processes: signals, clocks, drivers, workloads and surroundings."""
+"""Faults of processes: signals, workloads, clocks, drivers, surroundings and screens."""
 
-from benchmarks.faults import Fault, clocks, drivers, signals, surroundings, workloads
+from benchmarks.faults import Fault, clocks, drivers, screens, signals, surroundings, workloads
 
-FAULTS: tuple[Fault, ...] = (*signals.FAULTS, *workloads.FAULTS, *clocks.FAULTS, *drivers.FAULTS, *surroundings.FAULTS)
+FAULTS: tuple[Fault, ...] = (
+    *signals.FAULTS,
+    *workloads.FAULTS,
+    *clocks.FAULTS,
+    *drivers.FAULTS,
+    *surroundings.FAULTS,
+    *screens.FAULTS,
+)

@@ -35,10 +35,12 @@ def _unshare() -> tuple[str, ...]:
     return words
 
 
-def _read_only(*folders: str) -> list[str]:
-    """The words that run a command where these folders are empty and can't be written to."""
-    mounts = "; ".join(f"mount -t tmpfs -o ro none {folder} || exit 99" for folder in folders)
-    return [*_unshare(), "sh", "-c", f'{mounts}; exec "$@"', "sh"]
+def _read_only(kept: Path, *places: str) -> list[str]:
+    """The words that run a command where these places can't be written to, but for the folder ``kept``."""
+    binds = [f"mount --bind {place} {place}" for place in (*places, f"'{kept}'")]
+    closes = [f"mount -o remount,bind,ro {place}" for place in places]
+    steps = " && ".join([*binds, *closes])
+    return [*_unshare(), "sh", "-c", f'{steps} || exit 99; exec "$@"', "sh"]
 
 
 def _as_ever(
@@ -71,12 +73,12 @@ def _without(*names: str) -> dict[str, str]:
 
 
 def no_shared_memory(folder: Path, rng: random.Random) -> Seen:
-    return _as_ever(folder, rng, ENVIRONMENT | RANK, _read_only("/dev/shm"))
+    return _as_ever(folder, rng, ENVIRONMENT | RANK, _read_only(folder, "/dev/shm"))
 
 
 def nowhere_to_write(folder: Path, rng: random.Random) -> Seen:
     places = ["/dev/shm", "/tmp", "/var/tmp", "/run"]
-    return _as_ever(folder, rng, {**_without("TMPDIR", "XDG_RUNTIME_DIR"), **RANK}, _read_only(*places))
+    return _as_ever(folder, rng, {**_without("TMPDIR", "XDG_RUNTIME_DIR"), **RANK}, _read_only(folder, *places))
 
 
 def no_tmpdir(folder: Path, rng: random.Random) -> Seen:
@@ -92,9 +94,10 @@ def no_home(folder: Path, rng: random.Random) -> Seen:
 
 
 def read_only_home(folder: Path, rng: random.Random) -> Seen:
-    home = folder / "home"
+    home, inside = folder / "home", folder / "job"
     home.mkdir()
-    return _as_ever(folder, rng, ENVIRONMENT | {"HOME": str(home)}, _read_only(str(home)))
+    inside.mkdir()
+    return _as_ever(inside, rng, ENVIRONMENT | {"HOME": str(home)}, _read_only(inside, str(home)))
 
 
 def closed_umask(folder: Path, rng: random.Random) -> Seen:

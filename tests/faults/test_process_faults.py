@@ -1,0 +1,35 @@
+"""Each fault of processes, once or twice: ``python -m benchmarks faults`` does hundreds of rounds of the same."""
+
+import random
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from benchmarks.faults import Fault, NotHereError, clocks, processes, workloads
+
+ROUNDS = 1
+SHORTENED = {
+    "week": partial(clocks.week, seconds=600.0),
+    "floods": partial(workloads.floods, size=50_000_000),
+}
+"""What takes long: the same, with less of it."""
+HERE = "on this machine"
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+@pytest.mark.parametrize("fault", processes.FAULTS, ids=lambda fault: fault.name)
+def test_the_job_runs_as_if_nothing_had_happened_and_its_recording_opens(
+    fault: Fault, number: int, tmp_path: Path
+) -> None:
+    try_round = SHORTENED.get(fault.name, fault.round)
+    try:
+        seen = try_round(tmp_path, random.Random(number))
+    except NotHereError as error:
+        pytest.skip(f"{HERE} {error}")
+    assert seen.problem is None, seen
+
+
+def test_faults_have_names_of_their_own() -> None:
+    names = [fault.name for fault in processes.FAULTS]
+    assert len(set(names)) == len(names)
