@@ -61,6 +61,10 @@ OPTIONS = (
         },
     ),
     Option(
+        ("--redact",),
+        {"action": "store_true", "help": "record no command, and no name of a user, host, cluster or job, nor GPUs' UUIDs"},
+    ),
+    Option(
         ("--attach-job",),
         {"action": "store_true", "help": "run no command: record beside the job of this step until it ends"},
     ),
@@ -129,6 +133,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         status_every=options.status_every,
         live=show if options.live else None,
         attach=options.attach_job,
+        redact=options.redact,
     )
     try:
         leave(profile(request))

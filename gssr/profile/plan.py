@@ -12,7 +12,8 @@ class Plan(NamedTuple):
 
     ``visible_gpus`` are the launcher's (gssr.launch.gpu_ids), ``same_for_all`` says whether they mean the same in every
     process of the node. ``siblings``: other ranks of the run may be on this node. ``host``: this one samples the host if
-    they can't agree on who does. ``attached``: there is no workload; somebody else's is recorded from beside."""
+    they can't agree on who does. ``attached``: there is no workload; somebody else's is recorded from beside. ``hidden``:
+    names that may not be recorded (--redact); None where all may."""
 
     path: str
     append: bool
@@ -30,3 +31,4 @@ class Plan(NamedTuple):
     summary: bool
     attached: bool = False
     keep: Keep = "raw"
+    hidden: Sequence[str] | None = None

@@ -16,7 +16,7 @@ class UsageError(Exception):
 class Request(NamedTuple):
     """What the user asked for. ``sampling_ms``, ``max_runtime`` (s) and ``status_every`` as in the options of the
     same names. ``live``: what draws the live screen, where one is wanted. ``attach``: there is no command; a job is recorded
-    from beside."""
+    from beside. ``redact``: who runs what where is left out."""
 
     command: Sequence[str]
     output: str | None = None
@@ -33,3 +33,4 @@ class Request(NamedTuple):
     status_every: str | None = None
     live: "Show | None" = None
     attach: bool = False
+    redact: bool = False

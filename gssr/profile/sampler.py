@@ -97,8 +97,15 @@ def _keep_what_is_loaded(collect: bool) -> None:
 
 def _begun(plan: Plan) -> Writer:
     """The writer of the run, which is recorded as running. Raises RecordingError."""
-    writer, pid = Writer(plan.path, plan.append, plan.keep), os.getpid()
+    pid = os.getpid()
     process = plan.process | {"pid": pid, "pid_start": process_start(pid), "boot_id": boot_id(), "state": "running"}
+    if plan.hidden is None:
+        writer = Writer(plan.path, plan.append, plan.keep)
+    else:
+        from gssr.profile.redact import RedactedWriter
+
+        writer = RedactedWriter(plan.path, plan.append, plan.keep, plan.hidden)
+        process["boot_id"] = None
     against = against_files(os.path.dirname(plan.path)) if plan.siblings and plan.host else None
     if against is not None:
         process |= {"clock_offset": against[0], "clock_error": against[1]}

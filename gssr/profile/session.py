@@ -37,8 +37,13 @@ def profile(request: Request) -> int:
         )
     if request.live is not None:
         request = _without_screen(request, place)
+    hidden: tuple[str, ...] | None = None
+    if request.redact:
+        from gssr.profile.redact import names_to_hide, redacted
+
+        hidden, place = names_to_hide(place), redacted(place, request)
     every = None if request.status_every is None else seconds_of(request.status_every)
-    plan = _plan(request, place)
+    plan = _plan(request, place)._replace(hidden=hidden)
     status = None
     recorder: Recorder | NoRecorder
     try:
@@ -136,12 +141,12 @@ def _run_columns(request: Request, place: launch.Place, run_id: str) -> dict[str
     return {
         "run_id": run_id,
         "label": None if label is None else _text(label),
-        "command": json.dumps([_text(word) for word in request.command]),
+        "command": None if request.redact else json.dumps([_text(word) for word in request.command]),
         "job_id": place.job_id,
         "step_id": place.step_id,
         "launcher": place.launcher,
         "cluster": place.cluster,
-        "user": place.user,
+        "user": place.user or None,
         "started_at": time.time(),
         "sampling_ms": request.sampling_ms,
         "world_size": place.world_size,

@@ -1,0 +1,71 @@
+"""``--redact``: a recording that says how GPUs were used, not by whom, where and with which command.
+
+Names of hosts, clusters, users and jobs, ids of devices and of machines give way to others that tell them apart within the
+run, and in no other. They come from a hash over what nobody reads in the recording: the run's own id, the user and the path.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from gssr.launch import Place
+from gssr.profile.request import Request
+from gssr.store.pending import Value
+from gssr.store.thinning import Keep
+from gssr.store.writer import Writer
+
+LEFT_OUT = "(left out)"
+_PATH = re.compile(r"(?<![\w/])~?/[^\s'\",;:()]+")
+_SHORTEST = 3
+"""A shorter name may be part of anything."""
+
+
+def redacted(place: Place, request: Request) -> Place:
+    """The place as it is recorded: the same for all ranks that share what it hides."""
+    where = os.path.abspath(request.output) if request.output is not None else os.getcwd()
+    run = "\0".join(map(str, (place.run_id, place.cluster, place.job_id, os.geteuid(), where)))
+    node = f"node-{_digest(run, place.node)[:8]}"
+    run_id = None if place.run_id is None else f"run-{_digest(run, '')}"
+    return place._replace(node=node, hostname=node, cluster=None, job_name=None, user="", run_id=run_id)
+
+
+def names_to_hide(place: Place, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """What messages may not name, as ``place`` was before; longer ones first."""
+    words = {place.hostname, place.hostname.split(".")[0], place.node, place.cluster, place.user, place.job_name}
+    words |= {environ.get("DCGM_HOST"), environ.get("LOGNAME"), environ.get("USER")}
+    return tuple(
+        sorted((word for word in words if word and len(word) >= _SHORTEST), key=lambda word: (-len(word), word))
+    )
+
+
+class RedactedWriter(Writer):
+    """A Writer that names nobody: not in messages, and no device by its id."""
+
+    def __init__(self, path: str, append: bool, keep: Keep, hidden: Sequence[str]) -> None:
+        """See Writer; ``hidden``: names that messages may not hold."""
+        super().__init__(path, append, keep)
+        self._hidden = hidden
+
+    def add_gpus(self, gpus: Sequence[Mapping[str, Value]], measured: Sequence[str], sampling_seconds: float) -> None:
+        """See Writer: UUIDs, which are the devices' for life, become ones of this run."""
+        run_id = self._pending.run_id
+        own = [{**gpu, "uuid": f"GPU-{_digest(run_id, str(gpu['uuid']))}"} for gpu in gpus]
+        super().add_gpus(own, measured, sampling_seconds)
+
+    def event(self, time: float, kind: str, message: str, gpu: int | None = None) -> None:
+        """See Writer: names and paths are left out."""
+        super().event(time, kind, without(message, self._hidden), gpu)
+
+
+def without(message: str, hidden: Sequence[str]) -> str:
+    """The message without these names, wherever they stand as words, and without paths."""
+    message = _PATH.sub(LEFT_OUT, message)
+    for word in hidden:
+        message = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", LEFT_OUT, message)
+    return message
+
+
+def _digest(run: str, name: str) -> str:
+    from hashlib import sha256
+
+    return sha256(f"{run}\0{name}".encode("utf-8", "surrogateescape")).hexdigest()[:12]
