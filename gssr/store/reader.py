@@ -88,7 +88,7 @@ class Recording:
     def close(self) -> None:
         """Close every file."""
         for shard in self._shards:
-            shard.connection.close()
+            shard.close()
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:
@@ -104,7 +104,7 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
         if not gone or attempt == _TRIES - 1:
             break
         for shard in shards:
-            shard.connection.close()
+            shard.close()
     if not shards:
         raise RecordingError(errors[0])
     n_others = f"; {len(errors) - 1} more can't be read" if len(errors) > 1 else ""

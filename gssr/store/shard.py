@@ -10,6 +10,9 @@ from gssr.metrics import INDEX
 from gssr.store.layout import Layout, layout_of
 from gssr.store.moments import Floats, Ints, vectors_of
 from gssr.store.open import connect, missing_end
+from gssr.store.pages.file import identity_of
+from gssr.store.pages.table import Wanted
+from gssr.store.raw import Columns, RawRows
 from gssr.store.records import (
     Event,
     Gpu,
@@ -45,6 +48,7 @@ class Shard:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.raw = RawRows(self, identity_of(path))
         self.connection = connect(path)
         columns = [row[1] for row in self.connection.execute("PRAGMA table_info(samples)")]
         self.metrics = [name for name in columns if name not in ("gpu", "time")]
@@ -64,6 +68,11 @@ class Shard:
             self.thinned = read_thinned(self.connection)
         except sqlite3.DatabaseError as error:
             self.damaged(error)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+        self.raw.close()
 
     def damaged(self, error: Exception | str) -> None:
         """Remember that reading failed; what was read before stays valid."""
@@ -211,17 +220,22 @@ class Shard:
 
     def samples(
         self, metrics: Sequence[str], keys: Sequence[int] | None, first: int, last: int, start: float, end: float
-    ) -> tuple[Ints, Floats, dict[str, Floats]]:
+    ) -> Columns:
         """Raw rows with first <= rowid <= last and start <= time < end: GPU keys, times and one array per metric (NaN for
         NULL and for columns the file lacks). ``keys`` None means every GPU."""
+        return self.raw.samples(Wanted(metrics, keys, first, last, start, end))
+
+    def through_sqlite(self, wanted: Wanted) -> Columns:
+        """The same, through SQLite in any case."""
+        metrics = wanted.names
         present = [name for name in metrics if name in self.metrics]
         where = "rowid BETWEEN ? AND ?"
-        parameters: list[object] = [first, last]
-        if np.isfinite(start) or np.isfinite(end):
+        parameters: list[object] = [wanted.first, wanted.last]
+        if np.isfinite(wanted.start) or np.isfinite(wanted.end):
             where += " AND time >= ? AND time < ?"
-            parameters += [start, end]
-        if keys is not None:
-            where += f" AND gpu IN ({','.join(map(str, keys))})"
+            parameters += [wanted.start, wanted.end]
+        if wanted.keys is not None:
+            where += f" AND gpu IN ({','.join(map(str, wanted.keys))})"
         columns = ", ".join(["gpu", "time", *present])
         batches = []
         for batch in self.rows(f"SELECT {columns} FROM samples WHERE {where}", parameters):

@@ -1,6 +1,7 @@
 """The pages of a database file that is finished: nothing beside it, nobody writing it."""
 
 import os
+import weakref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,10 +54,8 @@ class PageFile:
         except (OSError, NotPlainError) as error:
             os.close(self._descriptor)
             raise NotPlainError(str(error)) from None
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
+        self.close = weakref.finalize(self, os.close, self._descriptor)
+        """Close the file; done by itself when nobody has it any more."""
 
     def is_unchanged(self) -> bool:
         """Whether nobody has written the file since it was opened, nor begun to: every writer of a file that is in no WAL

@@ -1,0 +1,143 @@
+"""The raw rows of one file, in pieces that threads can read: from its pages where it is finished, else through SQLite."""
+
+import os
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from gssr.store.moments import Floats, Ints
+from gssr.store.pages.file import Identity, NotPlainError
+from gssr.store.pages.table import PageTable, Wanted, in_parts
+from gssr.store.pages.tree import Leaves
+from gssr.store.sound import GREATEST
+from gssr.store.values import LATEST, MOST_KEYS
+
+if TYPE_CHECKING:
+    from gssr.store.shard import Shard
+
+Columns = tuple[Ints, Floats, dict[str, Floats]]
+"""GPU keys int64[n], unix times float64[n], values float64[n] by metric (NaN is NULL)."""
+Result = TypeVar("Result")
+
+_PAGES = 512
+"""Pages at once: decoded, their rows stay in the processor's cache."""
+_ROWS = 16_384
+"""Rows at once through SQLite."""
+ROWS_TOGETHER = 16
+"""About so many rows are on a page."""
+_FEW = 4
+"""So few pieces are not worth threads."""
+_MOST_THREADS = 4
+
+
+class RawRows:
+    """The rows of ``samples``. ``identity`` is that of the file when SQLite opened it."""
+
+    def __init__(self, shard: "Shard", identity: Identity | None) -> None:
+        self._shard = shard
+        self._identity = identity
+        self._lock = threading.Lock()
+        self._table: PageTable | None = None
+        self._may_be_plain = True
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._table is not None:
+            self._table.close()
+        self._table, self._may_be_plain = None, False
+
+    def pieces(self, wanted: Wanted, every: int = 1) -> Iterator[Callable[[], Columns]]:
+        """What reads the rows that are wanted, piece by piece in the order of the file; each may be called in any thread.
+        With ``every`` only about so many times fewer, ROWS_TOGETHER at a time, evenly spread."""
+        table = self._open()
+        if table is not None:
+            try:
+                found = table.leaves(wanted.first, wanted.last)
+            except NotPlainError:
+                table = None
+            else:
+                found = Leaves(*(column[every // 2 :: every] for column in found))
+                yield from (partial(self._decoded, table, part, wanted) for part in in_parts(found, _PAGES))
+        if table is None:
+            size, step = (_ROWS, _ROWS) if every == 1 else (ROWS_TOGETHER, ROWS_TOGETHER * every)
+            for first in range(wanted.first, wanted.last + 1, step):
+                last = min(first + size - 1, wanted.last)
+                yield partial(self._through_sqlite, wanted._replace(first=first, last=last))
+
+    def samples(self, wanted: Wanted) -> Columns:
+        """All rows that are wanted, in the order of the file."""
+        if self._open() is None:
+            return self._through_sqlite(wanted)
+        return joined(list(in_threads(self.pieces(wanted))), wanted.names)
+
+    def _open(self) -> PageTable | None:
+        """The file's pages; None where they can't be read. A file that grows is not looked at."""
+        if self._table is None and self._may_be_plain:
+            shard = self._shard
+            try:
+                if not shard.damage and all(run.state != "running" for run in shard.runs):
+                    self._table = PageTable(shard.path, self._identity, shard.connection)
+            except (NotPlainError, sqlite3.DatabaseError):
+                pass
+            self._may_be_plain = self._table is not None
+        return self._table
+
+    def _decoded(self, table: PageTable, part: Leaves, wanted: Wanted) -> Columns:
+        try:
+            columns = table.read(part, wanted)
+            if _are_sound(*columns):
+                return columns
+        except NotPlainError:
+            pass
+        first, last = max(wanted.first, int(part.low[0]) + 1), min(wanted.last, int(part.high[-1]))
+        return self._through_sqlite(wanted._replace(first=first, last=last))
+
+    def _through_sqlite(self, wanted: Wanted) -> Columns:
+        with self._lock:
+            return self._shard.through_sqlite(wanted)
+
+
+def _are_sound(gpu: Ints, time: Floats, values: dict[str, Floats]) -> bool:
+    """Whether there is nothing that gssr.store.sound would have to say something of."""
+    if not len(gpu):
+        return True
+    placed = gpu.min() >= 0 and gpu.max() < MOST_KEYS and time.min() >= 0 and time.max() <= LATEST
+    return bool(placed) and not any((np.abs(column) > GREATEST).any() for column in values.values())
+
+
+def joined(pieces: Sequence[Columns], names: Sequence[str]) -> Columns:
+    """Pieces one after the other."""
+    if len(pieces) == 1:
+        return pieces[0]
+    gpu = np.concatenate([np.empty(0, np.int64), *(piece[0] for piece in pieces)])
+    time = np.concatenate([np.empty(0), *(piece[1] for piece in pieces)])
+    values = {}
+    for name in names:  # what was joined is given back at once: the whole is there once and no more than that
+        values[name] = np.concatenate([np.empty(0), *(piece[2].pop(name) for piece in pieces)])
+    return gpu, time, values
+
+
+def in_threads(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
+    """What these give, in their order; several are at work at once, few ahead of what was taken."""
+    waiting = iter(tasks)
+    few = list(islice(waiting, _FEW))
+    n = min(_MOST_THREADS, len(os.sched_getaffinity(0)))
+    if len(few) < _FEW or n == 1:
+        yield from (task() for task in chain(few, waiting))
+        return
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    with ThreadPoolExecutor(n) as pool:
+        under_way: deque[Future[Result]] = deque()
+        for task in chain(few, waiting):
+            under_way.append(pool.submit(task))
+            if len(under_way) > 2 * n:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
