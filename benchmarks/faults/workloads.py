@@ -111,7 +111,7 @@ def floods(folder: Path, rng: random.Random, size: int = GIGABYTE) -> Seen:
     """Through a pipe, whose reader counts: it is the only one who may slow it down."""
     code, read = rng.choice((0, 4)), 0
     pipe, out = os.pipe()
-    script = f"head -c {size} /dev/zero >&{out}; exit {code}"
+    script = f"head -c {size} /dev/zero > /proc/self/fd/{out}; exit {code}"
 
     def count() -> None:
         nonlocal read
