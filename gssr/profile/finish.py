@@ -5,6 +5,7 @@ see that, the lock of the merge decides. All of it is done by a child, so that a
 everything may go wrong: then the ranks' files stay as they are, which every command reads as well.
 """
 
+import math
 import os
 import signal
 import sys
@@ -28,6 +29,8 @@ TOLD_SECONDS = 2.0
 
 _BYTES_PER_SECOND = 50e6  # merged, on a slow filesystem
 _PAUSE = 0.01  # s
+_LONGEST_PAUSE = 0.1
+"""As what a pause counts at most, s: a job that was suspended, or a machine that stood still, has not made anybody wait."""
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _MOST_LOST = 8
 """If no more ranks than this are not through, it is looked whether they are lost."""
@@ -66,7 +69,7 @@ class _Waiting:
     """Waits for the child, but not for long."""
 
     def __init__(self, told_to_end: bool) -> None:
-        self._told: float | None = time.monotonic() if told_to_end else None
+        self._told = told_to_end
 
     def for_child_of(self, run: Run) -> None:
         last, is_last = os.pipe()
@@ -74,19 +77,21 @@ class _Waiting:
         for sig in _ENDING:
             if signal.getsignal(sig) != signal.SIG_IGN:
                 signal.signal(sig, self._hear)
-        limit = TOLD_SECONDS if self._told is not None else MERGE_SECONDS
+        limit = TOLD_SECONDS if self._told else MERGE_SECONDS
         pid = os.fork()
         if pid == 0:
             _finish(run, is_last, limit)
         os.close(is_last)
-        began = time.monotonic()
-        seconds = LOOK_SECONDS
+        waited, before = 0.0, time.monotonic()
+        seconds, told = LOOK_SECONDS, math.inf
         while os.waitpid(pid, os.WNOHANG)[0] == 0:
+            now = time.monotonic()
+            waited, before = waited + min(now - before, _LONGEST_PAUSE), now
             if seconds == LOOK_SECONDS and _readable(last):
                 seconds = MERGE_SECONDS
-            told = None if self._told is None else max(self._told, began) + TOLD_SECONDS
-            deadline = began + seconds if told is None else min(began + seconds, told)
-            if time.monotonic() > deadline:
+            if self._told:
+                told = min(told, waited + TOLD_SECONDS)
+            if waited > min(seconds, told):
                 os.kill(pid, signal.SIGKILL)
                 if seconds == MERGE_SECONDS:
                     say(f"{run.folder}: merging took too long; it is finished by: gssr merge {run.target}")
@@ -94,7 +99,7 @@ class _Waiting:
             time.sleep(_PAUSE)
 
     def _hear(self, _signal: int, _frame: FrameType | None) -> None:
-        self._told = time.monotonic()
+        self._told = True
 
 
 def _readable(descriptor: int) -> bool:
