@@ -130,12 +130,14 @@ class Aside:
             wait = due - _ticks()
             if wait > 0 and self._alarm.acquire(timeout=wait):
                 break
-            held_up = _ticks() - last
+            now = _ticks()
+            held_up = now - last
             if held_up > GAP_INTERVALS * interval:
                 why = f"no samples for {held_up:.3g} s: the sampler was held up"
                 self._changes.append(Change("gap", None, why))
             last = self._sample(backend, shift)
-            tick = max(tick, int((last - begin) / interval)) + 1
+            # One that is late by half an interval stands for the next as well: two at once tell nothing more.
+            tick = max(tick, int((now - begin) / interval + 0.5), int((last - begin) / interval)) + 1
         if _ticks() - last >= interval / 2:
             self._sample(backend, shift)
 

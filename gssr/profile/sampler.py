@@ -190,7 +190,9 @@ class _Sampler:
             if self._orphaned:
                 self._check_workload(now)
             if ticks >= due:
-                tick = max(tick + 1, _next(clock.ticks() - begin, interval))
+                # One that is late by half an interval stands for the next as well: two at once tell nothing more.
+                late = _next(ticks + interval / 2 - begin, interval)
+                tick = max(tick + 1, late, _next(clock.ticks() - begin, interval))
         opened_last = share.last_look(clock.now()) > 0
         if opened_last or (not share.by_itself and clock.ticks() - last >= share.interval / 2):
             share.sample(clock.now())
