@@ -5,6 +5,7 @@ the column ``time`` of raw rows, which is unix seconds as in the file. Values ar
 """
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -21,6 +22,7 @@ from gssr.model.balance import has_balance
 from gssr.model.selection import select_gpus
 from gssr.model.series import over_space
 from gssr.model.sources import Rollups
+from gssr.model.thinned import thinning
 from gssr.model.window import cut, extent
 from gssr.store import reader as store
 from gssr.store.reader import RunReader
@@ -70,7 +72,8 @@ class Run:
     @property
     def metadata(self) -> dict[str, Any]:
         """Everything recorded of the run itself: the columns of the table ``runs``, ``state`` as it stands now, and
-        ``n_gpus``, ``nodes``, ``backends``, ``duration_s``, ``damage`` (a sentence, or None)."""
+        ``n_gpus``, ``nodes``, ``backends``, ``duration_s``, ``keep`` (what is kept of old samples: raw, 10s or none),
+        ``damage`` (a sentence, or None)."""
         reader = self.reader
         return reader.run._asdict() | {
             "command": list(reader.run.command),
@@ -79,6 +82,7 @@ class Run:
             "nodes": sorted({gpu.node for gpu in reader.gpus if gpu.node is not None}),
             "backends": sorted({gpu.backend for gpu in reader.gpus if gpu.backend is not None}),
             "duration_s": self.duration,
+            "keep": reader.keep,
             "damage": reader.damage,
         }
 
@@ -122,11 +126,13 @@ class Run:
         end: Time = None,
     ) -> "pd.DataFrame":
         """Raw rows by time: ``gpu`` (position), ``time`` (unix s), and a column per metric, NaN where nothing was measured
-        (None: all that are stored). A long run of many GPUs has many: choose metrics, GPUs or a stretch. Raises
-        ValueError."""
+        (None: all that are stored). A long run of many GPUs has many: choose metrics, GPUs or a stretch. Warns (UserWarning)
+        where samples were not kept: then there are means over 10 s, or nothing. Raises ValueError."""
         first, last = self._between(start, end)
         names = self.reader.metrics if metrics is None else self._known(metrics)
         positions = self._positions(gpus) if gpus is not None else None
+        if self.reader.thinned_until > (self.start if first is None else first):
+            warnings.warn(thinning(self.reader) or "", stacklevel=2)
         return tables.samples(self.reader.samples(names, positions, first, last))
 
     def space_average(
@@ -175,7 +181,7 @@ class Run:
 
     def _between(self, start: Time, end: Time) -> tuple[float | None, float | None]:
         """Unix s; None where nothing is cut off."""
-        return cut(self.start, self.end, self._unix(start), self._unix(end))
+        return self.reader.whole_buckets(*cut(self.start, self.end, self._unix(start), self._unix(end)))
 
     def _unix(self, time: Time) -> str | float | None:
         if time is None or isinstance(time, str):

@@ -18,6 +18,7 @@ from gssr.store.layout import layout_of
 from gssr.store.open import RecordingError, connect, files_of
 from gssr.store.records import Gpu, Run, gpu_order, read_gpus, read_runs
 from gssr.store.spans import apart, spans_of
+from gssr.store.thinning import read_thinned
 
 CHUNK_ROWS = 512
 
@@ -92,8 +93,10 @@ class ReplayBackend:
             raise
         times = [head[2] for head in heads if head is not None]
         if not times:
+            thinned = any(read_thinned(file.connection) for file in self._files)
+            why = "no samples were kept of its last run (--keep none)" if thinned else "its last run holds no samples"
             self.close()
-            raise BackendError(f"replay: {path}: its last run holds no samples")
+            raise BackendError(f"replay: {path}: {why}")
         self._first_time: float = min(times)
         measured = set().union(*(file.measured for file in self._files))
         self.measures: Sequence[str] = tuple(name for name in NAMES if name in measured)

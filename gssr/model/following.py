@@ -108,7 +108,8 @@ class Following:
         self.outdated = self.outdated or news.stranger
 
     def _poll(self, number: int) -> bool:
-        """Read what is new in a file; False when it is another recording of the same name."""
+        """Read what is new in a file; False when that can't be had: it is another recording of the same name, or its
+        samples were thinned before they were read."""
         follower, low, position = self._tails[number]
         read, more = 0, True
         while more and read < MOST_ROWS:
@@ -116,7 +117,7 @@ class Following:
             news = follower.poll(ROWS_AT_ONCE)
             read, more = read + len(news.rows), news.more
             another = news.run is not None and news.run.run_id != self._run_id
-            if another or follower.rowid < before + len(news.rows):
+            if another or news.anew or follower.rowid < before + len(news.rows):
                 return False
             if news.rows:
                 self._add(np.array(news.rows, dtype=np.float64), low, position)

@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gssr.metrics import DERIVED
+from gssr.metrics import BY_NAME, DERIVED
 from gssr.store.layout import LAYOUT
 from gssr.store.moments import Floats, Ints, derive, fold, merge
 from gssr.store.open import RecordingError
 from gssr.store.schema import LEVELS, SKETCH_SECONDS
+from gssr.store.thinning import Keep
 from gssr.store.writer import Writer
 
 _INSERT_ROWS = 1000  # converting and binding this many at once stays in the processor's cache
@@ -26,9 +27,10 @@ UseTable = Literal["host_samples", "workload_samples"]
 class BulkWriter(Writer):
     """A Writer that takes columns. Rows come in time order, in chunks that don't cut a bucket of 10 s."""
 
-    def __init__(self, path: str) -> None:
-        """Create the file. Raises RecordingError."""
+    def __init__(self, path: str, keep: Keep = "raw") -> None:
+        """Create the file, in which samples are kept as ``keep`` says. Raises RecordingError."""
         super().__init__(path)
+        self._bulk_keep: Keep = keep
         for pragma in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", "cache_size=-65536"):
             self._connection.execute(f"PRAGMA {pragma}").fetchall()
         self._coarse: dict[int, list[_Closed]] = {level: [] for level in LEVELS[1:]}
@@ -44,8 +46,11 @@ class BulkWriter(Writer):
         self._next_rowid += len(gpu)
         try:
             self._connection.execute("BEGIN")
-            self._insert_columns([rowids, keys, time, *(values[name] for name in self._pending.measured)])
-            self._roll_up(keys, time, values, rowids)
+            if self._bulk_keep == "raw":
+                self._insert_columns([rowids, keys, time, *(values[name] for name in self._pending.measured)])
+            closed = self._roll_up(keys, time, values, rowids)
+            if self._bulk_keep == "10s":
+                self._insert_columns(self._means(closed))
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
@@ -69,12 +74,32 @@ class BulkWriter(Writer):
     def finish(self, now: float, exit_code: int | None, state: str, ended_at: float) -> bool:
         """As Writer.finish. Raises RecordingError."""
         try:
+            end = self._coarse[LEVELS[-1]][-1].bucket.max() + LEVELS[0] if self._coarse[LEVELS[-1]] else None
             for level in LEVELS[1:]:
                 self._close_coarse(level, None)
             self._close_sketches()
+            if self._bulk_keep != "raw" and end is not None:
+                self._connection.execute(
+                    "INSERT INTO thinned SELECT run_id, rank, ?, ?, 1, ? FROM processes",
+                    (self._bulk_keep, float(end), self._next_rowid - 1),
+                )
         except sqlite3.Error as error:
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
         return super().finish(now, exit_code, state, ended_at)
+
+    def _means(self, closed: "_Closed") -> list[Ints | Floats]:
+        """What stays of the samples of closed buckets: the columns of gssr.store.thinning.mean_row."""
+        order = np.argsort(closed.first)
+        vectors = closed.vectors[order]
+        columns = {block.metric.name: vectors[:, block.start : block.start + block.width].T for block in LAYOUT.blocks}
+        found: list[Ints | Floats] = [closed.first[order], closed.gpu[order], vectors[:, 2:4].mean(axis=1)]
+        for name in self._pending.measured:
+            n, second, *rest = columns[name]
+            kind = BY_NAME[name].kind
+            mean = np.divide(second, n, out=np.full(len(n), np.nan), where=n > 0)
+            known = {"counter": rest[0], "bits": second}.get(kind, mean)
+            found.append(np.where(n > 0, known, np.nan))
+        return found
 
     def _insert_columns(self, columns: list[Ints | Floats]) -> None:
         n, width = len(columns[0]), len(columns)
@@ -88,7 +113,8 @@ class BulkWriter(Writer):
             size = at_once * width
             self._connection.executemany(statement, (values[at : at + size] for at in range(0, len(values), size)))
 
-    def _roll_up(self, keys: Ints, time: Floats, values: Mapping[str, Floats], rowids: Ints) -> None:
+    def _roll_up(self, keys: Ints, time: Floats, values: Mapping[str, Floats], rowids: Ints) -> "_Closed":
+        """Write the rollups of rows; which buckets of the finest level they closed."""
         whole = dict(values)
         for metric in DERIVED:
             if all(part in values for part in metric.parts):
@@ -111,6 +137,7 @@ class BulkWriter(Writer):
         if self._sketch_counts is None:
             self._sketch_counts = _SketchCounts(sketch_start, self._keys)
         self._sketch_counts.add(np.searchsorted(self._keys, keys), whole)
+        return closed
 
     def _insert_rollups(self, level: int, closed: "_Closed") -> None:
         blobs = [row.tobytes() for row in closed.vectors.astype("<f8")]

@@ -23,13 +23,15 @@ _STALE_SECONDS = 10.0
 
 class News(NamedTuple):
     """What one look found: rows of ``samples`` as (gpu, time, then the columns asked for), whether more are waiting, how
-    the newest run stands, and the rowid of the newest event (0 without any)."""
+    the newest run stands, and the rowid of the newest event (0 without any). ``anew``: the rows are from the beginning,
+    because those that come next are not to be had: it is another file, or samples were thinned meanwhile."""
 
     rows: list[tuple[Any, ...]]
     more: bool
     run: Run | None
     state: str
     event: int = 0
+    anew: bool = False
 
 
 class Follower:
@@ -45,6 +47,7 @@ class Follower:
         self._connection: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
         self._last: list[float] = []  # GPU and time of the row up to which rows were handed out
+        self._anew = False
 
     def poll(self, limit: int = 100_000) -> News:
         """At most ``limit`` new rows. With no file yet the state is ``waiting``. Raises RecordingError when the file is no
@@ -64,7 +67,8 @@ class Follower:
                 self._read_at = time.monotonic()
                 if news.rows:
                     self.rowid, *self._last = news.rows[-1][:3]
-                return news._replace(rows=[row[1:] for row in news.rows])
+                anew, self._anew = self._anew, False
+                return news._replace(rows=[row[1:] for row in news.rows], anew=anew)
             time.sleep(0.02)
         if self._shared and time.monotonic() - self._read_at < _STALE_SECONDS:
             return News([], True, None, "running")
@@ -100,7 +104,7 @@ class Follower:
             self._connection = connect(self.path)
         connection = self._connection
         if self._last and self._last != list(_row(connection, self.rowid)):
-            self.rowid = 0  # another file of the same name, which may even have the same inode
+            self._begin_anew()  # another file of the same name, which may even have the same inode
         present = {row[1] for row in connection.execute("PRAGMA table_info(samples)")}
         own = (name if name in present else f"NULL AS {name}" for name in self._columns)
         columns = ", ".join(["rowid", "gpu", "time", *own])
@@ -126,9 +130,13 @@ class Follower:
         inode = (status.st_dev, status.st_ino)
         if self._inode is not None and inode != self._inode:
             self.close()
-            self.rowid = 0
+            self._begin_anew()
         self._inode = inode
         return True
+
+    def _begin_anew(self) -> None:
+        self._anew = self._anew or self.rowid > 0
+        self.rowid, self._last = 0, []
 
     def close(self) -> None:
         """Let go of the file."""

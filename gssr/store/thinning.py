@@ -42,9 +42,9 @@ class Thinned(NamedTuple):
 
 def read_thinned(connection: sqlite3.Connection) -> list[Thinned]:
     """What was thinned, rank by rank; nothing in a file of an earlier version. Raises sqlite3.Error."""
-    if not connection.execute("PRAGMA table_info(thinned)").fetchall():
+    if not connection.execute("PRAGMA main.table_info(thinned)").fetchall():
         return []
-    rows = [Thinned(*row) for row in connection.execute(f"SELECT {', '.join(Thinned._fields)} FROM thinned")]
+    rows = [Thinned(*row) for row in connection.execute(f"SELECT {', '.join(Thinned._fields)} FROM main.thinned")]
     if not all(map(_is_sound, rows)):
         raise sqlite3.DatabaseError("thinned holds values that can't be")
     return rows
@@ -61,7 +61,9 @@ def _is_sound(row: Thinned) -> bool:
 def ends_of(connection: sqlite3.Connection) -> tuple[int | None, int | None]:
     """First and last rowid that samples of the file have, or had before they were thinned; None without any. Raises
     sqlite3.Error."""
-    ends = connection.execute("SELECT (SELECT min(rowid) FROM samples), (SELECT max(rowid) FROM samples)").fetchone()
+    ends = connection.execute(
+        "SELECT (SELECT min(rowid) FROM main.samples), (SELECT max(rowid) FROM main.samples)"
+    ).fetchone()
     thinned = read_thinned(connection)
     firsts = [rowid for rowid in (ends[0], *(row.first_rowid for row in thinned)) if rowid is not None]
     lasts = [rowid for rowid in (ends[1], *(row.last_rowid for row in thinned)) if rowid is not None]

@@ -10,6 +10,7 @@ from gssr.backends.synthetic.bulk import Request, generate
 from gssr.backends.synthetic.scenarios import SCENARIOS
 from gssr.store.create import remove
 from gssr.store.open import RecordingError, looks_like_recording
+from gssr.store.thinning import KEEPS
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -31,6 +32,12 @@ def _parser() -> argparse.ArgumentParser:
         "-t", "--sampling-time", type=_positive, default=500.0, metavar="MS", help="sampling interval (default 500)"
     )
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the recording to write")
+    parser.add_argument(
+        "--keep",
+        choices=KEEPS,
+        default="raw",
+        help="what is kept of samples: all, means over 10 s, nothing (default raw)",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other noise (default 0)")
     parser.add_argument("-f", "--force", action="store_true", help="overwrite the file if it exists")
     return parser
@@ -66,7 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if os.path.lexists(options.output) and not options.force:
         parser.error(f"{options.output}: exists already; -f overwrites it")
     request = Request(
-        options.output, options.scenario, options.gpus, options.hours, options.sampling_time / 1000, options.seed
+        options.output,
+        options.scenario,
+        options.gpus,
+        options.hours,
+        options.sampling_time / 1000,
+        options.seed,
+        options.keep,
     )
     terminal = sys.stderr.isatty()
     try:

@@ -22,6 +22,7 @@ from gssr.store.create import remove
 from gssr.store.moments import Ints
 from gssr.store.open import RecordingError
 from gssr.store.schema import LEVELS
+from gssr.store.thinning import Keep
 
 START = 1_700_000_400.0
 """Unix time at which every generated run starts: at the edge of all buckets, and the same in every file."""
@@ -29,7 +30,8 @@ GPUS_PER_NODE = 8
 
 
 class Request(NamedTuple):
-    """What to generate: ``hours`` of ``scenario`` on ``gpus`` GPUs, a sample every ``interval`` seconds."""
+    """What to generate: ``hours`` of ``scenario`` on ``gpus`` GPUs, a sample every ``interval`` seconds, of which ``keep``
+    says what is kept."""
 
     path: str
     scenario: str
@@ -37,6 +39,7 @@ class Request(NamedTuple):
     hours: float
     interval: float
     seed: int = 0
+    keep: Keep = "raw"
 
 
 def generate(request: Request, progress: Callable[[float], None] | None = None) -> int:
@@ -45,7 +48,7 @@ def generate(request: Request, progress: Callable[[float], None] | None = None) 
     Raises BackendError for an unknown scenario and RecordingError when the file exists or can't be written; what was
     written by then is removed."""
     scenario = known_scenario(request.scenario)
-    writer = BulkWriter(request.path)
+    writer = BulkWriter(request.path, request.keep)
     try:
         n = _write(writer, request, scenario, progress)
         spread_over_ranks(request.path)

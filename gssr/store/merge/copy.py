@@ -17,6 +17,7 @@ from gssr.store.pending import write_rollup, write_sketch
 from gssr.store.records import joined, read_runs
 from gssr.store.rollup import RollupRow, SketchRow
 from gssr.store.schema import GAP_INTERVALS, LEVELS, TABLES
+from gssr.store.thinning import ends_of
 
 _COARSEST = LEVELS[-1]
 
@@ -70,6 +71,9 @@ class Copier:
         gap_seconds = GAP_INTERVALS * (source.run.sampling_ms or 0.0) / 1000 or math.inf
         counted = self._counted(source)
         self._copy_rollups(keys, shift, shared, counted, gap_seconds)
+        if self._columns("shard", "thinned"):  # which files of an earlier version lack
+            rowids = {name: f"{name} + {shift}" for name in ("first_rowid", "last_rowid")}
+            self._copy_table("thinned", rowids)
         ends = (source.first + shift, source.last + shift) if source.last else None
         if ends and counted:
             until = {keys[gpu]: rowid + shift for gpu, rowid in counted.items()}
@@ -100,11 +104,11 @@ class Copier:
         """The rows of a run follow one another in a file. Where another run was added after a part of this one, move that
         part behind it."""
         connection = self._connection
-        (newest,) = connection.execute("SELECT max(rowid) FROM main.samples").fetchone()
+        newest = ends_of(connection)[1]
         first, last = connection.execute(
             "SELECT min(first_rowid), max(last_rowid) FROM merged WHERE run_id = ?", (run_id,)
         ).fetchone()
-        if last is None or last == newest:
+        if last is None or newest is None or last == newest:
             return
         shift = newest + 1 - first
         keys = "gpu IN (SELECT gpu FROM main.gpus WHERE run_id = :run)"
@@ -112,7 +116,7 @@ class Copier:
             f"UPDATE main.samples SET rowid = rowid + :shift WHERE rowid BETWEEN :first AND :last AND {keys}",
             *(
                 f"UPDATE main.{table} SET first_rowid = first_rowid + :shift, last_rowid = last_rowid + :shift WHERE {where}"
-                for table, where in (("rollup", keys), ("merged", "run_id = :run"))
+                for table, where in (("rollup", keys), ("merged", "run_id = :run"), ("thinned", "run_id = :run"))
             ),
             "UPDATE main.runs SET rowid = (SELECT max(rowid) + 1 FROM main.runs) WHERE run_id = :run",
         ]
@@ -152,11 +156,13 @@ class Copier:
 
     def _copy_samples(self, source: Source, keys: Mapping[int, int]) -> int:
         """Copy the samples; what their rowids grew by."""
-        (newest,) = self._connection.execute("SELECT max(rowid) FROM main.samples").fetchone()
-        shift = (newest or 0) + 1 - source.first
+        newest = ends_of(self._connection)[1] or 0
+        shift = newest + 1 - source.first
         if not source.last:
             return shift
-        if unchanged(keys) and source.name not in self.holes:
+        (highest,) = self._connection.execute("SELECT max(rowid) FROM main.samples").fetchone()
+        whole = not source.thinned and (highest or 0) == newest
+        if whole and unchanged(keys) and source.name not in self.holes:
             # As they lie, numbered in the same order from the newest on: two or three times as fast.
             n = self._copy_table("samples")
             if n != source.last + 1 - source.first:

@@ -10,6 +10,7 @@ from gssr.store.open import connect
 from gssr.store.records import Gpu
 from gssr.store.schema import LEVELS
 from gssr.store.spans import Span, apart, spans_of
+from gssr.store.thinning import ends_of
 
 Identity = tuple[str, str | None, str]
 Listing = tuple[str, int]
@@ -35,8 +36,8 @@ def doubled(connection: sqlite3.Connection, sources: Sequence[Source]) -> set[Li
     intervals = {source.run.run_id: (source.run.sampling_ms or 0.0) / 1000 for source in sources}
     own = [key for listings in several.values() for name, key in listings if not name]
     if own:
-        (last,) = connection.execute("SELECT max(rowid) FROM samples").fetchone()
-        spans |= {("", key): span for key, span in _spans(connection, own, last or 0, counted=True).items()}
+        last = ends_of(connection)[1] or 0
+        spans |= {("", key): span for key, span in _spans(connection, own, last, counted=True).items()}
     for source in sources:
         keys = [key for listings in several.values() for name, key in listings if name == source.name]
         if keys:

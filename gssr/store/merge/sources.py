@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from gssr.store.open import RecordingError, connect, missing_end
 from gssr.store.records import Gpu, Run, read_gpus, read_processes, read_runs, state_in
+from gssr.store.thinning import ends_of, read_thinned
 
 SUFFIX = ".sql"
 
 
 class Source(NamedTuple):
     """One rank's file. ``run`` is its row as it is stored; ``last`` is 0 when it has no samples. ``lost``: nobody wrote its
-    end."""
+    end. ``thinned``: samples between ``first`` and ``last`` are gone."""
 
     path: str
     run: Run
@@ -24,6 +25,7 @@ class Source(NamedTuple):
     first: int
     last: int
     lost: bool
+    thinned: bool
 
     @property
     def name(self) -> str:
@@ -84,9 +86,8 @@ def _look_at(path: str) -> tuple[Source, str]:
             (run,) = runs
             state = state_in(connection, run, path)
             columns = [row[1] for row in connection.execute("PRAGMA table_info(samples)")]
-            first, last = connection.execute(
-                "SELECT (SELECT min(rowid) FROM samples), (SELECT max(rowid) FROM samples)"
-            ).fetchone()
+            first, last = ends_of(connection)
+            thinned = any(row.end_time is not None for row in read_thinned(connection))
             source = Source(
                 path=path,
                 run=run,
@@ -96,6 +97,7 @@ def _look_at(path: str) -> tuple[Source, str]:
                 first=first or 1,
                 last=last or 0,
                 lost=run.state == "running",
+                thinned=thinned,
             )
         except sqlite3.DatabaseError as error:
             raise RecordingError(f"{path}: is damaged: {error}") from None

@@ -6,6 +6,7 @@ from contextlib import closing
 
 from gssr.store.open import connect
 from gssr.store.records import Merged
+from gssr.store.thinning import ends_of
 
 _ROWS = 16
 """Of each file so many samples, spread over it, are compared value by value."""
@@ -15,20 +16,18 @@ def missing_from(target: sqlite3.Connection, path: str, row: Merged, n: int | No
     """What the merged file lacks of the rank's file at ``path``, which its ledger says it holds; None when it holds all.
     ``n`` is how many samples that file has, where they were just counted. Raises RecordingError, sqlite3.Error."""
     with closing(connect(path)) as shard:
-        first, last = shard.execute(
-            "SELECT (SELECT min(rowid) FROM samples), (SELECT max(rowid) FROM samples)"
-        ).fetchone()
+        first, last = ends_of(shard)
         if n is None:
             (n,) = shard.execute("SELECT count(*) FROM samples").fetchone()
         (found,) = target.execute(
             "SELECT count(*) FROM samples WHERE rowid BETWEEN ? AND ?", (row.first_rowid, row.last_rowid)
         ).fetchone()
-        if found != n or (n and (row.last_rowid or 0) - (row.first_rowid or 0) != last - first):
+        if found != n or (row.last_rowid or 0) - (row.first_rowid or 0) != (last or 0) - (first or 0):
             return f"{found} of {n} samples are in the merged file"
         columns = [info[1] for info in shard.execute("PRAGMA table_info(samples)") if info[1] != "gpu"]
         wanted = f"SELECT {', '.join(columns)} FROM samples WHERE rowid = ?"
         shift = (row.first_rowid or 0) - (first or 0)
-        for rowid in _spread(first, last) if n else ():
+        for rowid in _spread(first, last) if first and last else ():
             if shard.execute(wanted, (rowid,)).fetchall() != target.execute(wanted, (rowid + shift,)).fetchall():
                 return f"sample {rowid} is another one in the merged file"
         for table in ("processes", "gpus"):
