@@ -5,16 +5,22 @@ finished run closed buckets count everything; in one that still runs, or was cut
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.metrics import BY_NAME
+from gssr.store import census
+from gssr.store.census import codes_of as codes_of
+from gssr.store.census import where
 from gssr.store.layout import Layout
 from gssr.store.moments import Floats, Ints, derive, empty_vectors, fold
-from gssr.store.schema import LEVELS, SKETCH_SECONDS
+from gssr.store.pages.table import Wanted
+from gssr.store.raw import Columns, in_threads, joined
+from gssr.store.recount import Rows, rows_of
+from gssr.store.schema import LEVELS
 from gssr.store.shard import Shard
 
 N_BINS = 1 << 16
@@ -39,6 +45,8 @@ class Part(NamedTuple):
     """It still runs, or was cut off, or its end found a full disk: the newest rows are not rolled up."""
     thinned: float = -math.inf
     """Rows from before this (unix s) may be gone, or means: what rollups count is all that is known."""
+    ended: bool = False
+    """Its run has ended: rollups count every row, or are damaged."""
 
     def keys(self, gpus: Ints | None) -> list[int] | None:
         """GPU keys of these positions; None when no row need be filtered out."""
@@ -104,26 +112,36 @@ class Part(NamedTuple):
                 ranges.append((low, high))
         return ranges
 
-    def raw(
-        self, names: Sequence[str], gpus: Ints | None, start: float, end: float
-    ) -> tuple[Ints, Floats, dict[str, Floats]]:
+    def raw(self, names: Sequence[str], gpus: Ints | None, start: float, end: float) -> Columns:
         """Raw rows of a window: positions, times, values of stored metrics."""
+        return joined(list(in_threads(self.pieces(names, gpus, start, end))), names)
+
+    def pieces(
+        self, names: Sequence[str], gpus: Ints | None, start: float, end: float, every: int = 1
+    ) -> Iterator[Callable[[], Columns]]:
+        """What gives them piece by piece: see gssr.store.raw.RawRows.pieces."""
         keys = self.keys(gpus)
         if keys is not None and not keys:
-            return np.empty(0, np.int64), np.empty(0), {name: np.empty(0) for name in names}
-        pieces = [self.shard.samples(names, keys, *ends, start, end) for ends in self._ranges(start, end)]
-        key = np.concatenate([piece[0] for piece in pieces])
-        time = np.concatenate([piece[1] for piece in pieces])
-        values = {name: np.concatenate([piece[2][name] for piece in pieces]) for name in names}
-        sound = self.sound(key)
-        if not sound.all():
-            key, time, values = key[sound], time[sound], {name: value[sound] for name, value in values.items()}
-        return self.positions(key), time, values
+            return
+        place = self._place()
+        for first, last in self._ranges(start, end):
+            for read in self.shard.raw.pieces(Wanted(names, keys, first, last, start, end), every):
+                yield partial(self._placed, read, place)
 
+    def _place(self) -> Ints:
+        """Positions by key, -1 for keys of no GPU of the run."""
+        place = np.full(max(self.position, default=-1) + 2, -1, np.int64)
+        for key, position in self.position.items():
+            place[key] = position
+        return place
 
-def codes_of(gpu: Ints, bucket: NDArray[Any]) -> Ints:
-    """One number for each (position, bucket)."""
-    return gpu * (1 << 40) + np.asarray(bucket, np.int64)
+    def _placed(self, read: Callable[[], Columns], place: Ints) -> Columns:
+        key, time, values = read()
+        gpu = place[np.minimum(key, len(place) - 1)]
+        if gpu.min(initial=0) < 0:
+            sound = self.sound(key)
+            gpu, time, values = gpu[sound], time[sound], {name: value[sound] for name, value in values.items()}
+        return gpu, time, values
 
 
 def _edges(start: float, end: float, step: int) -> list[Range]:
@@ -141,31 +159,30 @@ def cover(
 ) -> tuple[Ints, Floats, Floats, Floats]:
     """Positions, starts, lengths and vectors of buckets that count every row of [start, end) once; none is longer than
     ``coarsest`` seconds."""
-    keys = part.keys(gpus)
     taken: list[tuple[int, Ints]] = []
     out: list[tuple[Ints, Floats, Floats, Floats]] = []
     ranges: list[Range] = [(start, end)]
     for level in (level for level in reversed(LEVELS) if level <= coarsest):
         finer: list[Range] = []
-        codes = []
+        codes = [np.empty(0, np.int64)]
+        wrong = []
         for lower, upper in ranges:
-            key, bucket, vectors = part.shard.rollups(level, keys, lower, upper, layout)
-            key, bucket, vectors = _where(part.sound(key), key, bucket, vectors)
-            gpu = part.positions(key)
-            gpu, bucket, vectors = _where(_not_taken(gpu, bucket, taken), gpu, bucket, vectors)
+            rolled = census.rollups(part, level, gpus, lower, upper, layout)
+            fresh = _not_taken(rolled.gpu, rolled.bucket, taken)
+            gpu, bucket, vectors = where(fresh, rolled.gpu, rolled.bucket, rolled.vectors)
             codes.append(codes_of(gpu, bucket))
             out.append((gpu, bucket.astype(np.float64), np.full(len(gpu), float(level)), vectors))
+            again = rolled.wrong[_not_taken(rolled.wrong >> 40, census.starts_of(rolled.wrong), taken)]
+            if len(again):
+                wrong.append((rolled.seconds, again))
+                rows = rows_of(part, _stored(layout), again, rolled.seconds, start, end)
+                out += [_fold(piece, gap_seconds, layout) for piece in rows]
             finer += _uncovered(lower, upper, level, bucket, part.unended)
-        taken.append((level, np.concatenate(codes) if codes else np.empty(0, np.int64)))
+        taken += [(level, np.concatenate(codes)), *wrong]
         ranges = finer
-    out.append(_folded(part, start, end, gpus, taken, layout, gap_seconds))
+    out.append(_fold(uncounted(part, _stored(layout), start, end, LEVELS[0], gpus, taken), gap_seconds, layout))
     some = [piece for piece in out if len(piece[0])] or out[-1:]
     return some[0] if len(some) == 1 else _joined(some)
-
-
-def _where(mask: NDArray[np.bool_], *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Of each column what is chosen; itself where that is all of it: rollups are large."""
-    return columns if mask.all() else tuple(column[mask] for column in columns)
 
 
 def _joined(pieces: Sequence[tuple[Ints, Floats, Floats, Floats]]) -> tuple[Ints, Floats, Floats, Floats]:
@@ -192,28 +209,23 @@ def _uncovered(lower: float, upper: float, level: int, bucket: Ints, unended: bo
     return [piece for piece in ((lower, first), (end, upper)) if piece[0] < piece[1]]
 
 
-def _folded(
-    part: Part,
-    start: float,
-    end: float,
-    gpus: Ints | None,
-    taken: Sequence[tuple[int, Ints]],
-    layout: Layout,
-    gap_seconds: float,
-) -> tuple[Ints, Floats, Floats, Floats]:
-    """Rows that no bucket counts, folded into buckets of the finest level."""
+def _stored(layout: Layout) -> list[str]:
+    """The columns of ``samples`` that vectors of this layout are made of."""
+    blocks = sorted(layout.blocks, key=lambda block: block.metric.derived)  # derived ones last
+    return list(dict.fromkeys(name for block in blocks for name in block.metric.parts or (block.metric.name,)))
+
+
+def _fold(rows: Rows, gap_seconds: float, layout: Layout) -> tuple[Ints, Floats, Floats, Floats]:
+    """Rows folded into buckets of the finest level."""
+    gpu, time, values = rows
     step = LEVELS[0]
-    derived = [block.metric for block in layout.blocks if block.metric.derived]
-    names = [block.metric.name for block in layout.blocks if not block.metric.derived]
-    names = list(dict.fromkeys([*names, *(name for metric in derived for name in metric.parts)]))
-    gpu, time, values = uncounted(part, names, start, end, step, gpus, taken)
     if not len(gpu):
         return gpu, np.empty(0), np.empty(0), empty_vectors(0, layout)
-    for metric in derived:
-        values[metric.name] = derive(values, metric.parts)
+    derived = {metric.name: derive(values, metric.parts) for metric, _, _ in layout.blocks if metric.derived}
     bucket = np.floor(time / step).astype(np.int64) * step
-    groups, vectors = fold(codes_of(gpu, bucket), time, values, gap_seconds, layout)
-    return groups >> 40, (groups & ((1 << 40) - 1)).astype(np.float64), np.full(len(groups), float(step)), vectors
+    groups, vectors = fold(codes_of(gpu, bucket), time, values | derived, gap_seconds, layout)
+    starts = census.starts_of(groups).astype(np.float64)
+    return groups >> 40, starts, np.full(len(groups), float(step)), vectors
 
 
 def uncounted(
@@ -224,9 +236,22 @@ def uncounted(
     step: int,
     gpus: Ints | None,
     taken: Sequence[tuple[int, Ints]],
-) -> tuple[Ints, Floats, dict[str, Floats]]:
+) -> Rows:
     """Raw rows of [start, end) that no bucket in ``taken`` counts: at the window's edges, and the newest of an unended
     run. ``step`` is the length of the finest bucket looked for."""
+    return joined(list(in_threads(uncounted_pieces(part, names, start, end, step, gpus, taken))), names)
+
+
+def uncounted_pieces(
+    part: Part,
+    names: Sequence[str],
+    start: float,
+    end: float,
+    step: int,
+    gpus: Ints | None,
+    taken: Sequence[tuple[int, Ints]],
+) -> Iterator[Callable[[], Rows]]:
+    """What gives the same piece by piece, in any thread."""
     ranges: list[tuple[float, float, Ints | None]] = [(lower, upper, gpus) for lower, upper in _edges(start, end, step)]
     newest = max((int(_end(codes, level).max()) for level, codes in taken if len(codes)), default=None)
     if newest is None:
@@ -240,17 +265,17 @@ def uncounted(
             ranges.append((tail, recent, behind))
         if recent < end:
             ranges.append((recent, end, gpus))
-    pieces = [part.raw(names, chosen, lower, upper) for lower, upper, chosen in ranges]
-    if not pieces:
-        return np.empty(0, np.int64), np.empty(0), {name: np.empty(0) for name in names}
-    gpu = np.concatenate([piece[0] for piece in pieces])
-    time = np.concatenate([piece[1] for piece in pieces])
+    for lower, upper, chosen in ranges:
+        for read in part.pieces(names, chosen, lower, upper):
+            yield partial(_fresh, part, taken, read)
+
+
+def _fresh(part: Part, taken: Sequence[tuple[int, Ints]], read: Callable[[], Columns]) -> Columns:
+    gpu, time, values = read()
     fresh = _not_taken(gpu, time, taken) & (time >= part.thinned)
-    return (
-        gpu[fresh],
-        time[fresh],
-        {name: np.concatenate([piece[2][name] for piece in pieces])[fresh] for name in names},
-    )
+    if fresh.all():
+        return gpu, time, values
+    return gpu[fresh], time[fresh], {name: value[fresh] for name, value in values.items()}
 
 
 def _behind(part: Part, gpus: Ints | None, time: float, taken: Sequence[tuple[int, Ints]]) -> Ints:
@@ -262,47 +287,4 @@ def _behind(part: Part, gpus: Ints | None, time: float, taken: Sequence[tuple[in
 
 def _end(codes: Ints, level: int) -> Ints:
     """Where the buckets of these (position, bucket) numbers end."""
-    return (codes & ((1 << 40) - 1)) + level
-
-
-def count_bins(part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> dict[str, Ints]:
-    """For each metric, how many samples of [start, end) fell into each bin of a sketch (gssr.store.layout): int64[65536]."""
-    order = part.shard.layout.sketched
-    places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
-    counts = np.zeros((len(names) + 1, N_BINS), np.int64)  # what nobody asked for goes to the last row
-    codes = [np.empty(0, np.int64)]
-    keys = part.keys(gpus)
-    for batch in part.shard.sketches(keys, start, end):
-        key = np.array([row[0] for row in batch], np.int64)
-        if not part.sound(key).all():
-            continue
-        codes.append(codes_of(part.positions(key), np.array([row[1] for row in batch])))
-        bins, weights = _decoded([row[2] for row in batch], places)
-        np.add.at(counts.reshape(-1), bins, weights)
-    stored = list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
-    taken = [(SKETCH_SECONDS, np.concatenate(codes))]
-    _gpu, _time, values = uncounted(part, stored, start, end, SKETCH_SECONDS, gpus, taken)
-    result = {}
-    for row, name in enumerate(names):
-        metric = BY_NAME[name]
-        column = derive(values, metric.parts) if metric.derived else values[name]
-        column = column[np.isfinite(column)].astype(np.float32)
-        np.add.at(counts[row], column.view(np.uint32) >> 16, 1)
-        result[name] = counts[row]
-    return result
-
-
-def _decoded(blobs: Sequence[bytes], places: Ints) -> tuple[Ints, Ints]:
-    """The bins of sketches, each 65536 times the place of its metric further on, and their counts: [n] each. Metrics that
-    old sketches lack have none."""
-    first = places * N_BINS
-    bins, counts = [], []
-    for blob in blobs:
-        own = int.from_bytes(blob[:2], "little")
-        sizes = np.frombuffer(blob, "<u2", own, 2)
-        total = int(sizes.sum(dtype=np.int64))
-        found = np.repeat(first[:own], sizes)
-        found += np.frombuffer(blob, "<u2", total, 2 + 2 * own)
-        bins.append(found)
-        counts.append(np.frombuffer(blob, "<u4", total, 2 + 2 * own + 2 * total))
-    return np.concatenate(bins), np.concatenate(counts).astype(np.int64)
+    return census.starts_of(codes) + level

@@ -7,16 +7,15 @@ device index and UUID.
 import math
 import os
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gssr.metrics import BY_NAME
-from gssr.store.below import count_below
+from gssr.store.cover import N_BINS, Part, cover
 from gssr.store.edges import Histograms, edge_bins
-from gssr.store.cover import N_BINS, Part, count_bins, cover
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import Floats, Ints, derive, merge
 from gssr.store.open import RecordingError, files_of
@@ -28,6 +27,7 @@ from gssr.store.records import Run as Run
 from gssr.store.records import joined
 from gssr.store.schema import GAP_INTERVALS, LEVELS
 from gssr.store.shard import HOST_COLUMNS, WORKLOAD_COLUMNS, Shard, catalogue_order
+from gssr.store.sketches import count_bins
 
 _PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared memory
 _OTHER_DESCRIPTORS = 100
@@ -161,9 +161,10 @@ class RunReader:
     def _part(self, shard: Shard, position: dict[int, int]) -> Part:
         first, last = shard.rowids(self.run.run_id)
         whole = shard in self._places.whole and not shard.damage
-        ended = self.state not in ("running", "lost") and shard.counts_up_to(last, None if whole else list(position))
+        ended = self.state not in ("running", "lost")
+        unended = not (ended and shard.counts_up_to(last, None if whole else list(position)))
         until = shard.thinned_until(self.run.run_id)
-        return Part(shard, first, last, position, whole, unended=not ended, thinned=until)
+        return Part(shard, first, last, position, whole, unended, thinned=until, ended=ended)
 
     @property
     def damage(self) -> str | None:
@@ -217,6 +218,7 @@ class RunReader:
     def first_time(self) -> float | None:
         """Unix time of the first sample."""
         return min(self._times_at(0), default=None)
+
     @property
     def keep(self) -> str:
         """What is kept of old samples: raw, 10s (means over 10 s), or none; of ranks that differ what is least."""
@@ -242,7 +244,6 @@ class RunReader:
         if end is not None and end < until:
             end = math.ceil(end / step) * float(step)
         return start, end
-
 
     @property
     def last_time(self) -> float | None:
@@ -301,24 +302,6 @@ class RunReader:
                 values[name] = derive(values, BY_NAME[name].parts)
         return Samples(gpu, time, {name: values[name] for name in names})
 
-    def in_pieces(self, names: Sequence[str], most: int) -> Iterator[Samples]:
-        """All raw rows of stored metrics, in file order and at most ``most`` at a time: a run of any length in little
-        memory."""
-        for part in self._parts:
-            for first in range(part.first, part.last + 1, most):
-                piece = part._replace(first=first, last=min(first + most - 1, part.last))
-                gpu, time, values = piece.raw(list(names), None, -math.inf, math.inf)
-                yield Samples(gpu, time, values)
-
-    def below(self, name: str, limit: float) -> tuple[Ints, Ints]:
-        """Of each GPU, int64[n_gpus]: how many samples of a stored metric are below ``limit`` (to within a
-        sketch's bin: gssr.store.below), and how many samples of it there are."""
-        below, known = np.zeros(len(self.gpus), np.int64), np.zeros(len(self.gpus), np.int64)
-        for part in self._parts:
-            own = count_below(part, name, limit, len(self.gpus))
-            below, known = below + own[0], known + own[1]
-        return below, known
-
     def buckets(
         self,
         start: float | None = None,
@@ -340,10 +323,13 @@ class RunReader:
         pieces = [
             cover(part, lower, upper, level or LEVELS[-1], gpus, layout, self.gap_seconds) for part in self._parts
         ]
-        gpu = np.concatenate([piece[0] for piece in pieces]) if pieces else np.empty(0, np.int64)
-        begin = np.concatenate([piece[1] for piece in pieces]) if pieces else np.empty(0)
-        seconds = np.concatenate([piece[2] for piece in pieces]) if pieces else np.empty(0)
-        vectors = np.concatenate([piece[3] for piece in pieces]) if pieces else np.empty((0, layout.width))
+        if len(pieces) == 1:  # not copied: they may be large
+            gpu, begin, seconds, vectors = pieces[0]
+        else:
+            gpu = np.concatenate([piece[0] for piece in pieces]) if pieces else np.empty(0, np.int64)
+            begin = np.concatenate([piece[1] for piece in pieces]) if pieces else np.empty(0)
+            seconds = np.concatenate([piece[2] for piece in pieces]) if pieces else np.empty(0)
+            vectors = np.concatenate([piece[3] for piece in pieces]) if pieces else np.empty((0, layout.width))
         # Join the pieces of a bucket that is cut, or not closed, or was sampled by several ranks in turns.
         if level is not None and (self._places.in_turns or (seconds != level).any()):
             step = np.floor(begin / level).astype(np.int64)

@@ -1,0 +1,70 @@
+"""Samples of stretches that rollups or sketches don't count as they should: read anew, whatever the rollups say of where
+they are."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gssr.store.census import starts_of
+from gssr.store.moments import Floats, Ints
+
+if TYPE_CHECKING:
+    from gssr.store.cover import Part
+
+LATE_SECONDS = 600.0
+"""Samples may come so much later than others that were taken after them."""
+_FEW_GPUS, _STEP = 64, 60.0
+"""Of more GPUs than these no more than so many seconds are read at once."""
+
+Rows = tuple[Ints, Floats, dict[str, Floats]]
+"""Positions, unix s, values of stored metrics."""
+
+
+def rows_of(part: "Part", names: Sequence[str], codes: Ints, seconds: int, start: float, end: float) -> Iterator[Rows]:
+    """The samples in [start, end), unix s, of stretches of ``seconds`` (their numbers: gssr.store.census.codes_of), in
+    pieces that cut no bucket of 10 s. Where they are thinned they can't be counted any more: the file is damaged."""
+    begins = starts_of(codes)
+    for begin in np.unique(begins).tolist():
+        gpus = codes[begins == begin] >> 40
+        if begin < part.thinned:
+            part.shard.damaged("rollups of samples that are thinned")
+            continue
+        keys = part.keys(gpus) or []
+        step = seconds if len(keys) <= _FEW_GPUS else min(_STEP, seconds)
+        for lower in np.arange(begin, begin + seconds, step).tolist():
+            low, high = max(lower, start), min(lower + step, end)
+            if low >= high:
+                continue
+            pieces = [part.shard.samples(names, keys, *ends, low, high) for ends in ranges_of(part, low, high)]
+            if pieces:
+                key, time = (np.concatenate([piece[k] for piece in pieces]) for k in (0, 1))
+                values = {name: np.concatenate([piece[2][name] for piece in pieces]) for name in names}
+                yield part.positions(np.asarray(key, np.int64)), time, values
+
+
+def ranges_of(part: "Part", begin: float, end: float) -> Iterator[tuple[int, int]]:
+    """Rowids between which all samples of [begin, end), unix s, lie, rank by rank; told by the samples' own times, which
+    ascend but for those that came late."""
+    ranks = [(row.first_rowid, row.last_rowid) for row in part.shard.merged]
+    for low, high in ranks or [(part.first, part.last)]:
+        if low is None or high is None or low > part.last or high < part.first:
+            continue
+        first = _first_from(part, low, high, begin - LATE_SECONDS)
+        last = _first_from(part, first, high, end + LATE_SECONDS)
+        if first <= high:
+            yield first, min(last, high)
+
+
+def _first_from(part: "Part", low: int, high: int, time: float) -> int:
+    """The first rowid in [low, high] from which on times are ``time`` or later; high + 1 when there is none."""
+    while low <= high:
+        middle = (low + high) // 2
+        found = part.shard.all(
+            "SELECT rowid, time FROM samples WHERE rowid >= ? AND rowid <= ? ORDER BY rowid LIMIT 1", (middle, high)
+        )
+        if found and found[0][1] < time:
+            low = found[0][0] + 1
+        else:
+            high = middle - 1
+    return low

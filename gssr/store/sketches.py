@@ -1,0 +1,110 @@
+"""Histograms of a window: sketches inside, raw rows where they are cut, not closed yet, or count anything else than the
+rollups beside them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gssr.metrics import BY_NAME
+from gssr.store import census
+from gssr.store.census import codes_of, starts_of, where
+from gssr.store.cover import N_BINS, uncounted
+from gssr.store.layout import part_of
+from gssr.store.moments import Floats, Ints, derive
+from gssr.store.recount import rows_of
+from gssr.store.schema import SKETCH_SECONDS
+
+if TYPE_CHECKING:
+    from gssr.store.cover import Part
+
+
+def count_bins(part: "Part", names: Sequence[str], start: float, end: float, gpus: Ints | None) -> dict[str, Ints]:
+    """For each metric, how many samples of [start, end) fell into each bin of a sketch (gssr.store.layout): int64[65536]."""
+    order = part.shard.layout.sketched
+    places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
+    counts = np.zeros((len(names) + 1, N_BINS), np.int64)  # what nobody asked for goes to the last row
+    stored = list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
+    told = _Told(part, names, start, end, gpus) if part.ended else None
+    codes = [np.empty(0, np.int64)]
+    for batch in part.shard.sketches(part.keys(gpus), start, end, counted_anew=part.ended):
+        key = np.array([row[0] for row in batch], np.int64)
+        if not part.sound(key).all():
+            continue
+        own = codes_of(part.positions(key), np.array([row[1] for row in batch]))
+        sizes, keys, weights = _decoded([row[2] for row in batch], len(order))
+        if told is not None:
+            right = told.by_sketches(own, _samples_in(sizes, weights))
+            inside = np.repeat(right, sizes.sum(axis=1))
+            own, sizes, keys, weights = own[right], sizes[right], *where(inside, keys, weights)
+        codes.append(own)
+        bins = np.repeat(np.tile(places * N_BINS, len(own)), sizes.reshape(-1)) + keys
+        np.add.at(counts.reshape(-1), bins, weights)
+    taken = [(SKETCH_SECONDS, np.concatenate(codes))]
+    if told is not None:
+        again = told.again(taken[0][1])
+        taken.append((SKETCH_SECONDS, again))
+        for _gpu, _time, values in rows_of(part, stored, again, SKETCH_SECONDS, start, end):
+            _add(counts, names, values)
+    _gpu, _time, values = uncounted(part, stored, start, end, SKETCH_SECONDS, gpus, taken)
+    _add(counts, names, values)
+    return dict(zip(names, counts[: len(names)], strict=True))
+
+
+def _add(counts: Ints, names: Sequence[str], values: dict[str, Floats]) -> None:
+    """Count the values of raw rows."""
+    for own, name in zip(counts, names, strict=False):
+        metric = BY_NAME[name]
+        column = derive(values, metric.parts) if metric.derived else values[name]
+        column = column[np.isfinite(column)].astype(np.float32)
+        np.add.at(own, column.view(np.uint32) >> 16, 1)
+
+
+class _Told:
+    """What rollups tell of the sketches that lie in a window of a run that has ended."""
+
+    def __init__(self, part: "Part", names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
+        layout = part_of(part.shard.layout, names)
+        rolled = census.rollups(part, SKETCH_SECONDS, gpus, start, end, layout)
+        codes = codes_of(rolled.gpu, rolled.bucket)
+        order = np.argsort(codes)
+        self._codes = codes[order]
+        self._n = rolled.vectors[order][:, [block.start for block in layout.blocks if block.metric.name in names]]
+        sketched = part.shard.layout.sketched
+        self._columns = [sketched.index(block.metric.name) for block in layout.blocks if block.metric.name in sketched]
+        begins = starts_of(rolled.wrong)
+        self._untold = rolled.wrong[(begins >= start) & (begins + SKETCH_SECONDS <= end)]
+
+    def by_sketches(self, codes: Ints, sizes: Ints) -> census.Flags:
+        """[n]: which of the sketches of these buckets, by their numbers, hold as many samples of each metric as rollups say;
+        ``sizes`` [n, metrics] are theirs."""
+        place = np.minimum(np.searchsorted(self._codes, codes), max(len(self._codes) - 1, 0))
+        if not len(self._codes):
+            return np.zeros(len(codes), bool)
+        return np.asarray((self._codes[place] == codes) & (self._n[place] == sizes[:, self._columns]).all(axis=1), bool)
+
+    def again(self, counted: Ints) -> Ints:
+        """The buckets, by their numbers, whose samples are to be counted anew; ``counted`` are those of right sketches."""
+        some = self._codes[self._n.any(axis=1)]
+        return np.unique(np.concatenate([some[~np.isin(some, counted)], self._untold]))
+
+
+def _decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Ints, Ints, Ints]:
+    """Of sketches: how many bins each has of each metric [n, n_metrics], and one after the other the bins' keys and counts.
+    Metrics that old sketches lack have none."""
+    sizes = np.zeros((len(blobs), n_metrics), np.int64)
+    keys, counts = [], []
+    for row, blob in zip(sizes, blobs, strict=True):
+        own = int.from_bytes(blob[:2], "little")
+        row[:own] = np.frombuffer(blob, "<u2", own, 2)
+        start = 2 + 2 * own
+        total = (len(blob) - start) // 6
+        keys.append(np.frombuffer(blob, "<u2", total, start))
+        counts.append(np.frombuffer(blob, "<u4", total, start + 2 * total))
+    return sizes, np.concatenate(keys).astype(np.int64), np.concatenate(counts).astype(np.int64)
+
+
+def _samples_in(sizes: Ints, counts: Ints) -> Ints:
+    """[n, metrics]: how many samples each sketch holds of each metric, from its numbers of bins and their counts."""
+    below = np.concatenate(([0], np.cumsum(counts)))[np.cumsum(sizes)]
+    return np.diff(below, prepend=0).reshape(sizes.shape)
