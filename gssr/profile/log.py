@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gssr.profile.request import UsageError
 from gssr.store.open import log_of
-from gssr.store.private import FILE, is_planted
+from gssr.store.private import FILE, PLANTED, is_planted
 
 
 class Log(NamedTuple):
@@ -54,7 +54,7 @@ def open_log(recording: str, anew: bool) -> Log:
         aside = f"{os.path.realpath(path)}.{os.getpid()}"
         return Log(path, os.open(aside, mode | os.O_EXCL, FILE), 0, aside)
     if is_planted(path):
-        raise PermissionError(EPERM, "is another user's", path)
+        raise PermissionError(EPERM, PLANTED, path)
     fd = os.open(path, mode, FILE)
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gssr import launch
 from gssr.profile.request import Request, UsageError
 from gssr.store.open import RecordingError, connect, looks_like_recording
-from gssr.store.private import FILE, is_planted, make_folder
+from gssr.store.private import FILE, PLANTED, is_planted, make_folder
 
 
 class Output(NamedTuple):
@@ -111,7 +111,7 @@ def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[b
     shown = request.output or os.path.basename(output)
     for name in (output, output + ".d"):
         if is_planted(name):
-            raise UsageError(f"-o {shown}: {name} is another user's: choose another name")
+            raise UsageError(f"-o {shown}: {name} {PLANTED}: choose another name")
     if os.path.isdir(output):
         raise UsageError(f"-o {shown}: is a directory; name a file in it, such as {os.path.join(shown, 'run.sql')}")
     if not os.path.lexists(output):

@@ -11,7 +11,7 @@ from errno import EPERM
 from gssr.store.filesystem import journal_mode
 from gssr.store.guard import UnsafeError, check_schema, distrust, not_by_itself
 from gssr.store.open import COMPANIONS, RecordingError, beside, connect, is_file_or_none
-from gssr.store.private import FILE, is_planted, make_folder
+from gssr.store.private import FILE, PLANTED, is_planted, make_folder
 from gssr.store.private_copy import journal_names_another
 from gssr.store.schema import APPLICATION_ID, LIVE_SUFFIX, SCHEMA_VERSION, TABLES, create_statements
 
@@ -122,7 +122,7 @@ def _make_empty(path: str) -> None:
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
     for name in (path, path + LIVE_SUFFIX, *(beside(path, suffix) for suffix in COMPANIONS)):
         if is_planted(name):
-            raise PermissionError(EPERM, f"{name} is another user's")
+            raise PermissionError(EPERM, f"{name} {PLANTED}")
     try:
         os.close(os.open(path, flags, FILE))
     except FileNotFoundError:
