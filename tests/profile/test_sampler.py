@@ -110,8 +110,9 @@ def test_samples_are_half_an_interval_apart_at_least_however_late_they_come(tmp_
             due = begin + 0.2 * math.ceil((time.time() + 0.05 - begin) / 0.2)
             time.sleep(max(0.0, due - 0.05 - time.time()))
             os.kill(process.pid, signal.SIGSTOP)
-            time.sleep(max(0.0, due + 0.11 - time.time()))  # the 0.05 s that were left are waited for after that
+            time.sleep(max(0.0, due + 0.11 - time.time()))  # then it waits for the 0.05 s that were left
             os.kill(process.pid, signal.SIGCONT)
+            time.sleep(0.3)
         (tmp_path / "go").touch()
         assert supervisor.wait(timeout=60) == 0
     (reader,) = open_recording(tmp_path / "a.sql").runs
