@@ -1,5 +1,6 @@
 """Processes that are killed, ended, stopped and continued at random moments."""
 
+import contextlib
 import os
 import random
 import signal
@@ -30,19 +31,23 @@ def _lost(job: Job, begin: float, end: float) -> float:
 
 
 def sampler_killed(folder: Path, rng: random.Random) -> Seen:
+    """From its first moment to its last: killed early it may have recorded nothing, and late everything."""
     steps = _steps(rng)
     with _start(folder, steps, rng) as job:
         sampler = job.sampler()
         time.sleep(rng.uniform(0.0, 1.2))
-        os.kill(sampler, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(sampler, signal.SIGKILL)
         killed = time.time()
         ended = job.end()
         said = in_words(ended.said, folder)
         try:
             found = job.recorded()
-        except RecordingError as error:  # before there was anything to commit
-            empty = not job.path.exists() or job.path.stat().st_size == 0
-            return Seen(None, said, first_wrong(*passed_on(ended, steps), (empty, str(error))))
+        except RecordingError as error:
+            nothing = not job.path.exists() or "nothing was recorded" in str(error)
+            return Seen(None, said, first_wrong(*passed_on(ended, steps), (nothing, str(error))))
+        if (found.state, found.exit_code) == ("failed" if steps.code else "completed", steps.code):
+            return Seen(0.0, said, first_wrong(*passed_on(ended, steps)))
         lost = _lost(job, found.times[0], killed) if found.times and found.times[0] < killed else None
         return Seen(
             lost,
