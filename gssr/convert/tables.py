@@ -18,6 +18,7 @@ Rows = Iterator[Sequence[tuple[Any, ...]]]
 """Batches of rows, values in the order of the table's columns; None where NULL."""
 
 GPU = Column("gpu", "INTEGER NOT NULL", "number of the GPU within the run, from 0, by node, driver's index and UUID")
+STATE = Column("state", "TEXT", "running, completed, failed, timeout, killed or lost")
 RUN, NODE = "run_id", "node"
 
 _STATISTICS = (
@@ -77,8 +78,12 @@ class Table(NamedTuple):
 
 
 def _like_the_recording(name: str) -> tuple[Column, ...]:
-    """The recording's columns, but for the key of a GPU, which is local to a file there."""
-    return tuple(GPU._replace(type=column.type) if column.name == GPU.name else column for column in TABLES[name])
+    """The recording's columns, but for the key of a GPU, which is local to a file there, and how a run stands, of which
+    readers know more."""
+    own = {GPU.name: GPU, STATE.name: STATE} if name != "processes" else {}
+    return tuple(
+        own[column.name]._replace(type=column.type) if column.name in own else column for column in TABLES[name]
+    )
 
 
 def _runs(own: Exported) -> Rows:
@@ -134,7 +139,7 @@ def _use(name: str) -> Callable[[Exported], Rows]:
 EXPORTED: dict[str, Table] = {
     table.name: table
     for table in (
-        Table("runs", "one run: the recording's table of that name", TABLES["runs"], _runs),
+        Table("runs", "one run: the recording's table of that name", _like_the_recording("runs"), _runs),
         Table("processes", "one rank of a run", TABLES["processes"], _processes),
         Table("gpus", "one GPU of a run", _like_the_recording("gpus"), _gpus),
         Table("events", "something that happened", _like_the_recording("events"), _events),

@@ -178,17 +178,19 @@ class _Page:
 
     def runs(self, title: str, runs: Sequence[RunFigures]) -> list[Row]:
         """Runs, a line each; nothing without any."""
+        shown = runs[: self._options.most]
+        users, jobs = any(run.user for run in shown), any(run.job_id for run in shown)
         columns = [
-            Column("run"), Column("user", drop=2), Column("job", drop=4), Column("GPUs", "right"),
+            Column("run"), *[Column("user", drop=2)] * users, *[Column("job", drop=4)] * jobs, Column("GPUs", "right"),
             Column("unused", "right", drop=3), Column("GPU-hours", "right"), Column("wasted", "right"),
             Column("idle", "right", drop=1), Column("uneven %", "right", drop=1), Column("score", "right"),
         ]  # fmt: skip
         rows: list[list[Cell]] = []
-        for run in runs[: self._options.most]:
+        for run in shown:
             uneven = None if run.imbalance is None else 100 * run.imbalance
             rows.append([
-                self._name(run.label or run.run_id), clean(run.user or "-"), clean(run.job_id or "-"), f"{run.n_gpus:,}",
-                "-" if run.unused_gpus is None else f"{run.unused_gpus:,}", self._hours(run.gpu_hours),
+                self._name(run.label or run.run_id), *[clean(run.user or "-")] * users, *[clean(run.job_id or "-")] * jobs,
+                f"{run.n_gpus:,}", "-" if run.unused_gpus is None else f"{run.unused_gpus:,}", self._hours(run.gpu_hours),
                 (Span(self._hours(run.wasted_gpu_hours), "value"),), self._hours(run.idle_gpu_hours), fixed(uneven, 0),
                 fixed(run.score, 3),
             ])  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from gssr.backends import BACKENDS
 from gssr.backends.synthetic.scenarios import SCENARIOS
-from gssr.commands import Command, analyze, compare, demo, doctor, mark, profile, tui
+from gssr.commands import Command, analyze, compare, demo, doctor, export, fleet, mark, profile, tui
 from gssr.launch import LAUNCHERS
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.profile.workload import FORWARDED
@@ -24,11 +24,16 @@ PAGE_OF = {
     "tui": DOCS / "tui.md",
     "analyze": DOCS / "analyze.md",
     "compare": DOCS / "compare.md",
+    "fleet": DOCS / "fleet.md",
+    "export": DOCS / "export.md",
     "mark": DOCS / "profile.md",
     "demo": README,
     "doctor": README,
 }
-COMMANDS = (profile.COMMAND, tui.COMMAND, analyze.COMMAND, compare.COMMAND, mark.COMMAND, demo.COMMAND, doctor.COMMAND)
+COMMANDS = (
+    profile.COMMAND, tui.COMMAND, analyze.COMMAND, compare.COMMAND, fleet.COMMAND, export.COMMAND, mark.COMMAND,
+    demo.COMMAND, doctor.COMMAND,
+)  # fmt: skip
 OF_OTHERS_IN_RECIPES = {
     "--signal", "-K", "--pty", "--no-python", "--nv", "--bind", "--contain", "--container-mounts", "--gpus", "--volume",
     "--ipc", "--env", "--network",
@@ -97,6 +102,12 @@ def test_the_rules_are_those_of_the_code() -> None:
     made = runpy.run_path(str(DOCS / "make_verdicts.py"))["page"]
     text = (DOCS / "verdicts.md").read_text(encoding="utf-8")
     assert text == made(text), "run docs/make_verdicts.py"
+
+
+def test_the_tables_of_an_export_are_those_of_the_code() -> None:
+    made = runpy.run_path(str(DOCS / "make_export.py"))["page"]
+    text = (DOCS / "export.md").read_text(encoding="utf-8")
+    assert text == made(text), "run docs/make_export.py"
 
 
 def test_every_state_is_explained() -> None:
