@@ -95,13 +95,14 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     finally:
         bar.clear()
     found = found._replace(unreadable=places.unreadable + found.unreadable)
-    if not found.runs:
+    if not found.n_recordings:
         for sentence in found.unreadable:
             tell(sentence)
-        if not found.n_recordings:
-            return fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
-        if len(found.unreadable) >= found.n_recordings:
-            return BAD_INPUT
+        return fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
+    if not found.runs and len(found.unreadable) >= found.n_recordings:
+        for sentence in found.unreadable:
+            tell(sentence)
+        return BAD_INPUT
     return _show(found, options)
 
 

@@ -1,0 +1,157 @@
+"""``gssr fleet`` as an operator meets it: any folder, any width, damaged files among thousands."""
+
+import csv
+import io
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gssr.backends.synthetic.bulk import Request, generate
+from gssr.cli import main
+from gssr.commands.fleet import since_of
+from gssr.render.cells import cell_width
+
+NOW = 1_700_000_000.0
+HOSTILE = "=1+1\x1b[31m\n☃漢"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four runs of two users, a copy, and what can't be read; never to be changed."""
+    place = tmp_path_factory.mktemp("site")
+    for number, (user, job) in enumerate(
+        (("ada", "train"), ("ada", "idle"), ("bob", "imbalanced"), (HOSTILE, "stencil"))
+    ):
+        path = place / str(number) / f"{job}.sql"
+        path.parent.mkdir()
+        generate(Request(str(path), job, 4, 1 / 60, 0.5, number))
+        with sqlite3.connect(path) as connection:
+            words = json.dumps(["python", f"{job}.py"])
+            connection.execute("UPDATE runs SET user = ?, job_id = ?, command = ?", (user, str(number), words))
+    whole = (place / "0" / "train.sql").read_bytes()
+    (place / "copy.sql").write_bytes(whole)
+    (place / "cut.sql").write_bytes(whole[:20_000])
+    (place / "script.sql").write_text("SELECT 1;")
+    return place
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["fleet", *words]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out
+
+
+def test_damaged_files_are_named_at_the_end_and_copies_count_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = printed(capsys, str(folder))
+    assert "6 recordings, 4 runs, 3 users" in page
+    end = page.partition("Notes")[2].replace("\n", "").replace(" ", "")
+    assert "cut.sql:isdamaged" in end and "script.sql" not in end
+    assert "copiesofruns" in end
+    assert page.splitlines()[-1].startswith("GSSR fleet runs=4 gpu_hours=0.267 wasted=")
+    assert page.splitlines()[-1].endswith(" unreadable=1")
+
+
+@pytest.mark.parametrize("words", [[], ["--by", "verdict"], ["--by", "node", "-n", "1"], ["--ascii"]])
+@pytest.mark.parametrize("width", [20, 80, 130])
+def test_no_line_is_wider_than_the_page_nor_does_a_name_steer_the_terminal(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], width: int
+) -> None:
+    page = printed(capsys, str(folder), "--width", str(width), *words)
+    assert "\x1b" not in page and ("--ascii" not in words or page.isascii())
+    assert max(cell_width(line) for line in page.splitlines()[:-1]) <= width
+
+
+def test_the_page_answers_who_wastes_what_idles_and_what_is_uneven(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = printed(capsys, str(folder))
+    section = {
+        part.partition(" ─")[0]: part.splitlines()[1:] for part in re.split("^── ", page, flags=re.MULTILINE)[1:]
+    }
+    assert section["By user"][1].split()[:2] == ["ada", "2"]
+    assert [line.split()[0] for line in section["By command"][1:5]] == [
+        "idle.py", "imbalanced.py", "stencil.py", "train.py",
+    ]  # fmt: skip
+    assert section["Which never used some of their GPUs?"][1].startswith("synthetic i")
+    assert section["Which are badly balanced?"][1].startswith("synthetic im")
+    assert "Which nodes are slow?" not in section
+
+
+def test_rankings_can_be_sorted_cut_and_read_by_programs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(printed_csv(capsys, str(folder), "--by", "user", "--sort", "name"))))
+    assert [row["key"] for row in rows] == [f"'{HOSTILE}", "ada", "bob"]
+    assert [row["n_runs"] for row in rows] == ["1", "2", "1"]
+    runs = list(csv.DictReader(io.StringIO(printed_csv(capsys, str(folder)))))
+    assert len(runs) == 4 and {row["program"] for row in runs} >= {"train.py", "idle.py"}
+    found = json.loads(printed(capsys, str(folder), "--json", "--by", "verdict", "-n", "1"))
+    assert list(found["groups"]) == ["verdict"] and len(found["groups"]["verdict"]) == 1
+    assert found["runs"][1]["verdicts"][0] == "gpus_unused" and len(found["unreadable"]) == len(found["copies"]) == 1
+    whole = json.loads(printed(capsys, str(folder), "--json"))
+    assert whole["runs"][0]["verdicts"] is None
+    assert sum(group["gpu_hours"] for group in whole["groups"]["node"]) == pytest.approx(whole["totals"]["gpu_hours"])
+
+
+def printed_csv(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["fleet", "--csv", *words]) == 0
+    captured = capsys.readouterr()
+    assert "cut.sql" in captured.err
+    return captured.out
+
+
+def test_runs_from_before_are_left_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "6 recordings, 0 runs" in printed(capsys, str(folder), "--since", "30d")
+    assert "6 recordings, 4 runs" in printed(capsys, str(folder), "--since", "2023-11-14")
+
+
+def test_times_are_dates_or_so_long_ago() -> None:
+    assert since_of("30d", NOW) == NOW - 30 * 86400
+    assert since_of("1d12h", NOW) == NOW - 1.5 * 86400
+    assert since_of("2023-11-14T00:00:00+00:00", NOW) == 1_699_920_000
+    for text in ("", "soon", "-3d", "2023-13-01"):
+        with pytest.raises(ValueError, match="neither a time ago"):
+            since_of(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--by", "colour", "."], 2, "--by"),
+        (["--since", "soon", "."], 2, "--since: 'soon' is neither"),
+        (["-n", "0", "."], 2, "--most: 0 is not above 0"),
+        (["--json", "--csv", "."], 2, "choose one"),
+        (["--width", "3", "."], 2, "--width"),
+        (["nothing.sql"], 1, "nothing.sql: no such file"),
+        (["."], 1, "no recording is there"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        found = main(["fleet", *words])
+    except SystemExit as end:
+        found = end.code
+    captured = capsys.readouterr()
+    assert (found, captured.out) == (code, "") and said in captured.err and captured.err.count("\n") == 1
+
+
+def test_a_pipe_that_closes_early_is_no_error(folder: Path) -> None:
+    environ = dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = f"{sys.executable} -m gssr fleet {folder} | head -n 1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=environ, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("GSSR fleet")
