@@ -93,6 +93,16 @@ def test_when_srun_is_terminated_ranks_are_killed_at_once_and_lose_a_second_at_m
     assert max(lost.values()) < MOST_LOST, lost
 
 
+def test_when_srun_is_killed_slurm_ends_the_ranks_which_lose_a_second_at_most(slurm, tmp_path: Path) -> None:
+    code, ended = both(slurm, tmp_path, "sleep 60", lambda step, _job: step.kill())
+    wait_for(lambda: recorded(tmp_path).state != "running")
+    reader = recorded(tmp_path)
+    assert code == -signal.SIGKILL
+    assert {process.exit_code for process in reader.processes} <= {143, 137, None}
+    lost = {node: ended - last for node, last in last_seconds(reader).items()}
+    assert len(lost) == 4 and max(lost.values()) < MOST_LOST, lost
+
+
 def test_a_warning_reaches_every_rank_and_then_the_time_limit(slurm, tmp_path: Path) -> None:
     traps = """trap "touch usr1.$SLURM_PROCID" USR1; trap "exit 9" TERM"""
     script = f"""#!/bin/bash
