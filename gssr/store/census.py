@@ -106,6 +106,7 @@ def rollups(part: "Part", level: int, gpus: Ints | None, lower: float, upper: fl
     if not part.ended:
         gpu, bucket, vectors = _read(part, level, keys, lower, upper, layout)
         return Rolled(gpu, bucket, vectors, np.empty(0, np.int64), level)
+    lower, upper = _clipped(part, lower, upper)
     seconds = _held_against(level, lower, upper)
     low, high = np.floor(lower / seconds) * seconds, np.ceil(upper / seconds) * seconds
     gpu, bucket, vectors = _read(part, level, keys, low, high, layout)
@@ -120,6 +121,16 @@ def rollups(part: "Part", level: int, gpus: Ints | None, lower: float, upper: fl
     return Rolled(gpu, bucket, vectors, wrong, seconds)
 
 
+def _clipped(part: "Part", lower: float, upper: float) -> tuple[float, float]:
+    """What of a window can hold rollups; of thinned samples more than the census knows of may be left."""
+    known = census(part)
+    starts = starts_of(np.concatenate([known.codes, known.lost]))
+    if not len(starts) or part.thinned > -np.inf:
+        return lower, upper
+    lower = max(lower, float(starts.min()))
+    return lower, max(min(upper, float(starts.max()) + LONGEST), lower)
+
+
 def where(mask: Flags, *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     """Of each column what is chosen; itself where that is all of it: rollups are large."""
     return columns if mask.all() else tuple(column[mask] for column in columns)
@@ -128,6 +139,8 @@ def where(mask: Flags, *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
 def _read(
     part: "Part", level: int, keys: list[int] | None, lower: float, upper: float, layout: Layout
 ) -> tuple[Ints, Ints, Floats]:
+    if upper - lower < level:
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, layout.width))
     key, bucket, vectors = part.shard.rollups(level, keys, lower, upper, layout, counted_anew=part.ended)
     fine = fits(vectors, layout)
     if not (fine.all() or part.ended):
@@ -168,14 +181,16 @@ def _wrong(
 def _expected(part: "Part", gpus: Ints | None, seconds: int, window: tuple[float, float]) -> tuple[Ints, Ints, Ints]:
     """Buckets of ``seconds`` in the window by their numbers, ascending; how many samples each has; and those of which that
     is known to be told wrongly."""
+    known = census(part)
+    lost = (known.lost[:, None] + np.arange(0, LONGEST, seconds)).reshape(-1)
+    lost = lost[_within(gpus, lost, window)]
     if seconds == LONGEST:
-        found = census(part)
-        inside, lost = (_within(gpus, codes, window) for codes in (found.codes, found.lost))
-        return found.codes[inside], found.rows[inside], found.lost[lost]
+        inside = _within(gpus, known.codes, window)
+        return known.codes[inside], known.rows[inside], lost
     gpu, start, vectors = _read(part, seconds, part.keys(gpus), *window, part_of(part.shard.layout, ()))
     codes = codes_of(gpu, start)
     order = np.argsort(codes)
-    return codes[order], vectors[order, 0].astype(np.int64), np.empty(0, np.int64)
+    return codes[order], vectors[order, 0].astype(np.int64), lost
 
 
 def _within(gpus: Ints | None, codes: Ints, window: tuple[float, float]) -> Flags:

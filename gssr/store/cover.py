@@ -19,7 +19,7 @@ from gssr.store.layout import Layout
 from gssr.store.moments import Floats, Ints, derive, empty_vectors, fold
 from gssr.store.pages.table import Wanted
 from gssr.store.raw import Columns, in_threads, joined
-from gssr.store.recount import Rows, rows_of
+from gssr.store.recount import Rows, hold_all, ranges_of, rows_of
 from gssr.store.schema import LEVELS
 from gssr.store.shard import Shard
 
@@ -97,20 +97,22 @@ class Part(NamedTuple):
         """The same as ranges, of which there is one for each rank that was merged into the file: it has its rows in one
         piece, and all of them are rolled up."""
         first, last = self.rowids(start, end)
-        if not self.shard.merged or (first, last) == (self.first, self.last):
+        if (first, last) == (self.first, self.last):
             return [(first, last)]
-        found = self.shard.all(
-            "SELECT min(first_rowid), max(last_rowid) FROM rollup WHERE level = ? AND bucket > ? AND bucket < ?"
-            " AND first_rowid >= ? AND last_rowid <= ? GROUP BY gpu ORDER BY 1",
-            (LEVELS[0], int(max(start, 0.0)) - LEVELS[0], math.ceil(min(end, 1e15)), self.first, self.last),
-        )
-        ranges: list[tuple[int, int]] = []
-        for low, high in found:
-            if ranges and low <= ranges[-1][1]:
-                ranges[-1] = ranges[-1][0], max(high, ranges[-1][1])
-            else:
-                ranges.append((low, high))
-        return ranges
+        ranges = [(first, last)]
+        if self.shard.merged:
+            found = self.shard.all(
+                "SELECT min(first_rowid), max(last_rowid) FROM rollup WHERE level = ? AND bucket > ? AND bucket < ?"
+                " AND first_rowid >= ? AND last_rowid <= ? GROUP BY gpu ORDER BY 1",
+                (LEVELS[0], int(max(start, 0.0)) - LEVELS[0], math.ceil(min(end, 1e15)), self.first, self.last),
+            )
+            ranges = []
+            for low, high in found:
+                if ranges and low <= ranges[-1][1]:
+                    ranges[-1] = ranges[-1][0], max(high, ranges[-1][1])
+                else:
+                    ranges.append((low, high))
+        return ranges if not self.ended or hold_all(self, ranges, start, end) else list(ranges_of(self, start, end))
 
     def raw(self, names: Sequence[str], gpus: Ints | None, start: float, end: float) -> Columns:
         """Raw rows of a window: positions, times, values of stored metrics."""
@@ -164,21 +166,15 @@ def cover(
     ranges: list[Range] = [(start, end)]
     for level in (level for level in reversed(LEVELS) if level <= coarsest):
         finer: list[Range] = []
-        codes = [np.empty(0, np.int64)]
-        wrong = []
         for lower, upper in ranges:
             rolled = census.rollups(part, level, gpus, lower, upper, layout)
             fresh = _not_taken(rolled.gpu, rolled.bucket, taken)
             gpu, bucket, vectors = where(fresh, rolled.gpu, rolled.bucket, rolled.vectors)
-            codes.append(codes_of(gpu, bucket))
             out.append((gpu, bucket.astype(np.float64), np.full(len(gpu), float(level)), vectors))
-            again = rolled.wrong[_not_taken(rolled.wrong >> 40, census.starts_of(rolled.wrong), taken)]
-            if len(again):
-                wrong.append((rolled.seconds, again))
-                rows = rows_of(part, _stored(layout), again, rolled.seconds, start, end)
-                out += [_fold(piece, gap_seconds, layout) for piece in rows]
+            again = rows_of(part, _stored(layout), rolled.wrong, rolled.seconds, start, end)
+            out += [_fold(_fresh(part, taken, rows), gap_seconds, layout) for rows in again]
+            taken += [(level, codes_of(gpu, bucket)), (rolled.seconds, rolled.wrong)]
             finer += _uncovered(lower, upper, level, bucket, part.unended)
-        taken += [(level, np.concatenate(codes)), *wrong]
         ranges = finer
     out.append(_fold(uncounted(part, _stored(layout), start, end, LEVELS[0], gpus, taken), gap_seconds, layout))
     some = [piece for piece in out if len(piece[0])] or out[-1:]
@@ -267,11 +263,16 @@ def uncounted_pieces(
             ranges.append((recent, end, gpus))
     for lower, upper, chosen in ranges:
         for read in part.pieces(names, chosen, lower, upper):
-            yield partial(_fresh, part, taken, read)
+            yield partial(_read_fresh, part, taken, read)
 
 
-def _fresh(part: Part, taken: Sequence[tuple[int, Ints]], read: Callable[[], Columns]) -> Columns:
-    gpu, time, values = read()
+def _read_fresh(part: Part, taken: Sequence[tuple[int, Ints]], read: Callable[[], Columns]) -> Columns:
+    return _fresh(part, taken, read())
+
+
+def _fresh(part: Part, taken: Sequence[tuple[int, Ints]], rows: Rows) -> Rows:
+    """The rows that no bucket counts yet, and that are not thinned."""
+    gpu, time, values = rows
     fresh = _not_taken(gpu, time, taken) & (time >= part.thinned)
     if fresh.all():
         return gpu, time, values

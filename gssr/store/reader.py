@@ -172,6 +172,18 @@ class RunReader:
         return next((shard.damage for shard in self._shards if shard.damage), None)
 
     @property
+    def recounted(self) -> str | None:
+        """What had to be counted anew so far because rollups or sketches are missing or damaged, in one sentence."""
+        n = sum(first == part.first for part in self._parts for first, _ in part.shard.recounted)
+        if not n:
+            return None
+        stretches = "1 stretch" if n == 1 else f"{n:,} stretches"
+        return (
+            f"rollups of {stretches} of 10 minutes of a GPU are missing or damaged: counted anew from the samples, which "
+            "takes longer; gssr merge FILE.sql repairs them"
+        )
+
+    @property
     def processes(self) -> tuple[Process, ...]:
         """One row per rank."""
         rows = (row for shard in self._shards for row in shard.processes(self.run.run_id))

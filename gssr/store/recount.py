@@ -43,17 +43,38 @@ def rows_of(part: "Part", names: Sequence[str], codes: Ints, seconds: int, start
                 yield part.positions(np.asarray(key, np.int64)), time, values
 
 
+def hold_all(part: "Part", ranges: Sequence[tuple[int, int]], begin: float, end: float) -> bool:
+    """Whether the samples of [begin, end), unix s, lie in these ranges of rowids, as far as the times beside them tell."""
+    for first, last in _ranks(part):
+        own = [(low, high) for low, high in ranges if first <= low and high <= last]
+        low, high = min((low for low, _ in own), default=last + 1), max((high for _, high in own), default=first - 1)
+        before, after = _time_at(part, low - 1, first, last), _time_at(part, high + 1, first, last)
+        if (before is not None and before >= begin) or (after is not None and after < end):
+            return False
+    return True
+
+
 def ranges_of(part: "Part", begin: float, end: float) -> Iterator[tuple[int, int]]:
     """Rowids between which all samples of [begin, end), unix s, lie, rank by rank; told by the samples' own times, which
     ascend but for those that came late."""
-    ranks = [(row.first_rowid, row.last_rowid) for row in part.shard.merged]
-    for low, high in ranks or [(part.first, part.last)]:
-        if low is None or high is None or low > part.last or high < part.first:
-            continue
+    for low, high in _ranks(part):
         first = _first_from(part, low, high, begin - LATE_SECONDS)
         last = _first_from(part, first, high, end + LATE_SECONDS)
         if first <= high:
             yield first, min(last, high)
+
+
+def _ranks(part: "Part") -> list[tuple[int, int]]:
+    """The first and last rowid of each rank's samples."""
+    rows = ((row.first_rowid, row.last_rowid) for row in part.shard.merged)
+    ranks = [(low, high) for low, high in rows if low and high and part.first <= low and high <= part.last]
+    return ranks or [(part.first, part.last)]
+
+
+def _time_at(part: "Part", rowid: int, first: int, last: int) -> float | None:
+    """The time of a rank's sample; None where it has none of this rowid."""
+    found = part.shard.all("SELECT time FROM samples WHERE rowid = ?", (rowid,)) if first <= rowid <= last else []
+    return float(found[0][0]) if found else None
 
 
 def _first_from(part: "Part", low: int, high: int, time: float) -> int:

@@ -27,7 +27,16 @@ from gssr.store.records import (
     state_in,
 )
 from gssr.store.schema import LEVELS, SKETCH_SECONDS, TABLES
-from gssr.store.sound import GREATEST, are_sound, counts_in, is_sketch, is_vector, sound_buckets, sound_samples
+from gssr.store.sound import (
+    GREATEST,
+    are_ranges,
+    are_sound,
+    are_vectors,
+    counts_in,
+    is_sketch,
+    sound_buckets,
+    sound_samples,
+)
 from gssr.store.spans import Span, spans_of, times_of
 from gssr.store.thinning import Thinned, read_thinned
 from gssr.store.values import number
@@ -38,7 +47,7 @@ WORKLOAD_COLUMNS = tuple(column.name for column in TABLES["workload_samples"][3:
 _BLOBS_AT_ONCE = 1024
 """Rollups fetched before they are decoded: a megabyte; of sketches, which are larger, a fourth."""
 
-_IMPOSSIBLE = "values that can't be"
+IMPOSSIBLE = "values that can't be"
 
 _Record = TypeVar("_Record", Gpu, Process, Event)
 
@@ -59,6 +68,10 @@ class Shard:
         """The ranks' files that are part of this one."""
         self.thinned: list[Thinned] = []
         """Of which rows of ``samples`` are not there any more, or only as means."""
+        self.censuses: dict[tuple[int, int], Any] = {}
+        """By the first and last rowid of a run's part: gssr.store.census."""
+        self.recounted: set[tuple[int, int]] = set()
+        """What had to be counted anew of a part: its first rowid, and the number of the GPU and its stretch of 600 s."""
         try:
             if self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
                 self.connection.execute("BEGIN")  # one snapshot for all that follows; it holds no writer up
@@ -105,7 +118,9 @@ class Shard:
             yield rows
 
     def all(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query for numbers and blobs, as ``rows``; None where there is something else."""
+        """All rows of a query for numbers, or for blobs alone, as ``rows``; None where there is something else."""
+        if query.startswith("SELECT data "):
+            return [row for batch in self.rows(query, parameters) for row in batch]
         return [tuple(map(_told, row)) for batch in self.rows(query, parameters) for row in batch]
 
     def gpus(self, run_id: str) -> list[Gpu]:
@@ -242,7 +257,7 @@ class Shard:
             rows, sound = sound_samples(batch)
             batches.append(rows)
             if not sound:
-                self.damaged(_IMPOSSIBLE)
+                self.damaged(IMPOSSIBLE)
         table = np.concatenate(batches).T if batches else np.empty((len(present) + 2, 0))
         n = table.shape[1]
         values = {name: table[position + 2] for position, name in enumerate(present)}
@@ -250,10 +265,16 @@ class Shard:
         return table[0].astype(np.int64), table[1], values
 
     def rollups(
-        self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
+        self,
+        level: int,
+        keys: Sequence[int] | None,
+        start: float,
+        end: float,
+        layout: Layout,
+        counted_anew: bool = False,
     ) -> tuple[Ints, Ints, Floats]:
         """Closed buckets of a level that lie within [start, end): GPU keys, starts, and vectors in ``layout``, which may
-        keep only some of the file's blocks."""
+        keep only some of the file's blocks. ``counted_anew``: what can't be, and is left out, the caller counts anew."""
         where, parameters = "level = ?", [level]
         if np.isfinite(start):
             where, parameters = where + " AND bucket >= ?", [*parameters, int(np.ceil(start))]
@@ -263,16 +284,16 @@ class Shard:
             where += f" AND gpu IN ({','.join(map(str, keys))})"
         columns = self._columns_of(layout)
         heads, vectors, counts = [], [], counts_in(layout)
-        query = f"SELECT gpu, bucket, data FROM rollup WHERE {where}"
+        query = f"SELECT gpu, bucket, first_rowid, last_rowid, data FROM rollup WHERE {where}"
         for batch in self.rows(query, parameters, fetch=_BLOBS_AT_ONCE):
             head, rows = sound_buckets(batch, level)
-            rows, head = _kept(rows, [is_vector(row[2]) for row in rows], head)
-            own = vectors_of([row[2] for row in rows], self.layout, columns)
-            fine = are_sound(own, head[:, 1], level, counts)
+            rows, head = _kept(rows, are_vectors(head[:, 0], [row[-1] for row in rows], self.layout), head)
+            own = vectors_of([row[-1] for row in rows], self.layout, columns)
+            fine = are_sound(own, head[:, 1], level, counts) & are_ranges(rows, own[:, 0])
             heads.append(head[fine])
             vectors.append(own[fine] if not fine.all() else own)
-            if np.count_nonzero(fine) < len(batch):
-                self.damaged(_IMPOSSIBLE)
+            if np.count_nonzero(fine) < len(batch) and not counted_anew:
+                self.damaged(IMPOSSIBLE)
         head = np.concatenate(heads) if heads else np.empty((0, 2), np.int64)
         return head[:, 0], head[:, 1], np.concatenate(vectors) if vectors else np.empty((0, layout.width))
 
@@ -302,8 +323,10 @@ class Shard:
             columns += range(mine.start, mine.start + mine.width)
         return np.array(columns)
 
-    def sketches(self, keys: Sequence[int] | None, start: float, end: float) -> Iterator[list[tuple[int, int, bytes]]]:
-        """(GPU key, bucket, blob) of the closed sketches that lie within [start, end), in batches."""
+    def sketches(
+        self, keys: Sequence[int] | None, start: float, end: float, counted_anew: bool = False
+    ) -> Iterator[list[tuple[int, int, bytes]]]:
+        """(GPU key, bucket, blob) of the closed sketches that lie within [start, end), in batches; see ``rollups``."""
         only = f"gpu IN ({','.join(map(str, keys))})" if keys is not None else "1"
         query, parameters = f"SELECT gpu, bucket, data FROM sketch WHERE {only}", list[int]()
         if np.isfinite(start):
@@ -312,10 +335,11 @@ class Shard:
             query, parameters = query + " AND bucket <= ?", [*parameters, int(np.floor(end)) - SKETCH_SECONDS]
         for batch in self.rows(query, parameters, fetch=_BLOBS_AT_ONCE // 4):
             head, rows = sound_buckets(batch, SKETCH_SECONDS)
-            rows, _ = _kept(rows, [is_sketch(row[2]) for row in rows], head)
-            if len(rows) < len(batch):
-                self.damaged(_IMPOSSIBLE)
-            yield rows
+            rows, _ = _kept(rows, [is_sketch(row[2], len(self.layout.sketched)) for row in rows], head)
+            if len(rows) < len(batch) and not counted_anew:
+                self.damaged(IMPOSSIBLE)
+            if rows:
+                yield rows
 
 
 def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[list[tuple[Any, ...]], Ints]:
@@ -324,8 +348,8 @@ def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[lis
 
 
 def _told(value: Any) -> Any:
-    """A number or a blob as it is; None where it is none, or none that can be."""
-    return value if isinstance(value, bytes) else None if value is None else number(value, GREATEST)
+    """A number as it is; None where it is none, or none that can be."""
+    return None if value is None else number(value, GREATEST)
 
 
 def _without_impossible(row: tuple[Any, ...], begin: int, width: int) -> tuple[Any, ...]:

@@ -36,13 +36,14 @@ def count_bins(part: "Part", names: Sequence[str], start: float, end: float, gpu
         if told is not None:
             right = told.by_sketches(own, _samples_in(sizes, weights))
             inside = np.repeat(right, sizes.sum(axis=1))
-            own, sizes, keys, weights = own[right], sizes[right], *where(inside, keys, weights)
+            own, sizes, (keys, weights) = own[right], sizes[right], where(inside, keys, weights)
         codes.append(own)
         bins = np.repeat(np.tile(places * N_BINS, len(own)), sizes.reshape(-1)) + keys
         np.add.at(counts.reshape(-1), bins, weights)
     taken = [(SKETCH_SECONDS, np.concatenate(codes))]
     if told is not None:
         again = told.again(taken[0][1])
+        part.shard.recounted.update((part.first, code) for code in again.tolist())
         taken.append((SKETCH_SECONDS, again))
         for _gpu, _time, values in rows_of(part, stored, again, SKETCH_SECONDS, start, end):
             _add(counts, names, values)

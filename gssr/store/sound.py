@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from gssr.store.layout import HEAD, Layout
 from gssr.store.moments import Floats, Ints
+from gssr.store.values import GREATEST as GREATEST
 from gssr.store.values import LATEST, MOST_KEYS, number
 
-GREATEST = 1e30
-"""No sample is greater: sums and squares of any number of them can be told."""
 _GREATEST_SUM = 1e90
 _COUNTS_END = 2.0**63
 
@@ -71,17 +70,37 @@ def are_sound(vectors: Floats, starts: Ints, level: int, counts: Ints) -> Flags:
     return fine
 
 
-def is_vector(blob: bytes) -> bool:
-    """Whether a rollup's blob is whole numbers long, and has a head at least."""
-    return len(blob) % 8 == 0 and len(blob) >= 8 * len(HEAD)
+def are_vectors(keys: Ints, blobs: Sequence[bytes], layout: Layout) -> list[bool]:
+    """Which blobs of rollups are whole numbers long, have a head at least and no more than the layout says, and are as long
+    as the longest of their GPU (``keys`` [n]): all of a run's were written by one version."""
+    lengths = np.array([len(blob) for blob in blobs], np.int64)
+    if (lengths == 8 * layout.width).all():
+        return [True] * len(blobs)
+    _, gpu = np.unique(keys, return_inverse=True)
+    longest = np.zeros(len(lengths), np.int64)
+    whole = (lengths % 8 == 0) & (lengths >= 8 * len(HEAD)) & (lengths <= 8 * layout.width)
+    np.maximum.at(longest, gpu[whole], lengths[whole])
+    fine: list[bool] = (whole & (lengths == longest[gpu])).tolist()
+    return fine
 
 
-def is_sketch(blob: bytes) -> bool:
-    """Whether its parts are as long as they say: see gssr.store.layout."""
-    if len(blob) < 2:
-        return False
+def are_ranges(rows: Sequence[tuple[Any, ...]], n_rows: Floats) -> Flags:
+    """[n]: which rollups, (GPU, start, first and last rowid, blob), name rowids that ``n_rows`` samples can have."""
+    try:
+        first, last = np.array([row[2:4] for row in rows], np.int64).reshape(-1, 2).T
+    except (ValueError, TypeError, OverflowError):
+        ends = [
+            row[2:4] if all(type(rowid) is int and 0 < rowid < 1 << 62 for rowid in row[2:4]) else (0, 0)
+            for row in rows
+        ]
+        first, last = np.array(ends, np.int64).reshape(-1, 2).T
+    return np.asarray((first > 0) & (last - first + 1 >= n_rows), bool)
+
+
+def is_sketch(blob: bytes, most: int) -> bool:
+    """Whether it is of no more than ``most`` metrics, and its parts are as long as they say: see gssr.store.layout."""
     n_metrics = int.from_bytes(blob[:2], "little")
-    if len(blob) < 2 + 2 * n_metrics:
+    if n_metrics > most or len(blob) < 2 + 2 * n_metrics:
         return False
     return len(blob) == 2 + 2 * n_metrics + 6 * int(np.frombuffer(blob, "<u2", n_metrics, 2).sum(dtype=np.int64))
 

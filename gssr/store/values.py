@@ -12,6 +12,8 @@ LATEST = 1e11
 """Unix times, s, are from 0 to this: some three thousand years."""
 MOST_KEYS = 1 << 24
 """Keys of GPUs are below this: 64 for each of 262,144 ranks."""
+GREATEST = 1e30
+"""No sample is greater: sums and squares of any number of them can be told."""
 _MANY, _MOST, _ANY = 1 << 31, (1 << 63) - 1, sys.float_info.max
 
 _BOUNDS: dict[str, tuple[float, float]] = {

@@ -1,0 +1,157 @@
+"""Rollups and sketches that are missing or damaged are counted anew from the samples: what is read of an ended run is the
+same as before the damage, and the reader says so."""
+
+import shutil
+import sqlite3
+import struct
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from merging import record
+from sample_rows import START, rows_of, write
+
+from gssr.store.blobs import pack_sketch, unpack_sketch
+from gssr.store.layout import LAYOUT
+from gssr.store.merge import merge
+from gssr.store.moments import merge as merged
+from gssr.store.reader import RunReader, open_recording
+
+N_GPUS = 3
+METRICS = ("sm_active", "flop_active", "pcie_tx_bytes")
+WINDOWS = [(None, None), (START + 33.3, START + 801.7), (START + 640.25, START + 651)]
+BLOCK = {block.metric.name: block.start for block in LAYOUT.blocks}
+
+Damage = Callable[[sqlite3.Connection], None]
+
+
+def change(table: str, where: str, new: Callable[[bytes], bytes]) -> Damage:
+    """Change the blobs of a table's rows that are chosen."""
+
+    def damage(connection: sqlite3.Connection) -> None:
+        rows = connection.execute(f"SELECT rowid, data FROM {table} WHERE {where}").fetchall()
+        assert rows
+        connection.executemany(
+            f"UPDATE {table} SET data = ? WHERE rowid = ?", [(new(data), rowid) for rowid, data in rows]
+        )
+
+    return damage
+
+
+def run(statement: str) -> Damage:
+    """Run a statement that changes something."""
+
+    def damage(connection: sqlite3.Connection) -> None:
+        assert connection.execute(statement).rowcount > 0
+
+    return damage
+
+
+def number(place: int, value: float | Callable[[float], float]) -> Callable[[bytes], bytes]:
+    """A rollup with another number at a place of its vector."""
+
+    def change_it(data: bytes) -> bytes:
+        (old,) = struct.unpack_from("<d", data, 8 * place)
+        made = bytearray(data)
+        struct.pack_into("<d", made, 8 * place, value(old) if callable(value) else value)
+        return bytes(made)
+
+    return change_it
+
+
+ONE = "gpu = 1 AND bucket = (SELECT bucket FROM rollup WHERE gpu = 1 ORDER BY bucket LIMIT 1 OFFSET 40)"
+SOME = "gpu = 1 AND bucket % 1200 < 600"
+LAST = "bucket = (SELECT max(bucket) FROM rollup WHERE level = 10)"
+SM = BLOCK["sm_active"]
+
+ROLLUPS: dict[str, Damage] = {
+    "all are gone": run("DELETE FROM rollup"),
+    **{f"those of {level} s are gone": run(f"DELETE FROM rollup WHERE level = {level}") for level in (10, 60, 600)},
+    **{
+        f"some of {level} s are gone": run(f"DELETE FROM rollup WHERE level = {level} AND {SOME}")
+        for level in (10, 60, 600)
+    },
+    "one is gone": run(f"DELETE FROM rollup WHERE level = 10 AND {ONE}"),
+    "the last is gone": run(f"DELETE FROM rollup WHERE level = 10 AND {LAST}"),
+    "all of a GPU's stretch are gone": run(f"DELETE FROM rollup WHERE {SOME}"),
+    "cut short": change("rollup", SOME, lambda data: data[:200]),
+    "cut within a number": change("rollup", SOME, lambda data: data[:203]),
+    "cut where a metric ends": change("rollup", ONE, lambda data: data[: 8 * SM]),
+    "too long": change("rollup", SOME, lambda data: data + bytes(8)),
+    "empty": change("rollup", SOME, lambda _: b""),
+    "no rows": change("rollup", SOME, number(0, float("nan"))),
+    "fewer rows": change("rollup", SOME, number(0, lambda n: n - 1)),
+    "more rows": change("rollup", SOME, number(0, lambda n: n + 1)),
+    "another time": change("rollup", SOME, number(3, lambda time: time + 1e4)),
+    "a count is not known": change("rollup", SOME, number(SM, float("nan"))),
+    "more values than rows": change("rollup", SOME, number(SM, 1e6)),
+    "a sum that can't be": change("rollup", SOME, number(SM + 1, lambda total: total * 50)),
+    "a sum is not known": change("rollup", SOME, number(SM + 1, float("nan"))),
+    "a spread that can't be": change("rollup", SOME, number(SM + 2, -1.0)),
+    "least above greatest": change("rollup", SOME, number(SM + 3, 3.0)),
+    "another start": run(f"UPDATE rollup SET bucket = bucket + 1 WHERE level = 60 AND {SOME}"),
+    "rowids of nothing": run(f"UPDATE rollup SET first_rowid = last_rowid WHERE {SOME}"),
+    "rowids that are none": run(f"UPDATE rollup SET last_rowid = -7 WHERE {SOME}"),
+}
+SKETCHES: dict[str, Damage] = {
+    "sketches are gone": run("DELETE FROM sketch"),
+    "some sketches are gone": run(f"DELETE FROM sketch WHERE {SOME}"),
+    "sketches cut short": change("sketch", SOME, lambda data: data[:-5]),
+    "sketches too long": change("sketch", SOME, lambda data: data + b"\0"),
+    "sketches with other counts": change(
+        "sketch", SOME, lambda data: pack_sketch([h + h for h in unpack_sketch(data)])
+    ),
+    "sketches with fewer bins": change("sketch", SOME, lambda data: struct.pack("<H", 0)),
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of 25 minutes."""
+    path = tmp_path_factory.mktemp("sound") / "a.sql"
+    write(path, rows_of(3000, N_GPUS, hole=range(700, 720)), N_GPUS)
+    return path
+
+
+def damaged(sound: Path, folder: Path, *damages: Damage) -> Path:
+    path = folder / "b.sql"
+    shutil.copyfile(sound, path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for damage in damages:
+            damage(connection)
+    return path
+
+
+def told(reader: RunReader) -> list[np.ndarray]:
+    """What rollups and sketches tell of each window."""
+    found: list[np.ndarray] = []
+    for start, end in WINDOWS:
+        for level in (None, 10, 60, 600):
+            buckets = reader.buckets(start, end, level=level)
+            if level is None:
+                found.append(merged(buckets.vectors, buckets.gpu, N_GPUS, reader.gap_seconds))
+            else:
+                order = np.lexsort((buckets.start, buckets.gpu))
+                found += [buckets.gpu[order], buckets.start[order], buckets.vectors[order]]
+        found += list(reader.histogram(METRICS, start, end).values())
+        rows = reader.samples(METRICS, None, start, end)
+        found += [rows.gpu, rows.time, *rows.values.values()]
+    return found
+
+
+def same(one: list[np.ndarray], other: list[np.ndarray]) -> None:
+    for mine, theirs in zip(one, other, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", [*ROLLUPS, *SKETCHES])
+def test_what_is_damaged_is_counted_anew(sound: Path, tmp_path: Path, name: str) -> None:
+    path = damaged(sound, tmp_path, (ROLLUPS | SKETCHES)[name])
+    before = path.read_bytes()
+    one, other = open_recording(sound).runs[0], open_recording(path).runs[0]
+    same(told(one), told(other))
+    assert one.recounted is None and one.damage is None and other.damage is None
+    assert other.recounted is not None and "counted anew" in other.recounted
+    assert path.read_bytes() == before, "a reader wrote to the file"
