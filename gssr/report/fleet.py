@@ -140,7 +140,7 @@ class _Page:
         columns = [
             Column("score"),
             Column("runs", "right"),
-            Column("GPU-hours", "right"),
+            Column("GPU-h", "right"),
             Column("", least=8, most=_BAR),
         ]
         rows: list[list[Cell]] = [
@@ -158,22 +158,21 @@ class _Page:
         """Groups, a line each."""
         options = self._options
         columns = [
-            Column(by), Column("runs", "right", drop=2), Column("GPU-hours", "right"), Column("wasted", "right"),
-            Column("%", "right", drop=1), Column("idle", "right"), Column("unused", "right", drop=5),
-            Column("uneven", "right", drop=3), Column("throttled", "right", drop=7), Column("score", "right"),
-            Column("kWh", "right", drop=4), Column("wasted kWh", "right", drop=6),
+            Column(by), Column("runs", "right", drop=2), Column("GPU-h", "right"), Column("wasted", "right"),
+            Column("idle", "right"), Column("unused", "right", drop=5), Column("uneven", "right", drop=3),
+            Column("throttled", "right", drop=7), Column("score", "right"), Column("kWh", "right", drop=4),
+            Column("wasted kWh", "right", drop=6),
         ]  # fmt: skip
-        rows: list[list[Cell]] = []
-        for group in groups[: options.most]:
-            wasted = group.wasted_gpu_hours
-            share = None if wasted is None or not group.scored_gpu_hours else 100 * wasted / group.scored_gpu_hours
-            rows.append([
+        rows: list[list[Cell]] = [
+            [
                 self._name(group.key), f"{group.n_runs:,}", self._hours(group.gpu_hours),
-                (Span(self._hours(wasted), "value"),), fixed(share, 0), self._hours(group.idle_gpu_hours),
-                self._hours(group.unused_gpu_hours),
-                self._hours(group.imbalance_gpu_hours), self._hours(group.throttled_gpu_hours), fixed(group.score, 3),
-                _kwh(group.energy_j), _kwh(group.wasted_energy_j),
-            ])  # fmt: skip
+                (Span(self._hours(group.wasted_gpu_hours), "value"),), self._hours(group.idle_gpu_hours),
+                self._hours(group.unused_gpu_hours), self._hours(group.imbalance_gpu_hours),
+                self._hours(group.throttled_gpu_hours), fixed(group.score, 3), _kwh(group.energy_j),
+                _kwh(group.wasted_energy_j),
+            ]
+            for group in groups[: options.most]
+        ]  # fmt: skip
         return self._section(f"By {by}", columns, rows, len(groups), f"by {options.sort}")
 
     def runs(self, title: str, runs: Sequence[RunFigures]) -> list[Row]:
@@ -182,7 +181,7 @@ class _Page:
         users, jobs = any(run.user for run in shown), any(run.job_id for run in shown)
         columns = [
             Column("run"), *[Column("user", drop=2)] * users, *[Column("job", drop=4)] * jobs, Column("GPUs", "right"),
-            Column("unused", "right", drop=3), Column("GPU-hours", "right"), Column("wasted", "right"),
+            Column("unused", "right", drop=3), Column("GPU-h", "right"), Column("wasted", "right"),
             Column("idle", "right", drop=1), Column("uneven %", "right", drop=1), Column("score", "right"),
         ]  # fmt: skip
         rows: list[list[Cell]] = []
@@ -199,7 +198,7 @@ class _Page:
     def nodes(self, nodes: Sequence[NodeHealth]) -> list[Row]:
         """Nodes that are slow in some runs; nothing without any."""
         columns = [
-            Column("node"), Column("runs", "right"), Column("slow in", "right"), Column("GPU-hours", "right", drop=1),
+            Column("node"), Column("runs", "right"), Column("slow in", "right"), Column("GPU-h", "right", drop=1),
             Column("throttled %", "right"), Column("lowest clock %", "right"), Column("GPUs", drop=2),
         ]  # fmt: skip
         rows: list[list[Cell]] = []
