@@ -73,7 +73,7 @@ def test_no_line_is_wider_than_the_page_nor_does_a_name_steer_the_terminal(
 def test_the_page_answers_who_wastes_what_idles_and_what_is_uneven(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = printed(capsys, str(folder))
+    page = printed(capsys, str(folder), "--width", "100")
     section = {
         part.partition(" ─")[0]: part.splitlines()[1:] for part in re.split("^── ", page, flags=re.MULTILINE)[1:]
     }
