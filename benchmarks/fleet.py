@@ -14,7 +14,7 @@ from gssr.backends.synthetic.bulk import Request, generate
 
 JOBS = ("train", "stencil", "idle", "imbalanced", "startup")
 GPUS = 8
-LIMIT_SECONDS, LIMIT_MB = 10.0, 150.0
+LIMIT_MS, LIMIT_MB = 10.0, 150.0
 TABLES = "runs,gpus,summary,gpu_summary,verdicts,statistics"
 QUESTION = """
 import duckdb
@@ -36,23 +36,23 @@ def measure(recordings: int = 1000, hours: float = 0.1, repeats: int = 3) -> Ite
         page = (*GSSR, "fleet", folder / "recordings")
         run(page)
         cost = median(run(page) for _ in range(repeats))
-        yield Figure(f"fleet, {what}: wall", cost.wall, "s", LIMIT_SECONDS)
-        yield from _costs("fleet", cost, recordings)
+        yield Figure(f"fleet, {what}: wall", cost.wall, "s")
+        yield _cpu("fleet", cost, recordings)._replace(limit=LIMIT_MS)
         yield Figure("fleet: greatest process, resident", cost.rss / MB, "MB", LIMIT_MB)
         judged = run((*page, "--by", "verdict"))
         yield Figure("fleet --by verdict: wall", judged.wall, "s")
-        yield from _costs("fleet --by verdict", judged, recordings)
+        yield _cpu("fleet --by verdict", judged, recordings)
         exported = folder / "exported"
         cost = run((*GSSR, "export", folder / "recordings", "-o", exported, "--tables", TABLES))
-        yield from _costs("export without samples", cost, recordings)
+        yield _cpu("export without samples", cost, recordings)
         question = QUESTION.format(folder=str(exported), table="{table}")
         asked = median(run((PYTHON, "-c", question)) for _ in range(repeats))
         yield Figure("DuckDB, waste by user from that export: wall", asked.wall, "s")
         yield Figure("DuckDB: resident", asked.rss / MB, "MB")
 
 
-def _costs(what: str, cost: Cost, recordings: int) -> Iterator[Figure]:
-    yield Figure(f"{what}: CPU a recording", 1e3 * cost.cpu / recordings, "ms")
+def _cpu(what: str, cost: Cost, recordings: int) -> Figure:
+    return Figure(f"{what}: CPU a recording", 1e3 * cost.cpu / recordings, "ms")
 
 
 def make(folder: Path, recordings: int, hours: float) -> None:

@@ -13,16 +13,17 @@ class Bar:
     def __init__(self, doing: str) -> None:
         self._doing = doing
         self._begun = time.monotonic()
-        self._shown = False
+        self._shown = ""
 
     def show(self, share: float) -> None:
         """Draw the share done, 0-1."""
         if time.monotonic() - self._begun < _AFTER or sys.stderr is None or not sys.stderr.isatty():
             return
         done = round(share * _WIDTH)
-        bar = f"{'#' * done}{'.' * (_WIDTH - done)}"
-        print(f"\r{self._doing} {bar} {share:4.0%}", end="", file=sys.stderr, flush=True)
-        self._shown = True
+        text = f"{self._doing} {'#' * done}{'.' * (_WIDTH - done)} {share:4.0%}"
+        if text != self._shown:
+            print(f"\r{text}", end="", file=sys.stderr, flush=True)
+            self._shown = text
 
     def clear(self) -> None:
         """Leave nothing of it."""
