@@ -1,9 +1,6 @@
 """What this machine offers: where samples can come from, where recordings can go, and what is missing."""
 
-import json
 import os
-import select
-import signal
 import sqlite3
 import sys
 import time
@@ -12,13 +9,11 @@ from typing import Literal, NamedTuple
 from gssr import __version__, launch
 from gssr.backends import BACKENDS
 from gssr.backends.base import Offer
+from gssr.backends.inquiry import InquiryError, inquire
 from gssr.backends.synthetic.scenarios import SCENARIOS
 from gssr.store.filesystem import filesystem_of, journal_mode
 
 OLDEST_SQLITE = (3, 26, 0)
-PATIENCE = 30.0
-"""Seconds to wait for drivers and hostengines; without a persistence daemon a driver first initialises every GPU."""
-
 _DRIVER_FIRST = "NVIDIA's driver comes first: see GPUs"
 _WHAT = {kind.name: kind.what for kind in BACKENDS}
 
@@ -85,30 +80,17 @@ def _real_gpus() -> list[Finding]:
 
 
 def _offers() -> list[Offer] | str:
-    """What the backends offer, or what became of asking. A process of its own asks: drivers may crash or hang."""
-    readable, writable = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            from gssr.backends.auto import offers
+    """What the backends offer, or what became of asking."""
 
-            answer = json.dumps(offers())
-        except Exception as error:
-            answer = json.dumps(f"GPUs can't be asked for: {error!r}")
-        os.write(writable, answer.encode())
-        os._exit(0)
-    os.close(writable)
-    with os.fdopen(readable, "rb") as pipe:
-        answered = select.select([pipe], [], [], PATIENCE)[0]
-        if not answered:
-            os.kill(child, signal.SIGKILL)
-            return f"a driver library has not answered for {PATIENCE:g} s"
-        told = pipe.read()
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if not told:
-        return f"a driver library crashed with signal {-code} when it was asked for GPUs"
-    offered = json.loads(told)
-    return offered if isinstance(offered, str) else [Offer(*offer) for offer in offered]
+    def ask() -> object:
+        from gssr.backends.auto import offers
+
+        return offers()
+
+    try:
+        return [Offer(*offer) for offer in inquire(ask)]
+    except InquiryError as error:
+        return str(error)
 
 
 def _stand_ins() -> list[Finding]:

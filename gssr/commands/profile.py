@@ -2,7 +2,7 @@
 
 import argparse
 
-from gssr.commands import USAGE, Command, Option, fail
+from gssr.commands import USAGE, Command, Option, fail, put
 
 OPTIONS = (
     Option(
@@ -42,6 +42,13 @@ OPTIONS = (
         },
     ),
     Option(
+        ("--dry-run",),
+        {
+            "action": "store_true",
+            "help": "say what would be recorded, and how large it would be; start and write nothing",
+        },
+    ),
+    Option(
         ("--summary",),
         {
             "action": argparse.BooleanOptionalAction,
@@ -62,7 +69,10 @@ OPTIONS = (
     ),
     Option(
         ("--redact",),
-        {"action": "store_true", "help": "record no command, and no name of a user, host, cluster or job, nor GPUs' UUIDs"},
+        {
+            "action": "store_true",
+            "help": "record no command, and no name of a user, host, cluster or job, nor GPUs' UUIDs",
+        },
     ),
     Option(
         ("--attach-job",),
@@ -115,7 +125,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
             return fail("--wrap: there is no command in it", USAGE)
     if options.attach_job and (workload or options.live):
         return fail("--attach-job runs no command, and shows no screen: watch it with gssr tui FILE", USAGE)
-    if not workload and not options.attach_job:
+    if not workload and not options.attach_job and not options.dry_run:
         return fail("no command to profile: gssr profile [options] -- COMMAND ARG...", USAGE)
     request = Request(
         command=workload or [],
@@ -136,6 +146,10 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         redact=options.redact,
     )
     try:
+        if options.dry_run:
+            from gssr.profile.dry_run import dry_run
+
+            return put(dry_run(request))
         leave(profile(request))
     except UsageError as error:
         return fail(str(error), USAGE)

@@ -41,19 +41,20 @@ def whole_of(path: str) -> str:
     return folder.removesuffix(".d") if folder.endswith(".sql.d") else path
 
 
-def choose(request: Request, place: launch.Place) -> Output:
-    """The output of this process. Raises UsageError when what stands there must not be touched."""
+def choose(request: Request, place: launch.Place, make: bool = True) -> Output:
+    """The output of this process. Raises UsageError when what stands there must not be touched. Without ``make`` no file or
+    folder is made, and a name that this would decide is guessed."""
     named = request.output is not None or place.job_id is not None
     if not named and (place.world_size or 1) > 1:
         raise UsageError("several ranks need one name for their recording: give it with -o FILE.sql")
     shard = place.parallel and named  # a name after the time is each process's own
     output = launch.default_output(place) if request.output is None else request.output
     if request.output is None and not (shard or request.append or request.overwrite or place.restart_count):
-        output = _reserved(output)
+        output = _reserved(output, make)
     output = os.path.abspath(output)
     append, overwrite = _look_at_file(output, request, place)
     if shard:
-        return _shard_output(output, request, place)
+        return _shard_output(output, request, place, make)
     run_id = place.run_id or _own_run_id(place)
     if request.output is not None and not request.append and _shards(output):
         what = "holds the recording of several ranks"
@@ -66,10 +67,10 @@ def choose(request: Request, place: launch.Place) -> Output:
     return Output(path, run_id, append, overwrite, shard=False)
 
 
-def _shard_output(output: str, request: Request, place: launch.Place) -> Output:
+def _shard_output(output: str, request: Request, place: launch.Place, make: bool) -> Output:
     """What must come out the same for all ranks of a run, whichever of them have begun: only runs of before count."""
     own_start = f"{place.node}.{place.rank}."
-    run_id = place.run_id or _agreed_run_id(output, place, own_start)
+    run_id = place.run_id or (_agreed_run_id(output, place, own_start) if make else _own_run_id(place))
     names = _shards(output)
     mine = {name.removeprefix(own_start).removesuffix(".sql") for name in names if name.startswith(own_start)}
     if os.path.exists(output):  # looked at after the ranks' files, which may just be merged into it
@@ -83,20 +84,29 @@ def _shard_output(output: str, request: Request, place: launch.Place) -> Output:
         raise UsageError(f"-o {request.output}: {request.output}.d holds another run; use -a to add a run to it")
     run_id = _unused(run_id, mine)
     try:
-        make_folder(output + ".d")
-    except OSError:
-        pass  # the sampler will say why the file can't be made
+    if make:
+        _make_shards_folder(output)
     path = os.path.join(output + ".d", f"{own_start}{run_id}.sql")
     return Output(path, run_id, append=False, overwrite=False, shard=True)
 
 
-def _reserved(name: str) -> str:
+def _make_shards_folder(output: str) -> None:
+        make_folder(output + ".d")
+    except OSError:
+        pass  # the sampler will say why the file can't be made
+
+
+def _reserved(name: str, make: bool) -> str:
     """The default name, numbered where it is taken: by another command of the job, maybe beside this one, or of the same
     second. An empty file keeps it."""
     stem = name.removesuffix(".sql")
     for number in range(1, 1000):
         name = f"{stem}-{number}.sql" if number > 1 else name
         try:
+        if not make:
+            if os.path.lexists(name):
+                continue
+            break
             os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE))
         except FileExistsError:
             continue

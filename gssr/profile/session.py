@@ -43,7 +43,7 @@ def profile(request: Request) -> int:
 
         hidden, place = names_to_hide(place), redacted(place, request)
     every = None if request.status_every is None else seconds_of(request.status_every)
-    plan = _plan(request, place)._replace(hidden=hidden)
+    plan = plan_of(request, place)._replace(hidden=hidden)
     status = None
     recorder: Recorder | NoRecorder
     try:
@@ -95,7 +95,9 @@ def _live(show: "Show", plan: Plan, request: Request) -> "Live | None":
         return None
 
 
-def _plan(request: Request, place: launch.Place) -> Plan:
+def plan_of(request: Request, place: launch.Place, make: bool = True) -> Plan:
+    """What is to be recorded. Raises UsageError. Without ``make`` nothing is written: names that ranks agree on by a file,
+    or that others may take meanwhile, are guessed."""
     if not SHORTEST_SAMPLING_MS <= request.sampling_ms <= LONGEST_SAMPLING_MS:
         limits = f"{SHORTEST_SAMPLING_MS:.0f} and {LONGEST_SAMPLING_MS:.0f} ms"
         raise UsageError(f"--sampling-time: {request.sampling_ms:g} ms is not between {limits}")
@@ -111,7 +113,7 @@ def _plan(request: Request, place: launch.Place) -> Plan:
         metrics = [metric.name for metric in select(request.metrics)] if request.metrics else list(NAMES)
     except ValueError as error:
         raise UsageError(f"--metrics: {error}") from None
-    output = choose(request, place)
+    output = choose(request, place, make)
     if request.live is not None:
         from gssr.profile.log import check_log
 

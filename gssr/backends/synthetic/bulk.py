@@ -27,6 +27,8 @@ from gssr.store.thinning import Keep
 START = 1_700_000_400.0
 """Unix time at which every generated run starts: at the edge of all buckets, and the same in every file."""
 GPUS_PER_NODE = 8
+ROWS_AT_ONCE = 20_000
+"""Generated in one go, where a bucket of the finest rollup has no more."""
 
 
 class Request(NamedTuple):
@@ -100,7 +102,7 @@ def _write(writer: BulkWriter, request: Request, scenario: Scenario, progress: C
         [traits(scenario, position, len(gpus), gpu.uuid, request.seed) for position, gpu in enumerate(gpus)]
     )
     total = 0
-    for times in _buckets(seconds, request.interval):
+    for times in _pieces(seconds, request.interval, len(gpus)):
         columns, exists = evaluate(scenario, all_traits, times - START, stretch)
         position: Ints = np.tile(np.arange(len(gpus), dtype=np.int64), len(times))
         tick: Floats = np.repeat(times, len(gpus))
@@ -117,10 +119,11 @@ def _write(writer: BulkWriter, request: Request, scenario: Scenario, progress: C
     return total
 
 
-def _buckets(seconds: float, interval: float) -> Iterator[Floats]:
-    """The times of all ticks, unix s, in pieces that don't cut a bucket of the finest rollup."""
+def _pieces(seconds: float, interval: float, n_gpus: int) -> Iterator[Floats]:
+    """The times of all ticks, unix s, in pieces: buckets of a rollup, the coarsest of which a piece is not too large."""
     times = START + np.arange(max(round(seconds / interval), 1)) * interval
-    edges = np.flatnonzero(np.diff(np.floor(times / LEVELS[0]))) + 1
+    fitting = (level for level in reversed(LEVELS) if n_gpus * level / interval <= ROWS_AT_ONCE)
+    edges = np.flatnonzero(np.diff(np.floor(times / next(fitting, LEVELS[0])))) + 1
     yield from np.split(times, edges)
 
 

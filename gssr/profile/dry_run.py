@@ -1,0 +1,175 @@
+"""``gssr profile --dry-run``: what would be recorded, and how much it would be. Starts nothing and writes nothing."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from gssr import launch
+from gssr.backends.base import BackendError, Opened
+from gssr.backends.inquiry import InquiryError, inquire
+from gssr.metrics import BY_NAME, METRICS
+from gssr.profile.forecast import Forecast, core_share
+from gssr.profile.plan import Plan
+from gssr.profile.request import Request
+from gssr.profile.session import plan_of
+from gssr.store.thinning import KEEPS, YOUNG_SECONDS
+
+_TIMES = (("1 hour", 3600.0), ("24 hours", 86_400.0), ("a week", 604_800.0))
+_LABEL, _COLUMN = 11, 14
+_PREFIXES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+
+class Found(NamedTuple):
+    """What a backend would sample: ``gpus`` as (device index, product name), ``measures`` names metrics, ``said`` holds
+    sentences."""
+
+    backend: str
+    gpus: Sequence[tuple[int, str]]
+    measures: Sequence[str]
+    said: Sequence[str]
+    interval: float | None
+
+
+def dry_run(request: Request) -> str:
+    """The page, of lines that end. Raises UsageError where ``gssr profile`` would."""
+    place = launch.where_am_i()
+    plan = plan_of(request, place, make=False)
+    found = _look(plan)
+    measured = [name for name in plan.metrics if name in found.measures]
+    interval = found.interval or plan.sampling_seconds
+    lines = []
+    if request.command:
+        lines += _line("command", shlex.join(request.command))
+    lines += _line("place", _place(place))
+    lines += _line("backend", found.backend)
+    lines += _line("GPUs", _gpus(found.gpus))
+    for sentence in found.said:
+        lines += _line("", sentence)
+    lines += _line("metrics", _metrics(found, measured, plan))
+    lines += _line("file", _file(plan))
+    lines += _line("interval", f"{interval * 1000:g} ms")
+    lines += _line("keep", plan.keep)
+    share = core_share(len(found.gpus), interval)
+    lines += _line("sampler", f"about {100 * share:.2g} % of a core, without what a driver takes to answer")
+    names = len(str(plan.run["run_id"])) + len(str(plan.process["node"]))
+    forecast = Forecast(len(found.gpus), len(measured), interval, plan.host, names)
+    return "\n".join([*lines, "", *_sizes(forecast, place), "", "Nothing was started or written.", ""])
+
+
+def _look(plan: Plan) -> Found:
+    def ask() -> object:
+        try:
+            return _found(plan)
+        except BackendError as error:
+            return Found("host metrics only", (), (), [str(error)], None)
+
+    try:
+        answer: Any = inquire(ask)
+    except InquiryError as error:
+        return Found("host metrics only", (), (), [str(error)], None)
+    return Found(*answer)
+
+
+def _found(plan: Plan) -> Found:
+    """In a process of its own. Raises BackendError."""
+    from gssr.backends import open_backend, select_gpus
+
+    name = plan.backend.partition(":")[0]
+    if name in ("synthetic", "replay"):
+        opened = open_backend(plan.backend, str(plan.process["node"]), plan.visible_gpus, plan.sampling_seconds)
+    else:
+        opened = _real(name, plan)
+    chosen = select_gpus(opened.backend, plan.gpus)
+    gpus = [(gpu.device_index, " ".join(filter(None, (gpu.name, gpu.mig)))) for gpu in chosen.gpus]
+    found = Found(
+        chosen.name, gpus, list(chosen.measures), [*opened.passed_over, *opened.remarks], opened.sampling_seconds
+    )
+    opened.backend.close()
+    return found
+
+
+def _real(name: str, plan: Plan) -> Opened:
+    """GPUs as the driver shows them: DCGM is only asked whether it is there, because it would begin to sample."""
+    from gssr.backends.auto import offers
+    from gssr.backends.nvidia import open_gpm, open_gpm_or_nvml, open_nvml
+
+    if name in ("auto", "dcgm"):
+        dcgm = next(offer for offer in offers() if offer.name == "dcgm")
+        if dcgm.works:
+            opened = open_nvml(plan.visible_gpus)
+            return opened._replace(backend=_AsDcgm(opened), remarks=[*opened.remarks, dcgm.details])
+        if name == "dcgm":
+            raise BackendError(f"dcgm: {dcgm.details}; {dcgm.cure}")
+        opened = open_gpm_or_nvml(plan.visible_gpus)
+        return opened._replace(passed_over=[f"dcgm not used: {dcgm.details}", *opened.passed_over])
+    return (open_gpm if name == "gpm" else open_nvml)(plan.visible_gpus)
+
+
+class _AsDcgm:
+    """The GPUs of another backend as DCGM would sample them."""
+
+    name = "dcgm"
+    measures: Sequence[str] = tuple(metric.name for metric in METRICS if metric.dcgm is not None)
+
+    def __init__(self, opened: Opened) -> None:
+        self._backend = opened.backend
+        self.gpus = opened.backend.gpus
+        self.sample, self.changes, self.close = self._backend.sample, self._backend.changes, self._backend.close
+
+
+def _line(label: str, text: str) -> list[str]:
+    return [f"{label:<{_LABEL}}{text}"]
+
+
+def _place(place: launch.Place) -> str:
+    if not place.parallel:
+        return f"one process on {place.node}"
+    size = "an unknown number" if place.world_size is None else str(place.world_size)
+    return f"rank {place.rank} of {size} on {place.node}, by {place.launcher}: each rank records into a file of its own"
+
+
+def _gpus(gpus: Sequence[tuple[int, str]]) -> str:
+    if not gpus:
+        return "none"
+    names = ", ".join(sorted({name or "unknown" for _, name in gpus}))
+    return f"{len(gpus)} ({names}): {', '.join(str(index) for index, _ in gpus)}"
+
+
+def _metrics(found: Found, measured: Sequence[str], plan: Plan) -> str:
+    if not found.gpus:
+        return "of the host and the command's processes"
+    missing = [BY_NAME[name].label for name in plan.metrics if name not in measured]
+    without = f"; not measured: {', '.join(missing)}" if missing else ""
+    return f"{len(measured)} of {len(METRICS)} that there are{without}"
+
+
+def _file(plan: Plan) -> str:
+    what = ", to which a run is added" if plan.append else ", which is overwritten" if plan.overwrite else ""
+    folder = os.path.dirname(plan.path)
+    while not os.path.isdir(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK):
+        return f"{plan.path}: {folder} can't be written"
+    disk = os.statvfs(folder)
+    return f"{plan.path}{what} ({_bytes(disk.f_bavail * disk.f_frsize)} free)"
+
+
+def _sizes(forecast: Forecast, place: launch.Place) -> list[str]:
+    times = [[_bytes(forecast.size(keep, seconds)) for _, seconds in _TIMES] for keep in KEEPS]
+    hours = [_bytes(forecast.per_gpu(keep, 86_400.0) / 24) for keep in KEEPS]
+    head = ["--keep", "a GPU's hour", *(name for name, _ in _TIMES)]
+    rows = [[keep, hour, *sizes] for keep, hour, sizes in zip(KEEPS, hours, times, strict=True)]
+    if not forecast.n_gpus:
+        head, rows = ["", *head[2:]], [["host", *times[0]]]
+    mine = ", of this rank's file" if place.parallel else ""
+    lines = [f"Predicted size{mine}, with GPUs that work all the time:", ""]
+    lines += [f"  {row[0]:<8}" + "".join(f"{cell:>{_COLUMN}}" for cell in row[1:]) for row in (head, *rows)]
+    young = f"{_bytes(forecast.young())} more while samples of the last {YOUNG_SECONDS / 60:.0f} minutes are kept"
+    return [*lines, f"  10s and none: and up to {young}"] if forecast.n_gpus else lines
+
+
+def _bytes(n: float) -> str:
+    """Three digits, with a unit of thousands."""
+    unit, size = next((pair for pair in _PREFIXES if n >= 0.9995 * pair[1]), _PREFIXES[-1])
+    return f"{float(f'{n / size:.3g}'):g} {unit}"
