@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.faults import Fault, NotHereError, Seen
-from benchmarks.faults.job import MOST_LOST, Job, Recorded, Steps, first_wrong, in_words, passed_on, until
-from benchmarks.processes import CACHE, ENVIRONMENT, ROOT, resident_bytes
+from benchmarks.faults.job import MOST_LOST, Job, Recorded, Steps, first_wrong, in_words, passed_on, until, workshop
+from benchmarks.processes import ENVIRONMENT, ROOT, resident_bytes
 
 HOUR = 3600.0
 WEEK = 168 * HOUR
@@ -21,8 +21,7 @@ SUSPENDED = 1
 @cache
 def library() -> Path:
     """The library that makes a process's clocks wrong. Raises NotHereError."""
-    path = CACHE / "skew.so"
-    CACHE.mkdir(exist_ok=True)
+    path = workshop() / "skew.so"
     words = ["gcc", "-shared", "-fPIC", "-O2", "-o", path, ROOT / "tests" / "fakes" / "skew.c", "-ldl"]
     try:
         subprocess.run(words, check=True, timeout=60, capture_output=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from benchmarks.driver import build
 from benchmarks.faults import Fault, NotHereError, Seen
-from benchmarks.faults.job import MOST_LOST, Job, Steps, first_wrong, in_words, passed_on, until
-from benchmarks.processes import CACHE, ENVIRONMENT, PYTHON, ROOT
+from benchmarks.faults.job import MOST_LOST, Job, Steps, first_wrong, in_words, passed_on, until, workshop
+from benchmarks.processes import ENVIRONMENT, PYTHON, ROOT
 
 DCGM = ROOT / "tests" / "fakes" / "dcgm"
 UUIDS = ["GPU-a", "GPU-b"]
@@ -21,8 +21,7 @@ UUIDS = ["GPU-a", "GPU-b"]
 @cache
 def driver() -> Path:
     """The folder of the driver's library. Raises NotHereError."""
-    folder = CACHE / "driver"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = workshop()
     try:
         build(folder)
     except RuntimeError as error:

@@ -1,19 +1,23 @@
 """A job that is recorded for real, for faults to happen to: started, looked into, ended, and its recording judged."""
 
+import atexit
 import contextlib
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.processes import ENVIRONMENT, GSSR, child_called
+from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, child_called
 
 PATIENCE = 90.0
 """Seconds for what must come; machines may be busy."""
@@ -22,6 +26,15 @@ MOST_LOST = 1.0
 SAMPLER = "gssr-sampler"
 
 _PAUSE = 0.02
+
+
+@cache
+def workshop() -> Path:
+    """A folder for what this process makes once and needs until its end."""
+    CACHE.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="faults", dir=CACHE))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def until(condition: Callable[[], object], what: str) -> None:

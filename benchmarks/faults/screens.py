@@ -1,22 +1,31 @@
 """Live screens and merges that are killed, ended or stopped, and a terminal that is closed."""
 
-import atexit
 import contextlib
 import os
 import random
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from benchmarks.faults import Fault, Seen
-from benchmarks.faults.job import MOST_LOST, PATIENCE, Job, Steps, first_wrong, in_words, passed_on, recorded, until
+from benchmarks.faults.job import (
+    MOST_LOST,
+    PATIENCE,
+    Job,
+    Steps,
+    first_wrong,
+    in_words,
+    passed_on,
+    recorded,
+    until,
+    workshop,
+)
 from benchmarks.merge import content, ranks_in, to_merge
-from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, child_called, run
+from benchmarks.processes import ENVIRONMENT, GSSR, child_called, run
 from benchmarks.terminal import Terminal
 
 ENTERS, LEAVES = b"\x1b[?1049h", b"\x1b[?1049l"
@@ -87,7 +96,7 @@ def terminal_closed(folder: Path, rng: random.Random) -> Seen:
 
 def merge_killed(folder: Path, rng: random.Random) -> Seen:
     template, rows = _ranks()
-    shutil.copytree(template, folder / "ranks", copy_function=os.link)
+    shutil.copytree(template, folder / "ranks")
     target = to_merge(folder)
     kills = 0
     for _ in range(rng.randint(1, 5)):
@@ -110,9 +119,8 @@ def merge_killed(folder: Path, rng: random.Random) -> Seen:
 @cache
 def _ranks() -> tuple[Path, list[tuple[object, ...]]]:
     """The files of some ranks, and what the merged file holds."""
-    CACHE.mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="ranks", dir=CACHE))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = workshop() / "merge"
+    folder.mkdir()
     ranks_in(folder, RANKS, MINUTES)
     target = to_merge(folder)
     run((*GSSR, "merge", target))

@@ -1,0 +1,140 @@
+"""Hours of a recording in minutes: does anything that runs beside a job grow? The sampler's sleeps pass at once
+(tests/fakes/skew.c); the live screen and a reader follow what it writes meanwhile."""
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.faults.clocks import HOUR, SUSPENDED, Clocks
+from benchmarks.faults.job import Job
+from benchmarks.processes import CACHE, GSSR, MB, PYTHON, resident_bytes, spawn
+from benchmarks.table import Figure
+from benchmarks.terminal import Terminal
+
+GPUS = 2
+WARM_UP = 0.5
+"""Share of the time after which nothing may grow any more."""
+LIMIT_KB = {"sampler": 8.0, "follow": 8.0, "live screen": 50.0}
+"""Growth of resident memory, kB per hour of the recording."""
+LIMIT_LOG_MB = 16.0
+SHARED_MEMORY = "/dev/shm"
+_LOOKS = 60
+
+
+class Look(NamedTuple):
+    """At one moment: hours recorded, resident bytes and open descriptors of each process, bytes of the recording and of
+    the write-ahead log, other files in the folder."""
+
+    hours: float
+    memory: dict[str, float]
+    descriptors: dict[str, int]
+    size: int
+    log: int
+    others: frozenset[str]
+
+
+def measure(hours: float = 168.0) -> Iterator[Figure]:
+    """A sample of two GPUs a second for so many hours, in memory: waiting for a disk would take most of the time. Raises
+    NotHereError where clocks can't be shifted."""
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY if os.path.isdir(SHARED_MEMORY) else CACHE) as name:
+        began = time.monotonic()
+        looks = soaked(Path(name), hours)
+        took = time.monotonic() - began
+    warm = looks[round(WARM_UP * len(looks)) :]
+    case = f"soak, {hours:g} h"
+    yield Figure(f"{case}: took", took, "s")
+    for process, limit in LIMIT_KB.items():
+        memory = [look.memory[process] for look in warm]
+        slope = slope_of([look.hours for look in warm], memory) / 1e3
+        opened = max(look.descriptors[process] for look in warm) - min(look.descriptors[process] for look in warm)
+        yield Figure(f"{case}: {process}, resident memory in the end", memory[-1] / MB, "MB")
+        yield Figure(f"{case}: {process}, growth after the first {WARM_UP:.0%}", slope, "kB per hour", limit)
+        yield Figure(f"{case}: {process}, descriptors more than at its least", opened, "descriptors", 2)
+    seconds = (warm[-1].hours - warm[0].hours) * HOUR
+    yield Figure(f"{case}: recording per GPU and sample", (warm[-1].size - warm[0].size) / seconds / GPUS, "bytes")
+    yield Figure(f"{case}: write-ahead log at most", max(look.log for look in looks) / MB, "MB", LIMIT_LOG_MB)
+    others = frozenset[str]().union(*(look.others for look in looks))
+    yield Figure(f"{case}: other files beside the recording", len(others), "files", 0)
+
+
+def soaked(folder: Path, hours: float) -> list[Look]:
+    """Record so many hours under the eyes of the live screen and a reader, and look at all of them now and then."""
+    clocks, inside = Clocks(folder, fast=True), folder / "run"
+    inside.mkdir()
+    script = "until [ -e stop ]; do sleep 0.05; done"
+    backend = f"synthetic:train:{GPUS}"
+    looks = []
+    with Job(inside, ["sh", "-c", script], backend=backend, ms=1000, environment=clocks.environment) as job:
+        job.records()
+        slow = {name: value for name, value in clocks.environment.items() if name != "SKEW_FAST"}
+        with _reader(job.path, slow) as reader, _screen(job.path, slow) as screen:
+            pids = {"sampler": job.sampler(), "follow": reader, "live screen": screen.pid}
+            screen.read_until(rb"score", 120.0)
+            began = clocks[SUSPENDED]
+            for number in range(1, _LOOKS + 1):
+                while clocks[SUSPENDED] < began + hours * HOUR * number / _LOOKS:
+                    screen.read_some(0.05)
+                    if job.process.poll() is not None:
+                        raise RuntimeError(f"the job has ended: {job.end().said}")
+                looks.append(_look(clocks[SUSPENDED] / HOUR, pids, job.path))
+        (inside / "stop").touch()
+        job.end()
+    return looks
+
+
+def _look(hours: float, pids: dict[str, int], path: Path) -> Look:
+    sizes = {entry.name: entry.stat().st_size for entry in os.scandir(path.parent)}
+    known = {path.name, f"{path.name}-wal", f"{path.name}-shm", "out", "err"}
+    return Look(
+        hours,
+        {process: resident_bytes(pid) for process, pid in pids.items()},
+        {process: len(os.listdir(f"/proc/{pid}/fd")) for process, pid in pids.items()},
+        sizes[path.name],
+        sizes.get(f"{path.name}-wal", 0),
+        frozenset(sizes) - known,
+    )
+
+
+@contextlib.contextmanager
+def _reader(path: Path, environment: dict[str, str]) -> Iterator[int]:
+    pid = spawn((PYTHON, "-m", "benchmarks.soak", path), environment=environment)
+    try:
+        yield pid
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+
+
+@contextlib.contextmanager
+def _screen(path: Path, environment: dict[str, str]) -> Iterator[Terminal]:
+    screen = Terminal((*GSSR, "tui", path), 100, 30, environment)
+    try:
+        yield screen
+    finally:
+        screen.close()
+
+
+def slope_of(at: list[float], values: list[float]) -> float:
+    """The slope of the straight line through the points, by least squares."""
+    middle, mean = sum(at) / len(at), sum(values) / len(values)
+    spread = sum((x - middle) ** 2 for x in at)
+    return sum((x - middle) * (y - mean) for x, y in zip(at, values, strict=True)) / spread if spread else 0.0
+
+
+def _follow(path: str) -> None:
+    """Poll the recording ten times a second, and forget what comes."""
+    from gssr.store.follow import Follower
+
+    follower = Follower(path, ("sm_active", "power_usage"))
+    while True:
+        follower.poll()
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    _follow(sys.argv[1])

@@ -1,0 +1,31 @@
+"""An hour of a recording in seconds; ``python -m benchmarks soak`` is a week."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import soak
+from benchmarks.faults import NotHereError
+
+MOST_GROWN = {"sampler": 1.5e6, "follow": 1.5e6, "live screen": 6e6}
+"""Bytes; caches are still being filled. Keeping what was sampled would take more."""
+
+
+def test_nothing_grows_in_hours_but_the_recording(tmp_path: Path) -> None:
+    try:
+        looks = soak.soaked(tmp_path, hours=1.0)
+    except NotHereError as error:
+        pytest.skip(f"on this machine {error}")
+    warm = looks[len(looks) // 2 :]
+    grown = {process: warm[-1].memory[process] - warm[0].memory[process] for process in MOST_GROWN}
+    assert all(grown[process] < most for process, most in MOST_GROWN.items()), grown
+    for process in MOST_GROWN:
+        opened = [look.descriptors[process] for look in warm]
+        assert max(opened) - min(opened) <= 2
+    assert all(not look.others and look.log < 16e6 for look in looks)
+    assert warm[-1].size > warm[0].size
+
+
+def test_the_slope_is_that_of_the_line_through_the_points() -> None:
+    assert soak.slope_of([0.0, 1.0, 2.0], [5.0, 7.0, 9.0]) == 2.0
+    assert soak.slope_of([1.0, 1.0], [5.0, 7.0]) == 0.0
