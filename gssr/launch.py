@@ -68,6 +68,8 @@ _NAMES_OF_SLURM = frozenset({"interactive", "wrap", "bash", "sh", "gssr"})
 _NO_RUN_ID = "none"
 """What torchrun has in place of a run id when nobody chose one."""
 
+_LONGEST_NAME = 200
+
 _MOST_GPUS = 1024
 """No node has more: a range beyond is no range."""
 
@@ -207,6 +209,11 @@ def _run_id(
 def _safe(name: str) -> str:
     """``name`` with letters, digits, dot, dash and underscore only; Flux's job ids begin with a florin sign."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in name.replace("ƒ", "f"))
+
+
+def is_name(text: str) -> bool:
+    """Whether it can be a run's: a file is called after it."""
+    return 0 < len(text) <= _LONGEST_NAME and text == _safe(text)
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:

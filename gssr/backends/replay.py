@@ -19,6 +19,7 @@ from gssr.store.open import RecordingError, connect, files_of
 from gssr.store.records import Gpu, Run, gpu_order, read_gpus, read_runs
 from gssr.store.spans import apart, spans_of
 from gssr.store.thinning import read_thinned
+from gssr.store.values import GREATEST, LATEST, number
 
 CHUNK_ROWS = 512
 
@@ -145,7 +146,7 @@ class ReplayBackend:
             if not chunk:
                 return None
             self._last_rowid[index] = chunk[-1][0]
-            waiting.extend(row for row in chunk if row[1] in file.positions)
+            waiting.extend(_sound(row) for row in chunk if row[1] in file.positions and _has_time(row))
         return waiting[0]
 
 
@@ -200,6 +201,15 @@ def _counting(found: Sequence[tuple[sqlite3.Connection, Gpu]], sampling_seconds:
     return [sampled[index][1] for index in apart([span for span, _ in sampled], sampling_seconds)]
 
 
+def _has_time(row: tuple[Any, ...]) -> bool:
+    return isinstance(row[2], int | float) and 0 <= row[2] <= LATEST
+
+
+def _sound(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The row with None in the place of what is no number: the file may come from anybody."""
+    return (*row[:3], *(value if value is None else number(value, GREATEST) for value in row[3:]))
+
+
 def _device(gpu: Gpu) -> Device:
     known = gpu._asdict()
     return Device(**{name: known[name] for name in Device._fields})
@@ -224,7 +234,7 @@ def _before_first(connection: sqlite3.Connection, keys: Container[int]) -> int:
     while low < high:
         middle = (low + high) // 2
         query = "SELECT rowid, gpu FROM samples WHERE rowid >= ? ORDER BY rowid LIMIT 1"
-        rowid, gpu = connection.execute(query, (middle,)).fetchone()
+        rowid, gpu = connection.execute(query, (middle,)).fetchone() or (high, None)
         low, high = (low, middle) if gpu in keys else (rowid + 1, high)
     return int(low) - 1
 

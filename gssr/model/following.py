@@ -17,6 +17,7 @@ from gssr.store.follow import Follower
 from gssr.store.reader import RunReader
 from gssr.store.records import Run, joined
 from gssr.store.schema import GAP_INTERVALS
+from gssr.store.sound import sound_samples
 
 ROWS_AT_ONCE = 50_000
 MOST_ROWS = 4 * ROWS_AT_ONCE
@@ -120,7 +121,8 @@ class Following:
             if another or news.anew or follower.rowid < before + len(news.rows):
                 return False
             if news.rows:
-                self._add(np.array(news.rows, dtype=np.float64), low, position)
+                rows, _ = sound_samples(news.rows)
+                self._add(rows, low, position)
         self.happened[number] = news.event
         self._stands.pop(number, None)
         if news.run is not None and not more:

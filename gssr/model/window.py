@@ -14,6 +14,8 @@ from gssr.store.reader import RunReader
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
+_LONGEST = 24
+"""Characters of a length of time: what is longer is none that can be."""
 _PLAIN = re.compile(_NUMBER)
 _WITH_UNITS = re.compile("".join(f"(?:({_NUMBER}){unit})?" for unit in _UNITS))
 _CLOCK = re.compile(rf"(?:(\d+):)?(\d+):({_NUMBER})")
@@ -67,6 +69,8 @@ def parse_time(text: str, run_start: float, run_end: float) -> float:
 
 
 def _seconds(words: str) -> float | None:
+    if len(words) > _LONGEST:
+        return None
     if _PLAIN.fullmatch(words):
         return float(words)
     if match := _CLOCK.fullmatch(words):

@@ -7,12 +7,13 @@ import os
 import sqlite3
 import time
 from contextlib import closing
+from errno import EINVAL
 from itertools import count
 from typing import NamedTuple
 
 from gssr import launch
 from gssr.profile.request import Request, UsageError
-from gssr.store.open import RecordingError, connect, looks_like_recording
+from gssr.store.open import RecordingError, connect, looks_like_recording, small_text
 from gssr.store.private import FILE, PLANTED, is_planted, make_folder
 
 
@@ -83,7 +84,6 @@ def _shard_output(output: str, request: Request, place: launch.Place, make: bool
     if (others or run_id in mine) and not adds:
         raise UsageError(f"-o {request.output}: {request.output}.d holds another run; use -a to add a run to it")
     run_id = _unused(run_id, mine)
-    try:
     if make:
         _make_shards_folder(output)
     path = os.path.join(output + ".d", f"{own_start}{run_id}.sql")
@@ -91,6 +91,7 @@ def _shard_output(output: str, request: Request, place: launch.Place, make: bool
 
 
 def _make_shards_folder(output: str) -> None:
+    try:
         make_folder(output + ".d")
     except OSError:
         pass  # the sampler will say why the file can't be made
@@ -102,11 +103,11 @@ def _reserved(name: str, make: bool) -> str:
     stem = name.removesuffix(".sql")
     for number in range(1, 1000):
         name = f"{stem}-{number}.sql" if number > 1 else name
-        try:
         if not make:
             if os.path.lexists(name):
                 continue
             break
+        try:
             os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, FILE))
         except FileExistsError:
             continue
@@ -206,8 +207,9 @@ def _first_said(path: str, own: str) -> str:
     except FileExistsError:
         pass
     for _ in range(50):
-        with open(path) as stream:
-            said = stream.read()
+        said = small_text(path)
+        if said and not launch.is_name(said):
+            raise OSError(EINVAL, f"{path} holds no name of a run")
         if said:
             return said
         time.sleep(0.02)  # made, not yet written

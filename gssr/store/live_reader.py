@@ -12,6 +12,7 @@ from gssr.metrics import THROTTLES
 from gssr.store.live_block import CHECKED_FROM, COUNTED, GPU, HEAD, KIND, MAGIC
 from gssr.store.moments import Ints
 from gssr.store.schema import LIVE_SUFFIX
+from gssr.store.values import GREATEST, LATEST
 
 _ENTRY = np.dtype(
     [
@@ -32,6 +33,8 @@ Entries = NDArray[np.void]
 assert _ENTRY.itemsize == GPU.size
 
 _AT_ONCE = 1 << 16  # bytes: longer ones, of more than a hundred GPUs, take a second call
+_LONGEST = 1 << 20
+_GREATEST_ROWID = 1 << 62
 _TRIES = 3
 
 
@@ -72,7 +75,7 @@ class BlockReader:
                 if found is None:
                     continue  # just made
                 magic, kind, length, checksum, sequence, rowid, _ = found
-                if (magic, kind) != (MAGIC, KIND):
+                if (magic, kind) != (MAGIC, KIND) or (length - HEAD.size) % GPU.size or rowid > _GREATEST_ROWID:
                     without.append(number)  # another version's
                 elif sequence == self._seen[number]:
                     pass
@@ -85,17 +88,27 @@ class BlockReader:
                     payloads.append(data[HEAD.size : length])
                 break
         file = np.array(files, np.int64)
-        sizes = [len(payload) // GPU.size for payload in payloads]
         gpus = np.frombuffer(b"".join(payloads), _ENTRY)
-        return Blocks(file, np.array(rowids, np.int64), gpus, np.repeat(file, sizes), without)
+        owner = np.repeat(file, [len(payload) // GPU.size for payload in payloads])
+        sound = _are_sound(gpus)
+        return Blocks(file, np.array(rowids, np.int64), gpus[sound], owner[sound], without)
+
+
+def _are_sound(gpus: Entries) -> NDArray[np.bool_]:
+    """[n]: which of them hold times and sums that can be; NaN is none."""
+    with np.errstate(invalid="ignore"):
+        fine: NDArray[np.bool_] = np.all(np.abs(gpus["total"]) <= GREATEST, axis=1)
+        for when in (gpus["first"], gpus["last"]):
+            fine &= ((when >= 0) & (when <= LATEST)) | np.isnan(when)
+    return fine
 
 
 def _bytes_of(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # it might be a pipe, which never answers
     try:
         data = os.read(descriptor, _AT_ONCE)
         if len(data) == _AT_ONCE:
-            data += os.read(descriptor, os.fstat(descriptor).st_size)
+            data += os.read(descriptor, _LONGEST)
         return data
     finally:
         os.close(descriptor)

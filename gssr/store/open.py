@@ -4,11 +4,13 @@ import os
 import sqlite3
 import stat
 from collections.abc import Sequence
+from errno import EINVAL
 from typing import NamedTuple
 
 from gssr.store.guard import Guarded, UnsafeError, check_schema, distrust, only_reads
 from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
+_SMALL = 4096
 _MAGIC = b"SQLite format 3\0"
 COMPANIONS = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a database while it is open or after a crash: see ``beside``."""
@@ -21,6 +23,18 @@ class RecordingError(Exception):
 def beside(path: str, suffix: str) -> str:
     """The name of one of the COMPANIONS of a database: SQLite follows links, and keeps them where the file itself is."""
     return os.path.realpath(path) + suffix
+
+
+def small_text(path: str) -> str:
+    """What stands in a small file beside recordings, whatever its encoding. Raises OSError, also for what is no file: a
+    pipe might never answer."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(EINVAL, f"{path} is not a file")
+        return os.read(descriptor, _SMALL).decode("utf-8", "replace")
+    finally:
+        os.close(descriptor)
 
 
 def log_of(path: str) -> str:

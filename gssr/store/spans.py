@@ -7,6 +7,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from gssr.store.schema import GAP_INTERVALS, LEVELS
+from gssr.store.values import number
 
 
 class Span(NamedTuple):
@@ -33,16 +34,17 @@ def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dic
         (LEVELS[0],),
     )
     times: dict[int, list[float]] = {}
-    finals = {int(key): int(final) for key, _, _, final in closed}
+    closed = [row for row in closed if all(isinstance(value, int) for value in row)]
+    finals = {key: final for key, _, _, final in closed}
     for key, *buckets, _ in closed:
         at = "SELECT data FROM rollup WHERE level = ? AND bucket = ? AND gpu = ?"
-        times[int(key)] = [
+        times[key] = [
             time for bucket in buckets for (data,) in query(at, (LEVELS[0], bucket, key)) for time in times_of(data)
         ]
     for key in () if counted else keys:
         rest = "SELECT min(time), max(time) FROM samples WHERE rowid > ? AND rowid <= ? AND gpu = ?"
         for found in query(rest, (finals.get(key, 0), last, key)):
-            times.setdefault(key, []).extend(time for time in found if time is not None)
+            times.setdefault(key, []).extend(time for time in found if number(time) is not None)
     return {key: Span(min(found), max(found)) for key, found in times.items() if found}
 
 

@@ -30,7 +30,7 @@ def load(path: str, table: Table = TABLE) -> Table:
             wanted = tomllib.load(file)
     except OSError as error:
         raise ValueError(f"{path}: rules can't be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # beside what is no TOML: numbers too long, brackets too deep
         raise ValueError(f"{path}: is no TOML: {error}") from None
     codes = [rule.code for rule in (table.common, *table.rules)]
     for code, changes in wanted.items():

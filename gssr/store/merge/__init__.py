@@ -18,7 +18,7 @@ from gssr.store.merge.copy import Copier, HolesError, UnfitError
 from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import Found, Source, look
 from gssr.store.merge.verify import missing_from
-from gssr.store.open import COMPANIONS, RecordingError, beside, connect
+from gssr.store.open import COMPANIONS, RecordingError, beside, connect, small_text
 from gssr.store.records import Merged, read_merged
 from gssr.store.schema import ENDED_SUFFIX
 
@@ -260,9 +260,8 @@ def _remove_folder(target: str, folder: str) -> None:
         if all(name == "run" or name.startswith("run.") for name in names):
             merged = set(finished_runs(target))
             for name in names:
-                with open(os.path.join(folder, name)) as stream:
-                    if stream.read() not in merged:
-                        return
+                if small_text(os.path.join(folder, name)) not in merged:
+                    return
             for name in names:
                 os.unlink(os.path.join(folder, name))
         os.rmdir(folder)

@@ -9,6 +9,7 @@ import time
 from binascii import hexlify
 
 from gssr.store.liveness import boot_id, process_start
+from gssr.store.open import small_text
 from gssr.store.private import FILE
 
 STALE_SECONDS = 60.0
@@ -80,15 +81,14 @@ def _make(path: str, text: str) -> bool:
 
 def _text(path: str) -> str | None:
     try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
+        return small_text(path)
     except FileNotFoundError:
         return None
 
 
 def _is_stale(path: str, holder: str) -> bool:
     node, boot, pid, start, *_ = [*holder.split("\t"), "", "", "", ""]
-    if node == os.uname().nodename and boot == str(boot_id()) and pid.isdigit():
+    if node == os.uname().nodename and boot == str(boot_id()) and pid.isascii() and pid.isdigit() and len(pid) < 10:
         return str(process_start(int(pid))) != start
     try:
         return _now(os.path.dirname(path)) - os.stat(path).st_mtime > STALE_SECONDS
