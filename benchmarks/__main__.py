@@ -10,6 +10,7 @@ from benchmarks import (
     analyze,
     bulk,
     driver,
+    fleet,
     follow,
     large,
     live,
@@ -23,6 +24,7 @@ from benchmarks import (
     write,
 )  # fmt: skip
 from benchmarks.faults import table as faults
+from benchmarks.fuzz import table as fuzz
 from benchmarks.processes import CACHE
 from benchmarks.table import Figure, head, line, machine
 from benchmarks.truth import measure as truth
@@ -50,12 +52,13 @@ BENCHMARKS = {
     "truth-drawn": Benchmark(truth.measure_drawn, by_default=False),
     "live": Benchmark(live.measure, by_default=False),
     "follow": Benchmark(follow.measure, by_default=False),
+    "fleet": Benchmark(fleet.measure, by_default=False),
     "bulk": Benchmark(bulk.measure, by_default=False),
     "merge": Benchmark(merge.measure, by_default=False),
     "shared": Benchmark(shared.measure, by_default=False),
 }
 
-WITH_OPTIONS: dict[str, Callable[[Sequence[str]], int]] = {"faults": faults.main}
+WITH_OPTIONS: dict[str, Callable[[Sequence[str]], int]] = {"faults": faults.main, "fuzz": fuzz.main}
 """Those that are run alone, and have options and a table of their own."""
 
 
