@@ -19,10 +19,11 @@ def driver_command(log: Path, options: dict[str, Any], *command: str | bytes) ->
 
 def until(condition: Callable[[], Any], what: str) -> Any:
     """Wait until ``condition`` holds; its value."""
-    end = time.monotonic() + PATIENCE
+    begin = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < end, f"waited in vain for {what}"
-        time.sleep(0.005)
+        waited = time.monotonic() - begin
+        assert waited < PATIENCE, f"waited in vain for {what}"
+        time.sleep(min(0.002 + waited / 20, 0.05))
     return value
 
 

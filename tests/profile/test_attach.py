@@ -50,11 +50,11 @@ def test_a_signal_that_asks_for_the_end_completes_the_recording(tmp_path: Path, 
     assert monitor.poll() is None  # which Slurm sends together with SIGTERM
     told = time.time()
     monitor.send_signal(sig)
-    out, said = monitor.communicate(timeout=20)
+    out, said = monitor.communicate(timeout=60)
     assert (monitor.returncode, out) == (0, "") and "recorded into" in said
     reader = recorded(tmp_path)
     assert (reader.state, reader.run.exit_code, reader.run.job_id) == ("completed", 0, "12")
-    assert reader.last_time is not None and reader.last_time > told - 0.15
+    assert reader.last_time is not None and reader.last_time > told - 0.15  # one is taken when it is told
     messages = {event.message for event in reader.events}
     assert {f"{sig.name}: the end of the recording was asked for", "the recording ended"} <= messages
 
@@ -62,8 +62,8 @@ def test_a_signal_that_asks_for_the_end_completes_the_recording(tmp_path: Path, 
 def test_after_max_runtime_the_recording_is_complete(tmp_path: Path) -> None:
     began = time.monotonic()
     monitor = start(tmp_path, "-m", "1", "--no-summary")
-    assert monitor.communicate(timeout=20) == ("", "") and monitor.returncode == 0
-    assert time.monotonic() - began < 5
+    assert monitor.communicate(timeout=60) == ("", "") and monitor.returncode == 0
+    assert time.monotonic() - began < 30
     assert recorded(tmp_path).state == "completed"
 
 
@@ -71,7 +71,7 @@ def test_a_monitor_whose_sampler_is_gone_ends_and_says_so(tmp_path: Path) -> Non
     monitor = start(tmp_path)
     until(lambda: samples_come(tmp_path), "samples")
     os.kill(sampler_of(tmp_path), signal.SIGKILL)
-    _out, said = monitor.communicate(timeout=20)
+    _out, said = monitor.communicate(timeout=60)
     assert monitor.returncode == 1 and "the sampler was killed by signal 9" in said
 
 
@@ -79,7 +79,7 @@ def test_a_recording_outlives_a_killed_monitor_by_nothing(tmp_path: Path) -> Non
     monitor = start(tmp_path)
     until(lambda: samples_come(tmp_path), "samples")
     monitor.kill()
-    monitor.communicate(timeout=20)
+    monitor.communicate(timeout=60)
     until(lambda: recorded(tmp_path).state == "killed", "the end")
 
 
@@ -93,6 +93,6 @@ def test_a_recording_outlives_a_killed_monitor_by_nothing(tmp_path: Path) -> Non
 )
 def test_what_makes_no_sense_is_wrong_usage(tmp_path: Path, words, environ: dict[str, str], why: str) -> None:
     monitor = start(tmp_path, *words, **environ)
-    _out, said = monitor.communicate(timeout=20)
+    _out, said = monitor.communicate(timeout=60)
     assert monitor.returncode == 2 and why in said and len(said.splitlines()) == 1
     assert not os.listdir(tmp_path)
