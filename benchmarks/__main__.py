@@ -20,7 +20,9 @@ from benchmarks import (
     sampler,
     scale,
     shared,
+    soak,
     start,
+    transparency,
     write,
 )  # fmt: skip
 from benchmarks.faults import table as faults
@@ -56,6 +58,8 @@ BENCHMARKS = {
     "bulk": Benchmark(bulk.measure, by_default=False),
     "merge": Benchmark(merge.measure, by_default=False),
     "shared": Benchmark(shared.measure, by_default=False),
+    "transparency": Benchmark(transparency.measure, by_default=False),
+    "soak": Benchmark(soak.measure, by_default=False),
 }
 
 WITH_OPTIONS: dict[str, Callable[[Sequence[str]], int]] = {"faults": faults.main, "fuzz": fuzz.main}
