@@ -76,6 +76,22 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return check
 
 
+class StoppedTime:
+    """A time at which only what is told to takes any: ``now`` is unix time and the monotonic clock at once."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self.now = 1.8e9
+        self.sleep(0.0)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self._library.fakenvml_stop_at(ctypes.c_double(self.now))
+
+
 class FakeDriver:
     """A stand-in for NVIDIA's libnvidia-ml.so.1 that the real nvidia-ml-py calls. Its settings, as keywords here
     (``gpus=8`` is FAKENVML_GPUS), are listed in tests/fakes/nvml/fakenvml.h."""
@@ -117,6 +133,18 @@ def fake_driver(requires: Requires, tmp_path_factory: pytest.TempPathFactory) ->
     flags = ["-shared", "-fPIC", "-O2", "-Wl,-soname,libnvidia-ml.so.1"]
     subprocess.run(["gcc", *flags, "-o", str(driver.library), *sources, "-lm"], check=True, timeout=60)
     return driver
+
+
+@pytest.fixture
+def stopped_time(fake_driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> Generator[StoppedTime, None, None]:
+    """Time stands still for the driver and for the backends in this process, and passes when it is told to."""
+    library = fake_driver.load(monkeypatch)
+    stopped = StoppedTime(library)
+    for module, names in (("nvml", ["monotonic"]), ("gpm", ["monotonic", "sleep"])):
+        for name in names:
+            monkeypatch.setattr(f"gssr.backends.{module}.{name}", getattr(stopped, name))
+    yield stopped
+    library.fakenvml_stop_at(ctypes.c_double(0.0))
 
 
 @pytest.hookimpl(wrapper=True)

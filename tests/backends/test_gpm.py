@@ -1,6 +1,5 @@
 """The backend ``gpm``, through the real nvidia-ml-py, on a driver whose values are known."""
 
-import time
 from itertools import pairwise
 
 import pytest
@@ -31,18 +30,23 @@ def value(row, name):
     return row[2 + INDEX[name]]
 
 
-def series(backend, n, interval):
-    """n ticks' rows by GPU."""
-    rows = [[] for _ in backend.gpus]
-    begin = time.monotonic()
-    for tick in range(n):
-        time.sleep(max(0.0, begin + tick * interval - time.monotonic()))
-        for row in backend.sample(time.time()):
-            rows[row[0]].append(row)
-    return rows
+@pytest.fixture
+def series(stopped_time):
+    """``series(backend, n, interval)``: n ticks' rows by GPU."""
+
+    def take(backend, n, interval):
+        rows = [[] for _ in backend.gpus]
+        begin = stopped_time.now
+        for tick in range(n):
+            stopped_time.sleep(max(0.0, begin + tick * interval - stopped_time.now))
+            for row in backend.sample(stopped_time.now):
+                rows[row[0]].append(row)
+        return rows
+
+    return take
 
 
-def test_every_value_is_the_mean_since_the_sample_before(opened, fake_driver):
+def test_every_value_is_the_mean_since_the_sample_before(opened, fake_driver, series):
     backend = opened(gpus=3, period=1).backend
     for gpu, rows in enumerate(series(backend, 6, 0.12)):
         for before, row in pairwise(rows[1:]):
@@ -57,7 +61,7 @@ def test_all_is_measured_and_each_metric_once(opened):
     assert list(backend.measures) == list(NAMES)
 
 
-def test_samples_too_close_together_give_no_profiling_values(opened):
+def test_samples_too_close_together_give_no_profiling_values(opened, series):
     (rows,) = series(opened(gpus=1).backend, 16, 0.05)
     have = [value(row, "sm_active") is not None for row in rows]
     assert len(rows) == 16 and all(value(row, "power_usage") is not None for row in rows)
@@ -66,12 +70,12 @@ def test_samples_too_close_together_give_no_profiling_values(opened):
     assert all(late - early > 0.0975 for early, late in pairwise(times))
 
 
-def test_at_100_ms_hardly_a_value_is_missing(opened):
+def test_at_100_ms_hardly_a_value_is_missing(opened, series):
     (rows,) = series(opened(gpus=1).backend, 15, 0.1)
     assert sum(value(row, "sm_active") is not None for row in rows[1:]) >= 12
 
 
-def test_nan_and_nonsense_are_none(opened):
+def test_nan_and_nonsense_are_none(opened, series):
     backend = opened(gpus=1, nan="2,20", set="3:1e18,10:-5,12:99").backend
     (rows,) = series(backend, 3, 0.12)
     row = rows[-1]
@@ -79,14 +83,14 @@ def test_nan_and_nonsense_are_none(opened):
     assert value(row, "fp32_active") == pytest.approx(0.99)
 
 
-def test_a_counter_that_is_missing_is_not_measured(opened):
+def test_a_counter_that_is_missing_is_not_measured(opened, series):
     backend = opened(gpus=1, not_supported="10,100,101").backend
     assert not {"dram_active", "c2c_tx_bytes", "c2c_rx_bytes"}.intersection(backend.measures)
     (rows,) = series(backend, 3, 0.12)
     assert value(rows[-1], "dram_active") is None and value(rows[-1], "sm_active") is not None
 
 
-def test_gpus_without_gpm_beside_others_give_the_rest(opened):
+def test_gpus_without_gpm_beside_others_give_the_rest(opened, series):
     result = opened(gpus=3, no_gpm="1")
     rows = series(result.backend, 3, 0.12)
     assert [value(gpu[-1], "sm_active") is None for gpu in rows] == [False, True, False]
@@ -94,7 +98,7 @@ def test_gpus_without_gpm_beside_others_give_the_rest(opened):
     assert result.remarks == ["no profiling metrics of GPU 1: they are older than Hopper"]
 
 
-def test_mig_instances_have_their_own_profile(opened, fake_driver):
+def test_mig_instances_have_their_own_profile(opened, fake_driver, series):
     backend = opened(gpus=2, mig="1:2").backend
     assert len(backend.gpus) == 3
     rows = series(backend, 4, 0.12)
@@ -136,13 +140,15 @@ def test_the_offer_is_cheap_and_right(fake_driver, monkeypatch):
         assert bool(offer.cure) != works
 
 
-def test_a_lost_gpu_begins_anew(opened, monkeypatch):
-    monkeypatch.setattr("gssr.backends.nvml.LOOK_AGAIN", 0.1)
-    monkeypatch.setattr("gssr.backends.nvml.START_ANEW", 0.1)
-    begin = time.time() + 0.5
-    backend = opened(gpus=2, lost=f"0:{begin}:{begin + 0.3}", lost_sticky=1).backend
-    rows = series(backend, 15, 0.12)
+def test_a_lost_gpu_begins_anew(opened, series, tmp_path):
+    command = tmp_path / "command"
+    backend = opened(gpus=2, command=command, lost_sticky=1).backend
+    assert len(series(backend, 3, 0.12)[0]) == 3
+    command.write_text("lose 0")
+    assert series(backend, 3, 0.12)[0] == []
+    command.unlink()
+    rows = series(backend, 400, 0.12)
     assert [change.kind for change in backend.changes()] == ["gpu_lost", "gpu_back"]
     assert value(rows[0][-1], "sm_active") is not None and value(rows[1][-1], "sm_active") is not None
-    back = next(late for early, late in pairwise(rows[0]) if late[1] - early[1] > 0.2)
+    back = rows[0][0]
     assert value(back, "sm_active") is None and value(back, "power_usage") is not None

@@ -15,9 +15,9 @@
  *   FAKENVML_NAN=2,12          GPM metrics that come as NaN       FAKENVML_SET=504:250     constant values
  *   FAKENVML_DELAY_US=0        time spent in nvmlGpmSampleGet and nvmlDeviceGetPowerUsage
  *   FAKENVML_LOST=3:T1:T2      GPU 3 is off the bus between these unix times
- *   FAKENVML_LOST_STICKY=1     and comes back only for a library initialised after T2
+ *   FAKENVML_LOST_STICKY=1     a lost GPU comes back only for a library that is initialised anew
  *   FAKENVML_NARROW_PCIE=1     PCIe byte counters of 32 bits
- *   FAKENVML_COMMAND=FILE      while it says "hang [GPU]" or "crash [GPU]", calls (about that GPU) do so
+ *   FAKENVML_COMMAND=FILE      while it says "hang [GPU]", "crash [GPU]" or "lose [GPU]", calls (about that GPU) do so
  *   FAKENVML_CTL=FILE          double[16 GPUs][512 metrics]; a cell that is not NaN overrides a value, live */
 #ifndef FAKENVML_H
 #define FAKENVML_H

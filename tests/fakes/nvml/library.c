@@ -6,8 +6,7 @@
 struct settings settings;
 static struct device devices[MAX_GPUS][MAX_INSTANCES + 1];
 static int references;
-static double initialised;      /* unix time of the last nvmlInit */
-static unsigned long calls, refusals;
+static unsigned long starts, calls, refusals;
 
 static int number(const char *name, int otherwise) {
     const char *text = getenv(name);
@@ -31,26 +30,33 @@ static void read_settings(void) {
         for (int i = 0; i <= MAX_INSTANCES; i++) devices[gpu][i] = (struct device){gpu, i};
 }
 
-static void obey(D d) {
+/* Does what the file says for this device; 1 where that is to lose it. */
+static int obey(D d) {
     char word[16] = "";
     int gpu = -1;
     FILE *file = settings.command ? fopen(settings.command, "r") : NULL;
-    if (!file) return;
+    if (!file) return 0;
     int n = fscanf(file, "%15s %d", word, &gpu);
     fclose(file);
-    if (n < 1 || (gpu >= 0 && (!d || d->gpu != gpu))) return;
+    if (n < 1 || (gpu >= 0 && (!d || d->gpu != gpu))) return 0;
     if (!strcmp(word, "crash")) raise(SIGSEGV);
     if (!strcmp(word, "hang")) {
         usleep(10000);
-        obey(d);
+        return obey(d);
     }
+    return d && !strcmp(word, "lose");
 }
 
-static int is_lost(int gpu) {
+static int is_lost(D d) {
+    static unsigned long lost_in[MAX_GPUS]; /* which start of the library it was lost in last */
     int which;
     double from, to, now = fake_now();
-    if (!settings.lost || sscanf(settings.lost, "%d:%lf:%lf", &which, &from, &to) != 3 || which != gpu) return 0;
-    return now >= from && (now < to || (settings.lost_sticky && initialised < to));
+    int told = obey(d);
+    if (!d) return 0;
+    if (settings.lost && sscanf(settings.lost, "%d:%lf:%lf", &which, &from, &to) == 3 && which == d->gpu)
+        told |= now >= from && now < to;
+    if (told) lost_in[d->gpu] = starts;
+    return told || (settings.lost_sticky && lost_in[d->gpu] == starts);
 }
 
 int fake_is_up(void) { return references > 0; }
@@ -58,8 +64,7 @@ int fake_is_up(void) { return references > 0; }
 R fake_enter(D d) {
     calls++;
     if (!references) return UNINITIALIZED;
-    obey(d);
-    return d && is_lost(d->gpu) ? LOST : OK;
+    return is_lost(d) ? LOST : OK;
 }
 
 R fake_refuse(void) {
@@ -82,7 +87,7 @@ API R nvmlInitWithFlags(u32 flags) {
     (void)flags;
     if (!references) read_settings();
     references++;
-    initialised = fake_now();
+    starts++;
     obey(NULL);
     return OK;
 }

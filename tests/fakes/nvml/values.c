@@ -17,8 +17,13 @@ static const struct { int metric; double mean, amp; } forms[] = {
 
 static double (*control)[METRICS];
 
+static double stopped_at; /* 0: time passes */
+
+API void fakenvml_stop_at(double now) { stopped_at = now; }
+
 double fake_now(void) {
     struct timespec t;
+    if (stopped_at > 0) return stopped_at;
     clock_gettime(CLOCK_REALTIME, &t);
     return t.tv_sec + t.tv_nsec * 1e-9;
 }
