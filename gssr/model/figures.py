@@ -140,7 +140,7 @@ def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table =
     as long."""
     run, (start, end) = reader.run, extent(reader)
     hours = (end - start) / 3600
-    counted = _Counted(reader, rules)
+    counted = _Counted(reader)
     gpus = tuple(_gpu(counted, reader, position, hours) for position in range(len(reader.gpus)))
     gpu_hours = len(gpus) * hours
     score = score_of_means(counted.means())
@@ -190,15 +190,15 @@ def _wasted(amount: float | None, score: float | None) -> float | None:
 class _Counted:
     """What the rollups and sketches of a run add up to, GPU by GPU: arrays [n_gpus], NaN is unknown."""
 
-    def __init__(self, reader: RunReader, rules: Table) -> None:
+    def __init__(self, reader: RunReader) -> None:
         n_gpus = len(reader.gpus)
         buckets = reader.buckets(names=_READ)
         self._vectors = merge(buckets.vectors, buckets.gpu, n_gpus, reader.gap_seconds, buckets.layout)
         self._blocks = {block.metric.name: block for block in buckets.layout.blocks}
         name = next((name for name in DETECTION_METRICS if self._column(name, "n").any()), None)
-        idle, known = below(reader, name, rules.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
+        idle, known = below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
         self.idle = _quotient(idle, known)
-        self.unused = np.where(known > 0, 1 - self.idle < rules.common.at("unused"), np.nan)
+        self.unused = np.where(known > 0, 1 - self.idle < TABLE.common.at("unused"), np.nan)
         self.lead = self._mean(name)
         self.activity = self._relative(self.lead)
         self.clock = self._relative(self._mean("sm_clock"))

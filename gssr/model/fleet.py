@@ -158,7 +158,7 @@ def _group(key: str, portions: Sequence[Portion]) -> Group:
     scored = sum(each.figures.gpu_hours * each.share for each in portions if each.figures.score is not None)
     return Group(
         key=key,
-        n_runs=len({portion.run.run_id for portion in portions}),
+        n_runs=len({(portion.run.run_id, portion.run.file) for portion in portions}),
         gpu_hours=summed("gpu_hours") or 0.0,
         scored_gpu_hours=scored,
         score=1 - wasted / scored if wasted is not None and scored > 0 else None,
