@@ -25,7 +25,7 @@ from gssr.store.records import Gpu as Gpu
 from gssr.store.records import Process as Process
 from gssr.store.records import Run as Run
 from gssr.store.records import joined
-from gssr.store.schema import GAP_INTERVALS, LEVELS
+from gssr.store.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
 from gssr.store.shard import HOST_COLUMNS, WORKLOAD_COLUMNS, Shard, catalogue_order
 from gssr.store.sketches import count_bins
 
@@ -312,7 +312,14 @@ class RunReader:
         for name in names:
             if BY_NAME[name].derived:
                 values[name] = derive(values, BY_NAME[name].parts)
+        self._check_thinning([lower])
         return Samples(gpu, time, {name: values[name] for name in names})
+
+    def _check_thinning(self, starts: Sequence[float]) -> None:
+        """Raises RecordingError when samples that were needed, from one of ``starts`` on or the newest, were thinned while
+        they were read."""
+        for shard in self._shards:
+            shard.check_thinning(self.run.run_id, min(starts, default=math.inf))
 
     def buckets(
         self,
@@ -342,6 +349,7 @@ class RunReader:
             begin = np.concatenate([piece[1] for piece in pieces]) if pieces else np.empty(0)
             seconds = np.concatenate([piece[2] for piece in pieces]) if pieces else np.empty(0)
             vectors = np.concatenate([piece[3] for piece in pieces]) if pieces else np.empty((0, layout.width))
+        self._check_thinning(_cut(lower, upper, LEVELS[0]))
         # Join the pieces of a bucket that is cut, or not closed, or was sampled by several ranks in turns.
         if level is not None and (self._places.in_turns or (seconds != level).any()):
             step = np.floor(begin / level).astype(np.int64)
@@ -371,6 +379,7 @@ class RunReader:
         """The same with what is known of a window that cuts sketches whose samples are thinned."""
         lower, upper = _bounds(*self.whole_buckets(start, end))
         counts = self._counted(names, lower, upper, gpus)
+        self._check_thinning(_cut(lower, upper, SKETCH_SECONDS))
         edges = [edge for part in self._parts for edge in edge_bins(part, names, lower, upper, gpus)]
         if not edges:
             return Histograms(counts)
@@ -397,6 +406,11 @@ def _extents(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[st
         greatest = [triple[2] for triple in triples if triple[2] is not None]
         joined_rows[name] = Extent(sum(t[0] for t in triples), sum(t[1] for t in triples), max(greatest, default=None))
     return joined_rows
+
+
+def _cut(lower: float, upper: float, step: int) -> list[float]:
+    """Where the buckets of ``step`` seconds begin that the ends of [lower, upper) cut."""
+    return [edge - edge % step for edge in (lower, upper) if math.isfinite(edge) and edge % step]
 
 
 def _bounds(start: float | None, end: float | None) -> tuple[float, float]:

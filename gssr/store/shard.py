@@ -9,7 +9,7 @@ import numpy as np
 from gssr.metrics import INDEX
 from gssr.store.layout import Layout, layout_of
 from gssr.store.moments import Floats, Ints, vectors_of
-from gssr.store.open import connect, missing_end
+from gssr.store.open import RecordingError, connect, missing_end
 from gssr.store.pages.file import identity_of
 from gssr.store.pages.table import Wanted
 from gssr.store.raw import Columns, RawRows
@@ -72,9 +72,11 @@ class Shard:
         """By the first and last rowid of a run's part: gssr.store.census."""
         self.recounted: set[tuple[int, int]] = set()
         """What had to be counted anew of a part: its first rowid, and the number of the GPU and its stretch of 600 s."""
+        self._snapshot = False
         try:
-            if self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
-                self.connection.execute("BEGIN")  # one snapshot for all that follows; it holds no writer up
+            self._snapshot = self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+            if self._snapshot:
+                self.connection.execute("BEGIN")  # for all that follows; it holds no writer up
             for run in read_runs(self.connection):
                 self.runs.append(run._replace(state=state_in(self.connection, run, path)))
             self.merged = read_merged(self.connection)
@@ -210,6 +212,20 @@ class Shard:
         """Samples of the run from before this (unix s) were thinned; minus infinity when none were."""
         ends = (row.end_time for row in self.thinned if row.run_id == run_id)
         return max((end for end in ends if end is not None), default=-np.inf)
+
+    def check_thinning(self, run_id: str, start: float) -> None:
+        """Raises RecordingError when samples of the run from ``start`` (unix s) on, or its newest ones, were thinned since
+        the file was opened: what was read of it then does not fit together. In a snapshot that can't be."""
+        if self._snapshot or not self.thinned:
+            return
+        before = self.thinned_until(run_id)
+        try:
+            self.thinned = read_thinned(self.connection)
+        except sqlite3.DatabaseError:
+            return
+        until = self.thinned_until(run_id)
+        if until > before and until > min(start, max(self.times_at(run_id, 1), default=0.0) - SKETCH_SECONDS):
+            raise RecordingError(f"{self.path}: samples were thinned while they were read: read it again")
 
     def spans(self, run_id: str, keys: Sequence[int]) -> dict[int, Span]:
         """When the rows of these GPUs of the run begin and end; those without rows are left out."""
