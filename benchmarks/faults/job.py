@@ -37,6 +37,12 @@ def workshop() -> Path:
     return folder
 
 
+def heed_hangups() -> None:
+    """What is started from here on heeds SIGHUP, also where this process is to ignore it (nohup)."""
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)  # unlike one that is ignored it is not inherited
+
+
 def until(condition: Callable[[], object], what: str) -> None:
     """Wait for a condition. Raises RuntimeError when it never holds."""
     deadline = time.monotonic() + PATIENCE
@@ -133,6 +139,7 @@ class Job:
         self.folder, self.path, self.interval = folder, folder / "run.sql", ms / 1000
         own = [*GSSR, "profile", "--backend", backend, "-t", str(ms), "-o", str(self.path), *options, "--", *workload]
         self._out, self._err = (folder / "out").open("wb"), (folder / "err").open("wb")
+        heed_hangups()
         self._lateness = _Lateness()
         self._lateness.start()
         self.process = subprocess.Popen(

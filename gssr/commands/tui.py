@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import sys
+from types import FrameType
 
 from gssr.commands import BAD_INPUT, USAGE, Command, Option, fail
 from gssr.commands.inputs import chosen, own_recordings
@@ -59,7 +60,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
             return fail(f"{names[0]}: {error}", USAGE)
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # the terminal knows its size, and when it changes
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who inherits it ignored would go on without a terminal
+    _end_in_order()
 
     from gssr.model.watch import Watch
     from gssr.render.glyphs import glyphs
@@ -68,6 +69,22 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     watches = [Watch(names[0], run_id), *(Watch(name) for name in names[1:])]
     app = LiveScreen(watches, glyphs(options.ascii or not speaks_utf8()), hz, colors(), options.theme)
     return app.run(mouse=not options.no_mouse) or 0
+
+
+def _end_in_order() -> None:
+    """Put the terminal back in order before SIGTERM or SIGHUP end the process; who inherits that they are ignored would go on
+    without a terminal."""
+    from gssr.profile.terminal import SavedModes
+
+    modes = SavedModes()
+
+    def end(sig: int, _frame: FrameType | None) -> None:
+        modes.put_back(drawn=True)
+        signal.signal(sig, signal.SIG_DFL)
+        os.kill(os.getpid(), sig)
+
+    for sig in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sig, end)
 
 
 def _on_terminal() -> bool:

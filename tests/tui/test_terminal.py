@@ -147,24 +147,24 @@ class Pty:
         import struct
         import termios
 
-        self.pid, self._fd = pty.fork()
+        self.pid, self.fd = pty.fork()
         if self.pid == 0:
             if ignored:
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)
             time.sleep(0.05)
             os.execve(TUI[0], [*TUI, *words], os.environ | {"TERM": term})
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.written = b""
 
     def read_until(self, pattern: bytes) -> None:
         deadline = time.monotonic() + PATIENCE
         while pattern not in self.written:
             assert time.monotonic() < deadline, self.written[-500:]
-            if select.select([self._fd], [], [], 0.2)[0]:
-                self.written += os.read(self._fd, 1 << 16)
+            if select.select([self.fd], [], [], 0.2)[0]:
+                self.written += os.read(self.fd, 1 << 16)
 
     def take_away(self) -> None:
-        os.close(self._fd)
+        os.close(self.fd)
 
 
 @pytest.mark.parametrize("ignored", (False, True), ids=("as_usual", "where_hangups_are_ignored"))
@@ -180,6 +180,25 @@ def test_without_its_terminal_it_ends_and_does_not_spin(plants: dict[str, str], 
         except ProcessLookupError:
             pass
         os.waitpid(terminal.pid, 0)
+
+
+@pytest.mark.parametrize("how", (signal.SIGTERM, signal.SIGHUP), ids=("sigterm", "sighup"))
+def test_ended_by_a_signal_it_leaves_the_terminal_as_it_was(plants: dict[str, str], how: signal.Signals) -> None:
+    import termios
+
+    terminal = Pty(plants["healthy"])
+    try:
+        modes = termios.tcgetattr(terminal.fd)
+        terminal.read_until(b" score ")
+        assert termios.tcgetattr(terminal.fd) != modes
+        os.kill(terminal.pid, how)
+        terminal.read_until(b"\x1b[?1049l")
+        assert gone(terminal.pid)
+        assert termios.tcgetattr(terminal.fd) == modes
+    finally:
+        os.kill(terminal.pid, signal.SIGKILL)
+        assert os.WTERMSIG(os.waitpid(terminal.pid, 0)[1]) == how
+        terminal.take_away()
 
 
 def test_a_hangup_ends_it(plants: dict[str, str], tmux: Tmux) -> None:
