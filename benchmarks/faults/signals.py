@@ -92,6 +92,8 @@ def supervisor_killed(folder: Path, rng: random.Random) -> Seen:
         time.sleep(rng.uniform(0.0, 0.5))
         os.kill(job.process.pid, signal.SIGKILL)
         ended = job.end()
+        if ended.code != -signal.SIGKILL:  # it was through already
+            return _nothing_lost(job, steps, folder)
         until(lambda: process_start(workload) is None, "the workload's end")
         gone = time.time()
         until(lambda: job.recorded().state != "running", "the end of the recording")

@@ -72,8 +72,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _end_in_order() -> None:
-    """Put the terminal back in order before SIGTERM or SIGHUP end the process; who inherits that they are ignored would go on
-    without a terminal."""
+    """Put the terminal back in order before SIGTERM or SIGHUP end the process: who inherits that they are ignored would
+    go on without a terminal."""
     from gssr.profile.terminal import SavedModes
 
     modes = SavedModes()
