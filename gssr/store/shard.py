@@ -39,7 +39,7 @@ from gssr.store.sound import (
 )
 from gssr.store.spans import Span, spans_of, times_of
 from gssr.store.thinning import Thinned, read_thinned
-from gssr.store.values import number
+from gssr.store.values import LATEST, number
 
 HOST_COLUMNS = tuple(column.name for column in TABLES["host_samples"][3:])
 WORKLOAD_COLUMNS = tuple(column.name for column in TABLES["workload_samples"][3:])
@@ -206,7 +206,7 @@ class Shard:
             own, direction = f"FROM rollup WHERE level = ?1 AND gpu IN ({keys})", ("ASC", "DESC")[end]
             query = f"SELECT data {own} AND bucket = (SELECT bucket {own} ORDER BY bucket {direction} LIMIT 1)"
             found += [times[end] for (data,) in self.all(query, (LEVELS[0],)) if (times := times_of(data))]
-        return [float(time) for time in found]
+        return [float(time) for time in found if time is not None and 0 <= time <= LATEST]
 
     def thinned_until(self, run_id: str) -> float:
         """Samples of the run from before this (unix s) were thinned; minus infinity when none were."""
@@ -317,7 +317,7 @@ class Shard:
         """Start of the newest closed bucket of a level; None when there is none."""
         only = f" AND gpu IN ({','.join(map(str, keys))})" if keys is not None else ""
         found = self.all(f"SELECT bucket FROM rollup WHERE level = ?{only} ORDER BY bucket DESC LIMIT 1", (level,))
-        return int(found[0][0]) if found else None
+        return int(found[0][0]) if found and found[0][0] is not None else None
 
     def counts_up_to(self, rowid: int, keys: Sequence[int] | None) -> bool:
         """Whether closed buckets count these GPUs' rows up to the last one, ``rowid``. In a run that ended they do, unless

@@ -76,6 +76,8 @@ def look(folder: str, merged: Collection[str], refused: dict[str, str]) -> Found
 
 def _look_at(path: str) -> tuple[Source, str]:
     """A file, and how its run stands. Raises RecordingError when it can't be merged."""
+    if os.path.islink(path):  # it would be deleted where it is
+        raise RecordingError(f"{path}: is a link: only files that are in this folder themselves are merged")
     cut_off = None
     with closing(connect(path)) as connection:
         try:
