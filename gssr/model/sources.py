@@ -10,9 +10,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.metrics import BY_NAME
 from gssr.model import series
 from gssr.model.aggregate import Aggregate, chosen, filtered, from_buckets, from_samples
 from gssr.model.analysis import GpuSeries
+from gssr.model.balance import has_balance
 from gssr.model.counted import Counted, count_rollups
 from gssr.store.edges import Histograms
 from gssr.store.reader import Buckets, RunReader, Samples
@@ -122,10 +124,10 @@ class Rollups:
     ) -> Aggregate:
         """As in Source."""
         gpus = filtered(self._reader, self._positions)
+        sketched = [name for name in names if has_balance(BY_NAME[name])]
+        found = self._reader.histograms(sketched, lower, upper, gpus) if sketched else Histograms({})
         buckets = self._reader.buckets(lower, upper, gpus=gpus, names=names)
         gpu = chosen(buckets.gpu, self._positions, len(self._reader.gpus))
-        sketched = [name for name in names if name in buckets.layout.sketched]
-        found = self._reader.histograms(sketched, lower, upper, gpus) if sketched else Histograms({})
         bounds = () if found.least is None or found.greatest is None else (found.least, found.greatest)
         own = Buckets(gpu, buckets.start, buckets.seconds, buckets.vectors, buckets.layout)
         return from_buckets(own, found.counts, len(self._positions), gap_seconds, bounds)

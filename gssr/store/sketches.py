@@ -1,7 +1,8 @@
 """Histograms of a window: sketches inside, raw rows where they are cut, not closed yet, or count anything else than the
 rollups beside them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,9 @@ from gssr.store.schema import SKETCH_SECONDS
 
 if TYPE_CHECKING:
     from gssr.store.cover import Part
+
+_AT_ONCE = 1024
+"""Rollups read at once."""
 
 
 def count_bins(part: "Part", names: Sequence[str], start: float, end: float, gpus: Ints | None) -> dict[str, Ints]:
@@ -66,15 +70,21 @@ class _Told:
 
     def __init__(self, part: "Part", names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
         layout = part_of(part.shard.layout, names)
-        rolled = census.rollups(part, SKETCH_SECONDS, gpus, start, end, layout)
-        codes = codes_of(rolled.gpu, rolled.bucket)
-        order = np.argsort(codes)
-        self._codes = codes[order]
-        self._n = rolled.vectors[order][:, [block.start for block in layout.blocks if block.metric.name in names]]
+        counts = [block.start for block in layout.blocks]
+        codes, n, wrong = [np.empty(0, np.int64)], [np.empty((0, len(counts)))], [np.empty(0, np.int64)]
+        for lower, upper in _slices(part, start, end):
+            rolled = census.rollups(part, SKETCH_SECONDS, gpus, lower, upper, layout)
+            codes.append(codes_of(rolled.gpu, rolled.bucket))
+            n.append(rolled.vectors[:, counts])
+            wrong.append(rolled.wrong)
+        order = np.argsort(np.concatenate(codes))
+        self._codes = np.concatenate(codes)[order]
+        self._n = np.concatenate(n)[order]
         sketched = part.shard.layout.sketched
         self._columns = [sketched.index(block.metric.name) for block in layout.blocks if block.metric.name in sketched]
-        begins = starts_of(rolled.wrong)
-        self._untold = rolled.wrong[(begins >= start) & (begins + SKETCH_SECONDS <= end)]
+        untold = np.concatenate(wrong)
+        begins = starts_of(untold)
+        self._untold = untold[(begins >= start) & (begins + SKETCH_SECONDS <= end)]
 
     def by_sketches(self, codes: Ints, sizes: Ints) -> census.Flags:
         """[n]: which of the sketches of these buckets, by their numbers, hold as many samples of each metric as rollups say;
@@ -88,6 +98,16 @@ class _Told:
         """The buckets, by their numbers, whose samples are to be counted anew; ``counted`` are those of right sketches."""
         some = self._codes[self._n.any(axis=1)]
         return np.unique(np.concatenate([some[~np.isin(some, counted)], self._untold]))
+
+
+def _slices(part: "Part", start: float, end: float) -> Iterator[tuple[float, float]]:
+    """[start, end) in pieces of which none has many rollups."""
+    found = census.census(part)
+    starts = starts_of(np.concatenate([found.codes, found.lost]))
+    step = SKETCH_SECONDS * max(1, _AT_ONCE // max(1, len(part.position)))
+    cuts = range(int(starts.min()) + step, int(starts.max()) + 1, step) if len(starts) else ()
+    edges = [cut for cut in cuts if start < cut < end]
+    yield from pairwise([start, *edges, end])
 
 
 def _decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Ints, Ints, Ints]:
