@@ -15,6 +15,7 @@ from gssr.store.create import TakenError, create, finished_runs, remove, reopen,
 from gssr.store.live_block import MANY_FILES, LiveBlock
 from gssr.store.open import RecordingError
 from gssr.store.pending import Pending, Value, insertion
+from gssr.store.reserve import Reserve
 from gssr.store.rollup import Rollups, Row, empty_vector
 from gssr.store.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK
 from gssr.store.thinning import Keep, Thinner, ends_of
@@ -75,6 +76,7 @@ class Writer:
         self._rollups: Rollups | None = None
         self._block: LiveBlock | None = None
         self._dropped = 0
+        self._reserve: Reserve | None = None
         self._failing_since: float | None = None
         self._last_try = -math.inf
         self._pause = COMMIT_SECONDS
@@ -91,6 +93,7 @@ class Writer:
         pending.run_id, pending.rank = str(run["run_id"]), int(process["rank"] or 0)
         self._node = str(process.get("node") or "")
         try:
+            self._reserve = Reserve(self.path)
             self._connection.execute("BEGIN IMMEDIATE")
             present = {run_id for (run_id,) in self._connection.execute("SELECT run_id FROM runs")}
             if present - self._earlier - {pending.run_id}:
@@ -106,11 +109,12 @@ class Writer:
             self._connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
             if _is_one_of_many(self.path, run.get("world_size")):
                 self._block = LiveBlock(self.path)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._connection.close()
             if not self._append:
                 remove(self.path)  # nothing is in it
-            raise RecordingError(f"{self.path}: can't be written: {error}") from None
+            why = error.strerror if isinstance(error, OSError) else error
+            raise RecordingError(f"{self.path}: can't be written: {why}") from None
 
     def add_gpus(
         self,
@@ -271,18 +275,25 @@ class Writer:
         written = self.commit(now)
         if not written:
             problem = self.problem or f"{self.path}: can't be written: somebody else holds it locked"
-            # No space for all: how it ended still finds room where the failed transaction wanted to go.
+            # No space for all: how it ended still finds room.
             self._pending.keep_the_end()
+            self._give_room()
             self.commit(now)
             self.problem = problem
         elif self._pending:
             self.commit(now)  # that it is written again
         if written and self._thinner is not None:
             self._shrink(self._thinner)
+        self._give_room()
         seal(self._connection)
         if self._block is not None:
             self._block.remove()
         return written
+
+    def _give_room(self) -> None:
+        """What was reserved for the end is needed now, or not any more."""
+        if self._reserve is not None:
+            self._reserve.release()
 
     def _thin_all(self) -> None:
         """Of a run that is over, all of which is rolled up, nothing need stay as it was."""
