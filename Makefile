@@ -1,12 +1,16 @@
 # make demo   records a real command for 20 s and shows the page
 # make test   runs every check and every test
-# Both need Python >= 3.11 with its venv module and a package index; all they install goes into .venv.
+# make dist   builds sdist and wheel of the last commit into dist/, twice, and compares: the same commit, the same bytes
+# make audit  asks whether vulnerabilities are known of what is installed; where nobody answers, it fails and says so
+# All need Python >= 3.11 with its venv module and a package index; what they install goes into .venv and .venv-audit.
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --constraint constraints.txt
+# Only wheels: installing one runs nothing of it.
+INSTALL := -m pip install -qq --only-binary :all: --constraint constraints.txt
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python $(INSTALL)
 
-.PHONY: test demo clean
+.PHONY: test demo dist audit clean
 .DELETE_ON_ERROR:
 
 test: .venv/.test
@@ -20,6 +24,14 @@ demo: .venv/.run
 	$(BIN)/gssr profile --backend synthetic:train:8 -t 100 -f -o demo.sql -- sh -c \
 	  'for step in 1 2 3 4 5; do echo "step $$step: compressing for 4 s"; timeout 4 gzip -c < /dev/zero > /dev/null; done; exit 0'
 	$(BIN)/gssr analyze --terminal -i demo.sql
+
+dist: .venv/.run
+	@$(BIN)/python .ci/dist.py dist
+
+audit:
+	@test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit && \
+	  PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-audit/bin/python -m pip install -qq --only-binary :all: 'pip-audit>=2.9,<3'; }
+	@.venv-audit/bin/python .ci/audit.py .venv-audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 # setuptools comes first, and pinned, so that building the package asks the index for nothing else.
 .venv/.run: pyproject.toml constraints.txt
@@ -39,6 +51,6 @@ demo: .venv/.run
 	@touch $@
 
 clean:
-	rm -rf .venv build dist *.egg-info demo.sql demo.sql.d demo.sql-wal demo.sql-shm
+	rm -rf .venv .venv-audit build dist *.egg-info demo.sql demo.sql.d demo.sql-wal demo.sql-shm
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
