@@ -59,7 +59,11 @@ class Shard:
         self.path = path
         self.raw = RawRows(self, identity_of(path))
         self.connection = connect(path)
-        columns = [row[1] for row in self.connection.execute("PRAGMA table_info(samples)")]
+        try:
+            columns = [row[1] for row in self.connection.execute("PRAGMA table_info(samples)")]
+        except sqlite3.Error as error:  # a writer on another host, whose lock is not seen here, has just begun to write
+            self.close()
+            raise RecordingError(f"{path}: can't be read: {error}") from None
         self.metrics = [name for name in columns if name not in ("gpu", "time")]
         self.layout: Layout = layout_of(self.metrics)
         self.damage: str | None = missing_end(path)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from supervised import UNTIL_GO
 
 from gssr.profile import finish
 from gssr.profile.plan import Plan
@@ -106,8 +107,7 @@ def test_a_rank_whose_file_holds_nothing_yet_is_waited_for(tmp_path):
 
 
 def test_a_rank_that_was_killed_does_not_keep_the_others_from_merging(tmp_path):
-    script = "until [ -e go ]; do sleep 0.02; done"
-    ranks = [start(tmp_path, number, "-o", "a.sql", "--wrap", script) for number in range(3)]
+    ranks = [start(tmp_path, number, "-o", "a.sql", "--wrap", UNTIL_GO) for number in range(3)]
     wait_for(lambda: all_are_recording(tmp_path))
     children = Path(f"/proc/{ranks[0].pid}/task/{ranks[0].pid}/children").read_text().split()
     for pid in (*map(int, children), ranks[0].pid):
@@ -133,8 +133,7 @@ def test_a_job_that_is_cancelled_ends_at_once_and_is_readable(tmp_path):
 
 
 def test_what_can_not_be_merged_is_said_once_and_can_be_read(tmp_path):
-    script = "until [ -e go ]; do sleep 0.02; done"
-    ranks = [start(tmp_path, number, "-o", "a.sql", "--wrap", script) for number in range(3)]
+    ranks = [start(tmp_path, number, "-o", "a.sql", "--wrap", UNTIL_GO) for number in range(3)]
     wait_for(lambda: all_are_recording(tmp_path))
     (tmp_path / "a.sql").write_text("somebody else's notes, which have turned up in the meantime\n" * 3)
     (tmp_path / "go").touch()

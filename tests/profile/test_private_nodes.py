@@ -5,13 +5,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from supervised import until
+from supervised import UNTIL_GO, until
 
 import gssr
 from gssr.store.open import RecordingError
@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 MOUNT = ROOT / "tests" / "fakes" / "fuse" / "mount.py"
 RANKS = 2
 """Per node."""
-UNTIL_GO = "until [ -e go ]; do sleep 0.05; done"
 
 pytestmark = pytest.mark.usefixtures("fuse")
 
@@ -45,11 +44,12 @@ def skew(requires, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def start(tmp_path: Path, skew: Path) -> Node:
+def start(tmp_path: Path, skew: Path) -> Iterator[Node]:
     """Starts the ranks of a node, ``in_turn`` each when there is a file ``next``; each runs a shell script beside GPUs that
     they share."""
     disk = tmp_path / "disk"
     disk.mkdir()
+    started: list[subprocess.Popen[str]] = []
 
     def begin(
         number: int, workload: str, fuse: bool = False, seconds_ahead: float = 0.0, in_turn: bool = False
@@ -72,9 +72,14 @@ code=0; for pid in $pids; do wait $pid || code=$?; done; exit $code"""
         }  # fmt: skip
         pipe = subprocess.PIPE
         command = [*rights(), *mount, "bash", "-c", script]
-        return subprocess.Popen(command, env=os.environ | own, stdout=pipe, stderr=pipe, text=True)
+        started.append(subprocess.Popen(command, env=os.environ | own, stdout=pipe, stderr=pipe, text=True))
+        return started[-1]
 
-    return begin
+    yield begin
+    for node in started:
+        if node.poll() is None:  # the test has failed
+            node.kill()
+            node.communicate()
 
 
 def ended(nodes: list[subprocess.Popen[str]]) -> str:

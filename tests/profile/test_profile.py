@@ -11,15 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from supervised import until
+from supervised import UNTIL_GO, until
 
 from gssr.metrics import NAMES
 from gssr.store.reader import open_recording
 from gssr.store.schema import GAP_INTERVALS
 
 GSSR = [sys.executable, "-m", "gssr"]
-UNTIL_GO = "until [ -e go ]; do sleep 0.02; done"
-"""A workload that runs until the test has seen what it waits for."""
 
 
 def gssr(*words: str, cwd: Path, **settings) -> subprocess.CompletedProcess:

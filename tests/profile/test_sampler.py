@@ -12,12 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from supervised import until
+from supervised import UNTIL_GO, until
 
 from gssr.store.reader import open_recording
 
 GSSR = [sys.executable, "-m", "gssr"]
-UNTIL_GO = "until [ -e go ]; do sleep 0.02; done"
 
 WITH_A_BROKEN_LIBRARY = """
 import sys

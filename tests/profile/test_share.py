@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from supervised import until
+from supervised import UNTIL_GO, until
 
 from gssr.store.reader import open_recording
 
@@ -29,7 +29,7 @@ GSSR = ("-m", "gssr")
 def start(folder: Path, rank: int, gpus: str, job: int = 1, gssr=GSSR, ms: int = 50, go: str = "go", **more):
     """Start a rank of a step of five, with these GPUs (indices of the node); it runs until there is a file ``go``. No test
     starts all of them, so that what each has recorded stays in a file of its own."""
-    command = f"until [ -e {go} ]; do sleep 0.02; done"
+    command = UNTIL_GO.replace("-e go", f"-e {go}")
     environ = dict(os.environ) | {
         "SLURM_JOB_ID": str(job), "SLURM_STEP_ID": "0", "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank),
         "SLURM_STEP_NUM_TASKS": "5", "SLURMD_NODENAME": node_of(folder), "SLURM_STEP_GPUS": gpus, **more,

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from supervised import until
+from supervised import UNTIL_GO, until
 
 from gssr.metrics import NAMES
 from gssr.model.analyze import analyze
@@ -100,7 +100,7 @@ def test_lines_come_from_rank_0_alone_and_end_with_the_run(tmp_path):
             "-o",
             "a.sql",
         ]
-        script = "sleep 1.5; exit 5" if rank == "1" else "until [ -e go ]; do sleep 0.02; done; exit 5"
+        script = "sleep 1.5; exit 5" if rank == "1" else f"{UNTIL_GO}; exit 5"
         with open(tmp_path / rank, "w+") as stderr:
             process = subprocess.Popen(
                 [*command, "--status-every", "1s", "--", "sh", "-c", script], env=environ, cwd=tmp_path, stderr=stderr
