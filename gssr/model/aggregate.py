@@ -66,7 +66,7 @@ def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate
             known = np.isfinite(column)
             statistics[name] = exact_statistics(column[known])
             means[name] = _mean_per_gpu(samples.gpu[known], column[known], n_gpus)
-    return _aggregate(per_gpu, layout, means, statistics)
+    return aggregate_of(per_gpu, layout, means, statistics)
 
 
 def from_buckets(
@@ -98,7 +98,7 @@ def from_buckets(
             np.divide(per_gpu[:, at + 1], per_gpu[:, at], out=means[name], where=per_gpu[:, at] > 0)
             within = [bound[name] for bound in bounds if name in bound]
             statistics[name] = _merged_statistics(total[at : at + block.width], histograms.get(name), within)
-    return _aggregate(per_gpu, layout, means, statistics)
+    return aggregate_of(per_gpu, layout, means, statistics)
 
 
 def exact_statistics(values: Floats) -> Statistics:
@@ -177,9 +177,11 @@ def _mean_per_gpu(gpu: Ints, values: Floats, n_gpus: int) -> Floats:
     return means
 
 
-def _aggregate(
+def aggregate_of(
     per_gpu: Floats, layout: Layout, means: dict[str, Floats], statistics: dict[str, Statistics]
 ) -> Aggregate:
+    """From each GPU's rollup vector [n_gpus, layout.width], of which the head, ``energy`` and the clock event reasons are
+    looked at, and the rest."""
     blocks = {block.metric.name: block for block in layout.blocks}
     return Aggregate(
         n_rows=per_gpu[:, 0].astype(np.int64),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from gssr.model.balance import balance, has_balance, imbalance
 from gssr.model.clocks import disagreement
 from gssr.model.counted import BITS
 from gssr.model.evidence import MOST_ROWS, evidence_names, gather
+from gssr.model.exact import Exact
 from gssr.model.host import host_use
 from gssr.model.notes import notes
 from gssr.model.phase_verdicts import judged
@@ -47,8 +48,9 @@ class Options:
     ``metrics``: names, None for all; ``gpus``: selectors (gssr.model.selection), None for all; ``start`` and ``end``: as
     --from and --to take them (gssr.model.window.parse_time), or unix times; ``outliers``: which of warm-up (leading) and
     tear-down (trailing) to leave out; ``series``: metrics to make series of (counters, bit fields and metrics without
-    samples have none), in at most ``bins`` bins; ``exact``: from raw rows (True) or from rollups (False),
-    None for what EXACT_ROWS says; ``rules``: what the job is judged by.
+    samples have none), in at most ``bins`` bins; ``exact``: statistics from raw rows (True) or from rollups (False), None
+    for what EXACT_ROWS says (of more rows than that all but statistics is from rollups in any case); ``rules``: what the
+    job is judged by.
     """
 
     metrics: tuple[str, ...] | None = None
@@ -78,9 +80,12 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         raise ValueError(f"not all samples are there to be read: {thinning(reader)}")
     few_rows = EXACT_ROWS if options.exact is None else 0
     gathered = evidence_names(reader)
-    rows = Rows(reader, positions, tuple(dict.fromkeys((*names, *gathered))), lower, upper) if exact else None
     rollups = Rollups(reader, positions, few_rows)
-    source: Source = rows or rollups
+    rows, source = None, cast(Source, rollups)
+    if exact and reader.n_rows <= EXACT_ROWS:
+        source = rows = Rows(reader, positions, tuple(dict.fromkeys((*names, *gathered))), lower, upper)
+    elif exact:
+        source = Exact(reader, positions, rollups)
     interval = reader.sampling_seconds or source.aggregate((), lower, upper, np.inf).interval or 1.0
 
     window = Window(

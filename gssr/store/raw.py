@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -111,16 +111,22 @@ def _are_sound(gpu: Ints, time: Floats, values: dict[str, Floats]) -> bool:
     return bool(placed) and not any((np.abs(column) > GREATEST).any() for column in values.values())
 
 
-def joined(pieces: Sequence[Columns], names: Sequence[str]) -> Columns:
-    """Pieces one after the other."""
+def joined(pieces: list[Columns], names: Sequence[str]) -> Columns:
+    """Pieces one after the other. They are given up column by column, so that no more than one column is there twice."""
     if len(pieces) == 1:
         return pieces[0]
-    gpu = np.concatenate([np.empty(0, np.int64), *(piece[0] for piece in pieces)])
-    time = np.concatenate([np.empty(0), *(piece[1] for piece in pieces)])
-    values = {}
-    for name in names:  # what was joined is given back at once: the whole is there once and no more than that
-        values[name] = np.concatenate([np.empty(0), *(piece[2].pop(name) for piece in pieces)])
-    return gpu, time, values
+    columns: list[list[Any]] = [[piece[0] for piece in pieces], [piece[1] for piece in pieces]]
+    columns += [[piece[2].pop(name) for piece in pieces] for name in dict.fromkeys(names)]
+    pieces.clear()
+    gpu, time, *values = (_emptied(column, np.float64 if number else np.int64) for number, column in enumerate(columns))
+    return gpu, time, dict(zip(dict.fromkeys(names), values, strict=True))
+
+
+def _emptied(column: list[Any], kind: type) -> Any:
+    """All of a column in one; what it was made of is given up."""
+    whole = np.concatenate([np.empty(0, kind), *column])
+    column.clear()
+    return whole
 
 
 def in_threads(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
