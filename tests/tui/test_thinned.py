@@ -1,0 +1,61 @@
+"""The live screen on recordings of whose samples not all were kept."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from frames import START, frame_of
+
+from gssr.model.alignment import aligned
+from gssr.model.frame import Query
+from gssr.render.glyphs import UTF8
+from gssr.render.roles import text_of
+from gssr.tui import shell
+from gssr.tui.moves import MOVES
+from gssr.tui.view import Scene, View
+
+N = 40
+
+
+def scene(width: float, thinned: float, **view) -> Scene:
+    frame = frame_of(np.full((2, N), 0.5), width=width, thinned=thinned)
+    return Scene(frame, None, View(screen="time", **view), 120, 24, UTF8)
+
+
+def narrowest(thinned: float) -> float:
+    """The width at which zooming in ends, s."""
+    width, view = 60.0, View(screen="time", span=60.0 * N)
+    for _ in range(20):
+        view = MOVES["zoom_in"](scene(width, thinned, span=view.span))
+        if view.span == width * N:
+            break
+        width = view.span / N
+    return width
+
+
+def test_zooming_in_ends_at_10_s_where_no_sample_was_kept() -> None:
+    assert narrowest(-np.inf) < 10
+    assert narrowest(START + 1e6) == 10
+
+
+@pytest.mark.parametrize("kept", [0.0, 300.0])
+def test_young_samples_of_a_growing_run_can_still_be_zoomed_into(kept) -> None:
+    end = START + 10.0 * N
+    view = MOVES["zoom_in"](scene(10.0, end - kept, span=10.0 * N))
+    assert (view.span < 10.0 * N) == (kept > 0)
+
+
+def test_the_header_says_that_samples_were_not_kept_where_that_shows() -> None:
+    assert "thinned to 10 s" in text_of(shell.header(scene(10.0, START + 100)))
+    for whole in (scene(10.0, -np.inf), scene(10.0, START)):
+        assert "thinned" not in text_of(shell.header(whole))
+
+
+def test_runs_are_compared_in_columns_that_both_can_fill() -> None:
+    raw = scene(1.0, -np.inf).frame
+    thinned = replace(raw, thinned=raw.last)
+    query = Query(span=10.0, columns=N)
+    assert aligned(query, False, raw, raw)[0].width < 10
+    widths = {asked.width for asked in aligned(query, False, raw, thinned)}
+    assert len(widths) == 1
+    assert widths.pop() >= 10
