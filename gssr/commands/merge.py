@@ -11,11 +11,16 @@ _PATIENCE = 10.0  # s, for another merge of the same recording
 
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
-    """Exit code: 1 when something can't be merged, which stays as it is."""
+    """Exit code: 1 when something can't be merged, or repaired, which stays as it is."""
+    import os
+
     from gssr.render.cells import clean
-    from gssr.store.merge import merge
+    from gssr.store.merge import merge, names_of
     from gssr.store.open import RecordingError
 
+    path, folder = names_of(options.file)
+    if os.path.isfile(path) and not os.path.isdir(folder):
+        return _repair(path)
     bar = Bar("merging")
     try:
         outcome = merge(options.file, patience=_PATIENCE, progress=bar.show)
@@ -30,6 +35,27 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return BAD_INPUT if outcome.left else put(f"{path}: there was nothing to merge\n")
     files = "1 file" if outcome.n_files == 1 else f"{outcome.n_files:,} files"
     return put(f"{path}: {files} merged\n") or (BAD_INPUT if outcome.left else OK)
+
+
+def _repair(path: str) -> int:
+    """Of a recording in one file, make the rollups anew that are missing or damaged."""
+    from gssr.render.cells import clean
+    from gssr.store.open import RecordingError
+    from gssr.store.repair import repair
+
+    try:
+        repaired = repair(path)
+    except RecordingError as error:
+        return fail(str(error), BAD_INPUT)
+    name = clean(path)
+    if repaired.n_thinned:
+        return fail(
+            f"{path}: rollups of {repaired.n_thinned:,} x 10 minutes of a GPU are damaged, and the samples are thinned",
+            BAD_INPUT,
+        )
+    if not repaired.n:
+        return put(f"{name}: is in one file, and its rollups are whole: there was nothing to do\n")
+    return put(f"{name}: the rollups of {repaired.n:,} x 10 minutes of a GPU were missing or damaged: made anew\n")
 
 
 COMMAND = Command("merge", "put the files of a run's ranks together into one", "gssr merge FILE.sql", OPTIONS, handle)

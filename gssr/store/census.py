@@ -4,6 +4,8 @@ The coarsest rollups are held against the rowids, of which samples take one each
 count the same samples. So whatever is missing shows, and what could not have been written counts as missing.
 """
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from gssr.store.cover import Part
 
 LONGEST = LEVELS[-1]
-_ROWS_AT_ONCE = 1 << 20
+_ROWS_AT_ONCE, _ROLLUPS_AT_ONCE = 1 << 20, 1024
 _BUCKET = (1 << 40) - 1
 _SLACK = 1e-9
 """Sums are off by rounding, relative to what they are made of."""
@@ -87,6 +89,15 @@ def _counted(part: "Part") -> tuple[Ints, Ints]:
         counts.append(n)
     found, group = np.unique(np.concatenate(codes), return_inverse=True)
     return found, np.bincount(group, np.concatenate(counts), len(found)).astype(np.int64)
+
+
+def slices(part: "Part", start: float, end: float, level: int) -> Iterator[tuple[float, float]]:
+    """The window [start, end), unix s, in pieces none of which has many rollups of a level, nor cuts one."""
+    known = census(part)
+    starts = starts_of(np.concatenate([known.codes, known.lost]))
+    step = LONGEST * max(1, _ROLLUPS_AT_ONCE * level // LONGEST // max(1, len(part.position)))
+    cuts = range(int(starts.min()) + step, int(starts.max()) + 1, step) if len(starts) else ()
+    yield from pairwise([start, *(cut for cut in cuts if start < cut < end), end])
 
 
 class Rolled(NamedTuple):

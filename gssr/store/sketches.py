@@ -1,8 +1,7 @@
 """Histograms of a window: sketches inside, raw rows where they are cut, not closed yet, or count anything else than the
 rollups beside them."""
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,17 +9,15 @@ import numpy as np
 from gssr.metrics import BY_NAME
 from gssr.store import census
 from gssr.store.census import codes_of, starts_of, where
-from gssr.store.cover import N_BINS, uncounted
+from gssr.store.cover import N_BINS, uncounted_pieces
 from gssr.store.layout import part_of
 from gssr.store.moments import Floats, Ints, derive
+from gssr.store.raw import in_threads
 from gssr.store.recount import rows_of
 from gssr.store.schema import SKETCH_SECONDS
 
 if TYPE_CHECKING:
     from gssr.store.cover import Part
-
-_AT_ONCE = 1024
-"""Rollups read at once."""
 
 
 def count_bins(part: "Part", names: Sequence[str], start: float, end: float, gpus: Ints | None) -> dict[str, Ints]:
@@ -51,8 +48,8 @@ def count_bins(part: "Part", names: Sequence[str], start: float, end: float, gpu
         taken.append((SKETCH_SECONDS, again))
         for _gpu, _time, values in rows_of(part, stored, again, SKETCH_SECONDS, start, end):
             _add(counts, names, values)
-    _gpu, _time, values = uncounted(part, stored, start, end, SKETCH_SECONDS, gpus, taken)
-    _add(counts, names, values)
+    for _gpu, _time, values in in_threads(uncounted_pieces(part, stored, start, end, SKETCH_SECONDS, gpus, taken)):
+        _add(counts, names, values)
     return dict(zip(names, counts[: len(names)], strict=True))
 
 
@@ -72,7 +69,7 @@ class _Told:
         layout = part_of(part.shard.layout, names)
         counts = [block.start for block in layout.blocks]
         codes, n, wrong = [np.empty(0, np.int64)], [np.empty((0, len(counts)))], [np.empty(0, np.int64)]
-        for lower, upper in _slices(part, start, end):
+        for lower, upper in census.slices(part, start, end, SKETCH_SECONDS):
             rolled = census.rollups(part, SKETCH_SECONDS, gpus, lower, upper, layout)
             codes.append(codes_of(rolled.gpu, rolled.bucket))
             n.append(rolled.vectors[:, counts])
@@ -98,16 +95,6 @@ class _Told:
         """The buckets, by their numbers, whose samples are to be counted anew; ``counted`` are those of right sketches."""
         some = self._codes[self._n.any(axis=1)]
         return np.unique(np.concatenate([some[~np.isin(some, counted)], self._untold]))
-
-
-def _slices(part: "Part", start: float, end: float) -> Iterator[tuple[float, float]]:
-    """[start, end) in pieces of which none has many rollups."""
-    found = census.census(part)
-    starts = starts_of(np.concatenate([found.codes, found.lost]))
-    step = SKETCH_SECONDS * max(1, _AT_ONCE // max(1, len(part.position)))
-    cuts = range(int(starts.min()) + step, int(starts.max()) + 1, step) if len(starts) else ()
-    edges = [cut for cut in cuts if start < cut < end]
-    yield from pairwise([start, *edges, end])
 
 
 def _decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Ints, Ints, Ints]:
