@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.faults.clocks import HOUR, SUSPENDED, Clocks
+from benchmarks.faults.clocks import HOUR, SHARED_MEMORY, SUSPENDED, Clocks
 from benchmarks.faults.job import Job
 from benchmarks.processes import CACHE, GSSR, MB, PYTHON, resident_bytes, spawn
 from benchmarks.table import Figure
@@ -22,7 +22,6 @@ WARM_UP = 0.5
 LIMIT_KB = {"sampler": 8.0, "follow": 8.0, "live screen": 50.0}
 """Growth of resident memory, kB per hour of the recording."""
 LIMIT_LOG_MB = 16.0
-SHARED_MEMORY = "/dev/shm"
 _LOOKS = 60
 
 

@@ -101,11 +101,14 @@ class Recorded(NamedTuple):
 
 
 class _Lateness(threading.Thread):
-    """How long the machine has held this process up at most: so long may it have held up any other."""
+    """How long a busy machine has held up a sampler that was ready to run, by the scheduler's own count, or, at a time, this
+    process."""
 
-    def __init__(self) -> None:
+    def __init__(self, supervisor: int) -> None:
         super().__init__(daemon=True)
-        self.worst = 0.0
+        self.worst = self.delay = 0.0
+        self._supervisor = supervisor
+        self._sampler: str | None = None
         self._over = threading.Event()
 
     def run(self) -> None:
@@ -114,6 +117,16 @@ class _Lateness(threading.Thread):
             if self._over.wait(_PAUSE):
                 return
             self.worst = max(self.worst, time.monotonic() - began - _PAUSE)
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                self._look()
+
+    def _look(self) -> None:
+        if self._sampler is None:
+            children = Path(f"/proc/{self._supervisor}/task/{self._supervisor}/children").read_text().split()
+            names = {Path(f"/proc/{child}/comm").read_text().strip(): child for child in children}
+            self._sampler = names.get(SAMPLER)
+        else:
+            self.delay = int(Path(f"/proc/{self._sampler}/schedstat").read_text().split()[1]) / 1e9
 
     def stop(self) -> None:
         self._over.set()
@@ -140,8 +153,6 @@ class Job:
         own = [*GSSR, "profile", "--backend", backend, "-t", str(ms), "-o", str(self.path), *options, "--", *workload]
         self._out, self._err = (folder / "out").open("wb"), (folder / "err").open("wb")
         heed_hangups()
-        self._lateness = _Lateness()
-        self._lateness.start()
         self.process = subprocess.Popen(
             [*around, *own],
             cwd=folder,
@@ -152,6 +163,8 @@ class Job:
             start_new_session=True,
             pass_fds=passed,
         )
+        self._lateness = _Lateness(self.process.pid)
+        self._lateness.start()
         self._seen: set[int] = {self.process.pid}
 
     def __enter__(self) -> "Job":
@@ -173,7 +186,7 @@ class Job:
     @property
     def held_up(self) -> float:
         """Seconds that the machine itself has held processes up at most so far: what that cost was not lost by a fault."""
-        return self._lateness.worst
+        return max(self._lateness.worst, self._lateness.delay)
 
     def sampler(self) -> int:
         """The sampler's process id, once there is one."""

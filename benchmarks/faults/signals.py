@@ -21,6 +21,10 @@ def _steps(rng: random.Random) -> Steps:
     return Steps(rng.randint(15, 40), rng.choice((0, 0, 1, 7, 77)))
 
 
+def _state(steps: Steps) -> str:
+    return "failed" if steps.code else "completed"
+
+
 def _start(folder: Path, steps: Steps, rng: random.Random) -> Job:
     return Job(folder, ["sh", "-c", steps.script], ms=rng.choice((10, 20, 50, 100)))
 
@@ -46,7 +50,7 @@ def sampler_killed(folder: Path, rng: random.Random) -> Seen:
         except RecordingError as error:
             nothing = not job.path.exists() or "nothing was recorded" in str(error)
             return Seen(None, said, first_wrong(*passed_on(ended, steps), (nothing, str(error))))
-        if (found.state, found.exit_code) == ("failed" if steps.code else "completed", steps.code):
+        if (found.state, found.exit_code) == (_state(steps), steps.code):
             return Seen(0.0, said, first_wrong(*passed_on(ended, steps)))
         lost = _lost(job, found.times[0], killed) if found.times and found.times[0] < killed else None
         return Seen(
@@ -105,7 +109,10 @@ def supervisor_killed(folder: Path, rng: random.Random) -> Seen:
             in_words(ended.said, folder),
             first_wrong(
                 (printed == steps.output, "the workload did not run on to its end"),
-                ((found.state, found.exit_code) == ("killed", None), f"state {found.state}, code {found.exit_code}"),
+                (
+                    (found.state, found.exit_code) in (("killed", None), (_state(steps), steps.code)),
+                    f"state {found.state}, {found.exit_code}",
+                ),
                 (lost <= MOST_LOST, f"{lost} s of samples were lost"),
             ),
         )
@@ -203,14 +210,13 @@ def _nothing_lost(job: Job, steps: Steps, folder: Path, beyond: float = 0.0) -> 
     """The end of a round after which everything must be as if nothing had happened, but for ``beyond`` s of samples."""
     ended = job.end()
     found = job.recorded()
-    state = "failed" if steps.code else "completed"
     lost = max(0.0, _lost(job, found.started_at, found.ended_at or 0.0) - beyond)
     return Seen(
         lost,
         in_words(ended.said, folder),
         first_wrong(
             *passed_on(ended, steps),
-            ((found.state, found.exit_code) == (state, steps.code), f"state {found.state}, {found.exit_code}"),
+            ((found.state, found.exit_code) == (_state(steps), steps.code), f"state {found.state}, {found.exit_code}"),
             (lost <= MOST_LOST, f"{lost} s of samples were lost"),
         ),
     )

@@ -6,6 +6,9 @@ from typing import NamedTuple
 from gssr.store.pending import Value
 from gssr.store.thinning import Keep
 
+SEPARATOR = "\x1f"
+"""Between the words of a line from the supervisor to the sampler."""
+
 
 class Plan(NamedTuple):
     """What is to be recorded. ``run`` and ``process`` are columns of those tables, as far as they are known beforehand.

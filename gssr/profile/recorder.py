@@ -6,12 +6,13 @@ recording and loads drivers, so that whatever goes wrong there harms nothing her
 
 import os
 import sys
+from typing import NoReturn
 
 from gssr.marks import ENVIRONMENT
 from gssr.profile.afterword import Afterword
-from gssr.profile.marks import listen
-from gssr.profile.plan import Plan
-from gssr.profile.sampler import SEPARATOR, run_sampler
+from gssr.profile.detach import let_go
+from gssr.profile.marks import Ear, listen
+from gssr.profile.plan import SEPARATOR, Plan
 
 _ENDING = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
 
@@ -38,7 +39,7 @@ class Recorder:
                 self._ear.remove()
             raise
         if self.pid == 0:
-            run_sampler(plan, inbox, outbox, self._ear)
+            _become_sampler(plan, inbox, outbox, self._ear)
         if self._ear is not None:
             self._ear.close()
         os.close(inbox)
@@ -82,6 +83,17 @@ class Recorder:
         except OSError:
             pass  # it is stuck
         return True
+
+
+def _become_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None) -> NoReturn:
+    """The child's side. Only here is the sampler loaded: the workload, which is being started meanwhile, need not wait."""
+    try:
+        inbox, outbox, *marks = let_go(inbox, outbox, *([] if ear is None else [ear.fd]))
+        from gssr.profile.sampler import run_sampler
+
+        run_sampler(plan, inbox, outbox, None if ear is None else ear._replace(fd=marks[0]))
+    finally:
+        os._exit(1)
 
 
 class NoRecorder:

@@ -14,9 +14,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
 from gssr.profile.clock import Clock, against_files
-from gssr.profile.detach import let_go
 from gssr.profile.marks import Ear, Marks
-from gssr.profile.plan import Plan
+from gssr.profile.plan import SEPARATOR, Plan
 from gssr.profile.share import Share
 from gssr.profile.summary import whole_run
 from gssr.store.create import overwriting
@@ -33,19 +32,17 @@ HOST_SECONDS = 1.0
 COLLECT_SECONDS = 60.0
 """Garbage is collected this often, right after a tick, and at no other time."""
 EXIT_SAID_WHY = 3
-SEPARATOR = "\x1f"
-"""Between the words of a line from the supervisor."""
 
 
 def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> NoReturn:
-    """The whole life of the sampler process; called in the forked child, never returns. ``ear`` hears the user's marks."""
+    """The whole life of the sampler process; called in the forked child, which has let go of the job; never returns.
+    ``ear`` hears the user's marks."""
     code = EXIT_SAID_WHY
     try:
-        inbox, outbox, *marks = let_go(inbox, outbox, *([] if ear is None else [ear.fd]))
         try:
             replaces = plan.overwrite and not plan.attached and os.path.lexists(plan.path)
             heard = _wait_for_start(inbox) if replaces else b""
-            code = 0 if heard is None else _Sampler(plan, inbox, outbox, marks[0] if marks else None, heard).run()
+            code = 0 if heard is None else _Sampler(plan, inbox, outbox, None if ear is None else ear.fd, heard).run()
         except RecordingError as error:
             _say(outbox, f"nothing is recorded: {error}")
         except Exception as error:
