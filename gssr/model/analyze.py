@@ -140,7 +140,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         place=place({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
     )
     clocks = disagreement(reader.processes, interval)
-    others = [sentence for sentence in (thinning(reader), clocks) if sentence]
+    others = [sentence for sentence in (thinning(reader), reader.recounted, clocks) if sentence]
     return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, _missing(total, interval), others))
 
 
