@@ -30,8 +30,8 @@ _PAGES: tuple[list[str], ...] = (
 )  # fmt: skip
 
 
-def _command(words: list[str]) -> None:
-    """Run a command here. Raises what it could not say in a sentence."""
+def command(words: list[str]) -> str:
+    """Run a command here; what it said on standard error. Raises what it could not say in a sentence."""
     said = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
         try:
@@ -41,18 +41,19 @@ def _command(words: list[str]) -> None:
     os.environ.pop("GSSR_DEBUG", None)
     if code not in (0, 1, 2) or (code and not said.getvalue()):
         raise AssertionError(f"exit code {code}, said {said.getvalue()!r}")
+    return said.getvalue()
 
 
 def _analyze(path: Path, rng: random.Random) -> None:
-    _command(["analyze", str(path), *rng.choice(_PAGES)])
+    command(["analyze", str(path), *rng.choice(_PAGES)])
 
 
 def _compare(path: Path, rng: random.Random) -> None:
-    _command(["compare", str(path), f"{path}@{rng.choice(('r1', 'r2', '1', '-1', 'x'))}"])
+    command(["compare", str(path), f"{path}@{rng.choice(('r1', 'r2', '1', '-1', 'x'))}"])
 
 
 def _fleet(path: Path, rng: random.Random) -> None:
-    _command(["fleet", str(path.parent), *rng.choice(([], ["--json"], ["--by", "user"]))])
+    command(["fleet", str(path.parent), *rng.choice(([], ["--json"], ["--by", "user"]))])
 
 
 def _arrays(path: Path, rng: random.Random) -> None:

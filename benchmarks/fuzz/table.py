@@ -27,8 +27,8 @@ HEAD = "| Reader | Inputs | Time | Slowest, CPU | Crashes |\n| --- | ---: | ---:
 
 
 class Row(NamedTuple):
-    """What came of ``inputs`` inputs of a reader, which took ``seconds``, the slowest one ``slowest`` of the CPU; ``crashes``: each
-    with the seed that brings it back."""
+    """What came of ``inputs`` inputs of a reader, which took ``seconds``; the slowest one took ``slowest`` s of the CPU.
+    ``crashes``: each with the seed that brings it back."""
 
     name: str
     inputs: int
@@ -95,7 +95,8 @@ def attempts(reader: Reader, seconds: float, seed: int, most: int | None = None)
 
 def line(row: Row) -> str:
     """One row of the Markdown table."""
-    return f"| {row.name} | {row.inputs:,} | {row.seconds:.0f} s | {row.slowest:.2f} s (--seed {row.slowest_seed}) | {len(row.crashes)} |"
+    slowest = f"{row.slowest:.2f} s (--seed {row.slowest_seed})"
+    return f"| {row.name} | {row.inputs:,} | {row.seconds:.0f} s | {slowest} | {len(row.crashes)} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

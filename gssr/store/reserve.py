@@ -8,6 +8,16 @@ BYTES = 1 << 17
 """The end takes about a dozen pages, and as many again in the write-ahead log or the journal."""
 
 
+def reason(error: Exception, path: str) -> str:
+    """Why a recording can't be written: SQLite knows of no quota, and calls it an I/O error."""
+    if "disk I/O error" in str(error):
+        try:
+            Reserve(path).release()
+        except OSError as found:
+            return found.strerror or str(error)
+    return str(error)
+
+
 class Reserve:
     """Room beside the recording at ``path``; none on filesystems that have no files without names."""
 

@@ -15,7 +15,7 @@ from gssr.store.create import TakenError, create, finished_runs, remove, reopen,
 from gssr.store.live_block import MANY_FILES, LiveBlock
 from gssr.store.open import RecordingError
 from gssr.store.pending import Pending, Value, insertion
-from gssr.store.reserve import Reserve
+from gssr.store.reserve import Reserve, reason
 from gssr.store.rollup import Rollups, Row, empty_vector
 from gssr.store.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK
 from gssr.store.thinning import Keep, Thinner, ends_of
@@ -252,11 +252,11 @@ class Writer:
         self._undo()
         if self._failing_since is None:
             self._failing_since = now
-        locked = "locked" in str(error)
+        locked, why = "locked" in str(error), reason(error, self.path)
         if not locked or now - self._failing_since > LOCKED_SECONDS:
             if self.problem is None:
-                self.event(now, "storage", f"the recording could not be written: {error}")
-            self.problem = f"{self.path}: can't be written: {error}"
+                self.event(now, "storage", f"the recording could not be written: {why}")
+            self.problem = f"{self.path}: can't be written: {why}"
         if not locked:
             self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
         self._dropped += self._pending.drop_oldest()
