@@ -21,6 +21,9 @@ _BUSY_SECONDS = 5.0
 _SEALING_MS = 200
 """How long each step of sealing waits for readers."""
 
+_LOG_BYTES = 4_000_000
+"""To this a write-ahead log is cut once it is in the file: it grows where a reader holds its place, as a stopped one."""
+
 _LOCK_TRIES, _LOCK_PAUSE = 40, 0.05  # s
 
 
@@ -195,6 +198,7 @@ def _open_for_writing(path: str, shrinks: bool = False) -> sqlite3.Connection:
                 raise
             time.sleep(0.05)
     connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}").fetchall()
     return connection
 
 
