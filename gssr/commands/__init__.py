@@ -52,13 +52,22 @@ def fail(text: str, code: int) -> int:
     return code
 
 
+def _encodable(text: str, encoding: str) -> str:
+    """The text with escapes for what the encoding lacks, such as parts of a file's name that are no UTF-8."""
+    try:
+        text.encode(encoding)
+        return text
+    except UnicodeEncodeError:
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
 def put(text: str) -> int:
     """Print on stdout, all of it; the exit code to return: BAD_INPUT, and a line that says why, when that is impossible.
     A reader that has seen enough (BrokenPipeError) is the caller's."""
     if sys.stdout is None:  # closed when we were started
         return OK
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(_encodable(text, getattr(sys.stdout, "encoding", None) or "utf-8"))
         sys.stdout.flush()
     except BrokenPipeError:
         raise

@@ -55,7 +55,9 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     tables = [table for name, table in EXPORTED.items() if name in names]
     n_runs, code = _export(found.names, sink, tables, options.output)
     if n_runs:
-        code = put(f"{options.output}: {n_runs:,} {'run' if n_runs == 1 else 'runs'} exported\n") or code
+        from gssr.render.cells import clean
+
+        code = put(f"{clean(options.output)}: {n_runs:,} {'run' if n_runs == 1 else 'runs'} exported\n") or code
     return BAD_INPUT if found.unreadable else code
 
 

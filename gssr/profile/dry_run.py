@@ -119,7 +119,9 @@ class _AsDcgm:
 
 
 def _line(label: str, text: str) -> list[str]:
-    return [f"{label:<{_LABEL}}{text}"]
+    from gssr.render.cells import clean
+
+    return [f"{label:<{_LABEL}}{clean(text)}"]
 
 
 def _place(place: launch.Place) -> str:

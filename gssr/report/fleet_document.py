@@ -10,6 +10,7 @@ from gssr.model import fleet
 from gssr.model.figures import RUN_COLUMNS, RunFigures
 from gssr.model.fleet import Group
 from gssr.model.fleet_reading import Fleet
+from gssr.render.cells import clean
 from gssr.render.spreadsheet import cell
 from gssr.report.plain import number
 
@@ -54,7 +55,8 @@ def _csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([cell(value) for value in row] for row in rows)
+    shown = ([clean(value) if isinstance(value, str) else value for value in row] for row in rows)
+    writer.writerows([cell(value) for value in row] for row in shown)
     return text.getvalue()
 
 

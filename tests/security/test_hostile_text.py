@@ -98,6 +98,32 @@ def test_comparisons_are_harmless(recordings: list[str]) -> None:
     harmless(err)
 
 
+def test_pages_on_many_recordings_and_exports_are_harmless(recordings: list[str], tmp_path: Path) -> None:
+    for by in ("user", "job", "node"):
+        code, out, err = gssr("fleet", "--by", by, *recordings)
+        assert code == 0 and "!" in out
+        harmless(out)
+        harmless(err)
+        narrow(out, 80, but_last=True)
+    code, out, _ = gssr("fleet", "--json", *recordings)
+    assert code == 0 and out.isascii()
+    harmless(out)
+    code, out, _ = gssr("fleet", "--csv", *recordings)
+    assert code == 0 and out.count("\n") == 1 + len(recordings)
+    harmless(out)
+    code, out, err = gssr("export", "--format", "csv", "-o", str(tmp_path / f"export{FILE}"), recordings[0])
+    assert code == 0 and out.count("\n") == 1, err
+    harmless(out)
+
+
+def test_a_dry_run_is_harmless(tmp_path: Path) -> None:
+    output = str(tmp_path / f"run{FILE}")
+    command = ["profile", "--dry-run", "--backend", "synthetic:train:1", "-o", output, "--"]
+    code, out, err = gssr(*command, *(attack.replace("\0", "") for attack in ATTACKS))
+    assert code == 0 and not err and "command" in out, err
+    harmless(out)
+
+
 def test_errors_are_one_harmless_line_whatever_the_file_is_called(recordings: list[str], tmp_path: Path) -> None:
     names = [
         tmp_path / f"{number}{attack.replace('/', '')}".replace("\0", "")[:80] for number, attack in enumerate(ATTACKS)
