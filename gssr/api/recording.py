@@ -113,10 +113,11 @@ class Run:
         """What ``gssr analyze`` shows of the whole run, as plain dataclasses (gssr.model.analysis)."""
         return self.analyze()
 
-    def analyze(self, gpus: Gpus = None, start: Time = None, end: Time = None) -> Analysis:
-        """The same of some GPUs and a stretch of time. Raises ValueError, a sentence, for what is not there."""
+    def analyze(self, gpus: Gpus = None, start: Time = None, end: Time = None, exact: bool = False) -> Analysis:
+        """The same of some GPUs and a stretch of time; ``exact``: all statistics from the samples themselves, percentiles
+        too, however long that takes. Raises ValueError, a sentence, for what is not there."""
         first, last = self._between(start, end)
-        return analyze_reader(self.reader, Options(gpus=_selectors(gpus), start=first, end=last))
+        return analyze_reader(self.reader, Options(gpus=_selectors(gpus), start=first, end=last, exact=exact or None))
 
     def samples(
         self,
@@ -164,10 +165,10 @@ class Run:
         names = self._known(metrics) if metrics is not None else tuple(analysis.balance)
         return tables.means(analysis.gpus, names, self._positions(gpus))
 
-    def statistics(self) -> "pd.DataFrame":
+    def statistics(self, exact: bool = False) -> "pd.DataFrame":
         """Each metric over all samples of all GPUs: indexed by ``metric``; ``unit``, ``mean``, ``median``, ``min``, ``max``,
-        ``std``, ``p05``, ``p95``, ``n`` and ``p_error``, as in the JSON object of ``gssr analyze``."""
-        return tables.statistics(self.analysis)
+        ``std``, ``p05``, ``p95``, ``n`` and ``p_error``, as in the JSON object of ``gssr analyze``; ``exact`` as there."""
+        return tables.statistics(self.analyze(exact=True) if exact else self.analysis)
 
     def verdicts(self) -> "pd.DataFrame":
         """What stands out, the worst first: ``code``, ``severity``, ``title``, ``evidence`` (sentences), ``advice``,

@@ -66,6 +66,10 @@ OPTIONS = (
         },
     ),
     Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "up to here"}),
+    Option(
+        ("--exact",),
+        {"action": "store_true", "help": "all statistics from the samples themselves, percentiles too, however many"},
+    ),
     Option(("--run",), {"metavar": "RUN", "help": "only this run: its number, id or label; -1 is the last"}),
     RULES,
     *look.OPTIONS,
@@ -168,6 +172,7 @@ def _analyses(
         start=options.start,
         end=options.end,
         outliers=options.detect_outliers,
+        exact=options.exact or None,
         rules=rules,
         series=tuple(dict.fromkeys(series)),
         bins=bins,

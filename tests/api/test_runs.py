@@ -196,3 +196,11 @@ def test_marks_are_a_table(tmp_path: Path) -> None:
 def test_opening_a_recording_imports_no_pandas(recorded: Path) -> None:
     code = f"import sys, gssr; run = gssr.open({str(recorded)!r})[0]; run.score; assert 'pandas' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_statistics_can_be_exact_of_any_number_of_samples(run, monkeypatch):
+    known = run.statistics(exact=True)
+    monkeypatch.setattr("gssr.model.analyze.EXACT_ROWS", 100)
+    pd.testing.assert_frame_equal(run.statistics(exact=True), known, rtol=1e-12)
+    assert (run.analyze(gpus=[0, 1], end=9).metrics["sm_active"].p_error or 0.0) > 0.0
+    assert run.analyze(gpus=[0, 1], end=9, exact=True).metrics["sm_active"].p_error == 0.0

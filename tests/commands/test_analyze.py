@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gssr.cli import main
 from gssr.metrics import METRICS
 from gssr.score import score_of_means
 
@@ -359,3 +360,16 @@ def test_a_reader_that_goes_away_is_no_error(recorded):
     command = f"{sys.executable} -m gssr analyze a.sql --json | head -c 10; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], cwd=recorded, capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
+
+
+def test_exact_leaves_no_percentile_estimated(recorded, monkeypatch, capsys):
+    monkeypatch.setattr("gssr.model.analyze.EXACT_ROWS", 100)
+    found = {}
+    for words in ((), ("--exact",)):
+        assert main(["analyze", "--json", *words, str(recorded / "a.sql")]) == 0
+        (found[words],) = json.loads(capsys.readouterr().out)["runs"]
+    errors = {words: [own["p_error"] or 0.0 for own in run["metrics"].values()] for words, run in found.items()}
+    assert max(errors[()]) > 0.0 and max(errors[("--exact",)]) == 0.0
+    for name, own in found[("--exact",)]["metrics"].items():
+        rolled = found[()]["metrics"][name]
+        assert own["n"] == rolled["n"] and (not own["n"] or own["p05"] is not None)
