@@ -79,7 +79,7 @@ def daemonises(folder: Path, rng: random.Random) -> Seen:
 
 
 def ignores_sigterm(folder: Path, rng: random.Random) -> Seen:
-    script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done"
+    script = "trap '' TERM; echo $$ > pid.new; mv pid.new pid; while :; do sleep 0.05; done"
     with Job(folder, ["sh", "-c", script], options=("--no-summary",)) as job:
         workload = job.workload()
         job.records()
