@@ -43,17 +43,18 @@ def dry_run(request: Request) -> str:
         lines += _line("command", shlex.join(request.command))
     lines += _line("place", _place(place))
     lines += _line("backend", found.backend)
-    lines += _line("GPUs", _gpus(found.gpus))
+    lines += _line("GPUs", _gpus(found))
     for sentence in found.said:
         lines += _line("", sentence)
     lines += _line("metrics", _metrics(found, measured, plan))
     lines += _line("file", _file(plan))
     lines += _line("interval", f"{interval * 1000:g} ms")
     lines += _line("keep", plan.keep)
-    share = core_share(len(found.gpus), interval)
+    n_gpus = len(found.gpus) or (1 if found.measures else 0)
+    share = core_share(n_gpus, interval)
     lines += _line("sampler", f"about {100 * share:.2g} % of a core, without what a driver takes to answer")
     names = len(str(plan.run["run_id"])) + len(str(plan.process["node"]))
-    forecast = Forecast(len(found.gpus), len(measured), interval, plan.host, names)
+    forecast = Forecast(n_gpus, len(measured), interval, plan.host, names)
     return "\n".join([*lines, "", *_sizes(forecast, place), "", "Nothing was started or written.", ""])
 
 
@@ -79,25 +80,30 @@ def _found(plan: Plan) -> Found:
     if name in ("synthetic", "replay"):
         opened = open_backend(plan.backend, str(plan.process["node"]), plan.visible_gpus, plan.sampling_seconds)
     else:
-        opened = _real(name, plan)
+        found = _real(name, plan)
+        if isinstance(found, Found):
+            return found
+        opened = found
     chosen = select_gpus(opened.backend, plan.gpus)
     gpus = [(gpu.device_index, " ".join(filter(None, (gpu.name, gpu.mig)))) for gpu in chosen.gpus]
-    found = Found(
-        chosen.name, gpus, list(chosen.measures), [*opened.passed_over, *opened.remarks], opened.sampling_seconds
-    )
+    said = [*opened.passed_over, *opened.remarks]
     opened.backend.close()
-    return found
+    return Found(chosen.name, gpus, list(chosen.measures), said, opened.sampling_seconds)
 
 
-def _real(name: str, plan: Plan) -> Opened:
-    """GPUs as the driver shows them: DCGM is only asked whether it is there, because it would begin to sample."""
+def _real(name: str, plan: Plan) -> Opened | Found:
+    """GPUs as the driver shows them: DCGM is only asked whether it is there, because it would begin to sample. It may be
+    where the driver is not."""
     from gssr.backends.auto import offers
     from gssr.backends.nvidia import open_gpm, open_gpm_or_nvml, open_nvml
 
     if name in ("auto", "dcgm"):
         dcgm = next(offer for offer in offers() if offer.name == "dcgm")
         if dcgm.works:
-            opened = open_nvml(plan.visible_gpus)
+            try:
+                opened = open_nvml(plan.visible_gpus)
+            except BackendError:
+                return Found("dcgm", (), _AsDcgm.measures, [dcgm.details], None)
             return opened._replace(backend=_AsDcgm(opened), remarks=[*opened.remarks, dcgm.details])
         if name == "dcgm":
             raise BackendError(f"dcgm: {dcgm.details}; {dcgm.cure}")
@@ -131,15 +137,15 @@ def _place(place: launch.Place) -> str:
     return f"rank {place.rank} of {size} on {place.node}, by {place.launcher}: each rank records into a file of its own"
 
 
-def _gpus(gpus: Sequence[tuple[int, str]]) -> str:
-    if not gpus:
-        return "none"
-    names = ", ".join(sorted({name or "unknown" for _, name in gpus}))
-    return f"{len(gpus)} ({names}): {', '.join(str(index) for index, _ in gpus)}"
+def _gpus(found: Found) -> str:
+    if not found.gpus:
+        return "unknown: what follows is of one" if found.measures else "none"
+    names = ", ".join(sorted({name or "unknown" for _, name in found.gpus}))
+    return f"{len(found.gpus)} ({names}): {', '.join(str(index) for index, _ in found.gpus)}"
 
 
 def _metrics(found: Found, measured: Sequence[str], plan: Plan) -> str:
-    if not found.gpus:
+    if not found.measures:
         return "of the host and the command's processes"
     missing = [BY_NAME[name].label for name in plan.metrics if name not in measured]
     without = f"; not measured: {', '.join(missing)}" if missing else ""

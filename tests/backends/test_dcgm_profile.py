@@ -128,3 +128,12 @@ def test_an_engine_of_dcgm_3_is_recorded_with_its_bindings(tmp_path, engine):
     )
     run.communicate(timeout=60)
     assert query(tmp_path, "SELECT count(sm_active) > 0 FROM samples") == [(1,)]
+
+
+def test_a_dry_run_does_not_make_the_engine_sample(tmp_path, engine):
+    engine.start(gpus=["GPU-a", "GPU-b"])
+    out, err = start(tmp_path, engine, "--dry-run", "--backend", "dcgm", "--", "true").communicate(timeout=60)
+    assert err == ""
+    assert "backend    dcgm" in out and "2 GPUs at the hostengine" in out and "a GPU's hour" in out
+    assert not engine.log.exists()  # of what it sampled
+    assert not (tmp_path / "run.sql").exists()

@@ -72,6 +72,16 @@ def test_nothing_is_started_or_written(tmp_path):
     assert "rank 3 of 16" in done.stdout and "a.sql.d/" in done.stdout
 
 
+def test_the_drivers_gpus_are_named_without_recording_them(tmp_path, fake_driver):
+    environ = fake_driver.environ(gpus=2)
+    done = profile(tmp_path, "--dry-run", "--", "true", environ=environ)
+    assert (done.returncode, done.stderr, os.listdir(tmp_path)) == (0, "", [])
+    assert "backend    gpm" in done.stdout and "dcgm not used: " in done.stdout
+    assert "GPUs       2 (" in done.stdout
+    done = profile(tmp_path, "--dry-run", "--backend", "nvml", "--gpus", "1", environ=environ)
+    assert "backend    nvml" in done.stdout and "GPUs       1 (" in done.stdout and "SM active" in done.stdout
+
+
 def test_what_would_be_refused_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("precious")
     for arguments in (["-o", "notes.txt"], ["--metrics", "nonsense"], ["--backend", "nonsense"], ["-t", "0"]):
