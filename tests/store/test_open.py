@@ -271,7 +271,7 @@ def test_a_reader_that_stays_does_not_hold_up_the_end(tmp_path):
     reader = open_recording(tmp_path / "a.sql")
     began = time.monotonic()
     assert writer.finish(START + 55, 0, "completed", START + 55)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 4.5  # and not as long as the end waits for locks
     assert reader.runs[0].n_rows == 200 and open_recording(tmp_path / "a.sql").runs[0].state == "completed"
 
 
