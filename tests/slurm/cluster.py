@@ -1,0 +1,61 @@
+"""A running cluster: real Slurm daemons on this machine."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+N_NODES, N_GPUS = 4, 4
+
+
+class Cluster(NamedTuple):
+    """A running cluster of ``N_NODES`` nodes (node1, node2, ...) with ``N_GPUS`` fake GPUs each."""
+
+    directory: Path
+    environ: dict[str, str]
+
+    def run(
+        self, *command: str | Path, cwd: Path | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs one of Slurm's commands, or any other, with this cluster in its environment; at most 60 s."""
+        done = subprocess.run(command, env=self.environ, cwd=cwd, text=True, capture_output=True, timeout=60)
+        if check and done.returncode:
+            raise AssertionError(f"{command} ended with {done.returncode}: {done.stderr}")
+        return done
+
+    def srun(self, *arguments: str, cwd: Path | None = None) -> list[str]:
+        """The lines that a step of its own printed, in no order."""
+        return self.run("srun", "--quiet", *arguments, cwd=cwd).stdout.splitlines()
+
+    def start(self, *command: str | Path, cwd: Path) -> subprocess.Popen[str]:
+        """Starts a command in this cluster."""
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=self.environ, cwd=cwd, text=True, stdout=pipe, stderr=pipe)
+
+    def wait_for_end(self, job: str) -> None:
+        """Returns when a job is gone."""
+        wait_for(lambda: not self.run("squeue", "--noheader", "--jobs", job).stdout)
+
+    def job_of(self, name: str) -> str:
+        """The id of the running job of this name, once there is one."""
+        query = ("squeue", "--noheader", "--name", name, "--states", "RUNNING", "--format", "%A")
+        return wait_for(lambda: self.run(*query).stdout.strip())
+
+    def sbatch(self, script: str, *options: str, cwd: Path) -> str:
+        """What a batch script wrote, once its job has ended."""
+        (cwd / "job.sh").write_text("#!/bin/bash\n" + script)
+        job = self.run("sbatch", "--parsable", "--output=%j.out", *options, "job.sh", cwd=cwd).stdout.strip()
+        self.wait_for_end(job)
+        return (cwd / f"{job}.out").read_text()
+
+
+def wait_for(found: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """What ``found`` returns, as soon as that is true."""
+    deadline = time.monotonic() + seconds
+    while not (what := found()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+    return what
