@@ -38,9 +38,9 @@ FILE = "\x1b[31m\n<b>[red]$x^\u202e.sql"
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Recordings of which every text is an attack; each field begins with another one in each of them."""
     folder = tmp_path_factory.mktemp("hostile")
-    paths = [folder / f"{number}{FILE}" for number in range(0, len(ATTACKS), 3)]
+    paths = [folder / f"{number}{FILE}" for number in range(0, len(ATTACKS), 4)]
     for number, path in enumerate(paths):
-        hostile.write(path, 3 * number)
+        hostile.write(path, 4 * number)
     return [str(path) for path in paths]
 
 
@@ -81,7 +81,7 @@ def test_json_is_ascii_and_holds_the_texts_as_they_were_written(recordings: list
         assert code == 0 and out.isascii()
         harmless(out)
         (run,) = json.loads(out)["runs"]
-        assert run["label"] == hostile.attack("label", 3 * number)
+        assert run["label"] == hostile.attack("label", 4 * number)
 
 
 def test_comparisons_are_harmless(recordings: list[str]) -> None:

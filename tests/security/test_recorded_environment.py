@@ -36,8 +36,9 @@ def job_of(rank: int, ranks: int) -> dict[str, str]:
 def record(folder: Path, *options: str, ranks: int = 1) -> bytes:
     """Every byte that is there when a run has ended, and what its workload could see of the recording while it ran."""
     secrets = {name: f"secret-{number}-{name}" for number, name in enumerate(SECRETS)}
-    look = "gssr mark visited node nid001234 of alovelace; cat run.sql* run.sql.d/* > during 2> /dev/null; sleep 0.3"
-    shell = f'gssr() {{ "{sys.executable}" -m gssr "$@"; }}; {look}'
+    wait = "for i in $(seq 600); do grep -qs 'Synthetic H100' run.sql* run.sql.d/* && break; sleep 0.05; done"
+    look = "gssr mark visited node nid001234 of alovelace; cat run.sql* run.sql.d/* > during 2> /dev/null; true"
+    shell = f'gssr() {{ "{sys.executable}" -m gssr "$@"; }}; {wait}; {look}'
     runs = []
     for rank in range(ranks):
         own = job_of(rank, ranks)
