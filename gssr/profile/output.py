@@ -4,16 +4,13 @@ One rank records into ``NAME.sql``. Where there may be several, each records int
 """
 
 import os
-import sqlite3
 import time
-from contextlib import closing
 from errno import EINVAL
 from itertools import count
 from typing import NamedTuple
 
 from gssr import launch
 from gssr.profile.request import Request, UsageError
-from gssr.store.open import RecordingError, connect, looks_like_recording, small_text
 from gssr.store.private import FILE, PLANTED, is_planted, make_folder
 
 
@@ -133,6 +130,8 @@ def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[b
     try:
         if os.path.getsize(output) == 0:
             return False, False  # it is used as it is
+        from gssr.store.open import looks_like_recording  # only here: most outputs are new
+
         ours = looks_like_recording(output)
     except OSError as error:
         raise UsageError(f"-o {shown}: exists and can't be read: {error.strerror}") from None
@@ -155,6 +154,10 @@ def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[b
 
 def _runs_in(path: str) -> list[_Found]:
     """Every run of a recording; none of one that can't be read."""
+    import sqlite3
+    from contextlib import closing
+
+    from gssr.store.open import RecordingError, connect
     from gssr.store.records import read_runs, state_in
 
     try:
@@ -206,6 +209,8 @@ def _first_said(path: str, own: str) -> str:
         return own
     except FileExistsError:
         pass
+    from gssr.store.open import small_text
+
     for _ in range(50):
         said = small_text(path)
         if said and not launch.is_name(said):

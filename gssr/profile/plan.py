@@ -1,10 +1,11 @@
 """What the sampler is to record."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.store.pending import Value
-from gssr.store.thinning import Keep
+if TYPE_CHECKING:
+    from gssr.store.pending import Value
+    from gssr.store.thinning import Keep
 
 SEPARATOR = "\x1f"
 """Between the words of a line from the supervisor to the sampler."""
@@ -21,8 +22,8 @@ class Plan(NamedTuple):
     path: str
     append: bool
     overwrite: bool
-    run: dict[str, Value]
-    process: dict[str, Value]
+    run: "dict[str, Value]"
+    process: "dict[str, Value]"
     sampling_seconds: float
     backend: str
     gpus: str
@@ -33,5 +34,5 @@ class Plan(NamedTuple):
     host: bool
     summary: bool
     attached: bool = False
-    keep: Keep = "raw"
+    keep: "Keep" = "raw"
     hidden: Sequence[str] | None = None

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.store.thinning import Keep
-
 if TYPE_CHECKING:
     from gssr.profile.screen import Show
+    from gssr.store.thinning import Keep
 
 
 class UsageError(Exception):
@@ -28,7 +27,7 @@ class Request(NamedTuple):
     backend: str = "auto"
     gpus: str = "all"
     metrics: str | None = None
-    keep: Keep = "raw"
+    keep: "Keep" = "raw"
     summary: bool = True
     status_every: str | None = None
     live: "Show | None" = None

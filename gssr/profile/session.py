@@ -1,4 +1,7 @@
-"""``gssr profile``: checks what was asked for, starts the sampler, and lets the supervisor run the workload."""
+"""``gssr profile``: checks what was asked for, starts the sampler, and lets the supervisor run the workload.
+
+What only some runs need is imported where it is needed: until the workload starts, its user waits.
+"""
 
 import json
 import math
@@ -9,19 +12,18 @@ from gssr import __version__, launch
 from gssr.backends import check
 from gssr.backends.base import BackendError
 from gssr.metrics import NAMES, select
-from gssr.profile.finish import finish
 from gssr.profile.output import choose, whole_of
 from gssr.profile.plan import Plan
 from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UsageError
-from gssr.profile.status import Status, seconds_of
 from gssr.profile.stderr import say
 from gssr.profile.supervise import supervise
-from gssr.store.pending import Value
 
 if TYPE_CHECKING:
     from gssr.profile.live import Live
     from gssr.profile.screen import Show
+    from gssr.profile.status import Status
+    from gssr.store.pending import Value
 
 STATUS_WITHOUT_SCREEN = "60s"
 """How often --live prints a status line where there is no terminal."""
@@ -42,13 +44,13 @@ def profile(request: Request) -> int:
         from gssr.profile.redact import names_to_hide, redacted
 
         hidden, place = names_to_hide(place), redacted(place, request)
-    every = None if request.status_every is None else seconds_of(request.status_every)
+    every = None if request.status_every is None else _seconds(request.status_every)
     plan = plan_of(request, place)._replace(hidden=hidden)
-    status = None
+    status: Status | None = None
     recorder: Recorder | NoRecorder
     try:
         if every is not None and place.rank == 0:
-            status = Status(plan, every)
+            status = _status(plan, every)
         recorder = Recorder(plan)
     except OSError as error:
         say(f"nothing is recorded: the sampler can't be started: {error.strerror}")
@@ -64,8 +66,23 @@ def profile(request: Request) -> int:
         status.stop()
     if request.overwrite and not (recorder.ran or request.attach):
         return code  # nothing is replaced for a command that was mistyped
-    finish(plan, recorder.pid, request.overwrite, request.summary, recorder.told_to_end)
+    if whole_of(plan.path) != plan.path:
+        from gssr.profile.finish import finish
+
+        finish(plan, recorder.pid, request.overwrite, request.summary, recorder.told_to_end)
     return code
+
+
+def _seconds(text: str) -> float:
+    from gssr.profile.status import seconds_of
+
+    return seconds_of(text)
+
+
+def _status(plan: Plan, every: float) -> "Status":
+    from gssr.profile.status import Status
+
+    return Status(plan, every)
 
 
 def _without_screen(request: Request, place: launch.Place) -> Request:
@@ -138,7 +155,7 @@ def plan_of(request: Request, place: launch.Place, make: bool = True) -> Plan:
     )
 
 
-def _run_columns(request: Request, place: launch.Place, run_id: str) -> dict[str, Value]:
+def _run_columns(request: Request, place: launch.Place, run_id: str) -> "dict[str, Value]":
     label = place.job_name if request.label is None else request.label
     return {
         "run_id": run_id,
@@ -162,7 +179,7 @@ def _text(argument: str) -> str:
     return argument.encode("utf-8", "backslashreplace").decode()
 
 
-def _process_columns(place: launch.Place) -> dict[str, Value]:
+def _process_columns(place: launch.Place) -> "dict[str, Value]":
     return {
         "rank": place.rank,
         "local_rank": place.local_rank,

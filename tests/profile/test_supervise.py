@@ -477,6 +477,12 @@ def test_too_long_argument_list_is_126(tmp_path: Path) -> None:
     assert [json.loads(line)[:3] for line in log.read_text().splitlines()] == [["ended", 126, "failed"]]
 
 
+def test_until_the_workload_starts_no_database_is_imported() -> None:
+    code = "import sys, gssr.profile.session, gssr.profile.plan; print(*sys.modules)"
+    done = subprocess.run([PYTHON, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    assert {"sqlite3", "datetime", "threading", "socket"}.isdisjoint(done.stdout.split())
+
+
 def test_importing_the_supervisor_imports_nothing_heavy() -> None:
     code = "import sys, gssr.profile.supervise; print(*sys.modules)"
     modules = subprocess.run(
