@@ -68,7 +68,11 @@ def write(path: Path, number: int = 0, huge: bool = False, texts: bool = True) -
         for table, columns in _TEXTS.items() if texts else ():
             for column in columns:
                 key = "run" if column == "run_id" else column
-                text = ("H100 " if column == "name" else "") + attack(key, number) + (HUGE if huge else "")
+                text = (
+                    ("H100 " if column == "name" else "")
+                    + attack(key, number)
+                    + (HUGE if huge and table != "gpus" else "")
+                )
                 if column in ("node", "hostname"):  # two nodes, whatever table they are told in
                     file.execute(
                         f"UPDATE {table} SET {column} = substr({column}, 1, 8) || ?", (attack("node", number),)
@@ -79,6 +83,9 @@ def write(path: Path, number: int = 0, huge: bool = False, texts: bool = True) -
                     file.execute(f"UPDATE {table} SET {column} = ?", (text,))
         if not texts:
             return
+        if huge:  # of a GPU of each node: that is much already
+            for column in _TEXTS["gpus"][2:]:
+                file.execute(f"UPDATE gpus SET {column} = {column} || ? WHERE gpu % 8 = 0", (HUGE,))
         command = [attack("word", number), attack("argument", number + 1), HUGE if huge else "end"]
         file.execute("UPDATE runs SET command = ?", (json.dumps(command),))
 
