@@ -80,7 +80,7 @@ def from_buckets(
 
     n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
     ``sketch_percentiles``); where these are not exact themselves, none lies outside of what ``bounds`` give. A counter's
-    rollup keeps no moments: of its statistics only n is known."""
+    rollup keeps no moments: of its statistics n is known, and where it never falls its least and greatest value."""
     layout = buckets.layout
     per_gpu = merge(buckets.vectors, buckets.gpu, n_gpus, gap_seconds, layout)
     # Over GPUs only the moments mean something; an infinite gap keeps the merge from counting any.
@@ -92,13 +92,23 @@ def from_buckets(
             continue
         means[name] = np.full(n_gpus, np.nan)
         if block.metric.kind == "counter":
-            n = int(total[at])
-            statistics[name] = Statistics(None, None, None, None, None, None, None, n, None) if n else UNKNOWN
+            statistics[name] = _of_counter(per_gpu[:, at : at + block.width])
         else:
             np.divide(per_gpu[:, at + 1], per_gpu[:, at], out=means[name], where=per_gpu[:, at] > 0)
             within = [bound[name] for bound in bounds if name in bound]
             statistics[name] = _merged_statistics(total[at : at + block.width], histograms.get(name), within)
     return aggregate_of(per_gpu, layout, means, statistics)
+
+
+def _of_counter(per_gpu: Floats) -> Statistics:
+    """From each GPU's n, first, last and increase. A counter that was never set back has risen by last - first, to within
+    the rounding of n sums."""
+    n, first, last, increase = per_gpu[per_gpu[:, 0] > 0].T
+    if not len(n):
+        return UNKNOWN
+    slack = np.finfo(np.float64).eps * n * np.maximum(np.abs(first), np.abs(last))
+    low, high = (float(first.min()), float(last.max())) if (increase - (last - first) <= slack).all() else (None, None)
+    return Statistics(None, None, low, high, None, None, None, int(n.sum()), None)
 
 
 def exact_statistics(values: Floats) -> Statistics:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,7 @@ def aligned(query: Query, activity: bool, one: Frame | None, other: Frame | None
     are shown whole. What the frames say is used as far as it is known; asked again with the frames that come, the answer
     stays the same. Selected GPUs of one run mean nothing in the other: all of both are looked at.
     """
-    base = replace(query, activity=activity, gpus=(), rows=0)
+    base = replace(query, activity=activity, gpus=(), rows=0, energy=True)
     if one is None or other is None or not one.n_rows or not other.n_rows:
         return base, replace(base, end=None, cursor=None)
     zeros = origin(one, activity), origin(other, activity)
@@ -51,8 +52,23 @@ def shares_columns(one: Frame, other: Frame) -> bool:
     return one.grid.n == other.grid.n and one.grid.width == other.grid.width and one.grid.metric == other.grid.metric
 
 
-def energy(frame: Frame) -> float | None:
-    """J used in the window: each GPU's mean power over the window's time; None when no power was measured."""
+class Energies(NamedTuple):
+    """What the windows of two runs took, J, None where unknown; ``counted`` by the GPUs' own counters, else each GPU's mean
+    power over the window's time."""
+
+    one: float | None
+    other: float | None
+    counted: bool
+
+
+def energies(one: Frame, other: Frame) -> Energies:
+    """Of both runs in the same way: by counters where both have them."""
+    if one.energy_j is not None and other.energy_j is not None:
+        return Energies(one.energy_j, other.energy_j, True)
+    return Energies(_by_power(one), _by_power(other), False)
+
+
+def _by_power(frame: Frame) -> float | None:
     power = frame.window.per_gpu("power_usage")
     return float(np.nansum(power)) * seconds(frame) if np.isfinite(power).any() else None
 

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 class Statistics:
     """Over all non-NULL samples of all GPUs, in the metric's unit; ``std`` has ddof 0. ``n`` samples; with n = 0 all others
     are None. ``p_error`` bounds the absolute error of median, p05 and p95: 0 when they are exact, None when unknown. From
-    rollups, of a counter only ``n`` is known."""
+    rollups, of a counter only ``n`` is known, and ``min`` and ``max`` where it was never set back."""
 
     mean: float | None
     median: float | None

@@ -32,7 +32,8 @@ class Query:
     whole run until then), up to ``end`` (unix s; None: the newest sample). ``cursor`` is the time (unix s) whose column is
     looked at with all metrics, or None. ``width`` is the columns' width in seconds, None for the narrowest that will do;
     ``activity``: look for where the work begins. ``gpus``: positions of the GPUs whose moment and timeline are wanted, none
-    for all; ``rows``: the lines that a timeline may have, 0 for no timeline; ``grouped``: one of them holds similar GPUs."""
+    for all; ``rows``: the lines that a timeline may have, 0 for no timeline; ``grouped``: one of them holds similar GPUs.
+    ``energy``: tell what the GPUs' counters say of the window."""
 
     metric: str = "sm_active"
     span: float | None = None
@@ -44,6 +45,7 @@ class Query:
     gpus: tuple[int, ...] = ()
     rows: int = 0
     grouped: bool = True
+    energy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,7 @@ class Frame:
     timeline: Timeline | None = None
     coming: Flags | None = None
     reread: float | None = None
+    energy_j: float | None = None
     thinned: float = -math.inf
 
     @property

@@ -20,6 +20,7 @@ from gssr.model.spans import Spans
 from gssr.model.tally import Tally
 from gssr.model.thinned import FINEST
 from gssr.model.window import DETECTION_METRICS, warm_up_and_tear_down
+from gssr.store.moments import merge
 from gssr.store.reader import RunReader
 from gssr.store.schema import LEVELS
 
@@ -49,6 +50,7 @@ class Shown(NamedTuple):
     host: HostUse | None
     refined: bool
     active_from: float | None
+    energy_j: float | None
 
 
 class _Answer(NamedTuple):
@@ -126,7 +128,26 @@ class Lens:
         assert host is None or isinstance(host, HostUse)
         recent = self._recent(query, end, read, growing)
         active_from = self._active_from(query, read, growing) if query.activity else None
-        return Shown(metric, grid, space, window, recent, moment, host, refined, active_from)
+        energy = self._energy(query, grid, read, growing) if query.energy else None
+        return Shown(metric, grid, space, window, recent, moment, host, refined, active_from, energy)
+
+    def _energy(self, query: Query, grid: Grid, read: Read, growing: bool) -> float | None:
+        """J by the counters of all GPUs that have samples, in the grid's window."""
+
+        def compute() -> float | None:
+            reader = read()
+            if "energy" not in reader.metrics:
+                return None
+            buckets = reader.buckets(grid.start, grid.end, names=("energy",))
+            found = merge(buckets.vectors, buckets.gpu, self._n_gpus, reader.gap_seconds, buckets.layout)
+            n, increase = found[:, buckets.layout.blocks[0].start], found[:, buckets.layout.width - 1]
+            known = bool((n[found[:, 0] > 0] > 1).all()) and bool(n.any())
+            return float(increase.sum()) if known else None
+
+        ends = growing and grid.end > self._tally.last
+        joules = self._kept(("energy", grid.start, grid.end), query, ends, compute)
+        assert joules is None or isinstance(joules, float)
+        return joules
 
     def _active_from(self, query: Query, read: Read, growing: bool) -> float | None:
         """Where the warm-up ends, unix s; the first sample where nothing tells."""

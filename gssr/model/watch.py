@@ -237,6 +237,7 @@ class Watch:
             following=following,
             refined=shown.refined,
             active_from=shown.active_from,
+            energy_j=shown.energy_j,
             timeline=timeline,
             coming=opened.following.coming if late else None,
             thinned=tally.thinned,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from looking import SIZES, fits, frame_of, scene_of, text
 
-from gssr.model.alignment import aligned, difference, energy, origin, shares_columns
+from gssr.model.alignment import aligned, difference, energies, origin, shares_columns
 from gssr.model.frame import Query
 from gssr.tui.screens import compare
 from gssr.tui.view import View
@@ -79,9 +79,15 @@ def test_the_selection_of_one_run_means_nothing_in_the_other(plants):
     assert "at the cursor A" in text(scene)
 
 
-def test_energy_is_power_times_time(plants):
-    frame = frame_of(plants["healthy"], Query())
-    assert energy(frame) == pytest.approx(float(frame.window.per_gpu("power_usage").sum()) * 299.0)
+def test_energy_is_what_the_counters_say_and_else_power_times_time(plants):
+    counted, other = (frame_of(plants[name], Query(energy=True)) for name in ("healthy", "straggler"))
+    found = energies(counted, other)
+    by_power = float(counted.window.per_gpu("power_usage").sum()) * 299.0
+    assert found.counted and found.one == counted.energy_j == pytest.approx(by_power, rel=0.01)
+    assert found.one != pytest.approx(by_power, rel=1e-9)
+    plain = frame_of(plants["healthy"], Query())
+    assert plain.energy_j is None
+    assert energies(plain, other) == (pytest.approx(by_power), pytest.approx(energies(other, plain).one), False)
 
 
 def test_the_mouse_takes_a_column_of_the_run(plants):

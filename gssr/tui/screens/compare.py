@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.alignment import difference, energy, origin, seconds, shares_columns
+from gssr.model.alignment import difference, energies, origin, seconds, shares_columns
 from gssr.model.analysis import Floats
 from gssr.model.balance import imbalance
 from gssr.model.contrast import LARGE_POINTS, LARGE_RATIO, METRICS, Line, line
@@ -125,13 +125,13 @@ def _facts(one: Frame, other: Frame, narrow: bool) -> list[_Fact]:
     times = tuple(seconds(frame) for frame in pair)
     lasted = [moment(time, 120.0) if narrow else duration(time) for time in times]
     hours = tuple(frame.n_gpus * time / 3600 for frame, time in zip(pair, times, strict=True))
-    joules = tuple(energy(frame) for frame in pair)
+    joules = energies(one, other)
     return [
         _Fact("score", fixed(scores[0], 3), fixed(scores[1], 3), (scores[0], scores[1])),
         _Fact("imbalance %", _share(uneven[0]), _share(uneven[1]), (uneven[0], uneven[1]), True),
         _Fact("duration", lasted[0], lasted[1], (times[0], times[1])),
         _Fact("GPU-hours", fixed(hours[0], 3), fixed(hours[1], 3), (hours[0], hours[1])),
-        _Fact("energy", _joules(joules[0]), _joules(joules[1]), (joules[0], joules[1])),
+        _Fact("energy", _joules(joules.one), _joules(joules.other), (joules.one, joules.other)),
     ]
 
 
@@ -236,8 +236,9 @@ def _legend(scene: Scene) -> list[Row]:
     if scene.n_recordings > 2:
         texts.append("c: the next recording")
     texts.append(f"score: {CAVEAT if scene.width >= 120 else CAVEAT.split(':')[0]}")
-    if scene.width >= 120:
-        texts.append("energy: mean power x time")
+    if scene.width >= 120 and scene.other is not None:
+        counted = energies(scene.frame, scene.other).counted
+        texts.append("energy: by the GPUs' counters" if counted else "energy: mean power x time")
     rows = flow([(Span(text, "dim"),) for text in texts], scene.width, scene.glyphs.ellipsis, separator="   ")
     return rows[: 2 if scene.height >= 20 else 1]
 
