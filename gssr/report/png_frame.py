@@ -49,7 +49,7 @@ _STYLE: Any = {
     "text.parse_math": False,  # a dollar in a name begins no formula
 }
 _TALLEST = 14.0
-_LONGEST_TITLE, _LONGEST_PLACE = 60, 32
+_LONGEST_TITLE, _LONGEST_JOB, _LONGEST_PLACE = 48, 20, 32
 """Characters of a name that there is room for."""
 
 
@@ -92,7 +92,7 @@ def _subtitle(analysis: Analysis) -> str:
     run = analysis.run
     pieces = [fit(run.label or run.run_id, _LONGEST_TITLE, "…")]
     if run.job_id:
-        pieces.append(f"job {fit(run.job_id, _LONGEST_PLACE, '…')}")
+        pieces.append(f"job {fit(run.job_id, _LONGEST_JOB, '…')}")
     pieces.append(place(analysis))
     pieces.append(duration(analysis.window.duration))
     pieces.append(f"score {fixed(analysis.score, 3, UNKNOWN)}")
