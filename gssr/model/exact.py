@@ -56,7 +56,10 @@ class Exact:
 
         def count(samples: Samples) -> "_Chunk":
             own = number(samples)
-            columns = {name: _column(own.gpu, own.values[name], counted[name].brackets, n_gpus) for name in valued}
+            rows = np.bincount(own.gpu, minlength=n_gpus)
+            columns = {
+                name: _column(own.gpu, rows, own.values[name], counted[name].brackets, n_gpus) for name in valued
+            }
             return _Chunk(folding.fold(own), columns)
 
         for chunk in each_chunk(reader, count, names, gpus, lower, upper):
@@ -111,19 +114,25 @@ class _Chunk(NamedTuple):
     columns: dict[str, _Column | None]
 
 
-def _column(gpu: Ints, values: Floats, brackets: Sequence[Bracket], n_gpus: int) -> _Column | None:
-    """None without values."""
-    known = np.isfinite(values)
-    if not known.all():
+def _column(gpu: Ints, rows: Ints, values: Floats, brackets: Sequence[Bracket], n_gpus: int) -> _Column | None:
+    """None without values. ``rows`` [n_gpus]: how many there are of each GPU."""
+    least, greatest = float(values.min(initial=math.inf)), float(values.max(initial=-math.inf))
+    if not math.isfinite(greatest - least):
+        known = np.isfinite(values)
         gpu, values = gpu[known], values[known]
-    if not len(values):
-        return None
+        if not len(values):
+            return None
+        rows = np.bincount(gpu, minlength=n_gpus)
+        least, greatest = float(values.min()), float(values.max())
+    inside = [bracket.pick(values, least, greatest) for bracket in brackets]
+    n = len(values)
+    if least == greatest:
+        return _Column(rows, np.multiply(rows, least, dtype=np.float64), n, n * least, 0.0, least, greatest, inside)
     total = np.bincount(gpu, values, n_gpus).astype(np.float64, copy=False)
     sum_all = float(total.sum())
-    least, greatest = float(values.min()), float(values.max())
-    squares = float(np.square(values - sum_all / len(values)).sum()) if least < greatest else 0.0
-    inside = [bracket.pick(values, least, greatest) for bracket in brackets]
-    return _Column(np.bincount(gpu, minlength=n_gpus), total, len(values), sum_all, squares, least, greatest, inside)
+    squares = values - sum_all / n
+    squares *= squares
+    return _Column(rows, total, n, sum_all, float(squares.sum()), least, greatest, inside)
 
 
 def _pick(open_: "Mapping[str, _Counted]", samples: Samples) -> dict[str, list[Inside]]:
