@@ -37,10 +37,11 @@ def workshop() -> Path:
     return folder
 
 
-def heed_hangups() -> None:
-    """What is started from here on heeds SIGHUP, also where this process is to ignore it (nohup)."""
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, lambda *_: None)  # unlike one that is ignored it is not inherited
+def heed_signals() -> None:
+    """What is started from here on heeds signals that this process ignores, as in the background of a script, or by nohup."""
+    for sig in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(sig) == signal.SIG_IGN:
+            signal.signal(sig, lambda *_: None)  # unlike one that is ignored it is not inherited
 
 
 def until(condition: Callable[[], object], what: str) -> None:
@@ -152,7 +153,7 @@ class Job:
         self.folder, self.path, self.interval = folder, folder / "run.sql", ms / 1000
         own = [*GSSR, "profile", "--backend", backend, "-t", str(ms), "-o", str(self.path), *options, "--", *workload]
         self._out, self._err = (folder / "out").open("wb"), (folder / "err").open("wb")
-        heed_hangups()
+        heed_signals()
         self.process = subprocess.Popen(
             [*around, *own],
             cwd=folder,

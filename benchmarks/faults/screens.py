@@ -18,7 +18,7 @@ from benchmarks.faults.job import (
     Job,
     Steps,
     first_wrong,
-    heed_hangups,
+    heed_signals,
     in_words,
     passed_on,
     recorded,
@@ -137,7 +137,7 @@ def _live(folder: Path, steps: Steps) -> Iterator[Terminal]:
 
 @contextlib.contextmanager
 def _on_terminal(command: list[str]) -> Iterator[Terminal]:
-    heed_hangups()
+    heed_signals()
     terminal = Terminal(command, 80, 24)
     try:
         yield terminal
