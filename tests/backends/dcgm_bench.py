@@ -125,7 +125,7 @@ class EngineProcess:
         return [tuple(json.loads(line)) for line in self.log.read_text().splitlines()]
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Wait until it is true; what it gave."""
     end = time.monotonic() + seconds
     while not (value := condition()):

@@ -86,7 +86,7 @@ def _commands(block: Block) -> Iterator[Command]:
         position += sum(map(len, printed))
 
 
-def run(typed: Sequence[str], folder: Path, timeout: float = 60.0) -> list[Outcome]:
+def run(typed: Sequence[str], folder: Path, timeout: float = 180.0) -> list[Outcome]:
     """Run commands in one shell in this folder; ``gssr`` and ``python`` are this checkout's."""
     script = "exec 2>&1\n" + "".join(
         f"{command}\n_code=$?; printf '{_END}%d{_END}' $_code; (exit $_code)\n" for command in typed

@@ -207,9 +207,14 @@ def test_the_question_can_be_left_and_other_keys_are_no_answer(live: Open, tmp_p
     terminal.expect("The job is running")
     terminal.type("x2\x03\r")
     terminal.type("\x1b")
-    time.sleep(0.3)
-    terminal.type("2")
-    terminal.expect("p05")
+    seen = len(terminal.text())
+
+    def goes_to_the_second_screen() -> bool:
+        time.sleep(0.3)  # what comes at once with Escape is another key
+        terminal.type("2")
+        return "p05" in terminal.text()[seen:]
+
+    until(goes_to_the_second_screen, "the second screen")
     (tmp_path / "go").touch()
     terminal.expect("ended (exit 7)")
     assert not events_of(tmp_path)
@@ -406,7 +411,7 @@ def test_who_opens_the_terminal_waits_until_the_screen_is_left(live: Open) -> No
     assert "<" not in terminal.log()
     terminal.type("q")
     terminal.expect("ask\r\n")
-    time.sleep(0.2)
+    until(lambda: os.tcgetpgrp(terminal.master) != terminal.pid, "the command to have the terminal")
     terminal.type("an answer\n")
     terminal.expect("<an answer>\r\n")
     assert terminal.code() == 7

@@ -54,8 +54,9 @@ def test_marks_of_python_and_of_the_shell_are_recorded_when_they_were_made(tmp_p
     assert done.returncode == 0 and done.stderr == ""
     found = marks_of(tmp_path / "a.sql")
     assert [text for _, text in found] == ["epoch 0", "epoch 1", "epoch 2", "from the shell"]
-    for (when, _), printed in zip(found, done.stdout.split(), strict=False):
-        assert abs(when - float(printed)) < 0.05
+    printed = [float(word) for word in done.stdout.split()]
+    assert all(when <= after + 0.01 for (when, _), after in zip(found, printed, strict=False))
+    assert all(when >= before - 0.01 for (when, _), before in zip(found[1:], printed, strict=True))
 
 
 def test_the_socket_is_the_users_alone_and_gone_afterwards(tmp_path):
@@ -81,12 +82,12 @@ def test_the_last_words_before_the_end_are_kept(tmp_path):
 def test_marks_outlive_the_supervisor_and_end_with_the_sampler(tmp_path):
     script = f"sleep 0.3; kill -KILL $PPID; sleep 0.3; {GSSR} mark orphaned; sleep 0.2; echo $GSSR_MARKS"
     done = profiled(tmp_path, script)
-    for _ in range(200):
+    for _ in range(1200):
         if open_recording(tmp_path / "a.sql").runs[0].state not in ("running", "lost"):
             break
         time.sleep(0.05)
     assert [text for _, text in marks_of(tmp_path / "a.sql")] == ["orphaned"]
-    for _ in range(100):
+    for _ in range(1200):
         if not os.path.exists(done.stdout.strip()):
             break
         time.sleep(0.05)
