@@ -3,7 +3,9 @@
 
 import contextlib
 import errno
+import os
 import random
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -165,7 +167,7 @@ def read_only(folder: Path, rng: random.Random) -> Seen:
             job.records()
             sampler = job.sampler()
             with contextlib.suppress(ProcessLookupError):
-                subprocess.run(["kill", "-9", str(sampler)], check=False)
+                os.kill(sampler, signal.SIGKILL)
             n = job.n()
             job.end()
         (place / "pid").unlink(missing_ok=True)
@@ -185,7 +187,10 @@ def read_only(folder: Path, rng: random.Random) -> Seen:
             first_wrong(
                 (done.returncode == steps.code, f"exit code {done.returncode}, not {steps.code}"),
                 (len(said) == 1 and "Read-only file system" in said[0], f"said {said}"),
-                (found.state == "lost" and len(found.times) * 2 >= n, f"{found.state}, {len(found.times)} of {n}"),
+                (
+                    found.state in (*ENDED, "lost") and len(found.times) * 2 >= n,
+                    f"{found.state}, {len(found.times)} of {n}",
+                ),
                 (sorted(path.name for path in place.iterdir()) == there, "the folder changed"),
             ),
         )

@@ -1,6 +1,7 @@
 """Recordings that are removed, renamed, replaced or cut off under the writer and under readers, that others left behind, or
 that two jobs want to write."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -135,13 +136,15 @@ def _taken_away(how: Callable[[Path], None]) -> Callable[[Path, random.Random], 
 
 def stale_ranks(folder: Path, rng: random.Random) -> Seen:
     """Ranks' files of an earlier job, one of them killed: refused and left alone without a word to go on."""
-    steps, environment = Steps(rng.randint(6, 12), 0), ENVIRONMENT | RANKS | {"PMI_RANK": "0"}
+    steps, environment = Steps(rng.randint(20, 30), 0), ENVIRONMENT | RANKS | {"PMI_RANK": "0"}
     ranks = folder / "run.sql.d"
     with Job(folder, ["sh", "-c", steps.script], environment=environment) as job:
+        sampler = job.sampler()
         until(lambda: list(ranks.glob("*.sql")), "a rank's file")
         time.sleep(rng.uniform(0.0, 0.4))
         if rng.random() < 0.5:
-            os.kill(job.sampler(), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(sampler, signal.SIGKILL)
         job.end()
     before = {path.name: path.read_bytes() for path in ranks.iterdir()}
     option = rng.choice(("", "-a", "-f"))

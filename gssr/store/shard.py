@@ -68,6 +68,7 @@ class Shard:
         self.layout: Layout = layout_of(self.metrics)
         self.damage: str | None = missing_end(path)
         self.runs: list[Run] = []
+        self._begins: dict[str, int | None] = {}
         self.merged: list[Merged] = []
         """The ranks' files that are part of this one."""
         self.thinned: list[Thinned] = []
@@ -189,10 +190,10 @@ class Shard:
             last = max((rowid for rowid in highs if rowid is not None), default=0)
         position = next(index for index, run in enumerate(self.runs) if run.run_id == run_id)
         if position > 0:
-            first = max(first, self._first_rowid(run_id, last + 1))
-        for later in self.runs[position + 1 :]:
-            last = min(last, self._first_rowid(later.run_id, last + 1) - 1)
-        return first, last
+            begin = self._first_rowid(run_id)
+            first = last + 1 if begin is None else max(first, begin)
+        begins = (self._first_rowid(later.run_id) for later in self.runs[position + 1 :])
+        return first, min((begin - 1 for begin in begins if begin is not None), default=last)
 
     def ends(self, run_id: str) -> list[tuple[int, int]]:
         """Rowids of the first and the last sample of each rank's part of the run, as far as that is known: within one
@@ -239,19 +240,30 @@ class Shard:
         counted = any(row.run_id == run_id for row in self.merged) or self.counts_up_to(last, keys)
         return spans_of(self.all, keys, last, counted)
 
-    def _first_rowid(self, run_id: str, default: int) -> int:
+    def _first_rowid(self, run_id: str) -> int | None:
+        """None without rows; they may still come in the newest run only."""
+        if run_id not in self._begins:
+            found = self._look_for_first_rowid(run_id)
+            if found is None and run_id == self.runs[-1].run_id:
+                return None
+            self._begins[run_id] = found
+        return self._begins[run_id]
+
+    def _look_for_first_rowid(self, run_id: str) -> int | None:
         keys = ",".join(str(gpu.gpu) for gpu in self.gpus(run_id))
-        if not keys:
-            return default
         for query in (
-            f"SELECT min(first_rowid) FROM rollup WHERE gpu IN ({keys}) AND level = 600",
-            f"SELECT min(first_rowid) FROM rollup WHERE gpu IN ({keys}) AND level = 10",
-            f"SELECT min(rowid) FROM samples WHERE gpu IN ({keys})",
+            ()
+            if not keys
+            else (
+                f"SELECT min(first_rowid) FROM rollup WHERE gpu IN ({keys}) AND level = 600",
+                f"SELECT min(first_rowid) FROM rollup WHERE gpu IN ({keys}) AND level = 10",
+                f"SELECT min(rowid) FROM samples WHERE gpu IN ({keys})",
+            )
         ):
             found = self.all(query)
             if found and found[0][0] is not None:
                 return int(found[0][0])
-        return default
+        return None
 
     def samples(
         self, metrics: Sequence[str], keys: Sequence[int] | None, first: int, last: int, start: float, end: float

@@ -113,7 +113,7 @@ class Writer:
             self._connection.close()
             if not self._append:
                 remove(self.path)  # nothing is in it
-            why = error.strerror if isinstance(error, OSError) else error
+            why = error.strerror if isinstance(error, OSError) else reason(error, self.path)
             raise RecordingError(f"{self.path}: can't be written: {why}") from None
 
     def add_gpus(

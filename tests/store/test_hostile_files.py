@@ -19,6 +19,7 @@ from gssr.store.merge import merge
 from gssr.store.open import RecordingError, connect
 from gssr.store.reader import open_recording
 from gssr.store.schema import TABLES
+from gssr.store.shard import Shard
 from gssr.store.writer import Writer
 
 NEVER = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT {} FROM c"
@@ -306,3 +307,17 @@ def test_what_lies_among_ranks_files_is_left_alone(tmp_path):
     os.mkfifo(folder / "merge.lock")
     with pytest.raises(RecordingError, match=r"merge.lock|not a file|can't be merged"):
         merge(str(tmp_path / "all.sql"))
+
+
+def test_what_it_takes_to_open_a_file_grows_with_its_runs_and_no_faster(tmp_path, monkeypatch):
+    path = tmp_path / "a.sql"
+    write(path, rows_of(20, 1), 1)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for number in range(100):
+            connection.execute("INSERT INTO runs (run_id, state) VALUES (?, 'completed')", (f"x{number}",))
+            connection.execute("INSERT INTO gpus (gpu, run_id) VALUES (?, ?)", (number + 9, f"x{number}"))
+    queries = []
+    ask = Shard.rows
+    monkeypatch.setattr(Shard, "rows", lambda *arguments, **named: queries.append(1) or ask(*arguments, **named))
+    assert len(open_recording(path).runs) == 101
+    assert len(queries) < 101 * 15
