@@ -7,8 +7,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Only wheels: installing one runs nothing of it.
-INSTALL := -m pip install -qq --only-binary :all: --constraint constraints.txt
-PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python $(INSTALL)
+WITHOUT_ASKING := PIP_DISABLE_PIP_VERSION_CHECK=1
+PIP := $(WITHOUT_ASKING) $(BIN)/python -m pip install -qq --only-binary :all: --constraint constraints.txt
 
 .PHONY: test demo dist audit clean
 .DELETE_ON_ERROR:
@@ -30,7 +30,7 @@ dist: .venv/.run
 
 audit:
 	@test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv .venv-audit && \
-	  PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-audit/bin/python -m pip install -qq --only-binary :all: 'pip-audit>=2.9,<3'; }
+	  $(WITHOUT_ASKING) .venv-audit/bin/python -m pip install -qq --only-binary :all: 'pip-audit>=2.9,<3'; }
 	@.venv-audit/bin/python .ci/audit.py .venv-audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 # setuptools comes first, and pinned, so that building the package asks the index for nothing else.
