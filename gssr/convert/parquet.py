@@ -21,7 +21,7 @@ from gssr import __version__
 from gssr.convert.sinks import Columns, ExportError
 from gssr.convert.tables import NODE, RUN, Table
 from gssr.metrics import BY_NAME
-from gssr.store.reader import allow_descriptors
+from gssr.store.descriptors import allow_descriptors
 from gssr.store.schema import Column
 
 NULL = "__HIVE_DEFAULT_PARTITION__"

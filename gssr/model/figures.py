@@ -136,7 +136,8 @@ class RunFigures(NamedTuple):
 
 
 def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table = TABLE) -> RunFigures:
-    """The figures of a run of the recording ``file``. ``verdicts``: judge it as well, by ``rules``: several times the work."""
+    """The figures of a run of the recording ``file``. ``verdicts``: judge it as well, by ``rules``, which takes several
+    times as long."""
     run, (start, end) = reader.run, extent(reader)
     hours = (end - start) / 3600
     counted = _Counted(reader)

@@ -6,16 +6,16 @@ device index and UUID.
 
 import math
 import os
-import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from gssr.metrics import BY_NAME
 from gssr.store.cover import N_BINS, Part, cover
+from gssr.store.descriptors import allow_descriptors
 from gssr.store.edges import Histograms, edge_bins
+from gssr.store.extents import Extent, extents_of
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import Floats, Ints, derive, merge
 from gssr.store.open import RecordingError, files_of
@@ -30,7 +30,6 @@ from gssr.store.shard import HOST_COLUMNS, WORKLOAD_COLUMNS, Shard, catalogue_or
 from gssr.store.sketches import count_bins
 
 _PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared memory
-_OTHER_DESCRIPTORS = 100
 _TRIES = 5  # to open all of a recording whose ranks' files are being merged meanwhile
 
 
@@ -54,19 +53,6 @@ class Buckets:
     seconds: Floats
     vectors: Floats
     layout: Layout
-
-
-class Extent(NamedTuple):
-    """A column's count of values that are not NULL, their sum, and the greatest (None without any)."""
-
-    n: int
-    total: float
-    greatest: float | None
-
-    @property
-    def mean(self) -> float | None:
-        """None without any."""
-        return self.total / self.n if self.n else None
 
 
 class Recording:
@@ -133,15 +119,6 @@ def _opened(names: Sequence[str]) -> tuple[list[Shard], list[str], bool]:
         except OSError as error:
             errors.append(f"{name}: can't be read: {error.strerror}")
     return shards, errors, gone and len(names) > 1
-
-
-def allow_descriptors(n: int) -> None:
-    """Raise this process's own limit of open files where ``n`` more may not fit: a job can have thousands of shards."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = n + _OTHER_DESCRIPTORS
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 class RunReader:
@@ -269,12 +246,12 @@ class RunReader:
     def host_use(self, start: float | None = None, end: float | None = None) -> dict[str, Extent]:
         """What the nodes did in the window: each value column of ``host_samples``, over all nodes."""
         rows = [row for shard in self._shards for row in shard.host_use(self.run.run_id, *_bounds(start, end))]
-        return _extents(HOST_COLUMNS, rows)
+        return extents_of(HOST_COLUMNS, rows)
 
     def workload_use(self, start: float | None = None, end: float | None = None) -> list[dict[str, Extent]]:
         """What the workload's processes did in the window: each value column of ``workload_samples``, rank by rank."""
         rows = [row for shard in self._shards for row in shard.workload_use(self.run.run_id, *_bounds(start, end))]
-        return [_extents(WORKLOAD_COLUMNS, [row]) for row in rows]
+        return [extents_of(WORKLOAD_COLUMNS, [row]) for row in rows]
 
     def use_over_time(
         self, table: str, start: float | None, end: float | None, begin: float, width: float, n: int
@@ -396,16 +373,6 @@ class RunReader:
             for name, counts in count_bins(part, names, lower, upper, gpus).items():
                 total[name] = total[name] + counts if name in total else counts
         return total or {name: np.zeros(N_BINS, np.int64) for name in names}
-
-
-def _extents(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Extent]:
-    """Rows of (count, sum, greatest) per column, joined."""
-    joined_rows = {}
-    for index, name in enumerate(columns):
-        triples = [row[3 * index : 3 * index + 3] for row in rows]
-        greatest = [triple[2] for triple in triples if triple[2] is not None]
-        joined_rows[name] = Extent(sum(t[0] for t in triples), sum(t[1] for t in triples), max(greatest, default=None))
-    return joined_rows
 
 
 def _cut(lower: float, upper: float, step: int) -> list[float]:
