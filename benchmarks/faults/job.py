@@ -38,7 +38,7 @@ def workshop() -> Path:
 
 
 def heed_signals() -> None:
-    """What is started from here on heeds signals that this process ignores, as in the background of a script, or by nohup."""
+    """What is started from here on heeds signals that this process ignores, as in a script's background, or by nohup."""
     for sig in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(sig) == signal.SIG_IGN:
             signal.signal(sig, lambda *_: None)  # unlike one that is ignored it is not inherited
