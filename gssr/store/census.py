@@ -58,21 +58,23 @@ def census(part: "Part") -> Census:
 
 def _take(part: "Part") -> Census:
     layout = part_of(part.shard.layout, ())
-    gpu, bucket, vectors = _read(part, LONGEST, part.keys(None), -np.inf, np.inf, layout)
-    codes = codes_of(gpu, bucket)
+    keys = part.keys(None) if len(part.shard.runs) > 1 else None  # else also those of GPUs whose rows don't count
+    key, bucket, vectors = part.shard.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
+    key, bucket, vectors = where(fits(vectors, layout), key, bucket, vectors)
+    n_rows, n_rowids = int(vectors[:, 0].sum()), part.last + 1 - part.first
+    key, bucket, vectors = where(np.isin(key, list(part.position)), key, bucket, vectors)
+    codes = codes_of(part.positions(key), bucket)
     order = np.argsort(codes)
     codes, rows = codes[order], vectors[order, 0].astype(np.int64)
-    nothing = np.empty(0, np.int64)
-    if rows.sum() == part.last + 1 - part.first:
-        return Census(codes, rows, nothing)
+    if n_rows == n_rowids:
+        return Census(codes, rows, np.empty(0, np.int64))
     found, n = _counted(part)
     young = starts_of(found) >= part.thinned
     found, n = found[young], n[young]
     place = np.minimum(np.searchsorted(codes, found), max(len(codes) - 1, 0))
     same = (codes[place] == found) & (rows[place] >= n) if len(codes) else np.zeros(len(found), bool)
     lost: Ints = found[~same]
-    too_many = rows.sum() > part.last + 1 - part.first  # else samples are missing that a full disk had no space for
-    if too_many:
+    if n_rows > n_rowids:  # else samples are missing that a full disk had no space for
         lost = np.union1d(lost, found[(codes[place] == found) & (rows[place] != n)])
     kept = ~np.isin(codes, lost)
     return Census(codes[kept], rows[kept], lost)
