@@ -1,0 +1,213 @@
+"""Writes docs/reliability.md from the guarantees below and the results of ``python -m benchmarks faults --keep
+docs/reliability.json``: run it after either has changed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.faults.table import HEAD, kept_in, line
+
+PAGE = Path(__file__).with_name("reliability.md")
+RESULTS = Path(__file__).with_name("reliability.json")
+
+
+class Guarantee(NamedTuple):
+    """A promise, and the tests that hold it: a file below tests/, and names of tests in it (with the fault in brackets where
+    one test tries many)."""
+
+    sentence: str
+    file: str
+    tests: Sequence[str]
+
+
+FAULTS = "faults/test_process_faults.py"
+_TRIED = "test_the_job_runs_as_if_nothing_had_happened_and_its_recording_opens"
+
+
+def tried(*names: str) -> list[str]:
+    """The tests of these faults."""
+    return [f"{_TRIED}[{name}]" for name in names]
+
+
+LOST: tuple[Guarantee, ...] = (
+    Guarantee(
+        "SIGKILL of the sampler, or of everything, costs at most 1 s of samples: they are committed every 0.5 s, whatever "
+        "the sampling interval.",
+        FAULTS,
+        tried("sampler-killed", "all-killed"),
+    ),
+    Guarantee(
+        "The same holds when Slurm kills the ranks, or `srun` itself is killed.",
+        "slurm/test_slurm_ends.py",
+        [
+            "test_when_srun_is_killed_slurm_ends_the_ranks_which_lose_a_second_at_most",
+            "test_when_srun_is_terminated_ranks_are_killed_at_once_and_lose_a_second_at_most",
+            "test_what_does_not_heed_sigterm_is_recorded_until_its_sigkill",
+        ],
+    ),
+    Guarantee(
+        "SIGTERM, SIGHUP, SIGINT and SIGQUIT cost nothing, whoever gets them.",
+        FAULTS,
+        tried("supervisor-told-to-end", "sampler-told-to-end"),
+    ),
+    Guarantee(
+        "SIGKILL of `gssr profile` costs the exit code, and no sample.",
+        FAULTS,
+        tried("supervisor-killed"),
+    ),
+    Guarantee(
+        "A loss of power costs what SQLite's pragmas give: on a local disk (a write-ahead log, `synchronous=NORMAL`, a "
+        "checkpoint every 10 s) what was written since the last checkpoint, on a filesystem shared between hosts "
+        "(`journal_mode=TRUNCATE`) the last commit. The file opens.",
+        "faults/test_guarantees.py",
+        [
+            "test_what_a_loss_of_power_costs_is_what_the_pragmas_give",
+            "test_the_file_without_its_log_lacks_ten_seconds_at_most",
+        ],
+    ),
+    Guarantee(
+        "Of a file that was cut off, wherever that was, readers show what is left, and say that it is damaged.",
+        "faults/test_storage_faults.py",
+        ["test_what_a_killed_writer_left_is_read_wherever_it_ends"],
+    ),
+    Guarantee(
+        "A driver or a hostengine that hangs costs its samples until it answers, never those of the host.",
+        "profile/test_real_backends.py",
+        [
+            "test_a_hang_is_said_and_everything_else_recorded",
+            "test_one_that_is_slow_to_open_is_sampled_from_then_on_and_the_host_meanwhile",
+            "test_one_that_answers_again_is_sampled_again",
+        ],
+    ),
+)
+
+NEVER: tuple[Guarantee, ...] = (
+    Guarantee(
+        "The command's exit code changes.",
+        "profile/test_supervise.py",
+        [
+            "test_exit_code_is_the_workloads",
+            "test_signal_after_the_end_ends_the_waiting_with_the_workloads_code",
+            "test_our_own_failure_leaves_the_workload_alone",
+        ],
+    ),
+    Guarantee(
+        "Its output changes: a byte more, less, or in another order.",
+        "benchmarks/test_transparency.py",
+        ["test_output_and_exit_code_of_random_commands_are_the_same_with_and_without"],
+    ),
+    Guarantee(
+        "A signal is lost, comes twice, or comes to the wrong process.",
+        "profile/test_supervise.py",
+        [
+            "test_each_signal_reaches_the_workload_once",
+            "test_burst_of_signals_arrives_complete",
+            "test_signal_before_the_workload_exists_is_not_lost",
+            "test_workload_starts_with_pristine_signals",
+        ],
+    ),
+    Guarantee(
+        "The command is held up: nothing of it waits for GSSR, its end is noticed at once, and no hanging driver delays it.",
+        "profile/test_real_backends.py",
+        ["test_one_that_hangs_from_the_start_does_not_delay_the_end"],
+    ),
+    Guarantee(
+        "A failing recorder ends the command.",
+        FAULTS,
+        tried("sampler-killed", "driver-crashes", "supervisor-killed"),
+    ),
+    Guarantee(
+        "An existing recording is overwritten without `-f`, by a command that can't be executed, or while it is being "
+        "recorded into; or what is no recording at all.",
+        "profile/test_profile.py",
+        [
+            "test_an_existing_recording_is_kept_overwritten_or_added_to",
+            "test_nothing_is_overwritten_for_a_command_that_can_not_be_executed",
+            "test_a_recording_that_is_being_written_is_never_overwritten",
+            "test_what_is_no_recording_is_never_overwritten",
+        ],
+    ),
+    Guarantee(
+        "A recording into which something was recorded can't be opened, whenever its writer was killed.",
+        FAULTS,
+        tried("sampler-killed", "all-killed", "merge-killed"),
+    ),
+    Guarantee(
+        "A merge that is killed loses a sample, or counts one twice.",
+        "store/test_merge_killed.py",
+        ["test_a_merge_killed_at_any_moment_is_as_if_it_had_not_begun_or_had_ended"],
+    ),
+    Guarantee(
+        "A clock that is set shifts a sample.",
+        "profile/test_clock.py",
+        [
+            "test_a_step_of_the_system_clock_is_told_once_and_shifts_nothing",
+            "test_what_was_told_just_before_the_clock_was_set_keeps_its_time",
+        ],
+    ),
+    Guarantee(
+        "Anything grows while a job runs, but for the file by its samples.",
+        "benchmarks/test_soak.py",
+        ["test_nothing_grows_in_hours_but_the_recording"],
+    ),
+    Guarantee(
+        "The write-ahead log keeps the size that it reached beside a reader that was stopped.",
+        "faults/test_guarantees.py",
+        ["test_a_log_that_grew_beside_a_stopped_reader_is_cut_again"],
+    ),
+)
+
+TEXT = """\
+# What GSSR guarantees
+
+<!-- Made by docs/make_reliability.py: change that, not this. -->
+
+A profiler runs beside jobs that cost more than it is worth. This page says what a job can rely on, which test holds each
+promise, and what came of trying the opposite.
+
+## What can be lost at most
+
+{lost}
+## What never happens
+
+{never}
+## What was tried
+
+    python -m benchmarks faults [--rounds N] [--only NAME] [--seed N]
+
+starts real jobs, beside synthetic GPUs, and does to each what the first column says, at a random moment; afterwards it
+looks at the exit code, every byte of the output, and the recording. A round in which a promise does not hold is printed
+with the seed that brings it back, and the exit code is then 1. *Lost* is the longest time without samples in the worst
+round, beyond the sampling interval and what the machine itself held processes up, where that is asked at all. *Saw* are
+GSSR's own lines on stderr, the most frequent ones, with N for numbers. `make test` does a round of each.
+
+Clocks are shifted, and weeks pass in minutes, for the job alone, by a library that is preloaded; drivers and DCGM's
+hostengine are the tests' stand-ins (`tests/fakes`), which obey to hang and crash. Nobody pulled a plug.
+
+{head}
+{rows}
+`--keep docs/reliability.json` puts the results of a run into this table. Two more things are measured:
+
+    python -m benchmarks transparency    # 200 random commands with and without GSSR: output, exit code, time
+    python -m benchmarks soak            # a week of a recording in minutes: memory, descriptors, files
+
+Their figures are in [benchmarks/README.md](../benchmarks/README.md).
+"""
+
+
+def promised(guarantees: Sequence[Guarantee]) -> str:
+    """A list of promises, each with its tests."""
+    return "".join(
+        f"- {each.sentence}  \n  {', '.join(f'`{test}`' for test in each.tests)} in `tests/{each.file}`\n"
+        for each in guarantees
+    )
+
+
+def page() -> str:
+    """The text of docs/reliability.md."""
+    rows = "".join(line(row) + "\n" for row in kept_in(RESULTS))
+    return TEXT.format(lost=promised(LOST), never=promised(NEVER), head=HEAD, rows=rows)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
