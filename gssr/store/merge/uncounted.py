@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from gssr.metrics import NAMES
 from gssr.store.pending import write_rollup, write_sketch
 from gssr.store.rollup import Rollups
+from gssr.store.values import GREATEST, LATEST, number
 
 _ROWS_AT_ONCE = 4096
 
@@ -21,9 +22,11 @@ def roll_up_rest(connection: sqlite3.Connection, last: int, counted: Mapping[int
         (min(counted.values()) + 1, last),
     )
     while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-        for rowid, key, *rest in rows:
-            if rowid > counted.get(key, last):
-                rollups.add(rowid, key, (key, *rest))
+        for rowid, key, time, *values in rows:
+            if rowid > counted.get(key, last) and number(time, LATEST) is not None:
+                rollups.add(
+                    rowid, key, (key, time, *(None if value is None else number(value, GREATEST) for value in values))
+                )
         _write(connection, rollups, gap_seconds)
     rollups.close_all()
     _write(connection, rollups, gap_seconds)
