@@ -157,6 +157,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 def _analyses(
     recording: "Recording", options: argparse.Namespace, metrics: tuple[str, ...] | None, rules: "Table"
 ) -> Iterator["Analysis"]:
+    from gssr.commands.bar import Bar
     from gssr.model.analyze import Options, analyze
     from gssr.report.content import BINS, report_series
     from gssr.report.options import series_needed
@@ -166,6 +167,7 @@ def _analyses(
     if options.report is not None:
         series, bins = (*series, *report_series(metrics)), max(bins, BINS)
     selectors = tuple(word.strip() for word in options.gpus.split(",") if word.strip()) if options.gpus else None
+    bar = Bar("reading samples")
     wanted = Options(
         metrics=metrics,
         gpus=selectors,
@@ -176,10 +178,15 @@ def _analyses(
         rules=rules,
         series=tuple(dict.fromkeys(series)),
         bins=bins,
+        progress=bar.show,
     )
     readers = chosen(recording, options.run)
     for reader in readers:
-        yield analyze(reader, wanted)
+        try:
+            analysis = analyze(reader, wanted)
+        finally:
+            bar.clear()
+        yield analysis
 
 
 def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) -> "Options":

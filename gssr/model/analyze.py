@@ -1,6 +1,6 @@
 """Analysing a run: from its reader to everything that pages, pictures and JSON show."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, cast
@@ -50,7 +50,7 @@ class Options:
     tear-down (trailing) to leave out; ``series``: metrics to make series of (counters, bit fields and metrics without
     samples have none), in at most ``bins`` bins; ``exact``: statistics from raw rows (True) or from rollups (False), None
     for what EXACT_ROWS says (of more rows than that all but statistics is from rollups in any case); ``rules``: what the
-    job is judged by.
+    job is judged by; ``progress``: is told the share done (0-1) of what takes long, reading all raw rows.
     """
 
     metrics: tuple[str, ...] | None = None
@@ -62,6 +62,7 @@ class Options:
     bins: int = 72
     exact: bool | None = None
     rules: Table = TABLE
+    progress: Callable[[float], None] | None = None
 
 
 def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
@@ -85,7 +86,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     if exact and reader.n_rows <= EXACT_ROWS:
         source = rows = Rows(reader, positions, tuple(dict.fromkeys((*names, *gathered))), lower, upper)
     elif exact:
-        source = Exact(reader, positions, rollups)
+        source = Exact(reader, positions, rollups, options.progress)
     interval = reader.sampling_seconds or source.aggregate((), lower, upper, np.inf).interval or 1.0
 
     window = Window(

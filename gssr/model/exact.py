@@ -1,7 +1,7 @@
 """Statistics from raw rows of a run that is too long to be held in memory: in chunks, several at a time."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -34,8 +34,16 @@ class Exact:
 
     exact = True
 
-    def __init__(self, reader: RunReader, positions: Ints, series: Rollups) -> None:
+    def __init__(
+        self,
+        reader: RunReader,
+        positions: Ints,
+        series: Rollups,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        """``progress`` is told the share of the run's rows that was read, 0-1."""
         self._reader = reader
+        self._progress = progress
         self._positions = positions
         self._series = series
 
@@ -60,9 +68,13 @@ class Exact:
             columns = {
                 name: _column(own.gpu, rows, own.values[name], counted[name].brackets, n_gpus) for name in valued
             }
-            return _Chunk(folding.fold(own), columns)
+            return _Chunk(len(own.gpu), folding.fold(own), columns)
 
+        n_rows = 0
         for chunk in each_chunk(reader, count, names, gpus, lower, upper):
+            n_rows += chunk.n_rows
+            if self._progress is not None:
+                self._progress(min(n_rows / max(reader.n_rows, 1), 1.0))
             folding.add(*chunk.folded)
             for name, column in chunk.columns.items():
                 counted[name].add(column)
@@ -110,6 +122,7 @@ class _Column(NamedTuple):
 
 
 class _Chunk(NamedTuple):
+    n_rows: int
     folded: tuple[Ints, Floats]
     columns: dict[str, _Column | None]
 
