@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gssr.profile import afterword
 from gssr.profile.afterword import MOST, Afterword
 from gssr.store.reader import open_recording
 
@@ -21,8 +22,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A recording with the run ``mine``, left as a killed sampler leaves it."""
+    monkeypatch.setattr(afterword, "PATIENCE", 60.0)
     path = tmp_path / "a b?%#.sql"
     environ = dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parent.parent.parent)}
     assert subprocess.run([sys.executable, "-c", BEGIN, path], env=environ, timeout=30).returncode == -signal.SIGKILL
@@ -34,26 +36,26 @@ def events(path: Path) -> list[tuple]:
 
 
 def test_events_are_added_beside_what_is_there(path):
-    afterword = Afterword(str(path), "mine", 2, "node1")
-    afterword.add("backend_lost", "it crashed")
-    afterword.add("end", "the workload ended")
-    afterword.finish()
+    words = Afterword(str(path), "mine", 2, "node1")
+    words.add("backend_lost", "it crashed")
+    words.add("end", "the workload ended")
+    words.finish()
     assert events(path) == [("backend_lost", 2, "node1", "it crashed"), ("end", 2, "node1", "the workload ended")]
 
 
 def test_they_are_few(path):
-    afterword = Afterword(str(path), "mine", 0, "node1")
+    words = Afterword(str(path), "mine", 0, "node1")
     for number in range(MOST + 5):
-        afterword.add("signal", str(number))
-    afterword.finish()
+        words.add("signal", str(number))
+    words.finish()
     assert len(events(path)) == MOST
 
 
 def test_no_other_run_and_no_other_file_is_touched(path, tmp_path):
     (tmp_path / "text.sql").write_bytes(b"not a database")
     for name in ("missing.sql", "text.sql", path.name):
-        afterword = Afterword(str(tmp_path / name), "another", 0, "node1")
-        afterword.add("end", "over")
-        afterword.finish()
+        words = Afterword(str(tmp_path / name), "another", 0, "node1")
+        words.add("end", "over")
+        words.finish()
     assert (tmp_path / "text.sql").read_bytes() == b"not a database" and not (tmp_path / "missing.sql").exists()
     assert events(path) == []

@@ -260,6 +260,7 @@ class TestABrokenDriver:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (9, "done\n")
         assert err == "gssr: recording stopped: the sampler was killed by signal 11; the workload runs on\n"
+        until(lambda: "end" in messages(run_of(tmp_path)), "the last words, which are not waited for long")
         reader = run_of(tmp_path)
         assert reader.state == "lost" and reader.n_rows > 4
         told = messages(reader)
