@@ -1,5 +1,5 @@
-"""How long ``gssr analyze`` takes for 64 GPUs x 1 h x 10 Hz, against reading it all into pandas, which gives the same
-numbers."""
+"""How long ``gssr analyze`` takes for 64 GPUs x 1 h x 10 Hz, against reading it all into pandas, and DuckDB on Parquet files
+of it, which give the same numbers."""
 
 import json
 import statistics
@@ -11,28 +11,30 @@ from benchmarks.processes import CACHE, GSSR, MB, PYTHON, Cost, median, run
 from benchmarks.table import Figure
 
 GPUS, HOURS, INTERVAL_MS = 64, 1, 100
-WITH_PANDAS = Path(__file__).parent / "with_pandas.py"
+WITH_PANDAS, WITH_DUCKDB = (Path(__file__).parent / f"with_{name}.py" for name in ("pandas", "duckdb"))
 LEAST_TIMES, LEAST_TIMES_EXACT, LEAST_SHARE = 50.0, 8.0, 10.0
 """So many times faster than pandas, starting apart, from rollups and from every sample; and so much less memory."""
 TITLES = {
     "gssr": "gssr analyze --json", "exact": "gssr analyze --json --exact", "pandas": "pandas",
-    "page": "gssr analyze --terminal",
+    "duckdb": "DuckDB from Parquet", "page": "gssr analyze --terminal",
 }  # fmt: skip
 IMPORTS = {
     "gssr": "import gssr.cli, gssr.store.reader, gssr.model.analyze, gssr.report.document",
     "pandas": "import json, sqlite3, pandas",
+    "duckdb": "import json, duckdb",
 }
 
 
 def measure(repeats: int = 3) -> Iterator[Figure]:
     """Each as a process of its own, by turns, the file in the page cache; and what only starting the interpreter and
-    importing the same modules takes. Raises RuntimeError when the two don't agree on the numbers."""
+    importing the same modules takes. Raises RuntimeError when they don't agree on the numbers."""
     path = recording()
     read_once(path)
-    whole: dict[str, list[Cost]] = {"gssr": [], "exact": [], "page": [], "pandas": []}
-    imports: dict[str, list[Cost]] = {"gssr": [], "pandas": []}
+    parquet = _exported(path)
+    whole: dict[str, list[Cost]] = {name: [] for name in TITLES}
+    imports: dict[str, list[Cost]] = {name: [] for name in IMPORTS}
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-        ours, exactly, theirs = (Path(folder) / name for name in ("gssr", "exact", "pandas"))
+        ours, exactly, theirs, ducks = (Path(folder) / name for name in ("gssr", "exact", "pandas", "duckdb"))
         for _ in range(repeats):
             for name, code in IMPORTS.items():
                 imports[name].append(run((PYTHON, "-c", code)))
@@ -40,8 +42,10 @@ def measure(repeats: int = 3) -> Iterator[Figure]:
             whole["exact"].append(run((*GSSR, "analyze", path, "--json", "--exact"), exactly))
             whole["page"].append(run((*GSSR, "analyze", path, "--terminal")))
             whole["pandas"].append(run((PYTHON, WITH_PANDAS, path), theirs))
+            whole["duckdb"].append(run((PYTHON, WITH_DUCKDB, parquet), ducks))
         for found in (ours, exactly):
-            _compare(json.loads(found.read_text()), json.loads(theirs.read_text()))
+            _compare(json.loads(found.read_text()), json.loads(theirs.read_text()), 1e-9)
+        _compare(json.loads(exactly.read_text()), json.loads(ducks.read_text()), 1e-5)  # they are float32 there
     for name, title in TITLES.items():
         cost = median(whole[name])
         yield Figure(f"analyze, {title}: wall clock", cost.wall, "s")
@@ -78,15 +82,23 @@ def read_once(path: Path) -> None:
             pass
 
 
-def _compare(ours: dict, theirs: dict) -> None:  # type: ignore[type-arg]
+def _exported(path: Path) -> Path:
+    """The samples as Parquet, made when they aren't there yet."""
+    folder = path.with_suffix(".parquet")
+    if not folder.exists():
+        run((*GSSR, "export", "--tables", "samples", "-o", folder, path))
+    return folder
+
+
+def _compare(ours: dict, theirs: dict, tolerance: float) -> None:  # type: ignore[type-arg]
     run_ = ours["runs"][0]
     for name, statistics_ in theirs["metrics"].items():
         found = run_["metrics"][name]
         for key, value in statistics_.items():
             slack = found["p_error"] if key in ("p05", "median", "p95") else 0.0
-            if abs(found[key] - value) > slack + 1e-9 * abs(value):
+            if abs(found[key] - value) > slack + tolerance * abs(value):
                 raise RuntimeError(f"{name}: {key} is {found[key]} by gssr, {value} by pandas")
     for gpu in run_["gpus"]:
         for name, value in theirs["gpus"][str(gpu["gpu"])].items():
-            if abs(gpu["mean"][name] - value) > 1e-9 * abs(value):
+            if abs(gpu["mean"][name] - value) > tolerance * abs(value):
                 raise RuntimeError(f"{name} of GPU {gpu['gpu']}: {gpu['mean'][name]} by gssr, {value} by pandas")
