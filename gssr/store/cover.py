@@ -79,7 +79,7 @@ class Part(NamedTuple):
             " AND first_rowid >= ? AND last_rowid <= ?",
             (LEVELS[0], lower - LEVELS[0], upper, self.first, self.last),
         )
-        if newest is None or not found or found[0][0] is None:
+        if newest is None or not found or None in found[0]:
             return self.first, self.last
         first, last = int(found[0][0]), int(found[0][1])
         if not self.unended or upper <= newest - OPEN_SECONDS:
@@ -107,7 +107,7 @@ class Part(NamedTuple):
                 (LEVELS[0], int(max(start, 0.0)) - LEVELS[0], math.ceil(min(end, 1e15)), self.first, self.last),
             )
             ranges = []
-            for low, high in found:
+            for low, high in ((int(low), int(high)) for low, high in found if None not in (low, high)):
                 if ranges and low <= ranges[-1][1]:
                     ranges[-1] = ranges[-1][0], max(high, ranges[-1][1])
                 else:
