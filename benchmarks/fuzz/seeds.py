@@ -1,5 +1,6 @@
 """Sound recordings that hostile ones are made of: small, and with everything in them that a recording can hold."""
 
+import atexit
 import os
 import random
 import shutil
@@ -74,6 +75,7 @@ def record(
 def seeds() -> tuple[Path, ...]:
     """Folders, each with a recording ``run.sql`` or ``run.sql.d``."""
     folder = Path(mkdtemp(prefix="gssr-fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name in ("ended", "killed", "journal", "ranks", "merged"):
         (folder / name).mkdir()
     record(folder / "ended" / "run.sql", "r1")
