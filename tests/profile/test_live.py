@@ -94,6 +94,7 @@ def test_the_log_holds_every_byte(live: Open, tmp_path: Path) -> None:
     (tmp_path / "flood").write_bytes(flood)
     terminal = live("cat flood flood; exit 3")
     terminal.expect("ended (exit 3)")
+    until(lambda: (tmp_path / "x.log").stat().st_size >= 2 * len(flood), "all of the log")
     assert (tmp_path / "x.log").read_bytes() == flood + flood
     terminal.type("q")
     assert terminal.code() == 3
