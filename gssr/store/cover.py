@@ -98,7 +98,7 @@ class Part(NamedTuple):
         piece, and all of them are rolled up."""
         first, last = self.rowids(start, end)
         if (first, last) == (self.first, self.last):
-            return [(first, last)]
+            return [] if self.ended and hold_all(self, [], start, end) else [(first, last)]  # before or after it all
         ranges = [(first, last)]
         if self.shard.merged:
             found = self.shard.all(

@@ -18,7 +18,8 @@ from gssr.store.records import LOST_SECONDS, Run, read_runs, state_in
 
 _TRIES = 5
 _STALE_SECONDS = 10.0
-"""What a host has cached of a file on a shared filesystem may not fit together for so long: no damage if it did before."""
+"""What a host has cached of a file on a shared filesystem may not fit together for so long: no damage if it did before, nor
+where another host has only begun to write it."""
 
 
 class News(NamedTuple):
@@ -43,7 +44,7 @@ class Follower:
         """Up to where rows were handed out; give it to another Follower to go on there."""
         self._columns = list(columns)
         self._shared: bool | None = None
-        self._read_at = -math.inf  # monotonic, s
+        self._read_at = math.inf  # monotonic, s; before that, when it was first looked at
         self._connection: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
         self._last: list[float] = []  # GPU and time of the row up to which rows were handed out
@@ -53,6 +54,7 @@ class Follower:
         """At most ``limit`` new rows. With no file yet the state is ``waiting``. Raises RecordingError when the file is no
         recording, or has become unreadable."""
         problem: Exception | None = None
+        self._read_at = min(self._read_at, time.monotonic())
         for _ in range(_TRIES):
             if not self._is_there():
                 return News([], False, None, "waiting")

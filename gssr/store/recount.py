@@ -49,7 +49,9 @@ def hold_all(part: "Part", ranges: Sequence[tuple[int, int]], begin: float, end:
         own = [(low, high) for low, high in ranges if first <= low and high <= last]
         low, high = min((low for low, _ in own), default=last + 1), max((high for _, high in own), default=first - 1)
         before, after = _time_at(part, low - 1, first, last), _time_at(part, high + 1, first, last)
-        if (before is not None and before >= begin) or (after is not None and after < end):
+        if own and ((before is not None and before >= begin) or (after is not None and after < end)):
+            return False
+        if not own and not ((before is not None and before < begin) or (after is not None and after >= end)):
             return False
     return True
 
@@ -72,9 +74,9 @@ def _ranks(part: "Part") -> list[tuple[int, int]]:
 
 
 def _time_at(part: "Part", rowid: int, first: int, last: int) -> float | None:
-    """The time of a rank's sample; None where it has none of this rowid."""
+    """The time of a rank's sample; None where it has none of this rowid, or where that is no time."""
     found = part.shard.all("SELECT time FROM samples WHERE rowid = ?", (rowid,)) if first <= rowid <= last else []
-    return float(found[0][0]) if found else None
+    return float(found[0][0]) if found and isinstance(found[0][0], int | float) else None
 
 
 def _first_from(part: "Part", low: int, high: int, time: float) -> int:
