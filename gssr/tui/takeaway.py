@@ -42,7 +42,9 @@ def _write_csv(frame: Frame, path: str) -> None:
     grid = frame.grid
     with open(path, "w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
-        writer.writerow(["time", "seconds", *(f"{grid.metric} {clean(frame.place(gpu))}" for gpu in range(frame.n_gpus))])
+        writer.writerow(
+            ["time", "seconds", *(f"{grid.metric} {clean(frame.place(gpu))}" for gpu in range(frame.n_gpus))]
+        )
         for column in range(grid.n):
             at = grid.start + column * grid.width
             values = grid.values[:, column].tolist()
