@@ -9,6 +9,8 @@ from typing import NamedTuple
 from benchmarks import (
     analyze,
     bulk,
+    busy,
+    collector,
     driver,
     fleet,
     follow,
@@ -24,7 +26,7 @@ from benchmarks import (
     start,
     transparency,
     write,
-)  # fmt: skip
+)
 from benchmarks.faults import table as faults
 from benchmarks.fuzz import table as fuzz
 from benchmarks.processes import CACHE
@@ -43,7 +45,9 @@ BENCHMARKS = {
     "start": Benchmark(start.measure),
     "rank": Benchmark(rank.measure),
     "sampler": Benchmark(sampler.measure),
+    "busy": Benchmark(busy.measure),
     "driver": Benchmark(driver.measure),
+    "collector": Benchmark(collector.measure, by_default=False),
     "write": Benchmark(write.measure),
     "analyze": Benchmark(analyze.measure),
     "large": Benchmark(large.measure, by_default=False),

@@ -112,7 +112,10 @@ def count_rollups(
 def _count(counted: Counted, buckets: Buckets, gpu: Ints) -> None:
     """Add the buckets of ``gpu`` [n]."""
     bins, vectors = counted.bins, buckets.vectors
-    cell, size = gpu * bins.n + bins.holding(buckets.start), counted.n_rows.size * bins.n
+    if not len(gpu):
+        return
+    own = slice(int(gpu.min()), int(gpu.max()) + 1)  # of many GPUs these are few, one after the other
+    cell, size = (gpu - own.start) * bins.n + bins.holding(buckets.start), (own.stop - own.start) * bins.n
     counted.n_rows += np.bincount(gpu, vectors[:, 0], counted.n_rows.size).astype(np.int64)
     np.fmin.at(counted.first_time, gpu, vectors[:, 2])
     np.fmax.at(counted.last_time, gpu, vectors[:, 3])
@@ -123,7 +126,7 @@ def _count(counted: Counted, buckets: Buckets, gpu: Ints) -> None:
                 column = vectors[:, at + FIELDS["bits"].index(field)]
                 counted.flags[number] += np.bincount(gpu, column, counted.n_rows.size)
             continue
-        counted.n[name] += np.bincount(cell, vectors[:, at], size).reshape(-1, bins.n)
-        counted.total[name] += np.bincount(cell, vectors[:, at + 1], size).reshape(-1, bins.n)
+        counted.n[name][own] += np.bincount(cell, vectors[:, at], size).reshape(-1, bins.n)
+        counted.total[name][own] += np.bincount(cell, vectors[:, at + 1], size).reshape(-1, bins.n)
         np.fmin.at(counted.least[name], gpu, vectors[:, at + 3])
         np.fmax.at(counted.greatest[name], gpu, vectors[:, at + 4])

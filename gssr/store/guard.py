@@ -48,27 +48,37 @@ class UnsafeError(sqlite3.DatabaseError):
     """The file holds what no recording holds; the text goes on after its name."""
 
 
+class Budget:
+    """What the query that is running has taken so far; ``files``: the recording's, and what is beside it. Knows nothing of
+    its connection, which could not be let go of in a circle."""
+
+    def __init__(self) -> None:
+        self.operations = 0
+        self.files: Sequence[str] = ()
+
+    def is_spent(self) -> bool:
+        """Called by SQLite each time that it has taken some more."""
+        self.operations += _OPERATIONS_AT_ONCE
+        if self.operations <= OPERATIONS:
+            return False
+        return self.operations > OPERATIONS + OPERATIONS_PER_BYTE * sum(map(_size, self.files))
+
+
 class Guarded(sqlite3.Connection):
     """A connection whose queries end: see OPERATIONS."""
 
-    files: Sequence[str] = ()
-    """The file, and what is beside it."""
-    _operations = 0
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.budget = Budget()
+        super().__init__(*arguments, **options)
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:
         """As always, with a bound of its own."""
-        self._operations = 0
+        self.budget.operations = 0
         return super().execute(*arguments)
 
     def bound(self) -> None:
         """Bound every query from now on."""
-        self.set_progress_handler(self._is_too_much, _OPERATIONS_AT_ONCE)
-
-    def _is_too_much(self) -> bool:
-        self._operations += _OPERATIONS_AT_ONCE
-        if self._operations <= OPERATIONS:
-            return False
-        return self._operations > OPERATIONS + OPERATIONS_PER_BYTE * sum(map(_size, self.files))
+        self.set_progress_handler(self.budget.is_spent, _OPERATIONS_AT_ONCE)
 
 
 def _size(path: str) -> int:

@@ -137,7 +137,7 @@ def _connect_read_only(path: str, files: Sequence[str]) -> Guarded:
 
 def _distrusting(connection: Guarded, files: Sequence[str]) -> Guarded:
     connection.text_factory = _text
-    connection.files = files
+    connection.budget.files = files
     try:
         distrust(connection)
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

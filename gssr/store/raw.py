@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -40,7 +41,7 @@ class RawRows:
     """The rows of ``samples``. ``identity`` is that of the file when SQLite opened it."""
 
     def __init__(self, shard: "Shard", identity: Identity | None) -> None:
-        self._shard = shard
+        self._shard: Shard = weakref.proxy(shard)  # which holds this one: no circle keeps files open
         self._identity = identity
         self._lock = threading.Lock()
         self._table: PageTable | None = None

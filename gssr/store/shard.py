@@ -40,6 +40,7 @@ from gssr.store.sound import (
 from gssr.store.spans import Span, spans_of, times_of
 from gssr.store.thinning import Thinned, read_thinned
 from gssr.store.values import LATEST, number
+from gssr.store.within import within
 
 HOST_COLUMNS = tuple(column.name for column in TABLES["host_samples"][3:])
 WORKLOAD_COLUMNS = tuple(column.name for column in TABLES["workload_samples"][3:])
@@ -93,6 +94,11 @@ class Shard:
         """Close the file."""
         self.connection.close()
         self.raw.close()
+
+    def __del__(self) -> None:
+        # A connection holds itself, by its cache of statements: its file would stay open until garbage is collected.
+        if hasattr(self, "connection"):
+            self.close()
 
     def damaged(self, error: Exception | str) -> None:
         """Remember that reading failed; what was read before stays valid."""
@@ -307,17 +313,11 @@ class Shard:
     ) -> tuple[Ints, Ints, Floats]:
         """Closed buckets of a level that lie within [start, end): GPU keys, starts, and vectors in ``layout``, which may
         keep only some of the file's blocks. ``counted_anew``: what can't be, and is left out, the caller counts anew."""
-        where, parameters = "level = ?", [level]
-        if np.isfinite(start):
-            where, parameters = where + " AND bucket >= ?", [*parameters, int(np.ceil(start))]
-        if np.isfinite(end):
-            where, parameters = where + " AND bucket <= ?", [*parameters, int(np.floor(end)) - level]
-        if keys is not None:
-            where += f" AND gpu IN ({','.join(map(str, keys))})"
         columns = self._columns_of(layout)
         heads, vectors, counts = [], [], counts_in(layout)
+        where = f"level = {level} AND {within(start, end, level, keys)}"
         query = f"SELECT gpu, bucket, first_rowid, last_rowid, data FROM rollup WHERE {where}"
-        for batch in self.rows(query, parameters, fetch=_BLOBS_AT_ONCE):
+        for batch in self.rows(query, fetch=_BLOBS_AT_ONCE):
             head, rows = sound_buckets(batch, level)
             rows, head = _kept(rows, are_vectors(head[:, 0], [row[-1] for row in rows], self.layout), head)
             own = vectors_of([row[-1] for row in rows], self.layout, columns)
@@ -359,13 +359,8 @@ class Shard:
         self, keys: Sequence[int] | None, start: float, end: float, counted_anew: bool = False
     ) -> Iterator[list[tuple[int, int, bytes]]]:
         """(GPU key, bucket, blob) of the closed sketches that lie within [start, end), in batches; see ``rollups``."""
-        only = f"gpu IN ({','.join(map(str, keys))})" if keys is not None else "1"
-        query, parameters = f"SELECT gpu, bucket, data FROM sketch WHERE {only}", list[int]()
-        if np.isfinite(start):
-            query, parameters = query + " AND bucket >= ?", [*parameters, int(np.ceil(start))]
-        if np.isfinite(end):
-            query, parameters = query + " AND bucket <= ?", [*parameters, int(np.floor(end)) - SKETCH_SECONDS]
-        for batch in self.rows(query, parameters, fetch=_BLOBS_AT_ONCE // 4):
+        query = f"SELECT gpu, bucket, data FROM sketch WHERE {within(start, end, SKETCH_SECONDS, keys)}"
+        for batch in self.rows(query, fetch=_BLOBS_AT_ONCE // 4):
             head, rows = sound_buckets(batch, SKETCH_SECONDS)
             rows, _ = _kept(rows, [is_sketch(row[2], len(self.layout.sketched)) for row in rows], head)
             if len(rows) < len(batch) and not counted_anew:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as entry
-from benchmarks import analyze, driver, large, live, merge, processes, rank, sampler, scale, start, table, write
+from benchmarks import analyze, busy, driver, large, live, merge, processes, rank, sampler, scale, start, table, write
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +30,20 @@ def test_the_sampler_on_the_stand_in_for_the_driver_is_watched(requires: Callabl
     value = {figure.what.rpartition(": ")[2]: figure.value for figure in figures}
     assert 0 < value["CPU"] < 100
     assert 5 < value["resident memory"] < 100
+
+
+def test_the_sampler_is_watched_beside_busy_processes() -> None:
+    figures = list(busy.measure(seconds=0.5, windows=1, warm_up=0.5))
+    assert [figure.limit for figure in figures if figure.limit is not None] == [busy.LIMIT_MS]
+
+
+@pytest.mark.parametrize("which", ["gpm", "nvml"])
+def test_what_asking_the_stand_in_costs_is_measured(which: str, tmp_path: Path, requires: Callable[..., None]) -> None:
+    requires("gcc", package="gcc libc6-dev")
+    driver.build(tmp_path)
+    environment = processes.ENVIRONMENT | {"LD_LIBRARY_PATH": str(tmp_path), "FAKENVML_GPUS": "2"}
+    processes.run((processes.PYTHON, "-m", "benchmarks.collector", which, "3"), tmp_path / "said", environment)
+    assert float((tmp_path / "said").read_text()) > 0
 
 
 def test_lateness_is_what_ticks_are_behind_their_deadlines(tmp_path: Path) -> None:

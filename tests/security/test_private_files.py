@@ -25,6 +25,8 @@ from gssr.store.open import RecordingError
 
 VICTIM, ATTACKER = 54321, 54322
 
+pytestmark = pytest.mark.xdist_group("two users")  # who share /dev/shm
+
 
 def as_user(uid: int, function: Callable[[], Any]) -> Any:
     """What the function returns, as JSON knows it, when that user calls it."""
@@ -58,12 +60,18 @@ def shared(tmp_path: Path) -> Iterator[Path]:
     folder = Path("/tmp") / f"gssr-shared-{uuid.uuid4().hex}"
     folder.mkdir()
     folder.chmod(0o1777)
+    remove_theirs("/dev/shm")  # of a run that was killed
     yield folder
     subprocess.run(["rm", "-rf", str(folder)], check=True)
     for place in ("/dev/shm", str(tmp_path)):
-        for name in os.listdir(place):
-            if name.startswith((f"gssr-{VICTIM}", f"gssr-{ATTACKER}")):
-                subprocess.run(["rm", "-rf", os.path.join(place, name)], check=True)
+        remove_theirs(place)
+
+
+def remove_theirs(place: str) -> None:
+    """What the two users have made there."""
+    for name in os.listdir(place):
+        if name.startswith((f"gssr-{VICTIM}", f"gssr-{ATTACKER}")):
+            subprocess.run(["rm", "-rf", os.path.join(place, name)], check=True)
 
 
 def test_everything_made_beside_a_job_is_its_users_alone(tmp_path: Path) -> None:

@@ -213,10 +213,10 @@ def test_a_query_takes_no_more_than_its_bound(tmp_path):
     write(path, rows_of(1000, 1), 1)
     with closing(connect(str(path))) as connection:
         assert isinstance(connection, Guarded)
-        connection.files = ()
+        connection.budget.files = ()
         with pytest.raises(sqlite3.OperationalError, match="interrupted"):
             connection.execute("SELECT count(*) FROM samples a, samples b, samples c").fetchone()
-        assert connection._operations <= 2 * OPERATIONS
+        assert connection.budget.operations <= 2 * OPERATIONS
         assert connection.execute("SELECT count(*) FROM samples a, samples b").fetchone() == (1_000_000,)
 
 

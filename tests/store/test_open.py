@@ -1,5 +1,6 @@
 """Whatever file is given, the answer is the recording or one sentence that names the file."""
 
+import gc
 import os
 import shutil
 import socket
@@ -303,3 +304,20 @@ def test_wal_is_used_on_local_filesystems_only(tmp_path):
         assert filesystem_of(path, str(info)) == kind
     assert filesystem_of("/a", str(tmp_path / "none")) == "unknown"
     assert journal_mode(str(tmp_path / "a.sql")) in ("WAL", "TRUNCATE")
+
+
+def test_what_is_no_longer_used_lets_go_of_its_files_at_once(tmp_path):
+    path = tmp_path / "a.sql"
+    write(path, rows_of(50, 2), 2)
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            reader = open_recording(path).runs[0]
+            reader.samples(["sm_active"])
+            reader.buckets()
+        del reader
+        assert len(os.listdir("/proc/self/fd")) == before
+    finally:
+        gc.enable()
