@@ -20,12 +20,12 @@ def measure(repeats: int = 3) -> Iterator[Figure]:
     read_once(path)
     yield Figure(f"{case}: recording", path.stat().st_size / MB, "MB")
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-        for table in ("rollup", "sketch"):
+        for table, plural in (("rollup", "rollups"), ("sketch", "sketches")):
             found = Path(folder) / table
             words = (PYTHON, "-m", "benchmarks.bytes_only", path, table)
             cost = median(run(words, found) for _ in range(repeats))
-            yield Figure(f"{case}: {table}s, bytes", int(found.read_text()) / MB, "MB")
-            yield Figure(f"{case}: {table}s, only read: wall clock", cost.wall, "s")
+            yield Figure(f"{case}: {plural}, bytes", int(found.read_text()) / MB, "MB")
+            yield Figure(f"{case}: {plural}, only read: wall clock", cost.wall, "s")
     page = median(run((*GSSR, "analyze", path)) for _ in range(repeats))
     yield Figure(f"{case}: gssr analyze: wall clock", page.wall, "s", SECONDS)
     yield Figure(f"{case}: gssr analyze: CPU", page.cpu, "s")

@@ -17,6 +17,7 @@ STALE_SECONDS = 86_400.0
 """What runs that were killed have left behind is looked for when it is older than this."""
 
 _TRIES = 5
+_TURNS = 100
 _NAMES = 32
 """So many names the private folder may have in a place that is everybody's."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -95,16 +96,20 @@ class Claims:
         return False
 
     def _make_folder(self) -> None:
-        for folder in (self._node, self._folder):
+        """Raises OSError, FileNotFoundError when the folder of it all has been deleted."""
+        for turn in range(_TURNS):
             try:
-                os.mkdir(folder, 0o700, dir_fd=self._root)
-            except FileExistsError:
-                continue
-            except FileNotFoundError:
-                return self._make_folder()
-            if folder == self._folder:
-                self._sweep()
-        return None
+                for folder in (self._node, self._folder):
+                    try:
+                        os.mkdir(folder, 0o700, dir_fd=self._root)
+                    except FileExistsError:
+                        continue
+                    if folder == self._folder:
+                        self._sweep()
+                return
+            except FileNotFoundError:  # another process has just removed what was made
+                if turn == _TURNS - 1:
+                    raise
 
     def _sweep(self) -> None:
         """Remove what killed runs left on this node."""

@@ -51,7 +51,10 @@ def n_rows(folder, since=0.0):
 
 def test_a_recording_holds_what_the_engine_sampled(tmp_path, engine):
     engine.start(gpus=["GPU-a", "GPU-b"], late=0.3)
-    out, err = start(tmp_path, engine, "--backend", "dcgm", "-t", "100", "--", "sleep", "4").communicate(timeout=60)
+    run = start(tmp_path, engine, "--backend", "dcgm", "-t", "100", "-w", UNTIL_GO)
+    wait_for(lambda: n_rows(tmp_path) >= 40)
+    (tmp_path / "go").touch()
+    out, err = run.communicate(timeout=60)
     assert out == ""
     logged = engine.logged()
     for uuid in ("GPU-a", "GPU-b"):

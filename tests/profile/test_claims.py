@@ -1,6 +1,7 @@
 """Claims: each thing is one process's, for as long as it lives, and nobody else can get in between."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -146,4 +147,12 @@ def test_what_killed_runs_left_is_removed_when_it_is_old(environ, tmp_path):
     other = Claims("n", "other", environ)
     assert sorted(os.listdir(tmp_path / "gssr" / "n")) == ["alive", "new", "other"]
     other.close()
+    claims.close()
+
+
+def test_without_the_folder_of_it_all_there_are_no_claims_and_that_is_said(environ, tmp_path):
+    claims = Claims("n", "r", environ)
+    shutil.rmtree(tmp_path / "gssr")
+    with pytest.raises(OSError):
+        claims.take(["a"])
     claims.close()

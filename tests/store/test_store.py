@@ -6,6 +6,7 @@ import resource
 import shutil
 import socket
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -122,10 +123,11 @@ def test_more_shards_than_files_may_be_open_are_read(tmp_path):
     write(tmp_path / "one.sql", rows_of(3, 1), 1)
     for rank in range(70):
         shutil.copy(tmp_path / "one.sql", tmp_path / "a.sql.d" / f"node.{rank}.r.sql")
-        with sqlite3.connect(tmp_path / "a.sql.d" / f"node.{rank}.r.sql") as connection:
+        with closing(sqlite3.connect(tmp_path / "a.sql.d" / f"node.{rank}.r.sql")) as connection:
             connection.execute(f"UPDATE gpus SET node = 'node', uuid = {rank}")
+            connection.commit()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 50, hard))
     try:
         recording = open_recording(tmp_path / "a.sql")
         assert recording.damage is None and len(recording.runs[0].gpus) == 70 and recording.runs[0].n_rows == 210
