@@ -14,8 +14,10 @@ from sample_rows import START, rows_of, write
 
 from gssr.store.merge import BusyError, merge
 from gssr.store.merge.lock import acquire
+from gssr.store.merge.verify import all_full, missing_from
 from gssr.store.open import RecordingError
 from gssr.store.reader import open_recording
+from gssr.store.records import read_merged
 
 
 @pytest.fixture
@@ -279,6 +281,66 @@ def test_columns_of_a_later_version_are_kept(recording):
     with closing(sqlite3.connect(recording)) as connection:
         assert connection.execute("SELECT total(warp_speed) FROM samples").fetchone() == (2 * 120 * 121 / 2,)
         assert connection.execute("SELECT DISTINCT colour FROM gpus").fetchall() == [("green",)]
+
+
+def test_verifying_finds_each_row_that_is_missing_or_doubled(recording):
+    copied = {}
+    for rank in range(3):
+        path = record(recording, rank)
+        shutil.copyfile(path, recording.parent / path.name)
+        with closing(sqlite3.connect(path)) as connection:
+            (copied[path.name],) = connection.execute("SELECT count(*) FROM samples").fetchone()
+    merge(str(recording))
+    with closing(sqlite3.connect(recording, isolation_level=None)) as merged:
+        ledger = read_merged(merged)
+
+        def complaints() -> list[str]:
+            full = all_full(merged, ledger, copied)
+            found = [
+                missing_from(
+                    merged,
+                    str(recording.parent / row.shard),
+                    row,
+                    copied[row.shard],
+                    copied[row.shard] if full else None,
+                )
+                for row in ledger
+            ]
+            return [text for text in found if text is not None]
+
+        assert all_full(merged, ledger, copied) and not complaints()
+        last = ledger[1].last_rowid
+        for damage in (
+            f"DELETE FROM samples WHERE rowid = {last - 3}",
+            "DELETE FROM samples WHERE rowid = (SELECT max(rowid) FROM samples)",
+            # As many rows as there were: one is where none belongs.
+            f"UPDATE samples SET rowid = (SELECT max(rowid) + 1 FROM samples) WHERE rowid = {last - 3}",
+            f"UPDATE samples SET rowid = 0 WHERE rowid = {last - 3}",
+        ):
+            merged.execute("BEGIN")
+            merged.execute(damage)
+            n = copied[ledger[0].shard]
+            assert not all_full(merged, ledger, copied)
+            assert complaints() == [f"{n - 1} of {n} samples are in the merged file"], damage
+            merged.execute("ROLLBACK")
+
+
+def test_large_recordings_are_merged_into_large_pages_and_small_ones_stay_small(recording, monkeypatch):
+    record(recording, 0)
+    merge(str(recording))
+    assert recording.stat().st_size < 200_000
+    with closing(sqlite3.connect(recording)) as connection:
+        assert connection.execute("PRAGMA page_size").fetchone() == (4096,)
+    recording.unlink()
+    monkeypatch.setattr("gssr.store.create._MANY_BYTES", 1000)
+    path = record(recording, 0)
+    before = json_of(recording)
+    assert path.exists()
+    merge(str(recording))
+    with closing(sqlite3.connect(recording)) as connection:
+        assert connection.execute("PRAGMA page_size").fetchone() == (16384,)
+    merged_file(recording)
+    assert json_of(recording) == before
 
 
 def test_only_one_merges_at_a_time_and_a_dead_one_is_taken_over(recording):

@@ -17,7 +17,7 @@ from gssr.store.merge.attach import clear, scratch
 from gssr.store.merge.copy import Copier, HolesError, UnfitError
 from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import Found, Source, look
-from gssr.store.merge.verify import missing_from
+from gssr.store.merge.verify import all_full, missing_from
 from gssr.store.open import COMPANIONS, RecordingError, beside, connect, small_text
 from gssr.store.records import Merged, read_merged
 from gssr.store.schema import ENDED_SUFFIX
@@ -131,13 +131,15 @@ class _Merge:
         """Make the merged file under another name, and give it its own. Raises FileExistsError when that is taken."""
         path = scratch(self._folder, "whole")
         try:
-            with closing(create_unguarded(path)) as connection:
+            with closing(create_unguarded(path, sum(os.path.getsize(source.path) for source in sources))) as connection:
                 copied = self._copy(connection, sources)
             _sync(path)
             with closing(connect(path)) as connection:
                 ledger = {row.shard: row for row in read_merged(connection)}
+                full = all_full(connection, ledger.values(), copied)
                 for source in sources:
-                    missing = missing_from(connection, source.path, ledger[source.name], copied.get(source.name, 0))
+                    n = copied.get(source.name, 0)
+                    missing = missing_from(connection, source.path, ledger[source.name], n, n if full else None)
                     if missing is not None:
                         raise RecordingError(f"{source.path}: can't be merged: {missing}")
                     self._lock.touch()
