@@ -3,35 +3,17 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from importlib import import_module
 from typing import NamedTuple
 
-from benchmarks import (
-    analyze,
-    bulk,
-    busy,
-    collector,
-    driver,
-    fleet,
-    follow,
-    large,
-    live,
-    merge,
-    published,
-    rank,
-    sampler,
-    scale,
-    shared,
-    soak,
-    start,
-    transparency,
-    write,
-)
-from benchmarks.faults import table as faults
-from benchmarks.fuzz import table as fuzz
 from benchmarks.processes import CACHE
 from benchmarks.table import Figure, head, line, machine
-from benchmarks.truth import measure as truth
+
+
+def _named(module: str, function: str, **options: object) -> Callable[[], Iterator[Figure]]:
+    """A function of a module that is imported when it is called: the memory of a process that is run can't be told below
+    that of this one (benchmarks.processes.Cost)."""
+    return lambda: getattr(import_module(module), function)(**options)
 
 
 class Benchmark(NamedTuple):
@@ -41,32 +23,26 @@ class Benchmark(NamedTuple):
     by_default: bool = True
 
 
+def _module(name: str, by_default: bool = True) -> Benchmark:
+    return Benchmark(_named(f"benchmarks.{name}", "measure"), by_default)
+
+
+def _truth(function: str, **options: object) -> Benchmark:
+    return Benchmark(_named("benchmarks.truth.measure", function, **options), by_default=False)
+
+
+_USUAL = ("start", "rank", "sampler", "busy", "driver", "write", "analyze")
+_OTHERS = ("collector", "large", "published", "scale", "live", "follow", "fleet", "bulk", "merge", "shared", "transparency",
+           "soak")  # fmt: skip
 BENCHMARKS = {
-    "start": Benchmark(start.measure),
-    "rank": Benchmark(rank.measure),
-    "sampler": Benchmark(sampler.measure),
-    "busy": Benchmark(busy.measure),
-    "driver": Benchmark(driver.measure),
-    "collector": Benchmark(collector.measure, by_default=False),
-    "write": Benchmark(write.measure),
-    "analyze": Benchmark(analyze.measure),
-    "large": Benchmark(large.measure, by_default=False),
-    "published": Benchmark(published.measure, by_default=False),
-    "scale": Benchmark(scale.measure, by_default=False),
-    "truth": Benchmark(truth.measure_half, by_default=False),
-    "truth-held-out": Benchmark(partial(truth.measure_half, held_out=True), by_default=False),
-    "truth-drawn": Benchmark(truth.measure_drawn, by_default=False),
-    "live": Benchmark(live.measure, by_default=False),
-    "follow": Benchmark(follow.measure, by_default=False),
-    "fleet": Benchmark(fleet.measure, by_default=False),
-    "bulk": Benchmark(bulk.measure, by_default=False),
-    "merge": Benchmark(merge.measure, by_default=False),
-    "shared": Benchmark(shared.measure, by_default=False),
-    "transparency": Benchmark(transparency.measure, by_default=False),
-    "soak": Benchmark(soak.measure, by_default=False),
+    **{name: _module(name) for name in _USUAL},
+    **{name: _module(name, by_default=False) for name in _OTHERS},
+    "truth": _truth("measure_half"),
+    "truth-held-out": _truth("measure_half", held_out=True),
+    "truth-drawn": _truth("measure_drawn"),
 }
 
-WITH_OPTIONS: dict[str, Callable[[Sequence[str]], int]] = {"faults": faults.main, "fuzz": fuzz.main}
+WITH_OPTIONS = ("faults", "fuzz")
 """Those that are run alone, and have options and a table of their own."""
 
 
@@ -74,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0, 1 when a limit was missed, 2 for wrong usage."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0] in WITH_OPTIONS:
-        return WITH_OPTIONS[words[0]](words[1:])
+        code: int = import_module(f"benchmarks.{words[0]}.table").main(words[1:])
+        return code
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure what GSSR costs.")
     usual = [name for name, benchmark in BENCHMARKS.items() if benchmark.by_default]
     parser.add_argument(
