@@ -15,6 +15,8 @@ def show(beside: "Beside") -> int:
     gc.enable()  # a screen makes garbage; what it was forked from may not
 
     from gssr.commands.tui import colors, default_hz, speaks_utf8
+    from gssr.model.verdicts.rules import TABLE
+    from gssr.model.verdicts.site import from_environment
     from gssr.model.watch import Watch
     from gssr.profile.screen import DRAWN, REQUESTS
     from gssr.profile.terminal import SavedModes
@@ -37,6 +39,12 @@ def show(beside: "Beside") -> int:
 
     job = Job(beside.log, beside.log_start, beside.notices, lambda: tell(DRAWN), REQUESTS, tell, leave)
     watch = Watch(beside.recording, beside.run_id)
-    screen = JobScreen(job, watch, glyphs(not speaks_utf8()), default_hz(), colors())
+    table, wrong = TABLE, ""
+    try:
+        table = from_environment()
+    except ValueError as error:  # no reason not to show the job
+        wrong = str(error)
+    screen = JobScreen(job, watch, glyphs(not speaks_utf8()), default_hz(), colors(), table=table)
+    screen.say(wrong)
     screen.run()
     return screen.return_code or 0

@@ -44,6 +44,12 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     hz = options.hz if options.hz is not None else default_hz()
     if not SLOWEST <= hz <= FASTEST:
         return fail(f"--hz: {hz:g} is not between {SLOWEST:g} and {FASTEST:g}", USAGE)
+    from gssr.model.verdicts.site import from_environment
+
+    try:
+        table = from_environment()
+    except ValueError as error:
+        return fail(str(error), USAGE)
     names = options.inputs or own_recordings()
     if not names:
         return fail("no recording here; name one: gssr tui FILE.sql", USAGE)
@@ -67,7 +73,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     from gssr.tui.app import LiveScreen
 
     watches = [Watch(names[0], run_id), *(Watch(name) for name in names[1:])]
-    app = LiveScreen(watches, glyphs(options.ascii or not speaks_utf8()), hz, colors(), options.theme)
+    app = LiveScreen(watches, glyphs(options.ascii or not speaks_utf8()), hz, colors(), options.theme, table)
     return app.run(mouse=not options.no_mouse) or 0
 
 

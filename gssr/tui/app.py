@@ -18,6 +18,8 @@ from textual.widgets import Input
 
 from gssr.model.alignment import aligned
 from gssr.model.frame import Frame
+from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.table import Table
 from gssr.model.watch import Watch
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
@@ -55,13 +57,16 @@ class Arrived(Message):
 
 class LiveScreen(App[int]):
     """The live screen on the first of ``watches``; Compare sets it beside one of the others. ``hz``: looks a second while
-    something grows; ``colors`` of the terminal, 0 for none."""
+    something grows; ``colors`` of the terminal, 0 for none; ``table``: the numbers that Why reads by."""
 
     CSS = "Screen { layers: base top; } Canvas { width: 100%; height: 100%; layer: base; }"
     COMMANDS: ClassVar = {Actions}
     BINDINGS: ClassVar = [(",".join(action.keys), f"act('{action.name}')", action.help) for action in ACTIONS]
 
-    def __init__(self, watches: list[Watch], glyphs: Glyphs, hz: float, colors: int, theme: str = "ansi-dark") -> None:
+    def __init__(
+        self, watches: list[Watch], glyphs: Glyphs, hz: float, colors: int, theme: str = "ansi-dark",
+        table: Table = TABLE,
+    ) -> None:  # fmt: skip
         super().__init__(ansi_color=True)
         self.theme = theme
         self.animation_level = "none"
@@ -70,6 +75,7 @@ class LiveScreen(App[int]):
         self._box = Size(0, 0)
         self._glyphs = glyphs
         self._other = 1
+        self._table = table
         self._watches = watches
         self._message = ""
         self._played = time.monotonic()
@@ -78,6 +84,10 @@ class LiveScreen(App[int]):
         self._canvas = Canvas(looks(colors), self._click, self._typed)
         self._prompt = Prompt()
         self._producer = Producer(watches, 1.0 / hz, self._deliver)
+
+    def say(self, text: str) -> None:
+        """Show a line in place of the footer, until the next key."""
+        self._message = text
 
     def _deliver(self, frames: Frames) -> None:
         self._printed = self._log_file.tail()
@@ -157,7 +167,10 @@ class LiveScreen(App[int]):
         other = self._pair()[1]
         width, height = self._box
         output = Output(self._log_file.path, self._printed)
-        return Scene(self.frames[0], other, self.view, width, height, self._glyphs, output, len(self._watches))
+        n_recordings = len(self._watches)
+        return Scene(
+            self.frames[0], other, self.view, width, height, self._glyphs, output, n_recordings, self._table
+        )  # fmt: skip
 
     def _pair(self) -> tuple[Frame | None, Frame | None]:
         """The newest frame, and that of the recording it is compared with."""

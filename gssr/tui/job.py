@@ -7,6 +7,8 @@ from dataclasses import replace
 from signal import Signals
 from typing import NamedTuple
 
+from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.table import Table
 from gssr.model.watch import Watch
 from gssr.render.cells import clean, pad
 from gssr.render.glyphs import Glyphs
@@ -37,9 +39,10 @@ class JobScreen(LiveScreen):
     """The live screen on the recording of ``job``."""
 
     def __init__(
-        self, job: Job, watch: Watch, glyphs: Glyphs, hz: float, colors: int, theme: str = "ansi-dark"
-    ) -> None:
-        super().__init__([watch], glyphs, hz, colors, theme)
+        self, job: Job, watch: Watch, glyphs: Glyphs, hz: float, colors: int, theme: str = "ansi-dark",
+        table: Table = TABLE,
+    ) -> None:  # fmt: skip
+        super().__init__([watch], glyphs, hz, colors, theme, table)
         self.view = replace(self.view, output=True)
         self._log_file = LogFile(job.log, job.log_start)
         self._job = job

@@ -8,6 +8,8 @@ import pytest
 from gssr.metrics import BY_NAME, THROTTLES
 from gssr.model.contrast import METRICS, Contrast, line, measured
 from gssr.model.reading import RULES, reading
+from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.site import load
 
 JOB = {
     "gr_engine_active": 0.9, "sm_active": 0.8, "sm_occupancy": 0.3, "tensor_active": 0.1, "flop_active": 0.5,
@@ -89,3 +91,33 @@ def test_every_throttle_that_was_set_is_compared():
     found = contrast_of(sw_power_cap=0.3)
     assert set(measured(found)) <= {*METRICS, "sw_power_cap"} and "sw_power_cap" in measured(found)
     assert "hw_thermal" not in measured(replace(found))
+
+
+def test_a_sites_numbers_are_read_by_as_well(tmp_path):
+    """Where a verdict looks at the same, one file changes both."""
+    path = tmp_path / "site.toml"
+    found = contrast_of(sm_active=0.2, pcie_rx_bytes=8e9)
+    assert reading(found).differs.code == "host_receive"
+    path.write_text("[transfer_bound]\nrate = 9e9\n")
+    assert reading(found, load(str(path))).differs.code != "host_receive"
+    path.write_text("[transfer_bound]\nrate = 7e9\n")
+    read = reading(found, load(str(path))).differs
+    assert read.code == "host_receive" and str(path) in read.source
+    assert str(path) not in reading(found).differs.source
+
+
+def test_what_a_site_has_turned_off_is_not_read(tmp_path):
+    path = tmp_path / "site.toml"
+    path.write_text("[throttled_thermal]\nenabled = false\n")
+    found = contrast_of(sm_active=0.6, dram_active=0.2, hw_thermal=1.0)
+    assert [reading(found, table).differs.code for table in (TABLE, load(str(path)))] == ["hw_thermal", "less_work"]
+
+
+def test_any_verdict_can_be_turned_off_and_readings_go_on():
+    for off in TABLE.rules:
+        table = TABLE._replace(rules=tuple(rule for rule in TABLE.rules if rule != off))
+        assert reading(contrast_of(sm_active=0.6), table).differs.code == "less"
+
+
+def test_readings_name_verdicts_that_there_are():
+    assert {rule.verdict for rule in RULES} - {""} <= {rule.code for rule in TABLE.rules}

@@ -16,7 +16,7 @@ from gssr.render.roles import text_of
 from gssr.tui import shell
 from gssr.tui.output import Output
 from gssr.tui.panels import COMPANIONS, main_width, panels
-from gssr.tui.screens import SCREENS
+from gssr.tui.screens import BY_NAME, SCREENS
 from gssr.tui.view import Scene, View
 
 FRAME = frames.frame_of(np.random.default_rng(5).random((12, 60)))
@@ -72,6 +72,17 @@ def test_panels_lie_beside_the_screen_and_never_overlap(name: str, width: int, h
         assert panel.width >= 40 and panel.height >= 18
         taken[panel.y : panel.y + panel.height, panel.x : panel.x + panel.width] += 1
     assert taken.max() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "last"), [("balance", "10:00"), ("gpus", "15:00"), ("job", "15:00"), ("why", "15:00")]
+)
+def test_a_companion_shows_the_window_to_its_end(name: str, last: str) -> None:
+    """However many columns of time the screen beside it asked for: 115 columns of 10 s end after 19 minutes."""
+    frame = frames.frame_of(np.random.default_rng(5).random((12, 115)))
+    scene = Scene(frame, None, View(screen=name), 79, 27, UTF8)  # type: ignore[arg-type]
+    axes = [row for row in map(text_of, BY_NAME[scene.view.screen].draw(scene)) if " 0:00 " in row]
+    assert axes and all(last in row for row in axes), axes
 
 
 def test_a_click_beside_the_screen_stays_on_the_screen() -> None:

@@ -6,6 +6,7 @@ import pytest
 from looking import SIZES, fits, scene_of, text
 
 from gssr.backends.synthetic.bulk import START
+from gssr.model.verdicts.site import load
 from gssr.tui.screens import why
 from gssr.tui.view import View
 
@@ -84,3 +85,11 @@ def test_enter_shows_the_metric_over_time_and_the_cursor_stays_inside(plants):
     last = why.move(scene, 0, 10_000)
     assert why.enter(scene._replace(view=last)) is None  # a flag has no course
     assert why.move(scene._replace(view=last), 0, 1) == last and why.move(scene, 0, -5).row == 0
+
+
+def test_why_reads_by_the_numbers_of_the_site(plants, tmp_path):
+    path = tmp_path / "site.toml"
+    path.write_text("[throttled_thermal]\nenabled = false\n")
+    scene = scene_of(plants["slow_node"], VIEW, 300, 46)
+    assert "throttled: too hot" in text(scene)
+    assert "throttled: too hot" not in text(scene._replace(table=load(str(path))))

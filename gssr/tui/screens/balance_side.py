@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from gssr.model.analysis import Floats
-from gssr.model.frame import Frame
+from gssr.model.fold import fold
 from gssr.model.imbalance import Imbalance, by_index, by_node
 from gssr.model.outliers import outliers
 from gssr.render.area import area
@@ -27,20 +27,16 @@ def charts(scene: Scene, found: Imbalance, cells: int, room: int) -> list[Row]:
     return rows
 
 
-def _cursor_column(frame: Frame, time: float | None) -> int | None:
-    grid = frame.grid
-    return None if time is None or not grid.start <= time < grid.end else grid.column(time)
-
-
 def over_time(scene: Scene, found: Imbalance, cells: int, height: int) -> list[Row]:
     """A title, a chart ``height`` rows high, and the axis of time."""
     frame = scene.frame
-    at = _cursor_column(frame, scene.view.cursor)
-    text = f"imbalance over time, 1 column = {seconds_text(frame.grid.width)}"
+    folded = fold(frame.grid, found.over_time, cells)
+    at = None if scene.view.cursor is None else folded.column(scene.view.cursor)
+    text = f"imbalance over time, 1 column = {seconds_text(folded.width)}"
     if at is not None:
-        text = f"imbalance at the cursor: {percent(_or_none(found.over_time[at]))}"
-    chart = area(found.over_time[:cells].tolist(), height, scene.glyphs, cursor=at)
-    axis: Row = (Span(" " * GUTTER + time_labels(frame, frame.grid, cells), "dim"),)
+        text = f"imbalance at the cursor: {percent(_or_none(folded.values[at]))}"
+    chart = area(folded.values.tolist(), height, scene.glyphs, cursor=at)
+    axis: Row = (Span(" " * GUTTER + time_labels(frame, folded, cells), "dim"),)
     title: Row = (Span(fit(text, cells + GUTTER, scene.glyphs.ellipsis), "dim"),)
     return [title, *framed(chart, 1.0, "sm_active", scene.glyphs), axis]
 
@@ -51,12 +47,13 @@ def _spread(scene: Scene, found: Imbalance, cells: int, room: int) -> list[Row]:
     metric = metric_of(frame.grid.metric)
     full = full_scale(frame, metric.name)
     space = found.space
-    at = _cursor_column(frame, scene.view.cursor)
     known = found.spread[np.isfinite(found.spread)]
     mean = float(known.mean()) if len(known) else None
     marks = "o median, _ lowest" if scene.glyphs.levels.isascii() else "⠒ median, ⠄ lowest"
     text = f"p95-p05 {quantity(mean, metric)}; {marks}"
-    line, low, high, floor = (getattr(space, name)[:cells] / full for name in ("p50", "p05", "p95", "low"))
+    folded = fold(frame.grid, np.stack((space.p50, space.p05, space.p95, space.low)) / full, cells)
+    line, low, high, floor = folded.values[0], folded.low[1], folded.high[2], folded.low[3]
+    at = None if scene.view.cursor is None else folded.column(scene.view.cursor)
     chart = fan(line, low, high, room - 1, scene.glyphs, floor, at)
     title: Row = (Span(fit(text, cells + GUTTER, scene.glyphs.ellipsis), "dim"),)
     return [title, *framed(chart, full, metric.name, scene.glyphs)]

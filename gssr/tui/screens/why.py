@@ -3,8 +3,11 @@
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from gssr.metrics import BY_NAME, THROTTLES
 from gssr.model.contrast import Contrast, Line, contrast, line, measured
+from gssr.model.fold import fold
 from gssr.model.frame import Frame
 from gssr.model.reading import reading
 from gssr.render.area import area
@@ -43,7 +46,7 @@ def columns(view: View, width: int, height: int) -> int:
 def _plan(scene: Scene) -> _Plan:
     frame = scene.frame
     found = contrast(frame, scene.view.selection, scene.view.cursor, full_scale(frame, frame.grid.metric))
-    head = [heading(scene, found), *readings(scene, found, reading(found))]
+    head = [heading(scene, found), *readings(scene, found, reading(found, scene.table))]
     every = [line(name, found.own.get(name), found.job.get(name), _full(frame, name)) for name in measured(found)]
     foot = _legend(scene, 0)
     room = scene.height - len(head) - len(foot) - 1
@@ -81,19 +84,19 @@ def _course(scene: Scene, found: Contrast, height: int) -> list[Row]:
     frame = scene.frame
     metric = metric_of(frame.grid.metric)
     full = full_scale(frame, metric.name)
-    cursor = scene.view.cursor
-    at = frame.grid.column(cursor) if cursor is not None and frame.grid.start <= cursor < frame.grid.end else None
     pairs = [("these", found.own_series), ("all", found.job_series)] if found.kind == "gpus" else [
         ("all", found.own_series)
     ]  # fmt: skip
     what = "mean of these, median GPU of all" if found.kind == "gpus" else "mean of all GPUs"
-    text = f"{metric.label} over time, {what}; 1 column = {seconds_text(frame.grid.width)}"
+    folded = fold(frame.grid, np.stack([values for _, values in pairs]) / full, max(scene.width - GUTTER, 1))
+    at = None if scene.view.cursor is None else folded.column(scene.view.cursor)
+    text = f"{metric.label} over time, {what}; 1 column = {seconds_text(folded.width)}"
     rows: list[Row] = [(), (Span(fit(text, scene.width, scene.glyphs.ellipsis), "dim"),)]
-    for name, values in pairs:
-        chart = area((values / full).tolist(), height, scene.glyphs, "series" if name == "these" else "band", at)
+    for (name, _), values in zip(pairs, folded.values.tolist(), strict=True):
+        chart = area(values, height, scene.glyphs, "series" if name == "these" else "band", at)
         labels = [""] * (height - 1) + [name]
         rows += [(Span(f"{label:<{GUTTER}}", "dim"), *row) for label, row in zip(labels, chart, strict=True)]
-    return [*rows, (Span(" " * GUTTER + time_labels(frame, frame.grid, scene.width - GUTTER), "dim"),)]
+    return [*rows, (Span(" " * GUTTER + time_labels(frame, folded, scene.width - GUTTER), "dim"),)]
 
 
 def _legend(scene: Scene, n_hidden: int) -> list[Row]:
