@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ RULES = Option(
 )
 """What a run is judged by."""
 _DEFAULT_ENDS = (".sql", ".sql.d")
+_NUMBER = re.compile("-?[0-9]{1,9}")
 
 
 def own_recordings() -> list[str]:
@@ -48,7 +50,7 @@ def chosen(recording: "Recording", run: str | None) -> "Sequence[RunReader]":
     if run is None:
         return runs
     found = [reader for reader in runs if run in (reader.run.run_id, reader.run.label)]
-    if not found and run.lstrip("-").isdigit() and 0 < abs(int(run)) <= len(runs):
+    if not found and _NUMBER.fullmatch(run) and 0 < abs(int(run)) <= len(runs):
         found = [runs[int(run) - 1 if int(run) > 0 else int(run)]]
     if not found:
         there = ", ".join(

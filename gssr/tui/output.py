@@ -18,6 +18,8 @@ TAIL_BYTES = 32 << 10
 
 _FARTHEST = 1000
 """Rows and columns that an escape sequence can move the cursor by."""
+_DIGITS = 9
+"""Of a number in an escape sequence: more say nothing, and Python refuses thousands."""
 _FARTHEST_UP = 200
 """Lines above the shown ones to which the cursor may still go up."""
 _TAB = 8
@@ -147,7 +149,7 @@ class _Lines:
             self._column += _TAB - self._column % _TAB
 
     def _sequence(self, final: str, parameters: str) -> None:
-        numbers = [int(number) if number.isdigit() else 0 for number in parameters.split(";")]
+        numbers = [int(number[:_DIGITS]) if number.isdigit() else 0 for number in parameters.split(";")]
         n = min(max(numbers[0], 1), _FARTHEST)
         if final in "AF":
             self._row = max(self._row - n, 0)

@@ -293,13 +293,20 @@ def test_only_pause_can_be_asked_for():
     ("text", "shown"),
     [
         ("", "127.0.0.1:5555"), ("node1", "node1:5555"), ("node1:77", "node1:77"), ("unix:///run/x", "unix:///run/x"),
-        ("::1", "[::1]:5555"), ("[::1]:77", "[::1]:77"),
+        ("::1", "[::1]:5555"), ("[::1]:77", "[::1]:77"), ("node1:²", "[node1:²]:5555"), ("x:65536", "[x:65536]:5555"),
     ],
 )  # fmt: skip
 def test_dcgm_host_takes_what_nvidias_tools_take(text, shown):
     from gssr.backends.dcgm.address import address_of
 
     assert str(address_of({"DCGM_HOST": text})) == shown
+
+
+@pytest.mark.parametrize("text", ["é" * 300, "node1:" + "9" * 5000, "a..b", "unix://" + "x" * 300])
+def test_dcgm_host_that_can_be_no_address_is_a_host_that_is_silent(text):
+    from gssr.backends.dcgm.address import address_of, probe
+
+    assert probe(address_of({"DCGM_HOST": text})) == "silent"
 
 
 def test_missing_is_none_in_every_row(engine):

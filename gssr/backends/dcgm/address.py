@@ -33,9 +33,13 @@ def address_of(environ: Mapping[str, str] = os.environ) -> Address:
     if text.startswith(UNIX_PREFIX):
         return Address(text[len(UNIX_PREFIX) :], 0, True, True)
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or (":" in host and not host.startswith("[")):
+    if not colon or not _is_port(port) or (":" in host and not host.startswith("[")):
         return Address(text.strip("[]"), PORT, False, True)
     return Address(host.strip("[]"), int(port), False, True)
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 5 and int(text) < 1 << 16
 
 
 def probe(address: Address) -> Literal["listens", "silent", "forbidden"]:
@@ -49,6 +53,6 @@ def probe(address: Address) -> Literal["listens", "silent", "forbidden"]:
             socket.create_connection((address.host, address.port), _PROBE_SECONDS).close()
     except PermissionError:
         return "forbidden"
-    except OSError:
+    except (OSError, UnicodeError):  # or a name that no host can have
         return "silent"
     return "listens"
