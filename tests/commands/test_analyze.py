@@ -346,7 +346,6 @@ def test_one_bad_file_among_good_ones_doesnt_hide_them(folder):
         (("a.sql", "--gpus", "99"), 2, "no GPU '99'"),
         (("a.sql", "--run", "9"), 2, "no run '9'"),
         (("a.sql", "--run", "²"), 2, "no run '²'"),
-        (("a.sql@--5",), 2, "no run '--5'"),
         (("a.sql", "--from", "soon"), 2, "soon"),
         (("a.sql", "--from", "2", "--to", "1"), 2, "is empty"),
         (("a.sql", "--width", "3"), 2, "--width"),

@@ -100,6 +100,7 @@ def test_runs_of_one_file_are_compared(folder: Path) -> None:
         (("good.sql",), 2, "another one"),
         (("good.sql", "none.sql"), 1, "no such file"),
         (("good.sql", "good.sql@9"), 2, "no run '9'"),
+        (("good.sql", "good.sql@--5"), 2, "no run '--5'"),
         (("good.sql", "bad.sql", "--fail-if-worse", "much"), 2, "5%"),
         (("good.sql", "bad.sql", "--fail-below", "7"), 2, "between 0 and 1"),
         (("good.sql", "bad.sql", "--width", "5"), 2, "--width"),
