@@ -235,11 +235,11 @@ def _kwh(joules: float | None) -> str:
 
 def _notes(found: Fleet, whole: Group, width: int, marks: Glyphs) -> list[Row]:
     sentences = []
-    unscored = whole.gpu_hours - whole.scored_gpu_hours
+    unscored = f"{whole.gpu_hours - whole.scored_gpu_hours:,.{_decimals(whole.gpu_hours)}f}"
     n_unscored = sum(run.score is None for run in found.runs)
     if n_unscored:
         sentences.append(
-            f"{count(n_unscored, 'run')} of {unscored:,.1f} GPU-hours: no score, as not all of its inputs were measured; "
+            f"{count(n_unscored, 'run')} of {unscored} GPU-hours: no score, as not all of its inputs were measured; "
             "they are not counted as wasted"
         )
     if found.copies:
