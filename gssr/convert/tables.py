@@ -12,6 +12,7 @@ from gssr.model.figures import GPU_COLUMNS, RUN_COLUMNS, RunFigures, figures
 from gssr.render.scale import metric_of
 from gssr.store.reader import RunReader
 from gssr.store.schema import TABLES, Column
+from gssr.store.values import sound_rows
 from gssr.store.whole import use_rows
 
 Rows = Iterator[Sequence[tuple[Any, ...]]]
@@ -133,7 +134,8 @@ def _verdicts(own: Exported) -> Rows:
 
 
 def _use(name: str) -> Callable[[Exported], Rows]:
-    return lambda own: use_rows(own.reader, name)
+    names = [column.name for column in TABLES[name]]
+    return lambda own: (sound_rows(name, names, batch) for batch in use_rows(own.reader, name))
 
 
 EXPORTED: dict[str, Table] = {

@@ -259,6 +259,21 @@ def test_a_damaged_recording_gives_what_can_be_read_and_the_others_all(
     assert query("SELECT count(*) FROM {runs}", tmp_path / "out") == [(1,)]
 
 
+def test_values_that_can_not_be_are_null_and_stop_nothing(recording: Path, tmp_path: Path) -> None:
+    """SQLite holds anything: a blob for a node, a float for a number of processes."""
+    path = tmp_path / "odd.sql"
+    path.write_bytes(recording.read_bytes())
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "INSERT INTO workload_samples (run_id, rank, time, n_processes) SELECT run_id, 0, 1, 1e300 FROM runs"
+        )
+        connection.execute("UPDATE host_samples SET node = x'ff', load1 = 'much' WHERE node = 'node0001'")
+    for words in ((), ("--format", "csv")):
+        assert exported(path, tmp_path / "out", *words) == 0
+    assert query("SELECT n_processes FROM {workload_samples}", tmp_path / "out") == [(None,)]
+    assert query("SELECT DISTINCT node FROM {host_samples}", tmp_path / "out") == [("node0000",)]
+
+
 def test_names_of_metrics_are_those_of_the_catalogue(folder: Path) -> None:
     columns = [name for name, *_ in query("DESCRIBE SELECT * FROM {samples}", folder)]
     assert [name for name in columns if name in BY_NAME] == list(NAMES)
