@@ -23,6 +23,7 @@ from gssr.model.selection import select_gpus
 from gssr.model.series import over_space
 from gssr.model.sources import Rollups
 from gssr.model.thinned import thinning
+from gssr.model.verdicts.site import from_environment
 from gssr.model.window import cut, extent
 from gssr.store import reader as store
 from gssr.store.reader import RunReader
@@ -115,9 +116,13 @@ class Run:
 
     def analyze(self, gpus: Gpus = None, start: Time = None, end: Time = None, exact: bool = False) -> Analysis:
         """The same of some GPUs and a stretch of time; ``exact``: all statistics from the samples themselves, percentiles
-        too, however long that takes. Raises ValueError, a sentence, for what is not there."""
+        too, however long that takes. Raises ValueError, a sentence, for what is not there, and for a file of rules
+        (GSSR_RULES) with a mistake."""
         first, last = self._between(start, end)
-        return analyze_reader(self.reader, Options(gpus=_selectors(gpus), start=first, end=last, exact=exact or None))
+        options = Options(
+            gpus=_selectors(gpus), start=first, end=last, exact=exact or None, rules=from_environment()
+        )  # fmt: skip
+        return analyze_reader(self.reader, options)
 
     def samples(
         self,
@@ -268,7 +273,7 @@ def analyze(run: Run | Recording | RunReader, options: Options | None = None) ->
         if len(run) != 1:
             raise ValueError(f"{run.path} holds {len(run)} runs: choose one, such as recording[-1]")
         run = run[0]
-    return analyze_reader(run.reader if isinstance(run, Run) else run, options or Options())
+    return analyze_reader(run.reader if isinstance(run, Run) else run, options or Options(rules=from_environment()))
 
 
 def _selectors(gpus: Gpus) -> tuple[str, ...] | None:

@@ -4,13 +4,16 @@ import argparse
 import os
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
 
 if TYPE_CHECKING:
+    from gssr.commands.bar import Bar
     from gssr.convert.sinks import Sink
     from gssr.convert.tables import Table
+    from gssr.model.verdicts.table import Table as Rules
 
 FORMATS = ("parquet", "csv")
 FOLDER = "gssr_export"
@@ -31,6 +34,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when everything was exported; 1 when something could not be read, or written, or was there already; 2 for
     wrong usage."""
     from gssr.convert.tables import EXPORTED
+    from gssr.model.verdicts.site import from_environment
     from gssr.store.find import recordings_in
 
     names = [word.strip() for word in (options.tables or ",".join(EXPORTED)).split(",") if word.strip()]
@@ -41,6 +45,10 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         )
     if os.path.lexists(options.output) and not os.path.isdir(options.output):
         return fail(f"-o {options.output}: is not a folder", USAGE)
+    try:
+        rules = from_environment()
+    except ValueError as error:
+        return fail(str(error), USAGE)
     found = recordings_in(options.places)
     for sentence in found.unreadable:
         tell(sentence)
@@ -53,7 +61,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     except OSError as error:
         return fail(f"-o {options.output}: can't be written: {error.strerror}", BAD_INPUT)
     tables = [table for name, table in EXPORTED.items() if name in names]
-    n_runs, code = _export(found.names, sink, tables, options.output)
+    n_runs, code = _export(found.names, sink, tables, rules, options.output)
     if n_runs:
         from gssr.render.cells import clean
 
@@ -71,7 +79,9 @@ def _sink(options: argparse.Namespace) -> "Sink":
     return ParquetSink(options.output, options.force_overwrite)
 
 
-def _export(names: Sequence[str], sink: "Sink", tables: "Sequence[Table]", output: str) -> tuple[int, int]:
+def _export(
+    names: Sequence[str], sink: "Sink", tables: "Sequence[Table]", rules: "Rules", output: str
+) -> tuple[int, int]:  # fmt: skip
     """How many runs were exported, and the exit code."""
     from gssr.commands.bar import Bar
     from gssr.convert.export import export
@@ -86,7 +96,8 @@ def _export(names: Sequence[str], sink: "Sink", tables: "Sequence[Table]", outpu
                 with closing(open_recording(name)) as recording:
                     for number, reader in enumerate(recording.runs):
                         before, n = at + number / len(recording.runs), len(recording.runs) * len(names)
-                        export(reader, name, sink, tables, lambda s, b=before, n=n: bar.show(b / len(names) + s / n))  # type: ignore[misc]
+                        show = partial(_show, bar, before / len(names), n)
+                        export(reader, name, sink, tables, rules, show)
                         n_runs += 1
                     if recording.damage:
                         bar.clear()
@@ -100,6 +111,11 @@ def _export(names: Sequence[str], sink: "Sink", tables: "Sequence[Table]", outpu
     finally:
         bar.clear()
     return n_runs, code
+
+
+def _show(bar: "Bar", before: float, n: int, share: float) -> None:
+    """The share done of all ``n`` runs, within one of them."""
+    bar.show(before + share / n)
 
 
 COMMAND = Command(

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from gssr.convert.sinks import Columns, Sink
 from gssr.convert.tables import Exported, Table
 from gssr.metrics import BY_NAME
+from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.table import Table as Rules
 from gssr.store.reader import RunReader, Samples
 from gssr.store.whole import in_pieces
 
@@ -23,11 +25,12 @@ def export(
     file: str,
     sink: Sink,
     tables: Sequence[Table],
+    rules: Rules = TABLE,
     progress: Callable[[float], None] = lambda _: None,
 ) -> None:
-    """Write these tables of a run, which is in the recording ``file``. ``progress`` is told the share done, 0-1. Raises
-    ExportError and OSError; then the sink has undone what it began."""
-    own = Exported(reader, file)
+    """Write these tables of a run, which is in the recording ``file``, judged by ``rules``. ``progress`` is told the share
+    done, 0-1. Raises ExportError and OSError; then the sink has undone what it began."""
+    own = Exported(reader, file, rules)
     sink.begin(reader.run.run_id, tables)
     try:
         for table in tables:

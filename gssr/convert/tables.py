@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from gssr.model.analysis import Analysis
-from gssr.model.analyze import analyze
+from gssr.model.analyze import Options, analyze
 from gssr.model.figures import GPU_COLUMNS, RUN_COLUMNS, RunFigures, figures
+from gssr.model.verdicts.table import Table as Rules
 from gssr.render.scale import metric_of
 from gssr.store.reader import RunReader
 from gssr.store.schema import TABLES, Column
@@ -51,10 +52,11 @@ _VERDICTS = (
 
 
 class Exported:
-    """A run, and what is computed of it where a table needs it. ``file``: the recording it is read from."""
+    """A run, and what is computed of it where a table needs it. ``file``: the recording it is read from; ``rules``: what it
+    is judged by."""
 
-    def __init__(self, reader: RunReader, file: str) -> None:
-        self.reader, self._file = reader, file
+    def __init__(self, reader: RunReader, file: str, rules: Rules) -> None:
+        self.reader, self._file, self._rules = reader, file, rules
 
     @cached_property
     def figures(self) -> RunFigures:
@@ -64,7 +66,7 @@ class Exported:
     @cached_property
     def analysis(self) -> Analysis:
         """As ``gssr analyze`` prints it."""
-        return analyze(self.reader)
+        return analyze(self.reader, Options(rules=self._rules))
 
 
 class Table(NamedTuple):
