@@ -26,7 +26,7 @@ _UNSURE = re.compile(
 """Characters that not every terminal gives as many cells: parts of syllables, fillers, half flags, tones of skin, and signs
 that Unicode 16 has made wide."""
 
-_BREAK = re.compile(r" +(?!(?<=\d )\S{1,4}(?:[ ,;:)]|$))")
+_BREAK = re.compile(r" +(?!(?<=\d )(?:\S{1,4}|\S?FLOP/\S)(?:[ ,;:)]|$))")
 """Where a line may be broken: not between a number and a unit."""
 
 

@@ -10,9 +10,12 @@ def drawable(row: Row, glyphs: Glyphs) -> Row:
     row = cleaned(row)
     if not glyphs.levels.isascii():
         return row
-    return tuple(span if span.text.isascii() else Span(_stand_in(span.text), span.role) for span in row)
+    return tuple(Span(in_ascii(span.text), span.role) for span in row)
 
 
-def _stand_in(text: str) -> str:
+def in_ascii(text: str) -> str:
+    """Text in ASCII, with a stand-in of as many cells for every other character; ``?`` for each cell without one."""
+    if text.isascii():
+        return text
     text = text.replace("°C", "C ").translate(TO_ASCII)
     return "".join(char if char.isascii() else "?" * cell_width(char) for char in text)

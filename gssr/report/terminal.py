@@ -7,8 +7,9 @@ the analysis and the options alone, never on the terminal around it.
 from collections.abc import Sequence
 
 from gssr.model.analysis import Analysis
-from gssr.render.cells import cell_width, cleaned, clip
-from gssr.render.glyphs import TO_ASCII, glyphs
+from gssr.render.cells import cleaned, clip
+from gssr.render.charset import in_ascii
+from gssr.render.glyphs import glyphs
 from gssr.render.roles import ROLES, Row, Span
 from gssr.report.load_balancing import load_balancing
 from gssr.report.metadata import metadata
@@ -63,7 +64,7 @@ def to_text(rows: Sequence[Row], color: bool, ascii_only: bool) -> str:
 def _line(row: Row, color: bool, ascii_only: bool) -> str:
     text = ""
     for span in _trimmed(row):
-        piece = _ascii(span.text) if ascii_only else span.text
+        piece = in_ascii(span.text) if ascii_only else span.text
         sgr = ROLES[span.role].sgr if color else ""
         text += f"\x1b[{sgr}m{piece}\x1b[0m" if sgr else piece
     return text
@@ -76,10 +77,3 @@ def _trimmed(row: Row) -> list[Span]:
     if spans:
         spans[-1] = Span(spans[-1].text.rstrip(), spans[-1].role)
     return spans
-
-
-def _ascii(text: str) -> str:
-    if text.isascii():
-        return text
-    text = text.replace("°C", "C ").translate(TO_ASCII)
-    return "".join(char if char.isascii() else "?" * cell_width(char) for char in text)

@@ -80,6 +80,11 @@ def test_wrapped_lines_stay_in_their_cells_and_lose_nothing(text: str, width: in
 def test_a_number_stays_with_its_unit() -> None:
     lines = [text_of(row) for row in wrap("highest nid000001:0 65.0 %, lowest 12 GB/s", 24)]
     assert lines == ["highest", "nid000001:0 65.0 %,", "lowest 12 GB/s"]
+    assert [text_of(row) for row in wrap("at most 529 TFLOP/s, 12 samples", 12)] == [
+        "at most",
+        "529 TFLOP/s,",
+        "12 samples",
+    ]
 
 
 @given(st.lists(clean_rows, max_size=6), widths)

@@ -7,7 +7,7 @@ from typing import Any
 
 from gssr.render.cells import clean, harmless
 
-_UNIT = re.compile(r"(?<=\d) (?=\S{1,4}(?:[ ,;:.)]|$))")
+_UNIT = re.compile(r"(?<=\d) (?=(?:\S{1,4}|\S?FLOP/\S)(?:[ ,;:.)]|$))")
 _VOID = frozenset(("meta", "br", "img", "link"))
 
 

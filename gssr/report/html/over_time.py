@@ -184,7 +184,13 @@ def _key(metric: Metric, full: float) -> Markup:
     ramp = base64.b64encode(png(np.arange(STEPS, dtype=np.uint8)[None, :])).decode()
     picture = tag("img", src=f"data:image/png;base64,{ramp}", alt="from nothing to the full scale")
     return tag(
-        "p", "0 ", picture, f" {scale_text(metric, full)}", tag("span", class_="blank"), "no sample", class_="key"
+        "p",
+        "0 ",
+        picture,
+        tag("span", scale_text(metric, full)),
+        tag("span", class_="blank"),
+        tag("span", "no sample"),
+        class_="key",
     )
 
 

@@ -22,9 +22,8 @@ def roofline_part(analysis: Analysis) -> Markup:
     if analysis.place is None:
         return Markup()
     if isinstance(analysis.place, Unplaced):
-        return tag("p", f"Not known: {analysis.place.reason}.", class_="dim")
-    text = bound_text(analysis.place)
-    said = tag("p", sentence(f"{text[0].upper()}{text[1:]}."))
+        return tag("p", _sentence(analysis.place.reason), class_="dim")
+    said = tag("p", _sentence(bound_text(analysis.place)))
     if analysis.peaks is None:
         return said
     found = places(analysis)
@@ -35,8 +34,12 @@ def roofline_part(analysis: Analysis) -> Markup:
     head = ("", "", "FLOP/B", "FLOP/s", "B/s", "Of the roof")
     return fragment(
         said, _picture(analysis, analysis.peaks, found), drawn_table(Table(head, rows, n_text=2)),
-        tag("p", f"{CAVEAT[0].upper()}{CAVEAT[1:]}.", class_="dim"),
+        tag("p", _sentence(CAVEAT), class_="dim"),
     )  # fmt: skip
+
+
+def _sentence(text: str) -> Markup:
+    return sentence(f"{text[0].upper()}{text[1:]}.")
 
 
 def _picture(analysis: Analysis, peaks: Peaks, found: list[tuple[str, str, Place]]) -> Markup:
@@ -55,7 +58,8 @@ def _picture(analysis: Analysis, peaks: Peaks, found: list[tuple[str, str, Place
     decades = [decade(power) for power in range(FLOPS[1], FLOPS[0] - 1, -_EVERY)]
     labels = [
         tag("text", f"{10.0**power:,g}", x=share(_across(10.0**power)), y=13,
-            text_anchor="start" if power == INTENSITY[0] else "end" if power == INTENSITY[1] else "middle")
+            text_anchor="start" if power == INTENSITY[0] else "end" if power == INTENSITY[1] else "middle",
+            class_="minor" if power % 2 else None)
         for power in range(INTENSITY[0], INTENSITY[1] + 1)
     ]  # fmt: skip
     return tag(
