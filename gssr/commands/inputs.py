@@ -40,8 +40,10 @@ def with_run(text: str) -> tuple[str, str | None]:
     """``FILE@RUN`` as the file and the run in it; without a run, or where a file has that very name, None."""
     if os.path.lexists(text) or os.path.lexists(f"{text}.d"):
         return text, None
-    file, at, run = text.rpartition("@")
-    return (file, run) if at and file and run else (text, None)
+    named = [(text[:at], text[at + 1 :]) for at, char in enumerate(text) if char == "@" and 0 < at < len(text) - 1]
+    there = [(file, run) for file, run in named if os.path.lexists(file) or os.path.lexists(f"{file}.d")]
+    found = there or named
+    return found[-1] if found else (text, None)
 
 
 def chosen(recording: "Recording", run: str | None) -> "Sequence[RunReader]":

@@ -126,6 +126,9 @@ def test_an_at_sign_in_a_file_name_is_no_run(tmp_path: Path) -> None:
     Path(named).touch()
     assert with_run(named) == (named, None)
     assert with_run("@1") == ("@1", None) and with_run("a.sql") == ("a.sql", None)
+    (tmp_path / "b.sql").touch()
+    assert with_run(f"{tmp_path}/b.sql@me@home") == (f"{tmp_path}/b.sql", "me@home")
+    assert with_run("none.sql@me@home") == ("none.sql@me", "home") and with_run("none.sql@") == ("none.sql@", None)
 
 
 def test_a_sites_rules_judge_both_runs(folder: Path, tmp_path: Path) -> None:
