@@ -28,13 +28,14 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         bar.clear()
         return fail(str(error), BAD_INPUT)
     bar.clear()
-    for sentence in outcome.left:
+    left = [*outcome.left, *outcome.waiting.values()]
+    for sentence in left:
         fail(sentence, BAD_INPUT)
     path = clean(outcome.path)
     if not outcome.n_files:
-        return BAD_INPUT if outcome.left else put(f"{path}: there was nothing to merge\n")
+        return BAD_INPUT if left else put(f"{path}: there was nothing to merge\n")
     files = "1 file" if outcome.n_files == 1 else f"{outcome.n_files:,} files"
-    return put(f"{path}: {files} merged\n") or (BAD_INPUT if outcome.left else OK)
+    return put(f"{path}: {files} merged\n") or (BAD_INPUT if left else OK)
 
 
 def _repair(path: str) -> int:

@@ -1,4 +1,4 @@
-"""The end of a run of several ranks: the last of them to finish merges their files, and shows the page.
+"""The end of a run whose ranks wrote a file each: the last of them to finish merges these, and shows the page.
 
 A rank that is through leaves an empty file beside its own; whoever then sees such a file of every rank is last. Should two
 see that, the lock of the merge decides. All of it is done by a child, so that a filesystem that hangs holds nobody up, and
@@ -49,11 +49,11 @@ class Run(NamedTuple):
 
 
 def finish(plan: Plan, sampler: int | None, overwrite: bool, summary: bool, told_to_end: bool) -> None:
-    """If this process recorded one of several ranks, and all others are through: merge their files, and show the page where
+    """If this process recorded a rank's file, and all others are through: merge their files, and show the page where
     ``summary`` says so. Never raises. ``sampler`` is the pid of the process that recorded; ``overwrite``: an older
     recording is deleted; ``told_to_end``: a signal has asked for the end."""
     folder, world_size = os.path.dirname(plan.path), plan.run["world_size"]
-    if not folder.endswith(".d") or not isinstance(world_size, int) or world_size < 2:
+    if not folder.endswith(".d") or not isinstance(world_size, int):
         return
     if sampler is None or process_start(sampler) is not None:
         return  # nothing was recorded; or its end is still being written
@@ -160,6 +160,7 @@ def _is_lost(path: str) -> bool:
 
 def _merge(run: Run, seconds: float) -> str | None:
     """Merge; where the page is to be read from, None when another rank sees to that."""
+    from gssr.store.create import TakenError
     from gssr.store.merge import BusyError, merge
     from gssr.store.open import RecordingError
 
@@ -170,15 +171,22 @@ def _merge(run: Run, seconds: float) -> str | None:
         say(f"recorded into {run.folder}: {files} are too big to merge now: gssr merge {run.target}")
         return run.target
     try:
-        outcome = merge(run.target, only=run.run_id if run.overwrite else None)
+        outcome = merge(run.target, patience=seconds, only=run.run_id if run.overwrite else None)
     except BusyError:
         return None
+    except TakenError:
+        if run.summary:
+            say(f"recorded into {run.folder}: {run.target} is being recorded into; later: gssr merge {run.target}")
+        return run.target
     except RecordingError as error:
         if not os.path.isdir(run.folder):
             return None  # another rank has just done it
         say(f"recorded into {run.folder}: {files} are not merged: {error}")
         return run.target
-    for sentence in outcome.left:
+    left = [*outcome.left, *(why for run_id, why in outcome.waiting.items() if run_id == run.run_id)]
+    if not (outcome.n_files or left):
+        return None  # another rank had the lock, and has done it
+    for sentence in left:
         say(sentence)
     if run.summary:
         say(f"recorded into {run.target}; see it with: gssr analyze {run.target}")

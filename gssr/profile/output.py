@@ -1,6 +1,7 @@
 """Where a run is recorded: which file, under which name of the run, and what to do with what stands there already.
 
-One rank records into ``NAME.sql``. Where there may be several, each records into a file of its own in ``NAME.sql.d``.
+One rank records into ``NAME.sql``. Where there may be several, each records into a file of its own in ``NAME.sql.d``; and
+so does one that adds its run (-a) where others may do so at the same time: each step of a job.
 """
 
 import os
@@ -50,8 +51,8 @@ def choose(request: Request, place: launch.Place, make: bool = True) -> Output:
     if request.output is None and not (shard or request.append or request.overwrite or place.restart_count):
         output = _reserved(output, make)
     output = os.path.abspath(output)
-    append, overwrite = _look_at_file(output, request, place)
-    if shard:
+    append, overwrite, taken = _look_at_file(output, request, place)
+    if shard or (request.append and (taken or place.step_id is not None)):
         return _shard_output(output, request, place, make)
     run_id = place.run_id or _own_run_id(place)
     if request.output is not None and not request.append and _shards(output):
@@ -114,8 +115,9 @@ def _reserved(name: str, make: bool) -> str:
     return name
 
 
-def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[bool, bool]:
-    """(append, overwrite): what to do with what stands at ``output``. Raises UsageError when it must not be touched."""
+def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[bool, bool, bool]:
+    """(append, overwrite, taken): what to do with what stands at ``output``; ``taken``: others are recording into it, and
+    this run is to be added beside them. Raises UsageError when it must not be touched."""
     shown = request.output or os.path.basename(output)
     for name in (output, output + ".d"):
         if is_planted(name):
@@ -123,13 +125,13 @@ def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[b
     if os.path.isdir(output):
         raise UsageError(f"-o {shown}: is a directory; name a file in it, such as {os.path.join(shown, 'run.sql')}")
     if not os.path.lexists(output):
-        return False, request.overwrite  # another may make it, or be just overwriting it
+        return False, request.overwrite, False  # another may make it, or be just overwriting it
     if not os.path.isfile(output):
         what = "is a link to nothing" if os.path.islink(output) else "is not a file"  # a pipe, a device
         raise UsageError(f"-o {shown}: {what}: choose another name")
     try:
         if os.path.getsize(output) == 0:
-            return False, False  # it is used as it is
+            return False, False, False  # it is used as it is
         from gssr.store.open import looks_like_recording  # only here: most outputs are new
 
         ours = looks_like_recording(output)
@@ -140,16 +142,17 @@ def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[b
     runs = _runs_in(output)
     same_job = bool(runs) and all(run.job_id == place.job_id for run in runs)
     if request.output is None and place.parallel and same_job:
-        return False, False  # a step whose ranks write beside it
-    if any(run.state == "running" for run in runs):
+        return False, False, False  # a step whose ranks write beside it
+    taken = any(run.state == "running" for run in runs)
+    if taken and not request.append:
         raise UsageError(f"-o {shown}: is being recorded into right now: choose another name")
     if place.restart_count and not request.overwrite and same_job:
-        return True, False  # a requeued job goes on in its own file
+        return True, False, taken  # a requeued job goes on in its own file
     if request.append:
-        return True, False
+        return True, False, taken
     if not request.overwrite:
         raise UsageError(f"-o {shown}: exists; use -f to overwrite it or -a to add a run to it")
-    return False, True
+    return False, True, False
 
 
 def _runs_in(path: str) -> list[_Found]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from gssr.profile.clock import Clock, against_files
 from gssr.profile.marks import Ear, Marks
+from gssr.profile.output import whole_of
 from gssr.profile.plan import SEPARATOR, Plan
 from gssr.profile.share import Share
 from gssr.profile.summary import whole_run
@@ -288,5 +289,6 @@ class _Sampler:
             return EXIT_SAID_WHY
         if self._plan.summary:
             _say(self._outbox, whole_run(self._writer.totals.values()))
-            _say(self._outbox, f"recorded into {self._plan.path}; see it with: gssr analyze {self._plan.path}")
+            path = whole_of(self._plan.path)
+            _say(self._outbox, f"recorded into {path}; see it with: gssr analyze {path}")
         return 0

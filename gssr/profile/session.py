@@ -69,7 +69,8 @@ def profile(request: Request) -> int:
     if whole_of(plan.path) != plan.path:
         from gssr.profile.finish import finish
 
-        finish(plan, recorder.pid, request.overwrite, request.summary, recorder.told_to_end)
+        page = request.summary and not plan.summary  # of several ranks; of one the sampler tells the result
+        finish(plan, recorder.pid, request.overwrite, page, recorder.told_to_end)
     return code
 
 
@@ -149,7 +150,7 @@ def plan_of(request: Request, place: launch.Place, make: bool = True) -> Plan:
         same_for_all=launch.gpu_ids_are_the_nodes(),
         siblings=place.parallel,
         host=not place.local_rank,
-        summary=request.summary and not output.shard,
+        summary=request.summary and not (output.shard and place.parallel),
         attached=request.attach,
         keep=request.keep,
     )

@@ -29,9 +29,11 @@ def rank_of(number: int, n_ranks: int = 3, job: int = 7) -> dict[str, str]:
     }  # fmt: skip
 
 
-def start(folder: Path, number: int, *words: str, n_ranks: int = 3, job: int = 7) -> subprocess.Popen[str]:
+def start(
+    folder: Path, number: int, *words: str, n_ranks: int = 3, job: int = 7, environ: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "gssr", "profile", "--backend", "synthetic", "-t", "50", *words]
-    environ = rank_of(number, n_ranks, job)
+    environ = environ or rank_of(number, n_ranks, job)
     return subprocess.Popen(
         command, env=environ, cwd=folder, text=True, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
     )
@@ -72,6 +74,28 @@ def test_the_last_rank_merges_and_shows_the_page_and_the_others_say_nothing(tmp_
     assert os.listdir(tmp_path) == ["a.sql"]
     (reader,) = open_recording(tmp_path / "a.sql").runs
     assert (reader.state, reader.run.exit_code, len(reader.processes)) == ("failed", 2, 3)
+
+
+def test_steps_at_the_same_time_add_their_runs_to_one_file_and_none_is_kept_from_its_command(tmp_path):
+    (tmp_path / "here").mkdir()
+    steps = []
+    for step in range(4):
+        environ = rank_of(0, 1) | {"SLURM_STEP_ID": str(step), "SLURM_STEP_GPUS": str(step)}
+        others = f"touch here/{step}; until [ $(ls here | wc -l) = 4 ]; do sleep 0.02; done; exit {step}"
+        steps.append(start(tmp_path, 0, "-a", "-o", "a.sql", "--", "sh", "-c", others, environ=environ))
+    said = ended(steps)
+    assert [step.returncode for step in steps] == [0, 1, 2, 3]
+    for lines in said:  # as of any single rank, and nothing of the others
+        result, where = lines.splitlines()
+        assert result.startswith("gssr: GSSR score=") and where == (
+            f"gssr: recorded into {tmp_path}/a.sql; see it with: gssr analyze {tmp_path}/a.sql"
+        )
+    assert sorted(os.listdir(tmp_path)) == ["a.sql", "here"]
+    readers = open_recording(tmp_path / "a.sql").runs
+    assert {(reader.run.step_id, reader.run.exit_code) for reader in readers} == {
+        (str(step), step) for step in range(4)
+    }
+    assert all(reader.n_rows for reader in readers)
 
 
 def test_without_a_summary_nothing_is_said(tmp_path):

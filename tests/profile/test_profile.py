@@ -263,14 +263,20 @@ def test_what_is_no_recording_is_never_overwritten(tmp_path):
     assert (tmp_path / "a.sql").read_bytes() == before
 
 
-def test_a_recording_that_is_being_written_is_never_overwritten(tmp_path):
+def test_a_recording_that_is_being_written_is_never_overwritten_and_may_be_added_to(tmp_path):
     command = [*GSSR, "profile", "--backend", "synthetic", "-t", "20", "-o", "a.sql", "--", "sleep", "60"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as supervisor:
         wait_for_rows(tmp_path / "a.sql", 20)
-        for flag in ("-f", "-a"):
-            done = record(tmp_path, flag, "--", "true")
-            assert done.returncode == 2 and "right now" in done.stderr
+        done = record(tmp_path, "-f", "--", "true")
+        assert done.returncode == 2 and "right now" in done.stderr
+        done = record(tmp_path, "-a", "-l", "beside", "--", "sh", "-c", "exit 7")
+        assert done.returncode == 7 and "see it with" in done.stderr
+        found = {reader.run.label: reader.state for reader in open_recording(tmp_path / "a.sql").runs}
+        assert found == {None: "running", "beside": "failed"}
         supervisor.terminate()
+    assert gssr("merge", "a.sql", cwd=tmp_path).returncode == 0
+    found = {reader.run.label: reader.state for reader in open_recording(tmp_path / "a.sql").runs}
+    assert found == {None: "killed", "beside": "failed"} and not os.path.exists(tmp_path / "a.sql.d")
 
 
 @pytest.mark.parametrize(
@@ -405,10 +411,9 @@ def test_of_commands_with_one_output_started_together_one_records_and_all_run(tm
     assert open_recording(tmp_path / "a.sql").runs[0].state == "completed"
 
 
-@pytest.mark.parametrize("flag", ["-f", "-a"])
-def test_of_commands_that_overwrite_or_add_together_one_records_and_all_run(tmp_path, flag):
+def test_of_commands_that_overwrite_together_one_records_and_all_run(tmp_path):
     assert record(tmp_path, "--", "true").returncode == 0
-    command = [*GSSR, "profile", flag, "--backend", "synthetic", "-o", "a.sql", "-w", f"echo ran; {UNTIL_GO}"]
+    command = [*GSSR, "profile", "-f", "--backend", "synthetic", "-o", "a.sql", "-w", f"echo ran; {UNTIL_GO}"]
     running = []
     for number in range(4):
         with open(tmp_path / f"{number}.err", "wb") as err:
@@ -426,7 +431,21 @@ def test_of_commands_that_overwrite_or_add_together_one_records_and_all_run(tmp_
         assert told and (process.returncode, out) in ((0, b"ran\n"), (2, b""))
     assert sum(b"recorded into /" in err for _, _, err in answers) == 1
     runs = open_recording(tmp_path / "a.sql").runs
-    assert len(runs) == {"-f": 1, "-a": 2}[flag] and {reader.state for reader in runs} == {"completed"}
+    assert len(runs) == 1 and {reader.state for reader in runs} == {"completed"}
+
+
+def test_commands_that_add_together_all_run_and_whoever_says_so_is_recorded(tmp_path):
+    assert record(tmp_path, "--", "true").returncode == 0
+    (tmp_path / "here").mkdir()
+    work = "touch here/$$; until [ $(ls here | wc -l) = 4 ]; do sleep 0.02; done"
+    command = [*GSSR, "profile", "-a", "--backend", "synthetic", "-o", "a.sql", "-w", work]
+    running = [subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    said = [process.communicate(timeout=60)[1] for process in running]
+    assert [process.returncode for process in running] == [0] * 4
+    recorded = sum("see it with" in text for text in said)
+    assert recorded >= 1 and recorded + sum("by another gssr" in text for text in said) == 4
+    runs = open_recording(tmp_path / "a.sql").runs
+    assert len(runs) == 1 + recorded and {reader.state for reader in runs} == {"completed"}
 
 
 def test_a_recording_that_is_deleted_meanwhile_is_not_said_to_be_there(tmp_path):

@@ -127,6 +127,24 @@ def test_a_requeued_step_goes_on_beside_its_own_files():
         chosen(slurm(0, job=2, SLURM_RESTART_COUNT="1"))
 
 
+def test_what_adds_its_run_is_never_refused_because_another_is_being_recorded():
+    first = chosen(ALONE)
+    writer = Writer(first.path)
+    writer.begin({"run_id": first.run_id, "state": "running", "sampling_ms": 3.6e6}, {"rank": 0})
+    with pytest.raises(UsageError, match="being recorded into right now"):
+        chosen(ALONE, overwrite=True)
+    beside = record(ALONE, append=True)
+    assert beside.shard and set(runs()) == {first.run_id, beside.run_id}
+    assert writer.finish(1.0, 0, "completed", 1.0)
+    assert not chosen(ALONE, "b.sql", append=True).shard
+
+
+def test_steps_that_add_their_runs_to_one_recording_write_a_file_each():
+    found = [record(slurm(0, step=step, ranks=1), append=True) for step in range(3)]
+    assert [one.run_id for one in found] == ["c-1.0", "c-1.1", "c-1.2"] and len({one.path for one in found}) == 3
+    assert all(one.shard for one in found) and sorted(runs()) == ["c-1.0", "c-1.1", "c-1.2"]
+
+
 def test_a_single_rank_leaves_no_folder_behind(folder):
     record(hydra(0, ranks=1))
     assert os.listdir(folder) == ["a.sql"]

@@ -130,14 +130,18 @@ echo "code $?"
 srun -n1 -N1 python -c 'import sys; print(sys.argv[1:]); sys.exit(5)' 'two words' '*'
 echo "code $?"
 GSSR_RECORD=no srun -n1 -N1 true
+for task in 1 2; do srun -n1 -N1 --exact --gres=gpu:1 python train.py & done; wait
+ls
 """
     log = cluster.sbatch(steps, "--nodes=2", "--ntasks-per-node=2", "--gres=gpu:2", cwd=folder)
+    assert "tools" in log.split() and "job.sh" in log.split() and ".sql.d" not in log
     assert "['two words', '*']" in log and re.findall(r"^code (\d)", log, re.MULTILINE) == ["7", "5"]
     (recording,) = folder.glob("*.sql")
     runs = open_recording(recording).runs
-    assert [(run.run.step_id, run.state, run.run.exit_code) for run in runs] == [
+    assert sorted((run.run.step_id, run.state, run.run.exit_code) for run in runs) == [
         ("0", "completed", 0),
         ("2", "failed", 5),
+        *((step, "completed", 0) for step in ("4", "5")),  # at the same time
     ]
     assert len(runs[0].processes) == 4 and len(runs[0].gpus) == 4
     assert runs[0].run.command == ("python", "train.py")

@@ -48,6 +48,19 @@ def test_merged_ranks_show_what_their_files_showed(recording):
     assert json_of(Path(f"{recording}.d")) == before  # the folder is gone, its name still means the recording
 
 
+def test_the_sign_of_a_rank_that_came_after_its_file_was_merged_keeps_no_folder(recording):
+    folder = Path(f"{recording}.d")
+    for rank in range(2):
+        record(recording, rank)
+    (folder / "0.c-2.0.ended").touch()  # is not merged yet
+    assert merge(str(recording)).n_files == 2
+    (folder / f"1.{RUN}.ended").touch()
+    assert merge(str(recording)).n_files == 0 and os.listdir(folder) == ["0.c-2.0.ended"]
+    os.rename(folder / "0.c-2.0.ended", folder / f"0.{RUN}.ended")
+    merge(str(recording))
+    merged_file(recording)
+
+
 def test_a_window_of_a_merged_file_reads_its_own_rows_only(recording):
     for rank in range(4):
         record(recording, rank, n_ticks=600, lost=rank == 2)
@@ -173,7 +186,7 @@ def test_a_run_that_is_still_recorded_stays_as_it_is(recording):
     record(recording, 0, run_id="c-2.0", begin=1000)
     outcome = merge(str(recording))
     assert outcome.n_files == 1 and [run.run.run_id for run in open_recording(recording).runs] == ["c-2.0", RUN]
-    assert "c-1.0 is not merged: 1 rank is still being recorded" in outcome.left[0]
+    assert "c-1.0 is not merged: 1 rank is still being recorded" in outcome.waiting["c-1.0"]
     os.utime(path, (START, START))
     assert merge(str(recording)).n_files == 2
     merged_file(recording)

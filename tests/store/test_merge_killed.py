@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from merging import close_to, content, files, json_of, merge_killed_at, record, rollups_are_those_of_the_rows
+from merging import RUN, close_to, content, files, json_of, merge_killed_at, record, rollups_are_those_of_the_rows
 from sample_rows import rows_of, write
 
 from gssr.store.merge import merge
@@ -21,6 +21,8 @@ def several_ranks(folder: Path) -> Path:
     record(
         recording, 3, n_ticks=9, node="node0", uuids=["GPU-node0-0-0"], sampled={0: (1, 9)}
     )  # another samples it, too
+    for rank in range(4):
+        Path(f"{recording}.d", f"{rank}.{RUN}.ended").touch()
     return recording
 
 

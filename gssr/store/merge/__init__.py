@@ -8,7 +8,7 @@ rank's file is deleted when the merged one, as it is on disk, was seen to hold i
 
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
@@ -34,11 +34,13 @@ class BusyError(RecordingError):
 
 
 class Outcome(NamedTuple):
-    """``n_files`` were merged into the recording at ``path``; ``left`` says what was not, and why, in sentences."""
+    """``n_files`` were merged into the recording at ``path``; ``left`` says what was not, and why, in sentences; ``waiting``
+    does so of runs that are still being recorded, by their ids."""
 
     path: str
     n_files: int
     left: tuple[str, ...]
+    waiting: Mapping[str, str]
 
 
 def names_of(path: str) -> tuple[str, str]:
@@ -105,7 +107,7 @@ class _Merge:
         if any(os.path.exists(beside(self._target, suffix)) for suffix in COMPANIONS) and found.merged:
             self._add([])  # a merge was killed before it had all of it on the disk
         n_files = self._delete_merged([ledger[name] for name in found.merged], found.left)
-        return Outcome(self._target, n_files, tuple(found.left))
+        return Outcome(self._target, n_files, tuple(found.left), found.waiting)
 
     def _ledger(self) -> list[Merged]:
         if not _has_content(self._target):
@@ -200,9 +202,6 @@ class _Merge:
                     n += 1
                 else:
                     left.append(f"{path}: is kept: {missing}")
-        for name in os.listdir(self._folder):
-            if any(name.endswith(f".{run_id}{ENDED_SUFFIX}") for run_id in {row.run_id for row in rows}):
-                os.unlink(os.path.join(self._folder, name))
         return n
 
     def _check_lock(self) -> None:
@@ -256,16 +255,23 @@ def _sync(path: str) -> None:
 
 
 def _remove_folder(target: str, folder: str) -> None:
-    """Remove the folder when no rank's file is left in it."""
+    """Remove the signs of ranks that were merged, which may have come after their files were; and the folder when no rank's
+    file is left in it."""
     try:
         names = os.listdir(folder)
-        if all(name == "run" or name.startswith("run.") for name in names):
-            merged = set(finished_runs(target))
-            for name in names:
-                if small_text(os.path.join(folder, name)) not in merged:
-                    return
-            for name in names:
+        merged = finished_runs(target) if names else frozenset()
+        signs = [name for name in names if name.endswith(ENDED_SUFFIX) and _run_of(name) in merged]
+        for name in signs:
+            os.unlink(os.path.join(folder, name))
+        rest = set(names).difference(signs)
+        if all(name.split(".")[0] == "run" and small_text(os.path.join(folder, name)) in merged for name in rest):
+            for name in rest:
                 os.unlink(os.path.join(folder, name))
-        os.rmdir(folder)
+            os.rmdir(folder)
     except (OSError, RecordingError):
         pass  # something is in it, or is just being recorded
+
+
+def _run_of(sign: str) -> str:
+    """Of which run ``RANK.RUN_ID.ended`` tells."""
+    return sign.removesuffix(ENDED_SUFFIX).partition(".")[2]

@@ -35,18 +35,19 @@ class Source(NamedTuple):
 
 class Found(NamedTuple):
     """``sources`` can be merged now, run by run; ``merged`` names the files that were; ``left`` says what can't be merged,
-    and why."""
+    and why; ``waiting`` says it of each run that is still being recorded, by its id."""
 
     sources: list[Source]
     merged: list[str]
     left: list[str]
+    waiting: dict[str, str]
 
 
 def look(folder: str, merged: Collection[str], refused: dict[str, str]) -> Found:
     """The files in ``folder``. ``merged`` are in the recording already; ``refused`` says why a file can't be merged that
     looks as if it could."""
     names = [name for name in sorted(os.listdir(folder)) if name.endswith(SUFFIX)] if os.path.isdir(folder) else []
-    found = Found([], [name for name in names if name in merged], list(refused.values()))
+    found = Found([], [name for name in names if name in merged], list(refused.values()), {})
     recording: dict[str, int] = {}
     ranks: dict[str, set[int]] = {}
     for name in names:
@@ -70,7 +71,7 @@ def look(folder: str, merged: Collection[str], refused: dict[str, str]) -> Found
     found.sources[:] = [source for run_id in order for source in found.sources if source.run.run_id == run_id]
     for run_id, n in recording.items():
         how_many = "1 rank is" if n == 1 else f"{n} ranks are"
-        found.left.append(f"{folder}: {run_id} is not merged: {how_many} still being recorded")
+        found.waiting[run_id] = f"{folder}: {run_id} is not merged: {how_many} still being recorded"
     return found
 
 
