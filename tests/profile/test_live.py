@@ -89,6 +89,13 @@ def test_the_result_stays_on_screen_until_its_user_leaves(live: Open, tmp_path: 
     terminal.nothing_is_left()
 
 
+def test_status_lines_are_not_drawn_over_the_screen(live: Open) -> None:
+    terminal = live("sleep 1.5", "--status-every", "1s")
+    terminal.on_screen()
+    terminal.expect("ended (exit 0)")
+    assert "elapsed=" not in terminal.text()
+
+
 def test_the_log_holds_every_byte(live: Open, tmp_path: Path) -> None:
     flood = os.urandom(1 << 20)
     (tmp_path / "flood").write_bytes(flood)
