@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.faults import Fault, NotHereError, Seen
-from benchmarks.faults.job import MOST_LOST, Job, Recorded, Steps, first_wrong, in_words, passed_on, until, workshop
+from benchmarks.faults.job import MOST_LOST, Job, Recorded, Steps, passed_on, seen, until, workshop
 from benchmarks.processes import ENVIRONMENT, ROOT, resident_bytes
 
 HOUR = 3600.0
@@ -69,16 +69,15 @@ def clock_set(folder: Path, rng: random.Random) -> Seen:
         found = job.recorded()
         lost = _lost(job, found)
         told = found.said("clock_step")
-        return Seen(
+        return seen(
+            ended,
+            folder,
             lost,
-            in_words(ended.said, folder),
-            first_wrong(
-                *passed_on(ended, steps),
-                (bool(told) and f"{step:+.0f}" in told[0].replace(".000", ""), f"events {told}"),
-                (found.times[-1] <= after and (found.ended_at or 0.0) <= after, "times have jumped"),
-                (found.started_at <= began, "the start has jumped"),
-                (lost <= MOST_LOST, f"{lost} s of samples were lost"),
-            ),
+            *passed_on(ended, steps),
+            (bool(told) and f"{step:+.0f}" in told[0].replace(".000", ""), f"events {told}"),
+            (found.times[-1] <= after and (found.ended_at or 0.0) <= after, "times have jumped"),
+            (found.started_at <= began, "the start has jumped"),
+            (lost <= MOST_LOST, f"{lost} s of samples were lost"),
         )
 
 
@@ -92,15 +91,14 @@ def suspended(folder: Path, rng: random.Random) -> Seen:
         ended = job.end()
         found = job.recorded()
         lost = max(0.0, _lost(job, found) - seconds)
-        return Seen(
+        return seen(
+            ended,
+            folder,
             lost,
-            in_words(ended.said, folder),
-            first_wrong(
-                *passed_on(ended, steps),
-                (bool(found.said("gap")), "the gap is no event"),
-                (not found.said("clock_step"), "a suspension was taken for a clock that was set"),
-                (lost <= MOST_LOST, f"{lost} s of samples were lost beyond the suspension"),
-            ),
+            *passed_on(ended, steps),
+            (bool(found.said("gap")), "the gap is no event"),
+            (not found.said("clock_step"), "a suspension was taken for a clock that was set"),
+            (lost <= MOST_LOST, f"{lost} s of samples were lost beyond the suspension"),
         )
 
 
@@ -123,17 +121,16 @@ def _week(folder: Path, rng: random.Random, seconds: float) -> Seen:
         ended = job.end()
         found = job.recorded()
         minutes = ((found.ended_at or 0.0) - found.started_at) / 60
-        return Seen(
+        return seen(
+            ended,
+            folder,
             max(0.0, found.hole(found.started_at, found.ended_at or 0.0) - 60.0),
-            in_words(ended.said, folder),
-            first_wrong(
-                (ended.code == code, f"exit code {ended.code}"),
-                (60 * minutes >= seconds, f"{minutes:.0f} minutes were recorded"),
-                (abs(len(found.times) - minutes) <= 2, f"{len(found.times)} samples in {minutes:.0f} minutes"),
-                (not found.said("gap") and not found.said("clock_step"), f"events: {found.events[:5]}"),
-                (grown < 2e6, f"the sampler has grown by {grown:,.0f} bytes"),
-                (opened <= 2, f"{opened} descriptors more are open"),  # one may just be in use
-            ),
+            (ended.code == code, f"exit code {ended.code}"),
+            (60 * minutes >= seconds, f"{minutes:.0f} minutes were recorded"),
+            (abs(len(found.times) - minutes) <= 2, f"{len(found.times)} samples in {minutes:.0f} minutes"),
+            (not found.said("gap") and not found.said("clock_step"), f"events: {found.events[:5]}"),
+            (grown < 2e6, f"the sampler has grown by {grown:,.0f} bytes"),
+            (opened <= 2, f"{opened} descriptors more are open"),  # one may just be in use
         )
 
 

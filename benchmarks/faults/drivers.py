@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.driver import build
 from benchmarks.faults import Fault, NotHereError, Seen
-from benchmarks.faults.job import MOST_LOST, Job, Steps, first_wrong, in_words, passed_on, until, workshop
+from benchmarks.faults.job import MOST_LOST, Job, Steps, passed_on, seen, until, workshop
 from benchmarks.processes import ENVIRONMENT, PYTHON, ROOT
 
 DCGM = ROOT / "tests" / "fakes" / "dcgm"
@@ -43,14 +43,13 @@ def gpu_lost(folder: Path, rng: random.Random) -> Seen:
         found = job.recorded()
         lost = _lost(job)
         told = found.said("gpu_lost") or [text for text in found.said("backend") if "does not answer" in text]
-        return Seen(
+        return seen(
+            ended,
+            folder,
             lost,
-            in_words(ended.said, folder),
-            first_wrong(
-                *passed_on(ended, steps),
-                (len(told) == 1, f"events {found.events}"),
-                (lost <= MOST_LOST, f"{lost} s of samples of the others were lost"),
-            ),
+            *passed_on(ended, steps),
+            (len(told) == 1, f"events {found.events}"),
+            (lost <= MOST_LOST, f"{lost} s of samples of the others were lost"),
         )
 
 
@@ -60,15 +59,14 @@ def hangs_at_the_start(folder: Path, rng: random.Random) -> Seen:
     with Job(folder, ["sh", "-c", steps.script], backend="gpm", environment=_environment(folder, gpus=2)) as job:
         ended = job.end()
         found = job.recorded()
-        return Seen(
+        return seen(
+            ended,
+            folder,
             None,
-            in_words(ended.said, folder),
-            first_wrong(
-                *passed_on(ended, steps),
-                (found.state in ("completed", "failed"), f"state {found.state}"),
-                (any("has not answered" in text for text in found.said("backend")), f"events {found.events}"),
-                (job.n("host_samples") > 0, "the host was not recorded"),
-            ),
+            *passed_on(ended, steps),
+            (found.state in ("completed", "failed"), f"state {found.state}"),
+            (any("has not answered" in text for text in found.said("backend")), f"events {found.events}"),
+            (job.n("host_samples") > 0, "the host was not recorded"),
         )
 
 
@@ -80,13 +78,12 @@ def hangs(folder: Path, rng: random.Random) -> Seen:
         (folder / "command").write_text("hang")
         ended = job.end()
         found = job.recorded()
-        return Seen(
+        return seen(
+            ended,
+            folder,
             None,
-            in_words(ended.said, folder),
-            first_wrong(
-                *passed_on(ended, steps),
-                (found.state in ("completed", "failed"), f"state {found.state}"),
-            ),
+            *passed_on(ended, steps),
+            (found.state in ("completed", "failed"), f"state {found.state}"),
         )
 
 
@@ -100,14 +97,13 @@ def crashes(folder: Path, rng: random.Random) -> Seen:
         ended = job.end()
         found = job.recorded()
         lost = max(0.0, found.hole(found.times[0], max(crashed, found.times[-1])) - job.interval - job.held_up)
-        return Seen(
+        return seen(
+            ended,
+            folder,
             lost,
-            in_words(ended.said, folder),
-            first_wrong(
-                *passed_on(ended, steps),
-                (found.state == "lost", f"state {found.state}"),
-                (lost <= MOST_LOST, f"{lost} s of samples were lost"),
-            ),
+            *passed_on(ended, steps),
+            (found.state == "lost", f"state {found.state}"),
+            (lost <= MOST_LOST, f"{lost} s of samples were lost"),
         )
 
 
@@ -170,16 +166,15 @@ def _with_engine(folder: Path, rng: random.Random, signals: tuple[int, ...], res
             (folder / "stop").touch()
             ended = job.end()
             found = job.recorded()
-            return Seen(
+            return seen(
+                ended,
+                folder,
                 None,
-                in_words(ended.said, folder),
-                first_wrong(
-                    (ended.code == code, f"exit code {ended.code}"),
-                    (ended.out == b"begun\nover\n", f"output {ended.out!r}"),
-                    (found.state == ("failed" if code else "completed"), f"state {found.state}"),
-                    (len(set(found.times)) == len(found.times), "samples are there twice"),
-                    (not any("still being" in line for line in ended.said), "the end was held up"),
-                ),
+                (ended.code == code, f"exit code {ended.code}"),
+                (ended.out == b"begun\nover\n", f"output {ended.out!r}"),
+                (found.state == ("failed" if code else "completed"), f"state {found.state}"),
+                (len(set(found.times)) == len(found.times), "samples are there twice"),
+                (not any("still being" in line for line in ended.said), "the end was held up"),
             )
     finally:
         engine.signal(signal.SIGCONT)

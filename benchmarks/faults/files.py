@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks.faults import Fault, Seen
-from benchmarks.faults.job import Job, Steps, first_wrong, in_words, passed_on, recorded, until, workshop
+from benchmarks.faults.job import Job, Steps, first_wrong, in_words, passed_on, recorded, seen, until, workshop
 from benchmarks.processes import ENVIRONMENT
 from gssr.model.frame import Query
 from gssr.model.watch import Watch
@@ -159,16 +159,15 @@ def stale_ranks(folder: Path, rng: random.Random) -> Seen:
         kept = all(after.get(name) == content for name, content in before.items() if name.endswith(".sql"))
         if not option:
             words = len(ended.said) == 1 and "use -a to add a run" in ended.said[0]
-            return Seen(
+            return seen(
+                ended,
+                folder,
                 None,
-                in_words(ended.said, folder),
-                first_wrong(
-                    (ended.code == 2 and not ended.out, f"exit code {ended.code}"),
-                    (words, f"said {ended.said}"),
-                    (kept, "the earlier job's files were changed"),
-                ),
+                (ended.code == 2 and not ended.out, f"exit code {ended.code}"),
+                (words, f"said {ended.said}"),
+                (kept, "the earlier job's files were changed"),
             )
-        return Seen(None, in_words(ended.said, folder), first_wrong(*passed_on(ended, steps), (kept, "files changed")))
+        return seen(ended, folder, None, *passed_on(ended, steps), (kept, "files changed"))
 
 
 def two_jobs(folder: Path, rng: random.Random) -> Seen:

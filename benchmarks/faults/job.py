@@ -17,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.faults import Seen
 from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, child_called
 
 PATIENCE = 90.0
@@ -245,6 +246,11 @@ def in_words(lines: Sequence[str], folder: Path) -> str:
 def first_wrong(*checks: tuple[bool, str]) -> str | None:
     """The text of the first check that does not hold."""
     return next((text for holds, text in checks if not holds), None)
+
+
+def seen(ended: Ended, folder: Path, lost: float | None, *checks: tuple[bool, str]) -> Seen:
+    """A round in ``folder`` as its end shows it: ``lost`` seconds of samples, and the first check that does not hold."""
+    return Seen(lost, in_words(ended.said, folder), first_wrong(*checks))
 
 
 def passed_on(ended: Ended, steps: Steps) -> tuple[tuple[bool, str], ...]:

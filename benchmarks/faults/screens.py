@@ -22,6 +22,7 @@ from benchmarks.faults.job import (
     in_words,
     passed_on,
     recorded,
+    seen,
     until,
     workshop,
 )
@@ -56,15 +57,14 @@ def tui_ends(folder: Path, rng: random.Random) -> Seen:
         found = job.recorded()
         lost = max(0.0, found.hole(found.started_at, found.ended_at or 0.0) - job.interval - job.held_up)
         in_order = how in (signal.SIGKILL, signal.SIGSTOP) or drawn.rfind(LEAVES) >= drawn.rfind(ENTERS)
-        return Seen(
+        return seen(
+            ended,
+            folder,
             lost,
-            in_words(ended.said, folder),
-            first_wrong(
-                *passed_on(ended, steps),
-                (alive == (how == signal.SIGSTOP), f"{how.name}: the screen {'runs on' if alive else 'has ended'}"),
-                (in_order, f"{how.name} leaves the terminal in disorder"),
-                (lost <= MOST_LOST, f"{lost} s of samples were lost"),
-            ),
+            *passed_on(ended, steps),
+            (alive == (how == signal.SIGSTOP), f"{how.name}: the screen {'runs on' if alive else 'has ended'}"),
+            (in_order, f"{how.name} leaves the terminal in disorder"),
+            (lost <= MOST_LOST, f"{lost} s of samples were lost"),
         )
 
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from benchmarks.faults import Fault, Seen
-from benchmarks.faults.job import MOST_LOST, Job, Steps, first_wrong, in_words, passed_on, until
+from benchmarks.faults.job import MOST_LOST, Job, Steps, first_wrong, in_words, passed_on, seen, until
 from gssr.store.liveness import process_start
 from gssr.store.open import RecordingError
 
@@ -104,17 +104,16 @@ def supervisor_killed(folder: Path, rng: random.Random) -> Seen:
         found = job.recorded()
         lost = _lost(job, found.times[0], gone)
         printed = (folder / "out").read_bytes()
-        return Seen(
+        return seen(
+            ended,
+            folder,
             lost,
-            in_words(ended.said, folder),
-            first_wrong(
-                (printed == steps.output, "the workload did not run on to its end"),
-                (
-                    (found.state, found.exit_code) in (("killed", None), (_state(steps), steps.code)),
-                    f"state {found.state}, {found.exit_code}",
-                ),
-                (lost <= MOST_LOST, f"{lost} s of samples were lost"),
+            (printed == steps.output, "the workload did not run on to its end"),
+            (
+                (found.state, found.exit_code) in (("killed", None), (_state(steps), steps.code)),
+                f"state {found.state}, {found.exit_code}",
             ),
+            (lost <= MOST_LOST, f"{lost} s of samples were lost"),
         )
 
 
@@ -130,15 +129,14 @@ def supervisor_told_to_end(folder: Path, rng: random.Random) -> Seen:
         found = job.recorded()
         begin, end = found.started_at, found.ended_at or 0.0
         lost = _lost(job, begin, end)
-        return Seen(
+        return seen(
+            ended,
+            folder,
             lost,
-            in_words(ended.said, folder),
-            first_wrong(
-                (ended.code == 128 + sent, f"exit code {ended.code} after signal {sent}"),
-                (found.state == "killed" and found.exit_code == 128 + sent, f"state {found.state}, {found.exit_code}"),
-                (any(sent.name in text for text in found.said("signal")), "the signal is no event"),
-                (lost <= MOST_LOST, f"{lost} s of samples were lost"),
-            ),
+            (ended.code == 128 + sent, f"exit code {ended.code} after signal {sent}"),
+            (found.state == "killed" and found.exit_code == 128 + sent, f"state {found.state}, {found.exit_code}"),
+            (any(sent.name in text for text in found.said("signal")), "the signal is no event"),
+            (lost <= MOST_LOST, f"{lost} s of samples were lost"),
         )
 
 
@@ -161,14 +159,13 @@ def workload_killed(folder: Path, rng: random.Random) -> Seen:
         ended = job.end()
         found = job.recorded()
         lost = _lost(job, found.started_at, found.ended_at or 0.0)
-        return Seen(
+        return seen(
+            ended,
+            folder,
             lost,
-            in_words(ended.said, folder),
-            first_wrong(
-                (ended.code == 128 + by, f"exit code {ended.code} after {by.name}"),
-                ((found.state, found.exit_code) == ("killed", 128 + by), f"state {found.state}, {found.exit_code}"),
-                (lost <= MOST_LOST, f"{lost} s of samples were lost"),
-            ),
+            (ended.code == 128 + by, f"exit code {ended.code} after {by.name}"),
+            ((found.state, found.exit_code) == ("killed", 128 + by), f"state {found.state}, {found.exit_code}"),
+            (lost <= MOST_LOST, f"{lost} s of samples were lost"),
         )
 
 
@@ -196,13 +193,12 @@ def all_killed(folder: Path, rng: random.Random) -> Seen:
         until(lambda: job.recorded().state != "running", "the kernel to bury them")
         found = job.recorded()
         lost = _lost(job, found.times[0], killed)
-        return Seen(
+        return seen(
+            ended,
+            folder,
             lost,
-            in_words(ended.said, folder),
-            first_wrong(
-                (found.state == "lost", f"state {found.state}"),
-                (lost <= MOST_LOST, f"{lost} s of samples were lost"),
-            ),
+            (found.state == "lost", f"state {found.state}"),
+            (lost <= MOST_LOST, f"{lost} s of samples were lost"),
         )
 
 
@@ -211,14 +207,13 @@ def _nothing_lost(job: Job, steps: Steps, folder: Path, beyond: float = 0.0) -> 
     ended = job.end()
     found = job.recorded()
     lost = max(0.0, _lost(job, found.started_at, found.ended_at or 0.0) - beyond)
-    return Seen(
+    return seen(
+        ended,
+        folder,
         lost,
-        in_words(ended.said, folder),
-        first_wrong(
-            *passed_on(ended, steps),
-            ((found.state, found.exit_code) == (_state(steps), steps.code), f"state {found.state}, {found.exit_code}"),
-            (lost <= MOST_LOST, f"{lost} s of samples were lost"),
-        ),
+        *passed_on(ended, steps),
+        ((found.state, found.exit_code) == (_state(steps), steps.code), f"state {found.state}, {found.exit_code}"),
+        (lost <= MOST_LOST, f"{lost} s of samples were lost"),
     )
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.faults import Fault, NotHereError, Seen
-from benchmarks.faults.job import Job, Steps, first_wrong, in_words, passed_on, recorded
+from benchmarks.faults.job import Job, Steps, passed_on, recorded, seen
 from benchmarks.processes import ENVIRONMENT
 
 LOCALES = ("C", "POSIX", "en_US.ISO-8859-1", "ja_JP.SJIS", "nonsense")
@@ -56,15 +56,14 @@ def _as_ever(
         ended = job.end()
         found = job.recorded()
         state = "failed" if steps.code else "completed"
-        return Seen(
+        return seen(
+            ended,
+            folder,
             None,
-            in_words(ended.said, folder),
-            first_wrong(
-                *passed_on(ended, steps),
-                ((found.state, found.exit_code) == (state, steps.code), f"state {found.state}, {found.exit_code}"),
-                (bool(found.times), "no sample"),
-                (all(line in said for line in ended.said), f"said {ended.said}"),
-            ),
+            *passed_on(ended, steps),
+            ((found.state, found.exit_code) == (state, steps.code), f"state {found.state}, {found.exit_code}"),
+            (bool(found.times), "no sample"),
+            (all(line in said for line in ended.said), f"said {ended.said}"),
         )
 
 
@@ -124,14 +123,13 @@ def odd_names(folder: Path, rng: random.Random) -> Seen:
     with Job(inner, ["printf", "%s", os.fsdecode(odd)], environment={**ENVIRONMENT, "LC_ALL": locale}) as job:
         ended = job.end()
         found = recorded(job.path)
-        return Seen(
+        return seen(
+            ended,
+            inner,
             None,
-            in_words(ended.said, inner),
-            first_wrong(
-                (ended.code == 0 and ended.out == odd, f"exit code {ended.code}, output {ended.out!r}"),
-                (not ended.said and not ended.err, f"said {ended.said} {ended.err}"),
-                (found.state == "completed" and bool(found.times), f"state {found.state}"),
-            ),
+            (ended.code == 0 and ended.out == odd, f"exit code {ended.code}, output {ended.out!r}"),
+            (not ended.said and not ended.err, f"said {ended.said} {ended.err}"),
+            (found.state == "completed" and bool(found.times), f"state {found.state}"),
         )
 
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from benchmarks.faults import Fault, NotHereError, Seen
-from benchmarks.faults.job import MOST_LOST, Job, first_wrong, in_words
+from benchmarks.faults.job import MOST_LOST, Job, seen
 from benchmarks.processes import PYTHON
 from gssr.store.liveness import process_start
 
@@ -45,16 +45,15 @@ def _over(job: Job, code: int, *more: tuple[bool, str]) -> Seen:
     found = job.recorded()
     lost = max(0.0, found.hole(found.started_at, found.ended_at or 0.0) - job.interval - job.held_up)
     state = ("timeout",) if code in (137, 143) else ("failed",) if code else ("completed",)
-    return Seen(
+    return seen(
+        ended,
+        job.folder,
         lost,
-        in_words(ended.said, job.folder),
-        first_wrong(
-            (ended.code == code, f"exit code {ended.code}, not {code}: {ended.err} {ended.said}"),
-            ((found.state,) == state, f"state {found.state}"),
-            (bool(found.times), "no sample"),
-            (lost <= MOST_LOST, f"{lost} s of samples were lost"),
-            *more,
-        ),
+        (ended.code == code, f"exit code {ended.code}, not {code}: {ended.err} {ended.said}"),
+        ((found.state,) == state, f"state {found.state}"),
+        (bool(found.times), "no sample"),
+        (lost <= MOST_LOST, f"{lost} s of samples were lost"),
+        *more,
     )
 
 
@@ -90,14 +89,13 @@ def ignores_sigterm(folder: Path, rng: random.Random) -> Seen:
         os.kill(workload, signal.SIGKILL)
         ended = job.end()
         found = job.recorded()
-        return Seen(
+        return seen(
+            ended,
+            folder,
             max(0.0, found.hole(found.started_at, found.ended_at or 0.0) - job.interval - job.held_up),
-            in_words(ended.said, folder),
-            first_wrong(
-                (alive, "it was ended by what it ignores"),
-                (ended.code == 137, f"exit code {ended.code}"),
-                ((found.state, found.exit_code) == ("killed", 137), f"state {found.state}, {found.exit_code}"),
-            ),
+            (alive, "it was ended by what it ignores"),
+            (ended.code == 137, f"exit code {ended.code}"),
+            ((found.state, found.exit_code) == ("killed", 137), f"state {found.state}, {found.exit_code}"),
         )
 
 
@@ -137,14 +135,13 @@ def over_at_once(folder: Path, rng: random.Random) -> Seen:
         ended = job.end()
         found = job.recorded()
         state = "killed" if code == 130 else "failed" if code else "completed"
-        return Seen(
+        return seen(
+            ended,
+            folder,
             None,
-            in_words(ended.said, folder),
-            first_wrong(
-                (ended.code == code and ended.out == b"over\n", f"exit code {ended.code}, output {ended.out!r}"),
-                ((found.state, found.exit_code) == (state, code), f"state {found.state}, {found.exit_code}"),
-                (bool(found.times), "no sample"),
-            ),
+            (ended.code == code and ended.out == b"over\n", f"exit code {ended.code}, output {ended.out!r}"),
+            ((found.state, found.exit_code) == (state, code), f"state {found.state}, {found.exit_code}"),
+            (bool(found.times), "no sample"),
         )
 
 
@@ -156,13 +153,12 @@ def not_found(folder: Path, rng: random.Random) -> Seen:
     command, code = rng.choice((("no-such-command", 127), ("/etc/passwd", 126), ("./no/such", 127)))
     with Job(folder, [command], options=("-f",)) as job:
         ended = job.end()
-    return Seen(
+    return seen(
+        ended,
+        folder,
         None,
-        in_words(ended.said, folder),
-        first_wrong(
-            (ended.code == code, f"exit code {ended.code}"),
-            (job.path.read_bytes() == before, "the old recording was touched"),
-        ),
+        (ended.code == code, f"exit code {ended.code}"),
+        (job.path.read_bytes() == before, "the old recording was touched"),
     )
 
 
