@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"{', '.join(BENCHMARKS)} (default: {', '.join(usual)}), or alone, "
         f"with options: {', '.join(WITH_OPTIONS)}",
     )
-    parser.add_argument("--all", action="store_true", help="every one of them: an hour, 20 GB of disk, a network")
+    parser.add_argument("--all", action="store_true", help="all of these: an hour and a half, 20 GB of disk, a network")
     options = parser.parse_args(words)
     names = options.names or (list(BENCHMARKS) if options.all else usual)
     for name in names:
