@@ -120,6 +120,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         metrics = tuple(metric.name for metric in select(options.metrics)) if options.metrics is not None else None
     except ValueError as error:
         return fail(f"--metrics: {error}", USAGE)
+    if options.gpus is not None and not _selectors(options.gpus):
+        return fail("--gpus: no GPU named: give an index, NODE, NODE:INDEX or UUID", USAGE)
     names = [*options.input, *options.files] or own_recordings()
     if not names:
         return fail("no recording named, and no gssr_*.sql here: gssr analyze FILE.sql", USAGE)
@@ -166,11 +168,10 @@ def _analyses(
     bins = max(options.width, look.WIDTH) * (3 if options.png is not None else 1)
     if options.report is not None:
         series, bins = (*series, *report_series(metrics)), max(bins, BINS)
-    selectors = tuple(word.strip() for word in options.gpus.split(",") if word.strip()) if options.gpus else None
     bar = Bar("reading samples")
     wanted = Options(
         metrics=metrics,
-        gpus=selectors,
+        gpus=None if options.gpus is None else _selectors(options.gpus),
         start=options.start,
         end=options.end,
         outliers=options.detect_outliers,
@@ -187,6 +188,10 @@ def _analyses(
         finally:
             bar.clear()
         yield analysis
+
+
+def _selectors(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) -> "Options":

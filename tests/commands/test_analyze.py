@@ -344,6 +344,8 @@ def test_one_bad_file_among_good_ones_doesnt_hide_them(folder):
         (("empty.sql",), 1, "is empty"),
         (("a.sql", "--metrics", "sm_activ"), 2, "did you mean sm_active"),
         (("a.sql", "--gpus", "99"), 2, "no GPU '99'"),
+        (("a.sql", "--gpus", " , "), 2, "no GPU named"),
+        (("a.sql", "--gpus", ""), 2, "no GPU named"),
         (("a.sql", "--run", "9"), 2, "no run '9'"),
         (("a.sql", "--run", "²"), 2, "no run '²'"),
         (("a.sql", "--from", "soon"), 2, "soon"),
