@@ -20,6 +20,7 @@ TITLES = {
 }  # fmt: skip
 IMPORTS = {
     "gssr": "import gssr.cli, gssr.store.reader, gssr.model.analyze, gssr.report.document",
+    "page": "import gssr.cli, gssr.commands.analyze, gssr.store.reader, gssr.model.analyze, gssr.report.page, numpy.fft",
     "pandas": "import json, sqlite3, pandas",
     "duckdb": "import json, duckdb",
 }

@@ -60,7 +60,7 @@ def _analyses(repeats: int) -> Iterator[Figure]:
         "its SQLite": (theirs, "analyze", "-i", database),
     }
     starts = {
-        "gssr": (PYTHON, "-c", IMPORTS["gssr"]),
+        "gssr": (PYTHON, "-c", IMPORTS["page"]),
         "theirs": (PUBLISHED / "bin" / "python", "-c", _MODULES),
     }
     for file in (path, database, *folder.rglob("*.json")):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from gssr.metrics import CLOCK_EVENT_REASONS
 from gssr.model import series
 from gssr.model.aggregate import chosen
-from gssr.model.analysis import GpuSeries
+from gssr.model.analysis import Floats, GpuSeries
 from gssr.model.series import Bins
 from gssr.store.layout import FIELDS
 from gssr.store.reader import Buckets, RunReader, Samples
@@ -114,11 +114,28 @@ def _count(counted: Counted, buckets: Buckets, gpu: Ints) -> None:
     bins, vectors = counted.bins, buckets.vectors
     if not len(gpu):
         return
-    own = slice(int(gpu.min()), int(gpu.max()) + 1)  # of many GPUs these are few, one after the other
-    cell, size = (gpu - own.start) * bins.n + bins.holding(buckets.start), (own.stop - own.start) * bins.n
+    bin_ = bins.holding(buckets.start)
+    # Of many GPUs and bins these are few, one after the other.
+    own = slice(int(gpu.min()), int(gpu.max()) + 1), slice(int(bin_.min()), int(bin_.max()) + 1)
+    n_gpus, n_bins = (part.stop - part.start for part in own)
+    cell = (gpu - own[0].start) * n_bins + bin_ - own[1].start
+    # As they mostly are: of each GPU one in each bin, bin by bin.
+    full = np.array_equal(cell, (np.arange(n_bins)[:, None] + np.arange(n_gpus) * n_bins).reshape(-1))
+
+    def cells(column: Floats) -> Floats:
+        if full:
+            return column.reshape(n_bins, n_gpus).T
+        return np.asarray(np.bincount(cell, column, n_gpus * n_bins).reshape(n_gpus, n_bins), np.float64)
+
+    def extreme(which: np.ufunc, into: Floats, column: Floats) -> None:
+        if full:
+            into[own[0]] = which(into[own[0]], which.reduce(column.reshape(n_bins, n_gpus), axis=0))
+        else:
+            which.at(into, gpu, column)
+
     counted.n_rows += np.bincount(gpu, vectors[:, 0], counted.n_rows.size).astype(np.int64)
-    np.fmin.at(counted.first_time, gpu, vectors[:, 2])
-    np.fmax.at(counted.last_time, gpu, vectors[:, 3])
+    extreme(np.fmin, counted.first_time, vectors[:, 2])
+    extreme(np.fmax, counted.last_time, vectors[:, 3])
     for block in buckets.layout.blocks:
         name, at = block.metric.name, block.start
         if name == BITS:
@@ -126,7 +143,7 @@ def _count(counted: Counted, buckets: Buckets, gpu: Ints) -> None:
                 column = vectors[:, at + FIELDS["bits"].index(field)]
                 counted.flags[number] += np.bincount(gpu, column, counted.n_rows.size)
             continue
-        counted.n[name][own] += np.bincount(cell, vectors[:, at], size).reshape(-1, bins.n)
-        counted.total[name][own] += np.bincount(cell, vectors[:, at + 1], size).reshape(-1, bins.n)
-        np.fmin.at(counted.least[name], gpu, vectors[:, at + 3])
-        np.fmax.at(counted.greatest[name], gpu, vectors[:, at + 4])
+        counted.n[name][own] += cells(vectors[:, at])
+        counted.total[name][own] += cells(vectors[:, at + 1])
+        extreme(np.fmin, counted.least[name], vectors[:, at + 3])
+        extreme(np.fmax, counted.greatest[name], vectors[:, at + 4])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gssr.model.aggregate import chosen, filtered
 from gssr.model.analysis import Floats, GpuSeries, Series
+from gssr.store.arrays import distinct
 from gssr.store.reader import Buckets, RunReader, Samples
 from gssr.store.schema import GAP_INTERVALS, LEVELS
 
@@ -23,7 +24,7 @@ MAX_EMPTY = 0.05
 """A bin's width is too narrow when more than this share of the (GPU, bin) cells is empty without a gap."""
 ROUND_WIDTHS = (10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 """Widths from 10 s on; every one is a multiple of a rollup level. Above them, doubled days."""
-VECTORS_AT_ONCE = 3_000
+VECTORS_AT_ONCE = 6_000
 """Rollups of one slice: some megabytes."""
 _CLOCK_NOISE = 1e-6  # s; a float64 holds unix time to 0.24 microseconds
 
@@ -80,7 +81,7 @@ def bins_of_samples(samples: Samples, start: float, end: float, interval: float,
 
     def holds(bins: Bins) -> bool:
         steps = np.where(same, np.diff(bins.holding(time)), 0)
-        cells = int(steps.sum()) + len(np.unique(gpu))
+        cells = int(steps.sum()) + len(distinct(gpu))
         return int(np.maximum(steps - 1, 0)[~gap].sum()) <= MAX_EMPTY * cells
 
     candidates = (_bins(start, end, width) for width in widths(interval))

@@ -19,7 +19,7 @@ def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints,
         return below, known
     index, edge = part.shard.layout.sketched.index(name), int(_keys(np.array([limit]))[0])
     codes = [np.empty(0, np.int64)]
-    for batch in part.shard.sketches(part.keys(None), -np.inf, np.inf):
+    for batch in part.shard.rolled.sketches(part.keys(None), -np.inf, np.inf):
         key = np.array([row[0] for row in batch], np.int64)
         if not part.sound(key).all():
             continue

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.store.arrays import Flags, among, distinct, where
 from gssr.store.layout import Layout, part_of
 from gssr.store.moments import Floats, Ints
+from gssr.store.rolled import IMPOSSIBLE
 from gssr.store.schema import LEVELS
-from gssr.store.shard import IMPOSSIBLE
 
 if TYPE_CHECKING:
     from gssr.store.cover import Part
@@ -24,8 +25,6 @@ _ROWS_AT_ONCE, _ROLLUPS_AT_ONCE = 1 << 20, 1024
 _BUCKET = (1 << 40) - 1
 _SLACK = 1e-9
 """Sums are off by rounding, relative to what they are made of."""
-
-Flags = NDArray[np.bool_]
 
 
 def codes_of(gpu: Ints, bucket: NDArray[Any]) -> Ints:
@@ -59,10 +58,10 @@ def census(part: "Part") -> Census:
 def _take(part: "Part") -> Census:
     layout = part_of(part.shard.layout, ())
     keys = part.keys(None) if len(part.shard.runs) > 1 else None  # else also those of GPUs whose rows don't count
-    key, bucket, vectors = part.shard.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
+    key, bucket, vectors = part.shard.rolled.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
     key, bucket, vectors = where(fits(vectors, layout), key, bucket, vectors)
     n_rows, n_rowids = int(vectors[:, 0].sum()), part.last + 1 - part.first
-    key, bucket, vectors = where(np.isin(key, list(part.position)), key, bucket, vectors)
+    key, bucket, vectors = where(among(key, np.array(list(part.position), np.int64)), key, bucket, vectors)
     codes = codes_of(part.positions(key), bucket)
     order = np.argsort(codes)
     codes, rows = codes[order], vectors[order, 0].astype(np.int64)
@@ -75,8 +74,8 @@ def _take(part: "Part") -> Census:
     same = (codes[place] == found) & (rows[place] >= n) if len(codes) else np.zeros(len(found), bool)
     lost: Ints = found[~same]
     if n_rows > n_rowids:  # else samples are missing that a full disk had no space for
-        lost = np.union1d(lost, found[(codes[place] == found) & (rows[place] != n)])
-    kept = ~np.isin(codes, lost)
+        lost = distinct(np.concatenate([lost, found[(codes[place] == found) & (rows[place] != n)]]))
+    kept = ~among(codes, lost)
     return Census(codes[kept], rows[kept], lost)
 
 
@@ -126,7 +125,7 @@ def rollups(part: "Part", level: int, gpus: Ints | None, lower: float, upper: fl
     wrong = _wrong(part, gpus, gpu, bucket, vectors[:, 0], seconds, (low, high))
     kept = (bucket >= lower) & (bucket + level <= upper)
     if len(wrong):
-        kept &= ~np.isin(codes_of(gpu, bucket // seconds * seconds), wrong)
+        kept &= ~among(codes_of(gpu, bucket // seconds * seconds), wrong)
         part.shard.recounted.update(
             (part.first, code) for code in codes_of(wrong >> 40, starts_of(wrong) // LONGEST * LONGEST).tolist()
         )
@@ -144,17 +143,12 @@ def _clipped(part: "Part", lower: float, upper: float) -> tuple[float, float]:
     return lower, max(min(upper, float(starts.max()) + LONGEST), lower)
 
 
-def where(mask: Flags, *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Of each column what is chosen; itself where that is all of it: rollups are large."""
-    return columns if mask.all() else tuple(column[mask] for column in columns)
-
-
 def _read(
     part: "Part", level: int, keys: list[int] | None, lower: float, upper: float, layout: Layout
 ) -> tuple[Ints, Ints, Floats]:
     if upper - lower < level:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, layout.width))
-    key, bucket, vectors = part.shard.rollups(level, keys, lower, upper, layout, counted_anew=part.ended)
+    key, bucket, vectors = part.shard.rolled.rollups(level, keys, lower, upper, layout, counted_anew=part.ended)
     fine = fits(vectors, layout)
     if not (fine.all() or part.ended):
         part.shard.damaged(IMPOSSIBLE)
@@ -188,7 +182,7 @@ def _wrong(
     known = place < len(codes)
     known[known] = codes[place[known]] == mine[known]
     sums = np.bincount(place[known], rows[known], len(codes))
-    return np.unique(np.concatenate([codes[sums != expected], mine[~known], lost]))
+    return distinct(np.concatenate([codes[sums != expected], mine[~known], lost]))
 
 
 def _expected(part: "Part", gpus: Ints | None, seconds: int, window: tuple[float, float]) -> tuple[Ints, Ints, Ints]:
@@ -210,7 +204,7 @@ def _within(gpus: Ints | None, codes: Ints, window: tuple[float, float]) -> Flag
     """[n]: which buckets, by their numbers, are those of the GPUs and in the window."""
     start = starts_of(codes)
     inside = (start >= window[0]) & (start < window[1])
-    return np.asarray(inside if gpus is None else inside & np.isin(codes >> 40, gpus), bool)
+    return np.asarray(inside if gpus is None else inside & among(codes >> 40, gpus), bool)
 
 
 def fits(vectors: Floats, layout: Layout) -> Flags:

@@ -42,7 +42,7 @@ def edge_bins(part: Part, names: Sequence[str], start: float, end: float, gpus: 
         lower, upper = max(start, begin), min(end, begin + SKETCH_SECONDS, part.thinned)
         counts = [{name: np.zeros(N_BINS, np.int64) for name in names} for _ in range(3)]
         held = _held(part, names, lower, upper, gpus)
-        for batch in part.shard.sketches(part.keys(gpus), begin, begin + SKETCH_SECONDS):
+        for batch in part.shard.rolled.sketches(part.keys(gpus), begin, begin + SKETCH_SECONDS):
             position = part.positions(np.array([row[0] for row in batch], np.int64))
             for gpu, (_, _, blob) in zip(position.tolist(), batch, strict=True):
                 for name, (keys, sizes) in zip(order, _bins(blob), strict=False):

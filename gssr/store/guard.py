@@ -32,7 +32,7 @@ _SCHEMA_OPERATIONS, _SCHEMA_STEPS = 1000, 100
 _DEFENSIVE, _ENABLE_TRIGGER = 1010, 1003  # SQLITE_DBCONFIG_…
 
 _READABLE = frozenset({*TABLES, "sqlite_master", "sqlite_schema"})
-_FUNCTIONS = frozenset({"count", "total", "sum", "min", "max"})
+_FUNCTIONS = frozenset({"count", "total", "sum", "min", "max", "group_concat"})
 _QUESTIONS = frozenset({"application_id", "user_version", "journal_mode"})
 _QUESTIONS_OF_TABLES = frozenset({"table_info", "table_xinfo", "quick_check"})
 _HARMLESS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gssr.store.moments import Floats, Ints
-from gssr.store.pages.file import Identity, NotPlainError
+from gssr.store.pages.file import NotPlainError
 from gssr.store.pages.table import PageTable, Wanted, in_parts
 from gssr.store.pages.tree import Leaves
 from gssr.store.sound import GREATEST
@@ -38,19 +38,16 @@ _MOST_THREADS = 4
 
 
 class RawRows:
-    """The rows of ``samples``. ``identity`` is that of the file when SQLite opened it."""
+    """The rows of ``samples``."""
 
-    def __init__(self, shard: "Shard", identity: Identity | None) -> None:
+    def __init__(self, shard: "Shard") -> None:
         self._shard: Shard = weakref.proxy(shard)  # which holds this one: no circle keeps files open
-        self._identity = identity
         self._lock = threading.Lock()
         self._table: PageTable | None = None
         self._may_be_plain = True
 
     def close(self) -> None:
-        """Close the file."""
-        if self._table is not None:
-            self._table.close()
+        """The file is being closed."""
         self._table, self._may_be_plain = None, False
 
     def pieces(self, wanted: Wanted, every: int = 1) -> Iterator[Callable[[], Columns]]:
@@ -78,12 +75,12 @@ class RawRows:
         return joined(list(in_threads(self.pieces(wanted))), wanted.names)
 
     def _open(self) -> PageTable | None:
-        """The file's pages; None where they can't be read. A file that grows is not looked at."""
+        """The table's pages; None where they can't be read."""
         if self._table is None and self._may_be_plain:
-            shard = self._shard
             try:
-                if not shard.damage and all(run.state != "running" for run in shard.runs):
-                    self._table = PageTable(shard.path, self._identity, shard.connection)
+                pages = self._shard.plain.pages()
+                if pages is not None:
+                    self._table = PageTable(pages, self._shard.connection)
             except (NotPlainError, sqlite3.DatabaseError):
                 pass
             self._may_be_plain = self._table is not None

@@ -8,10 +8,10 @@ import numpy as np
 
 from gssr.metrics import INDEX
 from gssr.store.layout import Layout, layout_of
-from gssr.store.moments import Floats, Ints, vectors_of
 from gssr.store.open import RecordingError, connect, missing_end
 from gssr.store.pages.file import identity_of
 from gssr.store.pages.table import Wanted
+from gssr.store.plain import Plain
 from gssr.store.raw import Columns, RawRows
 from gssr.store.records import (
     Event,
@@ -26,29 +26,15 @@ from gssr.store.records import (
     read_runs,
     state_in,
 )
+from gssr.store.rolled import IMPOSSIBLE, RolledUp
 from gssr.store.schema import LEVELS, SKETCH_SECONDS, TABLES
-from gssr.store.sound import (
-    GREATEST,
-    are_ranges,
-    are_sound,
-    are_vectors,
-    counts_in,
-    is_sketch,
-    sound_buckets,
-    sound_samples,
-)
+from gssr.store.sound import GREATEST, sound_samples
 from gssr.store.spans import Span, spans_of, times_of
 from gssr.store.thinning import Thinned, read_thinned
 from gssr.store.values import LATEST, number
-from gssr.store.within import within
 
 HOST_COLUMNS = tuple(column.name for column in TABLES["host_samples"][3:])
 WORKLOAD_COLUMNS = tuple(column.name for column in TABLES["workload_samples"][3:])
-
-_BLOBS_AT_ONCE = 1024
-"""Rollups fetched before they are decoded: a megabyte; of sketches, which are larger, a fourth."""
-
-IMPOSSIBLE = "values that can't be"
 
 _Record = TypeVar("_Record", Gpu, Process, Event)
 
@@ -58,7 +44,9 @@ class Shard:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.raw = RawRows(self, identity_of(path))
+        self.plain = Plain(self, identity_of(path))
+        self.raw = RawRows(self)
+        self.rolled = RolledUp(self)
         self.connection = connect(path)
         try:
             columns = [row[1] for row in self.connection.execute("PRAGMA table_info(samples)")]
@@ -70,6 +58,7 @@ class Shard:
         self.damage: str | None = missing_end(path)
         self.runs: list[Run] = []
         self._begins: dict[str, int | None] = {}
+        self._gpus: dict[str, list[Gpu]] = {}
         self.merged: list[Merged] = []
         """The ranks' files that are part of this one."""
         self.thinned: list[Thinned] = []
@@ -94,6 +83,8 @@ class Shard:
         """Close the file."""
         self.connection.close()
         self.raw.close()
+        self.rolled.close()
+        self.plain.close()
 
     def __del__(self) -> None:
         # A connection holds itself, by its cache of statements: its file would stay open until garbage is collected.
@@ -137,8 +128,10 @@ class Shard:
         return [tuple(map(_told, row)) for batch in self.rows(query, parameters) for row in batch]
 
     def gpus(self, run_id: str) -> list[Gpu]:
-        """The GPUs of a run in this file."""
-        return self._small_table(read_gpus, run_id)
+        """The GPUs of a run in this file, as they were when first asked for."""
+        if run_id not in self._gpus:
+            self._gpus[run_id] = self._small_table(read_gpus, run_id)
+        return self._gpus[run_id]
 
     def processes(self, run_id: str) -> list[Process]:
         """The processes of a run in this file."""
@@ -212,8 +205,8 @@ class Shard:
         """Unix times, s: the first (``end`` 0) or last (1) of them is that of the run's first or last row."""
         rowids = [ends[end] for ends in self.ends(run_id)]
         found = [row[0] for rowid in rowids for row in self.all("SELECT time FROM samples WHERE rowid = ?", (rowid,))]
-        keys = ",".join(str(gpu.gpu) for gpu in self.gpus(run_id))
-        if keys and any(row.run_id == run_id and row.end_time is not None for row in self.thinned):
+        thinned = any(row.run_id == run_id and row.end_time is not None for row in self.thinned)
+        if thinned and (keys := ",".join(str(gpu.gpu) for gpu in self.gpus(run_id))):
             own, direction = f"FROM rollup WHERE level = ?1 AND gpu IN ({keys})", ("ASC", "DESC")[end]
             query = f"SELECT data {own} AND bucket = (SELECT bucket {own} ORDER BY bucket {direction} LIMIT 1)"
             found += [times[end] for (data,) in self.all(query, (LEVELS[0],)) if (times := times_of(data))]
@@ -302,33 +295,6 @@ class Shard:
         values |= {name: np.full(n, np.nan) for name in metrics if name not in values}
         return table[0].astype(np.int64), table[1], values
 
-    def rollups(
-        self,
-        level: int,
-        keys: Sequence[int] | None,
-        start: float,
-        end: float,
-        layout: Layout,
-        counted_anew: bool = False,
-    ) -> tuple[Ints, Ints, Floats]:
-        """Closed buckets of a level that lie within [start, end): GPU keys, starts, and vectors in ``layout``, which may
-        keep only some of the file's blocks. ``counted_anew``: what can't be, and is left out, the caller counts anew."""
-        columns = self._columns_of(layout)
-        heads, vectors, counts = [], [], counts_in(layout)
-        where = f"level = {level} AND {within(start, end, level, keys)}"
-        query = f"SELECT gpu, bucket, first_rowid, last_rowid, data FROM rollup WHERE {where}"
-        for batch in self.rows(query, fetch=_BLOBS_AT_ONCE):
-            head, rows = sound_buckets(batch, level)
-            rows, head = _kept(rows, are_vectors(head[:, 0], [row[-1] for row in rows], self.layout), head)
-            own = vectors_of([row[-1] for row in rows], self.layout, columns)
-            fine = are_sound(own, head[:, 1], level, counts) & are_ranges(rows, own[:, 0])
-            heads.append(head[fine])
-            vectors.append(own[fine] if not fine.all() else own)
-            if np.count_nonzero(fine) < len(batch) and not counted_anew:
-                self.damaged(IMPOSSIBLE)
-        head = np.concatenate(heads) if heads else np.empty((0, 2), np.int64)
-        return head[:, 0], head[:, 1], np.concatenate(vectors) if vectors else np.empty((0, layout.width))
-
     def newest_bucket(self, level: int, keys: Sequence[int] | None) -> int | None:
         """Start of the newest closed bucket of a level; None when there is none."""
         only = f" AND gpu IN ({','.join(map(str, keys))})" if keys is not None else ""
@@ -343,35 +309,6 @@ class Shard:
             "SELECT max(last_rowid) FROM rollup WHERE level = ? AND bucket >= ?", (LEVELS[0], (newest or 0) - LEVELS[1])
         )
         return bool(found) and found[0][0] is not None and int(found[0][0]) >= rowid
-
-    def _columns_of(self, layout: Layout) -> Ints | None:
-        """Which numbers of this file's vectors make a vector of ``layout``; None: all."""
-        if layout == self.layout:
-            return None
-        own = {block.metric.name: block for block in self.layout.blocks}
-        columns = list(range(4))
-        for block in layout.blocks:
-            mine = own[block.metric.name]
-            columns += range(mine.start, mine.start + mine.width)
-        return np.array(columns)
-
-    def sketches(
-        self, keys: Sequence[int] | None, start: float, end: float, counted_anew: bool = False
-    ) -> Iterator[list[tuple[int, int, bytes]]]:
-        """(GPU key, bucket, blob) of the closed sketches that lie within [start, end), in batches; see ``rollups``."""
-        query = f"SELECT gpu, bucket, data FROM sketch WHERE {within(start, end, SKETCH_SECONDS, keys)}"
-        for batch in self.rows(query, fetch=_BLOBS_AT_ONCE // 4):
-            head, rows = sound_buckets(batch, SKETCH_SECONDS)
-            rows, _ = _kept(rows, [is_sketch(row[2], len(self.layout.sketched)) for row in rows], head)
-            if len(rows) < len(batch) and not counted_anew:
-                self.damaged(IMPOSSIBLE)
-            if rows:
-                yield rows
-
-
-def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[list[tuple[Any, ...]], Ints]:
-    """The rows that fit, and their heads."""
-    return (rows, head) if all(fit) else ([row for row, fits in zip(rows, fit, strict=True) if fits], head[fit])
 
 
 def _told(value: Any) -> Any:

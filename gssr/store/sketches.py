@@ -8,7 +8,8 @@ import numpy as np
 
 from gssr.metrics import BY_NAME
 from gssr.store import census
-from gssr.store.census import codes_of, starts_of, where
+from gssr.store.arrays import Flags, among, distinct, where
+from gssr.store.census import codes_of, starts_of
 from gssr.store.cover import N_BINS, uncounted_pieces
 from gssr.store.layout import part_of
 from gssr.store.moments import Floats, Ints, derive
@@ -28,7 +29,7 @@ def count_bins(part: "Part", names: Sequence[str], start: float, end: float, gpu
     stored = list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
     told = _Told(part, names, start, end, gpus) if part.ended else None
     codes = [np.empty(0, np.int64)]
-    for batch in part.shard.sketches(part.keys(gpus), start, end, counted_anew=part.ended):
+    for batch in part.shard.rolled.sketches(part.keys(gpus), start, end, counted_anew=part.ended):
         key = np.array([row[0] for row in batch], np.int64)
         if not part.sound(key).all():
             continue
@@ -83,7 +84,7 @@ class _Told:
         begins = starts_of(untold)
         self._untold = untold[(begins >= start) & (begins + SKETCH_SECONDS <= end)]
 
-    def by_sketches(self, codes: Ints, sizes: Ints) -> census.Flags:
+    def by_sketches(self, codes: Ints, sizes: Ints) -> Flags:
         """[n]: which of the sketches of these buckets, by their numbers, hold as many samples of each metric as rollups say;
         ``sizes`` [n, metrics] are theirs."""
         place = np.minimum(np.searchsorted(self._codes, codes), max(len(self._codes) - 1, 0))
@@ -94,7 +95,7 @@ class _Told:
     def again(self, counted: Ints) -> Ints:
         """The buckets, by their numbers, whose samples are to be counted anew; ``counted`` are those of right sketches."""
         some = self._codes[self._n.any(axis=1)]
-        return np.unique(np.concatenate([some[~np.isin(some, counted)], self._untold]))
+        return distinct(np.concatenate([some[~among(some, counted)], self._untold]))
 
 
 def _decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Ints, Ints, Ints]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gssr.store.arrays import Flags
 from gssr.store.layout import HEAD, Layout
 from gssr.store.moments import Floats, Ints
 from gssr.store.values import GREATEST as GREATEST
@@ -15,8 +15,7 @@ from gssr.store.values import LATEST, MOST_KEYS, number
 
 _GREATEST_SUM = 1e90
 _COUNTS_END = 2.0**63
-
-Flags = NDArray[np.bool_]
+_ROWIDS_END = 1 << 62
 
 
 def sound_samples(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
@@ -44,11 +43,15 @@ def sound_buckets(rows: list[tuple[Any, ...]], level: int) -> tuple[Ints, list[t
     except (ValueError, TypeError, OverflowError):
         rows = [row for row in rows if type(row[0]) is int and type(row[1]) is int]
         heads = np.array([row[:2] for row in rows], np.int64).reshape(-1, 2)
-    key, start = heads.T
-    fit = (key >= 0) & (key < MOST_KEYS) & (start >= 0) & (start <= LATEST) & (start % level == 0)
+    fit = are_placed(heads[:, 0], heads[:, 1], level)
     if fit.all():
         return heads, rows
     return heads[fit], [row for row, fits in zip(rows, fit.tolist(), strict=True) if fits]
+
+
+def are_placed(key: Ints, start: Ints, level: int) -> Flags:
+    """[n]: which are the keys of GPUs and the starts of buckets of ``level`` seconds."""
+    return np.asarray((key >= 0) & (key < MOST_KEYS) & (start >= 0) & (start <= LATEST) & (start % level == 0), bool)
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], first: int, end: int) -> Ints:
@@ -67,9 +70,12 @@ def counts_in(layout: Layout) -> Ints:
 def are_sound(vectors: Floats, starts: Ints, level: int, counts: Ints) -> Flags:
     """[n]: which of the rollups' vectors, of buckets of ``level`` seconds from ``starts`` on, hold what they can."""
     with np.errstate(invalid="ignore"):
-        fine: Flags = np.all(~(np.abs(vectors) > _GREATEST_SUM), axis=1)
-        own = vectors[:, counts]
-        fine &= ((own >= 0) & (own < _COUNTS_END)).all(axis=1)
+        fine: Flags = np.ones(len(vectors), bool)
+        if (vectors > _GREATEST_SUM).any() or (vectors < -_GREATEST_SUM).any():
+            fine = np.all(~(np.abs(vectors) > _GREATEST_SUM), axis=1)
+        for count in counts.tolist():
+            own = vectors[:, count]
+            fine &= (own >= 0) & (own < _COUNTS_END)
         first, last = vectors[:, 2], vectors[:, 3]
         fine &= (vectors[:, 0] == 0) | ((first >= starts) & (first <= last) & (last <= starts + level))
     return fine
@@ -89,17 +95,23 @@ def are_vectors(keys: Ints, blobs: Sequence[bytes], layout: Layout) -> list[bool
     return fine
 
 
-def are_ranges(rows: Sequence[tuple[Any, ...]], n_rows: Floats) -> Flags:
-    """[n]: which rollups, (GPU, start, first and last rowid, blob), name rowids that ``n_rows`` samples can have."""
+def ranges_in(rows: Sequence[tuple[Any, ...]]) -> Ints:
+    """First and last rowid, int64 [n, 2], of rollups, (GPU, start, first and last rowid, blob); (0, 0) of what are none."""
     try:
-        first, last = _columns(rows, 2, 4).T
+        return _columns(rows, 2, 4)
     except (ValueError, TypeError, OverflowError):
         ends = [
-            row[2:4] if all(type(rowid) is int and 0 < rowid < 1 << 62 for rowid in row[2:4]) else (0, 0)
+            row[2:4] if all(type(rowid) is int and 0 < rowid < _ROWIDS_END for rowid in row[2:4]) else (0, 0)
             for row in rows
         ]
-        first, last = np.array(ends, np.int64).reshape(-1, 2).T
-    return np.asarray((first > 0) & (last - first + 1 >= n_rows), bool)
+        return np.array(ends, np.int64).reshape(-1, 2)
+
+
+def are_ranges(ends: Ints, n_rows: Floats) -> Flags:
+    """[n]: which first and last rowids of rollups, [n, 2], ``n_rows`` samples can have."""
+    first, last = ends.T
+    possible = (first > 0) & (first < _ROWIDS_END) & (last < _ROWIDS_END)
+    return np.asarray(possible & (last - np.where(possible, first, 0) + 1 >= n_rows), bool)
 
 
 def is_sketch(blob: bytes, most: int) -> bool:

@@ -13,7 +13,7 @@ from gssr.metrics import NAMES
 from gssr.store import raw
 from gssr.store.chunks import each_chunk
 from gssr.store.merge import merge
-from gssr.store.pages.file import identity_of
+from gssr.store.pages.file import PageFile, identity_of
 from gssr.store.pages.table import PageTable
 from gssr.store.raw import RawRows, in_threads
 from gssr.store.reader import open_recording
@@ -84,9 +84,10 @@ def test_of_a_file_with_damage(tmp_path, monkeypatch, damage):
         if damage == "text":
             connection.execute("UPDATE samples SET sm_active = 'much', temperature = 1e300 WHERE rowid = 200")
             connection.commit()
-        table = PageTable(str(path), identity_of(str(path)), connection)
+        file = PageFile(str(path), identity_of(str(path)))
+        table = PageTable(file, connection)
         pages = table.leaves(1, 2**50).page
-        table.close()
+        file.close()
     if damage != "text":
         with path.open("r+b") as stream:
             stream.seek((int(pages[len(pages) // 2]) - 1) * 4096)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.store.pages.file import NotPlainError, identity_of
+from gssr.store.pages.file import NotPlainError, PageFile, identity_of
 from gssr.store.pages.table import PageTable, Wanted, in_parts
 
 PAGE_SIZES = [512, 1024, 4096, 8192, 65536]
@@ -87,12 +87,13 @@ def by_sqlite(path, wanted: Wanted) -> list[np.ndarray]:
 def by_pages(path, wanted: Wanted, most: int = 7) -> list[np.ndarray]:
     """Raises NotPlainError."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-        table = PageTable(str(path), identity_of(str(path)), connection)
+        file = PageFile(str(path), identity_of(str(path)))
+        table = PageTable(file, connection)
         try:
             found = table.leaves(wanted.first, wanted.last)
             pieces = [table.read(part, wanted) for part in in_parts(found, most)]
         finally:
-            table.close()
+            file.close()
     gpu = np.concatenate([np.empty(0), *(piece[0] for piece in pieces)])
     time = np.concatenate([np.empty(0), *(piece[1] for piece in pieces)])
     return [gpu, time, *(np.concatenate([np.empty(0), *(p[2][name] for p in pieces)]) for name in wanted.names)]
@@ -207,7 +208,8 @@ def test_a_file_that_is_being_written_or_was_replaced_is_left_to_sqlite(tmp_path
     path, wanted = tmp_path / "a.sql", Wanted(["c0"], *ALL)
     create(path, [[index / 2 for index in range(600)]])
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        table = PageTable(str(path), identity_of(str(path)), connection)
+        file = PageFile(str(path), identity_of(str(path)))
+        table = PageTable(file, connection)
         found = table.leaves(0, 2**60)
         assert len(table.read(found, wanted)[0]) == 600
         connection.execute("BEGIN IMMEDIATE")
@@ -217,21 +219,21 @@ def test_a_file_that_is_being_written_or_was_replaced_is_left_to_sqlite(tmp_path
         connection.execute("COMMIT")
         with pytest.raises(NotPlainError):
             table.read(found, wanted)  # it says that it was changed
-        table.close()
-        table = PageTable(str(path), identity_of(str(path)), connection)
+        file.close()
+        file = PageFile(str(path), identity_of(str(path)))
+        table = PageTable(file, connection)
         with path.open("r+b") as stream:
             stream.truncate(8192)
         with pytest.raises(NotPlainError):
             table.read(found, wanted)
-        table.close()
+        file.close()
     create(tmp_path / "b.sql", [[1.0]])
     old = identity_of(str(tmp_path / "b.sql"))
     create(tmp_path / "c.sql", [[1.0]])
-    with closing(sqlite3.connect(tmp_path / "b.sql")) as connection:
-        PageTable(str(tmp_path / "b.sql"), old, connection).close()
-        (tmp_path / "c.sql").rename(tmp_path / "b.sql")
-        with pytest.raises(NotPlainError):
-            PageTable(str(tmp_path / "b.sql"), old, connection)
+    PageFile(str(tmp_path / "b.sql"), old).close()
+    (tmp_path / "c.sql").rename(tmp_path / "b.sql")
+    with pytest.raises(NotPlainError):
+        PageFile(str(tmp_path / "b.sql"), old)
 
 
 def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path):

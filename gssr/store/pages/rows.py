@@ -1,11 +1,12 @@
-"""The rows of some leaf pages: found all at once, decoded column by column."""
+"""The rows of some leaf pages, as far as they are numbers: decoded column by column."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gssr.store.moments import Floats, Ints
+from gssr.store.pages.cells import Cells
 from gssr.store.pages.file import Bytes, NotPlainError, PageFile
-from gssr.store.pages.tree import LEAF, Leaves, cell_starts, pieces, varints
+from gssr.store.pages.tree import Leaves, pieces
 
 # What a column's serial type says: bytes of its value; for whole numbers how far 8 bytes that begin with it are to be
 # shifted; and the value of those that take no bytes.
@@ -23,30 +24,11 @@ class Rows:
 
     def __init__(self, file: PageFile, found: Leaves, n_columns: int) -> None:
         """Read the pages of a table of ``n_columns`` columns. Raises NotPlainError."""
-        n = len(found.page)
-        self._buffer = file.read(found.page)
-        pages = self._buffer[: n * file.page_size].reshape(n, file.page_size)
-        start, n_cells = cell_starts(pages, LEAF)
-        if not n_cells.all():
-            raise NotPlainError("a page without rows")
-        head = pieces(self._buffer, start, 24)
-        payload, size = varints(head)
-        self.rowid, length = _behind(head, size)
-        self._check_rowids(found, n_cells)
-        self._start = start + size + length
-        page_end = (start // file.page_size + 1) * file.page_size
-        # A row that is longer than this goes on on other pages.
-        if (payload > file.page_size - 35).any() or (self._start + payload > page_end).any():
-            raise NotPlainError("a row that is not on its page")
-        self._types = self._serial_types(payload, n_columns)
+        cells = Cells(file, found)
+        self._buffer, self._start, self.rowid = cells.buffer, cells.start, cells.rowid
+        self._types = self._serial_types(cells.payload, n_columns)
         self._next = 0
         self._offset = self._start + self._buffer[self._start]
-
-    def _check_rowids(self, found: Leaves, n_cells: Ints) -> None:
-        ends = np.cumsum(n_cells)
-        in_place = (self.rowid[ends - n_cells] > found.low) & (self.rowid[ends - 1] <= found.high)
-        if not in_place.all() or (np.diff(self.rowid) <= 0).any():
-            raise NotPlainError("rows out of order")
 
     def _serial_types(self, payload: Ints, n_columns: int) -> Bytes:
         """[n_columns, n]: each value's type. Rows from before a column was added end early: there it is NULL."""
@@ -88,18 +70,6 @@ class Rows:
         self._offset += self._sizes[number]
         self._next = number + 1
         return values
-
-
-def _behind(head: Bytes, size: Ints) -> tuple[Ints, Ints]:
-    """The numbers of variable length that begin ``size`` bytes after the beginnings of ``head`` [n, 24]."""
-    least, most = int(size.min()), int(size.max())
-    if least == most:
-        return varints(head[:, least:])
-    number, length = np.empty(len(head), np.int64), np.empty(len(head), np.int64)
-    for own in range(least, most + 1):
-        rows = size == own
-        number[rows], length[rows] = varints(head[rows, own:])
-    return number, length
 
 
 def _values(bits: Ints, types: Bytes, low: int, high: int) -> Floats:

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.store.arrays import among
 from gssr.store.moments import Floats, Ints
-from gssr.store.pages.file import Identity, NotPlainError, PageFile
+from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.pages.rows import MOST_COLUMNS, Rows
 from gssr.store.pages.tree import Leaves, leaves
 
@@ -29,8 +30,8 @@ class Wanted(NamedTuple):
 class PageTable:
     """``samples`` of a file that is finished. Several threads may read at once."""
 
-    def __init__(self, path: str, identity: Identity | None, connection: sqlite3.Connection) -> None:
-        """The file that ``connection`` reads. Raises NotPlainError, sqlite3.DatabaseError."""
+    def __init__(self, file: PageFile, connection: sqlite3.Connection) -> None:
+        """``connection`` reads the same file. Raises NotPlainError, sqlite3.DatabaseError."""
         roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'samples'").fetchall()
         columns = connection.execute("PRAGMA table_info(samples)").fetchall()
         if len(roots) != 1 or [column[1] for column in columns[:2]] != ["gpu", "time"] or len(columns) > MOST_COLUMNS:
@@ -39,11 +40,7 @@ class PageTable:
             raise NotPlainError("a column that is not what its rows say")
         self._root = int(roots[0][0])
         self._place = {str(column[1]): place for place, column in enumerate(columns)}
-        self._file = PageFile(path, identity)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        self._file = file
 
     def leaves(self, first: int, last: int) -> Leaves:
         """The pages that hold the rows with first <= rowid <= last. Raises NotPlainError."""
@@ -67,7 +64,7 @@ class PageTable:
         if np.isfinite(wanted.start) or np.isfinite(wanted.end):
             chosen &= (time >= wanted.start) & (time < wanted.end)
         if wanted.keys is not None:
-            chosen &= np.isin(gpu, np.array(wanted.keys, np.float64))
+            chosen &= among(gpu, np.array(wanted.keys, np.float64))
         rows.keep(chosen)
         if not chosen.all():
             gpu, time = gpu[chosen], time[chosen]

@@ -13,7 +13,8 @@ _DEEPEST = 20
 _PAGES_AT_ONCE = 4096
 _LONGEST = 8
 """Bytes of the longest number that is read: 56 bits. Longer ones are negative, or of a file beyond all measure."""
-_LOWEST, _HIGHEST = -(1 << 62), 1 << 62
+LOWEST, HIGHEST = -(1 << 62), 1 << 62
+"""No rowid is beyond these."""
 
 
 class Leaves(NamedTuple):
@@ -31,7 +32,7 @@ class Leaves(NamedTuple):
 
 def leaves(file: PageFile, root: int, first: int, last: int) -> Leaves:
     """The leaves of the table at page ``root`` that can hold rows with first <= rowid <= last. Raises NotPlainError."""
-    level = Leaves(np.array([root]), np.array([_LOWEST]), np.array([_HIGHEST]))
+    level = Leaves(np.array([root]), np.array([LOWEST]), np.array([HIGHEST]))
     for _ in range(_DEEPEST):
         if not len(level.page):
             return level

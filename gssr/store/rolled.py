@@ -1,0 +1,177 @@
+"""What a file's writer has counted already: closed buckets, from the file's pages where it is finished, else through SQLite;
+and sketches."""
+
+import sqlite3
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gssr.store.arrays import among, where
+from gssr.store.layout import Layout
+from gssr.store.moments import Floats, Ints, vectors_of
+from gssr.store.pages.file import NotPlainError
+from gssr.store.pages.vectors import PageRollups
+from gssr.store.schema import SKETCH_SECONDS
+from gssr.store.sound import (
+    are_placed,
+    are_ranges,
+    are_sound,
+    are_vectors,
+    counts_in,
+    is_sketch,
+    ranges_in,
+    sound_buckets,
+)
+from gssr.store.within import within
+
+if TYPE_CHECKING:
+    from gssr.store.shard import Shard
+
+_BLOBS_AT_ONCE = 1024
+"""Rollups fetched before they are decoded: a megabyte; of sketches, which are larger, a fourth."""
+
+_SHARE = 1 / 8
+"""For so many of a file's GPUs those that are wanted are looked for among all of a stretch."""
+
+IMPOSSIBLE = "values that can't be"
+
+_Found = tuple[Ints, Ints, Floats]
+"""GPU keys and starts [n], vectors [n, layout.width]."""
+
+
+class RolledUp:
+    """``rollup`` and ``sketch`` of a file."""
+
+    def __init__(self, shard: "Shard") -> None:
+        self._shard: Shard = weakref.proxy(shard)  # which holds this one: no circle keeps files open
+        self._pages: PageRollups | None = None
+        self._may_be_plain = True
+        self._last: tuple[tuple[int, float, float], tuple[Ints, Ints]] | None = None
+        """What was listed last: who reads a stretch in pieces asks for other GPUs of the same one next."""
+
+    def close(self) -> None:
+        """The file is being closed."""
+        self._pages, self._may_be_plain = None, False
+
+    def rollups(
+        self,
+        level: int,
+        keys: Sequence[int] | None,
+        start: float,
+        end: float,
+        layout: Layout,
+        counted_anew: bool = False,
+    ) -> _Found:
+        """Closed buckets of a level that lie within [start, end): GPU keys, starts, and vectors in ``layout``, which may
+        keep only some of the file's blocks. ``counted_anew``: what can't be, and is left out, the caller counts anew."""
+        try:
+            batches = [self._decoded(level, keys, start, end, layout)]
+        except NotPlainError:
+            self._may_be_plain = False
+            batches = list(self._through_sqlite(level, keys, start, end, layout))
+        found = [batch for batch, _ in batches]
+        if sum(n - len(batch[0]) for batch, n in batches) and not counted_anew:
+            self._shard.damaged(IMPOSSIBLE)
+        if len(found) == 1:
+            return found[0]
+        nothing = np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, layout.width))
+        gpu, bucket, vectors = (np.concatenate(column) for column in zip(nothing, *found, strict=True))
+        return gpu, bucket, vectors
+
+    def _decoded(
+        self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
+    ) -> tuple[_Found, int]:
+        """Those of a finished file's that hold what they can, and how many there were. Raises NotPlainError."""
+        columns, counts, pages = self._columns_of(layout), counts_in(layout), self._open()
+        rowids = self._rowids(level, keys, start, end)
+        rows = pages.read(rowids, columns)
+        if (rows.level != level).any():
+            raise NotPlainError("an index of something else")
+        fine = are_sound(rows.vectors, rows.bucket, level, counts) & are_placed(rows.gpu, rows.bucket, level)
+        fine &= are_ranges(rows.rowids, rows.vectors[:, 0])
+        gpu, bucket, vectors = where(fine, rows.gpu, rows.bucket, rows.vectors)
+        return (gpu, bucket, vectors), len(rowids)
+
+    def _through_sqlite(
+        self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
+    ) -> Iterator[tuple[_Found, int]]:
+        """The same of any file."""
+        shard, columns, counts = self._shard, self._columns_of(layout), counts_in(layout)
+        query = "SELECT gpu, bucket, first_rowid, last_rowid, data FROM rollup"
+        query += f" WHERE level = {level} AND {within(start, end, level, keys)}"
+        for batch in shard.rows(query, fetch=_BLOBS_AT_ONCE):
+            head, rows = sound_buckets(batch, level)
+            rows, head = _kept(rows, are_vectors(head[:, 0], [row[-1] for row in rows], shard.layout), head)
+            vectors = vectors_of([row[-1] for row in rows], shard.layout, columns)
+            fine = are_sound(vectors, head[:, 1], level, counts) & are_ranges(ranges_in(rows), vectors[:, 0])
+            gpu, bucket, vectors = where(fine, head[:, 0], head[:, 1], vectors)
+            yield (gpu, bucket, vectors), len(batch)
+
+    def _open(self) -> PageRollups:
+        """The table's pages. Raises NotPlainError."""
+        if not self._may_be_plain:
+            raise NotPlainError("it was not before")
+        if self._pages is None:
+            shard = self._shard
+            pages = shard.plain.pages()
+            if pages is None:
+                raise NotPlainError("not a finished file")
+            try:
+                self._pages = PageRollups(pages, shard.connection, shard.layout.width)
+            except sqlite3.DatabaseError as error:
+                raise NotPlainError(str(error)) from None
+        return self._pages
+
+    def _rowids(self, level: int, keys: Sequence[int] | None, start: float, end: float) -> Ints:
+        """Rowids of rollups in the order of their index. Raises NotPlainError."""
+        n_gpus = sum(len(self._shard.gpus(run.run_id)) for run in self._shard.runs)
+        if keys is not None and len(keys) < n_gpus * _SHARE:
+            return self._listed(level, keys, start, end)[0]
+        if self._last is None or self._last[0] != (level, start, end):
+            self._last = (level, start, end), self._listed(level, None, start, end)
+        rowids, gpus = self._last[1]
+        return rowids if keys is None else rowids[among(gpus, np.array(keys, np.int64))]
+
+    def _listed(self, level: int, keys: Sequence[int] | None, start: float, end: float) -> tuple[Ints, Ints]:
+        """Rowids of rollups and the keys of their GPUs: as two texts, which takes a third of the time that rows take."""
+        condition = f"level = {level} AND {within(start, end, level, keys)}"
+        query = f"SELECT count(*), group_concat(rowid), group_concat(gpu) FROM rollup WHERE {condition}"
+        try:
+            ((n, *texts),) = self._shard.connection.execute(query).fetchall()
+            rowids, gpus = (np.fromstring(text or "", np.int64, sep=",") for text in texts)
+        except (sqlite3.DatabaseError, ValueError) as error:
+            raise NotPlainError(str(error)) from None
+        if not len(rowids) == len(gpus) == n:
+            raise NotPlainError("an index of other values")
+        return rowids, gpus
+
+    def _columns_of(self, layout: Layout) -> Ints | None:
+        """Which numbers of this file's vectors make a vector of ``layout``; None: all."""
+        if layout == self._shard.layout:
+            return None
+        own = {block.metric.name: block for block in self._shard.layout.blocks}
+        columns = list(range(4))
+        for block in layout.blocks:
+            mine = own[block.metric.name]
+            columns += range(mine.start, mine.start + mine.width)
+        return np.array(columns)
+
+    def sketches(
+        self, keys: Sequence[int] | None, start: float, end: float, counted_anew: bool = False
+    ) -> Iterator[list[tuple[int, int, bytes]]]:
+        """(GPU key, bucket, blob) of the closed sketches that lie within [start, end), in batches; see ``rollups``."""
+        query = f"SELECT gpu, bucket, data FROM sketch WHERE {within(start, end, SKETCH_SECONDS, keys)}"
+        for batch in self._shard.rows(query, fetch=_BLOBS_AT_ONCE // 4):
+            head, rows = sound_buckets(batch, SKETCH_SECONDS)
+            rows, _ = _kept(rows, [is_sketch(row[2], len(self._shard.layout.sketched)) for row in rows], head)
+            if len(rows) < len(batch) and not counted_anew:
+                self._shard.damaged(IMPOSSIBLE)
+            if rows:
+                yield rows
+
+
+def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[list[tuple[Any, ...]], Ints]:
+    """The rows that fit, and their heads."""
+    return (rows, head) if all(fit) else ([row for row, fits in zip(rows, fit, strict=True) if fits], head[fit])

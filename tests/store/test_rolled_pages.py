@@ -1,0 +1,170 @@
+"""Rollups of recordings are the same whether they come from the file's pages or through SQLite."""
+
+import math
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from merging import json_of, record
+from sample_rows import START, rows_of, write
+
+from gssr.metrics import NAMES
+from gssr.store.layout import part_of
+from gssr.store.merge import merge
+from gssr.store.pages import vectors
+from gssr.store.pages.file import NotPlainError, PageFile, identity_of
+from gssr.store.pages.tree import HIGHEST, LOWEST, leaves
+from gssr.store.rolled import RolledUp
+from gssr.store.schema import LEVELS
+from gssr.store.shard import Shard
+
+WINDOWS = [(-math.inf, math.inf), (START + 7, START + 66.0), (START + 30, math.inf), (START + 1e6, math.inf)]
+
+
+@pytest.fixture(autouse=True)
+def in_small_pieces(monkeypatch):
+    monkeypatch.setattr(vectors, "_AT_ONCE", 7)
+
+
+def refuse(*_):
+    raise NotPlainError("it is read through SQLite")
+
+
+def rollups(path: Path, monkeypatch, pages: bool, keys: list[list[int] | None]) -> tuple[list[list], bool]:
+    """Everything in some windows, of some GPUs, whole and in part; and whether something was damaged."""
+    with monkeypatch.context() as patch:
+        if not pages:
+            patch.setattr(RolledUp, "_open", refuse)
+        shard = Shard(str(path))
+        layouts = [
+            shard.layout,
+            part_of(shard.layout, ["flop_active", "energy", "temperature"]),
+            part_of(shard.layout, []),
+        ]
+        found = [
+            list(shard.rolled.rollups(level, own, *window, layout))
+            for level in LEVELS
+            for window in WINDOWS
+            for own in keys
+            for layout in layouts
+        ]
+        assert shard.rolled._may_be_plain is pages
+        damaged = shard.damage is not None
+        shard.close()
+    return found, damaged
+
+
+def same_both_ways(path: Path, monkeypatch, keys=(None, [0], [1, 2])) -> int:
+    """How many rollups there are."""
+    one, other = (rollups(path, monkeypatch, pages, list(keys)) for pages in (True, False))
+    assert one[1] == other[1]
+    for left, right in zip(one[0], other[0], strict=True):
+        for a, b in zip(left, right, strict=True):
+            np.testing.assert_array_equal(a, b)
+    return sum(len(columns[0]) for columns in one[0])
+
+
+def test_of_one_run_and_of_runs_one_after_the_other(tmp_path, monkeypatch):
+    write(tmp_path / "a.sql", rows_of(300, 3, 1), 3, "one")
+    assert same_both_ways(tmp_path / "a.sql", monkeypatch) > 400
+    write(tmp_path / "a.sql", rows_of(90, 2, 2), 2, "two", append=True)
+    assert same_both_ways(tmp_path / "a.sql", monkeypatch, (None, [0, 1, 2], [3, 4])) > 600
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_of_ranks_merged_into_pages_of_any_size(tmp_path, monkeypatch, large):
+    if large:
+        monkeypatch.setattr("gssr.store.create._MANY_BYTES", 0)
+    for rank in range(4):
+        record(tmp_path / "a.sql", rank, n_ticks=200)
+    merge(str(tmp_path / "a.sql"))
+    with closing(sqlite3.connect(tmp_path / "a.sql")) as connection:
+        assert connection.execute("PRAGMA page_size").fetchone() == (16384 if large else 4096,)
+        keys = [key for (key,) in connection.execute("SELECT gpu FROM gpus")]
+    assert same_both_ways(tmp_path / "a.sql", monkeypatch, (None, keys[:1], keys[2:5])) > 1000
+
+
+def test_a_run_that_goes_on_is_read_through_sqlite(tmp_path):
+    writer = write(tmp_path / "a.sql", rows_of(300, 3, 1), 3, finish=False)
+    shard = Shard(str(tmp_path / "a.sql"))
+    assert len(shard.rolled.rollups(10, None, -math.inf, math.inf, shard.layout)[0]) > 30
+    assert not shard.rolled._may_be_plain
+    shard.close()
+    del writer
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE rollup SET gpu = 'one' WHERE rowid = 9",
+        "UPDATE rollup SET bucket = bucket + 0.5 WHERE rowid = 9",
+        "UPDATE rollup SET first_rowid = 1e300 WHERE rowid = 9",
+        "UPDATE rollup SET data = substr(data, 1, 800) WHERE rowid = 9",
+        "UPDATE rollup SET data = 'a text' WHERE rowid = 9",
+        "UPDATE rollup SET data = zeroblob(10000) WHERE rowid = 9",
+        "DROP INDEX rollup_level_bucket_gpu",
+        "ALTER TABLE rollup ADD COLUMN more INTEGER",
+    ],
+)
+def test_what_no_writer_writes_reads_as_through_sqlite(tmp_path, monkeypatch, change):
+    path = tmp_path / "a.sql"
+    write(path, rows_of(300, 3, 1), 3)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(change)
+        connection.commit()
+    found = json_of(path, exact=False)
+    monkeypatch.setattr(RolledUp, "_open", refuse)
+    assert json_of(path, exact=False) == found
+
+
+def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path, monkeypatch):
+    good, path = tmp_path / "good.sql", tmp_path / "bad.sql"
+    write(good, rows_of(300, 3, 1), 3, measured=NAMES[:4])
+    content = good.read_bytes()
+    with closing(sqlite3.connect(good)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'rollup'").fetchone()
+    file = PageFile(str(good), identity_of(str(good)))
+    places = [(page - 1) * 4096 for page in leaves(file, root, LOWEST, HIGHEST).page.tolist()]
+    file.close()
+    rng, n_same = random.Random(3), 0
+    for _ in range(150):
+        bad = bytearray(content)
+        page = rng.choice(places)
+        for _ in range(rng.choice([1, 1, 3])):
+            head = rng.random() < 0.7  # where a page says what is on it
+            bad[page + (rng.randrange(40) if head else rng.randrange(4096))] = rng.choice(
+                [0, 1, 127, 128, 255, rng.randrange(256)]
+            )
+        path.write_bytes(bad)
+        shard, other = Shard(str(path)), None
+        one = shard.rolled.rollups(10, None, -math.inf, math.inf, shard.layout)
+        with monkeypatch.context() as patch:
+            patch.setattr(RolledUp, "_open", refuse)
+            other = Shard(str(path))
+            expected = other.rolled.rollups(10, None, -math.inf, math.inf, other.layout)
+        if other.damage is None or "values" in other.damage:
+            n_same += 1
+            for a, b in zip(one, expected, strict=True):
+                np.testing.assert_array_equal(a, b)
+            assert (shard.damage is None) == (other.damage is None)
+        shard.close()
+        other.close()
+    assert n_same > 20
+
+
+def test_a_file_written_meanwhile_is_read_through_sqlite(tmp_path):
+    path = tmp_path / "a.sql"
+    write(path, rows_of(300, 3, 1), 3)
+    shard = Shard(str(path))
+    before = shard.rolled.rollups(10, None, -math.inf, math.inf, shard.layout)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE runs SET label = 'changed'")
+        connection.commit()
+    after = shard.rolled.rollups(10, None, -math.inf, math.inf, shard.layout)
+    assert not shard.rolled._may_be_plain
+    for a, b in zip(before, after, strict=True):
+        np.testing.assert_array_equal(a, b)
+    shard.close()
