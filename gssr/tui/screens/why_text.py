@@ -2,7 +2,7 @@
 
 from gssr.model.contrast import Contrast
 from gssr.model.reading import Reading, Rule
-from gssr.render.cells import clean, fit, wrap
+from gssr.render.cells import clean, clip, fit, wrap
 from gssr.render.clock import duration
 from gssr.render.roles import Row, Span
 from gssr.render.rule import rule
@@ -46,14 +46,23 @@ def readings(scene: Scene, found: Contrast, read: Reading) -> list[Row]:
         text = f"reads as: {read.differs.reads} ({_numbers(scene, read.differs, found)})"
         lines = wrap(text, max(width - 2, 1), role="value")
         rows = [(Span("! ", "outlier") if y == 0 else Span("  "), *row) for y, row in enumerate(lines)]
-    rows = rows[: 2 if height < _SMALL else 4]
+    rows = _at_most(2 if height < _SMALL else 4, rows, scene)
     if height >= _SMALL and read.like is not None:
-        rows += wrap(f"by itself: {read.like.reads} ({_numbers(scene, read.like, found)})", width, rest="  ")[:2]
+        text = f"by itself: {read.like.reads} ({_numbers(scene, read.like, found)})"
+        rows += _at_most(2, wrap(text, width, rest="  "), scene)
     if height >= _TALL:
         used = dict.fromkeys(rule.source for rule in read if rule is not None)
         source = f"; by rules of: {', '.join(used)}" if used else ""
         rows.append((Span(fit(f"a reading by rule, not a verdict{source}", width, scene.glyphs.ellipsis), "dim"),))
     return rows
+
+
+def _at_most(n: int, rows: list[Row], scene: Scene) -> list[Row]:
+    """The first rows; where there are more, the last of them ends in an ellipsis."""
+    if len(rows) <= n:
+        return rows
+    ellipsis = scene.glyphs.ellipsis
+    return [*rows[: n - 1], (*clip(rows[n - 1], scene.width - len(ellipsis)), Span(ellipsis))]
 
 
 def _numbers(scene: Scene, rule: Rule, found: Contrast) -> str:
