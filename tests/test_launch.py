@@ -35,6 +35,9 @@ JSRUN = {
     "JSM_NAMESPACE_RANK": "4", "JSM_NAMESPACE_LOCAL_RANK": "0", "JSM_NAMESPACE_SIZE": "6", "LSB_JOBID": "31",
     "PMIX_NAMESPACE": "jsm-1",
 }  # fmt: skip
+DEEPSPEED = {
+    "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": "node1",
+}  # fmt: skip
 PYTORCHJOB = {"RANK": "1", "WORLD_SIZE": "4", "PET_NODE_RANK": "1", "PET_NNODES": "4", "HOSTNAME": "job-worker-0"}
 
 
@@ -53,6 +56,10 @@ PYTORCHJOB = {"RANK": "1", "WORLD_SIZE": "4", "PET_NODE_RANK": "1", "PET_NNODES"
         ({"JOB_COMPLETION_INDEX": "3"}, "kubernetes", 3, None, None, None, None, None),
         ({"PET_NODE_RANK": "1", "PET_NNODES": "4"}, "kubernetes", 1, None, 4, None, 4, None),
         (PYTORCHJOB, "kubernetes", 1, None, 4, None, 4, None),
+        (PYTORCHJOB | {"JOB_COMPLETION_INDEX": "1"}, "kubernetes", 1, None, 4, None, 4, None),  # TrainJob: it tells how many
+        (DEEPSPEED, "pytorch", 5, 1, 8, 4, None, None),
+        (JOB | DEEPSPEED, "pytorch", 5, 1, 8, 4, None, "alps-77"),
+        (STEP | DEEPSPEED | {"RANK": "0"}, "slurm", 5, 1, 8, 4, 2, "alps-77.3"),
         (PYTORCHJOB | TORCHRUN, "torchrun", 6, 2, 8, 4, 2, "3f2a"),  # inside of its pods
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"} | OPENMPI, "openmpi", 2, 1, 4, 2, None, "prterun-node1-4711_1"),  # MPIJob
         ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4",

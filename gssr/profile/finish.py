@@ -53,11 +53,15 @@ def finish(plan: Plan, sampler: int | None, overwrite: bool, summary: bool, told
     ``summary`` says so. Never raises. ``sampler`` is the pid of the process that recorded; ``overwrite``: an older
     recording is deleted; ``told_to_end``: a signal has asked for the end."""
     folder, world_size = os.path.dirname(plan.path), plan.run["world_size"]
-    if not folder.endswith(".d") or not isinstance(world_size, int):
+    if not folder.endswith(".d"):
         return
     if sampler is None or process_start(sampler) is not None:
         return  # nothing was recorded; or its end is still being written
     rank = int(plan.process["rank"] or 0)
+    if not isinstance(world_size, int):  # nobody knows who is the last
+        if summary and rank == 0 and os.path.exists(plan.path):
+            say(f"recorded into {folder}; when all ranks have ended: gssr merge {folder[:-2]}")
+        return
     run = Run(str(plan.run["run_id"]), rank, world_size, folder[:-2], folder, overwrite, summary)
     try:
         _Waiting(told_to_end).for_child_of(run)

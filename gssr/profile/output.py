@@ -69,8 +69,12 @@ def choose(request: Request, place: launch.Place, make: bool = True) -> Output:
 def _shard_output(output: str, request: Request, place: launch.Place, make: bool) -> Output:
     """What must come out the same for all ranks of a run, whichever of them have begun: only runs of before count."""
     own_start = f"{place.node}.{place.rank}."
-    run_id = place.run_id or (_agreed_run_id(output, place, own_start) if make else _own_run_id(place))
     names = _shards(output)
+    adds = request.append or request.overwrite or request.output is None
+    adds = adds or (place.run_id is None and place.restart_count > 0)  # ranks that were started again
+    if place.run_id is None and not adds and any(name.startswith(own_start) for name in names):
+        raise UsageError(_holds_another(request))  # before a name is made for a run that will not be
+    run_id = place.run_id or (_agreed_run_id(output, place, own_start) if make else _own_run_id(place))
     mine = {name.removeprefix(own_start).removesuffix(".sql") for name in names if name.startswith(own_start)}
     if os.path.exists(output):  # looked at after the ranks' files, which may just be merged into it
         mine.update(run.run_id for run in _runs_in(output))
@@ -78,14 +82,17 @@ def _shard_output(output: str, request: Request, place: launch.Place, make: bool
     others = [name for name in names if not name.endswith(f".{run_id}.sql")]
     if place.restart_count:  # a requeued job goes on beside its own files
         others = [name for name in others if f".{job}." not in name]
-    adds = request.append or request.overwrite or request.output is None
     if (others or run_id in mine) and not adds:
-        raise UsageError(f"-o {request.output}: {request.output}.d holds another run; use -a to add a run to it")
+        raise UsageError(_holds_another(request))
     run_id = _unused(run_id, mine)
     if make:
         _make_shards_folder(output)
     path = os.path.join(output + ".d", f"{own_start}{run_id}.sql")
     return Output(path, run_id, append=False, overwrite=False, shard=True)
+
+
+def _holds_another(request: Request) -> str:
+    return f"-o {request.output}: {request.output}.d holds another run; use -a to add a run to it"
 
 
 def _make_shards_folder(output: str) -> None:

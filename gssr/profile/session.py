@@ -49,7 +49,7 @@ def profile(request: Request) -> int:
     status: Status | None = None
     recorder: Recorder | NoRecorder
     try:
-        if every is not None and place.rank == 0 and request.live is None:  # the screen says all that, and has the terminal
+        if every is not None and place.rank == 0 and request.live is None:  # a screen says it all
             status = _status(plan, every)
         recorder = Recorder(plan)
     except OSError as error:

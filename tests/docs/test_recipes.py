@@ -46,7 +46,7 @@ def test_manifests_record_into_a_volume_that_they_mount(manifest: fenced.Block) 
     commands = [container["command"] for _, container in containers_of(parsed) if "command" in container]
     assert len(commands) == 1
     output = options_of(commands[0])
-    assert output[:1] == ["-o"] and output[1].rpartition("/")[0] in mounted
+    assert output[:2] == ["-a", "-o"] and output[2].rpartition("/")[0] in mounted  # -a: pods are started again
 
 
 def test_the_parser_of_manifests_refuses_what_is_none() -> None:

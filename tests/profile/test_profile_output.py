@@ -9,6 +9,7 @@ import pytest
 from gssr.launch import where_am_i
 from gssr.profile.output import choose
 from gssr.profile.request import Request, UsageError
+from gssr.store.merge import merge
 from gssr.store.reader import open_recording
 from gssr.store.writer import Writer
 
@@ -143,6 +144,26 @@ def test_steps_that_add_their_runs_to_one_recording_write_a_file_each():
     found = [record(slurm(0, step=step, ranks=1), append=True) for step in range(3)]
     assert [one.run_id for one in found] == ["c-1.0", "c-1.1", "c-1.2"] and len({one.path for one in found}) == 3
     assert all(one.shard for one in found) and sorted(runs()) == ["c-1.0", "c-1.1", "c-1.2"]
+
+
+def test_a_pod_that_is_started_again_is_refused_without_a_trace_or_adds_a_run(folder):
+    for rank in range(2):
+        record(indexed_job(rank))
+    before = sorted(os.listdir(folder / "a.sql.d"))
+    with pytest.raises(UsageError, match="use -a"):
+        chosen(indexed_job(1))
+    assert sorted(os.listdir(folder / "a.sql.d")) == before
+    again = record(indexed_job(1), append=True)
+    assert len(runs()) == 2 and again.run_id not in before
+    assert merge("a.sql").n_files == 3 and os.listdir(folder) == ["a.sql"]
+
+
+def test_workers_of_torchrun_that_are_started_again_go_on_whatever_names_the_run():
+    for restart in range(3):
+        for rank in range(2):
+            worker = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
+            record(worker | {"TORCHELASTIC_RESTART_COUNT": str(restart)})
+    assert len(runs()) == 3
 
 
 def test_a_single_rank_leaves_no_folder_behind(folder):
