@@ -58,8 +58,8 @@ LAUNCHERS: tuple[Launcher, ...] = (
         "slurm", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS", local_ranks="SLURM_GTIDS",
         n_nodes="SLURM_STEP_NUM_NODES", in_step=True, inherits_step=True,
     ),
-    # A rank is a pod: of Kubeflow's PyTorchJob and TrainJob, outside the torchrun in it; then of an Indexed Job or a JobSet, of
-    # which a TrainJob is made, and which don't tell how many there are.
+    # A rank is a pod: of Kubeflow's PyTorchJob and TrainJob, outside the torchrun in it; then of an Indexed Job or a JobSet,
+    # of which a TrainJob is made, and which don't tell how many there are.
     Launcher("kubernetes", "PET_NODE_RANK", world_size="PET_NNODES", n_nodes="PET_NNODES"),
     Launcher("kubernetes", "JOB_COMPLETION_INDEX"),
     # What torch.distributed looks for (env://): set by DeepSpeed, Accelerate, older PyTorchJobs and scripts. Last, because

@@ -8,6 +8,8 @@ import signal
 import time
 from collections.abc import Sequence
 
+from gssr.profile.detach import keep_only
+
 PATIENCE = 1.0
 """Seconds the supervisor waits in the end for what is still being written."""
 MOST = 8
@@ -57,7 +59,7 @@ class Afterword:
             null = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(null, fd)
-            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            keep_only()
             import sqlite3
 
             connection = sqlite3.connect(f"file:{_quoted(self._path)}?mode=rw", uri=True, timeout=PATIENCE)

@@ -34,7 +34,7 @@ def let_go(*kept: int, name: str = "gssr-sampler") -> tuple[int, ...]:
 
 
 def keep_only(*kept: int) -> None:
-    """Close every descriptor but the standard streams' and these."""
+    """Close every descriptor but the standard streams' and these: not one by one all numbers that there may be."""
     for fd in _descriptors():
         if fd > 2 and fd not in kept:
             os.closerange(fd, fd + 1)  # which minds none that is closed
