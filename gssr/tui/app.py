@@ -28,12 +28,11 @@ from gssr.store.open import log_of
 from gssr.tui import shell
 from gssr.tui.actions import ACTIONS
 from gssr.tui.canvas import Canvas
-from gssr.tui.moves import MOVES, go_to, played
+from gssr.tui.moves import MOVES, go_to, move_by, played
 from gssr.tui.output import LogFile, Output
 from gssr.tui.palette import Actions
 from gssr.tui.producer import Frames, Producer
 from gssr.tui.prompt import Prompt
-from gssr.tui.screens import BY_NAME
 from gssr.tui.takeaway import export, to_text
 from gssr.tui.theme import looks
 from gssr.tui.update import ShortChange, ShortLayout
@@ -298,7 +297,7 @@ class LiveScreen(App[int]):
             return
         scene = self.scene()
         if scene is not None:
-            self._look(BY_NAME[scene.view.screen].move(self._body(scene), 0, step * _WHEEL))
+            self._look(move_by(self._body(scene), 0, step * _WHEEL))
             self._draw()
 
 

@@ -10,8 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gssr.model.frame import Ints
-from gssr.render.cells import clip
-from gssr.render.roles import Role, Row, text_of
+from gssr.render.roles import Role, Row
 from gssr.tui.calm import bytes_of, calmed, merged, too_much
 from gssr.tui.changes import cells_of, changed_spans
 
@@ -75,8 +74,3 @@ class Canvas(Widget, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """Tell where the mouse was pressed."""
         self._clicked(event.x, event.y)
-
-
-def text_rows(rows: Sequence[Row], width: int) -> str:
-    """The rows as plain text."""
-    return "\n".join(text_of(clip(row, width)).rstrip() for row in rows) + "\n"

@@ -11,8 +11,9 @@ from gssr.model.frame import Frame
 from gssr.model.grid import choose_width, ladder
 from gssr.model.thinned import FINEST
 from gssr.model.window import parse_time
-from gssr.tui.cursor import PAGE, inside, with_cursor
+from gssr.tui.cursor import PAGE, inside, moved, with_cursor
 from gssr.tui.order import shown_gpus
+from gssr.tui.overlays import extent_of
 from gssr.tui.screens import BY_NAME, SCREENS
 from gssr.tui.view import Scene, ScreenName, Sort, View
 
@@ -45,11 +46,22 @@ def _neighbour(step: int) -> Move:
     return move
 
 
+def move_by(scene: Scene, dx: int, dy: int) -> View:
+    """The cursor of the screen moves so far; what lies over it scrolls instead."""
+    view = scene.view
+    if not view.overlay:
+        return BY_NAME[view.screen].move(scene, dx, dy)
+    n, room = extent_of(scene)
+    return replace(view, scroll=moved(min(view.scroll, max(n - room, 0)), dy, room, max(n - room, 0) + 1))
+
+
 def _cursor(dx: int, dy: int) -> Move:
-    return lambda scene: BY_NAME[scene.view.screen].move(scene, dx, dy)
+    return lambda scene: move_by(scene, dx, dy)
 
 
 def _enter(scene: Scene) -> View:
+    if scene.view.overlay:
+        return replace(scene.view, overlay="")
     return BY_NAME[scene.view.screen].enter(scene) or scene.view
 
 
@@ -92,7 +104,7 @@ def _outlier(step: int) -> Move:
 
 
 def _overlay(name: str) -> Move:
-    return lambda scene: replace(scene.view, overlay="" if scene.view.overlay == name else name)  # type: ignore[arg-type]
+    return lambda scene: replace(scene.view, overlay="" if scene.view.overlay == name else name, scroll=0)  # type: ignore[arg-type]
 
 
 # Time

@@ -14,12 +14,11 @@ from gssr.render.scale import UNKNOWN, count, fixed, metric_of, quantity
 from gssr.tui.axis import age_text
 from gssr.tui.footer import footer
 from gssr.tui.footer import footer_action as footer_action
-from gssr.tui.help import help_rows
 from gssr.tui.output import output_pane
+from gssr.tui.overlays import overlay_rows
 from gssr.tui.panels import beside, clicked, main_width, panels
 from gssr.tui.screens import BY_NAME, SCREENS
 from gssr.tui.screens import time as timeline
-from gssr.tui.screens.events import event_rows
 from gssr.tui.view import Scene, View
 
 HEADER, FOOTER = 1, 1
@@ -93,10 +92,8 @@ def _over_the_screen(scene: Scene) -> bool:
 def _body(scene: Scene, height: int) -> list[Row]:
     """All between the header and the pane, on a terminal of ``height`` rows."""
     view, frame = scene.view, scene.frame
-    if view.overlay == "help":
-        return help_rows(scene)[: scene.height]
-    if view.overlay == "events":
-        return event_rows(scene)[: scene.height]
+    if view.overlay:
+        return overlay_rows(scene)[: scene.height]
     if _over_the_screen(scene):
         return _nothing(frame, scene.width)[: scene.height]
     problem: list[Row] = []

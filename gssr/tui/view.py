@@ -25,7 +25,8 @@ class View:
     time looked at, None for none. ``selection``: positions of the GPUs looked at, named ``selected``; empty is the whole
     job. ``gpu``: the position under the cursor of GPUs and Map, -1 before there is one; ``row``: the line under the cursor
     of the other screens. ``density`` cycles through what a screen can do about many GPUs, 0 is the screen's own choice.
-    ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``trail``: where Esc goes back to.
+    ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``scroll``: the first line in sight of
+    what lies over the screen (``overlay``). ``trail``: where Esc goes back to.
     """
 
     screen: ScreenName = "job"
@@ -46,6 +47,7 @@ class View:
     align: Alignment = "start"
     speed: float = 0.0
     overlay: Overlay = ""
+    scroll: int = 0
     output: bool = False
     trail: tuple["View", ...] = ()
 

@@ -1,13 +1,14 @@
 """Scenes of recordings, as the program would make them, and what holds for every drawing of a screen."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from gssr.model.alignment import aligned
 from gssr.model.frame import Frame, Query
 from gssr.model.watch import Watch
-from gssr.render.cells import cell_width
+from gssr.render.cells import cell_width, clip
 from gssr.render.glyphs import glyphs
-from gssr.render.roles import text_of
+from gssr.render.roles import Row, text_of
 from gssr.tui.screens import BY_NAME
 from gssr.tui.view import Scene, View
 
@@ -37,8 +38,12 @@ def scene_of(path: str, view: View, width: int, height: int, other: str = "", as
 
 def text(scene: Scene) -> str:
     """What the screen draws."""
-    rows = BY_NAME[scene.view.screen].draw(scene)
-    return "\n".join(text_of(row).rstrip() for row in rows) + "\n"
+    return text_rows(BY_NAME[scene.view.screen].draw(scene), scene.width)
+
+
+def text_rows(rows: Sequence[Row], width: int) -> str:
+    """The rows as plain text."""
+    return "\n".join(text_of(clip(row, width)).rstrip() for row in rows) + "\n"
 
 
 def fits(scene: Scene) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from looking import text_rows
 
 from gssr.model.watch import Watch
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
-from gssr.tui.canvas import text_rows
 from gssr.tui.cursor import PAGE
 from gssr.tui.listing import listing
 from gssr.tui.screens import gpus

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from looking import text_rows
 
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import Row, text_of
-from gssr.tui.canvas import text_rows
 from gssr.tui.cursor import PAGE
 from gssr.tui.moves import MOVES
 from gssr.tui.screens import map as screen

@@ -13,7 +13,10 @@ from gssr.model.watch import Watch
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
+from gssr.store.records import Event
 from gssr.tui import shell
+from gssr.tui.actions import ACTIONS
+from gssr.tui.moves import MOVES
 from gssr.tui.output import Output
 from gssr.tui.panels import COMPANIONS, main_width, panels
 from gssr.tui.screens import BY_NAME, SCREENS
@@ -83,6 +86,31 @@ def test_a_companion_shows_the_window_to_its_end(name: str, last: str) -> None:
     scene = Scene(frame, None, View(screen=name), 79, 27, UTF8)  # type: ignore[arg-type]
     axes = [row for row in map(text_of, BY_NAME[scene.view.screen].draw(scene)) if " 0:00 " in row]
     assert axes and all(last in row for row in axes), axes
+
+
+@pytest.mark.parametrize("overlay", ["help", "events"])
+@pytest.mark.parametrize("way", ["down", "page_down"])
+def test_what_lies_over_a_screen_can_be_read_to_its_end_and_back(overlay: str, way: str) -> None:
+    happened = tuple(Event(frames.START + n, "nid000001", None, 0, "signal", f"signal {n}") for n in range(100))
+    frame = replace(FRAME, events=happened)
+    wanted = {action.help for action in ACTIONS} if overlay == "help" else {f"signal {n}" for n in range(100)}
+    scene = Scene(frame, None, View(screen="gpus", top=5), 80, 24, UTF8)
+    scene = scene._replace(view=MOVES[overlay](scene))
+    seen: list[str] = []
+    for _ in range(200):
+        drawn = [text_of(row) for row in shell.draw(scene)]
+        seen += drawn
+        body = scene.sized(*shell.body_size(scene.view, 80, 24))
+        after = MOVES[way](body)
+        if after == scene.view:
+            break
+        scene = scene._replace(view=after)
+    assert all(any(text[:60] in line for line in seen) for text in wanted)
+    assert MOVES["up"](body).scroll == scene.view.scroll - 1
+    first = MOVES["first"](body)
+    assert first.scroll == 0 and MOVES["last"](body._replace(view=first)) == scene.view
+    closed = MOVES["back"](body)
+    assert (closed.overlay, closed.top) == ("", 5)
 
 
 def test_a_click_beside_the_screen_stays_on_the_screen() -> None:

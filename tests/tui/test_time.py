@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from looking import text_rows
 
 from gssr.model.timeline import Timelines
 from gssr.model.watch import Watch
@@ -16,7 +17,6 @@ from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
 from gssr.store.records import Event
 from gssr.tui import shell
-from gssr.tui.canvas import text_rows
 from gssr.tui.cursor import PAGE
 from gssr.tui.moves import MOVES
 from gssr.tui.screens import time as screen
