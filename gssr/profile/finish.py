@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 
 from gssr.profile.plan import Plan
 from gssr.profile.stderr import say
-from gssr.store.liveness import process_start
+from gssr.store.liveness import process_start, time_in
 from gssr.store.private import FILE
 from gssr.store.schema import ENDED_SUFFIX
 
@@ -156,7 +156,8 @@ def _is_lost(path: str) -> bool:
 
     try:
         with closing(connect(path)) as connection:
-            states = [state_in(connection, run, path) for run in read_runs(connection)]
+            folder = os.path.dirname(path)
+            states = [state_in(connection, run, path, lambda: time_in(folder)) for run in read_runs(connection)]
             return bool(states) and set(states) == {"lost"}  # without a run, the file has only just been made
     except (RecordingError, DatabaseError):
         return False

@@ -51,11 +51,13 @@ def remove(path: str) -> None:
 def finished_runs(path: str) -> frozenset[str]:
     """Ids of a recording's runs, all of which have ended or are lost. Raises TakenError when somebody is recording into
     it, RecordingError as ``connect`` does."""
+    from gssr.store.liveness import time_in
     from gssr.store.records import is_recorded_into
 
+    folder = os.path.dirname(os.path.realpath(path))
     with closing(connect(path)) as connection:
         try:
-            if is_recorded_into(connection, path):
+            if is_recorded_into(connection, path, lambda: time_in(folder)):
                 raise TakenError(path)
             return frozenset(run_id for (run_id,) in connection.execute("SELECT run_id FROM runs"))
         except sqlite3.DatabaseError as error:

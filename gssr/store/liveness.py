@@ -2,8 +2,10 @@
 have been booted since."""
 
 import os
+import time
 
 from gssr.store.open import beside
+from gssr.store.private import FILE
 
 _HOST_NAMESPACE = "pid:[4026531836]"
 """The namespace of process ids that the kernel itself begins with; the number is fixed (PROC_PID_INIT_INO)."""
@@ -43,3 +45,26 @@ def silent_seconds(path: str, now: float) -> float:
         if status.st_size:
             latest = max(latest, status.st_mtime)
     return now - latest
+
+
+def stamped_now(folder: str) -> float:
+    """Unix time by the clock that stamps what is written in the folder: on a network filesystem it may be another one than
+    this host's. Raises OSError when no file can be made there."""
+    path = os.path.join(folder, f"clock.{os.uname().nodename}-{os.getpid()}")
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
+        os.utime(path)
+        return os.stat(path).st_mtime
+    finally:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+
+def time_in(folder: str) -> float:
+    """The same, or by this host's clock when no file can be made there."""
+    try:
+        return stamped_now(folder)
+    except OSError:
+        return time.time()

@@ -4,7 +4,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from gssr.store.liveness import boot_id, process_start, silent_seconds
@@ -12,6 +12,8 @@ from gssr.store.values import sound_rows
 
 LOST_SECONDS, LOST_INTERVALS = 15.0, 10
 """A recorder that can't be looked at from here is lost after max(15 s, 10 sampling intervals) of silence."""
+
+Clock = Callable[[], float]
 
 _DAMAGED = "\ufffd"  # in a text that was none
 _STATE_ORDER = ("running", "lost", "timeout", "killed", "failed", "completed")
@@ -166,17 +168,18 @@ def read_merged(connection: sqlite3.Connection) -> list[Merged]:
     return [Merged(*row) for row in _select(connection, "merged", Merged._fields, "ORDER BY rowid")]
 
 
-def state_in(connection: sqlite3.Connection, run: Run, path: str) -> str:
+def state_in(connection: sqlite3.Connection, run: Run, path: str, clock: Clock = time.time) -> str:
     """``state_of`` a run in an open file. Ranks are merged when none of them is recorded any more: what says ``running``
     then is lost, however lately the merged file was written."""
     if run.state == "running" and any(row.run_id == run.run_id for row in read_merged(connection)):
         return "lost"
-    return state_of(run, read_processes(connection, run.run_id), path)
+    return state_of(run, read_processes(connection, run.run_id), path, clock)
 
 
-def state_of(run: Run, processes: Iterable[Process], path: str, now: float | None = None) -> str:
+def state_of(run: Run, processes: Iterable[Process], path: str, clock: Clock = time.time) -> str:
     """How one file says the run stands: its stored state, or ``lost`` when that is ``running`` and whoever recorded it is
-    gone: its process on this node, or silent for too long elsewhere."""
+    gone: its process on this node, or silent for too long elsewhere. ``clock`` tells the unix time, s: whoever may write
+    asks the filesystem's (gssr.store.liveness.time_in), because that of this host may be wrong."""
     if run.state != "running":
         return run.state
     here, boot = os.uname().nodename, boot_id()
@@ -187,12 +190,12 @@ def state_of(run: Run, processes: Iterable[Process], path: str, now: float | Non
                 return "lost"
             return "running"
     patience = max(LOST_SECONDS, LOST_INTERVALS * (run.sampling_ms or 0.0) / 1000)
-    return "lost" if silent_seconds(path, time.time() if now is None else now) > patience else "running"
+    return "lost" if silent_seconds(path, clock()) > patience else "running"
 
 
-def is_recorded_into(connection: sqlite3.Connection, path: str) -> bool:
+def is_recorded_into(connection: sqlite3.Connection, path: str, clock: Clock = time.time) -> bool:
     """Whether somebody is recording into this file now."""
-    return any(state_in(connection, run, path) == "running" for run in read_runs(connection))
+    return any(state_in(connection, run, path, clock) == "running" for run in read_runs(connection))
 
 
 def joined(runs: Sequence[Run]) -> Run:

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -189,6 +190,17 @@ def test_a_run_that_is_still_recorded_stays_as_it_is(recording):
     assert "c-1.0 is not merged: 1 rank is still being recorded" in outcome.waiting["c-1.0"]
     os.utime(path, (START, START))
     assert merge(str(recording)).n_files == 2
+    merged_file(recording)
+
+
+def test_a_host_whose_clock_is_ahead_takes_nobody_who_records_for_lost(recording, monkeypatch):
+    shard = record(recording, 0, lost=True)
+    os.utime(shard)  # written just now, on another node
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 120)
+    assert merge(str(recording)).n_files == 0 and shard.exists()
+    os.utime(shard, (START, START))
+    assert merge(str(recording)).n_files == 1
     merged_file(recording)
 
 

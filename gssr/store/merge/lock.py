@@ -8,7 +8,7 @@ import os
 import time
 from binascii import hexlify
 
-from gssr.store.liveness import boot_id, process_start
+from gssr.store.liveness import boot_id, process_start, stamped_now
 from gssr.store.open import small_text
 from gssr.store.private import FILE
 
@@ -91,20 +91,9 @@ def _is_stale(path: str, holder: str) -> bool:
     if node == os.uname().nodename and boot == str(boot_id()) and pid.isascii() and pid.isdigit() and len(pid) < 10:
         return str(process_start(int(pid))) != start
     try:
-        return _now(os.path.dirname(path)) - os.stat(path).st_mtime > STALE_SECONDS
+        return stamped_now(os.path.dirname(path)) - os.stat(path).st_mtime > STALE_SECONDS
     except FileNotFoundError:
         return False
-
-
-def _now(folder: str) -> float:
-    """The time by the clock that stamps the folder's files."""
-    path = os.path.join(folder, f"{_NAME}.{os.uname().nodename}-{os.getpid()}")
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
-        os.utime(path)
-        return os.stat(path).st_mtime
-    finally:
-        _unlink(path)
 
 
 def _take_away(path: str, holder: str, aside: str) -> None:
