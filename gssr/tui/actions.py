@@ -71,7 +71,7 @@ ACTIONS: tuple[Action, ...] = (
         ("compare",),
     ),
     Action("output", ("o",), "", "what the workload prints, beside the screen", "What is shown"),
-    Action("export", ("x",), "", "write what is on screen to a file: text, PNG or CSV", "Taking away"),
+    Action("export", ("x",), "", "write what is on screen to a file: text, PNG, SVG or CSV", "Taking away"),
     Action("copy", ("y",), "", "copy what is on screen to the clipboard, through the terminal", "Taking away"),
     Action("palette", ("colon", "ctrl+p"), "", "find an action by its name", "Program"),
     Action("help", ("question_mark", "f1"), "? help", "these keys", "Program"),

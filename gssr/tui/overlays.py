@@ -1,6 +1,6 @@
 """What lies over a screen until Esc closes it: the help, made from the table of actions, and the list of events."""
 
-from gssr.render.cells import clean, clip, pad
+from gssr.render.cells import clean, clip, pad, wrap
 from gssr.render.events import told
 from gssr.render.roles import Row, Span
 from gssr.tui.actions import ACTIONS, shown_keys
@@ -21,7 +21,7 @@ def overlay_rows(scene: Scene) -> list[Row]:
     top = min(scene.view.scroll, max(n - room, 0))
     screen = BY_NAME[scene.view.screen]
     title = f"{screen.title}: {screen.question}" if helps else f"{len(scene.frame.events):,} events, newest first"
-    more = f"lines {top + 1} to {min(top + room, n)} of {n}, down for more; " if n > room else ""
+    more = f"{top + 1}-{min(top + room, n)} of {n}, down: more; " if n > room else ""
     head: Row = (Span(title, "title"), Span(f"  {more}Esc closes", "dim"))
     lines = (_help if helps else _events)(scene, range(top, min(top + room, n)))
     return [clip(row, scene.width) for row in (head, (), *lines)]
@@ -31,7 +31,7 @@ def extent_of(scene: Scene) -> tuple[int, int]:
     """How many lines the overlay has, and how many of them there is room for."""
     room = max(scene.height - _HEAD, 1)
     if scene.view.overlay == "help":
-        return -(-len(_actions()) // _columns(scene)), room
+        return -(-len(_actions(scene)) // _columns(scene)), room
     return len(scene.frame.events), room
 
 
@@ -39,21 +39,24 @@ def _columns(scene: Scene) -> int:
     return max(scene.width // _LEAST_COLUMN, 1)
 
 
-def _actions() -> list[Row]:
-    """All actions with their keys, by category."""
+def _actions(scene: Scene) -> list[Row]:
+    """All actions with their keys, by category, in lines as wide as a column."""
     lines: list[Row] = []
+    room = max(scene.width // _columns(scene) - _KEYS - 2, 1)
     category = ""
     for action in ACTIONS:
         if action.category != category:
             category = action.category
             lines.append((Span(category, "heading"),))
-        lines.append((*pad((Span(f" {shown_keys(action)}", "value"),), _KEYS), Span(f" {action.help}")))
+        said = wrap(action.help, room)
+        lines.append((*pad((Span(f" {shown_keys(action)}", "value"),), _KEYS + 1), *said[0]))
+        lines += [(Span(" " * (_KEYS + 1)), *row) for row in said[1:]]
     return lines
 
 
 def _help(scene: Scene, shown: range) -> list[Row]:
     """In columns where there is room."""
-    lines, n_columns = _actions(), _columns(scene)
+    lines, n_columns = _actions(scene), _columns(scene)
     per_column = extent_of(scene)[0]
     size = scene.width // n_columns
     rows: list[Row] = []
