@@ -9,7 +9,7 @@ from gssr.model.figures import RunFigures
 from gssr.model.fleet import Group, NodeHealth, ScoreBin
 from gssr.model.fleet_reading import Fleet
 from gssr.render.bar import bar
-from gssr.render.cells import clean, clip, fit, wrap
+from gssr.render.cells import as_many, clean, fit, flow, wrap
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed
@@ -40,7 +40,7 @@ def fleet_page(places: Sequence[str], found: Fleet, options: Options) -> list[Ro
     width, marks = options.width, glyphs(options.ascii)
     runs, whole = found.runs, fleet.together(found.runs)
     page = _Page(options, marks, _decimals(whole.gpu_hours))
-    rows = [clip(row, width) for row in _head(places, found)]
+    rows = _head(places, found, width, marks)
     if runs:
         rows += [(), *page.totals(whole)]
         if options.by is not None:
@@ -74,7 +74,7 @@ def _most_wasted(runs: Sequence[RunFigures]) -> list[RunFigures]:
     return sorted(known, key=lambda run: (-(run.wasted_gpu_hours or 0.0), run.run_id))
 
 
-def _head(places: Sequence[str], found: Fleet) -> list[Row]:
+def _head(places: Sequence[str], found: Fleet, width: int, marks: Glyphs) -> list[Row]:
     named = ", ".join(places[:_MOST_NAMED]) + (f" and {len(places) - _MOST_NAMED} more" * (len(places) > _MOST_NAMED))
     users = {run.user for run in found.runs if run.user is not None}
     days = sorted(day for run in found.runs if (day := _day(run.started_at)) is not None)
@@ -83,7 +83,8 @@ def _head(places: Sequence[str], found: Fleet) -> list[Row]:
         what.append(count(len(users), "user"))
     if days:
         what.append(days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}")
-    return [(Span("GSSR fleet", "title"), Span(f"  {clean(named)}", "value")), (Span(", ".join(what)),)]
+    title = flow([(Span("GSSR fleet", "title"),), (Span(clean(named), "value"),)], width, marks.ellipsis)
+    return title + flow([(Span(word),) for word in what], width, marks.ellipsis, separator=", ")
 
 
 def _day(time: float | None) -> str | None:
@@ -125,7 +126,8 @@ class _Page:
             percent = "" if name == "GPU-hours" else f"{fixed(None if share is None else 100 * share, 1):>6} % "
             drawn = bar(share, 20, self._marks) if percent and width >= _WIDE else ()
             shown = Span(f"{self._hours(value):>{wide}}", "value")
-            rows.append(labelled(name, width, shown, Span(f"  {percent}"), *drawn, Span(f"  {about}", "dim")))
+            row = labelled(name, width, shown, Span(f"  {percent}"), *drawn)
+            rows.append(as_many([row, (Span(about, "dim"),)], width))
         if whole.energy_j is not None:
             wasted = "" if whole.wasted_energy_j is None else f", {_kwh(whole.wasted_energy_j)} of it wasted"
             rows.append(labelled("energy", width, Span(f"{_kwh(whole.energy_j)} kWh", "value"), Span(wasted)))
