@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from gssr.model.aggregate import chosen, filtered
 from gssr.model.analysis import Floats, GpuSeries, Series
-from gssr.store.arrays import distinct
 from gssr.store.reader import Buckets, RunReader, Samples
 from gssr.store.schema import GAP_INTERVALS, LEVELS
 
@@ -81,7 +80,7 @@ def bins_of_samples(samples: Samples, start: float, end: float, interval: float,
 
     def holds(bins: Bins) -> bool:
         steps = np.where(same, np.diff(bins.holding(time)), 0)
-        cells = int(steps.sum()) + len(distinct(gpu))
+        cells = int(steps.sum()) + len(np.unique(gpu))
         return int(np.maximum(steps - 1, 0)[~gap].sum()) <= MAX_EMPTY * cells
 
     candidates = (_bins(start, end, width) for width in widths(interval))

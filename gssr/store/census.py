@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.store.arrays import Flags, among, distinct, where
 from gssr.store.layout import Layout, part_of
-from gssr.store.moments import Floats, Ints
+from gssr.store.moments import Flags, Floats, Ints, where
 from gssr.store.rolled import IMPOSSIBLE
 from gssr.store.schema import LEVELS
 
@@ -61,7 +60,7 @@ def _take(part: "Part") -> Census:
     key, bucket, vectors = part.shard.rolled.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
     key, bucket, vectors = where(fits(vectors, layout), key, bucket, vectors)
     n_rows, n_rowids = int(vectors[:, 0].sum()), part.last + 1 - part.first
-    key, bucket, vectors = where(among(key, np.array(list(part.position), np.int64)), key, bucket, vectors)
+    key, bucket, vectors = where(np.isin(key, list(part.position)), key, bucket, vectors)
     codes = codes_of(part.positions(key), bucket)
     order = np.argsort(codes)
     codes, rows = codes[order], vectors[order, 0].astype(np.int64)
@@ -74,8 +73,8 @@ def _take(part: "Part") -> Census:
     same = (codes[place] == found) & (rows[place] >= n) if len(codes) else np.zeros(len(found), bool)
     lost: Ints = found[~same]
     if n_rows > n_rowids:  # else samples are missing that a full disk had no space for
-        lost = distinct(np.concatenate([lost, found[(codes[place] == found) & (rows[place] != n)]]))
-    kept = ~among(codes, lost)
+        lost = np.unique(np.concatenate([lost, found[(codes[place] == found) & (rows[place] != n)]]))
+    kept = ~np.isin(codes, lost)
     return Census(codes[kept], rows[kept], lost)
 
 
@@ -125,7 +124,7 @@ def rollups(part: "Part", level: int, gpus: Ints | None, lower: float, upper: fl
     wrong = _wrong(part, gpus, gpu, bucket, vectors[:, 0], seconds, (low, high))
     kept = (bucket >= lower) & (bucket + level <= upper)
     if len(wrong):
-        kept &= ~among(codes_of(gpu, bucket // seconds * seconds), wrong)
+        kept &= ~np.isin(codes_of(gpu, bucket // seconds * seconds), wrong)
         part.shard.recounted.update(
             (part.first, code) for code in codes_of(wrong >> 40, starts_of(wrong) // LONGEST * LONGEST).tolist()
         )
@@ -182,7 +181,7 @@ def _wrong(
     known = place < len(codes)
     known[known] = codes[place[known]] == mine[known]
     sums = np.bincount(place[known], rows[known], len(codes))
-    return distinct(np.concatenate([codes[sums != expected], mine[~known], lost]))
+    return np.unique(np.concatenate([codes[sums != expected], mine[~known], lost]))
 
 
 def _expected(part: "Part", gpus: Ints | None, seconds: int, window: tuple[float, float]) -> tuple[Ints, Ints, Ints]:
@@ -204,7 +203,7 @@ def _within(gpus: Ints | None, codes: Ints, window: tuple[float, float]) -> Flag
     """[n]: which buckets, by their numbers, are those of the GPUs and in the window."""
     start = starts_of(codes)
     inside = (start >= window[0]) & (start < window[1])
-    return np.asarray(inside if gpus is None else inside & among(codes >> 40, gpus), bool)
+    return np.asarray(inside if gpus is None else inside & np.isin(codes >> 40, gpus), bool)
 
 
 def fits(vectors: Floats, layout: Layout) -> Flags:

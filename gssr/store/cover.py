@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.store import census
-from gssr.store.arrays import among, where
 from gssr.store.census import codes_of as codes_of
 from gssr.store.layout import Layout
-from gssr.store.moments import Floats, Ints, derive, empty_vectors, fold
+from gssr.store.moments import Floats, Ints, derive, empty_vectors, fold, where
 from gssr.store.pages.table import Wanted
 from gssr.store.raw import Columns, in_threads, joined
 from gssr.store.recount import Rows, hold_all, ranges_of, rows_of
@@ -63,7 +62,7 @@ class Part(NamedTuple):
 
     def sound(self, keys: Ints) -> NDArray[np.bool_]:
         """True for the keys of the run's GPUs. Where another turns up nothing was filtered out: the file is damaged."""
-        found = among(keys, np.array(list(self.position), np.int64))
+        found = np.isin(keys, list(self.position))
         if not found.all():
             self.shard.damaged("a GPU that it doesn't list")
         return found
@@ -191,7 +190,7 @@ def _not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]])
     fresh = np.ones(len(gpu), bool)
     for level, codes in taken:
         if len(codes):
-            fresh &= ~among(codes_of(gpu, time // level * level), codes)
+            fresh &= ~np.isin(codes_of(gpu, time // level * level), codes)
     return fresh
 
 
@@ -283,7 +282,7 @@ def _behind(part: Part, gpus: Ints | None, time: float, taken: Sequence[tuple[in
     """Positions of the GPUs whose rows before ``time`` are not all counted by the buckets taken."""
     counted = [codes[_end(codes, level) >= time] >> 40 for level, codes in taken if len(codes)]
     wanted = np.array(sorted(part.position.values()), np.int64) if gpus is None else gpus
-    return wanted[~among(wanted, np.concatenate(counted))] if counted else wanted
+    return wanted[~np.isin(wanted, np.concatenate(counted))] if counted else wanted
 
 
 def _end(codes: Ints, level: int) -> Ints:

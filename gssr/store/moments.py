@@ -14,6 +14,12 @@ from gssr.store.layout import HEAD, LAYOUT, Layout
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+def where(mask: Flags, *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Of each column what is chosen; itself where that is all of it: rollups are large."""
+    return columns if mask.all() else tuple(column[mask] for column in columns)
 
 
 def _starts(group: Ints) -> Ints:

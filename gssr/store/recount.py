@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gssr.store.arrays import distinct
 from gssr.store.census import starts_of
 from gssr.store.moments import Floats, Ints
 
@@ -26,7 +25,7 @@ def rows_of(part: "Part", names: Sequence[str], codes: Ints, seconds: int, start
     """The samples in [start, end), unix s, of stretches of ``seconds`` (their numbers: gssr.store.census.codes_of), in
     pieces that cut no bucket of 10 s. Where they are thinned they can't be counted any more: the file is damaged."""
     begins = starts_of(codes)
-    for begin in distinct(begins).tolist():
+    for begin in np.unique(begins).tolist():
         gpus = codes[begins == begin] >> 40
         if begin < part.thinned:
             part.shard.damaged("rollups of samples that are thinned")

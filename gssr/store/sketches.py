@@ -8,11 +8,10 @@ import numpy as np
 
 from gssr.metrics import BY_NAME
 from gssr.store import census
-from gssr.store.arrays import Flags, among, distinct, where
 from gssr.store.census import codes_of, starts_of
 from gssr.store.cover import N_BINS, uncounted_pieces
 from gssr.store.layout import part_of
-from gssr.store.moments import Floats, Ints, derive
+from gssr.store.moments import Flags, Floats, Ints, derive, where
 from gssr.store.raw import in_threads
 from gssr.store.recount import rows_of
 from gssr.store.schema import SKETCH_SECONDS
@@ -95,7 +94,7 @@ class _Told:
     def again(self, counted: Ints) -> Ints:
         """The buckets, by their numbers, whose samples are to be counted anew; ``counted`` are those of right sketches."""
         some = self._codes[self._n.any(axis=1)]
-        return distinct(np.concatenate([some[~among(some, counted)], self._untold]))
+        return np.unique(np.concatenate([some[~np.isin(some, counted)], self._untold]))
 
 
 def _decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Ints, Ints, Ints]:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.store.arrays import among
 from gssr.store.moments import Floats, Ints
 from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.pages.rows import MOST_COLUMNS, Rows
@@ -64,7 +63,7 @@ class PageTable:
         if np.isfinite(wanted.start) or np.isfinite(wanted.end):
             chosen &= (time >= wanted.start) & (time < wanted.end)
         if wanted.keys is not None:
-            chosen &= among(gpu, np.array(wanted.keys, np.float64))
+            chosen &= np.isin(gpu, np.array(wanted.keys, np.float64))
         rows.keep(chosen)
         if not chosen.all():
             gpu, time = gpu[chosen], time[chosen]

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.store.arrays import distinct
 from gssr.store.moments import Floats, Ints
 from gssr.store.pages.cells import Cells
 from gssr.store.pages.file import Bytes, NotPlainError, PageFile
@@ -90,7 +89,7 @@ class PageRollups:
     def _pages_of(self, rowids: Ints) -> Leaves:
         """The pages that these rows are on."""
         found = self._leaves
-        own = distinct(np.searchsorted(found.high, rowids))
+        own = np.unique(np.searchsorted(found.high, rowids))
         if not len(own) or own[-1] >= len(found.page):
             raise NotPlainError("a row that is not there")
         return Leaves(found.page[own], found.low[own], found.high[own])
