@@ -15,6 +15,7 @@ from gssr.store.bulk import BulkWriter
 from gssr.store.create import remove
 from gssr.store.open import RecordingError
 from gssr.store.schema import TABLES
+from gssr.store.values import GREATEST, LATEST
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +51,8 @@ def from_pandas(
     names = _metrics(samples)
     if not len(samples):
         raise ValueError("there are no samples in the table")
+    if sampling_seconds is not None and not 0 < sampling_seconds < math.inf:
+        raise ValueError(f"sampling_seconds is a length of time above 0, not {sampling_seconds!r}")
     time = _times(samples["time"])
     labels, position = _labels(samples, gpus)
     order = np.argsort(time, kind="stable")
@@ -95,6 +98,9 @@ def _metrics(samples: "pd.DataFrame") -> list[str]:
     missing = [name for name in ("gpu", "time") if name not in columns]
     if missing:
         raise ValueError(f"samples need a column {missing[0]!r}: the table has {', '.join(columns) or 'none'}")
+    twice = [name for name in dict.fromkeys(columns) if columns.count(name) > 1]
+    if twice:
+        raise ValueError(f"there are several columns {twice[0]!r} in the table")
     unknown = [name for name in columns if name not in BY_NAME and name not in ("gpu", "time")]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no metric: {', '.join(NAMES)}")
@@ -115,6 +121,9 @@ def _times(column: "pd.Series[Any]") -> Floats:
         found = _numbers(column, "time")
     if not np.isfinite(found).all():
         raise ValueError("'time' has rows without a time")
+    wrong = found[(found < 0) | (found > LATEST)]
+    if len(wrong):
+        raise ValueError(f"'time' is in unix seconds, or holds datetimes: {wrong[0]:.15g} is no time that a run has")
     return found
 
 
@@ -124,7 +133,9 @@ def _labels(samples: "pd.DataFrame", gpus: "pd.DataFrame | None") -> tuple[list[
 
     if samples["gpu"].isna().any():
         raise ValueError("'gpu' has rows without a GPU")
-    labels = sorted(samples["gpu"].unique().tolist()) if gpus is None else gpus.index.tolist()
+    if gpus is not None and not gpus.index.is_unique:
+        raise ValueError(f"GPU {gpus.index[gpus.index.duplicated()][0]!r} has several rows in the table of GPUs")
+    labels = _sorted(samples["gpu"].unique().tolist()) if gpus is None else gpus.index.tolist()
     position = pd.Index(labels).get_indexer(samples["gpu"])  # type: ignore[no-untyped-call, unused-ignore]
     if (position < 0).any():
         raise ValueError(
@@ -134,6 +145,13 @@ def _labels(samples: "pd.DataFrame", gpus: "pd.DataFrame | None") -> tuple[list[
         unknown = sorted(set(map(str, gpus.columns)) - _GPU_COLUMNS)
         raise ValueError(f"{unknown[0]!r} is not known of a GPU: {', '.join(sorted(_GPU_COLUMNS))}")
     return labels, np.asarray(position, np.int64)
+
+
+def _sorted(labels: list[Any]) -> list[Any]:
+    try:
+        return sorted(labels)
+    except TypeError:  # of several kinds
+        return sorted(labels, key=str)
 
 
 def _gpu(label: Any, at: int, gpus: "pd.DataFrame | None") -> dict[str, Any]:
@@ -156,11 +174,13 @@ def _is_integer(name: str) -> bool:
 
 def _values(column: "pd.Series[Any]", name: str) -> Floats:
     found = _numbers(column, name)
-    greatest = float(np.nanmax(np.abs(found), initial=0.0))
+    least, greatest = float(np.nanmin(found, initial=0.0)), float(np.nanmax(found, initial=0.0))
     if BY_NAME[name].unit == RATIO and greatest > _MOST_OF_A_RATIO:
         raise ValueError(f"{name} is a ratio, 0-1, and not a percentage: the table has {greatest:g}")
-    if math.isinf(greatest):
-        raise ValueError(f"{name} has infinite values")
+    if BY_NAME[name].unit == RATIO and least < 0:
+        raise ValueError(f"{name} is a ratio, 0-1, and NaN where it was not measured: the table has {least:g}")
+    if max(greatest, -least) > GREATEST:
+        raise ValueError(f"{name} has values that no sensor gives: {max(greatest, least, key=abs):g}")
     return found
 
 

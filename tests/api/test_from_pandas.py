@@ -1,5 +1,6 @@
 """Samples from elsewhere become recordings, and what comes from one goes back unchanged."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -72,7 +73,12 @@ def test_derived_metrics_follow_from_the_others(recorded: Path, tmp_path: Path) 
         (lambda t: t.assign(utilization=1), "'utilization' is no metric"),
         (lambda t: t.iloc[:0], "no samples"),
         (lambda t: t.assign(sm_active=97.5), "not a percentage"),
-        (lambda t: t.assign(power_usage=np.inf), "infinite"),
+        (lambda t: t.assign(sm_active=-1.0), "NaN where it was not measured"),
+        (lambda t: t.assign(power_usage=np.inf), "no sensor gives: inf"),
+        (lambda t: t.assign(power_usage=-1e31), "no sensor gives: -1e"),
+        (lambda t: t.assign(time=t.time * 1000), "unix seconds"),
+        (lambda t: t.assign(time=-t.time), "unix seconds"),
+        (lambda t: pd.concat([t, t[["power_usage"]]], axis=1), "several columns 'power_usage'"),
         (lambda t: t.assign(power_usage="much"), "numbers"),
         (lambda t: t.assign(time=np.nan), "without a time"),
         (lambda t: t.assign(gpu=None), "without a GPU"),
@@ -87,8 +93,21 @@ def test_a_table_that_can_not_be_samples_is_refused_and_leaves_nothing(tmp_path:
 def test_gpus_must_be_those_of_the_samples(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'b' has samples"):
         gssr.from_pandas(table(), tmp_path / "a.sql", gpus=pd.DataFrame(index=["a"]))
+    with pytest.raises(ValueError, match="'a' has several rows"):
+        gssr.from_pandas(table(), tmp_path / "a.sql", gpus=pd.DataFrame(index=["a", "b", "a"]))
     with pytest.raises(ValueError, match="'colour'"):
         gssr.from_pandas(table(), tmp_path / "a.sql", gpus=pd.DataFrame({"colour": [1, 2]}, index=["a", "b"]))
+
+
+def test_a_length_of_time_is_above_zero(tmp_path: Path) -> None:
+    for seconds in (0, -1, math.nan, math.inf):
+        with pytest.raises(ValueError, match="sampling_seconds"):
+            gssr.from_pandas(table(), tmp_path / "a.sql", sampling_seconds=seconds)
+
+
+def test_labels_may_be_of_several_kinds(tmp_path: Path) -> None:
+    run = gssr.from_pandas(table(gpus=("a", 3)), tmp_path / "a.sql")[0]
+    assert run.gpus.uuid.tolist() == ["3", "a"] and len(run.samples()) == 200
 
 
 def test_a_file_that_exists_is_never_touched(tmp_path: Path) -> None:
