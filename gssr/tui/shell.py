@@ -161,11 +161,13 @@ def header(scene: Scene) -> Row:
         pieces.append((Span(f"playing {view.speed:g}x", "outlier"),))
     elif view.end is not None:
         pieces.append((Span(f"paused {duration(max(frame.last - view.end, 0.0))} behind", "outlier"),))
-    pieces.append((Span(f"{count(frame.n_gpus, 'GPU')} on {count(len(frame.nodes), 'node')}"),))
+    if run is not None:
+        pieces.append((Span(f"{count(frame.n_gpus, 'GPU')} on {count(len(frame.nodes), 'node')}"),))
     if frame.sampling_seconds:
         pieces.append((Span(f"{frame.sampling_seconds * 1000:g} ms"),))
-    gaps = int(frame.n_gaps.sum())
-    pieces.append((Span(f"gaps {gaps:,}", "gap" if gaps else "plain"),))
+    if run is not None:
+        gaps = int(frame.n_gaps.sum())
+        pieces.append((Span(f"gaps {gaps:,}", "gap" if gaps else "plain"),))
     if frame.reread is not None:
         pieces.append((Span(f"files {age_text(frame.reread)} old", "dim"),))
     if frame.n_rows and max(frame.grid.start, frame.first) < frame.thinned:

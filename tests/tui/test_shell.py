@@ -168,3 +168,4 @@ def test_nothing_yet_is_said_in_words() -> None:
     watch = Watch("/nowhere/at/all.sql")
     shown = lines(View(), 80, 24, watch.look(View().query(60)))
     assert any("waiting for /nowhere/at/all.sql" in line for line in shown)
+    assert "waiting" in shown[0] and "0 GPUs" not in shown[0] and "gaps" not in shown[0]
