@@ -130,10 +130,11 @@ class Counters:
         for number, (at, factor, most) in zip(numbers, self._places, strict=False):
             if number <= most:
                 row[at] = number * factor
+        answers = numbers[len(self._places) :]
         if failed:
             self._take_back(failed, row)
-        if self._fields:
-            self._read_fields(row, numbers[len(self._places) :])
+        if self._fields and None not in (call for call, _ in failed):  # else the answers are those of before
+            self._read_fields(row, answers)
         for name, value in self._windows.items():
             row[ROW_START + INDEX[name]] = value
         self._windows.clear()

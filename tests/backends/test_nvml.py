@@ -1,5 +1,6 @@
 """The backend ``nvml``, through the real nvidia-ml-py, on a driver whose values are known."""
 
+import ctypes
 import time
 
 import pytest
@@ -9,6 +10,7 @@ from gssr.backends.base import BackendError
 from gssr.backends.nvidia import offer_nvml, open_nvml
 from gssr.metrics import INDEX, METRICS
 
+TOO_OLD, TIMES_OUT = ctypes.c_char_p(b"504,505"), ctypes.c_char_p(b"999")  # kept: the library holds on to them
 PROFILING = {metric.name for metric in METRICS if metric.gpm is not None and metric.unit == "1"}
 
 
@@ -103,6 +105,31 @@ def test_what_is_not_supported_is_not_measured_and_not_asked_again(opened, fake_
         (row, _other) = backend.sample(time.time())
     assert library.fakenvml_refusals() == refusals
     assert all(value(row, name) is None for name in lacking) and value(row, "power_usage") > 0
+
+
+def test_a_gpu_that_supports_something_no_more_is_not_lost_for_it(opened, fake_driver, monkeypatch):
+    library = fake_driver.load(monkeypatch)
+    backend = opened(gpus=1)
+    backend.sample(time.time())
+    library.fakenvml_support_no_more(TOO_OLD)
+    for _ in range(3):
+        (row,) = backend.sample(time.time())
+        assert value(row, "gpu_utilization") is None and value(row, "power_usage") > 10
+        assert not backend.changes()
+
+
+def test_what_could_not_be_read_is_missing_and_not_as_it_was(opened, fake_driver, monkeypatch):
+    library = fake_driver.load(monkeypatch)
+    backend = opened(gpus=1)
+    (row,) = backend.sample(time.time())
+    assert value(row, "power_usage") > 10 and value(row, "energy") > 0
+    library.fakenvml_support_no_more(TIMES_OUT)
+    (row,) = backend.sample(time.time())
+    fields = ("power_usage", "energy", "memory_temperature", "nvlink_tx_bytes", "pcie_tx_bytes")
+    assert [value(row, name) for name in fields] == [None] * len(fields) and value(row, "temperature") > 10
+    library.fakenvml_support_no_more(None)
+    (row,) = backend.sample(time.time())
+    assert value(row, "power_usage") > 10
 
 
 def test_older_ways_are_taken_where_the_new_ones_are_not_supported(opened):

@@ -11,7 +11,8 @@
  *   FAKENVML_NAME, FAKENVML_PERIOD=10 (s), FAKENVML_NODE (in the UUIDs; else SLURMD_NODENAME)
  *   FAKENVML_GPM=1             0: no GPU has GPM                  FAKENVML_NO_GPM=2,3      those GPUs have none
  *   FAKENVML_NO_PERMISSION=1   GPM samples are refused            FAKENVML_MIG=0:2,3:7     instances on these GPUs
- *   FAKENVML_NOT_SUPPORTED=10,504,1082   metrics, and 1000 + field ids, that no GPU has
+ *   FAKENVML_NOT_SUPPORTED=10,504,1082   metrics, and 1000 + field ids, that no GPU has; with 999 calls for fields time
+ *                              out. fakenvml_support_no_more(list) changes it while the library is up
  *   FAKENVML_NAN=2,12          GPM metrics that come as NaN       FAKENVML_SET=504:250     constant values
  *   FAKENVML_DELAY_US=0        time spent in nvmlGpmSampleGet and nvmlDeviceGetPowerUsage
  *   FAKENVML_LOST=3:T1:T2      GPU 3 is off the bus between these unix times

@@ -60,6 +60,8 @@ int fake_lists(const char *list, int number, double *value) {
     return 0;
 }
 
+API void fakenvml_support_no_more(const char *list) { settings.not_supported = list; }
+
 int fake_supports(int metric) { return !fake_lists(settings.not_supported, metric, NULL); }
 
 void fake_map_control(void) {
