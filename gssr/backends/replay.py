@@ -94,13 +94,22 @@ class ReplayBackend:
             raise
         times = [head[2] for head in heads if head is not None]
         if not times:
-            thinned = any(read_thinned(file.connection) for file in self._files)
-            why = "no samples were kept of its last run (--keep none)" if thinned else "its last run holds no samples"
+            why = (
+                "no samples were kept of its last run (--keep none)"
+                if self._is_thinned()
+                else "its last run holds no samples"
+            )
             self.close()
             raise BackendError(f"replay: {path}: {why}")
         self._first_time: float = min(times)
         measured = set().union(*(file.measured for file in self._files))
         self.measures: Sequence[str] = tuple(name for name in NAMES if name in measured)
+
+    def _is_thinned(self) -> bool:
+        try:
+            return any(read_thinned(file.connection) for file in self._files)
+        except sqlite3.DatabaseError:
+            return False
 
     def sample(self, now: float) -> Sequence[Row]:
         """The rows that are due: recorded up to as long after the first one as now is after the first call, times the

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from errno import EPERM
 
+from gssr.store.bounds import check_sizes
 from gssr.store.filesystem import journal_mode
 from gssr.store.guard import UnsafeError, check_schema, distrust, not_by_itself
 from gssr.store.open import COMPANIONS, RecordingError, beside, connect, is_file_or_none
@@ -226,6 +227,7 @@ def _distrust(connection: sqlite3.Connection, path: str) -> None:
         raise UnsafeError(str(error.strerror)) from None
     finally:
         connection.set_progress_handler(None, 0)
+    check_sizes(connection, to_write=True)
     connection.set_authorizer(not_by_itself)
 
 

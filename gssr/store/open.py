@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from errno import EINVAL
 from typing import NamedTuple
 
+from gssr.store.bounds import check_sizes
 from gssr.store.guard import Guarded, UnsafeError, check_schema, distrust, only_reads
 from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
@@ -210,6 +211,7 @@ def _checked(connection: Guarded, path: str) -> sqlite3.Connection:
         if problem is None:
             check_schema(connection)
             connection.bound()
+            check_sizes(connection)
             connection.set_authorizer(only_reads)
             return connection
     except BaseException:

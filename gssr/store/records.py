@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from gssr.store.bounds import MOST_EVENTS
 from gssr.store.liveness import boot_id, process_start, silent_seconds
 from gssr.store.values import sound_rows
 
@@ -156,8 +157,9 @@ def read_gpus(connection: sqlite3.Connection, run_id: str) -> list[Gpu]:
 
 
 def read_events(connection: sqlite3.Connection, run_id: str) -> list[Event]:
-    """The events of a run, by time."""
-    rows = [Event(*row) for row in _of_run(connection, "events", Event._fields, run_id, "time, rowid")]
+    """The events of a run, by time: no more than MOST_EVENTS + 1 of them."""
+    order = f"time, rowid LIMIT {MOST_EVENTS + 1}"
+    rows = [Event(*row) for row in _of_run(connection, "events", Event._fields, run_id, order)]
     return [event if event.message is not None else event._replace(message="") for event in rows]
 
 

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gssr.metrics import INDEX
+from gssr.store.begins import Begins
+from gssr.store.bounds import MOST_EVENTS
 from gssr.store.layout import Layout, layout_of
 from gssr.store.open import RecordingError, connect, missing_end
 from gssr.store.pages.file import identity_of
@@ -57,7 +59,7 @@ class Shard:
         self.layout: Layout = layout_of(self.metrics)
         self.damage: str | None = missing_end(path)
         self.runs: list[Run] = []
-        self._begins: dict[str, int | None] = {}
+        self._begins = Begins(self)
         self._gpus: dict[str, list[Gpu]] = {}
         self.merged: list[Merged] = []
         """The ranks' files that are part of this one."""
@@ -138,8 +140,11 @@ class Shard:
         return self._small_table(read_processes, run_id)
 
     def events(self, run_id: str) -> list[Event]:
-        """The events of a run in this file."""
-        return self._small_table(read_events, run_id)
+        """The events of a run in this file, MOST_EVENTS at most."""
+        found = self._small_table(read_events, run_id)
+        if len(found) > MOST_EVENTS:
+            self.damage = self.damage or f"{self.path}: has more than {MOST_EVENTS:,} events: later ones are left out"
+        return found[:MOST_EVENTS]
 
     def host_use(self, run_id: str, start: float, end: float) -> list[tuple[Any, ...]]:
         """One row: for each value column of ``host_samples`` its count, sum and greatest in start <= time < end."""
@@ -189,10 +194,10 @@ class Shard:
             last = max((rowid for rowid in highs if rowid is not None), default=0)
         position = next(index for index, run in enumerate(self.runs) if run.run_id == run_id)
         if position > 0:
-            begin = self._first_rowid(run_id)
+            begin = self._begins.of(run_id)
             first = last + 1 if begin is None else max(first, begin)
-        begins = (self._first_rowid(later.run_id) for later in self.runs[position + 1 :])
-        return first, min((begin - 1 for begin in begins if begin is not None), default=last)
+        begins = (self._begins.of(later.run_id) for later in self.runs[position + 1 :])
+        return first, max(first - 1, min((begin - 1 for begin in begins if begin is not None), default=last))
 
     def ends(self, run_id: str) -> list[tuple[int, int]]:
         """Rowids of the first and the last sample of each rank's part of the run, as far as that is known: within one
@@ -238,31 +243,6 @@ class Shard:
             return {}
         counted = any(row.run_id == run_id for row in self.merged) or self.counts_up_to(last, keys)
         return spans_of(self.all, keys, last, counted)
-
-    def _first_rowid(self, run_id: str) -> int | None:
-        """None without rows; they may still come in the newest run only."""
-        if run_id not in self._begins:
-            found = self._look_for_first_rowid(run_id)
-            if found is None and run_id == self.runs[-1].run_id:
-                return None
-            self._begins[run_id] = found
-        return self._begins[run_id]
-
-    def _look_for_first_rowid(self, run_id: str) -> int | None:
-        keys = ",".join(str(gpu.gpu) for gpu in self.gpus(run_id))
-        for query in (
-            ()
-            if not keys
-            else (
-                f"SELECT min(first_rowid) FROM rollup WHERE gpu IN ({keys}) AND level = 600",
-                f"SELECT min(first_rowid) FROM rollup WHERE gpu IN ({keys}) AND level = 10",
-                f"SELECT min(rowid) FROM samples WHERE gpu IN ({keys})",
-            )
-        ):
-            found = self.all(query)
-            if found and found[0][0] is not None:
-                return int(found[0][0])
-        return None
 
     def samples(
         self, metrics: Sequence[str], keys: Sequence[int] | None, first: int, last: int, start: float, end: float

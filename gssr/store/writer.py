@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 
+from gssr.store.bounds import check_keys
 from gssr.store.create import TakenError, create, finished_runs, remove, reopen, seal
 from gssr.store.live_block import MANY_FILES, LiveBlock
 from gssr.store.open import RecordingError
@@ -99,6 +100,7 @@ class Writer:
             if present - self._earlier - {pending.run_id}:
                 self._connection.execute("ROLLBACK")
                 raise TakenError(self.path)
+            check_keys(self._connection)
             self._next_rowid = (ends_of(self._connection)[1] or 0) + 1
             if pending.run_id not in present:
                 self._connection.execute(*insertion("runs", run))

@@ -1,0 +1,56 @@
+"""How much a recording may hold of what is kept whole in memory and looked at one by one: runs, ranks, GPUs. Samples and
+rollups are read in pieces, of any number; events only up to MOST_EVENTS of a run.
+
+A file of a megabyte can list a hundred thousand GPUs: reading it is to end in seconds, with its numbers or with a sentence.
+"""
+
+import sqlite3
+
+from gssr.store.guard import UnsafeError
+from gssr.store.schema import GPU_KEYS_PER_RANK
+from gssr.store.values import MOST_KEYS
+
+MOST_RUNS = 1 << 12
+MOST_GPUS = 1 << 17
+"""Of all runs in a file. The largest machines have half as many."""
+MOST_RANKS = 1 << 18
+"""Of all runs in a file."""
+MOST_EVENTS = 1 << 17
+"""Of a run: the earliest are read."""
+
+_MOST = {
+    "runs": MOST_RUNS,
+    "gpus": MOST_GPUS,
+    "processes": MOST_RANKS,
+    "process_gpus": 4 * MOST_RANKS,
+    "merged": MOST_RANKS,
+    "thinned": MOST_RANKS,
+}
+"""Rows by table."""
+_LEAST_BYTES = 6
+"""Of a row: two in its page's list, its length, its rowid and a head of two."""
+
+
+def check_sizes(connection: sqlite3.Connection, to_write: bool = False) -> None:
+    """Has no table more rows than MOST_... say, and, ``to_write``, no more than half as many: what is added must be read as
+    well. What can't be counted can't be read any further, either. Raises UnsafeError, sqlite3.Error."""
+    size = 1
+    for pragma in ("page_count", "page_size"):
+        size *= connection.execute(f"PRAGMA {pragma}").fetchone()[0]
+    for table, most in _MOST.items():
+        bound = most // 2 if to_write else most
+        if bound * _LEAST_BYTES > size:
+            continue
+        try:
+            beyond = connection.execute(f"SELECT 1 FROM {table} LIMIT 1 OFFSET {bound}").fetchone()
+        except sqlite3.DatabaseError:
+            continue
+        if beyond:
+            raise UnsafeError(f"it has more than {bound:,} rows in {table}")
+
+
+def check_keys(connection: sqlite3.Connection) -> None:
+    """Are there keys for more GPUs? Raises UnsafeError, sqlite3.Error."""
+    (highest,) = connection.execute("SELECT max(gpu) FROM gpus").fetchone()
+    if highest is not None and not (isinstance(highest, int) and highest < MOST_KEYS - GPU_KEYS_PER_RANK):
+        raise UnsafeError(f"it lists a GPU under the key {str(highest)[:40]!r}")
