@@ -19,7 +19,11 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     from gssr.store.open import RecordingError
 
     path, folder = names_of(options.file)
-    if os.path.isfile(path) and not os.path.isdir(folder):
+    if not os.path.isdir(folder):
+        if os.path.isdir(path):
+            return fail(f"{path}: is a folder: name a recording in it, NAME.sql", BAD_INPUT)
+        if not os.path.lexists(path):
+            return fail(f"{path}: no such recording: neither this file is there nor {folder}", BAD_INPUT)
         return _repair(path)
     bar = Bar("merging")
     try:
