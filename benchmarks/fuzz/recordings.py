@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import random
 import shutil
@@ -32,8 +33,13 @@ _PAGES: tuple[list[str], ...] = (
 
 def command(words: list[str]) -> str:
     """Run a command here; what it said on standard error. Raises what it could not say in a sentence."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+    return _outcome(words)[1]
+
+
+def _outcome(words: list[str]) -> tuple[str, str]:
+    """Standard output and standard error."""
+    printed, said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
         try:
             code = cli.main(["--debug", *words])
         except SystemExit as end:  # of argparse
@@ -41,7 +47,25 @@ def command(words: list[str]) -> str:
     os.environ.pop("GSSR_DEBUG", None)
     if code not in (0, 1, 2) or (code and not said.getvalue()):
         raise AssertionError(f"exit code {code}, said {said.getvalue()!r}")
-    return said.getvalue()
+    return printed.getvalue(), said.getvalue()
+
+
+def analyzed(path: Path) -> None:
+    """What ``analyze --json`` says of it: a sentence, or numbers that can be, or null. Raises AssertionError."""
+    printed, said = _outcome(["analyze", "--json", str(path)])
+    if not printed:
+        assert said, "neither numbers nor a sentence"
+        return
+    for run in json.loads(printed, parse_constant=_no_number)["runs"]:
+        for name, found in run["metrics"].items():
+            if found["n"] and not found["min"] <= found["median"] <= found["max"]:
+                raise AssertionError(f"{name} of {found}")
+            if not 0 <= found["n"] <= run["n_samples"]:
+                raise AssertionError(f"{found['n']} values of {name} in {run['n_samples']} samples")
+
+
+def _no_number(word: str) -> None:
+    raise AssertionError(f"{word} in JSON")
 
 
 def _analyze(path: Path, rng: random.Random) -> None:

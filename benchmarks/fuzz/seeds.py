@@ -72,10 +72,18 @@ def record(
 
 
 @cache
-def seeds() -> tuple[Path, ...]:
-    """Folders, each with a recording ``run.sql`` or ``run.sql.d``."""
+def workshop() -> Path:
+    """A folder for what hostile inputs are made of; it goes when the process ends."""
     folder = Path(mkdtemp(prefix="gssr-fuzz-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@cache
+def seeds() -> tuple[Path, ...]:
+    """Folders, each with a recording ``run.sql`` or ``run.sql.d``."""
+    folder = workshop() / "seeds"
+    folder.mkdir()
     for name in ("ended", "killed", "journal", "ranks", "merged"):
         (folder / name).mkdir()
     record(folder / "ended" / "run.sql", "r1")

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from benchmarks.fuzz import Reader, recordings, texts
+from benchmarks.fuzz import Parser, Reader, blobs, guided, recordings, texts
 from benchmarks.table import machine
 
-READERS: tuple[Reader, ...] = (*recordings.READERS, *texts.READERS)
+READERS: tuple[Reader | Parser, ...] = (*recordings.READERS, *blobs.READERS, *texts.READERS)
 SECONDS = 60.0
 PATIENCE = 60
 """An input that takes longer, s, is one that never ends."""
@@ -60,7 +60,7 @@ def _bounds() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _crash(reader: Reader, folder: Path, seed: int) -> str | None:
+def _crash(reader: Reader | Parser, folder: Path, seed: int) -> str | None:
     """What went wrong with one input; None when nothing did."""
     signal.alarm(PATIENCE)
     faulthandler.dump_traceback_later(2 * PATIENCE, exit=True)
@@ -76,7 +76,7 @@ def _crash(reader: Reader, folder: Path, seed: int) -> str | None:
     return None
 
 
-def attempts(reader: Reader, seconds: float, seed: int, most: int | None = None) -> Row:
+def attempts(reader: Reader | Parser, seconds: float, seed: int, most: int | None = None) -> Row:
     """Give a reader inputs, from ``seed`` on, for so long, or ``most`` of them."""
     crashes, slowest, slowest_seed, n = [], 0.0, seed, 0
     with tempfile.TemporaryDirectory(prefix="gssr-fuzz-") as folder:
@@ -99,6 +99,28 @@ def line(row: Row) -> str:
     return f"| {row.name} | {row.inputs:,} | {row.seconds:.0f} s | {slowest} | {len(row.crashes)} |"
 
 
+def _again(chosen: Sequence[Reader | Parser], path: Path) -> int:
+    data = path.read_bytes()
+    with tempfile.TemporaryDirectory(prefix="gssr-fuzz-") as folder, _bounds():
+        for reader in chosen:
+            reader.given(Path(folder), data)
+    return 0
+
+
+def _guided(chosen: Sequence[Reader | Parser], seconds: float, seed: int) -> int:
+    if not guided.is_installed():
+        print(guided.MISSING, file=sys.stderr)
+        return 2
+    print(machine(), guided.HEAD, sep="\n\n", flush=True)
+    rows = []
+    for reader in chosen:
+        rows.append(guided.attempts(reader, seconds, seed, PATIENCE, MEMORY))
+        print(guided.line(rows[-1]), flush=True)
+        if rows[-1].crash is not None:
+            print(f"{reader.name}: {rows[-1].crash}", file=sys.stderr, flush=True)
+    return 1 if any(row.crash is not None for row in rows) else 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0, 1 when something crashed, 2 for wrong usage."""
     parser = argparse.ArgumentParser(
@@ -108,12 +130,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", metavar="NAME", help="only this reader; may be given again")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first input (default: 0)")
     parser.add_argument("--inputs", type=int, metavar="N", help="so many inputs of each reader, however long it takes")
+    parser.add_argument("--guided", action="store_true", help="choose inputs by the code they reach (needs atheris)")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="only the input that --guided has kept in this file")
     options = parser.parse_args(arguments)
     names = [reader.name for reader in READERS]
     for name in options.only or ():
         if name not in names:
             parser.error(f"unknown reader {name!r}; known: {', '.join(names)}")
     chosen = [reader for reader in READERS if not options.only or reader.name in options.only]
+    if options.again:
+        return _again(chosen, options.again)
+    if options.guided:
+        return _guided(chosen, options.seconds / len(chosen), options.seed)
     print(machine(), HEAD, sep="\n\n", flush=True)
     rows = []
     with _bounds():

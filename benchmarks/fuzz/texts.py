@@ -1,23 +1,24 @@
-"""Hostile words, messages and blocks, given to everything that takes some."""
+"""Hostile words and messages, given to everything that takes some."""
 
 import math
-import os
 import random
-import shutil
-import struct
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from zlib import crc32
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import patch
 
-from benchmarks.fuzz import REAL, Reader, damage, text
+from benchmarks.fuzz import Parser, damage, text
 from gssr import launch
+from gssr.backends import host
 from gssr.backends.base import BackendError
+from gssr.backends.dcgm.address import address_of
 from gssr.backends.replay import parse
-from gssr.commands.inputs import with_run
+from gssr.commands.inputs import chosen, with_run
 from gssr.marks import LONGEST, TIME_ENDS
-from gssr.metrics import NAMES, select
-from gssr.model.crowd import Crowd
+from gssr.metrics import select
 from gssr.model.selection import select_gpus
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.site import load
@@ -26,45 +27,12 @@ from gssr.profile.clock import Clock
 from gssr.profile.marks import Marks
 from gssr.profile.output import choose
 from gssr.profile.request import Request, UsageError
-from gssr.store.live_block import CHECKED_FROM, LiveBlock
-from gssr.store.live_reader import BlockReader
+from gssr.render.cells import cell_width, clean
+from gssr.render.roles import text_of
+from gssr.store.filesystem import filesystem_of
+from gssr.store.reader import Recording
 from gssr.store.records import Gpu
-from gssr.store.schema import LIVE_SUFFIX
-
-_Attempt = Callable[[Path, random.Random], None]
-
-
-def _blocks(folder: Path, rng: random.Random) -> None:
-    path = str(folder / "rank.sql")
-    block = LiveBlock(path)
-    for gpu in range(rng.choice((0, 1, 8))):
-        block.add(gpu, (gpu, 1.7e9, *(rng.random() for _ in NAMES)))
-    block.publish(1.7e9, 10)
-    data = Path(path + LIVE_SUFFIX).read_bytes()
-    reader = BlockReader([path])
-    if rng.random() < 0.5:
-        reader.look()
-    changed = _known_to(data, rng) if rng.random() < 0.7 else damage(data, rng)
-    Path(path + LIVE_SUFFIX).write_bytes(changed)
-    found = reader.look()
-    if len(found.gpus) != len(found.owner) or len(found.file) != len(found.rowid):
-        raise AssertionError("a block's GPUs don't belong to it")
-    crowd = Crowd([(path, 0, {0: 0, 1: 1})] * 2, 2, 1.0)
-    crowd.others()
-    os.unlink(path + LIVE_SUFFIX)
-
-
-def _known_to(block: bytes, rng: random.Random) -> bytes:
-    """With other numbers and a checksum that fits: what comes from somebody who knows how."""
-    changed = bytearray(block)
-    for _ in range(rng.choice((1, 3))):
-        at = rng.randrange(CHECKED_FROM, len(changed) - 8)
-        changed[at : at + 8] = rng.choice((struct.pack("<d", rng.choice(REAL)), rng.randbytes(8), b"\xff" * 8))
-    if rng.random() < 0.3:
-        del changed[rng.randrange(CHECKED_FROM, len(changed)) :]
-        changed[8:12] = rng.choice((len(changed), 0, 1, 0xFFFFFFFF)).to_bytes(4, "little")
-    return bytes(changed[:12] + crc32(changed[CHECKED_FROM:]).to_bytes(4, "little") + changed[CHECKED_FROM:])
-
+from gssr.tui.output import log_tail
 
 _RULES = (
     "[{code}]\n{name} = {value}\n", "{code} = {value}\n", "[[{code}]]\n", "[{code}.{name}]\nx = {value}\n",
@@ -76,7 +44,7 @@ _VALUES = (
 )  # fmt: skip
 
 
-def _rules(folder: Path, rng: random.Random) -> None:
+def _drawn_rules(rng: random.Random) -> bytes:
     rule = rng.choice(TABLE.rules)
     name = rng.choice([*(threshold.name for threshold in rule.thresholds), "severity", "enabled", text(rng)])
     parts = [
@@ -84,13 +52,28 @@ def _rules(folder: Path, rng: random.Random) -> None:
         for _ in range(rng.choice((1, 2)))
     ]
     data = "".join(parts).encode("utf-8", "surrogatepass")
-    (folder / "rules.toml").write_bytes(damage(data, rng) if rng.random() < 0.3 else data)
+    return damage(data, rng) if rng.random() < 0.3 else data
+
+
+def _rules(folder: Path, data: bytes) -> None:
+    (folder / "rules.toml").write_bytes(data)
     with suppress(ValueError):
         load(str(folder / "rules.toml"))
 
 
-def _words(pieces: tuple[str, ...], rng: random.Random) -> str:
-    return "".join(rng.choice((*pieces, text(rng))) for _ in range(rng.choice((1, 2, 3, 5))))
+def _words(*pieces: str) -> Callable[[random.Random], bytes]:
+    """Texts made of these and of bad ones."""
+
+    def drawn(rng: random.Random) -> bytes:
+        words = "".join(rng.choice((*pieces, text(rng))) for _ in range(rng.choice((1, 2, 3, 5))))
+        return words.encode("utf-8", "surrogatepass")
+
+    return drawn
+
+
+def _text(data: bytes) -> str:
+    """As Python gives what stands on a command line or in a variable."""
+    return data.replace(b"\0", b"").decode("utf-8", "surrogateescape")
 
 
 _TIMES = (
@@ -98,9 +81,9 @@ _TIMES = (
 )  # fmt: skip
 
 
-def _times(_: Path, rng: random.Random) -> None:
+def _times(_: Path, data: bytes) -> None:
     with suppress(ValueError):
-        found = parse_time(_words(_TIMES, rng), 1.7e9, 1.7e9 + 60)
+        found = parse_time(_text(data), 1.7e9, 1.7e9 + 60)
         if not math.isfinite(found):
             raise AssertionError(f"no time: {found}")
 
@@ -109,25 +92,39 @@ _GPUS = [
     Gpu(key, "r", node, 0, index, uuid, *[None] * 9)
     for key, (node, index, uuid) in enumerate([("n1", 0, "GPU-a"), ("n1", 1, None), (None, None, "GPU-b"), ("", 3, "")])
 ]
-_SELECTORS = ("all", "0", "7", "n1", ":", "*", "?", "[", "]", "!", "GPU-", ",", "\\", "n1:0", "**" * 40)
+_SELECTORS = (
+    "all", "0", "7", "n1", ":", "*", "?", "[", "]", "!", "GPU-", ",", "\\", "n1:0", "**" * 40, "sm_active", "a.sql",
+    "@", "1e999", "--2", "²",
+)  # fmt: skip
 
 
-def _selections(_: Path, rng: random.Random) -> None:
-    words = _words(_SELECTORS, rng)
+class _Runs:
+    """As much of a recording as choosing one of its runs needs."""
+
+    runs = tuple(SimpleNamespace(run=SimpleNamespace(run_id=f"r{number}", label=None)) for number in range(3))
+
+
+def _selections(_: Path, data: bytes) -> None:
+    words = _text(data)
     with suppress(ValueError):
         select_gpus(_GPUS, words.split(","))
     with suppress(ValueError):
-        select(_words(("sm_active", "flop_active", ",", " ", "all"), rng))
+        select(words)
     with suppress(BackendError):
-        parse("replay:" + _words(("a.sql", "@", "1", "1e999", "nan", ":"), rng).replace("\0", ""))
-    with_run(_words(("a.sql", "@", "-1", "r"), rng).replace("\0", ""))
+        parse("replay:" + words)
+    _, run = with_run(words)
+    try:
+        chosen(cast(Recording, _Runs), run)
+    except ValueError as error:
+        if not str(error).startswith("no run"):
+            raise AssertionError(f"no sentence of ours: {error}") from None
 
 
 _VARIABLES = tuple(
     sorted(
         {*launch.JOB_IDS, "CUDA_VISIBLE_DEVICES", "LOGNAME", "USER", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_STEP_ID",
          "SLURM_JOB_NAME", "SLURMD_NODENAME", "SLURM_CLUSTER_NAME", "SLURM_RESTART_COUNT", "LSB_JOBINDEX",
-         "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"}
+         "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "DCGM_HOST"}
         | {word for row in launch.LAUNCHERS for word in row if isinstance(word, str) and word.isupper()}
     )
 )  # fmt: skip
@@ -145,6 +142,9 @@ _NUMBERS = (
     "GPU-a",
     "[1-4]",
     "NoDevFiles",
+    "node:5555",
+    "[::1]:",
+    "unix://",
 )
 
 
@@ -152,69 +152,110 @@ _HYDRA = {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "HYDI_CONTRO
 """Of a launcher that gives its ranks no name in common."""
 
 
-def _environments(_: Path, rng: random.Random) -> None:
+def _drawn_environment(rng: random.Random) -> bytes:
+    """As /proc tells one."""
     environ = {
         name: rng.choice((rng.choice(_NUMBERS), text(rng))) for name in rng.sample(_VARIABLES, rng.randrange(1, 14))
     }
+    return "\0".join(f"{name}={value}" for name, value in environ.items()).encode("utf-8", "surrogatepass")
+
+
+def _environments(_: Path, data: bytes) -> None:
+    environ = dict(_text(entry).partition("=")[::2] for entry in data.split(b"\0"))
     place = launch.where_am_i(environ)
     launch.gpu_ids(environ)
     launch.gpu_ids_are_the_nodes(environ)
+    if not 0 <= address_of(environ).port <= 65535:
+        raise AssertionError(f"no port: {address_of(environ)}")
     for name in (launch.default_output(place), place.run_id or ""):
         if "/" in name or "\0" in name:
             raise AssertionError(f"a name that leads elsewhere: {name!r}")
 
 
 _STAMPS = (b"nan", b"inf", b"-1", b"1e400", b"1.7e9", b"\xff", b"9" * 400)
+_NEXT = b"\n\n"
+"""Between datagrams."""
 
 
-def _marks(_: Path, rng: random.Random) -> None:
-    readable, writable = os.pipe()
-    os.set_blocking(readable, False)
-    try:
+def _drawn_marks(rng: random.Random) -> bytes:
+    sent = [
+        stamp + rng.choice((TIME_ENDS.encode(), b"")) + text(rng).encode("utf-8", "replace")
+        for stamp in rng.choices(_STAMPS, k=rng.choice((1, 5)))
+    ]
+    return _NEXT.join(damage(each, rng) if rng.random() < 0.5 else each for each in sent)
+
+
+def _marks(_: Path, data: bytes) -> None:
+    ear, mouth = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ear, mouth:
+        ear.setblocking(False)
         clock = Clock()
-        marks = Marks(readable, clock)
-        for stamp in rng.choices(_STAMPS, k=rng.choice((1, 5))):
-            sent = stamp + rng.choice((TIME_ENDS.encode(), b"")) + text(rng).encode("utf-8", "replace")
-            os.write(writable, (damage(sent, rng) if rng.random() < 0.5 else sent)[:4000] or b"x")
+        marks = Marks(ear.fileno(), clock)
+        for sent in data.split(_NEXT)[:5]:
+            mouth.send(sent)
             for when, said in marks.read():
                 if not math.isfinite(when) or when > clock.now() or not said.isprintable() or len(said) > LONGEST:
                     raise AssertionError(f"a mark that can't be: {(when, said)}")
-    finally:
-        os.close(readable)
-        os.close(writable)
 
 
-def _names_of_runs(folder: Path, rng: random.Random) -> None:
+def _names_of_runs(folder: Path, data: bytes) -> None:
     """What other ranks have written into ``run``: our file is called after it."""
     ranks = folder / "o.sql.d"
     ranks.mkdir()
-    (ranks / "run").write_bytes(damage(text(rng).encode("utf-8", "replace"), rng) or b"x")
+    (ranks / "run").write_bytes(data or b"x")
     with suppress(UsageError):
         output = choose(Request(["true"], output=str(folder / "o.sql")), launch.where_am_i(_HYDRA))
         if Path(output.path).parent != ranks or "\0" in output.path:
             raise AssertionError(f"a file elsewhere: {output.path!r}")
 
 
-def _cleared(attempt: _Attempt) -> _Attempt:
-    def run(folder: Path, rng: random.Random) -> None:
-        try:
-            attempt(folder, rng)
-        finally:
-            for path in folder.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-    return run
+_PRINTED = (
+    "\x1b[", "\x1b]0;", "\x1b[2J", "\x1b[1;1H", "\x1b[K", "\x1b[999A", "\x1b[?1049h", ";", "m", "H", "\r", "\b", "\t", "\n",
+    "9" * 5000, "50 %", "\x07", "\x1b\\", "\x9b", "\x84",
+)  # fmt: skip
 
 
-READERS = tuple(
-    Reader(name, _cleared(attempt))
-    for name, attempt in (
-        ("live-blocks", _blocks),
-        ("rules", _rules),
-        ("times", _times),
-        ("filters", _selections),
-        ("environment", _environments),
-        ("marks", _marks),
-        ("run-names", _names_of_runs),
-    )
+def _output(_: Path, data: bytes) -> None:
+    """What a workload prints, in the pane and as a label."""
+    rows = [text_of(row) for row in log_tail(data, 40, 10)]
+    shown = [*rows, clean(data.decode("utf-8", "replace"))[:40]]
+    if len(rows) > 10 or any(cell_width(row) > 80 or not row.replace(" ", "x").isprintable() for row in shown):
+        raise AssertionError(f"not to be drawn: {shown}")
+
+
+_FIELDS = (
+    ") ",
+    "(",
+    " S 1 1",
+    " 0" * 20,
+    "\n",
+    "36 35 98:0 / /mnt",
+    " - ext4 /dev/root",
+    "rw,upperdir=/x",
+    "\\040",
+    "- ",
+    "-1",
+)
+
+
+def _of_the_kernel(folder: Path, data: bytes) -> None:
+    """/proc/PID/stat, whose second field is a name of the workload's own choice, and mountinfo."""
+    (folder / "mountinfo").write_bytes(data)
+    filesystem_of(str(folder), str(folder / "mountinfo"))
+    numbers = b" S 1 2 " + b"0 " * 40
+    with patch.object(host, "_contents", return_value=b"7 (" + data + b")" + numbers):
+        found = host._stat(7)
+        if found is None or (found.parent, found.group) != (1, 2):
+            raise AssertionError(f"another process: {found}")
+
+
+READERS = (
+    Parser("rules", _drawn_rules, _rules),
+    Parser("times", _words(*_TIMES), _times),
+    Parser("filters", _words(*_SELECTORS), _selections),
+    Parser("environment", _drawn_environment, _environments),
+    Parser("marks", _drawn_marks, _marks),
+    Parser("run-names", _words("CLUSTER-7.0", "."), _names_of_runs),
+    Parser("output", _words(*_PRINTED), _output),
+    Parser("proc", _words(*_FIELDS), _of_the_kernel),
 )
