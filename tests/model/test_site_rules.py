@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from evidences import GIB, evidence
 
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.site import from_environment, load
+from gssr.model.verdicts.site import GREATEST, from_environment, load
+from gssr.model.verdicts.table import Table
 
 
 def written(folder: Path, text: str) -> str:
@@ -48,6 +50,10 @@ def test_every_rule_but_one_turned_off_still_judges(tmp_path: Path) -> None:
         ('[memory_full]\nshare = "much"\n', "must be a number, not 'much'"),
         ("[memory_full]\nshare = true\n", "must be a number"),
         ("[memory_full]\nshare = nan\n", "must be a number"),
+        ("[memory_full]\nshare = -1\n", "from 0 to 1e+15, not -1"),
+        ("[memory_full]\nshare = inf\n", "from 0 to 1e+15"),
+        (f"[memory_full]\nshare = {10**400}\n", "from 0 to 1e+15"),
+        ("[slow_down]\nparts = 0\n", "from 2 to 1e+15, not 0"),
         ('[memory_full]\nseverity = "bad"\n', "must be one of critical, warning, info"),
         ("[memory_full]\nadvice = 1\n", "must be text"),
         ('[memory_full]\nenabled = "no"\n', "must be true or false"),
@@ -72,3 +78,20 @@ def test_the_environment_names_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, "[memory_full]\nshare = 0.5\n")
     assert from_environment({"GSSR_RULES": path}).rule("memory_full").at("share") == 0.5
     assert from_environment({}) is TABLE and from_environment({"GSSR_RULES": ""}) is TABLE
+
+
+@pytest.mark.parametrize("value", ["least", "greatest"])
+def test_whatever_number_a_site_gives_a_rule_jobs_are_judged(value: str) -> None:
+    """No condition divides by it, and none says that something holds for no time at all."""
+    half = np.tile([0.8, 0.8, 0.8, 0.8, 0.05], 60)
+    jobs = [evidence(sm_active=half), evidence(n_gpus=4, sm_active=np.outer([1.0, 1.0, 1.0, 0.6], half))]
+    for rule in (TABLE.common, *TABLE.rules):
+        for threshold in rule.thresholds:
+            number = threshold.least if value == "least" else GREATEST
+            thresholds = tuple(t._replace(value=number) if t is threshold else t for t in rule.thresholds)
+            own = rule._replace(thresholds=thresholds)
+            rules = tuple(own if each is rule else each for each in TABLE.rules)
+            table = Table(own if rule is TABLE.common else TABLE.common, rules)
+            for job in jobs:
+                found = judge(job, table).verdicts
+                assert not any("0 % of the time (0 s)" in each.title for each in found), (rule.code, threshold.name)

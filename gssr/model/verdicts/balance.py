@@ -76,7 +76,7 @@ def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     if not n_working:
         return None
     any_behind = float(late.any(axis=0).sum() / n_working)
-    if any_behind < rule.at("any"):
+    if not any_behind or any_behind < rule.at("any"):
         return None
     each = late.sum(axis=1)
     same = float(each.max() / late.any(axis=0).sum())

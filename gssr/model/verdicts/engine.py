@@ -47,6 +47,8 @@ def judge(evidence: Evidence, table: Table = TABLE) -> Judgement:
         except Unknown as unknown:
             abstentions.append(Abstention(rule.code, str(unknown)))
             continue
+        if found is not None and found.bins is not None and not found.bins.any():
+            continue  # by a site's zero it would hold of nothing
         if found is not None and len(found.gpus) == evidence.n_gpus:
             found = found._replace(gpus=())
         if found is not None and not any(_explains(cause, own, rule, found, job) for cause, own in kept):

@@ -127,7 +127,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "straggler", "warning", "{some} did {ratio} of what the others did{so}",
         (
-            Threshold("ratio", 0.9, "an outlier that does less than this share of the median GPU, or that one of it"),
+            Threshold(
+                "ratio", 0.9, "an outlier that does less than this share of the median GPU, or that one of it", least=0.01
+            ),
             Threshold("most", 0.25, "no more than this share of the GPUs is one"),
             Threshold("critical", 0.5, "from this loss against the median GPU on it is critical"),
         ),

@@ -30,7 +30,7 @@ def pauses(job: Job, rule: Rule) -> Found | None:
     """All GPUs together do next to nothing for a while."""
     low = job.steady & (job.mean < job.common("paused") * job.level)
     share = job.share(low)
-    if share < rule.at("share"):
+    if share < rule.at("share") or not low.any():
         return None
     lengths = [(end - first) * job.evidence.width for first, end in stretches(low)]
     times = "once" if len(lengths) == 1 else f"{len(lengths)} times"

@@ -21,6 +21,8 @@ from gssr.model.verdicts.table import Rule, Table
 
 VARIABLE = "GSSR_RULES"
 """Names a file of this kind."""
+GREATEST = 1e15
+"""No number of a rule is greater."""
 
 
 def load(path: str, table: Table = TABLE) -> Table:
@@ -70,6 +72,8 @@ def _changed(rule: Rule, changes: Mapping[str, Any], path: str) -> Rule | None:
             raise ValueError(f"{where} is not known{_near(name, known)}; there are: {', '.join(known)}")
         elif isinstance(value, bool) or not isinstance(value, int | float) or value != value:
             raise ValueError(f"{where} must be a number, not {value!r}")
+        elif not (least := next(each.least for each in rule.thresholds if each.name == name)) <= value <= GREATEST:
+            raise ValueError(f"{where} must be a number from {least:g} to {GREATEST:g}, not {value!r}")
         else:
             rule = rule._replace(
                 thresholds=tuple(

@@ -19,12 +19,14 @@ LEAD = DETECTION_METRICS
 
 class Threshold(NamedTuple):
     """A number that a rule holds something against: shares as ratios, times in s, rates in B/s, temperatures in °C.
-    ``meaning``: what must be so for the rule to apply; ``source``: where the number comes from."""
+    ``meaning``: what must be so for the rule to apply; ``source``: where the number comes from; ``least``: the least value
+    that a site may give it."""
 
     name: str
     value: float
     meaning: str
     source: str = OURS
+    least: float = 0.0
 
 
 class Rule(NamedTuple):

@@ -37,7 +37,7 @@ RULES: tuple[Rule, ...] = (
         "communication_bound", "warning", "The GPUs wait {long} while NVLink carries {rate} a GPU",
         (
             Threshold("load", 0.15, "NVLink carries at least this share of its bandwidth (that of one direction) ..."),
-            Threshold("bandwidth", 300e9, "... which is taken to be this where it is unknown"),
+            Threshold("bandwidth", 300e9, "... which is taken to be this where it is unknown", least=1.0),
             Threshold("more", 1.1, "and so many times what it carries while the GPUs work, or they never do"),
             Threshold("share", 0.05, "while the GPUs wait, for at least this share of the time"),
             Threshold("busy", 0.4, "or it carries this share of its bandwidth all the time ..."),
@@ -71,7 +71,7 @@ RULES: tuple[Rule, ...] = (
             Threshold("depth", 0.3, "activity falls by at least this share of the working level"),
             Threshold("correlation", 0.3, "and again after one period: the autocorrelation is at least this"),
             Threshold("pairs", 3.0, "and more than so many pairs of dips that are as far apart by chance would make it"),
-            Threshold("periods", 4.0, "so many times at least: of fewer the distances may be alike by chance"),
+            Threshold("periods", 4.0, "so many times at least: of fewer the distances may be alike by chance", least=2.0),
             Threshold("filled", 0.67, "and fill at least this share of the time from the first to the last"),
             Threshold("samples", 8.0, "a period is at least so many samples long: a shorter one may be a beat with steps"),
             Threshold("lost", 0.02, "and at least this share of the work is lost to it"),
@@ -101,7 +101,7 @@ RULES: tuple[Rule, ...] = (
         (
             Threshold("drop", 0.15, "the last quarter's median is lower than the first one's by at least this share"),
             Threshold("trend", 0.7, "and it falls steadily: Kendall's correlation with time is at least this, negative"),
-            Threshold("parts", 12.0, "looked at in so many parts of the time"),
+            Threshold("parts", 12.0, "looked at in so many parts of the time", least=2.0),
             Threshold("memory", 0.05, "memory in use that grows by this share of the whole is told"),
             Threshold("critical", 0.4, "from this drop on it is critical"),
         ),
