@@ -32,9 +32,11 @@ class Found(NamedTuple):
 
 
 def dry_run(request: Request) -> str:
-    """The page, of lines that end. Raises UsageError where ``gssr profile`` would."""
+    """The page, of lines that end; of several ranks the first one's. Raises UsageError where ``gssr profile`` would."""
     place = launch.where_am_i()
     plan = plan_of(request, place, make=False)
+    if place.rank:
+        return ""
     found = _look(plan)
     measured = [name for name in plan.metrics if name in found.measures]
     interval = found.interval or plan.sampling_seconds

@@ -66,10 +66,14 @@ def test_nothing_is_started_or_written(tmp_path):
     assert os.listdir(tmp_path) == []
     for word in ("touch trace", "2 (Synthetic H100): 0, 3", "25 of 27", "500 ms", "raw", "10s", "none", "% of a core"):
         assert word in done.stdout
-    slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "16"}
-    done = profile(tmp_path, "--dry-run", "--backend", "synthetic", "-o", "a.sql", environ=slurm)
-    assert (done.returncode, done.stderr, os.listdir(tmp_path)) == (0, "", [])
-    assert "rank 3 of 16" in done.stdout and "a.sql.d/" in done.stdout
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "16"}
+    said = []
+    for rank in ("0", "3"):
+        environ = slurm | {"SLURM_PROCID": rank}
+        done = profile(tmp_path, "--dry-run", "--backend", "synthetic", "-o", "a.sql", environ=environ)
+        assert (done.returncode, done.stderr, os.listdir(tmp_path)) == (0, "", [])
+        said.append(done.stdout)
+    assert "rank 0 of 16" in said[0] and "a.sql.d/" in said[0] and said[1] == ""
 
 
 def test_the_drivers_gpus_are_named_without_recording_them(tmp_path, fake_driver):
