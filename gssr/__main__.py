@@ -1,7 +1,5 @@
 """``python -m gssr``."""
 
-import sys
+from gssr.cli import run
 
-from gssr.cli import main
-
-sys.exit(main())
+run()

@@ -59,6 +59,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return fail(f"an error in gssr: {error!r}; gssr --debug shows where", 1)
 
 
+def run() -> NoReturn:
+    """The command ``gssr``: ``main``, and out at once. Nothing is left to be done, and taking the interpreter down piece by
+    piece would take longer than many a command."""
+    try:
+        code = main()
+    except SystemExit as leaving:  # of --help, or wrong usage
+        code = leaving.code if isinstance(leaving.code, int) else OK
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # closed by whoever called
+                stream.flush()
+    except OSError:  # whoever read it is gone
+        code = code or 1
+    os._exit(code)
+
+
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, as everything else here does."""
 

@@ -2,7 +2,8 @@
 
 import os
 
-from gssr.store.open import RecordingError, beside, files_of
+from gssr.store.companions import beside
+from gssr.store.open import RecordingError, files_of
 
 Files = tuple[tuple[str, int, int], ...]
 

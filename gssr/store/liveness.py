@@ -4,7 +4,7 @@ have been booted since."""
 import os
 import time
 
-from gssr.store.open import beside
+from gssr.store.companions import beside
 from gssr.store.private import FILE
 
 _HOST_NAMESPACE = "pid:[4026531836]"

@@ -8,22 +8,16 @@ from errno import EINVAL
 from typing import NamedTuple
 
 from gssr.store.bounds import check_sizes
+from gssr.store.companions import COMPANIONS, beside
 from gssr.store.guard import Guarded, UnsafeError, check_schema, distrust, only_reads
 from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION
 
 _SMALL = 4096
 _MAGIC = b"SQLite format 3\0"
-COMPANIONS = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database while it is open or after a crash: see ``beside``."""
 
 
 class RecordingError(Exception):
     """A recording can't be read or written; the text is one sentence that names the file."""
-
-
-def beside(path: str, suffix: str) -> str:
-    """The name of one of the COMPANIONS of a database: SQLite follows links, and keeps them where the file itself is."""
-    return os.path.realpath(path) + suffix
 
 
 def small_text(path: str) -> str:

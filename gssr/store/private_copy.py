@@ -7,7 +7,8 @@ whatever it is. Our transactions are of one file, so such a journal comes from e
 import os
 import time
 
-from gssr.store.open import beside, fingerprint, is_file_or_none
+from gssr.store.companions import beside
+from gssr.store.open import fingerprint, is_file_or_none
 
 _LEFT = ("-wal", "-journal")  # what may hold a part of a database
 _TRIES, _PAUSE = 10, 0.1  # s

@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
+from gssr.store.companions import COMPANIONS, beside
 from gssr.store.create import create_unguarded, finished_runs, remove, reopen, seal
 from gssr.store.merge.attach import clear, scratch
 from gssr.store.merge.copy import Copier, HolesError, UnfitError
 from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import Found, Source, look
 from gssr.store.merge.verify import all_full, missing_from
-from gssr.store.open import COMPANIONS, RecordingError, beside, connect, small_text
+from gssr.store.open import RecordingError, connect, small_text
 from gssr.store.records import Merged, read_merged
 from gssr.store.schema import ENDED_SUFFIX
 

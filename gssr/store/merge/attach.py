@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from urllib.parse import quote
 
+from gssr.store.companions import COMPANIONS
 from gssr.store.guard import distrust
-from gssr.store.open import COMPANIONS
 from gssr.store.private_copy import copy_whole, is_left
 
 _SCRATCH = "merging-"

@@ -6,8 +6,8 @@ import weakref
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.store.companions import COMPANIONS, beside
 from gssr.store.moments import Ints
-from gssr.store.open import COMPANIONS, beside
 
 Bytes = NDArray[np.uint8]
 Identity = tuple[int, int]
