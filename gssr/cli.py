@@ -63,9 +63,7 @@ def run() -> NoReturn:
     """The command ``gssr``: ``main``, and out at once. Nothing is left to be done, and taking the interpreter down piece by
     piece would take longer than many a command."""
     if sys.argv[1:2] != ["profile"]:  # whose workload is not to be told
-        os.environ.setdefault(
-            "OPENBLAS_NUM_THREADS", "1"
-        )  # nothing uses them, and they wait busily
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start more: unused, they wait busily
     try:
         code = main()
     except SystemExit as leaving:  # of --help, or wrong usage

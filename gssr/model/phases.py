@@ -254,4 +254,9 @@ def _cycle(stretch: _Stretch, activity: Floats, width: float) -> Cycle | None:
         for first, last in stretch.dips:
             inside[first - stretch.first : last - stretch.first] = True
         coarse = cycle_of(inside, activity, width)
+        if coarse is not None:  # found in wider bins: only those that are low belong to a dip
+            with np.errstate(invalid="ignore"):
+                low = inside & (activity < (coarse.low + coarse.high) / 2)
+            narrow = cycle_of(low, activity, width)
+            coarse = narrow if narrow is not None and narrow.count == coarse.count else coarse
     return coarse if coarse and coarse.period is not None else cycle(activity, width) or coarse
