@@ -76,11 +76,13 @@ Span = tuple[int, int]
 
 
 class _Stretch(NamedTuple):
-    """Bins from ``first`` up to ``last``, and those of the ``dips`` that were found in them."""
+    """Bins from ``first`` up to ``last``, and those of the ``dips`` that were found in them, in bins ``step`` times as
+    wide."""
 
     first: int
     last: int
     dips: tuple[Span, ...]
+    step: int = 1
 
 
 def phases(evidence: Evidence) -> tuple[Phase, ...]:
@@ -143,6 +145,7 @@ def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Str
                 for dip, stop in group.dips
                 if first <= dip < last
             ),
+            step,
         )
         for first, last in pairwise(edges)
     ]
@@ -247,16 +250,18 @@ def _fewer(values: Floats, edges: list[int], groups: set[int], short: float) -> 
 
 
 def _cycle(stretch: _Stretch, activity: Floats, width: float) -> Cycle | None:
-    """The dips of a stretch: those found by step 2, unless only shorter ones have a period."""
+    """The dips of a stretch: those found by step 2, each as long as it is in the course's bins, unless only shorter ones
+    have a period."""
     coarse = None
     if stretch.dips:
-        inside = np.zeros(len(activity), bool)
+        inside, around = np.zeros(len(activity), bool), np.zeros(len(activity), bool)
         for first, last in stretch.dips:
-            inside[first - stretch.first : last - stretch.first] = True
+            begin, end = first - stretch.first, last - stretch.first
+            inside[begin:end] = around[max(begin - stretch.step, 0) : end + stretch.step] = True
         coarse = cycle_of(inside, activity, width)
-        if coarse is not None:  # found in wider bins: only those that are low belong to a dip
+        if coarse is not None:
             with np.errstate(invalid="ignore"):
-                low = inside & (activity < (coarse.low + coarse.high) / 2)
-            narrow = cycle_of(low, activity, width)
-            coarse = narrow if narrow is not None and narrow.count == coarse.count else coarse
+                low = around & (activity < (coarse.low + coarse.high) / 2)
+            fine = cycle_of(low, activity, width)
+            coarse = fine if fine is not None and fine.count == coarse.count else coarse
     return coarse if coarse and coarse.period is not None else cycle(activity, width) or coarse

@@ -95,6 +95,18 @@ def test_dips_that_come_back_are_one_phase_with_their_period(period: int, dip: i
     assert cycle.low < 0.3 < 0.7 < cycle.high
 
 
+@pytest.mark.parametrize("offset", [0, 1, 3])
+def test_dips_are_as_long_and_as_deep_as_they_were_however_wide_the_bins_of_the_search(offset: int) -> None:
+    """720 and 1,100 bins are searched in bins twice and three times as wide."""
+    for n in (720, 1100):
+        for period, dip in ((10, 1), (20, 3), (30, 4), (41, 5)):
+            at = np.arange(n)
+            found = phases(_job(np.where((at + offset) % period < dip, 0.1, 1.0)))
+            cycle = next(phase.cycle for phase in found if phase.cycle)
+            assert cycle.seconds == pytest.approx(dip, abs=0.1), (n, period)
+            assert cycle.low == pytest.approx(0.08, abs=0.02), (n, period)
+
+
 def test_a_period_of_few_dips_is_their_mean_distance() -> None:
     load = np.ones(1200)
     for start in (200, 500, 860):
