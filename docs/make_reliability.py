@@ -66,6 +66,13 @@ LOST: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
+        "Whatever page a loss of power cuts off of the log behind the last checkpoint, of a journal whose transaction has not "
+        "changed the file yet, or of what a transaction appends to the file: what was on the disk before stays, and no reader "
+        "speaks of damage.",
+        "faults/test_storage_faults.py",
+        ["test_whatever_page_a_loss_of_power_cuts_off_what_was_on_the_disk_stays"],
+    ),
+    Guarantee(
         "Of a file that was cut off, wherever that was, readers show what is left, and say that it is damaged.",
         "faults/test_storage_faults.py",
         ["test_what_a_killed_writer_left_is_read_wherever_it_ends"],
@@ -180,6 +187,8 @@ looks at the exit code, every byte of the output, and the recording. A round in 
 with the seed that brings it back, and the exit code is then 1. *Lost* is the longest time without samples in the worst
 round, beyond the sampling interval and what the machine itself held processes up, where that is asked at all. *Saw* are
 GSSR's own lines on stderr, the most frequent ones, with N for numbers. `make test` does a round of each.
+A loss of power is tried at every page in turn, as often as the table says, whatever `--rounds` is; there *lost* is what lies
+between the last sample that was committed and the last one that is left.
 
 Clocks are shifted, and weeks pass in minutes, for the job alone, by a library that is preloaded; drivers and DCGM's
 hostengine are the tests' stand-ins (`tests/fakes`), which obey to hang and crash. Nobody pulled a plug.

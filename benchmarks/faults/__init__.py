@@ -1,7 +1,7 @@
 """What can go wrong beside a job, tried for real: each fault does one round and says what was lost and what the user saw."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +23,10 @@ class NotHereError(Exception):
 class Fault(NamedTuple):
     """``name`` as the command line takes it, ``sentence`` as the table says it, and what does one round in an empty folder,
     with numbers drawn from the generator it is given; what it starts has ended when it returns. A round may raise
-    NotHereError; anything else that it raises is a problem."""
+    NotHereError; anything else that it raises is a problem. ``cases``: where they can be counted, every round there is, to
+    be done instead of some by chance."""
 
     name: str
     sentence: str
     round: Callable[[Path, random.Random], Seen]
+    cases: Callable[[], Sequence[Callable[[Path], Seen]]] | None = None

@@ -1,5 +1,5 @@
 """Faults of storage: full disks, truncated, replaced and stale files."""
 
-from benchmarks.faults import Fault, disks, files, power
+from benchmarks.faults import Fault, disks, files, outage, power
 
-FAULTS: tuple[Fault, ...] = (*power.FAULTS, *disks.FAULTS, *files.FAULTS)
+FAULTS: tuple[Fault, ...] = (*power.FAULTS, *outage.FAULTS, *disks.FAULTS, *files.FAULTS)

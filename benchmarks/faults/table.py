@@ -6,7 +6,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,13 +33,15 @@ class Row(NamedTuple):
 
 
 def rounds_of(fault: Fault, rounds: int, seed: int, folder: Path) -> Row:
-    """Do rounds of a fault, below ``folder``; round n draws its numbers from ``seed`` + n. Raises NotHereError."""
+    """Do rounds of a fault, below ``folder``; round n draws its numbers from ``seed`` + n. Of one whose rounds can be
+    counted do each. Raises NotHereError."""
     seen: list[Seen] = []
     problems = []
-    for number in range(seed, seed + rounds):
+    tries = fault.cases() if fault.cases else [_round(fault, number) for number in range(seed, seed + rounds)]
+    for number, attempt in enumerate(tries, seed):
         with tempfile.TemporaryDirectory(prefix=fault.name, dir=folder) as own:
             try:
-                one = fault.round(Path(own), random.Random(number))
+                one = attempt(Path(own))
             except NotHereError:
                 raise
             except Exception as error:
@@ -49,7 +51,11 @@ def rounds_of(fault: Fault, rounds: int, seed: int, folder: Path) -> Row:
             problems.append(f"--seed {number}: {one.problem}")
     lost = [one.lost_seconds for one in seen if one.lost_seconds is not None]
     said = [text for text, _ in Counter(one.said for one in seen if one.said).most_common(SHOWN)]
-    return Row(fault.name, fault.sentence, rounds, max(lost, default=None), said, problems)
+    return Row(fault.name, fault.sentence, len(seen), max(lost, default=None), said, problems)
+
+
+def _round(fault: Fault, number: int) -> Callable[[Path], Seen]:
+    return lambda folder: fault.round(folder, random.Random(number))
 
 
 def line(row: Row) -> str:

@@ -28,7 +28,7 @@ MISSING = "--guided needs atheris: pip install 'gssr[fuzz]' (of this checkout: p
 _INSTRUMENTED = ["gssr", "tomllib"]
 _SEEDS = 300
 """Inputs to begin with."""
-_LONGEST = 1 << 16
+_LONGEST = 1 << 17
 HEAD = "| Reader | Inputs | Time | Branches | Crashes |\n| --- | ---: | ---: | ---: | ---: |"
 _REASON = re.compile(r"(?:Uncaught Python exception: ===\n|ERROR: libFuzzer: )(.*)")
 _INPUTS, _COVERED = re.compile(r"stat::number_of_executed_units: (\d+)"), re.compile(r"\bcov: (\d+)")

@@ -70,14 +70,12 @@ def connect(path: str) -> sqlite3.Connection:
     """
     files = _check_file(path)
     try:
-        return _checked(_connect_read_only(path, files), path)
-    except sqlite3.OperationalError as error:
-        if not os.access(path, os.R_OK):
-            raise RecordingError(f"{path}: permission denied") from None
         try:
-            return _checked(_connect_copy(path, files), path)
-        except (sqlite3.Error, OSError):
-            raise RecordingError(f"{path}: can't be read: {error}") from None
+            return _checked(_connect_read_only(path, files), path)
+        except sqlite3.OperationalError as error:
+            if not os.access(path, os.R_OK):
+                raise RecordingError(f"{path}: permission denied") from None
+            return _by_copy(path, files, error)
     except UnsafeError as error:
         raise RecordingError(f"{path}: is damaged, or not made by gssr: {error}") from None
     except sqlite3.DatabaseError as error:
@@ -145,6 +143,14 @@ def _distrusting(connection: Guarded, files: Sequence[str]) -> Guarded:
 def _text(data: bytes) -> str:
     """Text of a file that may be damaged."""
     return data.decode("utf-8", "replace")
+
+
+def _by_copy(path: str, files: Sequence[str], why: sqlite3.OperationalError) -> sqlite3.Connection:
+    """A private copy of what can't be read itself, and ``why``. Raises RecordingError, sqlite3.DatabaseError."""
+    try:
+        return _checked(_connect_copy(path, files), path)
+    except (sqlite3.OperationalError, OSError):
+        raise RecordingError(f"{path}: can't be read: {why}") from None
 
 
 def _connect_copy(path: str, files: Sequence[str]) -> Guarded:
