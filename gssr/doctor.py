@@ -114,7 +114,10 @@ def _host() -> Finding:
 
 
 def _folder() -> Finding:
-    folder = os.getcwd()
+    try:
+        folder = os.getcwd()
+    except OSError as error:
+        return Finding("no", "this folder", f"is gone: {error.strerror}", "go to another one")
     kind, mode = filesystem_of(folder), journal_mode(folder)
     if not os.access(folder, os.W_OK):
         return Finding("no", "this folder", f"{folder} can't be written", "give recordings a place with -o")

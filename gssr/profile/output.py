@@ -50,7 +50,10 @@ def choose(request: Request, place: launch.Place, make: bool = True) -> Output:
     output = launch.default_output(place) if request.output is None else request.output
     if request.output is None and not (shard or request.append or request.overwrite or place.restart_count):
         output = _reserved(output, make)
-    output = os.path.abspath(output)
+    try:
+        output = os.path.abspath(output)
+    except OSError:
+        pass  # the folder that we are in is gone: the sampler will say that no file can be made there
     append, overwrite, taken = _look_at_file(output, request, place)
     if shard or (request.append and (taken or place.step_id is not None)):
         return _shard_output(output, request, place, make)

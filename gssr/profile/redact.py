@@ -22,7 +22,10 @@ _SHORTEST = 3
 
 def redacted(place: Place, request: Request) -> Place:
     """The place as it is recorded: the same for all ranks that share what it hides."""
-    where = os.path.abspath(request.output) if request.output is not None else os.getcwd()
+    try:
+        where = os.path.abspath(request.output) if request.output is not None else os.getcwd()
+    except OSError:  # the folder that we are in is gone
+        where = request.output or ""
     run = "\0".join(map(str, (place.run_id, place.cluster, place.job_id, os.geteuid(), where)))
     node = f"node-{_digest(run, place.node)[:8]}"
     run_id = None if place.run_id is None else f"run-{_digest(run, '')}"

@@ -51,6 +51,16 @@ def test_demo_says_what_it_does_not_know(tmp_path):
     assert gssr("demo", "-m", "0", cwd=tmp_path).returncode == 2
 
 
+def test_doctor_speaks_of_a_folder_that_is_gone(tmp_path):
+    words = [sys.executable, "-P", "-m", "gssr", "doctor"]
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    found = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        ["bash", "-c", script, "-", *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, env=found
+    )
+    assert done.returncode == 0 and "is gone: No such file or directory" in done.stdout
+
+
 def test_doctor_speaks_of_every_backend_and_of_the_folder(tmp_path):
     done = gssr("doctor", cwd=tmp_path)
     assert done.returncode == 0 and done.stderr == ""

@@ -315,6 +315,31 @@ def test_no_command_is_wrong_usage(tmp_path):
     assert done.returncode == 2 and "no command" in done.stderr
 
 
+@pytest.mark.parametrize("options", [(), ("-o", "a.sql"), ("--redact",)])
+def test_the_workload_runs_in_a_folder_that_is_gone(tmp_path, options):
+    words = [
+        "profile",
+        "--backend",
+        "synthetic:train:1",
+        *options,
+        "--",
+        sys.executable,
+        "-c",
+        "print(1); raise SystemExit(3)",
+    ]
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    found = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        ["bash", "-c", script, "-", sys.executable, "-P", "-m", "gssr", *words],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, env=found,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, "1\n")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("gssr: nothing is recorded: ") and line.endswith(
+        ": can't be written: No such file or directory"
+    )
+
+
 def test_an_unwritable_output_costs_one_line_and_the_workload_runs(tmp_path):
     done = gssr(
         "profile", "--backend", "synthetic", "-o", "missing/a.sql", "--", "sh", "-c", "echo ran; exit 4", cwd=tmp_path
