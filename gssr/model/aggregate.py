@@ -15,7 +15,7 @@ from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED
 from gssr.model.analysis import Floats, Statistics
 from gssr.store.layout import Block, Layout, layout_of
 from gssr.store.moments import fold, merge
-from gssr.store.reader import Buckets, RunReader, Samples
+from gssr.store.reader import RunReader, Samples
 
 Ints = NDArray[np.int64]
 
@@ -69,20 +69,15 @@ def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate
     return aggregate_of(per_gpu, layout, means, statistics)
 
 
-def from_buckets(
-    buckets: Buckets,
-    histograms: Mapping[str, Ints],
-    n_gpus: int,
-    gap_seconds: float,
-    bounds: Sequence[Mapping[str, Ints]] = (),
+def from_vectors(
+    per_gpu: Floats, layout: Layout, histograms: Mapping[str, Ints], bounds: Sequence[Mapping[str, Ints]] = ()
 ) -> Aggregate:
-    """Aggregate rollups that cover a window exactly once; ``buckets.gpu`` counts from 0 to ``n_gpus`` - 1.
+    """Aggregate rollups: each GPU's of the whole window, merged into one vector, [n_gpus, layout.width].
 
     n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
     ``sketch_percentiles``); where these are not exact themselves, none lies outside of what ``bounds`` give. A counter's
     rollup keeps no moments: of its statistics n is known, and where it never falls its least and greatest value."""
-    layout = buckets.layout
-    per_gpu = merge(buckets.vectors, buckets.gpu, n_gpus, gap_seconds, layout)
+    n_gpus = len(per_gpu)
     # Over GPUs only the moments mean something; an infinite gap keeps the merge from counting any.
     total = merge(per_gpu, np.zeros(n_gpus, np.int64), 1, math.inf, layout)[0]
     means, statistics = {}, {}

@@ -12,14 +12,20 @@ from numpy.typing import NDArray
 
 from gssr.metrics import BY_NAME
 from gssr.model import series
-from gssr.model.aggregate import Aggregate, chosen, filtered, from_buckets, from_samples
+from gssr.model.aggregate import Aggregate, chosen, filtered, from_samples, from_vectors
 from gssr.model.analysis import GpuSeries
 from gssr.model.balance import has_balance
 from gssr.model.counted import Counted, count_rollups
+from gssr.model.series import VECTORS_AT_ONCE
 from gssr.store.edges import Histograms
-from gssr.store.reader import Buckets, RunReader, Samples
+from gssr.store.moments import merge
+from gssr.store.reader import RunReader, Samples
+from gssr.store.schema import LEVELS
 
 Ints = NDArray[np.int64]
+
+_AT_THE_ENDS = 30
+"""Finer rollups of a GPU, at most, where a window does not begin or end with one of the coarsest."""
 
 
 class Source(Protocol):
@@ -126,11 +132,21 @@ class Rollups:
         gpus = filtered(self._reader, self._positions)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
         found = self._reader.histograms(sketched, lower, upper, gpus) if sketched else Histograms({})
-        buckets = self._reader.buckets(lower, upper, gpus=gpus, names=names)
-        gpu = chosen(buckets.gpu, self._positions, len(self._reader.gpus))
         bounds = () if found.least is None or found.greatest is None else (found.least, found.greatest)
-        own = Buckets(gpu, buckets.start, buckets.seconds, buckets.vectors, buckets.layout)
-        return from_buckets(own, found.counts, len(self._positions), gap_seconds, bounds)
+        merged = []
+        for own in self._groups(lower, upper):
+            buckets = self._reader.buckets(lower, upper, gpus=filtered(self._reader, own), names=names)
+            gpu = chosen(buckets.gpu, own, len(self._reader.gpus))
+            merged.append((merge(buckets.vectors, gpu, len(own), gap_seconds, buckets.layout), buckets.layout))
+        return from_vectors(np.concatenate([vectors for vectors, _ in merged]), merged[0][1], found.counts, bounds)
+
+    def _groups(self, lower: float | None, upper: float | None) -> list[Ints]:
+        """The GPUs, so many at a time as have about VECTORS_AT_ONCE rollups that cover the window."""
+        start = self._reader.first_time if lower is None else lower
+        end = self._reader.last_time if upper is None else upper
+        of_each = max((end or 0.0) - (start or 0.0), 0.0) / LEVELS[-1] + _AT_THE_ENDS
+        at_once = max(1, int(VECTORS_AT_ONCE / of_each))
+        return [self._positions[first : first + at_once] for first in range(0, max(len(self._positions), 1), at_once)]
 
     def gpu_series(
         self,

@@ -261,8 +261,15 @@ def uncounted_pieces(
         if recent < end:
             ranges.append((recent, end, gpus))
     for lower, upper, chosen in ranges:
+        near = [(level, _near(codes, level, lower, upper)) for level, codes in taken]
         for read in part.pieces(names, chosen, lower, upper):
-            yield partial(_read_fresh, part, taken, read)
+            yield partial(_read_fresh, part, near, read)
+
+
+def _near(codes: Ints, level: int, lower: float, upper: float) -> Ints:
+    """The buckets of ``level`` seconds, by their numbers, that can count a row of [lower, upper)."""
+    starts = census.starts_of(codes)
+    return codes[(starts < upper) & (starts + level > lower)]
 
 
 def _read_fresh(part: Part, taken: Sequence[tuple[int, Ints]], read: Callable[[], Columns]) -> Columns:
