@@ -66,9 +66,9 @@ LOST: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "Whatever page a loss of power cuts off of the log behind the last checkpoint, of a journal whose transaction has not "
-        "changed the file yet, or of what a transaction appends to the file: what was on the disk before stays, and no reader "
-        "speaks of damage.",
+        "Whatever page a loss of power cuts off of the log behind the last checkpoint, of a journal whose transaction has "
+        "not changed the file yet, or of what a transaction appends to the file: what was on the disk before stays, and no "
+        "reader speaks of damage.",
         "faults/test_storage_faults.py",
         ["test_whatever_page_a_loss_of_power_cuts_off_what_was_on_the_disk_stays"],
     ),

@@ -8,6 +8,7 @@ import numpy as np
 
 from gssr.store.census import starts_of
 from gssr.store.moments import Floats, Ints
+from gssr.store.values import LATEST
 
 if TYPE_CHECKING:
     from gssr.store.cover import Part
@@ -80,12 +81,12 @@ def _time_at(part: "Part", rowid: int, first: int, last: int) -> float | None:
 
 
 def _first_from(part: "Part", low: int, high: int, time: float) -> int:
-    """The first rowid in [low, high] from which on times are ``time`` or later; high + 1 when there is none."""
+    """The first rowid in [low, high] from which on times are ``time`` or later; high + 1 when there is none. Rows without a
+    time are passed over."""
     while low <= high:
         middle = (low + high) // 2
-        found = part.shard.all(
-            "SELECT rowid, time FROM samples WHERE rowid >= ? AND rowid <= ? ORDER BY rowid LIMIT 1", (middle, high)
-        )
+        query = "SELECT rowid, time FROM samples WHERE rowid BETWEEN ? AND ? AND time BETWEEN 0 AND ? ORDER BY rowid LIMIT 1"
+        found = part.shard.all(query, (middle, high, LATEST))
         if found and found[0][1] < time:
             low = found[0][0] + 1
         else:

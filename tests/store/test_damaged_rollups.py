@@ -172,3 +172,23 @@ def test_what_is_damaged_is_counted_anew(sound: Sound, tmp_path: Path, name: str
     assert again.recounted is None
     rollups_are_those_of_the_rows(path)
     assert repair(str(path)) == (0, 0)
+
+
+@pytest.mark.parametrize("time", ["NULL", "'soon'", "1e300"])
+def test_rows_without_a_time_hide_no_others_from_being_counted_anew(sound: Sound, tmp_path: Path, time: str) -> None:
+    path = tmp_path / "b.sql"
+    shutil.copyfile(sound.path, path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        names = ", ".join(row[1] for row in connection.execute("PRAGMA table_info(samples)"))
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute(f"UPDATE sqlite_master SET sql = 'CREATE TABLE samples ({names})' WHERE name = 'samples'")
+        connection.execute("PRAGMA schema_version = 99")
+    low, high = WINDOWS[1]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE samples SET time = {time} WHERE rowid % 7 = 0 OR rowid % 1024 < 3")
+        connection.execute("DELETE FROM rollup WHERE rowid % 3 = 0")
+        query = f"SELECT count(*) FROM samples WHERE time BETWEEN {low} AND {high}"
+        (n,) = connection.execute(query).fetchone()
+    reader = open_recording(path).runs[0]
+    assert len(reader.samples(["sm_active"], None, low, high).time) == n
+    assert reader.buckets(low, high).vectors[:, 0].sum() >= n
