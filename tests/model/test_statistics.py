@@ -221,3 +221,16 @@ def test_gaps_are_counted_per_gpu_over_bucket_edges(record: Record, exact: bool)
     analysis = analyze(record(gpu[~late], time[~late], {"sm_active": np.ones((~late).sum())}), Options(exact=exact))
     assert [summary.n_gaps for summary in analysis.gpus] == [0, 1] and analysis.n_gaps == 1
     assert any("1 gap of more than 2.5 sampling intervals" in note and "0.7 GPU-s" in note for note in analysis.notes)
+
+
+@pytest.mark.parametrize("window", [{}, {"start": "123.5", "end": "1777"}, {"gpus": ("1", "4", "2")}])
+def test_merging_rollups_of_some_gpus_at_a_time_changes_nothing(
+    record: Record, monkeypatch: pytest.MonkeyPatch, window: dict[str, object]
+) -> None:
+    gpu, time = ticks(5, 1900, 1.0)
+    reader = record(gpu, time, random_values(len(gpu), 3, 0.1), sampling_ms=1000.0)
+    whole = analyze(reader, Options(exact=False, **window))  # type: ignore[arg-type]
+    monkeypatch.setattr("gssr.model.sources.VECTORS_AT_ONCE", 1)
+    apart = analyze(reader, Options(exact=False, **window))  # type: ignore[arg-type]
+    assert (whole.metrics, whole.gpus, whole.n_samples) == (apart.metrics, apart.gpus, apart.n_samples)
+    assert (whole.clock_event_reasons, whole.energy_j) == (apart.clock_event_reasons, apart.energy_j)
