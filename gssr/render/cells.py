@@ -107,6 +107,17 @@ def pad(row: Row, width: int, align: Literal["left", "right"] = "left") -> Row:
     return (*row, blank) if align == "left" else (blank, *row)
 
 
+def fit_row(row: Row, width: int, ellipsis: str, keep: Literal["start", "end"] = "start") -> Row:
+    """``row`` in at most ``width`` cells: its longest span gives way, as ``fit`` cuts it."""
+    over = cell_width(text_of(row)) - width
+    if over <= 0:
+        return row
+    at = max(range(len(row)), key=lambda i: cell_width(row[i].text))
+    room = cell_width(row[at].text) - over
+    longest = Span(fit(row[at].text, max(room, 0), ellipsis, keep), row[at].role)
+    return clip((*row[:at], longest, *row[at + 1 :]), width)
+
+
 def cleaned(row: Row) -> Row:
     """The row with the texts of its spans clean."""
     for span in row:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from gssr.render.cells import cell_width, clip, fit, pad
+from gssr.render.cells import cell_width, clip, fit, fit_row, pad
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row, Span, text_of
 
@@ -83,6 +83,6 @@ def _line(
         elif isinstance(cell, str):
             row = (Span(fit(cell, sizes[i], glyphs.ellipsis, columns[i].keep)),)
         else:
-            row = cell
+            row = fit_row(cell, sizes[i], glyphs.ellipsis, columns[i].keep)
         spans.extend(pad(row, sizes[i], columns[i].align))
     return tuple(spans)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.model.analysis import Analysis, Floats, GpuSeries
-from gssr.render.cells import clean
+from gssr.render.cells import clean, fit
 
 MOST_ROWS = 1024
 """More GPUs share rows; a screen has no more lines."""
@@ -31,6 +31,14 @@ def heat_map(series: GpuSeries, n_nodes: int) -> HeatMap:
         each = -(-each // per_node) * per_node
     first = np.arange(0, n, each)
     return HeatMap(np.fmin.reduceat(series.values, first, axis=0) if n else series.values, first, each)
+
+
+def short_place(place: str, most: int) -> str:
+    """``node:index`` in at most so many characters: without the node's domain where it is longer, then from its end."""
+    if len(place) > most:
+        node, colon, index = place.rpartition(":")
+        place = f"{node.partition('.')[0]}{colon}{index}"
+    return fit(place, most, "…", keep="end")
 
 
 def row_name(analysis: Analysis, found: HeatMap, row: int) -> str:

@@ -28,6 +28,8 @@ _LEAST_FOR_HISTOGRAM = 5
 _LEAST_LETTERED = 0.015
 COURSE = 2.5
 _ROOFLINE = 3.3
+_LONGEST_PLACE, _LABEL = 20, 0.13
+"""Characters that a GPU's name has left of a picture, and inches that its line takes."""
 _TICKS = 40
 """Characters of the labels of half a page's axis."""
 
@@ -81,14 +83,14 @@ def balance_page(analysis: Analysis) -> Sheet:
     left, top = _LEFT + 0.55, sheet.y + 0.35
     many = len(analysis.gpus) >= _LEAST_FOR_HISTOGRAM
     middle = (left + _RIGHT) / 2 if many else _RIGHT
-    means_in_order(_panel(sheet, left, middle - 0.2, top, 2.3), analysis, metric)
+    means_in_order(_panel(sheet, left, middle - 0.2, top, 2.3), analysis, metric, _LONGEST_PLACE)
     if many:
         histogram_of_means(_panel(sheet, middle + 0.4, _RIGHT, top, 2.3), analysis, metric)
     sheet.y = top + 3.15
     if name in analysis.gpu_series:
         tall = min(max(0.3 * len(analysis.gpus), 1.2), sheet.room - 0.5 - kept)
         panel = _panel(sheet, left, _RIGHT, sheet.y, tall)
-        gpu_map(sheet.figure, panel, analysis, metric)
+        gpu_map(sheet.figure, panel, analysis, metric, max(int(tall / _LABEL), 1), _LONGEST_PLACE)
         time_labels(panel, analysis)
         sheet.y += tall + 0.65
     if kept:

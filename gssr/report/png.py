@@ -20,6 +20,7 @@ from gssr.report.png_frame import (
     BLUE,
     FAINT,
     INK,
+    LONGEST_PLACE,
     ORANGE,
     edges_of,
     nothing,
@@ -133,8 +134,8 @@ def _user_marks(panels: list[Axes], analysis: Analysis) -> None:
             free = event.time + (axis.end - axis.begin) / _MARK_TEXTS
 
 
-def means_in_order(panel: Axes, analysis: Analysis, metric: Metric) -> None:
-    """The GPUs' means, sorted; a GPU without samples has none."""
+def means_in_order(panel: Axes, analysis: Analysis, metric: Metric, most: int = LONGEST_PLACE) -> None:
+    """The GPUs' means, sorted, with labels of at most so many characters; a GPU without samples has none."""
     factor = unit_of(metric).factor
     found = sorted((mean, -i) for i, gpu in enumerate(analysis.gpus) if (mean := gpu.mean.get(metric.name)) is not None)
     values = factor * np.array([mean for mean, _ in found])
@@ -144,7 +145,7 @@ def means_in_order(panel: Axes, analysis: Analysis, metric: Metric) -> None:
         panel.legend(loc="lower right", framealpha=0.9, edgecolor="none", fontsize=8)
     value_axis(panel, analysis, metric, horizontal=True)
     panel.set_ylim(-0.6, len(values) - 0.4)
-    places = [place_of(analysis.gpus[-i]) for _, i in found]
+    places = [place_of(analysis.gpus[-i], most) for _, i in found]
     shown = range(len(places)) if len(places) <= _NAMED else [0, len(places) - 1]
     panel.set_yticks(list(shown), [places[i] for i in shown], fontsize=8 if len(places) <= 12 else 6.5)
     panel.grid(False, axis="y")

@@ -19,6 +19,7 @@ from gssr.render.cells import fit
 from gssr.render.clock import duration, ticks
 from gssr.render.scale import UNKNOWN, fixed, percent, unit_of
 from gssr.report.axes import full_scale, time_axis
+from gssr.report.heat_map import short_place
 from gssr.report.page import place
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ _STYLE: Any = {
     "text.parse_math": False,  # a dollar in a name begins no formula
 }
 _TALLEST = 14.0
-_LONGEST_TITLE, _LONGEST_JOB, _LONGEST_PLACE = 48, 20, 32
+_LONGEST_TITLE, _LONGEST_JOB, LONGEST_PLACE = 48, 20, 32
 """Characters of a name that there is room for."""
 
 
@@ -102,9 +103,9 @@ def _subtitle(analysis: Analysis) -> str:
     return "   |   ".join(pieces)
 
 
-def place_of(gpu: GpuSummary) -> str:
-    """Where a GPU is, as an axis or a legend names it."""
-    return fit(gpu.place, _LONGEST_PLACE, "…", keep="end")
+def place_of(gpu: GpuSummary, most: int = LONGEST_PLACE) -> str:
+    """Where a GPU is, as an axis or a legend names it, in at most so many characters."""
+    return short_place(gpu.place, most)
 
 
 def nothing(panel: Axes, why: str) -> None:

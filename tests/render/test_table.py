@@ -9,7 +9,7 @@ from gssr.render.bar import bar
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8
 from gssr.render.hist import hist
-from gssr.render.roles import text_of
+from gssr.render.roles import Span, text_of
 from gssr.render.table import Cell, Column, table
 
 HEAD = [
@@ -50,6 +50,13 @@ def test_columns_go_by_their_order_and_equals_go_together() -> None:
     assert _texts(36)[0].split() == ["metric", "mean", "p05", "p95", "max"]
     assert _texts(30)[0].split() == ["metric", "mean", "max"]
     assert _texts(22)[0].split() == ["metric", "mean"]
+
+
+def test_names_that_do_not_fit_keep_the_end_that_tells_them_apart() -> None:
+    for name in ("x" * 40 + "node1:7", (Span("! ", "outlier"), Span("x" * 40 + "node1:7", "value"))):
+        _, row = table([Column("GPU", keep="end"), Column("%", "right")], [[name, "50.0"]], 24, UTF8)
+        text = text_of(row)
+        assert text.endswith("node1:7 50.0") and "…" in text and cell_width(text) == 24
 
 
 def test_a_row_with_nothing_left_is_left_out() -> None:

@@ -10,6 +10,7 @@ import pytest
 from analyses import analysis, one_sample, without_counters, without_gpus, without_samples
 
 from gssr.model.analysis import Analysis
+from gssr.report.heat_map import short_place
 from gssr.report.png import load_balancing_png, time_series_png
 
 RUNS: dict[str, Callable[[], Analysis]] = {
@@ -72,3 +73,9 @@ def test_no_window_system_is_loaded() -> None:
 def test_an_unwritable_path_is_an_oserror(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         time_series_png(analysis(4, 1), tmp_path / "missing" / "x.png")
+
+
+def test_a_name_that_is_too_long_loses_its_domain_first_and_then_its_beginning() -> None:
+    assert short_place("nid000001.example.org:3", 40) == "nid000001.example.org:3"
+    assert short_place("gpu17.cluster.example.org:3", 20) == "gpu17:3"
+    assert short_place("a-long-name-of-node0031.example.org:7", 12) == "…-node0031:7"

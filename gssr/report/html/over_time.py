@@ -8,13 +8,12 @@ import numpy as np
 from gssr.metrics import Metric
 from gssr.model.analysis import Analysis, Floats, Series
 from gssr.model.frame import over_space
-from gssr.render.cells import fit
 from gssr.render.clock import duration, moment
 from gssr.render.events import told
 from gssr.render.scale import count, fixed, metric_of, percent, scale_text, unit_of
 from gssr.report.axes import full_scale, time_axis
 from gssr.report.content import along_time, compared_by, mean_text
-from gssr.report.heat_map import HeatMap, heat_map, row_name
+from gssr.report.heat_map import HeatMap, heat_map, row_name, short_place
 from gssr.report.html.lines import TALL, WIDE, area, axis_labels, grid, level_labels, stairs, svg, time_marks
 from gssr.report.html.markup import Markup, coordinate, fragment, share, tag
 from gssr.report.html.picture import BLANK, STEPS, indices, png
@@ -169,9 +168,7 @@ def _row_labels(analysis: Analysis, found: HeatMap) -> Markup:
     """Names beside the rows, as many as there is room for; the longest one makes the room."""
     rows = len(found.first)
     step = max(1, -(-rows // _ROW_LABELS))
-    names = {
-        row: fit(analysis.gpus[found.first[row]].place, _ROW_LABEL, "…", keep="end") for row in range(0, rows, step)
-    }
+    names = {row: short_place(analysis.gpus[found.first[row]].place, _ROW_LABEL) for row in range(0, rows, step)}
     labels = [
         tag("text", name, x="100%", y=share((row + 0.5) / rows), dy="0.35em", text_anchor="end")
         for row, name in names.items()
