@@ -13,7 +13,7 @@ import numpy as np
 
 from gssr.model.crowd import LOOK_SECONDS
 from gssr.model.following import Following
-from gssr.model.frame import Frame, Grid, Ints, Means, Query, State, nodes_of, over_space
+from gssr.model.frame import Frame, Grid, Ints, Means, Query, State, nodes_of, over_space, without_domains
 from gssr.model.lens import newest
 from gssr.model.timeline import Timelines
 from gssr.model.watched_files import Files, identities, marks
@@ -151,7 +151,9 @@ class Watch:
         nodes, node_of = nodes_of(reader.gpus)
         following = Following(reader, self.growing)
         self._problem = reader.damage
-        self._opened = _Opened(reader.gpus, nodes, node_of, reader.sampling_seconds, Timelines(), following)
+        self._opened = _Opened(
+            reader.gpus, without_domains(nodes), node_of, reader.sampling_seconds, Timelines(), following
+        )
         self._reread = time.monotonic()
         self._files, self._told = files, None
         found_again = self._recorded == "lost" and reader is self._recording.runs[-1]
@@ -273,7 +275,7 @@ class Watch:
             state="waiting" if self._run is None else self._state(silent, interval),
             run=self._run,
             gpus=gpus,
-            nodes=nodes,
+            nodes=without_domains(nodes),
             node_of=node_of,
             first=0.0,
             last=0.0,

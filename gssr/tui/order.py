@@ -174,6 +174,9 @@ def _named(gpus: tuple[Gpu, ...], patterns: tuple[str, ...]) -> Flags:
 def _matches(gpu: Gpu, pattern: str) -> bool:
     node = gpu.node or "?"
     place = f"{node}:{'?' if gpu.device_index is None else gpu.device_index}"
-    names = (node, place, f"{place}.{gpu.mig}") if gpu.mig else (node, place)
+    names = [node, place] + ([f"{place}.{gpu.mig}"] if gpu.mig else [])
+    host, dot, _ = node.partition(".")
+    if dot:  # as screens name it
+        names += [f"{host}{name.removeprefix(node)}" for name in names]
     named = any(fnmatchcase(name, pattern) for name in names)
     return named or (len(pattern) > 4 and (gpu.uuid or "").lower().startswith(pattern.lower()))

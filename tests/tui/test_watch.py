@@ -1,6 +1,7 @@
 """Frames of a recording that grows hold what its rows do, at every step, whatever happens to its files."""
 
 import os
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,10 @@ from growing import T0, Growing, Truth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gssr.backends.synthetic.bulk import Request, generate
 from gssr.model.frame import Frame, Query, over_space
 from gssr.model.watch import STALLED_SECONDS, Watch
+from gssr.tui.order import passing
 
 WHOLE = Query(columns=40)
 LAST_MINUTE = Query("flop_active", span=60.0, columns=60)
@@ -505,3 +508,23 @@ def test_nothing_of_a_growing_file_is_held_between_two_looks(tmp_path, watching)
     run.grow(10)
     (busy, _, _) = run.writer._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     assert busy == 0 and Path(f"{run.path}-wal").stat().st_size == 0
+
+
+def test_hosts_are_named_without_the_domain_that_they_share(tmp_path: Path) -> None:
+    """And found by either name; what tells them apart stays."""
+    path = tmp_path / "a.sql"
+    generate(Request(str(path), "train", 16, 1 / 120, 0.5))
+    cases = {
+        "gpu{}.cluster.example.org": ("gpu0", "gpu1"),
+        "10.0.0.{}": ("10.0.0.0", "10.0.0.1"),
+        "host.rack{}.example.org": ("host.rack0.example.org", "host.rack1.example.org"),
+    }
+    for pattern, nodes in cases.items():
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE gpus SET node = replace(?, '{}', gpu / 9)", (pattern,))
+        watch = Watch(str(path))
+        frame = watch.look(WHOLE)
+        watch.close()
+        assert frame.nodes == nodes and frame.place(0) == f"{nodes[0]}:0"
+        for text in (nodes[1], pattern.format(1)):
+            assert passing(frame, f"{text}:*").sum() == passing(frame, text).sum() > 0

@@ -8,7 +8,7 @@ from gssr.model.analysis import Floats
 from gssr.model.attention import attention
 from gssr.model.frame import Ints
 from gssr.model.outliers import Flags
-from gssr.render.cells import clean, fit
+from gssr.render.cells import cell_width, clean, fit
 from gssr.render.marks import Marks, bars, blank, code, marks
 from gssr.render.roles import Role, Row
 from gssr.render.scale import NONE, fixed, metric_of, unit_of
@@ -80,7 +80,7 @@ def _in_sight(scene: Scene, seen: Sight) -> _Cells:
 def _name(scene: Scene, gpu: int, width: int) -> str:
     """The name of a GPU's node, in characters of one cell."""
     name = fit(clean(scene.frame.nodes[int(scene.frame.node_of[gpu])]), width, scene.glyphs.ellipsis, "end")
-    return name if name.isascii() else "".join(char if ord(char) < 0x1100 else "?" for char in name)
+    return name if name.isascii() else "".join(char if cell_width(char) == 1 else "?" for char in name)
 
 
 def _draw_marks(scene: Scene, seen: Sight, cells: _Cells, box: Marks) -> None:
