@@ -5,6 +5,7 @@ so does one that adds its run (-a) where others may do so at the same time: each
 """
 
 import os
+import stat
 import time
 from errno import EINVAL
 from itertools import count
@@ -136,15 +137,19 @@ def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[b
         raise UsageError(f"-o {shown}: is a directory; name a file in it, such as {os.path.join(shown, 'run.sql')}")
     if not os.path.lexists(output):
         return False, request.overwrite, False  # another may make it, or be just overwriting it
-    if not os.path.isfile(output):
-        what = "is a link to nothing" if os.path.islink(output) else "is not a file"  # a pipe, a device
-        raise UsageError(f"-o {shown}: {what}: choose another name")
     try:
-        if os.path.getsize(output) == 0:
+        status = os.stat(output)
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"-o {shown}: is not a file: choose another name")  # but a pipe, or a device
+        if status.st_size == 0:
             return False, False, False  # it is used as it is
         from gssr.store.open import looks_like_recording  # only here: most outputs are new
 
         ours = looks_like_recording(output)
+    except FileNotFoundError:
+        if os.path.islink(output):
+            raise UsageError(f"-o {shown}: is a link to nothing: choose another name") from None
+        return False, request.overwrite, False  # another has just deleted it to overwrite it
     except OSError as error:
         raise UsageError(f"-o {shown}: exists and can't be read: {error.strerror}") from None
     if not ours:

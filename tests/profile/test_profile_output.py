@@ -140,6 +140,16 @@ def test_what_adds_its_run_is_never_refused_because_another_is_being_recorded():
     assert not chosen(ALONE, "b.sql", append=True).shard
 
 
+def test_a_recording_that_another_deletes_while_it_is_looked_at_is_none(monkeypatch):
+    def deleted_meanwhile(path):
+        os.unlink(path)
+        raise FileNotFoundError
+
+    record(ALONE)
+    monkeypatch.setattr("gssr.store.open.looks_like_recording", deleted_meanwhile)
+    assert chosen(ALONE, overwrite=True).overwrite
+
+
 def test_steps_that_add_their_runs_to_one_recording_write_a_file_each():
     found = [record(slurm(0, step=step, ranks=1), append=True) for step in range(3)]
     assert [one.run_id for one in found] == ["c-1.0", "c-1.1", "c-1.2"] and len({one.path for one in found}) == 3
