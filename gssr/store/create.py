@@ -59,9 +59,11 @@ def finished_runs(path: str) -> frozenset[str]:
     folder = os.path.dirname(os.path.realpath(path))
     with closing(connect(path)) as connection:
         try:
+            # First, so that a run which is added meanwhile is not among them.
+            found = frozenset(run_id for (run_id,) in connection.execute("SELECT run_id FROM runs"))
             if is_recorded_into(connection, path, lambda: time_in(folder)):
                 raise TakenError(path)
-            return frozenset(run_id for (run_id,) in connection.execute("SELECT run_id FROM runs"))
+            return found
         except sqlite3.DatabaseError as error:
             raise RecordingError(f"{path}: is damaged: {error}") from None
 

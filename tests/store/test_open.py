@@ -13,6 +13,7 @@ from contextlib import closing
 import pytest
 from sample_rows import START, rows_of, write
 
+from gssr.store import records
 from gssr.store.create import TakenError, overwriting
 from gssr.store.filesystem import filesystem_of, journal_mode
 from gssr.store.liveness import boot_id, process_start
@@ -321,3 +322,23 @@ def test_what_is_no_longer_used_lets_go_of_its_files_at_once(tmp_path):
         assert len(os.listdir("/proc/self/fd")) == before
     finally:
         gc.enable()
+
+
+def test_of_two_that_add_a_run_at_the_same_moment_one_is_told(tmp_path, monkeypatch):
+    path = str(tmp_path / "a.sql")
+    write(tmp_path / "a.sql", rows_of(4, 1), 1, run_id="before")
+    look, first = records.is_recorded_into, []
+
+    def look_just_before_another_begins(*arguments):
+        found = look(*arguments)
+        if not first:
+            first.append(None)
+            first[0] = Writer(path, append=True)
+            begin(first[0], "first")
+        return found
+
+    monkeypatch.setattr(records, "is_recorded_into", look_just_before_another_begins)
+    second = Writer(path, append=True)
+    with pytest.raises(TakenError):
+        begin(second, "second")
+    assert first[0].finish(START, 0, "completed", START)
