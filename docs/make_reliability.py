@@ -130,7 +130,7 @@ NEVER: tuple[Guarantee, ...] = (
         [
             "test_an_existing_recording_is_kept_overwritten_or_added_to",
             "test_nothing_is_overwritten_for_a_command_that_can_not_be_executed",
-            "test_a_recording_that_is_being_written_is_never_overwritten",
+            "test_a_recording_that_is_being_written_is_never_overwritten_and_may_be_added_to",
             "test_what_is_no_recording_is_never_overwritten",
         ],
     ),
