@@ -26,6 +26,7 @@ OPERATIONS, OPERATIONS_PER_BYTE = 5_000_000, 50
 """What one query may take of SQLite's own operations. A row of samples takes some 40, and at least 40 bytes; only where
 pages of a damaged file lead back to themselves are more needed than the file is long."""
 _OPERATIONS_AT_ONCE = 1_000_000
+_STATEMENTS = 16
 _SCHEMA_OPERATIONS, _SCHEMA_STEPS = 1000, 100
 """Reading a schema takes some ten for each of its tables and indexes: nobody has ten thousand of them."""
 
@@ -65,11 +66,11 @@ class Budget:
 
 
 class Guarded(sqlite3.Connection):
-    """A connection whose queries end: see OPERATIONS."""
+    """A connection whose queries end: see OPERATIONS. It keeps few of them ready: a thousand files are open at once."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.budget = Budget()
-        super().__init__(*arguments, **options)
+        super().__init__(*arguments, **(options | {"cached_statements": _STATEMENTS}))
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:
         """As always, with a bound of its own."""

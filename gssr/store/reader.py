@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gssr.metrics import BY_NAME
-from gssr.store.cover import N_BINS, Part, cover
+from gssr.store.cover import Part, cover
 from gssr.store.descriptors import allow_descriptors
 from gssr.store.edges import Histograms, edge_bins
 from gssr.store.extents import Extent, extents_of
@@ -27,7 +27,7 @@ from gssr.store.records import Run as Run
 from gssr.store.records import joined
 from gssr.store.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
 from gssr.store.shard import HOST_COLUMNS, WORKLOAD_COLUMNS, Shard, catalogue_order
-from gssr.store.sketches import count_bins
+from gssr.store.sketches import count_bins, no_bins
 
 _PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared memory
 _TRIES = 5  # to open all of a recording whose ranks' files are being merged meanwhile
@@ -277,7 +277,7 @@ class RunReader:
         for name in names:
             stored |= dict.fromkeys(BY_NAME[name].parts)
         lower, upper = _bounds(start, end)
-        pieces = [part.raw(list(stored), gpus, lower, upper) for part in self._parts]
+        pieces = [part.raw(list(stored), gpus, lower, upper) for part in self._parts_of(gpus)]
         gpu = np.concatenate([piece[0] for piece in pieces]) if pieces else np.empty(0, np.int64)
         time = np.concatenate([piece[1] for piece in pieces]) if pieces else np.empty(0)
         values = {
@@ -317,7 +317,8 @@ class RunReader:
             layout = part_of(layout, names)
         lower, upper = _bounds(*self.whole_buckets(start, end))
         pieces = [
-            cover(part, lower, upper, level or LEVELS[-1], gpus, layout, self.gap_seconds) for part in self._parts
+            cover(part, lower, upper, level or LEVELS[-1], gpus, layout, self.gap_seconds)
+            for part in self._parts_of(gpus)
         ]
         if len(pieces) == 1:  # not copied: they may be large
             gpu, begin, seconds, vectors = pieces[0]
@@ -334,6 +335,14 @@ class RunReader:
             vectors = merge(vectors, group.reshape(-1), len(pairs), self.gap_seconds, layout)
             gpu, begin, seconds = pairs[:, 0], pairs[:, 1] * float(level), np.full(len(pairs), float(level))
         return Buckets(gpu, begin, seconds, vectors, layout)
+
+    def _parts_of(self, gpus: Ints | None) -> list[Part]:
+        """Those that have rows of one of these GPUs (positions; None: all). Of a thousand ranks' files a few GPUs are in a
+        few."""
+        if gpus is None:
+            return self._parts
+        wanted = set(gpus.tolist())
+        return [part for part in self._parts if not wanted.isdisjoint(part.position.values())]
 
     def histogram(
         self,
@@ -357,7 +366,7 @@ class RunReader:
         lower, upper = _bounds(*self.whole_buckets(start, end))
         counts = self._counted(names, lower, upper, gpus)
         self._check_thinning(_cut(lower, upper, SKETCH_SECONDS))
-        edges = [edge for part in self._parts for edge in edge_bins(part, names, lower, upper, gpus)]
+        edges = [edge for part in self._parts_of(gpus) for edge in edge_bins(part, names, lower, upper, gpus)]
         if not edges:
             return Histograms(counts)
         return Histograms(
@@ -368,11 +377,10 @@ class RunReader:
         )
 
     def _counted(self, names: Sequence[str], lower: float, upper: float, gpus: Ints | None) -> dict[str, Ints]:
-        total: dict[str, Ints] = {}
-        for part in self._parts:
-            for name, counts in count_bins(part, names, lower, upper, gpus).items():
-                total[name] = total[name] + counts if name in total else counts
-        return total or {name: np.zeros(N_BINS, np.int64) for name in names}
+        counts = no_bins(names)
+        for part in self._parts_of(gpus):
+            count_bins(counts, part, names, lower, upper, gpus)
+        return dict(zip(names, counts, strict=False))
 
 
 def _cut(lower: float, upper: float, step: int) -> list[float]:

@@ -20,7 +20,7 @@ from gssr.store.reader import Recording
 from gssr.store.recount import ranges_of
 from gssr.store.schema import LEVELS
 from gssr.store.shard import Shard
-from gssr.store.sketches import count_bins
+from gssr.store.sketches import count_bins, no_bins
 
 
 class Repaired(NamedTuple):
@@ -86,7 +86,7 @@ def _wrong(part: Part) -> Ints:
     for level in LEVELS:
         for lower, upper in census.slices(part, -np.inf, np.inf, level):
             census.rollups(part, level, None, lower, upper, whole)
-    count_bins(part, whole.sketched, -np.inf, np.inf, None)
+    count_bins(no_bins(whole.sketched), part, whole.sketched, -np.inf, np.inf, None)
     found = [code for first, code in part.shard.recounted if first == part.first]
     return np.array(sorted(found), np.int64)
 

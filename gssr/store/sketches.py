@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from gssr.store.cover import Part
 
 
-def count_bins(part: "Part", names: Sequence[str], start: float, end: float, gpus: Ints | None) -> dict[str, Ints]:
-    """For each metric, how many samples of [start, end) fell into each bin of a sketch (gssr.store.layout): int64[65536]."""
+def no_bins(names: Sequence[str]) -> Ints:
+    """int64[len(names) + 1, 65536], for ``count_bins``: of each metric the bins of a sketch (gssr.store.layout); last what
+    nobody asked for."""
+    return np.zeros((len(names) + 1, N_BINS), np.int64)
+
+
+def count_bins(counts: Ints, part: "Part", names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
+    """Add for each metric how many samples of [start, end) fell into each bin."""
     order = part.shard.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
-    counts = np.zeros((len(names) + 1, N_BINS), np.int64)  # what nobody asked for goes to the last row
     stored = list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
     told = _Told(part, names, start, end, gpus) if part.ended else None
     codes = [np.empty(0, np.int64)]
@@ -50,7 +55,6 @@ def count_bins(part: "Part", names: Sequence[str], start: float, end: float, gpu
             _add(counts, names, values)
     for _gpu, _time, values in in_threads(uncounted_pieces(part, stored, start, end, SKETCH_SECONDS, gpus, taken)):
         _add(counts, names, values)
-    return dict(zip(names, counts[: len(names)], strict=True))
 
 
 def _add(counts: Ints, names: Sequence[str], values: dict[str, Floats]) -> None:
