@@ -33,12 +33,12 @@ def score(sm_active: float, flop_active: float, sm_occupancy: float) -> float:
 
 
 def score_of_means(means: Mapping[str, float | None]) -> float | None:
-    """The score of a window from the means of its metrics by name; None (unknown) when any input is None, NaN or
-    absent."""
+    """The score of a window from the means of its metrics by name; None (unknown) when any input is absent, None, NaN or
+    negative, as no ratio can be."""
     inputs = []
     for name in ("sm_active", "sm_occupancy", "fp64_active", "fp32_active", "fp16_active", "tensor_active"):
         value = means.get(name)
-        if value is None or value != value:
+        if value is None or not value >= 0:
             return None
         inputs.append(value)
     return score(inputs[0], math.fsum(inputs[2:]), inputs[1])

@@ -67,6 +67,7 @@ def test_arithmetic_is_the_sum_of_its_four_means() -> None:
 def test_a_missing_input_makes_it_unknown(name: str) -> None:
     assert score_of_means(MEANS | {name: None}) is None
     assert score_of_means(MEANS | {name: math.nan}) is None
+    assert score_of_means(MEANS | {name: -1e30}) is None
     assert score_of_means({key: value for key, value in MEANS.items() if key != name}) is None
 
 

@@ -26,7 +26,7 @@ from benchmarks.processes import CACHE, ENVIRONMENT
 
 MISSING = "--guided needs atheris: pip install 'gssr[fuzz]' (of this checkout: pip install '.[fuzz]')"
 _INSTRUMENTED = ["gssr", "tomllib"]
-_SEEDS = 300
+_SEEDS = 100
 """Inputs to begin with."""
 _LONGEST = 1 << 17
 HEAD = "| Reader | Inputs | Time | Branches | Crashes |\n| --- | ---: | ---: | ---: | ---: |"

@@ -49,8 +49,11 @@ def check_sizes(connection: sqlite3.Connection, to_write: bool = False) -> None:
             raise UnsafeError(f"it has more than {bound:,} rows in {table}")
 
 
-def check_keys(connection: sqlite3.Connection) -> None:
-    """Are there keys for more GPUs? Raises UnsafeError, sqlite3.Error."""
-    (highest,) = connection.execute("SELECT max(gpu) FROM gpus").fetchone()
-    if highest is not None and not (isinstance(highest, int) and highest < MOST_KEYS - GPU_KEYS_PER_RANK):
-        raise UnsafeError(f"it lists a GPU under the key {str(highest)[:40]!r}")
+def highest_key(connection: sqlite3.Connection) -> int | None:
+    """The highest key of a GPU in a file that is to be added to, also of one whose rollups are there and it is not. Raises
+    UnsafeError when none is left for more GPUs, sqlite3.Error."""
+    each = " UNION ALL ".join(f"SELECT max(gpu) AS gpu FROM {table}" for table in ("gpus", "rollup", "sketch"))
+    (highest,) = connection.execute(f"SELECT max(gpu) FROM ({each})").fetchone()
+    if highest is None or (isinstance(highest, int) and highest < MOST_KEYS - GPU_KEYS_PER_RANK):
+        return highest
+    raise UnsafeError(f"it has a GPU under the key {str(highest)[:40]!r}")

@@ -129,7 +129,7 @@ def _of_run(
 def _command(text: str | None) -> tuple[str, ...]:
     try:
         words = json.loads(text) if text else []
-    except ValueError:
+    except (ValueError, RecursionError):  # of a thousand brackets
         return (str(text),)
     return tuple(str(word) for word in words) if isinstance(words, list) else (str(words),)
 

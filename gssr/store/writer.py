@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 
-from gssr.store.bounds import check_keys
+from gssr.store.bounds import highest_key
 from gssr.store.create import TakenError, create, finished_runs, remove, reopen, seal
 from gssr.store.live_block import MANY_FILES, LiveBlock
 from gssr.store.open import RecordingError
@@ -100,7 +100,7 @@ class Writer:
             if present - self._earlier - {pending.run_id}:
                 self._connection.execute("ROLLBACK")
                 raise TakenError(self.path)
-            check_keys(self._connection)
+            highest_key(self._connection)
             self._next_rowid = (ends_of(self._connection)[1] or 0) + 1
             if pending.run_id not in present:
                 self._connection.execute(*insertion("runs", run))
@@ -128,7 +128,7 @@ class Writer:
         say which metrics may have values. Raises RecordingError."""
         pending = self._pending
         try:
-            (highest,) = self._connection.execute("SELECT max(gpu) FROM gpus").fetchone()
+            highest = highest_key(self._connection)
             patience = min(BUSY_MS, max(1, int(sampling_seconds * 500)))  # half a tick: waiting costs no sample
             self._connection.execute(f"PRAGMA busy_timeout={patience}")
         except sqlite3.Error as error:

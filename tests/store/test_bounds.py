@@ -4,6 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sample_rows import START, rows_of, write
 
@@ -135,7 +136,7 @@ def test_no_run_is_added_where_no_key_is_left_for_its_gpus(tmp_path: Path, key: 
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"UPDATE gpus SET gpu = {key}")
     writer = Writer(str(path), append=True)
-    with pytest.raises(RecordingError, match="it lists a GPU under the key"):
+    with pytest.raises(RecordingError, match="it has a GPU under the key"):
         writer.begin({"run_id": "new", "state": "running"}, {"rank": 0, "node": "n"})
     with closing(connect(str(path))) as connection:
         assert connection.execute("SELECT run_id FROM runs").fetchall() == [("r",)]
@@ -149,3 +150,31 @@ def test_a_replay_of_nothing_says_so_whatever_is_said_of_thinning(tmp_path: Path
         connection.execute("INSERT INTO thinned VALUES ('r', 0, '10s', 'soon', -1, 'x')")
     with pytest.raises(BackendError, match="holds no samples"):
         open_replay(f"replay:{path}")
+
+
+@pytest.mark.parametrize("left", ["'x', 'y', 'z'", "1, 2, zeroblob(32)", "NULL, NULL, NULL"])
+def test_no_key_is_given_under_which_there_are_rollups_already(tmp_path: Path, left: str) -> None:
+    path = tmp_path / "a.sql"
+    write(path, rows_of(20, 1), 1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        for table in ("rollup", "sketch"):
+            names = ", ".join(row[1] for row in connection.execute(f"PRAGMA table_info({table})"))
+            connection.execute(
+                f"UPDATE sqlite_master SET sql = 'CREATE TABLE {table} ({names})' WHERE name = '{table}'"
+            )
+        connection.execute("PRAGMA schema_version = 99")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        begin = int(START // 600 * 600)
+        for bucket in range(begin, begin + 1200, 10):
+            for level in (10, 60, 600):
+                connection.execute(f"INSERT INTO rollup VALUES (1, {level}, {bucket}, {left})")
+            connection.execute(f"INSERT INTO sketch VALUES (1, {bucket}, {left.rpartition(',')[2]})")
+    writer = write(path, rows_of(400, 1), 1, run_id="new", append=True)
+    assert writer.problem is None
+    new = open_recording(path).runs[1]
+    assert new.n_rows == 400 and new.buckets(level=600).vectors[:, 0].sum() == 400
+    assert (
+        new.histogram(["sm_active"])["sm_active"].sum()
+        == np.isfinite(new.samples(["sm_active"]).values["sm_active"]).sum()
+    )
