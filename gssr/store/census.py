@@ -81,8 +81,8 @@ def _take(part: "Part") -> Census:
 def _counted(part: "Part") -> tuple[Ints, Ints]:
     """The buckets of LONGEST seconds that have samples, and how many."""
     codes, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for first in range(part.first, part.last + 1, _ROWS_AT_ONCE):
-        piece = part._replace(first=first, last=min(first + _ROWS_AT_ONCE - 1, part.last))
+    for first, last in part.shard.raw.stretches(part.first, part.last, _ROWS_AT_ONCE, _ROWS_AT_ONCE):
+        piece = part._replace(first=first, last=last)
         gpu, time, _ = piece.raw([], None, -np.inf, np.inf)
         found, n = np.unique(codes_of(gpu, time // LONGEST * LONGEST), return_counts=True)
         codes.append(found)

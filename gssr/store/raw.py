@@ -32,6 +32,9 @@ _ROWS = 16_384
 """Rows at once through SQLite."""
 ROWS_TOGETHER = 16
 """About so many rows are on a page."""
+_HIGHEST = (1 << 63) - 1
+_MOST_FAILED = 10_000
+"""Stretches in which no row can be found for damage."""
 _FEW = 4
 """So few pieces are not worth threads."""
 _MOST_THREADS = 4
@@ -64,9 +67,26 @@ class RawRows:
                 yield from (partial(self._decoded, table, part, wanted) for part in in_parts(found, _PAGES))
         if table is None:
             size, step = (_ROWS, _ROWS) if every == 1 else (ROWS_TOGETHER, ROWS_TOGETHER * every)
-            for first in range(wanted.first, wanted.last + 1, step):
-                last = min(first + size - 1, wanted.last)
+            for first, last in self.stretches(wanted.first, wanted.last, size, step):
                 yield partial(self._through_sqlite, wanted._replace(first=first, last=last))
+
+    def stretches(self, first: int, last: int, size: int, step: int) -> Iterator[tuple[int, int]]:
+        """The rowids from ``first`` to ``last``, ``size`` of them every ``step``, where there are rows: a file of a few may
+        say that they are up to any number."""
+        failed = 0
+        while first <= last and failed < _MOST_FAILED:
+            with self._lock:
+                found = self._shard.all(
+                    "SELECT min(rowid) FROM samples WHERE rowid BETWEEN ? AND ?", (first, min(last, _HIGHEST))
+                )
+            if not found:
+                failed += 1  # a damaged page: there may be rows behind it
+            elif found[0][0] is None:
+                return
+            else:
+                first = found[0][0]
+            yield first, min(first + size - 1, last)
+            first += step
 
     def samples(self, wanted: Wanted) -> Columns:
         """All rows that are wanted, in the order of the file."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LATE_SECONDS = 600.0
 """Samples may come so much later than others that were taken after them."""
+_LOOK_AHEAD = 16
+"""Rows among which one with a time is looked for."""
 _FEW_GPUS, _STEP = 64, 60.0
 """Of more GPUs than these no more than so many seconds are read at once."""
 
@@ -61,8 +63,8 @@ def ranges_of(part: "Part", begin: float, end: float) -> Iterator[tuple[int, int
     """Rowids between which all samples of [begin, end), unix s, lie, rank by rank; told by the samples' own times, which
     ascend but for those that came late."""
     for low, high in _ranks(part):
-        first = _first_from(part, low, high, begin - LATE_SECONDS)
-        last = _first_from(part, first, high, end + LATE_SECONDS)
+        first = _first_from(part, low, high, begin - LATE_SECONDS, at_least=False)
+        last = _first_from(part, first, high, end + LATE_SECONDS, at_least=True)
         if first <= high:
             yield first, min(last, high)
 
@@ -80,15 +82,18 @@ def _time_at(part: "Part", rowid: int, first: int, last: int) -> float | None:
     return float(found[0][0]) if found and isinstance(found[0][0], int | float) else None
 
 
-def _first_from(part: "Part", low: int, high: int, time: float) -> int:
-    """The first rowid in [low, high] from which on times are ``time`` or later; high + 1 when there is none. Rows without a
-    time are passed over."""
+def _first_from(part: "Part", low: int, high: int, time: float, at_least: bool) -> int:
+    """The first rowid in [low, high] from which on times are ``time`` or later; high + 1 when there is none. Where several
+    rows in turn have no time, it is no higher than that, or (``at_least``) no lower."""
     while low <= high:
         middle = (low + high) // 2
-        query = "SELECT rowid, time FROM samples WHERE rowid BETWEEN ? AND ? AND time BETWEEN 0 AND ? ORDER BY rowid LIMIT 1"
-        found = part.shard.all(query, (middle, high, LATEST))
-        if found and found[0][1] < time:
-            low = found[0][0] + 1
+        query = "SELECT rowid, time FROM samples WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?"
+        rows = part.shard.all(query, (middle, high, _LOOK_AHEAD))
+        times = [(rowid, when) for rowid, when in rows if isinstance(when, int | float) and 0 <= when <= LATEST]
+        if times and times[0][1] < time:
+            low = times[0][0] + 1
+        elif rows and not times and at_least:
+            low = rows[-1][0] + 1
         else:
             high = middle - 1
     return low

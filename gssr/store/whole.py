@@ -16,8 +16,8 @@ from gssr.store.schema import TABLES
 def in_pieces(reader: RunReader, names: Sequence[str], most: int) -> Iterator[Samples]:
     """All raw rows of stored metrics, in file order and at most ``most`` at a time."""
     for part in reader._parts:
-        for first in range(part.first, part.last + 1, most):
-            piece = part._replace(first=first, last=min(first + most - 1, part.last))
+        for first, last in part.shard.raw.stretches(part.first, part.last, most, most):
+            piece = part._replace(first=first, last=last)
             gpu, time, values = piece.raw(list(names), None, -math.inf, math.inf)
             yield Samples(gpu, time, values)
 

@@ -10,12 +10,15 @@ from sample_rows import START, rows_of, write
 
 from gssr.backends.base import BackendError
 from gssr.backends.replay import open_replay
+from gssr.model.analyze import Options, analyze
 from gssr.store import bounds
 from gssr.store.bounds import MOST_EVENTS, MOST_GPUS, MOST_RANKS, MOST_RUNS
 from gssr.store.guard import Guarded
 from gssr.store.open import RecordingError, connect
+from gssr.store.pages.file import NotPlainError
 from gssr.store.reader import open_recording
 from gssr.store.shard import Shard
+from gssr.store.whole import in_pieces
 from gssr.store.writer import Writer
 
 ROWS = {
@@ -178,3 +181,24 @@ def test_no_key_is_given_under_which_there_are_rollups_already(tmp_path: Path, l
         new.histogram(["sm_active"])["sm_active"].sum()
         == np.isfinite(new.samples(["sm_active"]).values["sm_active"]).sum()
     )
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO samples (rowid, gpu, time) VALUES ({high}, 0, {when})",
+                                       "INSERT INTO thinned VALUES ('r', 0, '10s', {when}, 1, {high} - 1)"])  # fmt: skip
+def test_rows_whose_numbers_lie_far_apart_take_no_longer_than_others(
+    tmp_path: Path, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.sql"
+    write(path, rows_of(60, 2), 2)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement.format(high=1 << 62, when=START + 30))
+        connection.execute("UPDATE samples SET sm_active = 'text' WHERE rowid = 7")  # not to be read from pages
+        connection.execute("DELETE FROM rollup")
+    monkeypatch.setattr("gssr.store.plain.PageFile", lambda *_: (_ for _ in ()).throw(NotPlainError("no pages")))
+    asked = []
+    rows = Shard.rows
+    monkeypatch.setattr(Shard, "rows", lambda *arguments, **named: asked.append(1) or rows(*arguments, **named))
+    (run,) = open_recording(path).runs
+    analyze(run, Options())
+    assert sum(len(piece.time) for piece in in_pieces(run, ["sm_active"], 50)) >= 120
+    assert len(asked) < 500
