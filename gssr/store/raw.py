@@ -84,7 +84,7 @@ class RawRows:
             elif found[0][0] is None:
                 return
             else:
-                first = found[0][0]
+                first = max(first, found[0][0])  # on a damaged page SQLite may find a lower one
             yield first, min(first + size - 1, last)
             first += step
 

@@ -91,9 +91,9 @@ def _first_from(part: "Part", low: int, high: int, time: float, at_least: bool) 
         rows = part.shard.all(query, (middle, high, _LOOK_AHEAD))
         times = [(rowid, when) for rowid, when in rows if isinstance(when, int | float) and 0 <= when <= LATEST]
         if times and times[0][1] < time:
-            low = times[0][0] + 1
+            low = max(middle, times[0][0]) + 1  # on a damaged page SQLite may find a lower one
         elif rows and not times and at_least:
-            low = rows[-1][0] + 1
+            low = max(middle, rows[-1][0]) + 1
         else:
             high = middle - 1
     return low
