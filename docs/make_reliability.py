@@ -187,7 +187,7 @@ looks at the exit code, every byte of the output, and the recording. A round in 
 with the seed that brings it back, and the exit code is then 1. *Lost* is the longest time without samples in the worst
 round, beyond the sampling interval and what the machine itself held processes up, where that is asked at all. *Saw* are
 GSSR's own lines on stderr, the most frequent ones, with N for numbers. `make test` does a round of each.
-A loss of power is tried at every page in turn, as often as the table says, whatever `--rounds` is; there *lost* is what lies
+A loss of power is tried at every page in turn, however many rounds are asked for; there *lost* is what lies
 between the last sample that was committed and the last one that is left.
 
 Clocks are shifted, and weeks pass in minutes, for the job alone, by a library that is preloaded; drivers and DCGM's

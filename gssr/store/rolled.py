@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gssr.store.layout import Layout
+from gssr.store.layout import HEAD, Layout, part_of
 from gssr.store.moments import Floats, Ints, vectors_of, where
 from gssr.store.pages.file import NotPlainError
 from gssr.store.pages.vectors import PageRollups
+from gssr.store.rollup import empty_vector
 from gssr.store.schema import SKETCH_SECONDS
 from gssr.store.sound import (
     are_placed,
@@ -65,6 +66,10 @@ class RolledUp:
     ) -> _Found:
         """Closed buckets of a level that lie within [start, end): GPU keys, starts, and vectors in ``layout``, which may
         keep only some of the file's blocks. ``counted_anew``: what can't be, and is left out, the caller counts anew."""
+        known = part_of(layout, [block.metric.name for block in self._shard.layout.blocks])
+        if known.width < layout.width:  # of ranks' files not all may have every column
+            gpu, bucket, vectors = self.rollups(level, keys, start, end, known, counted_anew)
+            return gpu, bucket, _widened(vectors, known, layout)
         try:
             batches = [self._decoded(level, keys, start, end, layout)]
         except NotPlainError:
@@ -174,3 +179,14 @@ class RolledUp:
 def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[list[tuple[Any, ...]], Ints]:
     """The rows that fit, and their heads."""
     return (rows, head) if all(fit) else ([row for row, fits in zip(rows, fit, strict=True) if fits], head[fit])
+
+
+def _widened(vectors: Floats, known: Layout, layout: Layout) -> Floats:
+    """Vectors of ``known`` as those of ``layout``: of what it has more there are no values."""
+    wide = np.tile(np.array(empty_vector(layout)), (len(vectors), 1))
+    wide[:, : len(HEAD)] = vectors[:, : len(HEAD)]
+    own = {block.metric.name: block for block in known.blocks}
+    for metric, start, width in layout.blocks:
+        if metric.name in own:
+            wide[:, start : start + width] = vectors[:, own[metric.name].start :][:, :width]
+    return wide

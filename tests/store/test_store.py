@@ -249,3 +249,20 @@ def test_a_window_holds_the_rows_of_a_gpu_whose_bucket_is_still_open(tmp_path):
     write(tmp_path / "a.sql", rows, 2, finish=False)
     run = open_recording(tmp_path / "a.sql").runs[0]
     assert np.bincount(run.samples(["sm_active"], start=start, end=start + 10).gpu).tolist() == [6, 10]
+
+
+def test_ranks_files_of_other_columns_are_read_together(tmp_path):
+    folder = tmp_path / "a.sql.d"
+    folder.mkdir()
+    for rank in range(2):
+        path = folder / f"n{rank}.{rank}.r.sql"
+        write(path, rows_of(100, 1, rank), 1, rank=rank)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP VIEW gpu_samples")
+        connection.execute("UPDATE gpus SET uuid = 'other'")
+        connection.execute("ALTER TABLE samples RENAME COLUMN gpu_utilization TO another")
+
+    (run,) = open_recording(tmp_path / "a.sql").runs
+    found = run.buckets(START, START + 40)
+    at = next(block.start for block in found.layout.blocks if block.metric.name == "gpu_utilization")
+    assert found.vectors[:, 0].sum() > 100 and 0 < found.vectors[:, at].sum() <= 100
