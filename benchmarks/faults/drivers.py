@@ -42,7 +42,8 @@ def gpu_lost(folder: Path, rng: random.Random) -> Seen:
         ended = job.end()
         found = job.recorded()
         lost = _lost(job)
-        told = found.said("gpu_lost") or [text for text in found.said("backend") if "does not answer" in text]
+        told = found.said("gpu_lost")  # or, where the backend was just being opened, that it found it so
+        told = told or [text for text in found.said("backend") if "does not answer" in text or "GPU is lost" in text]
         return seen(
             ended,
             folder,
