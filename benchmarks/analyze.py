@@ -18,10 +18,13 @@ TITLES = {
     "gssr": "gssr analyze --json", "exact": "gssr analyze --json --exact", "pandas": "pandas",
     "duckdb": "DuckDB from Parquet", "page": "gssr analyze --terminal",
 }  # fmt: skip
-_LEAVE = "import os; os._exit(0)"  # at once, as gssr does
+_BEGIN = (
+    "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; import gssr.cli, gssr.commands.analyze, gssr.model.analyze"
+)
+_LEAVE = "os._exit(0)"  # at once, as gssr does
 IMPORTS = {
-    "gssr": f"import gssr.cli, gssr.store.reader, gssr.model.analyze, gssr.report.document; {_LEAVE}",
-    "page": f"import gssr.commands.analyze, gssr.model.analyze, gssr.report.page, numpy.fft, numpy.ma; {_LEAVE}",
+    "gssr": f"{_BEGIN}, gssr.report.document; {_LEAVE}",
+    "page": f"{_BEGIN}, gssr.report.terminal, numpy.fft, numpy.ma; {_LEAVE}",
     "pandas": "import json, sqlite3, pandas",
     "duckdb": "import json, duckdb",
 }

@@ -10,9 +10,7 @@ enabled = false
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from gssr.model.verdict import SEVERITIES
@@ -27,6 +25,8 @@ GREATEST = 1e15
 
 def load(path: str, table: Table = TABLE) -> Table:
     """The table as a file changes it. Raises ValueError with one sentence that names the file and what is wrong in it."""
+    import tomllib  # here, because hardly any page has rules of its own
+
     try:
         with open(path, "rb") as file:
             wanted = tomllib.load(file)
@@ -85,5 +85,7 @@ def _changed(rule: Rule, changes: Mapping[str, Any], path: str) -> Rule | None:
 
 
 def _near(word: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
     near = get_close_matches(word, known, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
