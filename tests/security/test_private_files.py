@@ -23,7 +23,8 @@ from gssr.store.create import create
 from gssr.store.live_block import LiveBlock
 from gssr.store.open import RecordingError
 
-VICTIM, ATTACKER = 54321, 54322
+VICTIM = 50_000 + 2 * (os.getpid() % 5_000)  # others than those of tests that run at the same time
+ATTACKER = VICTIM + 1
 
 pytestmark = pytest.mark.xdist_group("two users")  # who share /dev/shm
 
@@ -134,7 +135,7 @@ def test_a_name_that_another_user_took_neither_blocks_claims_nor_reads_them(
 
     assert as_user(ATTACKER, plant) is None
     first, second, (own, mode) = as_user(VICTIM, claim)
-    assert (first, second, mode) == (["a"], ["b"], "0o700") and own.startswith("/dev/shm/gssr-54321-")
+    assert (first, second, mode) == (["a"], ["b"], "0o700") and own.startswith(f"/dev/shm/gssr-{VICTIM}-")
     assert "PermissionError" in as_user(ATTACKER, lambda: os.listdir(own))
     assert as_user(ATTACKER, lambda: Claims("n", "r", environ).take(["a"])) == ["a"]  # his own, which are others
 
