@@ -10,8 +10,8 @@ from gssr.store.pages.tree import Leaves, pieces
 
 # What a column's serial type says: bytes of its value; for whole numbers how far 8 bytes that begin with it are to be
 # shifted; and the value of those that take no bytes.
-_SIZE = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.uint8)
-_SHIFT = np.array([0, 56, 48, 40, 32, 16, 0, 0, 0, 0], np.int64)
+SIZE = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.uint8)
+SHIFT = np.array([0, 56, 48, 40, 32, 16, 0, 0, 0, 0], np.int64)
 _VALUE = np.array([np.nan, 0, 0, 0, 0, 0, 0, 0, 0, 1], np.float64)
 _FLOAT = 7
 
@@ -41,9 +41,9 @@ class Rows:
         types = np.ascontiguousarray(wide[:, :n_columns].T)
         if (head <= n_columns).any():
             types[np.arange(n_columns)[:, None] >= head - 1] = 0
-        if types.max(initial=0) >= len(_SIZE):
+        if types.max(initial=0) >= len(SIZE):
             raise NotPlainError("a value that is no number")
-        self._sizes = np.take(_SIZE, types, mode="clip")
+        self._sizes = np.take(SIZE, types, mode="clip")
         if (head + self._sizes.sum(axis=0, dtype=np.int64) != payload).any():
             raise NotPlainError("a row of another length")
         return types
@@ -62,7 +62,7 @@ class Rows:
             self._offset += self._sizes[passed]
         types = self._types[number]
         low, high = int(types.min(initial=9)), int(types.max(initial=0))
-        if low == high and not _SIZE[low]:
+        if low == high and not SIZE[low]:
             values = np.full(len(types), _VALUE[low])
         else:
             at_every_byte = np.ndarray((len(self._buffer) - 7,), "V8", self._buffer, strides=(1,))
@@ -75,13 +75,13 @@ class Rows:
 def _values(bits: Ints, types: Bytes, low: int, high: int) -> Floats:
     """Values from the 8 bytes [n] that begin with them; ``low`` and ``high`` are the extremes of their types."""
     if low > 0 and high < _FLOAT:
-        return (bits >> (_SHIFT[low] if low == high else _SHIFT[types])).astype(np.float64)
+        return (bits >> (SHIFT[low] if low == high else SHIFT[types])).astype(np.float64)
     values = bits.view(np.float64)
     if not low == high == _FLOAT:
         other = np.flatnonzero(types != _FLOAT)
         own = types[other]
-        whole = (bits[other] >> _SHIFT[own]).astype(np.float64)
-        values[other] = np.where(_SIZE[own] > 0, whole, _VALUE[own])
+        whole = (bits[other] >> SHIFT[own]).astype(np.float64)
+        values[other] = np.where(SIZE[own] > 0, whole, _VALUE[own])
     unknown = np.isnan(values)
     if unknown.any():  # in a float, too, for SQLite: but there is more than one way to write it
         values[unknown] = np.nan

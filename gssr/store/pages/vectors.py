@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from gssr.store.moments import Floats, Ints
 from gssr.store.pages.cells import Cells
 from gssr.store.pages.file import Bytes, NotPlainError, PageFile
+from gssr.store.pages.rows import SHIFT, SIZE
 from gssr.store.pages.tree import HIGHEST, LOWEST, Leaves, leaves, pieces
 from gssr.store.schema import TABLES
 
@@ -18,10 +19,8 @@ _N_HEADS = len(_COLUMNS) - 1  # the last one is the vector
 _HEAD = 1 + _N_HEADS + 2
 """Bytes that say what a row holds: how many they are, one for each number, and two for the vector, whose type is twice its
 length and 12: it has 64 bytes or more, and fits onto its page."""
-_SIZE = np.array([0, 1, 2, 3, 4, 6, 8, 0, 0, 0], np.int64)
-_SHIFT = np.array([0, 56, 48, 40, 32, 16, 0, 0, 0, 0], np.int64)
 _WHOLE = np.array([False, True, True, True, True, True, True, False, True, True])
-"""By the type of a number: its bytes, how far 8 bytes that begin with it are to be shifted, whether it is a whole one."""
+"""By the type of a number: whether it is a whole one."""
 
 _AT_ONCE = 1024
 """Rows decoded together: a megabyte."""
@@ -76,7 +75,7 @@ class PageRollups:
         types, at = self._types(pieces(cells.buffer, start, _HEAD)), start + _HEAD
         for own, kind in zip(numbers, types, strict=True):
             own[:] = _whole_numbers(cells.buffer, at, kind)
-            at += _SIZE[kind]
+            at += SIZE[kind]
         if (at + 8 * self._width != start + payload).any():
             raise NotPlainError("a row of another length")
         # Column by column in memory, as they will be looked at; columns side by side are fetched together.
@@ -108,4 +107,4 @@ def _whole_numbers(buffer: Bytes, at: Ints, kind: NDArray[np.uint8]) -> Ints:
     """The whole numbers [n] of these types that begin at these bytes."""
     bits = np.ndarray((len(buffer) - 7,), "V8", buffer, strides=(1,))[at].view(">i8").astype(np.int64)
     constant = kind >= 8  # which are the numbers 0 and 1 themselves
-    return np.where(constant, kind.astype(np.int64) - 8, bits >> _SHIFT[kind])
+    return np.where(constant, kind.astype(np.int64) - 8, bits >> SHIFT[kind])
