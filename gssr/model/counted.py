@@ -22,8 +22,9 @@ FLAGS = tuple(name for _, name, _ in CLOCK_EVENT_REASONS)
 BITS = "clock_event_reasons"
 
 MOST_BINS = 720
-MOST_VECTORS, FEWEST_BINS = 100_000, 20
-"""A coarser rollup is read when the finer one has more than so many buckets, if that leaves enough bins."""
+MOST_VECTORS, FEWEST_BINS = 50_000, 20
+"""A coarser rollup is read when the finer one has more than so many buckets, a tenth of a second, if that leaves enough
+bins."""
 
 
 class Counted:
@@ -88,23 +89,27 @@ def count_rows(rows: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> 
     return counted
 
 
+def bins_to_count(n_gpus: int, span: tuple[float, float], interval: float) -> Bins:
+    """Bins over ``span`` (unix s): at most MOST_BINS, of the finest level that is not too much to read of so many GPUs;
+    ``interval`` is the sampling interval, s."""
+    seconds, level = span[1] - span[0], LEVELS[0]
+    for coarser in LEVELS[1:]:
+        if n_gpus * seconds / level > MOST_VECTORS and seconds / coarser >= FEWEST_BINS:
+            level = coarser
+    return series.bins_of_buckets(*span, max(interval, level / 2), MOST_BINS)
+
+
 def count_rollups(
     reader: RunReader,
     names: Sequence[str],
     positions: Ints,
-    span: tuple[float, float],
+    bins: Bins,
     window: tuple[float | None, float | None],
-    interval: float,
 ) -> Counted:
-    """Count the rollups of these metrics, and the clock event reasons, of some GPUs (``positions``) in bins over ``span``
-    (unix s): at most MOST_BINS, of the finest level that is not too much to read. Rows with window[0] <= time < window[1]
-    count (None: open); ``interval`` is the sampling interval, s."""
-    seconds, level = span[1] - span[0], LEVELS[0]
-    for coarser in LEVELS[1:]:
-        if len(positions) * seconds / level > MOST_VECTORS and seconds / coarser >= FEWEST_BINS:
-            level = coarser
-    counted = Counted(names, len(positions), series.bins_of_buckets(*span, max(interval, level / 2), MOST_BINS))
-    for buckets in series.slices_of_buckets(reader, (*names, BITS), positions, counted.bins, *window):
+    """Count the rollups of these metrics, and the clock event reasons, of some GPUs (``positions``) in ``bins``, which are
+    whole buckets. Rows with window[0] <= time < window[1] count (None: open)."""
+    counted = Counted(names, len(positions), bins)
+    for buckets in series.slices_of_buckets(reader, (*names, BITS), positions, bins, *window):
         _count(counted, buckets, chosen(buckets.gpu, positions, len(reader.gpus)))
     return counted
 

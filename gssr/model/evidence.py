@@ -3,7 +3,7 @@ rollups otherwise."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,11 +11,12 @@ from gssr.metrics import BY_NAME
 from gssr.model import series
 from gssr.model.aggregate import chosen, filtered
 from gssr.model.analysis import Floats
-from gssr.model.counted import BITS, FLAGS, MOST_BINS, Counted, Float32s, count_rollups, count_rows
+from gssr.model.counted import BITS, FLAGS, MOST_BINS, Counted, Float32s, bins_to_count, count_rollups, count_rows
 from gssr.model.frame import Ints, Means, nodes_of
 from gssr.model.window import extent
 from gssr.peaks import Peaks, peaks_of
 from gssr.store.reader import Event, Gpu, Run, RunReader, Samples
+from gssr.store.schema import LEVELS
 
 METRICS = (
     "gpu_utilization", "memory_copy_utilization", "gr_engine_active", "sm_active", "sm_occupancy", "tensor_active",
@@ -29,8 +30,10 @@ MOST_INSTANTS = 4_000
 """Bins of the course."""
 MOST_ROWS = 200_000
 """A window of up to this many rows is gathered from them."""
-FEW_GPUS = 16
-"""So many GPUs, spread over all, stand for them where the course is read finer than the series."""
+CLOSE = LEVELS[0]
+"""Where the series' bins are longer than this, s, some GPUs are looked at closer ..."""
+FEW_GPUS, FEW_VECTORS = 16, 12_000
+"""... so many at least, spread over all, and as many more as have so many of the finest rollups together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Evidence:
     workload: Mapping[str, Floats]
     peaks: Peaks | None
     events: tuple[Event, ...]
+    closer: "Evidence | None" = None
 
     @property
     def n_gpus(self) -> int:
@@ -126,31 +130,52 @@ def gather(
 
     1,024 GPUs sampled at 10 Hz for an hour take some tenths of a second."""
     first, last = extent(reader)
-    begin, finish = first if start is None else start, last if end is None else end
+    span = first if start is None else start, last if end is None else end
     found = evidence_names(reader)
     names = tuple(name for name in found if name != BITS)
     if rows is None and counted is None and reader.has_rows(MOST_ROWS, start):
         read = reader.samples(found, filtered(reader, positions), start, end)
         rows = Samples(chosen(read.gpu, positions, len(reader.gpus)), read.time, read.values)
     interval = reader.sampling_seconds or 1.0
-    course: Course | None
     if rows is not None:
-        bins = series.bins_of_samples(rows, begin, finish, interval, MOST_BINS)
+        bins = series.bins_of_samples(rows, *span, interval, MOST_BINS)
         counted = count_rows(rows, names, len(positions), bins)
-        course = _course_of_rows(rows, counted, names, begin, finish, interval)
-    else:
-        counted = counted or count_rollups(reader, names, positions, (begin, finish), (start, end), interval)
-        course = _course_of_rollups(reader, counted, names, positions, (begin, finish), (start, end), interval)
+    elif counted is None:
+        counted = count_rollups(reader, names, positions, bins_to_count(len(positions), span, interval), (start, end))
+    known = [name for name in names if counted.n[name].any()]
+    evidence = _evidence(reader, positions, span, interval, counted, known)
+    closer = None
+    if evidence.width > CLOSE:
+        closer = _closer(reader, positions, span, (start, end), interval, rows, known)
+        closer = closer if closer.width < evidence.width else None
+    bins = counted.bins
+    return replace(
+        evidence,
+        course=_course_of_rows(rows, known, len(positions), span, interval) if rows else (closer or evidence).course,
+        host=reader.use_over_time("host_samples", start, end, bins.start, bins.width, bins.n),
+        workload=reader.use_over_time("workload_samples", start, end, bins.start, bins.width, bins.n),
+        closer=closer,
+    )
+
+
+def _evidence(
+    reader: RunReader,
+    positions: Ints,
+    span: tuple[float, float],
+    interval: float,
+    counted: Counted,
+    known: Sequence[str],
+) -> Evidence:
+    """What was counted, as evidence; its course is in the bins of its series."""
     bins = counted.bins
     gpus = tuple(reader.gpus[position] for position in positions.tolist())
     nodes, node_of = nodes_of(gpus)
-    known = [name for name in names if counted.n[name].any()]
     grids = {name: _quotient(counted.total[name], counted.n[name]) for name in known}
     return Evidence(
         run=reader.run,
         state=reader.state,
-        start=begin,
-        end=finish,
+        start=span[0],
+        end=span[1],
         interval=interval,
         gpus=gpus,
         positions=positions,
@@ -159,18 +184,41 @@ def gather(
         times=np.asarray(bins.start + bins.width * np.arange(bins.n), np.float64),
         width=bins.width,
         series=grids,
-        means=_means(counted, known, begin, finish),
+        means=_means(counted, known, *span),
         least={name: counted.least[name] for name in known},
         greatest={name: counted.greatest[name] for name in known},
         n_rows=counted.n_rows,
         first_time=counted.first_time,
         last_time=counted.last_time,
-        course=course or Course(bins.start, bins.width, {name: over_gpus(grids[name]) for name in known}, len(gpus)),
-        host=reader.use_over_time("host_samples", start, end, bins.start, bins.width, bins.n),
-        workload=reader.use_over_time("workload_samples", start, end, bins.start, bins.width, bins.n),
+        course=Course(bins.start, bins.width, {name: over_gpus(grids[name]) for name in known}, len(gpus)),
+        host={},
+        workload={},
         peaks=_peaks(gpus),
         events=reader.events,
     )
+
+
+def _closer(
+    reader: RunReader,
+    positions: Ints,
+    span: tuple[float, float],
+    window: tuple[float | None, float | None],
+    interval: float,
+    rows: Samples | None,
+    known: Sequence[str],
+) -> Evidence:
+    """Of some of the GPUs, in bins that may be as short as those of the course."""
+    most = max(FEW_GPUS, int(FEW_VECTORS * LEVELS[0] / max(span[1] - span[0], LEVELS[0])))
+    apart = max(1, math.ceil(len(positions) / most))
+    few = positions[::apart]
+    if rows is None:
+        bins = series.bins_of_buckets(*span, interval, MOST_INSTANTS)
+        counted = count_rollups(reader, known, few, bins, window)
+    else:
+        own = rows.gpu % apart == 0
+        rows = Samples(rows.gpu[own] // apart, rows.time[own], {name: rows.values[name][own] for name in known})
+        counted = count_rows(rows, known, len(few), series.bins_of_samples(rows, *span, interval, MOST_INSTANTS))
+    return _evidence(reader, few, span, interval, counted, known)
 
 
 def evidence_names(reader: RunReader) -> tuple[str, ...]:
@@ -210,29 +258,8 @@ def over_gpus(values: Float32s | Floats) -> Floats:
 
 
 def _course_of_rows(
-    rows: Samples, counted: Counted, names: Sequence[str], start: float, end: float, interval: float
+    rows: Samples, known: Sequence[str], n_gpus: int, span: tuple[float, float], interval: float
 ) -> Course:
-    n_gpus = counted.n_rows.size
-    bins = series.bins_of_samples(rows, start, end, interval, MOST_INSTANTS)
-    known = (name for name in names if counted.n[name].any())
+    bins = series.bins_of_samples(rows, *span, interval, MOST_INSTANTS)
     values = {name: over_gpus(series.from_samples(rows, [name], n_gpus, bins)[name].values) for name in known}
     return Course(bins.start, bins.width, values, n_gpus)
-
-
-def _course_of_rollups(
-    reader: RunReader,
-    counted: Counted,
-    names: Sequence[str],
-    positions: Ints,
-    span: tuple[float, float],
-    window: tuple[float | None, float | None],
-    interval: float,
-) -> Course | None:
-    """Of a few GPUs; None where that is no finer than what was counted of all."""
-    bins = series.bins_of_buckets(*span, interval, MOST_INSTANTS)
-    if bins.width >= counted.bins.width:
-        return None
-    few = positions[:: max(1, math.ceil(len(positions) / FEW_GPUS))]
-    found = series.from_buckets(reader, names, few, bins, *window)
-    values = {name: over_gpus(found[name].values) for name in names if counted.n[name].any()}
-    return Course(bins.start, bins.width, values, len(few))

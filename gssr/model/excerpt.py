@@ -67,6 +67,7 @@ def excerpt(evidence: Evidence, start: float, end: float) -> Evidence | None:
         host={name: values[first:last] for name, values in evidence.host.items()},
         workload={name: values[first:last] for name, values in evidence.workload.items()},
         events=tuple(event for event in evidence.events if start <= event.time < end),
+        closer=excerpt(evidence.closer, start, end) if evidence.closer else None,
     )
 
 

@@ -15,7 +15,7 @@ from gssr.model import series
 from gssr.model.aggregate import Aggregate, chosen, filtered, from_samples, from_vectors
 from gssr.model.analysis import GpuSeries
 from gssr.model.balance import has_balance
-from gssr.model.counted import Counted, count_rollups
+from gssr.model.counted import Counted, bins_to_count, count_rollups
 from gssr.model.series import VECTORS_AT_ONCE
 from gssr.store.edges import Histograms
 from gssr.store.moments import merge
@@ -119,9 +119,10 @@ class Rollups:
         upper: float | None,
         interval: float,
     ) -> Counted:
-        """The rows with lower <= time < upper in cells of GPU and time (gssr.model.counted.count_rollups). Series of the
+        """The rows with lower <= time < upper in cells of GPU and time (gssr.model.counted). Series of the
         same window whose bins consist of these cells need not be read any more."""
-        counted = count_rollups(self._reader, names, self._positions, span, (lower, upper), interval)
+        bins = bins_to_count(len(self._positions), span, interval)
+        counted = count_rollups(self._reader, names, self._positions, bins, (lower, upper))
         self._counted = (lower, upper, counted)
         return counted
 

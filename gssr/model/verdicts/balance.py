@@ -66,6 +66,7 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
 
 def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     """Some GPU is behind, now this one, now that one."""
+    job = job.closer
     values = _columns(job, rule.at("seconds"))
     if values.shape[0] <= _FEWEST or not values.shape[1]:
         return None

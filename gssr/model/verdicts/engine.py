@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from gssr.metrics import BY_NAME
 from gssr.model.counted import FLAGS
 from gssr.model.evidence import Evidence
@@ -93,7 +95,7 @@ def _explains(cause: Rule, own: Found, rule: Rule, found: Found, job: Job) -> bo
     if own.bins is None:
         return True
     bins = job.steady if found.bins is None else found.bins
-    return bool((own.bins & bins).sum() >= job.common("explained") * bins.sum())
+    return bool(np.minimum(own.bins, bins).sum() >= job.common("explained") * bins.sum())
 
 
 def _without_samples(job: Job, table: Table) -> Iterator[Abstention]:

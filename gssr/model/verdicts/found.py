@@ -13,15 +13,15 @@ from gssr.model.verdicts.table import Rule
 
 
 class Found(NamedTuple):
-    """``words`` fill the rule's title. ``gpus``: positions, empty for all. ``bins`` [n_bins]: when it holds, None for
-    throughout. ``span``: the same as unix times."""
+    """``words`` fill the rule's title. ``gpus``: positions, empty for all. ``bins`` [n_bins]: when it holds, or for what
+    part (0-1) of the work that a bin lacks, None for throughout. ``span``: the same as unix times."""
 
     words: dict[str, str]
     findings: tuple[Finding, ...]
     severity: Severity
     span: tuple[float, float]
     gpus: tuple[int, ...] = ()
-    bins: Flags | None = None
+    bins: Flags | Floats | None = None
 
 
 class Unknown(Exception):

@@ -28,6 +28,11 @@ class Job:
         return self.table.common.at(name)
 
     @cached_property
+    def closer(self) -> "Job":
+        """Some of its GPUs in shorter bins, for rules about what is soon over; this one where its bins are short."""
+        return self if self.evidence.closer is None else Job(self.evidence.closer, self.table)
+
+    @cached_property
     def lead(self) -> str | None:
         """What tells work from waiting: the best of DETECTION_METRICS that was measured."""
         return next((name for name in DETECTION_METRICS if self.evidence.has(name)), None)
@@ -165,6 +170,17 @@ class Job:
         """These bins as a share of the window's with samples."""
         known = np.isfinite(self.mean)
         return float((bins & known).sum() / known.sum()) if known.any() else 0.0
+
+    def lost_in(self, times: Floats, width: float) -> Floats:
+        """[n_bins]: what part (0-1) of the work that each bin lacks to the working level is lost in the stretches that begin
+        at ``times`` (unix s) and are ``width`` s long, if nothing is done in these."""
+        evidence = self.evidence
+        at = np.floor((times - evidence.times[0]) / evidence.width + 1e-6).astype(np.int64)
+        n = np.bincount(np.clip(at, 0, len(evidence.times) - 1), minlength=len(evidence.times))
+        taken = n * width / evidence.width
+        lacks = np.nan_to_num(1 - self.mean / self.level) if np.isfinite(self.level) else np.zeros(len(taken))
+        most = np.maximum(taken, lacks)
+        return np.asarray(np.divide(taken, most, out=np.zeros(len(taken)), where=most > 0), np.float64)
 
     def around(self, bins: Flags) -> tuple[float, float]:
         """From the first to the last of these bins, within the window, unix s."""

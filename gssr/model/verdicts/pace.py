@@ -4,7 +4,7 @@ import numpy as np
 
 from gssr.model.analysis import Floats
 from gssr.model.dips import cycle
-from gssr.model.frame import Ints
+from gssr.model.evidence import over_gpus
 from gssr.model.outliers import Flags
 from gssr.model.verdict import Finding
 from gssr.model.verdicts import words
@@ -28,15 +28,19 @@ _CARRIERS = (
 
 def pauses(job: Job, rule: Rule) -> Found | None:
     """All GPUs together do next to nothing for a while."""
-    low = job.steady & (job.mean < job.common("paused") * job.level)
-    share = job.share(low)
+    closer = job.closer
+    low = closer.steady & (closer.mean < job.common("paused") * closer.level)
+    share = closer.share(low)
     if share < rule.at("share") or not low.any():
         return None
-    lengths = [(end - first) * job.evidence.width for first, end in stretches(low)]
+    width = closer.evidence.width
+    bins = job.lost_in(closer.evidence.times[low], width)
+    lengths = [(end - first) * width for first, end in stretches(low)]
     times = "once" if len(lengths) == 1 else f"{len(lengths)} times"
     found = {"times": times, "longest": words.duration(max(lengths)), "share": words.percent(share)}
-    evidence = [finding("share", share, "of the time", rule, "share"), *carried(job, low, job.working, rule.at("more"))]
-    return Found(found, tuple(evidence), rule.graded(share), job.around(low), (), low)
+    meanwhile = carried(job, bins > 0, job.working & (bins == 0), rule.at("more"))
+    evidence = [finding("share", share, "of the time", rule, "share"), *meanwhile]
+    return Found(found, tuple(evidence), rule.graded(share), closer.around(low), (), bins)
 
 
 def carried(job: Job, during: Flags, otherwise: Flags, more: float) -> list[Finding]:
@@ -86,9 +90,8 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
     if seconds < rule.at("samples") * course.width or (len(dips) - 1) * seconds < rule.at("filled") * reach:
         return None
     length = float(np.median([end - first for first, end in dips])) * course.width
-    when = np.asarray(times[deep], np.float64)
-    bins = job.steady & (np.bincount(_bin_of(job, when), minlength=len(job.mean)) > 0)
-    extra = carried(job, bins, job.working & ~bins, rule.at("more"))
+    bins = np.where(job.steady, job.lost_in(np.asarray(times[deep], np.float64), course.width), 0.0)
+    extra = carried(job, bins > 0, job.working & (bins == 0), rule.at("more"))
     what = f", while {extra[0].text.removesuffix(' meanwhile')}" if extra else ""
     evidence = (
         told("seconds", seconds, f"period {words.duration(seconds)}, autocorrelation {correlation:.2f}"),
@@ -97,12 +100,6 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
     )
     found = {"period": words.duration(seconds), "length": words.duration(length), "what": what}
     return Found(found, evidence, rule.graded(lost), job.span, (), bins)
-
-
-def _bin_of(job: Job, times: Floats) -> Ints:
-    evidence = job.evidence
-    at = np.floor((times - evidence.times[0]) / evidence.width + 1e-6).astype(np.int64)
-    return np.asarray(np.clip(at, 0, len(evidence.times) - 1), np.int64)
 
 
 def _filled(values: Floats) -> Floats:
@@ -149,12 +146,14 @@ def period(values: Floats, periods: float) -> tuple[float, float]:
 
 
 def slow_down(job: Job, rule: Rule) -> Found | None:
-    """The working level falls steadily."""
-    if job.lead is None or job.working.sum() < rule.at("parts"):
+    """The working level of the GPUs that are at work falls steadily: that some are through early is another verdict."""
+    mean = over_gpus(np.where(job.comparable, job.activity, np.nan)[job.used])
+    working = job.working & np.isfinite(mean)
+    if job.lead is None or working.sum() < rule.at("parts"):
         return None
-    at = np.flatnonzero(job.working)
+    at = np.flatnonzero(working)
     groups = np.array_split(at, int(rule.at("parts")))
-    levels = np.array([float(np.median(job.mean[group])) for group in groups])
+    levels = np.array([float(np.median(mean[group])) for group in groups])
     quarter = max(len(levels) // 4, 1)
     first, last = float(np.median(levels[:quarter])), float(np.median(levels[-quarter:]))
     drop = 1 - last / first if first > 0 else 0.0

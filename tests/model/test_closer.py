@@ -1,0 +1,93 @@
+"""Of a job that is too large for short bins of all GPUs, some are looked at closer: what is soon over is found as in a small
+one."""
+
+import numpy as np
+import pytest
+from evidences import HEALTHY, evidence
+from ticks import T0, Record, ticks
+
+from gssr.model.evidence import CLOSE, Evidence, gather
+from gssr.model.excerpt import excerpt
+from gssr.model.verdicts import judge
+from gssr.model.verdicts.job import Job
+from gssr.model.verdicts.rules import TABLE
+
+SECONDS, INTERVAL = 2400, 2.0
+
+
+@pytest.fixture(name="large")
+def _(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every job had too many rows, and too many rollups of 10 s."""
+    monkeypatch.setattr("gssr.model.evidence.MOST_ROWS", 0)
+    monkeypatch.setattr("gssr.model.counted.MOST_VECTORS", 0)
+
+
+def _evidence(record: Record, factor, n_gpus: int = 8) -> Evidence:
+    """Of a healthy job whose activities are ``factor`` (of positions and seconds since the beginning) times the usual."""
+    gpu, time = ticks(n_gpus, int(SECONDS / INTERVAL), INTERVAL)
+    random, share = np.random.default_rng(1), factor(gpu, time - T0)
+    values = {
+        name: usual * share * random.normal(1.0, 0.01, len(time))
+        for name, usual in HEALTHY.items()
+        if name not in ("temperature", "sm_clock", "memory_used", "flop_active")
+    }
+    reader = record(gpu, time, values, sampling_ms=1000 * INTERVAL)
+    return gather(reader, np.arange(n_gpus))
+
+
+def _codes(evidence: Evidence) -> set[str]:
+    return {verdict.code for verdict in judge(evidence).verdicts}
+
+
+@pytest.mark.usefixtures("large")
+def test_some_gpus_are_seen_in_short_bins(record: Record) -> None:
+    found = _evidence(record, lambda gpu, _: 0.5 + 0.05 * gpu, n_gpus=40)
+    assert found.width == 60 and found.closer is not None and found.closer.width == CLOSE
+    assert found.closer.n_gpus == 40  # of so short a job all of them
+    means, own = found.over_space("sm_active"), found.closer.over_space("sm_active")
+    inner = slice(1, -1)
+    fine = own[: len(own) // 6 * 6].reshape(-1, 6).mean(axis=1)
+    assert np.nanmean(means[inner]) == pytest.approx(np.nanmean(fine[inner]), rel=0.01)
+    part = excerpt(found, found.start + 600, found.start + 1200)
+    assert part is not None and part.closer is not None
+    assert (part.closer.start, part.closer.end) == (part.start, part.end)
+    assert len(part.closer.times) == 60
+
+
+def test_a_small_job_is_seen_in_short_bins_as_it_is(record: Record) -> None:
+    assert _evidence(record, lambda gpu, _: np.ones(len(gpu))).closer is None
+
+
+@pytest.mark.usefixtures("large")
+def test_pauses_shorter_than_a_bin_are_found(record: Record) -> None:
+    begins = (310, 390, 1005, 1075, 2130)  # at no rhythm
+
+    def paused(_, time):
+        return np.where(np.any([(time >= begin) & (time < begin + 20) for begin in begins], axis=0), 0.0, 1.0)
+
+    assert _codes(_evidence(record, paused)) == {"pauses"}
+
+
+@pytest.mark.usefixtures("large")
+def test_gpus_that_lag_by_turns_for_less_than_a_bin_are_found(record: Record) -> None:
+    def by_turns(gpu, time):
+        return np.where((time // 20).astype(int) % 8 == gpu, 0.3, 1.0)
+
+    assert "rotating_stragglers" in _codes(_evidence(record, by_turns))
+
+
+@pytest.mark.usefixtures("large")
+def test_gpus_that_are_through_early_are_no_slow_down(record: Record) -> None:
+    def early(gpu, time):
+        slide = 1 - 0.00001 * time  # as little as noise may add
+        return np.where((gpu < 2) & (time > 0.6 * SECONDS), 0.0, slide)
+
+    codes = _codes(_evidence(record, early))
+    assert "early_end" in codes and "slow_down" not in codes
+
+
+def test_a_cause_explains_of_a_bin_what_is_lost_to_it() -> None:
+    means = np.array([1.0, 0.75, 0.5, 0.0, 1.0, 1.0, 1.0, 1.0])
+    job = Job(evidence(4, 8, noise=0.0, width=60.0, sm_active=0.8 * means), TABLE)
+    times = job.evidence.times[[1, 2, 3, 3, 3, 3, 4]] + np.array([0.0, 45.0, 0.0, 15.0, 30.0, 45.0, 0.0])
+    np.testing.assert_allclose(job.lost_in(times, 15.0), [0, 1, 0.5, 1, 1, 0, 0, 0])
