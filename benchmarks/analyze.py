@@ -75,7 +75,7 @@ def recording(gpus: int = GPUS, hours: float = HOURS, interval_ms: float = INTER
     """The recording, made when it isn't there yet."""
     path = CACHE / f"train-{gpus}-gpus-{hours:g}-h-{interval_ms:g}-ms.sql"
     if not path.exists():
-        options = ("--gpus", str(gpus), "--hours", str(hours), "-t", str(interval_ms), "-o", path)
+        options = ("--host", "--gpus", str(gpus), "--hours", str(hours), "-t", str(interval_ms), "-o", path)
         run((PYTHON, "-m", "gssr.backends.synthetic", "train", *options))
     return path
 

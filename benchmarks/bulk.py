@@ -22,7 +22,7 @@ def measure(gpus: int = 1024, hours: float = 1.0, interval_ms: float = 100.0) ->
         raise RuntimeError(f"{CACHE}: needs {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         path = Path(folder) / "bulk.sql"
-        options = ("--gpus", str(gpus), "--hours", f"{hours:g}", "-t", f"{interval_ms:g}", "-o", path)
+        options = ("--host", "--gpus", str(gpus), "--hours", f"{hours:g}", "-t", f"{interval_ms:g}", "-o", path)
         cost = run((PYTHON, "-m", "gssr.backends.synthetic", "train", *options))
         size = os.path.getsize(path)
     case = f"bulk, {n:,} GPU-samples of {gpus:,} GPUs"

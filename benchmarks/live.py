@@ -121,7 +121,7 @@ def first_frames(repeats: int) -> Iterator[Figure]:
     big = Path(os.environ.get("GSSR_BENCHMARK_BIG") or CACHE / "1024gpus.sql")
     for gpus, path, hours, ms in (("16", small, "0.1", "1000"), ("1,024", big, "1", "100")):
         if not path.exists():
-            words = ("train", "--gpus", gpus.replace(",", ""), "--hours", hours, "-t", ms, "-o", path)
+            words = ("train", "--host", "--gpus", gpus.replace(",", ""), "--hours", hours, "-t", ms, "-o", path)
             run((PYTHON, "-m", "gssr.backends.synthetic", *words))
         walls, cpus = [], []
         for turn in range(repeats + 1):

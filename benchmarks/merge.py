@@ -57,7 +57,7 @@ def measure(ranks: int = 256, minutes: float = 10.0, repeats: int = 3, kills: in
 def ranks_in(folder: Path, ranks: int, minutes: float) -> None:
     """The ranks' files, in ``ranks``: one that was recorded, copied, with the keys, UUIDs and nodes of each."""
     one = folder / "one.sql"
-    options = ("--gpus", str(GPUS), "--hours", f"{minutes / 60:g}", "-t", f"{1000 / HERTZ:g}", "-o", one)
+    options = ("--host", "--gpus", str(GPUS), "--hours", f"{minutes / 60:g}", "-t", f"{1000 / HERTZ:g}", "-o", one)
     run((PYTHON, "-m", "gssr.backends.synthetic", "train", *options))
     (folder / "ranks").mkdir()
     for rank in range(ranks):

@@ -21,7 +21,18 @@ def measure(gpus: Sequence[int] = GPUS, repeats: int = 3) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         path = Path(folder) / "run.sql"
         for n in gpus:
-            words = ("train", "--gpus", str(n), "--hours", f"{MINUTES / 60}", "-t", str(INTERVAL_MS), "-o", path)
+            words = (
+                "train",
+                "--host",
+                "--gpus",
+                str(n),
+                "--hours",
+                f"{MINUTES / 60}",
+                "-t",
+                str(INTERVAL_MS),
+                "-o",
+                path,
+            )
             made = run((PYTHON, "-m", "gssr.backends.synthetic", *words))
             cost = median(run((*GSSR, "analyze", path)) for _ in range(repeats))
             case, samples = f"scale, {n:,} GPUs", n * MINUTES * 60e3 / INTERVAL_MS

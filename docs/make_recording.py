@@ -19,6 +19,9 @@ ROWS = {
     "jobs on it included. InfiniBand traffic of MPI or NCCL is not in the network columns.",
     "workload_samples": "One row per rank and second, for the workload's own processes: those of its process group, and\n"
     "its descendants.",
+    "host_rollup": "What the rows of `host_samples` add up to, node by node, in buckets of 10, 60 and 600 s. They are\n"
+    "written when their time is over: where a level's `n_rows` do not add up to all rows, its sampler was killed.",
+    "workload_rollup": "The same of `workload_samples`, rank by rank.",
     "events": "What happened, and when.",
     "rollup": "What the rows of one GPU add up to in each bucket of 10, 60 and 600 s:\n"
     "see [Rollups and sketches](#rollups-and-sketches).",

@@ -11,6 +11,7 @@ from benchmarks.truth.job import Job
 from benchmarks.truth.readings import measured
 from gssr.backends.synthetic.bulk import START, spread_over_ranks
 from gssr.store.bulk import BulkWriter
+from gssr.store.use_rollup import HOST, WORKLOAD
 
 _CHUNK_SECONDS = 60.0
 """Written at once: doesn't cut a bucket of 10 s."""
@@ -77,5 +78,5 @@ def _write_use(writer: BulkWriter, job: Job, nodes: list[str]) -> None:
     host = np.stack([cpu, 64 * cpu, used, np.full(cpu.shape, _HOST_MEMORY), *rates], axis=2)
     cores = noisy(job.cores, 0.05)
     ranks = np.stack([cores, np.full(cores.shape, _RSS), np.full(cores.shape, _N_PROCESSES)], axis=2)
-    writer.add_use("host_samples", nodes, times, host)
-    writer.add_use("workload_samples", range(job.n_gpus), times, ranks)
+    writer.add_use(HOST, nodes, times, host)
+    writer.add_use(WORKLOAD, range(job.n_gpus), times, ranks)

@@ -17,6 +17,7 @@ from gssr.model.window import extent
 from gssr.peaks import Peaks, peaks_of
 from gssr.store.reader import Event, Gpu, Run, RunReader, Samples
 from gssr.store.schema import LEVELS
+from gssr.store.use_rollup import HOST, WORKLOAD
 
 METRICS = (
     "gpu_utilization", "memory_copy_utilization", "gr_engine_active", "sm_active", "sm_occupancy", "tensor_active",
@@ -152,8 +153,8 @@ def gather(
     return replace(
         evidence,
         course=_course_of_rows(rows, known, len(positions), span, interval) if rows else (closer or evidence).course,
-        host=reader.use_over_time("host_samples", start, end, bins.start, bins.width, bins.n),
-        workload=reader.use_over_time("workload_samples", start, end, bins.start, bins.width, bins.n),
+        host=reader.use_over_time(HOST, start, end, bins.start, bins.width, bins.n),
+        workload=reader.use_over_time(WORKLOAD, start, end, bins.start, bins.width, bins.n),
         closer=closer,
     )
 

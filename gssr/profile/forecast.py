@@ -21,6 +21,8 @@ _SKETCHED = 200.0
 """Bytes that a metric takes in a sketch."""
 _HOST, _WORKLOAD = 62.0, 24.0
 """Bytes of a row of these tables, the names of the run and the node apart; there is one a second."""
+_HOST_ROLLUP, _WORKLOAD_ROLLUP = 204.0, 80.0
+"""Bytes of a bucket of theirs and of its place in the index, likewise."""
 _EMPTY = PAGE * (len(TABLES) + len(INDEXES) + 9)
 """A recording without rows: a page for each table and index, and some for the schema."""
 
@@ -41,22 +43,27 @@ class Forecast(NamedTuple):
 
     def size(self, keep: Keep, seconds: float) -> float:
         """Bytes of the recording of so many seconds, when they are over."""
-        beside = (_HOST + self.names if self.host else 0.0) + _WORKLOAD + self.names
-        return _EMPTY + beside * seconds + self.n_gpus * self.per_gpu(keep, seconds)
+        rows = (_HOST + self.names if self.host else 0.0) + _WORKLOAD + self.names
+        buckets = (_HOST_ROLLUP + self.names if self.host else 0.0) + _WORKLOAD_ROLLUP + self.names
+        beside = rows * seconds + buckets * _buckets(seconds)
+        return _EMPTY + beside + self.n_gpus * self.per_gpu(keep, seconds)
 
     def young(self) -> float:
         """Bytes that young samples take at most besides, while a recording grows that is thinned."""
         return self.n_gpus * self._rows("raw", YOUNG_SECONDS)
 
     def _statistics(self, seconds: float) -> float:
-        buckets = sum(seconds / level + 1 for level in LEVELS)
-        return buckets * _ROLLUP + (seconds / SKETCH_SECONDS + 1) * self.n_metrics * _SKETCHED
+        return _buckets(seconds) * _ROLLUP + (seconds / SKETCH_SECONDS + 1) * self.n_metrics * _SKETCHED
 
     def _rows(self, keep: Keep, seconds: float) -> float:
         row = ROW + VALUE * self.n_metrics
         if keep == "10s":
             return (seconds / LEVELS[0] + 1) * row * MEANS
         return seconds / self.interval * row if keep == "raw" else 0.0
+
+
+def _buckets(seconds: float) -> float:
+    return sum(seconds / level + 1 for level in LEVELS)
 
 
 def core_share(n_gpus: int, interval: float) -> float:

@@ -5,7 +5,7 @@ For generated and imported data, not for the sampler: it uses numpy, and until `
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +15,12 @@ from gssr.store.moments import Floats, Ints, derive, fold, merge
 from gssr.store.open import RecordingError
 from gssr.store.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.thinning import Keep
+from gssr.store.use_rollup import UseTable
 from gssr.store.writer import Writer
 
 _INSERT_ROWS = 1000  # converting and binding this many at once stays in the processor's cache
 _STATEMENT_ROWS = 10  # a statement takes 999 values, or more in newer versions of SQLite
 _N_KEYS = 1 << 16
-
-UseTable = Literal["host_samples", "workload_samples"]
 
 
 class BulkWriter(Writer):
@@ -56,7 +55,7 @@ class BulkWriter(Writer):
             raise RecordingError(f"{self.path}: can't be written: {error}") from None
 
     def add_use(self, table: UseTable, owners: Sequence[str | int], time: Floats, values: Floats) -> None:
-        """Add rows of ``host_samples`` (``owners`` are nodes) or ``workload_samples`` (ranks): ``time`` float64[n] unix s,
+        """Add rows of nodes (HOST: ``owners`` are their names) or processes (WORKLOAD: ranks): ``time`` float64[n] unix s,
         ``values`` float64[n, owners, columns from the first after time on] (NaN is NULL). Raises RecordingError."""
         marks = ", ".join("?" * (3 + values.shape[2]))
         rows = (
@@ -66,7 +65,7 @@ class BulkWriter(Writer):
         )
         try:
             self._connection.execute("BEGIN")
-            self._connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+            self._connection.executemany(f"INSERT INTO {table.samples} VALUES ({marks})", rows)
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise RecordingError(f"{self.path}: can't be written: {error}") from None

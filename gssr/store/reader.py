@@ -26,8 +26,9 @@ from gssr.store.records import Process as Process
 from gssr.store.records import Run as Run
 from gssr.store.records import joined
 from gssr.store.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
-from gssr.store.shard import HOST_COLUMNS, WORKLOAD_COLUMNS, Shard, catalogue_order
+from gssr.store.shard import Shard, catalogue_order
 from gssr.store.sketches import count_bins, no_bins
+from gssr.store.use_rollup import HOST, WORKLOAD, UseTable
 
 _PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared memory
 _TRIES = 5  # to open all of a recording whose ranks' files are being merged meanwhile
@@ -245,28 +246,28 @@ class RunReader:
 
     def host_use(self, start: float | None = None, end: float | None = None) -> dict[str, Extent]:
         """What the nodes did in the window: each value column of ``host_samples``, over all nodes."""
-        rows = [row for shard in self._shards for row in shard.host_use(self.run.run_id, *_bounds(start, end))]
-        return extents_of(HOST_COLUMNS, rows)
+        window = _bounds(start, end)
+        return extents_of(HOST.values, [row for each in self._shards for row in each.use.host(self.run.run_id, window)])
 
     def workload_use(self, start: float | None = None, end: float | None = None) -> list[dict[str, Extent]]:
         """What the workload's processes did in the window: each value column of ``workload_samples``, rank by rank."""
-        rows = [row for shard in self._shards for row in shard.workload_use(self.run.run_id, *_bounds(start, end))]
-        return [extents_of(WORKLOAD_COLUMNS, [row]) for row in rows]
+        window = _bounds(start, end)
+        rows = [row for shard in self._shards for row in shard.use.workload(self.run.run_id, window)]
+        return [extents_of(WORKLOAD.values, [row]) for row in rows]
 
     def use_over_time(
-        self, table: str, start: float | None, end: float | None, begin: float, width: float, n: int
+        self, table: UseTable, start: float | None, end: float | None, begin: float, width: float, n: int
     ) -> dict[str, Floats]:
-        """What the nodes (``host_samples``) or the workload's processes (``workload_samples``) did in start <= time < end
+        """What the nodes (HOST) or the workload's processes (WORKLOAD) did in start <= time < end
         (unix s, None: open), in ``n`` bins of ``width`` seconds from ``begin``: each value column's mean over nodes or ranks
         [n], NaN without samples; columns without any are left out."""
-        columns = HOST_COLUMNS if table == "host_samples" else WORKLOAD_COLUMNS
-        sums = np.zeros((n, 2 * len(columns)))
+        sums = np.zeros((n, 2 * len(table.values)))
         for shard in self._shards:
-            for index, *values in shard.use_over_time(table, self.run.run_id, _bounds(start, end), (begin, width, n)):
+            for index, *values in shard.use.over_time(table, self.run.run_id, _bounds(start, end), (begin, width, n)):
                 sums[index] += values
         count, total = sums[:, ::2], sums[:, 1::2]
         means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-        return {name: means[:, column] for column, name in enumerate(columns) if count[:, column].any()}
+        return {name: means[:, column] for column, name in enumerate(table.values) if count[:, column].any()}
 
     def samples(
         self, names: Sequence[str], gpus: Ints | None = None, start: float | None = None, end: float | None = None

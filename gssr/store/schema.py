@@ -70,6 +70,43 @@ def _sample_columns() -> tuple[Column, ...]:
     return tuple(columns)
 
 
+_HOST = (
+    Column("cpu_utilization", "REAL", "share of all cores that was busy since the row before (ratio, 0-1)"),
+    Column("load1", "REAL", "load average over one minute"),
+    Column("memory_used", "INTEGER", "memory in use, bytes (total minus available)"),
+    Column("memory_total", "INTEGER", "memory, bytes"),
+    Column("read_bytes", "REAL", "read from local disks, bytes per second"),
+    Column("write_bytes", "REAL", "written to local disks, bytes per second"),
+    Column("net_rx_bytes", "REAL", "received over the network (loopback apart), bytes per second"),
+    Column("net_tx_bytes", "REAL", "sent over the network (loopback apart), bytes per second"),
+)
+_WORKLOAD = (
+    Column("cpu", "REAL", "cores the workload's processes kept busy since the row before"),
+    Column("rss", "INTEGER", "resident memory of the workload's processes, bytes (shared pages count in each)"),
+    Column("n_processes", "INTEGER", "number of processes of the workload"),
+)
+
+
+def _rollup_of(owner: Column, table: str, values: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Columns of a rollup of what stands beside the GPUs' samples."""
+    counted = (
+        (
+            Column(f"{column.name}_n", "INTEGER NOT NULL", f"samples of {column.name}"),
+            Column(f"{column.name}_sum", "REAL NOT NULL", "their sum"),
+            Column(f"{column.name}_max", column.type, "the greatest of them"),
+        )
+        for column in values
+    )
+    return (
+        Column("run_id", "TEXT NOT NULL", "the run"),
+        owner,
+        Column("level", "INTEGER NOT NULL", "length of the bucket, s: 10, 60 or 600"),
+        Column("bucket", "INTEGER NOT NULL", "unix time at which the bucket begins, a multiple of level"),
+        Column("n_rows", "INTEGER NOT NULL", f"rows of {table} in it; a bucket may have several rows: they add up"),
+        *(column for columns in counted for column in columns),
+    )
+
+
 TABLES: dict[str, tuple[Column, ...]] = {
     "runs": (
         Column("run_id", "TEXT PRIMARY KEY", "name of the run, the same for all its ranks"),
@@ -136,23 +173,16 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("run_id", "TEXT NOT NULL", "the run"),
         Column("node", "TEXT NOT NULL", "the node"),
         Column("time", "REAL NOT NULL", "unix time, s"),
-        Column("cpu_utilization", "REAL", "share of all cores that was busy since the row before (ratio, 0-1)"),
-        Column("load1", "REAL", "load average over one minute"),
-        Column("memory_used", "INTEGER", "memory in use, bytes (total minus available)"),
-        Column("memory_total", "INTEGER", "memory, bytes"),
-        Column("read_bytes", "REAL", "read from local disks, bytes per second"),
-        Column("write_bytes", "REAL", "written to local disks, bytes per second"),
-        Column("net_rx_bytes", "REAL", "received over the network (loopback apart), bytes per second"),
-        Column("net_tx_bytes", "REAL", "sent over the network (loopback apart), bytes per second"),
+        *_HOST,
     ),
     "workload_samples": (
         Column("run_id", "TEXT NOT NULL", "the run"),
         Column("rank", "INTEGER NOT NULL", "the rank"),
         Column("time", "REAL NOT NULL", "unix time, s"),
-        Column("cpu", "REAL", "cores the workload's processes kept busy since the row before"),
-        Column("rss", "INTEGER", "resident memory of the workload's processes, bytes (shared pages count in each)"),
-        Column("n_processes", "INTEGER", "number of processes of the workload"),
+        *_WORKLOAD,
     ),
+    "host_rollup": _rollup_of(Column("node", "TEXT NOT NULL", "the node"), "host_samples", _HOST),
+    "workload_rollup": _rollup_of(Column("rank", "INTEGER NOT NULL", "the rank"), "workload_samples", _WORKLOAD),
     "events": (
         Column("run_id", "TEXT NOT NULL", "the run"),
         Column("time", "REAL NOT NULL", "unix time, s"),
@@ -202,6 +232,8 @@ _CONSTRAINTS = {
 INDEXES = (
     "CREATE UNIQUE INDEX IF NOT EXISTS rollup_level_bucket_gpu ON rollup (level, bucket, gpu)",
     "CREATE UNIQUE INDEX IF NOT EXISTS sketch_bucket_gpu ON sketch (bucket, gpu)",
+    "CREATE INDEX IF NOT EXISTS host_rollup_level ON host_rollup (level, bucket)",
+    "CREATE INDEX IF NOT EXISTS workload_rollup_level ON workload_rollup (level, bucket)",
 )
 
 

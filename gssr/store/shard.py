@@ -29,14 +29,12 @@ from gssr.store.records import (
     state_in,
 )
 from gssr.store.rolled import IMPOSSIBLE, RolledUp
-from gssr.store.schema import LEVELS, SKETCH_SECONDS, TABLES
+from gssr.store.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.sound import GREATEST, sound_samples
 from gssr.store.spans import Span, spans_of, times_of
 from gssr.store.thinning import Thinned, read_thinned
+from gssr.store.use import Use
 from gssr.store.values import LATEST, number
-
-HOST_COLUMNS = tuple(column.name for column in TABLES["host_samples"][3:])
-WORKLOAD_COLUMNS = tuple(column.name for column in TABLES["workload_samples"][3:])
 
 _Record = TypeVar("_Record", Gpu, Process, Event)
 
@@ -49,6 +47,7 @@ class Shard:
         self.plain = Plain(self, identity_of(path))
         self.raw = RawRows(self)
         self.rolled = RolledUp(self)
+        self.use = Use(self)
         self.connection = connect(path)
         try:
             columns = [row[1] for row in self.connection.execute("PRAGMA table_info(samples)")]
@@ -145,35 +144,6 @@ class Shard:
         if len(found) > MOST_EVENTS:
             self.damage = self.damage or f"{self.path}: has more than {MOST_EVENTS:,} events: later ones are left out"
         return found[:MOST_EVENTS]
-
-    def host_use(self, run_id: str, start: float, end: float) -> list[tuple[Any, ...]]:
-        """One row: for each value column of ``host_samples`` its count, sum and greatest in start <= time < end."""
-        return self._aggregate("host_samples", HOST_COLUMNS, run_id, start, end, "")
-
-    def workload_use(self, run_id: str, start: float, end: float) -> list[tuple[Any, ...]]:
-        """One row per rank: the same of ``workload_samples``."""
-        return self._aggregate("workload_samples", WORKLOAD_COLUMNS, run_id, start, end, " GROUP BY rank")
-
-    def _aggregate(
-        self, table: str, columns: Sequence[str], run_id: str, start: float, end: float, rest: str
-    ) -> list[tuple[Any, ...]]:
-        wanted = ", ".join(f"count({name}), total({name}), max({name})" for name in columns)
-        query = f"SELECT {wanted} FROM {table} WHERE run_id = ? AND time >= ? AND time < ?{rest}"
-        return [_without_impossible(row, 0, 3) for row in self.all(query, (run_id, start, end))]
-
-    def use_over_time(
-        self, table: str, run_id: str, window: tuple[float, float], bins: tuple[float, float, int]
-    ) -> list[tuple[Any, ...]]:
-        """(bin, count and sum of each value column) of ``host_samples`` or ``workload_samples`` in window[0] <= time <
-        window[1]; ``bins`` are their start, width (s) and number: what lies beyond an end belongs to the bin there."""
-        start, width, n = bins
-        wanted = ", ".join(f"count({column.name}), total({column.name})" for column in TABLES[table][3:])
-        query = (
-            f"SELECT min(max(CAST((time - ?) / ? AS INTEGER), 0), ?) AS bin, {wanted} FROM {table}"
-            " WHERE run_id = ? AND time >= ? AND time < ? GROUP BY bin"
-        )
-        rows = self.all(query, (start, width, n - 1, run_id, *window))
-        return [_without_impossible(row, 1, 2) for row in rows]
 
     def _small_table(self, read: Callable[[sqlite3.Connection, str], list[_Record]], run_id: str) -> list[_Record]:
         """All rows, or none where the table can't be read."""
@@ -294,14 +264,6 @@ class Shard:
 def _told(value: Any) -> Any:
     """A number as it is; None where it is none, or none that can be."""
     return None if value is None else number(value, GREATEST)
-
-
-def _without_impossible(row: tuple[Any, ...], begin: int, width: int) -> tuple[Any, ...]:
-    """A row with groups of ``width`` values from ``begin`` on: count, sum, and so on. One with a sum that can't be has
-    no count."""
-    groups = [row[at : at + width] for at in range(begin, len(row), width)]
-    none = (0, 0.0, None)[:width]
-    return (*row[:begin], *(value for group in groups for value in (none if group[1] is None else group)))
 
 
 def catalogue_order(names: Sequence[str]) -> tuple[str, ...]:

@@ -18,8 +18,9 @@ from gssr.store.open import RecordingError
 from gssr.store.pending import Pending, Value, insertion
 from gssr.store.reserve import Reserve, reason
 from gssr.store.rollup import Rollups, Row, empty_vector
-from gssr.store.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK
+from gssr.store.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK, LEVELS
 from gssr.store.thinning import Keep, Thinner, ends_of
+from gssr.store.use_rollup import UseRollups
 
 COMMIT_SECONDS = 0.5
 """Rows are at most this old (and one tick) when they are committed; a killed sampler loses no more."""
@@ -75,6 +76,8 @@ class Writer:
         self._keys: list[int] = []
         self._added: list[Row] = []
         self._rollups: Rollups | None = None
+        self._use: UseRollups | None = None
+        self._last_use = -math.inf
         self._block: LiveBlock | None = None
         self._dropped = 0
         self._reserve: Reserve | None = None
@@ -108,6 +111,7 @@ class Writer:
             if self._keep != "raw":
                 self._thinner = Thinner(self._connection, pending.run_id, pending.rank, self._keep)
             self._connection.execute("COMMIT")
+            self._use = UseRollups(self._connection)
             self._connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
             if _is_one_of_many(self.path, run.get("world_size")):
                 self._block = LiveBlock(self.path)
@@ -196,6 +200,9 @@ class Writer:
             self._last_try = now
             if self.commit(now):
                 self._thin(now)
+                if now - self._last_use >= LEVELS[0]:
+                    self._last_use = now
+                    self._roll_up_use()
             if self._block is not None and not self._pending:  # else it holds rows that are not committed
                 self._block.publish(now, self._next_rowid - 1)
             if self.problem is None and now - self._last_checkpoint >= CHECKPOINT_SECONDS:
@@ -242,6 +249,14 @@ class Writer:
             self._undo()
             return False  # a reader holds the file locked, or no space is left: the next one will do
 
+    def _roll_up_use(self, all_of_it: bool = False) -> None:
+        """Count what was committed beside the samples. Where that can't be, readers count the rows."""
+        try:
+            if self._use is not None:
+                self._use.close(all_of_it)
+        except sqlite3.Error:
+            self._undo()
+
     def _undo(self) -> None:
         try:
             if self._connection.in_transaction:
@@ -269,8 +284,10 @@ class Writer:
         if self._rollups is not None:
             self._take_added(self._rollups)
             self._rollups.close_all()
-        if self._thinner is not None and self.commit(now):
-            self._thin_all()  # before the end is written: a recording that has ended does not change, it may be merged
+        if self.commit(now):  # before the end is written: a recording that has ended does not change, it may be merged
+            self._roll_up_use(all_of_it=True)
+            if self._thinner is not None:
+                self._thin_all()
         for table in ("processes", "runs"):
             self._pending.update(table, {"ended_at": ended_at, "exit_code": exit_code, "state": state})
         self._connection.execute(f"PRAGMA busy_timeout={LAST_BUSY_MS}")

@@ -14,6 +14,7 @@ from gssr.backends.synthetic.__main__ import main
 from gssr.backends.synthetic.bulk import GPUS_PER_NODE, START, Request, generate
 from gssr.backends.synthetic.gpu import traits
 from gssr.metrics import NAMES
+from gssr.model.analyze import analyze
 from gssr.store.reader import open_recording
 
 HOUR = 3600.0
@@ -183,3 +184,15 @@ def test_runs_as_a_module(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+
+
+def test_nodes_and_processes_have_a_row_a_second_where_asked_for(tmp_path: Path) -> None:
+    generate(Request(str(tmp_path / "a.sql"), "train", 2 * GPUS_PER_NODE, 130 / HOUR, 0.5, host=True))
+    run = open_recording(tmp_path / "a.sql").runs[0]
+    uses = [run.host_use(), *run.workload_use()]
+    assert len(uses) == 3 and {extent.n for extent in uses[0].values()} == {2 * 130}
+    assert {extent.n for use in uses[1:] for extent in use.values()} == {130}
+    found = analyze(run)
+    assert found.host is not None and 0 < (found.host.cpu_utilization or 0) < 0.5
+    waits = {"io_wait", "cpu_starved", "transfer_bound"}
+    assert not waits & {verdict.code for verdict in found.verdicts}, "nothing holds a synthetic job up"

@@ -8,6 +8,7 @@ from sample_rows import START, STEP, rows_of, write
 from gssr.metrics import NAMES
 from gssr.store.bulk import BulkWriter
 from gssr.store.reader import open_recording
+from gssr.store.use_rollup import HOST, WORKLOAD
 from gssr.store.writer import Writer
 
 
@@ -54,8 +55,8 @@ def test_bulk_and_sampler_write_the_same_use_of_nodes_and_ranks(tmp_path):
     for tick, time in enumerate(times.tolist()):
         sampled.add_host(time, [None if value != value else value for value in host[tick, 0].tolist()])
         sampled.add_workload(time, ranks[tick, 0].tolist())
-    bulk.add_use("host_samples", ["n1"], times, host)
-    bulk.add_use("workload_samples", [3], times, ranks)
+    bulk.add_use(HOST, ["n1"], times, host)
+    bulk.add_use(WORKLOAD, [3], times, ranks)
     for writer in (sampled, bulk):
         assert writer.finish(START + 20, 0, "completed", START + 20)
     for table in ("host_samples", "workload_samples"):

@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
         default="raw",
         help="what is kept of samples: all, means over 10 s, nothing (default raw)",
     )
+    parser.add_argument("--host", action="store_true", help="rows of the nodes and their processes, too: one a second")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, other noise (default 0)")
     parser.add_argument("-f", "--force", action="store_true", help="overwrite the file if it exists")
     return parser
@@ -80,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.sampling_time / 1000,
         options.seed,
         options.keep,
+        options.host,
     )
     terminal = sys.stderr.isatty()
     try:

@@ -15,6 +15,7 @@ from gssr import __version__
 from gssr.backends.synthetic import BACK, LENGTH, LOST, MEASURES, device, known_scenario
 from gssr.backends.synthetic.arrays import Floats, evaluate, stack
 from gssr.backends.synthetic.gpu import traits
+from gssr.backends.synthetic.hosts import hosts
 from gssr.backends.synthetic.scenarios import Scenario
 from gssr.metrics import NAMES
 from gssr.store.bulk import BulkWriter
@@ -23,6 +24,7 @@ from gssr.store.moments import Ints
 from gssr.store.open import RecordingError
 from gssr.store.schema import LEVELS
 from gssr.store.thinning import Keep
+from gssr.store.use_rollup import HOST, WORKLOAD
 
 START = 1_700_000_400.0
 """Unix time at which every generated run starts: at the edge of all buckets, and the same in every file."""
@@ -33,7 +35,7 @@ ROWS_AT_ONCE = 20_000
 
 class Request(NamedTuple):
     """What to generate: ``hours`` of ``scenario`` on ``gpus`` GPUs, a sample every ``interval`` seconds, of which ``keep``
-    says what is kept."""
+    says what is kept; with ``host`` rows of the nodes and of their ranks' processes as well, one a second."""
 
     path: str
     scenario: str
@@ -42,6 +44,7 @@ class Request(NamedTuple):
     interval: float
     seed: int = 0
     keep: Keep = "raw"
+    host: bool = False
 
 
 def generate(request: Request, progress: Callable[[float], None] | None = None) -> int:
@@ -111,12 +114,23 @@ def _write(writer: BulkWriter, request: Request, scenario: Scenario, progress: C
             position, tick = position[exists], tick[exists]
             values = {name: column[exists] for name, column in values.items()}
         writer.add_columns(position, tick, values)
+        if request.host:
+            _add_use(writer, times, n_nodes, request.seed)
         total += len(tick)
         if progress is not None:
             progress((times[-1] - START) / seconds)
     if not writer.finish(end, 0, "completed", end):
         raise RecordingError(writer.problem or f"{request.path}: can't be written")
     return total
+
+
+def _add_use(writer: BulkWriter, times: Floats, n_nodes: int, seed: int) -> None:
+    """Of the seconds that begin from the first to the last of these ticks."""
+    seconds = np.arange(np.ceil(times[0]), times[-1] + 1e-6)
+    if len(seconds):
+        host, workload = hosts(seconds, n_nodes, seed)
+        writer.add_use(HOST, [_node(rank) for rank in range(n_nodes)], seconds, host)
+        writer.add_use(WORKLOAD, range(n_nodes), seconds, workload)
 
 
 def _pieces(seconds: float, interval: float, n_gpus: int) -> Iterator[Floats]:

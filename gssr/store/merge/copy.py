@@ -18,6 +18,7 @@ from gssr.store.records import joined, read_runs
 from gssr.store.rollup import RollupRow, SketchRow
 from gssr.store.schema import GAP_INTERVALS, LEVELS, TABLES
 from gssr.store.thinning import ends_of
+from gssr.store.use_rollup import USE_TABLES, UseTable, counts, newest_row, roll_up
 
 _COARSEST = LEVELS[-1]
 
@@ -64,8 +65,9 @@ class Copier:
         self._copy_run(source)
         keys, shared = self._keys.of(source)
         self._copy_gpus(keys, shared)
-        for table in ("processes", "host_samples", "workload_samples"):
-            self._copy_table(table)
+        self._copy_table("processes")
+        for use in USE_TABLES:
+            self._copy_use(use)
         self._copy_table("events", {"gpu": mapped(keys)})
         shift = self._copy_samples(source, keys)
         gap_seconds = GAP_INTERVALS * (source.run.sampling_ms or 0.0) / 1000 or math.inf
@@ -153,6 +155,17 @@ class Copier:
         quoted = ", ".join(f'"{name}"' for name in names)
         statement = f"INSERT INTO main.{table} ({quoted}) SELECT {values} FROM shard.{table} {rest}"
         return self._connection.execute(statement).rowcount
+
+    def _copy_use(self, table: UseTable) -> None:
+        """With its rollups, where these count all rows: a sampler that was killed, or an earlier version, left others."""
+        connection = self._connection
+        before = newest_row(connection, table)
+        n = self._copy_table(table.samples)
+        if counts(connection, "shard", table, n):
+            self._copy_table(table.rollup)
+        else:
+            for level in LEVELS:
+                roll_up(connection, table, level, before, before + n)
 
     def _copy_samples(self, source: Source, keys: Mapping[int, int]) -> int:
         """Copy the samples; what their rowids grew by."""

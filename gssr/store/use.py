@@ -1,0 +1,98 @@
+"""What a file says of nodes and of the workload's processes: from their rollups where these count all rows, else from the
+rows themselves."""
+
+import sqlite3
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gssr.store.schema import LEVELS
+from gssr.store.use_rollup import HOST, WORKLOAD, UseTable, counts
+
+if TYPE_CHECKING:
+    from gssr.store.shard import Shard
+
+Window = tuple[float, float]
+"""Rows with window[0] <= time < window[1] count, unix s; infinite: open."""
+
+
+class Use:
+    """``host_samples`` and ``workload_samples`` of a file."""
+
+    def __init__(self, shard: "Shard") -> None:
+        self._shard: Shard = weakref.proxy(shard)  # which holds this one: no circle keeps files open
+        self._complete: dict[UseTable, bool] = {}
+
+    def host(self, run_id: str, window: Window) -> list[tuple[Any, ...]]:
+        """One row: for each value column of ``host_samples`` its count, sum and greatest."""
+        return self._added_up(HOST, run_id, window, "")
+
+    def workload(self, run_id: str, window: Window) -> list[tuple[Any, ...]]:
+        """One row per rank: the same of ``workload_samples``."""
+        return self._added_up(WORKLOAD, run_id, window, " GROUP BY rank")
+
+    def _added_up(self, table: UseTable, run_id: str, window: Window, rest: str) -> list[tuple[Any, ...]]:
+        level = self._level(table, window)
+        if level is None:
+            wanted = ", ".join(f"count({name}), total({name}), max({name})" for name in table.values)
+            query = f"SELECT {wanted} FROM {table.samples} WHERE run_id = ? AND time >= ? AND time < ?{rest}"
+        else:
+            wanted = ", ".join(f"{_n(name)}, total({name}_sum), max({name}_max)" for name in table.values)
+            query = f"SELECT {wanted} FROM {table.rollup} WHERE level = {level} AND run_id = ?"
+            query += f" AND bucket >= ? AND bucket < ?{rest}"
+        return [_possible(row, 0, 3) for row in self._shard.all(query, (run_id, *window))]
+
+    def over_time(
+        self, table: UseTable, run_id: str, window: Window, bins: tuple[float, float, int]
+    ) -> list[tuple[Any, ...]]:
+        """(bin, count and sum of each value column) of a table; ``bins`` are their start, width (s) and number: what lies
+        beyond an end belongs to the bin there."""
+        start, width, n = bins
+        level = self._level(table, window, (start, width))
+        if level is None:
+            time, condition, source = "time", "", table.samples
+            wanted = ", ".join(f"count({name}), total({name})" for name in table.values)
+        else:
+            time, condition, source = "bucket", f"level = {level} AND ", table.rollup
+            wanted = ", ".join(f"{_n(name)}, total({name}_sum)" for name in table.values)
+        query = (
+            f"SELECT min(max(CAST(({time} - ?) / ? AS INTEGER), 0), ?) AS bin, {wanted} FROM {source}"
+            f" WHERE {condition}run_id = ? AND {time} >= ? AND {time} < ? GROUP BY bin"
+        )
+        rows = self._shard.all(query, (start, float(width), n - 1, run_id, *window))
+        return [_possible(row, 1, 2) for row in rows]
+
+    def _level(self, table: UseTable, window: Window, edges: Sequence[float] = ()) -> int | None:
+        """The coarsest rollups that no end of the window, and no other edge, cuts; None where only rows will do."""
+        cuts = [edge for edge in (*window, *edges) if abs(edge) != float("inf")]
+        fitting = (level for level in reversed(LEVELS) if all(edge % level == 0 for edge in cuts))
+        level = next(fitting, None)
+        return level if level is not None and self._is_complete(table) else None
+
+    def _is_complete(self, table: UseTable) -> bool:
+        """Whether the rollups count as many rows as there are: not those of a file that grows, or was cut off, or is an
+        earlier version's."""
+        if table not in self._complete:
+            shard = self._shard
+            complete = all(run.state != "running" for run in shard.runs)
+            try:
+                ends = f"SELECT (SELECT min(rowid) FROM {table.samples}), (SELECT max(rowid) FROM {table.samples})"
+                for first, last in shard.connection.execute(ends).fetchall() if complete else ():
+                    complete = counts(shard.connection, "main", table, last - first + 1 if first is not None else 0)
+            except sqlite3.DatabaseError as error:
+                shard.damaged(error)
+                complete = False
+            self._complete[table] = complete
+        return self._complete[table]
+
+
+def _n(name: str) -> str:
+    return f"CAST(total({name}_n) AS INTEGER)"
+
+
+def _possible(row: tuple[Any, ...], begin: int, width: int) -> tuple[Any, ...]:
+    """A row with groups of ``width`` values from ``begin`` on: count, sum, and so on. One with a sum that can't be has
+    no count."""
+    groups = [row[at : at + width] for at in range(begin, len(row), width)]
+    none = (0, 0.0, None)[:width]
+    return (*row[:begin], *(value for group in groups for value in (none if group[1] is None else group)))

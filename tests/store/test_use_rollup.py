@@ -1,0 +1,180 @@
+"""What stands beside the GPUs' samples is read from rollups where these count all of it: the same as from its rows."""
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gssr.store.bulk import BulkWriter
+from gssr.store.merge import merge
+from gssr.store.reader import RunReader, open_recording
+from gssr.store.schema import LEVELS
+from gssr.store.shard import Shard
+from gssr.store.use_rollup import HOST, USE_TABLES, WORKLOAD, UseTable, counts
+from gssr.store.writer import Writer
+
+START = 1_700_000_003.0
+
+
+def _record(path: Path, seconds: int, rank: int = 0, ended: bool = True, append: bool = False, seed: int = 1) -> None:
+    random = np.random.default_rng(seed)
+    run_id = "second" if append else "r"
+    begin = START + 2 * seconds if append else START
+    writer = Writer(str(path), append=append)
+    writer.begin(
+        {"run_id": run_id, "state": "running", "world_size": 2},
+        {"rank": rank, "node": f"n{rank}", "hostname": "elsewhere", "state": "running"},
+    )
+    writer.add_gpus([], (), 1.0)
+    for second in range(seconds):
+        now = begin + second + random.uniform(0, 0.3)
+        values: list[float | None] = [None if random.random() < 0.1 else float(random.random()) for _ in HOST.values]
+        writer.add_host(now, values)
+        if second % 3:
+            writer.add_workload(now, (random.random() * 8, int(random.integers(1 << 34)), 9))
+        writer.tick(now)
+    if ended:
+        assert writer.finish(begin + seconds, 0, "completed", begin + seconds)
+    else:
+        writer.commit(begin + seconds)
+        writer._connection.close()
+        os.utime(path, (START, START))
+
+
+def _all_of(run: RunReader, start: float | None = None, end: float | None = None) -> list[float]:
+    """Everything that is said of the window."""
+    found: list[float | None] = []
+    for extents in (run.host_use(start, end), *run.workload_use(start, end)):
+        for extent in extents.values():
+            found += extent
+    for table in USE_TABLES:
+        for width in (10.0, 60.0, 600.0):
+            begin = START // width * width
+            for name, column in run.use_over_time(table, start, end, begin, width, 40).items():
+                found += [table.values.index(name), *column.tolist()]
+    return [np.nan if value is None else float(value) for value in found]
+
+
+def _from_rows(path: Path, windows: list[tuple[float | None, float | None]]) -> list[list[float]]:
+    """The same of a file of an earlier version, which had no rollups of it."""
+    other = path.with_name("earlier.sql")
+    other.write_bytes(path.read_bytes())
+    with closing(sqlite3.connect(other)) as connection:
+        for table in USE_TABLES:
+            connection.execute(f"DROP TABLE {table.rollup}")
+    return [_all_of(open_recording(other).runs[-1], *window) for window in windows]
+
+
+@pytest.fixture(name="read_tables")
+def _(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the tables that queries for numbers go to."""
+    seen: list[str] = []
+    everything = Shard.all
+
+    def all_of(shard: Shard, query: str, parameters=()):
+        seen.append(query.split(" FROM ")[1].split()[0])
+        return everything(shard, query, parameters)
+
+    monkeypatch.setattr(Shard, "all", all_of)
+    return seen
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 1500), st.integers(0, 2**32 - 1))
+def test_rollups_and_rows_say_the_same(tmp_path_factory, seconds: int, seed: int) -> None:
+    path = tmp_path_factory.mktemp("use") / "r.sql"
+    _record(path, seconds, seed=seed)
+    edge = START // 60 * 60 + 60
+    windows = [(None, None), (edge, None), (None, edge + 120), (edge + 10, edge + 70), (START + 7.5, START + 44)]
+    run = open_recording(path).runs[0]
+    for window, expected in zip(windows, _from_rows(path, windows), strict=True):
+        np.testing.assert_allclose(_all_of(run, *window), expected, rtol=1e-12)
+
+
+def test_a_whole_run_is_read_from_rollups_alone(tmp_path: Path, read_tables: list[str]) -> None:
+    _record(tmp_path / "r.sql", 900)
+    run = open_recording(tmp_path / "r.sql").runs[0]
+    read_tables.clear()
+    run.host_use()
+    run.workload_use()
+    run.use_over_time(HOST, None, None, START // 60 * 60, 60.0, 20)
+    run.use_over_time(WORKLOAD, START // 60 * 60, START // 60 * 60 + 600, START // 60 * 60, 60.0, 20)
+    assert read_tables == ["host_rollup", "workload_rollup", "host_rollup", "workload_rollup"]
+    run.use_over_time(HOST, None, None, START, 2.0, 20)
+    assert read_tables[-1] == "host_samples"
+
+
+def _counted(path: Path) -> bool:
+    with closing(sqlite3.connect(path)) as connection:
+        sizes = {t: connection.execute(f"SELECT count(*) FROM {t.samples}").fetchone()[0] for t in USE_TABLES}
+        return all(counts(connection, "main", table, n) for table, n in sizes.items())
+
+
+def test_a_file_that_was_cut_off_is_read_from_its_rows(tmp_path: Path, read_tables: list[str]) -> None:
+    _record(tmp_path / "r.sql", 700, ended=False)
+    assert not _counted(tmp_path / "r.sql")
+    with closing(sqlite3.connect(tmp_path / "r.sql")) as connection:
+        for level in LEVELS:  # what was over is there all the same
+            n = connection.execute(f"SELECT sum(n_rows) FROM host_rollup WHERE level = {level}").fetchone()[0]
+            assert 700 - 2 * level - 10 <= (n or 0) < 700
+    run = open_recording(tmp_path / "r.sql").runs[0]
+    read_tables.clear()
+    assert run.host_use()["load1"].n and set(read_tables) == {"host_samples"}
+
+
+def test_merging_copies_rollups_and_counts_what_a_killed_sampler_did_not(tmp_path: Path) -> None:
+    folder = tmp_path / "m.sql.d"
+    folder.mkdir()
+    _record(folder / "n0.0.r.sql", 650)
+    _record(folder / "n1.1.r.sql", 700, rank=1, ended=False, seed=2)
+    merge(str(tmp_path / "m.sql"))
+    assert _counted(tmp_path / "m.sql")
+    run = open_recording(tmp_path / "m.sql").runs[0]
+    np.testing.assert_allclose(_all_of(run), _from_rows(tmp_path / "m.sql", [(None, None)])[0], rtol=1e-12)
+
+
+def test_a_second_run_in_the_same_file_counts_its_own_rows(tmp_path: Path) -> None:
+    _record(tmp_path / "r.sql", 130)
+    _record(tmp_path / "r.sql", 200, append=True, seed=3)
+    assert _counted(tmp_path / "r.sql")
+    run = open_recording(tmp_path / "r.sql").runs[-1]
+    assert run.host_use()["load1"].n <= 200
+    np.testing.assert_allclose(_all_of(run), _from_rows(tmp_path / "r.sql", [(None, None)])[0], rtol=1e-12)
+
+
+def test_a_file_of_an_earlier_version_gets_rollups_of_what_is_added(tmp_path: Path) -> None:
+    path = tmp_path / "r.sql"
+    _record(path, 130)
+    with closing(sqlite3.connect(path)) as connection:
+        for table in USE_TABLES:
+            connection.execute(f"DROP TABLE {table.rollup}")
+    _record(path, 200, append=True, seed=3)
+    assert not _counted(path)  # so rows are read
+    assert open_recording(path).runs[0].host_use()["load1"].n > 100
+
+
+def test_late_rows_are_counted_once(tmp_path: Path) -> None:
+    writer = Writer(str(tmp_path / "r.sql"))
+    writer.begin({"run_id": "r", "state": "running"}, {"rank": 0, "node": "n"})
+    writer.add_gpus([], (), 1.0)
+    for second in (*range(25), 3, 14, *range(25, 640), 600, 2):
+        writer.add_host(START + second, [1.0] * len(HOST.values))
+        writer.tick(START + max(second, 30))
+    assert writer.finish(START + 700, 0, "completed", START + 700) and _counted(tmp_path / "r.sql")
+    assert open_recording(tmp_path / "r.sql").runs[0].host_use()["load1"] == (644, 644.0, 1.0)
+
+
+@pytest.mark.parametrize("table", USE_TABLES)
+def test_arrays_are_rolled_up_as_well(tmp_path: Path, table: UseTable) -> None:
+    writer = BulkWriter(str(tmp_path / "b.sql"))
+    writer.begin({"run_id": "r", "state": "running"}, {"rank": 0, "node": "n"})
+    writer.add_gpus([], (), 1.0)
+    owners = ["a", "b"] if table is HOST else [0, 1]
+    time = START + np.arange(130.0)
+    writer.add_use(table, owners, time, np.random.default_rng(1).random((130, 2, len(table.values))))
+    assert writer.finish(START + 131, 0, "completed", START + 131) and _counted(tmp_path / "b.sql")
