@@ -33,7 +33,7 @@ MOST_ROWS = 200_000
 """A window of up to this many rows is gathered from them."""
 CLOSE = LEVELS[0]
 """Where the series' bins are longer than this, s, some GPUs are looked at closer ..."""
-FEW_GPUS, FEW_VECTORS = 16, 12_000
+FEW_GPUS, FEW_VECTORS = 16, 6_000
 """... so many at least, spread over all, and as many more as have so many of the finest rollups together."""
 
 

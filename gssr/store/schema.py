@@ -232,8 +232,8 @@ _CONSTRAINTS = {
 INDEXES = (
     "CREATE UNIQUE INDEX IF NOT EXISTS rollup_level_bucket_gpu ON rollup (level, bucket, gpu)",
     "CREATE UNIQUE INDEX IF NOT EXISTS sketch_bucket_gpu ON sketch (bucket, gpu)",
-    "CREATE INDEX IF NOT EXISTS host_rollup_level ON host_rollup (level, bucket)",
-    "CREATE INDEX IF NOT EXISTS workload_rollup_level ON workload_rollup (level, bucket)",
+    "CREATE INDEX IF NOT EXISTS host_rollup_level ON host_rollup (level, bucket, n_rows)",
+    "CREATE INDEX IF NOT EXISTS workload_rollup_level ON workload_rollup (level, bucket, n_rows)",
 )
 
 

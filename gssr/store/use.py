@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gssr.store.schema import LEVELS
-from gssr.store.use_rollup import HOST, WORKLOAD, UseTable, counts
+from gssr.store.use_rollup import HOST, WORKLOAD, UseTable, counted
 
 if TYPE_CHECKING:
     from gssr.store.shard import Shard
@@ -21,7 +21,7 @@ class Use:
 
     def __init__(self, shard: "Shard") -> None:
         self._shard: Shard = weakref.proxy(shard)  # which holds this one: no circle keeps files open
-        self._complete: dict[UseTable, bool] = {}
+        self._counts_all: dict[tuple[UseTable, int], bool] = {}
 
     def host(self, run_id: str, window: Window) -> list[tuple[Any, ...]]:
         """One row: for each value column of ``host_samples`` its count, sum and greatest."""
@@ -67,23 +67,24 @@ class Use:
         cuts = [edge for edge in (*window, *edges) if abs(edge) != float("inf")]
         fitting = (level for level in reversed(LEVELS) if all(edge % level == 0 for edge in cuts))
         level = next(fitting, None)
-        return level if level is not None and self._is_complete(table) else None
+        return level if level is not None and self._is_whole(table, level) else None
 
-    def _is_complete(self, table: UseTable) -> bool:
+    def _is_whole(self, table: UseTable, level: int) -> bool:
         """Whether the rollups count as many rows as there are: not those of a file that grows, or was cut off, or is an
         earlier version's."""
-        if table not in self._complete:
+        if (table, level) not in self._counts_all:
             shard = self._shard
-            complete = all(run.state != "running" for run in shard.runs)
+            whole = all(run.state != "running" for run in shard.runs)
             try:
                 ends = f"SELECT (SELECT min(rowid) FROM {table.samples}), (SELECT max(rowid) FROM {table.samples})"
-                for first, last in shard.connection.execute(ends).fetchall() if complete else ():
-                    complete = counts(shard.connection, "main", table, last - first + 1 if first is not None else 0)
+                for first, last in shard.connection.execute(ends).fetchall() if whole else ():
+                    n = last - first + 1 if first is not None else 0
+                    whole = counted(shard.connection, "main", table, level) == n
             except sqlite3.DatabaseError as error:
                 shard.damaged(error)
-                complete = False
-            self._complete[table] = complete
-        return self._complete[table]
+                whole = False
+            self._counts_all[table, level] = whole
+        return self._counts_all[table, level]
 
 
 def _n(name: str) -> str:

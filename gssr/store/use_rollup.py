@@ -45,14 +45,14 @@ def roll_up(connection: sqlite3.Connection, table: UseTable, level: int, after: 
     )
 
 
-def counts(connection: sqlite3.Connection, schema: str, table: UseTable, n: int) -> bool:
-    """Whether the rollups of each level are there and count ``n`` rows. Raises sqlite3.Error."""
+def counted(connection: sqlite3.Connection, schema: str, table: UseTable, level: int) -> int | None:
+    """How many rows the rollups of a level count; None where there are none of such. Raises sqlite3.Error."""
     columns = connection.execute(f"PRAGMA {schema}.table_info({table.rollup})").fetchall()
     if [row[1] for row in columns] != [column.name for column in TABLES[table.rollup]]:
-        return False
-    sums = (f"(SELECT total(n_rows) FROM {schema}.{table.rollup} WHERE level = {level})" for level in LEVELS)
-    (counted,) = connection.execute(f"SELECT {', '.join(sums)}").fetchall()
-    return all(each == n for each in counted)
+        return None
+    query = f"SELECT CAST(total(n_rows) AS INTEGER) FROM {schema}.{table.rollup} WHERE level = {level}"
+    ((n,),) = connection.execute(query).fetchall()
+    return int(n)
 
 
 class UseRollups:

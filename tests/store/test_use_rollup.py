@@ -15,7 +15,7 @@ from gssr.store.merge import merge
 from gssr.store.reader import RunReader, open_recording
 from gssr.store.schema import LEVELS
 from gssr.store.shard import Shard
-from gssr.store.use_rollup import HOST, USE_TABLES, WORKLOAD, UseTable, counts
+from gssr.store.use_rollup import HOST, USE_TABLES, WORKLOAD, UseTable, counted
 from gssr.store.writer import Writer
 
 START = 1_700_000_003.0
@@ -112,7 +112,9 @@ def test_a_whole_run_is_read_from_rollups_alone(tmp_path: Path, read_tables: lis
 def _counted(path: Path) -> bool:
     with closing(sqlite3.connect(path)) as connection:
         sizes = {t: connection.execute(f"SELECT count(*) FROM {t.samples}").fetchone()[0] for t in USE_TABLES}
-        return all(counts(connection, "main", table, n) for table, n in sizes.items())
+        return all(
+            counted(connection, "main", table, level) == sizes[table] for table in USE_TABLES for level in LEVELS
+        )
 
 
 def test_a_file_that_was_cut_off_is_read_from_its_rows(tmp_path: Path, read_tables: list[str]) -> None:

@@ -18,7 +18,7 @@ from gssr.store.records import joined, read_runs
 from gssr.store.rollup import RollupRow, SketchRow
 from gssr.store.schema import GAP_INTERVALS, LEVELS, TABLES
 from gssr.store.thinning import ends_of
-from gssr.store.use_rollup import USE_TABLES, UseTable, counts, newest_row, roll_up
+from gssr.store.use_rollup import USE_TABLES, UseTable, counted, newest_row, roll_up
 
 _COARSEST = LEVELS[-1]
 
@@ -161,7 +161,7 @@ class Copier:
         connection = self._connection
         before = newest_row(connection, table)
         n = self._copy_table(table.samples)
-        if counts(connection, "shard", table, n):
+        if all(counted(connection, "shard", table, level) == n for level in LEVELS):
             self._copy_table(table.rollup)
         else:
             for level in LEVELS:
