@@ -1,6 +1,7 @@
 """What a file says of nodes and of the workload's processes: from their rollups where these count all rows, else from the
 rows themselves."""
 
+import math
 import sqlite3
 import weakref
 from collections.abc import Sequence
@@ -11,6 +12,9 @@ from gssr.store.use_rollup import HOST, WORKLOAD, UseTable, counted
 
 if TYPE_CHECKING:
     from gssr.store.shard import Shard
+
+MOST_ROWS = 100_000
+"""A window that cuts buckets of a table with more rows, a tenth of a second, is widened to whole buckets of 10 s."""
 
 Window = tuple[float, float]
 """Rows with window[0] <= time < window[1] count, unix s; infinite: open."""
@@ -32,7 +36,7 @@ class Use:
         return self._added_up(WORKLOAD, run_id, window, " GROUP BY rank")
 
     def _added_up(self, table: UseTable, run_id: str, window: Window, rest: str) -> list[tuple[Any, ...]]:
-        level = self._level(table, window)
+        level, window = self._read_at(table, window)
         if level is None:
             wanted = ", ".join(f"count({name}), total({name}), max({name})" for name in table.values)
             query = f"SELECT {wanted} FROM {table.samples} WHERE run_id = ? AND time >= ? AND time < ?{rest}"
@@ -48,7 +52,7 @@ class Use:
         """(bin, count and sum of each value column) of a table; ``bins`` are their start, width (s) and number: what lies
         beyond an end belongs to the bin there."""
         start, width, n = bins
-        level = self._level(table, window, (start, width))
+        level, window = self._read_at(table, window, (start, width))
         if level is None:
             time, condition, source = "time", "", table.samples
             wanted = ", ".join(f"count({name}), total({name})" for name in table.values)
@@ -62,12 +66,21 @@ class Use:
         rows = self._shard.all(query, (start, float(width), n - 1, run_id, *window))
         return [_possible(row, 1, 2) for row in rows]
 
-    def _level(self, table: UseTable, window: Window, edges: Sequence[float] = ()) -> int | None:
-        """The coarsest rollups that no end of the window, and no other edge, cuts; None where only rows will do."""
-        cuts = [edge for edge in (*window, *edges) if abs(edge) != float("inf")]
-        fitting = (level for level in reversed(LEVELS) if all(edge % level == 0 for edge in cuts))
-        level = next(fitting, None)
-        return level if level is not None and self._is_whole(table, level) else None
+    def _read_at(self, table: UseTable, window: Window, edges: Sequence[float] = ()) -> tuple[int | None, Window]:
+        """The coarsest rollups that no end of the window, and no other edge, cuts, None where only rows will do; and the
+        window, of many rows widened to whole buckets where it cuts them."""
+        cuts = [edge for edge in (*window, *edges) if math.isfinite(edge)]
+        for level in reversed(LEVELS):
+            if all(edge % level == 0 for edge in cuts) and self._is_whole(table, level):
+                return level, window
+        level = LEVELS[0]
+        if (
+            all(edge % level == 0 for edge in edges)
+            and self._n_rows(table) > MOST_ROWS
+            and self._is_whole(table, level)
+        ):
+            return level, _widened(window, level)
+        return None, window
 
     def _is_whole(self, table: UseTable, level: int) -> bool:
         """Whether the rollups count as many rows as there are: not those of a file that grows, or was cut off, or is an
@@ -76,15 +89,26 @@ class Use:
             shard = self._shard
             whole = all(run.state != "running" for run in shard.runs)
             try:
-                ends = f"SELECT (SELECT min(rowid) FROM {table.samples}), (SELECT max(rowid) FROM {table.samples})"
-                for first, last in shard.connection.execute(ends).fetchall() if whole else ():
-                    n = last - first + 1 if first is not None else 0
-                    whole = counted(shard.connection, "main", table, level) == n
+                n = counted(shard.connection, "main", table, level) if whole else None
             except sqlite3.DatabaseError as error:
                 shard.damaged(error)
-                whole = False
-            self._counts_all[table, level] = whole
+                n = None
+            self._counts_all[table, level] = n == self._n_rows(table)
         return self._counts_all[table, level]
+
+    def _n_rows(self, table: UseTable) -> int:
+        """Rows are numbered without holes."""
+        ends = f"SELECT (SELECT min(rowid) FROM {table.samples}), (SELECT max(rowid) FROM {table.samples})"
+        return sum(last - first + 1 for first, last in self._shard.all(ends) if first is not None)
+
+
+def _widened(window: Window, level: int) -> Window:
+    lower, upper = window
+    if math.isfinite(lower):
+        lower = math.floor(lower / level) * float(level)
+    if math.isfinite(upper):
+        upper = math.ceil(upper / level) * float(level)
+    return lower, upper
 
 
 def _n(name: str) -> str:
