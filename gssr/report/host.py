@@ -48,11 +48,15 @@ def _workload(use: HostUse) -> list[str]:
     if use.workload_cpu is not None:
         pieces.append(f"{fixed(use.workload_cpu, 2)} cores busy")
     if use.workload_rss is not None:
-        pieces.append(f"at most {use.workload_rss / (1 << 20):,.0f} MiB resident")
+        pieces.append(f"at most {_memory(use.workload_rss)} resident")
     if use.workload_processes is not None:
         n = int(use.workload_processes)
         pieces.append(f"in {n:,} {'process' if n == 1 else 'processes'}")
     return pieces
+
+
+def _memory(size: float) -> str:
+    return f"{size / (1 << 20):,.0f} MiB" if size < 10 << 30 else f"{size / (1 << 30):,.1f} GiB"
 
 
 def _rate(bytes_per_second: float) -> str:
