@@ -58,9 +58,11 @@ def _repair(path: str) -> int:
             f"{path}: rollups of {repaired.n_thinned:,} x 10 minutes of a GPU are damaged, and the samples are thinned",
             BAD_INPUT,
         )
-    if not repaired.n:
+    wrong = [f"the rollups of {repaired.n:,} x 10 minutes of a GPU were missing or damaged"] if repaired.n else []
+    wrong += [f"the rollups of {table} did not count all of it" for table in repaired.use]
+    if not wrong:
         return put(f"{name}: is in one file, and its rollups are whole: there was nothing to do\n")
-    return put(f"{name}: the rollups of {repaired.n:,} x 10 minutes of a GPU were missing or damaged: made anew\n")
+    return put(f"{name}: {', and '.join(wrong)}: made anew\n")
 
 
 COMMAND = Command("merge", "put the files of a run's ranks together into one", "gssr merge FILE.sql", OPTIONS, handle)

@@ -1,5 +1,5 @@
 """Repairing the rollups and sketches of a recording that has ended: what is missing or damaged is made anew from the
-samples, in one transaction."""
+samples, in one transaction. So are rollups of what nodes and processes did that do not count all of it."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -21,14 +21,16 @@ from gssr.store.recount import ranges_of
 from gssr.store.schema import LEVELS
 from gssr.store.shard import Shard
 from gssr.store.sketches import count_bins, no_bins
+from gssr.store.use_rollup import USE_TABLES, newest_row, roll_up
 
 
 class Repaired(NamedTuple):
     """How many stretches of 600 s of a GPU had rollups or sketches that were missing or damaged: ``n`` were made anew, of
-    ``n_thinned`` the samples are gone."""
+    ``n_thinned`` the samples are gone. ``use``: tables beside the samples whose rollups were made anew."""
 
     n: int
     n_thinned: int
+    use: tuple[str, ...] = ()
 
 
 class _Work(NamedTuple):
@@ -50,18 +52,23 @@ def repair(path: str) -> Repaired:
             raise RecordingError(shard.damage)
         work, n_thinned = _found(shard)
         layout = shard.layout
-    if work:
+        use = [table for table in USE_TABLES if not all(shard.use.counts_all(table, level) for level in LEVELS)]
+    if work or use:
         connection = reopen(path)
         try:
             connection.execute("BEGIN IMMEDIATE")
             for stretches in work:
                 _make_anew(connection, stretches, layout)
+            for table in use:
+                connection.execute(f"DELETE FROM {table.rollup}")
+                for level in LEVELS:
+                    roll_up(connection, table, level, 0, newest_row(connection, table))
             connection.execute("COMMIT")
         except (sqlite3.Error, ValueError, TypeError) as error:  # which samples of a damaged file may raise
             raise RecordingError(f"{path}: can't be repaired: {error}") from None
         finally:
             seal(connection)
-    return Repaired(sum(len(stretches.keys) for stretches in work), n_thinned)
+    return Repaired(sum(len(stretches.keys) for stretches in work), n_thinned, tuple(table.samples for table in use))
 
 
 def _found(shard: Shard) -> tuple[list[_Work], int]:

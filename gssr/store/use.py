@@ -25,7 +25,7 @@ class Use:
 
     def __init__(self, shard: "Shard") -> None:
         self._shard: Shard = weakref.proxy(shard)  # which holds this one: no circle keeps files open
-        self._counts_all: dict[tuple[UseTable, int], bool] = {}
+        self._whole: dict[tuple[UseTable, int], bool] = {}
 
     def host(self, run_id: str, window: Window) -> list[tuple[Any, ...]]:
         """One row: for each value column of ``host_samples`` its count, sum and greatest."""
@@ -83,18 +83,19 @@ class Use:
         return None, window
 
     def _is_whole(self, table: UseTable, level: int) -> bool:
-        """Whether the rollups count as many rows as there are: not those of a file that grows, or was cut off, or is an
-        earlier version's."""
-        if (table, level) not in self._counts_all:
-            shard = self._shard
-            whole = all(run.state != "running" for run in shard.runs)
-            try:
-                n = counted(shard.connection, "main", table, level) if whole else None
-            except sqlite3.DatabaseError as error:
-                shard.damaged(error)
-                n = None
-            self._counts_all[table, level] = n == self._n_rows(table)
-        return self._counts_all[table, level]
+        """Whether the rollups say it all: not those of a file that grows, or was cut off, or is an earlier version's."""
+        if (table, level) not in self._whole:
+            ended = all(run.state != "running" for run in self._shard.runs)
+            self._whole[table, level] = ended and self.counts_all(table, level)
+        return self._whole[table, level]
+
+    def counts_all(self, table: UseTable, level: int) -> bool:
+        """Whether the rollups of a level count as many rows as there are."""
+        try:
+            return counted(self._shard.connection, "main", table, level) == self._n_rows(table)
+        except sqlite3.DatabaseError as error:
+            self._shard.damaged(error)
+            return False
 
     def _n_rows(self, table: UseTable) -> int:
         """Rows are numbered without holes."""

@@ -173,7 +173,7 @@ def test_what_is_damaged_is_counted_anew(sound: Sound, tmp_path: Path, name: str
     same(sound.told, told(again))
     assert again.recounted is None
     rollups_are_those_of_the_rows(path)
-    assert repair(str(path)) == (0, 0)
+    assert repair(str(path)) == (0, 0, ())
 
 
 @pytest.mark.parametrize("time", ["NULL", "'soon'", "1e300"])

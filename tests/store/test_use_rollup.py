@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gssr.store.bulk import BulkWriter
 from gssr.store.merge import merge
 from gssr.store.reader import RunReader, open_recording
+from gssr.store.repair import repair
 from gssr.store.schema import LEVELS
 from gssr.store.shard import Shard
 from gssr.store.use_rollup import HOST, USE_TABLES, WORKLOAD, UseTable, counted
@@ -193,3 +194,18 @@ def test_arrays_are_rolled_up_as_well(tmp_path: Path, table: UseTable) -> None:
     time = START + np.arange(130.0)
     writer.add_use(table, owners, time, np.random.default_rng(1).random((130, 2, len(table.values))))
     assert writer.finish(START + 131, 0, "completed", START + 131) and _counted(tmp_path / "b.sql")
+
+
+def test_repairing_counts_what_was_not(tmp_path: Path) -> None:
+    path = tmp_path / "r.sql"
+    _record(path, 700, ended=False)
+    with closing(sqlite3.connect(path)) as connection:
+        for table in ("runs", "processes"):
+            connection.execute(f"UPDATE {table} SET state = 'killed'")
+        connection.commit()
+    _record(path, 650, append=True)
+    expected = [_all_of(run) for run in open_recording(path).runs]
+    assert repair(str(path)).use == ("host_samples", "workload_samples") and _counted(path)
+    assert repair(str(path)).use == ()
+    for run, own in zip(open_recording(path).runs, expected, strict=True):
+        np.testing.assert_allclose(_all_of(run), own, rtol=1e-12)
