@@ -1,5 +1,5 @@
 """``python -m benchmarks.grow_shards PATH SHARDS GPUS SECONDS``: the files of so many ranks with so many GPUs each, written
-by the real writer, sampled twice a second and growing; GPUs cost nothing to invent."""
+by the real writer, sampled twice a second and growing, what the nodes do once a second; GPUs cost nothing to invent."""
 
 import os
 import resource
@@ -11,6 +11,8 @@ from gssr.store.liveness import boot_id, process_start
 from gssr.store.writer import Writer
 
 INTERVAL = 0.5
+_TICKS_A_SECOND = round(1 / INTERVAL)
+_HOST, _WORKLOAD = (0.07, 9.6, 96 << 30, 1 << 40, 24e6, 1.5e6, 6e6, 6e6), (9.2, 72 << 30, 17)
 _PATTERNS = 16
 """Different ticks, used by turns."""
 _SETTLED = 4
@@ -37,6 +39,9 @@ def grow(path: str, shards: int, gpus: int, history: float) -> None:
         for rank, writer in enumerate(writers):
             values = ticks[(tick + rank) % _PATTERNS]
             writer.add([(gpu, now, *values[gpu]) for gpu in range(gpus)])
+            if tick % _TICKS_A_SECOND == 0:
+                writer.add_host(now, _HOST)
+                writer.add_workload(now, _WORKLOAD)
             if tick >= 0 or tick % 64 == 0:
                 writer.tick(now)
         tick += 1
