@@ -11,11 +11,12 @@ from pathlib import Path
 from benchmarks.processes import CACHE, GSSR, MB, PYTHON, Cost, median, run
 from benchmarks.table import Figure
 from gssr.backends.synthetic.bulk import Request, generate
+from gssr.store.schema import TABLES
 
 JOBS = ("train", "stencil", "idle", "imbalanced", "startup")
 GPUS = 8
 LIMIT_MS, LIMIT_MB = 10.0, 150.0
-TABLES = "runs,gpus,summary,gpu_summary,verdicts,statistics"
+EXPORTED = "runs,gpus,summary,gpu_summary,verdicts,statistics"
 QUESTION = """
 import duckdb
 files = "read_parquet('{folder}/{table}/**/*.parquet', hive_partitioning = true, hive_types_autocast = false)"
@@ -43,7 +44,7 @@ def measure(recordings: int = 1000, hours: float = 0.1, repeats: int = 3) -> Ite
         yield Figure("fleet --by verdict: wall", judged.wall, "s")
         yield _cpu("fleet --by verdict", judged, recordings)
         exported = folder / "exported"
-        cost = run((*GSSR, "export", folder / "recordings", "-o", exported, "--tables", TABLES))
+        cost = run((*GSSR, "export", folder / "recordings", "-o", exported, "--tables", EXPORTED))
         yield _cpu("export without samples", cost, recordings)
         question = QUESTION.format(folder=str(exported), table="{table}")
         asked = median(run((PYTHON, "-c", question)) for _ in range(repeats))
@@ -61,7 +62,7 @@ def make(folder: Path, recordings: int, hours: float) -> None:
     for number, job in enumerate(JOBS):
         path = folder / f"user{number}" / f"{number}.sql"
         path.parent.mkdir(parents=True)
-        generate(Request(str(path), job, GPUS, hours, 1.0))
+        generate(Request(str(path), job, GPUS, hours, 1.0, host=True))
         first.append(path)
     for number, original in zip(range(recordings), itertools.cycle(first), strict=False):
         path = folder / f"user{number % 10}" / f"{number}.sql"
@@ -69,7 +70,8 @@ def make(folder: Path, recordings: int, hours: float) -> None:
             path.parent.mkdir(exist_ok=True)
             shutil.copyfile(original, path)
         with closing(sqlite3.connect(path)) as connection, connection:
-            for table in ("runs", "gpus", "processes", "process_gpus", "events"):
-                connection.execute(f"UPDATE {table} SET run_id = ?", (f"run-{number}",))
+            for table, columns in TABLES.items():
+                if "run_id" in (column.name for column in columns):
+                    connection.execute(f"UPDATE {table} SET run_id = ?", (f"run-{number}",))
             connection.execute("UPDATE runs SET user = ?, job_id = ?", (f"user{number % 10}", str(number)))
             connection.execute("UPDATE gpus SET node = ?", (f"node{number % 97}",))
