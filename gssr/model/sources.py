@@ -145,7 +145,9 @@ class Rollups:
         """The GPUs, so many at a time as have about VECTORS_AT_ONCE rollups that cover the window."""
         start = self._reader.first_time if lower is None else lower
         end = self._reader.last_time if upper is None else upper
-        of_each = max((end or 0.0) - (start or 0.0), 0.0) / LEVELS[-1] + _AT_THE_ENDS
+        of_each = max((end or 0.0) - (start or 0.0), 0.0) / LEVELS[-1]
+        rows = self._reader.n_rows / max(len(self._reader.gpus), 1)  # one wrong clock, and years may lie between two
+        of_each = min(of_each, rows) + _AT_THE_ENDS
         at_once = max(1, int(VECTORS_AT_ONCE / of_each))
         return [self._positions[first : first + at_once] for first in range(0, max(len(self._positions), 1), at_once)]
 

@@ -94,9 +94,9 @@ def _counted(part: "Part") -> tuple[Ints, Ints]:
 def slices(part: "Part", start: float, end: float, level: int) -> Iterator[tuple[float, float]]:
     """The window [start, end), unix s, in pieces none of which has many rollups of a level, nor cuts one."""
     known = census(part)
-    starts = starts_of(np.concatenate([known.codes, known.lost]))
-    step = LONGEST * max(1, _ROLLUPS_AT_ONCE * level // LONGEST // max(1, len(part.position)))
-    cuts = range(int(starts.min()) + step, int(starts.max()) + 1, step) if len(starts) else ()
+    starts = np.unique(starts_of(np.concatenate([known.codes, known.lost])))  # a wrong time may be years apart
+    n = max(1, _ROLLUPS_AT_ONCE * level // LONGEST // max(1, len(part.position)))
+    cuts: list[int] = starts[n::n].tolist()
     yield from pairwise([start, *(cut for cut in cuts if start < cut < end), end])
 
 

@@ -8,7 +8,8 @@ from ticks import T0, Record, ticks
 
 from gssr.model.analysis import GpuSeries
 from gssr.model.analyze import Options, analyze
-from gssr.model.series import over_space, widths
+from gssr.model.series import bins_of_buckets, over_space, slices_of_buckets, widths
+from gssr.store import census
 
 
 def drawn(reader, bins: int = 72, exact: bool | None = None, **options):  # type: ignore[no-untyped-def]
@@ -116,6 +117,17 @@ def test_reading_rollups_in_slices_changes_nothing(record: Record, monkeypatch: 
     inside = (gpu == 0) & (time >= T0 + 123.5) & (time < T0 + 1777)
     first = inside & (time < whole.start + whole.width)
     assert whole.values[0][0] == pytest.approx(values[first].mean())
+
+
+def test_years_between_two_rows_are_not_looked_through(record: Record) -> None:
+    gpu, time = ticks(4, 2000, 1.0)
+    time[-4:] += 3e8  # a clock that was set
+    reader = record(gpu, time, {"sm_active": np.ones(len(gpu))}, sampling_ms=1000.0)
+    bins = bins_of_buckets(time[0], time[-1], 1.0, 720)
+    pieces = list(slices_of_buckets(reader, ["sm_active"], np.arange(4), bins, None, None))
+    assert len(pieces) < 30 and sum(piece.vectors[:, 0].sum() for piece in pieces) == len(gpu)
+    assert len(list(census.slices(reader._parts[0], -np.inf, np.inf, 600))) < 30
+    assert analyze(reader, Options(exact=False)).metrics["sm_active"].n == len(gpu)
 
 
 def test_the_space_average_ignores_gpus_without_a_value() -> None:
