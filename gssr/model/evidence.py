@@ -13,6 +13,7 @@ from gssr.model.aggregate import chosen, filtered
 from gssr.model.analysis import Floats
 from gssr.model.counted import BITS, FLAGS, MOST_BINS, Counted, Float32s, bins_to_count, count_rollups, count_rows
 from gssr.model.frame import Ints, Means, nodes_of
+from gssr.model.glimpses import glimpses, read, stretches, use, within
 from gssr.model.window import extent
 from gssr.peaks import Peaks, peaks_of
 from gssr.store.reader import Event, Gpu, Run, RunReader, Samples
@@ -34,6 +35,9 @@ CLOSE = LEVELS[0]
 """Where the series' bins are longer than this, s, some GPUs are looked at closer ..."""
 FEW_GPUS, FEW_VECTORS = 16, 12_000
 """... so many at least, spread over all, and as many more as have so many of the finest rollups together."""
+BRIEF = 2.0
+"""Where they are longer than this, s, stretches of the window are looked at in shorter ones: of these metrics apart."""
+_BOARD = ("power_usage", "temperature", "sm_clock", "memory_used")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,10 @@ class Evidence:
     ``host_samples`` and ``workload_samples``, the mean over nodes, and over ranks; only what was measured.
     ``node_of`` [n_gpus] numbers ``nodes``. ``peaks``: what the GPUs can do at most, None where they are unknown, or not
     all of one model, or parts of a GPU.
+
+    ``closer``: some of the GPUs in shorter bins, where the series' are long; None elsewhere. ``glimpses``: the same in bins
+    of a sample or few, over stretches of the window (gssr.model.glimpses) between which ``times`` leap over an empty bin;
+    None where bins are as short, nothing is known of the nodes, or rows are too many to read some tens of seconds of them.
     """
 
     run: Run
@@ -86,6 +94,7 @@ class Evidence:
     peaks: Peaks | None
     events: tuple[Event, ...]
     closer: "Evidence | None" = None
+    glimpses: "Evidence | None" = None
 
     @property
     def n_gpus(self) -> int:
@@ -144,18 +153,43 @@ def gather(
         counted = count_rollups(reader, names, positions, bins_to_count(len(positions), span, interval), (start, end))
     known = [name for name in names if counted.n[name].any()]
     evidence = _evidence(reader, positions, span, interval, counted, known)
+    apart = _apart(len(positions), span)
+    few = positions[::apart]
+    own = None if rows is None else _of_few(rows, apart, known)
     closer = None
     if evidence.width > CLOSE:
-        closer = _closer(reader, positions, span, (start, end), interval, rows, known)
-        closer = closer if closer.width < evidence.width else None
-    bins = counted.bins
+        closer = _closer(reader, few, span, (start, end), interval, own, known)
+        closer = _with_use(closer, reader, (start, end)) if closer.width < evidence.width else None
+    evidence = _with_use(evidence, reader, (start, end), closer)
     return replace(
         evidence,
         course=_course_of_rows(rows, known, len(positions), span, interval) if rows else (closer or evidence).course,
-        host=reader.use_over_time("host_samples", start, end, bins.start, bins.width, bins.n),
-        workload=reader.use_over_time("workload_samples", start, end, bins.start, bins.width, bins.n),
         closer=closer,
+        glimpses=_glimpsed(evidence, reader, few, own, known) if evidence.host else None,
     )
+
+
+def _with_use(
+    evidence: Evidence, reader: RunReader, window: tuple[float | None, float | None], closer: Evidence | None = None
+) -> Evidence:
+    """With what the nodes and the workload did meanwhile: from ``closer``, where that has it in shorter bins."""
+    bins = series.Bins(float(evidence.times[0]), evidence.width, len(evidence.times))
+    if closer is not None:
+        at = bins.holding(closer.times)
+        return replace(evidence, host=_folded(closer.host, at, bins.n), workload=_folded(closer.workload, at, bins.n))
+    host, workload = (reader.use_over_time(table, *window, *bins) for table in ("host_samples", "workload_samples"))
+    return replace(evidence, host=host, workload=workload)
+
+
+def _folded(use: Mapping[str, Floats], at: Ints, n: int) -> dict[str, Floats]:
+    """[n]: the means of the values [len(at)] of each bin that ``at`` names."""
+    found = {}
+    for name, values in use.items():
+        known = np.isfinite(values)
+        count = np.bincount(at[known], minlength=n)
+        total = np.bincount(at[known], values[known], n)
+        found[name] = np.divide(total, count, out=np.full(n, np.nan), where=count > 0)
+    return found
 
 
 def _evidence(
@@ -198,27 +232,62 @@ def _evidence(
     )
 
 
+def _apart(n_gpus: int, span: tuple[float, float]) -> int:
+    """Every how many GPUs one is looked at closer."""
+    most = max(FEW_GPUS, int(FEW_VECTORS * LEVELS[0] / max(span[1] - span[0], LEVELS[0])))
+    return max(1, math.ceil(n_gpus / most))
+
+
+def _of_few(rows: Samples, apart: int, names: Sequence[str]) -> Samples:
+    """The rows of every so many GPUs, numbered anew."""
+    own = rows.gpu % apart == 0
+    return Samples(rows.gpu[own] // apart, rows.time[own], {name: rows.values[name][own] for name in names})
+
+
 def _closer(
     reader: RunReader,
-    positions: Ints,
+    few: Ints,
     span: tuple[float, float],
     window: tuple[float | None, float | None],
     interval: float,
     rows: Samples | None,
     known: Sequence[str],
 ) -> Evidence:
-    """Of some of the GPUs, in bins that may be as short as those of the course."""
-    most = max(FEW_GPUS, int(FEW_VECTORS * LEVELS[0] / max(span[1] - span[0], LEVELS[0])))
-    apart = max(1, math.ceil(len(positions) / most))
-    few = positions[::apart]
+    """Of some of the GPUs, in bins that may be as short as those of the course. ``rows``: theirs."""
     if rows is None:
         bins = series.bins_of_buckets(*span, interval, MOST_INSTANTS)
         counted = count_rollups(reader, known, few, bins, window)
     else:
-        own = rows.gpu % apart == 0
-        rows = Samples(rows.gpu[own] // apart, rows.time[own], {name: rows.values[name][own] for name in known})
         counted = count_rows(rows, known, len(few), series.bins_of_samples(rows, *span, interval, MOST_INSTANTS))
     return _evidence(reader, few, span, interval, counted, known)
+
+
+def _glimpsed(
+    evidence: Evidence, reader: RunReader, few: Ints, rows: Samples | None, known: Sequence[str]
+) -> Evidence | None:
+    """Of some of the GPUs, for some stretches of the window, in bins of a sample or few; None where those of the series are
+    as short, or no stretches can be had. ``rows``: theirs."""
+    begins, seconds = stretches(reader, (evidence.start, evidence.end))
+    if evidence.width <= BRIEF or evidence.width <= evidence.interval or not len(begins) or not len(few):
+        return None
+    names = [name for name in known if name not in _BOARD]
+    rows = read(reader, few, names, begins, seconds) if rows is None else within(rows, names, begins, seconds)
+    looks = glimpses(rows, begins, seconds, evidence.interval)
+    if looks.width >= evidence.width:
+        return None
+    moved = Samples(rows.gpu, looks.moved(rows.time), rows.values)
+    counted = count_rows(moved, names, len(few), looks.bins)
+    found = _evidence(reader, few, (evidence.start, evidence.end), evidence.interval, counted, names)
+    n_ranks = reader.run.world_size or len(reader.gpus)
+    return replace(
+        found,
+        times=looks.times,
+        first_time=evidence.first_time[np.isin(evidence.positions, few)],
+        last_time=evidence.last_time[np.isin(evidence.positions, few)],
+        course=evidence.course,
+        host=use(reader, "host_samples", len(set(evidence.nodes)), looks),
+        workload=use(reader, "workload_samples", n_ranks, looks),
+    )
 
 
 def evidence_names(reader: RunReader) -> tuple[str, ...]:

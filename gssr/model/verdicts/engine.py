@@ -95,7 +95,8 @@ def _explains(cause: Rule, own: Found, rule: Rule, found: Found, job: Job) -> bo
     if own.bins is None:
         return True
     bins = job.steady if found.bins is None else found.bins
-    return bool(np.minimum(own.bins, bins).sum() >= job.common("explained") * bins.sum())
+    weights = np.ones(len(bins)) if bins.dtype == bool else job.lacks  # a part of what a bin lacks is as much of that
+    return bool(weights @ np.minimum(own.bins, bins) >= job.common("explained") * (weights @ bins))
 
 
 def _without_samples(job: Job, table: Table) -> Iterator[Abstention]:
