@@ -18,10 +18,11 @@ Ints = series.Ints
 MOST_ROWS = 40_000
 """About so many raw rows are read, of all GPUs: they interleave. Some hundredths of a second."""
 MOST_USE = 500_000
-"""So many rows of nodes, or of ranks, are gone through at most: all of the run's for each stretch. Each writes one a second."""
+"""So many rows of nodes, or of ranks, are gone through at most, all of the run's for each stretch; each has one a second."""
 SECONDS, LEAST_SECONDS = 40.0, 20.0
-"""A stretch lasts at least so long; where that leaves only one, it may be shorter, but not than the second."""
+"""As many stretches as last so long each, two at least, unless these last for less than the second."""
 MOST = 8
+"""Longer ones rather than more."""
 
 
 class Glimpses(NamedTuple):
@@ -64,8 +65,7 @@ def stretches(reader: RunReader, span: tuple[float, float]) -> tuple[Floats, flo
     if reader.state == "running" and reader.keep != "raw":
         start = end  # what is read might be thinned meanwhile
     in_all = MOST_ROWS / max(reader.n_rows / seconds, 1.0)
-    n_nodes = len({gpu.node for gpu in reader.gpus}) or 1
-    most = min(MOST, int(MOST_USE / (n_nodes * seconds)))
+    most = min(MOST, int(MOST_USE / (_n_nodes(reader) * seconds)))
     if start == span[0] and end - start <= in_all and most:
         return np.array([start]), end - start
     n = min(most, max(2, int(in_all / SECONDS)))
@@ -75,13 +75,7 @@ def stretches(reader: RunReader, span: tuple[float, float]) -> tuple[Floats, flo
     return start + (np.arange(n) + 0.5) * (end - start) / n - each / 2, each
 
 
-def read(
-    reader: RunReader,
-    few: Ints,
-    names: Sequence[str],
-    begins: Floats,
-    seconds: float,
-) -> Samples:
+def rows_in(reader: RunReader, few: Ints, names: Sequence[str], begins: Floats, seconds: float) -> Samples:
     """The raw rows of some GPUs in the stretches, numbered from 0 within ``few`` (positions)."""
     pieces = [reader.samples(names, few, begin, begin + seconds) for begin in begins.tolist()]
     gpu = np.concatenate([piece.gpu for piece in pieces])
@@ -90,7 +84,7 @@ def read(
     return Samples(chosen(gpu, few, len(reader.gpus)), time, values)
 
 
-def within(rows: Samples, names: Sequence[str], begins: Floats, seconds: float) -> Samples:
+def those_in(rows: Samples, names: Sequence[str], begins: Floats, seconds: float) -> Samples:
     """Those of the rows that lie in the stretches."""
     which = np.searchsorted(begins, rows.time, "right") - 1
     inside = (which >= 0) & (rows.time < begins[np.clip(which, 0, None)] + seconds)
@@ -101,16 +95,18 @@ def glimpses(rows: Samples, begins: Floats, seconds: float, interval: float) -> 
     """The stretches in bins that fit the samples ``rows`` of the first of them; a second at least, as nodes are sampled."""
     first = rows.time < begins[0] + seconds
     own = Samples(rows.gpu[first], rows.time[first], {})
-    most = max(2, int(seconds))
+    most = int(seconds) + 1
     width = series.bins_of_samples(own, begins[0], begins[0] + seconds, interval, most).width
     return Glimpses(begins, seconds, width)
 
 
-def use(reader: RunReader, table: str, n_holders: int, into: Glimpses) -> dict[str, Floats]:
-    """What the nodes or the workload's processes did (RunReader.use_over_time) in ``into.bins``; nothing where ``n_holders``,
-    the nodes or ranks, have more rows than MOST_USE."""
+def use(reader: RunReader, table: str, into: Glimpses) -> dict[str, Floats]:
+    """What the nodes (``host_samples``) or the workload's processes (``workload_samples``) did, as RunReader.use_over_time
+    tells it, in ``into.bins``; nothing where they have more rows than MOST_USE."""
+    n_ranks = reader.run.world_size or len(reader.gpus)
     first, last = extent(reader)
-    if n_holders * (last - first) * len(into.begins) > MOST_USE:
+    n_rows = (_n_nodes(reader) if table == "host_samples" else n_ranks) * (last - first)
+    if n_rows * len(into.begins) > MOST_USE:
         return {}
     found: dict[str, Floats] = {}
     for number, begin in enumerate(into.begins.tolist()):
@@ -119,3 +115,8 @@ def use(reader: RunReader, table: str, n_holders: int, into: Glimpses) -> dict[s
         for name, values in part.items():
             found.setdefault(name, np.full(into.bins.n, np.nan))[at : at + into.each] = values
     return found
+
+
+def _n_nodes(reader: RunReader) -> int:
+    """Nodes with GPUs of the run; 1 where none is known."""
+    return len({gpu.node for gpu in reader.gpus}) or 1

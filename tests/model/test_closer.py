@@ -6,8 +6,9 @@ import pytest
 from evidences import HEALTHY, evidence
 from ticks import T0, Record, ticks
 
-from gssr.model.evidence import CLOSE, Evidence, gather
+from gssr.model.evidence import Evidence
 from gssr.model.excerpt import excerpt
+from gssr.model.gather import CLOSE, gather
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.rules import TABLE
@@ -18,7 +19,7 @@ SECONDS, INTERVAL = 2400, 2.0
 @pytest.fixture(name="large")
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every job had too many rows, and too many rollups of 10 s."""
-    monkeypatch.setattr("gssr.model.evidence.MOST_ROWS", 0)
+    monkeypatch.setattr("gssr.model.gather.MOST_ROWS", 0)
     monkeypatch.setattr("gssr.model.counted.MOST_VECTORS", 0)
 
 
