@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,12 +61,14 @@ def as_rows(reader: RunReader) -> Iterable[Verdict]:
     return verdicts_of(gather(reader, np.arange(len(reader.gpus)), rows=rows)).verdicts
 
 
-def codes_of(labelled: Labelled, folder: str | Path, given: Given = as_analyzed) -> frozenset[str]:
-    """The codes of the verdicts that GSSR gives of the job; its recording is written into ``folder`` and deleted again."""
+def codes_of(labelled: Labelled, folder: str | Path, *given: Given) -> list[frozenset[str]]:
+    """The codes of the verdicts that are given of the job, in each of these ways; its recording is written into ``folder``
+    and deleted again."""
     path = Path(folder) / "job.sql"
     write(str(path), labelled.name, labelled.job(), labelled.counters, labelled.host)
     try:
-        return frozenset(verdict.code for verdict in given(open_recording(path).runs[0]))
+        reader = open_recording(path).runs[0]
+        return [frozenset(verdict.code for verdict in each(reader)) for each in given]
     finally:
         path.unlink()
 
@@ -78,11 +80,11 @@ def judge(labelled: Labelled, codes: frozenset[str]) -> Outcome:
     return Outcome(labelled.name, codes & wanted, missed, codes - wanted - labelled.may)
 
 
-def outcomes(jobs: Iterable[Labelled], given: Given = as_analyzed) -> Iterator[Outcome]:
-    """Make, record and judge each job."""
+def outcomes(jobs: Iterable[Labelled], *given: Given) -> Iterator[list[Outcome]]:
+    """Make and record each job, and judge it in each of these ways."""
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         for labelled in jobs:
-            yield judge(labelled, codes_of(labelled, folder, given))
+            yield [judge(labelled, codes) for codes in codes_of(labelled, folder, *given)]
 
 
 def measure_half(held_out: bool = False) -> Iterator[Figure]:
@@ -97,28 +99,33 @@ def measure_drawn() -> Iterator[Figure]:
 
 
 def measure_long() -> Iterator[Figure]:
-    """Of all of them that have some GPUs, each stretched to an hour: the verdicts must not depend on how long it lasts."""
+    """Of all of them that have some GPUs, each stretched to an hour: verdicts must not depend on how long a job lasts."""
     every = [labelled for labelled in (*JOBS, *drawn.jobs()) if labelled.nodes * labelled.per_node >= LONG_GPUS]
     jobs = [labelled._replace(seconds=LONG_SECONDS, interval=LONG_INTERVAL) for labelled in every]
-    yield from measure("truth, long, as large", jobs, as_large)
-    yield from measure("truth, long, from rows", jobs, as_rows)
+    yield from measure("truth, long", jobs, {"as large": as_large, "from rows": as_rows})
 
 
-def measure(title: str, jobs: Sequence[Labelled], given: Given = as_analyzed) -> Iterator[Figure]:
-    """What was missed or wrong, job by job; precision and recall of each code, and of all."""
-    found, missed, false = Counter[str](), Counter[str](), Counter[str]()
-    for outcome in outcomes(jobs, given):
-        found.update(outcome.found)
-        missed.update(outcome.missed)
-        false.update(outcome.false)
-        for code in sorted(outcome.missed):
-            yield Figure(f"{title}: {outcome.name!r} lacks {code}", 1, "missed")
-        for code in sorted(outcome.false):
-            yield Figure(f"{title}: {outcome.name!r} has {code}", 1, "false alarm")
-    for code in sorted({*found, *missed, *false}):
-        yield from _rates(f"{title}, {code}", found[code], missed[code], false[code])
-    yield Figure(f"{title}: jobs", len(jobs), "jobs")
-    yield from _rates(f"{title}, all", found.total(), missed.total(), false.total(), (LEAST_PRECISION, LEAST_RECALL))
+def measure(title: str, jobs: Sequence[Labelled], ways: Mapping[str, Given] | None = None) -> Iterator[Figure]:
+    """What was missed or wrong, job by job; precision and recall of each code, and of all; in each of the ``ways`` to judge
+    a job, by what they are called."""
+    ways = ways or {"": as_analyzed}
+    titles = [f"{title}, {way}" if way else title for way in ways]
+    tallies = [(Counter[str](), Counter[str](), Counter[str]()) for _ in ways]
+    for each in outcomes(jobs, *ways.values()):
+        for own, (found, missed, false), outcome in zip(titles, tallies, each, strict=True):
+            found.update(outcome.found)
+            missed.update(outcome.missed)
+            false.update(outcome.false)
+            for code in sorted(outcome.missed):
+                yield Figure(f"{own}: {outcome.name!r} lacks {code}", 1, "missed")
+            for code in sorted(outcome.false):
+                yield Figure(f"{own}: {outcome.name!r} has {code}", 1, "false alarm")
+    for own, (found, missed, false) in zip(titles, tallies, strict=True):
+        for code in sorted({*found, *missed, *false}):
+            yield from _rates(f"{own}, {code}", found[code], missed[code], false[code])
+        yield Figure(f"{own}: jobs", len(jobs), "jobs")
+        least = LEAST_PRECISION, LEAST_RECALL
+        yield from _rates(f"{own}, all", found.total(), missed.total(), false.total(), least)
 
 
 def _rates(

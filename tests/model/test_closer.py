@@ -23,7 +23,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gssr.model.counted.MOST_VECTORS", 0)
 
 
-def _evidence(record: Record, factor, n_gpus: int = 8) -> Evidence:
+def _evidence(record: Record, factor, n_gpus: int = 8, state: str = "completed") -> Evidence:
     """Of a healthy job whose activities are ``factor`` (of positions and seconds since the beginning) times the usual."""
     gpu, time = ticks(n_gpus, int(SECONDS / INTERVAL), INTERVAL)
     random, share = np.random.default_rng(1), factor(gpu, time - T0)
@@ -32,7 +32,7 @@ def _evidence(record: Record, factor, n_gpus: int = 8) -> Evidence:
         for name, usual in HEALTHY.items()
         if name not in ("temperature", "sm_clock", "memory_used", "flop_active")
     }
-    reader = record(gpu, time, values, sampling_ms=1000 * INTERVAL)
+    reader = record(gpu, time, values, sampling_ms=1000 * INTERVAL, state=state)
     return gather(reader, np.arange(n_gpus))
 
 
@@ -67,6 +67,15 @@ def test_pauses_shorter_than_a_bin_are_found(record: Record) -> None:
         return np.where(np.any([(time >= begin) & (time < begin + 20) for begin in begins], axis=0), 0.0, 1.0)
 
     assert _codes(_evidence(record, paused)) == {"pauses"}
+
+
+@pytest.mark.usefixtures("large")
+def test_a_hang_explains_pauses_that_are_most_of_it(record: Record) -> None:
+    def hung(_, time):
+        return np.where((time > 1700) | ((time > 200) & (time % 170 < 20)), 0.0, 1.0)
+
+    codes = _codes(_evidence(record, hung, state="lost"))
+    assert "hang" in codes and "pauses" not in codes
 
 
 @pytest.mark.usefixtures("large")
