@@ -19,7 +19,7 @@ MOST_ROWS = 40_000
 """About so many raw rows are read, of all GPUs: they interleave. Some hundredths of a second."""
 MOST_USE = 500_000
 """So many rows of nodes, or of ranks, are gone through at most, all of the run's for each stretch; each has one a second."""
-SECONDS, LEAST_SECONDS = 40.0, 20.0
+SECONDS, LEAST_SECONDS = 40.0, 15.0
 """As many stretches as last so long each, two at least, unless these last for less than the second."""
 MOST = 8
 """Longer ones rather than more."""

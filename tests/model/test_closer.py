@@ -10,6 +10,8 @@ from gssr.model.evidence import Evidence
 from gssr.model.excerpt import excerpt
 from gssr.model.gather import CLOSE, gather
 from gssr.model.verdicts import judge
+from gssr.model.verdicts.engine import explains
+from gssr.model.verdicts.found import Found
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.rules import TABLE
 
@@ -23,7 +25,7 @@ def _(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gssr.model.counted.MOST_VECTORS", 0)
 
 
-def _evidence(record: Record, factor, n_gpus: int = 8, state: str = "completed") -> Evidence:
+def _evidence(record: Record, factor, n_gpus: int = 8) -> Evidence:
     """Of a healthy job whose activities are ``factor`` (of positions and seconds since the beginning) times the usual."""
     gpu, time = ticks(n_gpus, int(SECONDS / INTERVAL), INTERVAL)
     random, share = np.random.default_rng(1), factor(gpu, time - T0)
@@ -32,7 +34,7 @@ def _evidence(record: Record, factor, n_gpus: int = 8, state: str = "completed")
         for name, usual in HEALTHY.items()
         if name not in ("temperature", "sm_clock", "memory_used", "flop_active")
     }
-    reader = record(gpu, time, values, sampling_ms=1000 * INTERVAL, state=state)
+    reader = record(gpu, time, values, sampling_ms=1000 * INTERVAL)
     return gather(reader, np.arange(n_gpus))
 
 
@@ -70,15 +72,6 @@ def test_pauses_shorter_than_a_bin_are_found(record: Record) -> None:
 
 
 @pytest.mark.usefixtures("large")
-def test_a_hang_explains_pauses_that_are_most_of_it(record: Record) -> None:
-    def hung(_, time):
-        return np.where((time > 1700) | ((time > 200) & (time % 170 < 20)), 0.0, 1.0)
-
-    codes = _codes(_evidence(record, hung, state="lost"))
-    assert "hang" in codes and "pauses" not in codes
-
-
-@pytest.mark.usefixtures("large")
 def test_gpus_that_lag_by_turns_for_less_than_a_bin_are_found(record: Record) -> None:
     def by_turns(gpu, time):
         return np.where((time // 20).astype(int) % 8 == gpu, 0.3, 1.0)
@@ -101,3 +94,13 @@ def test_a_cause_explains_of_a_bin_what_is_lost_to_it() -> None:
     job = Job(evidence(4, 8, noise=0.0, width=60.0, sm_active=0.8 * means), TABLE)
     times = job.evidence.times[[1, 2, 3, 3, 3, 3, 4]] + np.array([0.0, 45.0, 0.0, 15.0, 30.0, 45.0, 0.0])
     np.testing.assert_allclose(job.lost_in(times, 15.0), [0, 1, 0.5, 1, 1, 0, 0, 0])
+
+
+def test_short_pauses_count_for_what_they_last_beside_a_hang() -> None:
+    means = np.array([1.0, 1.0, 0.75, 0.75, 0.75, 0.75, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    job = Job(evidence(4, 13, noise=0.0, width=60.0, sm_active=0.8 * means), TABLE)
+    hung = Found({}, (), "critical", job.span, bins=means == 0)
+    paused = Found({}, (), "warning", job.span, bins=np.where(means < 1, 1.0, 0.0))  # 4 times 15 s, and the hang
+    assert explains(TABLE.rule("hang"), hung, TABLE.rule("pauses"), paused, job)
+    longer = paused._replace(bins=means < 1)  # whole minutes
+    assert not explains(TABLE.rule("hang"), hung, TABLE.rule("pauses"), longer, job)

@@ -91,7 +91,7 @@ def test_disks_that_are_as_busy_while_the_gpus_work_are_not_waited_for(record: R
 
 @pytest.mark.usefixtures("large")
 def test_where_rows_are_too_many_gaps_admit_what_they_may_be(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(glimpses, "MOST_ROWS", 30 * N_GPUS)
+    monkeypatch.setattr(glimpses, "MOST_ROWS", 20 * N_GPUS)
     found = _waiting(record, FAST, SLOW)
     assert found.glimpses is None
     said = _texts(_verdicts(found)["gaps"])
