@@ -202,13 +202,13 @@ class Job:
 
     def seen_in(self, look: "Job", bins: Flags) -> Flags | Floats:
         """[n_bins]: what part (0-1) of the work that each bin lacks is lost in ``bins`` [n] of one of ``looks``. Glimpses
-        stand for the whole: for the same part of all waits that are shorter than a bin."""
+        stand for the whole: the same part of what is lost to waits in them is so everywhere."""
         if look is self:
             return bins
         if look.whole is None:
             return self.lost_in(look.evidence.times[bins], look.evidence.width)
         lost = look.waiting | bins
-        return np.where(self.working, bins.sum() / max(lost.sum(), 1), 0.0)
+        return np.where(self.steady, bins.sum() / max(lost.sum(), 1), 0.0)
 
     def around(self, bins: Flags) -> tuple[float, float]:
         """From the first to the last of these bins, within the window, unix s."""

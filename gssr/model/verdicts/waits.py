@@ -21,6 +21,7 @@ _READS = {
 _C2C = ("c2c_rx_bytes", "c2c_tx_bytes")
 _PCIE = ("pcie_rx_bytes", "pcie_tx_bytes")
 _DIRECTIONS = {"rx": "to the GPUs", "tx": "from the GPUs"}
+_CLEARLY = 1.25
 _ALL = 0.9
 """Glimpses of so much of the time leave nothing out that is worth telling."""
 
@@ -46,7 +47,8 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
 
 
 def _seen(job: Job, rule: Rule, condition: Callable[[Job, Rule], Found | None]) -> Found | None:
-    """What the condition finds in the one of the job's looks that shows it for the largest share of the time."""
+    """What the condition finds in the first of the job's looks, which sees all of the time, unless a later one shows it for
+    clearly more of that."""
     best: tuple[float, Job, Found, Flags] | None = None
     for look in job.looks:
         found = condition(look, rule)
@@ -54,7 +56,7 @@ def _seen(job: Job, rule: Rule, condition: Callable[[Job, Rule], Found | None]) 
             continue
         bins = np.asarray(found.bins, bool)
         share = look.share(bins)
-        if best is None or share > best[0]:
+        if best is None or share > _CLEARLY * best[0]:
             best = share, look, found, bins
     if best is None or best[1] is job:
         return None if best is None else best[2]
