@@ -40,6 +40,7 @@ BENCHMARKS = {
     "truth": _truth("measure_half"),
     "truth-held-out": _truth("measure_half", held_out=True),
     "truth-drawn": _truth("measure_drawn"),
+    "truth-long": _truth("measure_long"),
 }
 
 WITH_OPTIONS = ("faults", "fuzz")

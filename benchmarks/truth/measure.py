@@ -2,19 +2,34 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from benchmarks.processes import CACHE
 from benchmarks.table import Figure
 from benchmarks.truth import drawn
 from benchmarks.truth.jobs import JOBS, Labelled
 from benchmarks.truth.recording import write
+from gssr.model import series
 from gssr.model.analyze import analyze
-from gssr.store.reader import open_recording
+from gssr.model.counted import MOST_BINS, count_rollups
+from gssr.model.evidence import METRICS
+from gssr.model.gather import evidence_names, gather
+from gssr.model.verdict import Verdict
+from gssr.model.verdicts import judge as verdicts_of
+from gssr.model.window import extent
+from gssr.store.reader import RunReader, open_recording
+from gssr.store.schema import LEVELS
 
 LEAST_PRECISION, LEAST_RECALL = 0.95, 0.9
+LONG_SECONDS, LONG_INTERVAL, LONG_GPUS = 3600, 2.0, 8
+"""What a long job lasts and how often it is sampled, s; smaller ones are always judged from short bins."""
+
+Given = Callable[[RunReader], Iterable[Verdict]]
+"""The verdicts that are given of a run."""
 
 
 class Outcome(NamedTuple):
@@ -26,15 +41,36 @@ class Outcome(NamedTuple):
     false: frozenset[str]
 
 
-def codes_of(labelled: Labelled, folder: str | Path) -> frozenset[str]:
-    """The codes of the verdicts that GSSR gives of the job; its recording is written into ``folder`` and deleted again."""
+def as_analyzed(reader: RunReader) -> Iterable[Verdict]:
+    """Those of ``gssr analyze``."""
+    return analyze(reader).verdicts
+
+
+def as_large(reader: RunReader) -> Iterable[Verdict]:
+    """As if it had so many GPUs that it is judged from rollups of a minute."""
+    positions, interval = np.arange(len(reader.gpus)), reader.sampling_seconds
+    names = [name for name in evidence_names(reader) if name in METRICS]
+    bins = series.bins_of_buckets(*extent(reader), max(interval, LEVELS[1] / 2), MOST_BINS)
+    counted = count_rollups(reader, names, positions, bins, (None, None))
+    return verdicts_of(gather(reader, positions, counted=counted)).verdicts
+
+
+def as_rows(reader: RunReader) -> Iterable[Verdict]:
+    """As if it had so few GPUs that it is judged from its rows."""
+    rows = reader.samples(evidence_names(reader))
+    return verdicts_of(gather(reader, np.arange(len(reader.gpus)), rows=rows)).verdicts
+
+
+def codes_of(labelled: Labelled, folder: str | Path, *given: Given) -> list[frozenset[str]]:
+    """The codes of the verdicts that are given of the job, in each of these ways; its recording is written into ``folder``
+    and deleted again."""
     path = Path(folder) / "job.sql"
     write(str(path), labelled.name, labelled.job(), labelled.counters, labelled.host)
     try:
-        verdicts = analyze(open_recording(path).runs[0]).verdicts
+        reader = open_recording(path).runs[0]
+        return [frozenset(verdict.code for verdict in each(reader)) for each in given]
     finally:
         path.unlink()
-    return frozenset(verdict.code for verdict in verdicts)
 
 
 def judge(labelled: Labelled, codes: frozenset[str]) -> Outcome:
@@ -44,11 +80,11 @@ def judge(labelled: Labelled, codes: frozenset[str]) -> Outcome:
     return Outcome(labelled.name, codes & wanted, missed, codes - wanted - labelled.may)
 
 
-def outcomes(jobs: Iterable[Labelled]) -> Iterator[Outcome]:
-    """Make, record and judge each job."""
+def outcomes(jobs: Iterable[Labelled], *given: Given) -> Iterator[list[Outcome]]:
+    """Make and record each job, and judge it in each of these ways."""
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         for labelled in jobs:
-            yield judge(labelled, codes_of(labelled, folder))
+            yield [judge(labelled, codes) for codes in codes_of(labelled, folder, *given)]
 
 
 def measure_half(held_out: bool = False) -> Iterator[Figure]:
@@ -62,21 +98,34 @@ def measure_drawn() -> Iterator[Figure]:
     yield from measure("truth, drawn", drawn.jobs())
 
 
-def measure(title: str, jobs: Sequence[Labelled]) -> Iterator[Figure]:
-    """What was missed or wrong, job by job; precision and recall of each code, and of all."""
-    found, missed, false = Counter[str](), Counter[str](), Counter[str]()
-    for outcome in outcomes(jobs):
-        found.update(outcome.found)
-        missed.update(outcome.missed)
-        false.update(outcome.false)
-        for code in sorted(outcome.missed):
-            yield Figure(f"{title}: {outcome.name!r} lacks {code}", 1, "missed")
-        for code in sorted(outcome.false):
-            yield Figure(f"{title}: {outcome.name!r} has {code}", 1, "false alarm")
-    for code in sorted({*found, *missed, *false}):
-        yield from _rates(f"{title}, {code}", found[code], missed[code], false[code])
-    yield Figure(f"{title}: jobs", len(jobs), "jobs")
-    yield from _rates(f"{title}, all", found.total(), missed.total(), false.total(), (LEAST_PRECISION, LEAST_RECALL))
+def measure_long() -> Iterator[Figure]:
+    """Of all of them that have some GPUs, each stretched to an hour: verdicts must not depend on how long a job lasts."""
+    every = [labelled for labelled in (*JOBS, *drawn.jobs()) if labelled.nodes * labelled.per_node >= LONG_GPUS]
+    jobs = [labelled._replace(seconds=LONG_SECONDS, interval=LONG_INTERVAL) for labelled in every]
+    yield from measure("truth, long", jobs, {"as large": as_large, "from rows": as_rows})
+
+
+def measure(title: str, jobs: Sequence[Labelled], ways: Mapping[str, Given] | None = None) -> Iterator[Figure]:
+    """What was missed or wrong, job by job; precision and recall of each code, and of all; in each of the ``ways`` to judge
+    a job, by what they are called."""
+    ways = ways or {"": as_analyzed}
+    titles = [f"{title}, {way}" if way else title for way in ways]
+    tallies = [(Counter[str](), Counter[str](), Counter[str]()) for _ in ways]
+    for each in outcomes(jobs, *ways.values()):
+        for own, (found, missed, false), outcome in zip(titles, tallies, each, strict=True):
+            found.update(outcome.found)
+            missed.update(outcome.missed)
+            false.update(outcome.false)
+            for code in sorted(outcome.missed):
+                yield Figure(f"{own}: {outcome.name!r} lacks {code}", 1, "missed")
+            for code in sorted(outcome.false):
+                yield Figure(f"{own}: {outcome.name!r} has {code}", 1, "false alarm")
+    for own, (found, missed, false) in zip(titles, tallies, strict=True):
+        for code in sorted({*found, *missed, *false}):
+            yield from _rates(f"{own}, {code}", found[code], missed[code], false[code])
+        yield Figure(f"{own}: jobs", len(jobs), "jobs")
+        least = LEAST_PRECISION, LEAST_RECALL
+        yield from _rates(f"{own}, all", found.total(), missed.total(), false.total(), least)
 
 
 def _rates(

@@ -14,8 +14,8 @@ from gssr.model.analysis import Analysis, GpuSummary, Series, Window
 from gssr.model.balance import balance, has_balance, imbalance
 from gssr.model.clocks import disagreement
 from gssr.model.counted import BITS
-from gssr.model.evidence import MOST_ROWS, evidence_names, gather
 from gssr.model.exact import Exact
+from gssr.model.gather import MOST_ROWS, evidence_names, gather
 from gssr.model.host import host_use
 from gssr.model.notes import notes
 from gssr.model.phase_verdicts import judged

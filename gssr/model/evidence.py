@@ -1,23 +1,15 @@
-"""What rules and phases look at: a job's GPUs and nodes over time, gathered once, from raw rows where there are few and from
-rollups otherwise."""
+"""What rules and phases look at: a job's GPUs and nodes over time, gathered once (gssr.model.gather)."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from gssr.metrics import BY_NAME
-from gssr.model import series
-from gssr.model.aggregate import chosen, filtered
 from gssr.model.analysis import Floats
-from gssr.model.counted import BITS, FLAGS, MOST_BINS, Counted, Float32s, bins_to_count, count_rollups, count_rows
+from gssr.model.counted import FLAGS, Counted, Float32s
 from gssr.model.frame import Ints, Means, nodes_of
-from gssr.model.window import extent
 from gssr.peaks import Peaks, peaks_of
-from gssr.store.reader import Event, Gpu, Run, RunReader, Samples
-from gssr.store.schema import LEVELS
-from gssr.store.use_rollup import HOST, WORKLOAD
+from gssr.store.reader import Event, Gpu, Run, RunReader
 
 METRICS = (
     "gpu_utilization", "memory_copy_utilization", "gr_engine_active", "sm_active", "sm_occupancy", "tensor_active",
@@ -26,15 +18,6 @@ METRICS = (
     "memory_used", "flop_active",
 )  # fmt: skip
 """What is gathered as series; derived ones last."""
-
-MOST_INSTANTS = 4_000
-"""Bins of the course."""
-MOST_ROWS = 200_000
-"""A window of up to this many rows is gathered from them."""
-CLOSE = LEVELS[0]
-"""Where the series' bins are longer than this, s, some GPUs are looked at closer ..."""
-FEW_GPUS, FEW_VECTORS = 16, 6_000
-"""... so many at least, spread over all, and as many more as have so many of the finest rollups together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +44,10 @@ class Evidence:
     ``host_samples`` and ``workload_samples``, the mean over nodes, and over ranks; only what was measured.
     ``node_of`` [n_gpus] numbers ``nodes``. ``peaks``: what the GPUs can do at most, None where they are unknown, or not
     all of one model, or parts of a GPU.
+
+    ``closer``: some of the GPUs in shorter bins, where the series' are long; None elsewhere. ``glimpses``: the same in bins
+    of a sample or few, over stretches of the window (gssr.model.glimpses) between which ``times`` leap over an empty bin;
+    None where bins are as short, nothing is known of the nodes, or rows are too many to read some tens of seconds of them.
     """
 
     run: Run
@@ -87,6 +74,7 @@ class Evidence:
     peaks: Peaks | None
     events: tuple[Event, ...]
     closer: "Evidence | None" = None
+    glimpses: "Evidence | None" = None
 
     @property
     def n_gpus(self) -> int:
@@ -117,49 +105,7 @@ class Evidence:
         return over_gpus(self.series[metric]) if metric in self.series else np.full(len(self.times), np.nan)
 
 
-def gather(
-    reader: RunReader,
-    positions: Ints,
-    start: float | None = None,
-    end: float | None = None,
-    rows: Samples | None = None,
-    counted: Counted | None = None,
-) -> Evidence:
-    """The evidence of some GPUs of a run (their ``positions``) in start <= time < end, unix s (None: as far as the run
-    goes). ``rows``: the raw rows of these GPUs in this window, where they were read already, numbered from 0 within
-    ``positions``; ``counted``: what their rollups add up to (gssr.model.counted.count_rollups), where those were.
-
-    1,024 GPUs sampled at 10 Hz for an hour take some tenths of a second."""
-    first, last = extent(reader)
-    span = first if start is None else start, last if end is None else end
-    found = evidence_names(reader)
-    names = tuple(name for name in found if name != BITS)
-    if rows is None and counted is None and reader.has_rows(MOST_ROWS, start):
-        read = reader.samples(found, filtered(reader, positions), start, end)
-        rows = Samples(chosen(read.gpu, positions, len(reader.gpus)), read.time, read.values)
-    interval = reader.sampling_seconds or 1.0
-    if rows is not None:
-        bins = series.bins_of_samples(rows, *span, interval, MOST_BINS)
-        counted = count_rows(rows, names, len(positions), bins)
-    elif counted is None:
-        counted = count_rollups(reader, names, positions, bins_to_count(len(positions), span, interval), (start, end))
-    known = [name for name in names if counted.n[name].any()]
-    evidence = _evidence(reader, positions, span, interval, counted, known)
-    closer = None
-    if evidence.width > CLOSE:
-        closer = _closer(reader, positions, span, (start, end), interval, rows, known)
-        closer = closer if closer.width < evidence.width else None
-    bins = counted.bins
-    return replace(
-        evidence,
-        course=_course_of_rows(rows, known, len(positions), span, interval) if rows else (closer or evidence).course,
-        host=reader.use_over_time(HOST, start, end, bins.start, bins.width, bins.n),
-        workload=reader.use_over_time(WORKLOAD, start, end, bins.start, bins.width, bins.n),
-        closer=closer,
-    )
-
-
-def _evidence(
+def evidence_of(
     reader: RunReader,
     positions: Ints,
     span: tuple[float, float],
@@ -167,7 +113,7 @@ def _evidence(
     counted: Counted,
     known: Sequence[str],
 ) -> Evidence:
-    """What was counted, as evidence; its course is in the bins of its series."""
+    """What was counted, as evidence: its course in the bins of its series, and nothing of the nodes and the workload yet."""
     bins = counted.bins
     gpus = tuple(reader.gpus[position] for position in positions.tolist())
     nodes, node_of = nodes_of(gpus)
@@ -199,36 +145,6 @@ def _evidence(
     )
 
 
-def _closer(
-    reader: RunReader,
-    positions: Ints,
-    span: tuple[float, float],
-    window: tuple[float | None, float | None],
-    interval: float,
-    rows: Samples | None,
-    known: Sequence[str],
-) -> Evidence:
-    """Of some of the GPUs, in bins that may be as short as those of the course."""
-    most = max(FEW_GPUS, int(FEW_VECTORS * LEVELS[0] / max(span[1] - span[0], LEVELS[0])))
-    apart = max(1, math.ceil(len(positions) / most))
-    few = positions[::apart]
-    if rows is None:
-        bins = series.bins_of_buckets(*span, interval, MOST_INSTANTS)
-        counted = count_rollups(reader, known, few, bins, window)
-    else:
-        own = rows.gpu % apart == 0
-        rows = Samples(rows.gpu[own] // apart, rows.time[own], {name: rows.values[name][own] for name in known})
-        counted = count_rows(rows, known, len(few), series.bins_of_samples(rows, *span, interval, MOST_INSTANTS))
-    return _evidence(reader, few, span, interval, counted, known)
-
-
-def evidence_names(reader: RunReader) -> tuple[str, ...]:
-    """What is gathered of a run: those of METRICS that its files can give, and the clock event reasons."""
-    stored = set(reader.metrics)
-    names = (name for name in (*METRICS, BITS) if stored >= set(BY_NAME[name].parts or (name,)))
-    return tuple(names)
-
-
 def _peaks(gpus: tuple[Gpu, ...]) -> Peaks | None:
     models = {gpu.name for gpu in gpus}
     if len(models) != 1 or any(gpu.mig for gpu in gpus):
@@ -256,11 +172,3 @@ def over_gpus(values: Float32s | Floats) -> Floats:
     n = known.sum(axis=0)
     total = np.where(known, values, 0).sum(axis=0, dtype=np.float64)
     return np.asarray(np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0), np.float64)
-
-
-def _course_of_rows(
-    rows: Samples, known: Sequence[str], n_gpus: int, span: tuple[float, float], interval: float
-) -> Course:
-    bins = series.bins_of_samples(rows, *span, interval, MOST_INSTANTS)
-    values = {name: over_gpus(series.from_samples(rows, [name], n_gpus, bins)[name].values) for name in known}
-    return Course(bins.start, bins.width, values, n_gpus)

@@ -68,6 +68,7 @@ def excerpt(evidence: Evidence, start: float, end: float) -> Evidence | None:
         workload={name: values[first:last] for name, values in evidence.workload.items()},
         events=tuple(event for event in evidence.events if start <= event.time < end),
         closer=excerpt(evidence.closer, start, end) if evidence.closer else None,
+        glimpses=excerpt(evidence.glimpses, start, end) if evidence.glimpses else None,
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gssr.metrics import SCORE_INPUTS
 from gssr.model.balance import imbalance
-from gssr.model.evidence import gather
+from gssr.model.gather import gather
 from gssr.model.program import program_of
 from gssr.model.verdict import Verdict
 from gssr.model.verdicts import judge

@@ -80,8 +80,17 @@ def test_a_job_is_the_same_each_time(tmp_path: Path) -> None:
 def test_small_jobs_are_judged_right(name: str, tmp_path: Path) -> None:
     labelled = BY_NAME[name]
     assert not labelled.held_out
-    outcome = measure.judge(labelled, measure.codes_of(labelled, tmp_path))
+    (codes,) = measure.codes_of(labelled, tmp_path, measure.as_analyzed)
+    outcome = measure.judge(labelled, codes)
     assert not outcome.missed and not outcome.false
+
+
+def test_a_job_of_an_hour_is_judged_as_a_shorter_one(tmp_path: Path) -> None:
+    labelled = BY_NAME["reading at 5 Hz"]._replace(seconds=2400, interval=0.5)
+    assert not labelled.held_out
+    for codes in measure.codes_of(labelled, tmp_path, measure.as_large, measure.as_rows):
+        outcome = measure.judge(labelled, codes)
+        assert not outcome.missed and not outcome.false
 
 
 def test_a_missed_verdict_and_a_false_alarm_are_told_apart() -> None:
@@ -94,7 +103,7 @@ def test_the_table_names_each_miss_and_ends_with_all(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(measure, "CACHE", tmp_path)
     jobs = [BY_NAME["launches, and validation"], BY_NAME["tiny model, 16 GPUs"]]
     monkeypatch.setattr(
-        measure, "codes_of", lambda labelled, _: frozenset({"gaps", "hang"} if "la" in labelled.name else ())
+        measure, "codes_of", lambda labelled, *_: [frozenset({"gaps", "hang"} if "la" in labelled.name else ())]
     )
     figures = list(measure.measure("truth", jobs))
     assert [figure.what for figure in figures if figure.unit == "missed"] == [

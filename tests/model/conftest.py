@@ -1,6 +1,6 @@
 """Recordings for the model's tests: real files, written by the real writer from arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from gssr.store.writer import Writer
 @pytest.fixture(scope="session")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
     """``record(gpu, time, values, ...)`` writes rows in their order and opens the run. ``gpu`` holds positions, ``values``
-    arrays by metric (NaN: NULL); every four GPUs are a node."""
+    arrays by metric (NaN: NULL); every four GPUs are a node. ``host``: unix times and rows of the first one."""
 
     def write(
         gpu: Any,
@@ -27,6 +27,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
         ended_at: float | None = None,
         state: str = "completed",
         gpus: Mapping[str, Any] | None = None,
+        host: Iterable[tuple[float, tuple[float | None, ...]]] = (),
     ) -> RunReader:
         path = tmp_path_factory.mktemp("run") / "run.sql"
         count = n_gpus if n_gpus is not None else int(max(gpu, default=-1)) + 1
@@ -54,6 +55,8 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
         for start in range(0, len(rows), 500):
             writer.add(rows[start : start + 500])
             writer.commit(rows[min(start + 500, len(rows)) - 1][1])
+        for moment, use in host:
+            writer.add_host(moment, use)
         if state == "completed":
             assert writer.finish(T0 + 1e6, 0, "completed", ended_at)  # type: ignore[arg-type]
         else:

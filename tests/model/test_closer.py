@@ -6,9 +6,12 @@ import pytest
 from evidences import HEALTHY, evidence
 from ticks import T0, Record, ticks
 
-from gssr.model.evidence import CLOSE, Evidence, gather
+from gssr.model.evidence import Evidence
 from gssr.model.excerpt import excerpt
+from gssr.model.gather import CLOSE, gather
 from gssr.model.verdicts import judge
+from gssr.model.verdicts.engine import explains
+from gssr.model.verdicts.found import Found
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.rules import TABLE
 
@@ -18,7 +21,7 @@ SECONDS, INTERVAL = 2400, 2.0
 @pytest.fixture(name="large")
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every job had too many rows, and too many rollups of 10 s."""
-    monkeypatch.setattr("gssr.model.evidence.MOST_ROWS", 0)
+    monkeypatch.setattr("gssr.model.gather.MOST_ROWS", 0)
     monkeypatch.setattr("gssr.model.counted.MOST_VECTORS", 0)
 
 
@@ -91,3 +94,13 @@ def test_a_cause_explains_of_a_bin_what_is_lost_to_it() -> None:
     job = Job(evidence(4, 8, noise=0.0, width=60.0, sm_active=0.8 * means), TABLE)
     times = job.evidence.times[[1, 2, 3, 3, 3, 3, 4]] + np.array([0.0, 45.0, 0.0, 15.0, 30.0, 45.0, 0.0])
     np.testing.assert_allclose(job.lost_in(times, 15.0), [0, 1, 0.5, 1, 1, 0, 0, 0])
+
+
+def test_short_pauses_count_for_what_they_last_beside_a_hang() -> None:
+    means = np.array([1.0, 1.0, 0.75, 0.75, 0.75, 0.75, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    job = Job(evidence(4, 13, noise=0.0, width=60.0, sm_active=0.8 * means), TABLE)
+    hung = Found({}, (), "critical", job.span, bins=means == 0)
+    paused = Found({}, (), "warning", job.span, bins=np.where(means < 1, 1.0, 0.0))  # 4 times 15 s, and the hang
+    assert explains(TABLE.rule("hang"), hung, TABLE.rule("pauses"), paused, job)
+    longer = paused._replace(bins=means < 1)  # whole minutes
+    assert not explains(TABLE.rule("hang"), hung, TABLE.rule("pauses"), longer, job)

@@ -14,6 +14,12 @@ _PIPES = {
     "fp32_active": "FP32 pipe",
     "fp16_active": "FP16 pipe",
 }
+_MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
+_MUCH = 1e8
+"""From this rate on, B/s, a node's disks or network may hold up its GPUs."""
+_CLEARLY = 1.25
+_SHORT = 5.0
+"""Bins of up to so many seconds show when GPUs wait for data."""
 
 
 def small_kernels(job: Job, rule: Rule) -> Found | None:
@@ -38,9 +44,26 @@ def gaps(job: Job, rule: Rule) -> Found | None:
     found = _found(
         job, rule, {"gap": words.percent(1 - engine)},
         finding("sm_active", sm, "at work", rule, "sm_active", above=False),
-        finding("gr_engine_active", engine, "", rule, "gr_engine_active", above=False),
+        finding("gr_engine_active", engine, "", rule, "gr_engine_active", above=False), *_gaps_seen(job),
     )  # fmt: skip
     return found._replace(severity=rule.graded(1 - engine), bins=job.working)
+
+
+def _gaps_seen(job: Job) -> list[Finding]:
+    """Whether the gaps last for seconds, as the shortest bins show. Where these are too long to tell: what the nodes' disks
+    and network move all the while, which the GPUs may wait for."""
+    finest = min(job.looks, key=lambda look: look.evidence.width)
+    width, engine = finest.evidence.width, finest.at_work("gr_engine_active")
+    if engine >= max(job.common("gaps"), _CLEARLY * job.at_work("gr_engine_active")):
+        text = f"{words.percent(engine)} while it works, looked at closer: the gaps last for seconds"
+        return [told("gr_engine_active", engine, text)]
+    host = job.evidence.host
+    rates = {name: float(np.nanmean(host[name])) for name in _MOVED if name in host and np.isfinite(host[name]).any()}
+    name = max(rates, key=lambda each: rates[each], default=None)
+    if width <= _SHORT or name is None or rates[name] < _MUCH:
+        return []
+    text = f"{words.label(name)} {words.amount(rates[name], name)} per node: whether the GPUs wait for it can't be told"
+    return [told(name, rates[name], f"{text} in bins of {words.duration(width)}")]
 
 
 def memory_peak(job: Job, rule: Rule) -> Found | None:

@@ -53,7 +53,7 @@ def judge(evidence: Evidence, table: Table = TABLE) -> Judgement:
             continue  # by a site's zero it would hold of nothing
         if found is not None and len(found.gpus) == evidence.n_gpus:
             found = found._replace(gpus=())
-        if found is not None and not any(_explains(cause, own, rule, found, job) for cause, own in kept):
+        if found is not None and not any(explains(cause, own, rule, found, job) for cause, own in kept):
             kept.append((rule, found))
     verdicts = sorted((_verdict(rule, found) for rule, found in kept), key=lambda one: SEVERITIES.index(one.severity))
     return Judgement(tuple(verdicts), tuple(abstentions))
@@ -87,7 +87,9 @@ def _measured(name: str, evidence: Evidence) -> bool:
     return name in evidence.host or name.removeprefix("workload_") in evidence.workload
 
 
-def _explains(cause: Rule, own: Found, rule: Rule, found: Found, job: Job) -> bool:
+def explains(cause: Rule, own: Found, rule: Rule, found: Found, job: Job) -> bool:
+    """Whether what a rule ``found`` is but a symptom of a ``cause`` that holds (``own``): for its GPUs and nearly all of its
+    time. What holds for parts of bins counts for the work that these lack."""
     if rule.code not in cause.explains:
         return False
     if own.gpus and not (found.gpus and set(found.gpus) <= set(own.gpus)):
@@ -95,7 +97,8 @@ def _explains(cause: Rule, own: Found, rule: Rule, found: Found, job: Job) -> bo
     if own.bins is None:
         return True
     bins = job.steady if found.bins is None else found.bins
-    return bool(np.minimum(own.bins, bins).sum() >= job.common("explained") * bins.sum())
+    weights = np.ones(len(bins)) if bins.dtype == bool else job.lacks
+    return bool(weights @ np.minimum(own.bins, bins) >= job.common("explained") * (weights @ bins))
 
 
 def _without_samples(job: Job, table: Table) -> Iterator[Abstention]:

@@ -22,6 +22,8 @@ class Job:
 
     evidence: Evidence
     table: Table
+    whole: "Job | None" = None
+    """The job of which this one is but glimpses."""
 
     def common(self, name: str) -> float:
         """A threshold that rules share."""
@@ -31,6 +33,12 @@ class Job:
     def closer(self) -> "Job":
         """Some of its GPUs in shorter bins, for rules about what is soon over; this one where its bins are short."""
         return self if self.evidence.closer is None else Job(self.evidence.closer, self.table)
+
+    @cached_property
+    def looks(self) -> "tuple[Job, ...]":
+        """What shows waits, however soon they are over: ``closer``, and the glimpses where there are any."""
+        glimpses = self.evidence.glimpses
+        return (self.closer, *(() if glimpses is None else (Job(glimpses, self.table, self),)))
 
     @cached_property
     def lead(self) -> str | None:
@@ -63,12 +71,16 @@ class Job:
 
     @cached_property
     def level(self) -> float:
-        """The working level: the median of the bins above half of the highest activity; NaN of a job that never works."""
-        return level_of(self.mean, self.common("working"), self.common("idle"))
+        """The working level: the median of the bins above half of the highest activity; NaN of a job that never works. That
+        of glimpses is not below that of the whole: they may hold nothing but waits."""
+        own = level_of(self.mean, self.common("working"), self.common("idle"))
+        return own if self.whole is None else float(np.fmax(own, self.whole.level))
 
     @cached_property
     def span(self) -> tuple[float, float]:
         """When the job works: without the time before its work begins and after it ends, unix s."""
+        if self.whole is not None:
+            return self.whole.span
         evidence = self.evidence
         if not np.isfinite(self.level):
             return evidence.start, evidence.end
@@ -171,6 +183,13 @@ class Job:
         known = np.isfinite(self.mean)
         return float((bins & known).sum() / known.sum()) if known.any() else 0.0
 
+    @cached_property
+    def lacks(self) -> Floats:
+        """[n_bins]: what part (0-1) of the work of the working level is not done in each bin; 0 where nothing is known."""
+        if not np.isfinite(self.level):
+            return np.zeros(len(self.mean))
+        return np.clip(np.nan_to_num(1 - self.mean / self.level), 0.0, 1.0)
+
     def lost_in(self, times: Floats, width: float) -> Floats:
         """[n_bins]: what part (0-1) of the work that each bin lacks to the working level is lost in the stretches that begin
         at ``times`` (unix s) and are ``width`` s long, if nothing is done in these."""
@@ -178,9 +197,18 @@ class Job:
         at = np.floor((times - evidence.times[0]) / evidence.width + 1e-6).astype(np.int64)
         n = np.bincount(np.clip(at, 0, len(evidence.times) - 1), minlength=len(evidence.times))
         taken = n * width / evidence.width
-        lacks = np.nan_to_num(1 - self.mean / self.level) if np.isfinite(self.level) else np.zeros(len(taken))
-        most = np.maximum(taken, lacks)
+        most = np.maximum(taken, self.lacks)
         return np.asarray(np.divide(taken, most, out=np.zeros(len(taken)), where=most > 0), np.float64)
+
+    def seen_in(self, look: "Job", bins: Flags) -> Flags | Floats:
+        """[n_bins]: what part (0-1) of the work that each bin lacks is lost in ``bins`` [n] of one of ``looks``. Glimpses
+        stand for the whole: the same part of what is lost to waits in them is so everywhere."""
+        if look is self:
+            return bins
+        if look.whole is None:
+            return self.lost_in(look.evidence.times[bins], look.evidence.width)
+        lost = look.waiting | bins
+        return np.where(self.steady, bins.sum() / max(lost.sum(), 1), 0.0)
 
     def around(self, bins: Flags) -> tuple[float, float]:
         """From the first to the last of these bins, within the window, unix s."""

@@ -1,9 +1,12 @@
 """Rules about what the GPUs wait for: input and output, the CPU, transfers, other GPUs."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gssr.model.analysis import Floats
 from gssr.model.outliers import Flags
+from gssr.model.verdict import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, told
 from gssr.model.verdicts.job import Job, stretches
@@ -18,16 +21,72 @@ _READS = {
 _C2C = ("c2c_rx_bytes", "c2c_tx_bytes")
 _PCIE = ("pcie_rx_bytes", "pcie_tx_bytes")
 _DIRECTIONS = {"rx": "to the GPUs", "tx": "from the GPUs"}
+_CLEARLY = 1.25
+_ALL = 0.9
+"""Glimpses of so much of the time leave nothing out that is worth telling."""
 
 
 def io_wait(job: Job, rule: Rule) -> Found | None:
     """The nodes' disks or network are busy while the GPUs wait."""
+    return _seen(job, rule, _io_wait)
+
+
+def cpu_starved(job: Job, rule: Rule) -> Found | None:
+    """One core, or all of the node's, are busy while the GPUs wait."""
+    return _seen(job, rule, _cpu_starved)
+
+
+def transfer_bound(job: Job, rule: Rule) -> Found | None:
+    """The link to the host is busy while the GPUs wait."""
+    return _seen(job, rule, _transfer_bound)
+
+
+def communication_bound(job: Job, rule: Rule) -> Found | None:
+    """NVLink is busy while the GPUs wait, or all the time while they compute little: in steps shorter than a bin."""
+    return _seen(job, rule, _communication_bound)
+
+
+def _seen(job: Job, rule: Rule, condition: Callable[[Job, Rule], Found | None]) -> Found | None:
+    """What the condition finds in the first of the job's looks, which sees all of the time, unless a later one shows it for
+    clearly more of that."""
+    best: tuple[float, Job, Found, Flags] | None = None
+    for look in job.looks:
+        found = condition(look, rule)
+        if found is None:
+            continue
+        bins = np.asarray(found.bins, bool)
+        share = look.share(bins)
+        if best is None or share > _CLEARLY * best[0]:
+            best = share, look, found, bins
+    if best is None or best[1] is job:
+        return None if best is None else best[2]
+    _, look, found, bins = best
+    findings = found.findings
+    if look.whole is not None:
+        found, findings = found._replace(span=job.span), (*findings, *_glimpsed(look))
+    return found._replace(findings=findings, bins=job.seen_in(look, bins))
+
+
+def _glimpsed(look: Job) -> list[Finding]:
+    """What glimpses leave out, where they do."""
+    times, width = look.evidence.times, look.evidence.width
+    n = 1 + int((np.diff(times) > 1.5 * width).sum())
+    seconds = (len(times) - n + 1) * width
+    if seconds >= _ALL * look.evidence.seconds:
+        return []
+    return [
+        told("seconds", seconds, f"seen in {n} stretches of {words.duration(seconds / n)} that stand for all the time")
+    ]
+
+
+def _io_wait(job: Job, rule: Rule) -> Found | None:
     best: tuple[float, str, Flags, float, float] | None = None
     for name in _READS:
         if name not in job.evidence.host:
             continue
         rate = job.evidence.host[name]
-        usual = float(np.nan_to_num(_mean(rate, job.working & ~job.waiting)))
+        # Waits shorter than a bin hide in others, too: least in those of most work.
+        usual = float(np.nan_to_num(_mean(rate, job.working & ~job.waiting & (job.mean >= job.level))))
         busy = _whole_waits(job, rate, max(rule.at("rate"), rule.at("more") * usual), max(rule.at("rate"), usual))
         share = job.share(busy)
         if share >= rule.at("share") and (best is None or share > best[0]):
@@ -45,8 +104,7 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
     )
 
 
-def cpu_starved(job: Job, rule: Rule) -> Found | None:
-    """One core, or all of the node's, are busy while the GPUs wait."""
+def _cpu_starved(job: Job, rule: Rule) -> Found | None:
     bins = _between_kernels(job)
     share = job.share(bins)
     if share < rule.at("share"):
@@ -76,8 +134,7 @@ def _whole_waits(job: Job, rate: Floats, high: float, usual: float) -> Flags:
     return bins
 
 
-def transfer_bound(job: Job, rule: Rule) -> Found | None:
-    """The link to the host is busy while the GPUs wait."""
+def _transfer_bound(job: Job, rule: Rule) -> Found | None:
     on_grace = job.evidence.has("c2c_rx_bytes") and (job.evidence.mean("c2c_rx_bytes") or 0.0) > 0
     link, names = ("C2C", _C2C) if on_grace else ("PCIe", _PCIE)
     rates = {name: job.in_time(name) for name in names if job.evidence.has(name)}
@@ -113,11 +170,12 @@ def _between_kernels(job: Job) -> Flags:
     return job.waiting | job.working if short else job.waiting
 
 
-def communication_bound(job: Job, rule: Rule) -> Found | None:
-    """NVLink is busy while the GPUs wait, or all the time while they compute little: in steps shorter than a bin."""
+def _communication_bound(job: Job, rule: Rule) -> Found | None:
     peaks = job.evidence.peaks
     full = (peaks.nvlink_bandwidth if peaks else None) or rule.at("bandwidth")
     rates = [job.in_time(name) for name in ("nvlink_tx_bytes", "nvlink_rx_bytes") if job.evidence.has(name)]
+    if not rates:
+        return None
     rate = np.fmax.reduce(rates)
     usual = float(np.nan_to_num(_mean(rate, job.working & ~job.waiting)))
     busy = job.waiting & (rate >= max(rule.at("load") * full, rule.at("more") * usual))
