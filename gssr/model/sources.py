@@ -12,20 +12,26 @@ from numpy.typing import NDArray
 
 from gssr.metrics import BY_NAME
 from gssr.model import series
-from gssr.model.aggregate import Aggregate, chosen, filtered, from_samples, from_vectors
+from gssr.model.aggregate import UNKNOWN, Aggregate, chosen, filtered, from_samples, from_vectors, is_sure
 from gssr.model.analysis import GpuSeries
 from gssr.model.balance import has_balance
 from gssr.model.counted import Counted, bins_to_count, count_rollups
 from gssr.model.series import VECTORS_AT_ONCE
-from gssr.store.edges import Histograms
 from gssr.store.moments import merge
 from gssr.store.reader import RunReader, Samples
 from gssr.store.schema import LEVELS
 
 Ints = NDArray[np.int64]
 
+MOST_AT_AN_END = 100_000
+"""So many samples are looked at, at most, to tell which of a histogram's ten minutes lie in a window, if its percentiles are
+sure enough without (gssr.model.aggregate.is_sure)."""
 _AT_THE_ENDS = 30
 """Finer rollups of a GPU, at most, where a window does not begin or end with one of the coarsest."""
+
+
+FEWEST_OF_MOST = 1 / 4
+"""Of the bins that a series may have it has so many at least, where that spares reading finer rollups than were read."""
 
 
 class Source(Protocol):
@@ -131,15 +137,20 @@ class Rollups:
     ) -> Aggregate:
         """As in Source."""
         gpus = filtered(self._reader, self._positions)
-        sketched = [name for name in names if has_balance(BY_NAME[name])]
-        found = self._reader.histograms(sketched, lower, upper, gpus) if sketched else Histograms({})
-        bounds = () if found.least is None or found.greatest is None else (found.least, found.greatest)
         merged = []
         for own in self._groups(lower, upper):
             buckets = self._reader.buckets(lower, upper, gpus=filtered(self._reader, own), names=names)
             gpu = chosen(buckets.gpu, own, len(self._reader.gpus))
             merged.append((merge(buckets.vectors, gpu, len(own), gap_seconds, buckets.layout), buckets.layout))
-        return from_vectors(np.concatenate([vectors for vectors, _ in merged]), merged[0][1], found.counts, bounds)
+        vectors, layout = np.concatenate([vectors for vectors, _ in merged]), merged[0][1]
+        del merged
+        sketched = [name for name in names if has_balance(BY_NAME[name])]
+        found = self._reader.histograms(sketched, lower, upper, gpus, MOST_AT_AN_END)
+        aggregate = from_vectors(vectors, layout, found)
+        unsure = [name for name in sketched if not is_sure(aggregate.statistics.get(name, UNKNOWN))]
+        if not (found.readable and unsure):
+            return aggregate
+        return from_vectors(vectors, layout, found.with_others(self._reader.histograms(unsure, lower, upper, gpus)))
 
     def _groups(self, lower: float | None, upper: float | None) -> list[Ints]:
         """The GPUs, so many at a time as have about VECTORS_AT_ONCE rollups that cover the window."""
@@ -159,11 +170,15 @@ class Rollups:
         most: int,
     ) -> dict[str, GpuSeries]:
         """As in Source."""
-        few = len(self._positions) * (span[1] - span[0]) / interval <= self._few_rows
+        few = self._reader.rows_between(*span, filtered(self._reader, self._positions)) <= self._few_rows
         if few and self._reader.thinned_until <= span[0]:
             rows = Rows(self._reader, self._positions, names, lower, upper)
             return rows.gpu_series(names, span, None, None, interval, most)
         bins = series.bins_of_buckets(*span, interval, most)
-        if self._counted is not None and self._counted[:2] == (lower, upper) and self._counted[2].holds(names, bins):
-            return {name: self._counted[2].gpu_series(name, bins) for name in names}
+        if self._counted is not None and self._counted[:2] == (lower, upper):
+            counted = self._counted[2]
+            if counted.bins.width > bins.width and counted.bins.n >= most * FEWEST_OF_MOST:
+                bins = counted.bins
+            if counted.holds(names, bins):
+                return {name: counted.gpu_series(name, bins) for name in names}
         return series.from_buckets(self._reader, names, self._positions, bins, lower, upper)

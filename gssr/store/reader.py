@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gssr.metrics import BY_NAME
+from gssr.store import ends
 from gssr.store.cover import Part, cover
 from gssr.store.descriptors import allow_descriptors
-from gssr.store.edges import Histograms, edge_bins
+from gssr.store.edges import Histograms, edge_bins, edges_of, thinned_edges, with_bounds
 from gssr.store.extents import Extent, extents_of
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import Floats, Ints, derive, merge
@@ -336,6 +337,22 @@ class RunReader:
             gpu, begin, seconds = pairs[:, 0], pairs[:, 1] * float(level), np.full(len(pairs), float(level))
         return Buckets(gpu, begin, seconds, vectors, layout)
 
+    def hold_ends(self, start: float | None, end: float | None, gpus: Ints | None = None) -> None:
+        """Read what no rollup counts at the ends of [start, end) (unix s, None: open), once for all that is asked of this
+        window and these GPUs (positions; None: all) until the next call. Of a run that has ended."""
+        lower, upper = _bounds(*self.whole_buckets(start, end))
+        for part in self._parts_of(gpus):
+            if part.ended:
+                ends.hold(part, lower, upper, gpus, self.gap_seconds, self._rows_per_second(part))
+
+    def rows_between(self, start: float, end: float, gpus: Ints | None = None) -> float:
+        """About how many samples reading those of some GPUs in [start, end), unix s, looks at: of a file in which all GPUs
+        take turns they are everybody's."""
+        return sum(self._rows_per_second(part) for part in self._parts_of(gpus)) * (end - start)
+
+    def _rows_per_second(self, part: Part) -> float:
+        return len(part.position) / (self.sampling_seconds or 1.0)
+
     def _parts_of(self, gpus: Ints | None) -> list[Part]:
         """Those that have rows of one of these GPUs (positions; None: all). Of a thousand ranks' files a few GPUs are in a
         few."""
@@ -361,26 +378,30 @@ class RunReader:
         start: float | None = None,
         end: float | None = None,
         gpus: Ints | None = None,
+        most_rows: float = math.inf,
     ) -> Histograms:
-        """The same with what is known of a window that cuts sketches whose samples are thinned."""
+        """The same with what is known of a window that cuts sketches whose samples are thinned, or of which more than
+        ``most_rows`` had to be looked at to tell which lie in it (a run's that has ended)."""
         lower, upper = _bounds(*self.whole_buckets(start, end))
-        counts = self._counted(names, lower, upper, gpus)
-        self._check_thinning(_cut(lower, upper, SKETCH_SECONDS))
-        edges = [edge for part in self._parts_of(gpus) for edge in edge_bins(part, names, lower, upper, gpus)]
-        if not edges:
-            return Histograms(counts)
-        return Histograms(
-            *(
-                {name: counts[name] + sum(own[name] for own in kind) for name in names}
-                for kind in zip(*edges, strict=True)
-            )
-        )
-
-    def _counted(self, names: Sequence[str], lower: float, upper: float, gpus: Ints | None) -> dict[str, Ints]:
+        many = [edge for edge in edges_of(lower, upper) if self.rows_between(edge.lower, edge.upper, gpus) > most_rows]
         counts = no_bins(names)
+        bounded: list[Histograms] = []
         for part in self._parts_of(gpus):
-            count_bins(counts, part, names, lower, upper, gpus)
-        return dict(zip(names, counts, strict=False))
+            rest = lower, upper
+            for edge in many if part.ended else ():
+                found = (
+                    edge_bins(part, names, edge, gpus, self.gap_seconds, True) if edge.lower >= part.thinned else None
+                )
+                if found is not None:
+                    bounded.append(found)
+                    rest = (edge.upper, rest[1]) if edge.lower == lower else (rest[0], edge.lower)
+            if rest[0] < rest[1]:
+                count_bins(counts, part, names, *rest, gpus)
+        self._check_thinning(_cut(lower, upper, SKETCH_SECONDS))
+        for part in self._parts_of(gpus):
+            for edge in thinned_edges(part, lower, upper):
+                bounded += filter(None, [edge_bins(part, names, edge, gpus, self.gap_seconds, False)])
+        return with_bounds(dict(zip(names, counts, strict=False)), bounded)
 
 
 def _cut(lower: float, upper: float, step: int) -> list[float]:
