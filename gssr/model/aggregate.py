@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED
 from gssr.model.analysis import Floats, Statistics
 from gssr.store.edges import Histograms
-from gssr.store.layout import Block, Layout, layout_of
+from gssr.store.layout import RELATIVE_BIN_WIDTH, Block, Layout, layout_of
 from gssr.store.moments import fold, merge
 from gssr.store.reader import RunReader, Samples
 
 Ints = NDArray[np.int64]
 
 PERCENTILES = (5.0, 50.0, 95.0)
-SURE = 1 / 50
+SURE = 1 / 10
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 UNKNOWN = Statistics(None, None, None, None, None, None, None, 0, None)
 
@@ -97,11 +97,17 @@ def from_vectors(per_gpu: Floats, layout: Layout, histograms: Histograms) -> Agg
 
 
 def is_sure(own: Statistics) -> bool:
-    """Whether percentiles whose samples were not all looked at are near enough to be told: off by at most SURE of what lies
-    between the least and the greatest sample."""
+    """Whether percentiles whose samples were not all looked at are near enough: off by at most SURE of what lies between the
+    least and the greatest sample, or by no more than others from histograms."""
     if own.p_error is None or own.min is None or own.max is None:
         return True
-    return own.p_error <= SURE * (own.max - own.min)
+    return is_within_a_bin(own) or own.p_error <= SURE * (own.max - own.min)
+
+
+def is_within_a_bin(own: Statistics) -> bool:
+    """Whether no percentile is off by more than the width of a histogram's bin, as far as that is known."""
+    ends = [abs(value) for value in (own.p05, own.median, own.p95) if value is not None]
+    return own.p_error is None or own.p_error <= RELATIVE_BIN_WIDTH * max(ends, default=0.0)
 
 
 def _of_counter(per_gpu: Floats) -> Statistics:

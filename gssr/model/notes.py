@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from gssr.metrics import BY_NAME
-from gssr.model.analysis import Analysis, Statistics
+from gssr.model.aggregate import is_within_a_bin
+from gssr.model.analysis import Analysis
 from gssr.store.layout import RELATIVE_BIN_WIDTH
 from gssr.store.schema import GAP_INTERVALS
 
@@ -65,15 +66,9 @@ def _about_samples(analysis: Analysis, missing_seconds: float) -> Iterator[str]:
         share = 100 * RELATIVE_BIN_WIDTH / 2
         yield (
             "percentiles are less sure: the window cuts histograms of ten minutes, of which not all samples were kept"
-            if any(_is_unsure(own) for own in analysis.metrics.values())
+            if not all(is_within_a_bin(own) for own in analysis.metrics.values())
             else f"percentiles come from histograms: each is off by at most {share:.1f} % of its value"
         )
-
-
-def _is_unsure(own: Statistics) -> bool:
-    """Whether the percentiles may be off by more than the width of a bin."""
-    ends = [abs(value) for value in (own.p05, own.median, own.p95) if value is not None]
-    return own.p_error is not None and own.p_error > RELATIVE_BIN_WIDTH * max(ends, default=0.0)
 
 
 def _about_the_end(analysis: Analysis, last_time: float | None) -> Iterator[str]:

@@ -19,7 +19,7 @@ from gssr.store.schema import SKETCH_SECONDS
 from gssr.store.sketches import Told, decoded, no_bins, samples_in
 
 _NEGATIVE = 0x8000  # keys from here on are those of negative values
-_GPUS_AT_ONCE = 200
+_GPUS_AT_ONCE = 100
 """Each has some thirty rollups beside an end of the window."""
 
 
@@ -43,6 +43,10 @@ class Histograms(NamedTuple):
         return Histograms(self.counts | others.counts, least, greatest, others.readable)
 
 
+Bins = tuple[Ints, Ints, Ints]
+"""As gssr.store.sketches.no_bins: a share of what there is, the least, the greatest."""
+
+
 class Edge(NamedTuple):
     """A sketch that a window cuts: where it begins, and what of it lies in the window, unix s."""
 
@@ -64,13 +68,13 @@ def thinned_edges(part: Part, start: float, end: float) -> list[Edge]:
 
 
 def edge_bins(
-    part: Part, names: Sequence[str], edge: Edge, gpus: Ints | None, gap_seconds: float, checked: bool
-) -> Histograms | None:
-    """The samples of a part that lie in a sketch which the window cuts. ``checked``: None where sketches hold other than
-    rollups say (of thinned samples they are all there is)."""
+    counts: Bins, part: Part, names: Sequence[str], edge: Edge, gpus: Ints | None, gap_seconds: float, checked: bool
+) -> bool:
+    """Add to ``counts`` the samples of a part that lie in a sketch which the window cuts. ``checked``: only where they hold
+    what rollups say (of thinned samples they are all there is). Returns whether that was done."""
     order = part.shard.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
-    counts = [no_bins(names) for _ in range(3)]
+    own_counts = bounded_bins(names)
     for own in _groups(part, gpus):
         n, ends = _held(part, names, edge, own, gap_seconds)
         end = edge.begin + SKETCH_SECONDS
@@ -79,35 +83,36 @@ def edge_bins(
         for batch in part.shard.rolled.sketches(part.keys(own), edge.begin, end, counted_anew=checked):
             key = np.array([row[0] for row in batch], np.int64)
             if not part.sound(key).all():
-                return None
+                return False
             position = part.positions(key)
             sizes, keys, weights = decoded([row[2] for row in batch], len(order))
             if told is not None:
                 codes = codes_of(position, np.array([row[1] for row in batch]))
                 if not told.by_sketches(codes, samples_in(sizes, weights)).all():
-                    return None
+                    return False
                 right.append(codes)
             chosen = _chosen(n[position], ends[position], sizes, keys, weights)
             if told is not None and (chosen.n != n[position]).any():
-                return None
+                return False
             bins = places[chosen.metric] * N_BINS + chosen.keys
-            for own_counts, weights in zip(counts, chosen.weights, strict=True):
-                np.add.at(own_counts.reshape(-1), bins, weights)
+            for into, weights in zip(own_counts, chosen.weights, strict=True):
+                np.add.at(into.reshape(-1), bins, weights)
         if told is not None and len(told.again(np.concatenate(right))):
-            return None
-    share, least, greatest = (dict(zip(names, own, strict=False)) for own in counts)
-    return Histograms(share, least, greatest, checked)
+            return False
+    for into, of_edge in zip(counts, own_counts, strict=True):
+        add_bins(into, of_edge)
+    return True
 
 
-def with_bounds(counts: dict[str, Ints], edges: Sequence[Histograms]) -> Histograms:
-    """All of a window: what is known exactly and its edges."""
-    if not edges:
-        return Histograms(counts)
-    kinds = zip(*(edge[:3] for edge in edges), strict=True)
-    share, least, greatest = (
-        {name: sum((own[name] for own in kind), counts[name]) for name in counts} for kind in kinds
-    )
-    return Histograms(share, least, greatest, any(edge.readable for edge in edges))
+def bounded_bins(names: Sequence[str]) -> Bins:
+    """For ``edge_bins``: share, least and greatest."""
+    return no_bins(names), no_bins(names), no_bins(names)
+
+
+def add_bins(into: Ints, counts: Ints) -> None:
+    """Add what there is: of most bins there is nothing, and they take no memory until they are written to."""
+    some = np.flatnonzero(counts)
+    into.reshape(-1)[some] += counts.reshape(-1)[some]
 
 
 def _groups(part: Part, gpus: Ints | None) -> Iterator[Ints]:

@@ -15,7 +15,7 @@ from gssr.metrics import BY_NAME
 from gssr.store import ends
 from gssr.store.cover import Part, cover
 from gssr.store.descriptors import allow_descriptors
-from gssr.store.edges import Histograms, edge_bins, edges_of, thinned_edges, with_bounds
+from gssr.store.edges import Histograms, add_bins, bounded_bins, edge_bins, edges_of, thinned_edges
 from gssr.store.extents import Extent, extents_of
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import Floats, Ints, derive, merge
@@ -384,24 +384,27 @@ class RunReader:
         ``most_rows`` had to be looked at to tell which lie in it (a run's that has ended)."""
         lower, upper = _bounds(*self.whole_buckets(start, end))
         many = [edge for edge in edges_of(lower, upper) if self.rows_between(edge.lower, edge.upper, gpus) > most_rows]
-        counts = no_bins(names)
-        bounded: list[Histograms] = []
+        counts, edges = no_bins(names), bounded_bins(names)
+        readable = bounded = False
         for part in self._parts_of(gpus):
             rest = lower, upper
             for edge in many if part.ended else ():
-                found = (
-                    edge_bins(part, names, edge, gpus, self.gap_seconds, True) if edge.lower >= part.thinned else None
-                )
-                if found is not None:
-                    bounded.append(found)
+                known = edge.lower >= part.thinned
+                if known and edge_bins(edges, part, names, edge, gpus, self.gap_seconds, checked=True):
                     rest = (edge.upper, rest[1]) if edge.lower == lower else (rest[0], edge.lower)
+                    readable = True
             if rest[0] < rest[1]:
                 count_bins(counts, part, names, *rest, gpus)
         self._check_thinning(_cut(lower, upper, SKETCH_SECONDS))
         for part in self._parts_of(gpus):
             for edge in thinned_edges(part, lower, upper):
-                bounded += filter(None, [edge_bins(part, names, edge, gpus, self.gap_seconds, False)])
-        return with_bounds(dict(zip(names, counts, strict=False)), bounded)
+                bounded |= edge_bins(edges, part, names, edge, gpus, self.gap_seconds, checked=False)
+        if not (readable or bounded):
+            return Histograms(dict(zip(names, counts, strict=False)))
+        for bins in edges:
+            add_bins(bins, counts)
+        share, least, greatest = (dict(zip(names, bins, strict=False)) for bins in edges)
+        return Histograms(share, least, greatest, readable)
 
 
 def _cut(lower: float, upper: float, step: int) -> list[float]:

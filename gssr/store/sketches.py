@@ -1,6 +1,7 @@
 """Histograms of a window: sketches inside, raw rows where they are cut, not closed yet, or count anything else than the
 rollups beside them."""
 
+import mmap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
 def no_bins(names: Sequence[str]) -> Ints:
     """int64[len(names) + 1, 65536], for ``count_bins``: of each metric the bins of a sketch (gssr.store.layout); last what
-    nobody asked for."""
-    return np.zeros((len(names) + 1, N_BINS), np.int64)
+    nobody asked for. Only pages of it that are written to take memory: numpy has huge ones made of its own arrays."""
+    shape = len(names) + 1, N_BINS
+    return np.frombuffer(mmap.mmap(-1, 8 * shape[0] * shape[1], mmap.MAP_PRIVATE), np.int64).reshape(shape)
 
 
 def count_bins(counts: Ints, part: "Part", names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
