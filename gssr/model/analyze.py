@@ -144,7 +144,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     )
     clocks = disagreement(reader.processes, interval)
     others = [sentence for sentence in (thinning(reader), reader.recounted, clocks) if sentence]
-    return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, _missing(total, interval), others))
+    missing, thinned = _missing(total, interval), reader.keep != "raw"
+    return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, missing, others, thinned))
 
 
 def _asked(metrics: Sequence[str] | None) -> tuple[str, ...]:

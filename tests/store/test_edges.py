@@ -60,7 +60,8 @@ def test_gpus_that_changed_hands_are_bounded_file_by_file(tmp_path, rows, finish
     record(tmp_path, 1, early, 3)
     record(tmp_path, 0, late, 3, finish)
     (reader,) = open_recording(tmp_path / "a.sql").runs
-    assert any([bounds_hold(reader, *window) for window in WINDOWS]) == finish
+    bounded = [bounds_hold(reader, *window) for window in WINDOWS]
+    assert any(bounded) == finish
     for start, end in WINDOWS:
         reader.hold_ends(start, end)
         check(Sorted(reader), rows, start, end)
