@@ -21,6 +21,8 @@ from gssr.store.sketches import Told, decoded, no_bins, samples_in
 _NEGATIVE = 0x8000  # keys from here on are those of negative values
 _GPUS_AT_ONCE = 100
 """Each has some thirty rollups beside an end of the window."""
+FEW_ROWS = 10_000
+"""Of a file so many samples at an end of a window are read as fast as they are bounded."""
 
 
 class Histograms(NamedTuple):
@@ -70,21 +72,18 @@ def thinned_edges(part: Part, start: float, end: float) -> list[Edge]:
 def edge_bins(
     counts: Bins, part: Part, names: Sequence[str], edge: Edge, gpus: Ints | None, gap_seconds: float, checked: bool
 ) -> bool:
-    """Add to ``counts`` the samples of a part that lie in a sketch which the window cuts. ``checked``: only where they hold
-    what rollups say (of thinned samples they are all there is). Returns whether that was done."""
+    """Add to ``counts`` the samples of a part that lie in a sketch which the window cuts. ``checked``: sketches are to hold
+    what rollups say (of thinned samples they are all there is). Where they don't it returns False, and what was added is of
+    no use."""
     order = part.shard.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
-    own_counts = bounded_bins(names)
     for own in _groups(part, gpus):
         n, ends = _held(part, names, edge, own, gap_seconds)
         end = edge.begin + SKETCH_SECONDS
         told = Told(part, names, edge.begin, end, own) if checked else None
         right = [np.empty(0, np.int64)]
         for batch in part.shard.rolled.sketches(part.keys(own), edge.begin, end, counted_anew=checked):
-            key = np.array([row[0] for row in batch], np.int64)
-            if not part.sound(key).all():
-                return False
-            position = part.positions(key)
+            position = part.positions(np.array([row[0] for row in batch], np.int64))
             sizes, keys, weights = decoded([row[2] for row in batch], len(order))
             if told is not None:
                 codes = codes_of(position, np.array([row[1] for row in batch]))
@@ -95,12 +94,10 @@ def edge_bins(
             if told is not None and (chosen.n != n[position]).any():
                 return False
             bins = places[chosen.metric] * N_BINS + chosen.keys
-            for into, weights in zip(own_counts, chosen.weights, strict=True):
+            for into, weights in zip(counts, chosen.weights, strict=True):
                 np.add.at(into.reshape(-1), bins, weights)
         if told is not None and len(told.again(np.concatenate(right))):
             return False
-    for into, of_edge in zip(counts, own_counts, strict=True):
-        add_bins(into, of_edge)
     return True
 
 

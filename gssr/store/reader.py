@@ -15,7 +15,7 @@ from gssr.metrics import BY_NAME
 from gssr.store import ends
 from gssr.store.cover import Part, cover
 from gssr.store.descriptors import allow_descriptors
-from gssr.store.edges import Histograms, add_bins, bounded_bins, edge_bins, edges_of, thinned_edges
+from gssr.store.edges import FEW_ROWS, Histograms, add_bins, bounded_bins, edge_bins, edges_of, thinned_edges
 from gssr.store.extents import Extent, extents_of
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import Floats, Ints, derive, merge
@@ -388,11 +388,14 @@ class RunReader:
         readable = bounded = False
         for part in self._parts_of(gpus):
             rest = lower, upper
+            few = min(FEW_ROWS, most_rows) / self._rows_per_second(part)
             for edge in many if part.ended else ():
-                known = edge.lower >= part.thinned
-                if known and edge_bins(edges, part, names, edge, gpus, self.gap_seconds, checked=True):
-                    rest = (edge.upper, rest[1]) if edge.lower == lower else (rest[0], edge.lower)
-                    readable = True
+                if edge.lower < part.thinned or edge.upper - edge.lower <= few:
+                    continue
+                if not edge_bins(edges, part, names, edge, gpus, self.gap_seconds, checked=True):
+                    return self.histograms(names, start, end, gpus)  # it is damaged
+                rest = (edge.upper, rest[1]) if edge.lower == lower else (rest[0], edge.lower)
+                readable = True
             if rest[0] < rest[1]:
                 count_bins(counts, part, names, *rest, gpus)
         self._check_thinning(_cut(lower, upper, SKETCH_SECONDS))

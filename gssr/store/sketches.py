@@ -65,7 +65,10 @@ def _add(counts: Ints, names: Sequence[str], values: dict[str, Floats]) -> None:
         metric = BY_NAME[name]
         column = derive(values, metric.parts) if metric.derived else values[name]
         column = column[np.isfinite(column)].astype(np.float32)
-        np.add.at(own, column.view(np.uint32) >> 16, 1)
+        if len(column):
+            keys = column.view(np.uint32) >> 16
+            low, high = int(keys.min()), int(keys.max())  # mostly they are near each other
+            own[low : high + 1] += np.bincount(keys - np.uint32(low), minlength=high - low + 1)
 
 
 class Told:
