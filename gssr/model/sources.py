@@ -26,6 +26,8 @@ Ints = NDArray[np.int64]
 MOST_AT_AN_END = 100_000
 """So many samples are looked at, at most, to tell which of a histogram's ten minutes lie in a window, if its percentiles are
 sure enough without (gssr.model.aggregate.is_sure)."""
+PASSED_OVER = 5
+"""Samples of other GPUs that lie between take so much less time."""
 _AT_THE_ENDS = 30
 """Finer rollups of a GPU, at most, where a window does not begin or end with one of the coarsest."""
 
@@ -170,7 +172,9 @@ class Rollups:
         most: int,
     ) -> dict[str, GpuSeries]:
         """As in Source."""
-        few = self._reader.rows_between(*span, filtered(self._reader, self._positions)) <= self._few_rows
+        few = len(self._positions) * (span[1] - span[0]) / interval <= self._few_rows
+        gpus = filtered(self._reader, self._positions)
+        few = few and self._reader.rows_between(*span, gpus) <= PASSED_OVER * self._few_rows
         if few and self._reader.thinned_until <= span[0]:
             rows = Rows(self._reader, self._positions, names, lower, upper)
             return rows.gpu_series(names, span, None, None, interval, most)

@@ -19,7 +19,7 @@ from gssr.store.schema import SKETCH_SECONDS
 from gssr.store.sketches import Told, decoded, no_bins, samples_in
 
 _NEGATIVE = 0x8000  # keys from here on are those of negative values
-_GPUS_AT_ONCE = 100
+_GPUS_AT_ONCE = 64
 """Each has some thirty rollups beside an end of the window."""
 FEW_ROWS = 10_000
 """Of a file so many samples at an end of a window are read as fast as they are bounded."""

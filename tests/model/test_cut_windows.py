@@ -8,7 +8,7 @@ from test_statistics import PERCENTILES, alike
 from ticks import T0, Record, random_values, ticks
 
 from gssr.metrics import BY_NAME
-from gssr.model import aggregate, analyze, sources
+from gssr.model import aggregate, analyze, counted, sources
 from gssr.model.analysis import Analysis
 from gssr.model.analyze import Options
 from gssr.store.reader import RunReader
@@ -103,3 +103,33 @@ def test_a_long_steady_window_needs_none_of_the_samples_it_cuts(
     same_but_for_percentiles(raw, rolled)
     assert 0 < rolled.metrics["sm_active"].p_error <= 0.1  # type: ignore[operator]
     assert any("of which not all samples were read" in note for note in rolled.notes)
+
+
+def test_a_series_of_a_cut_window_is_made_of_what_was_counted(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, time = ticks(3, 1800, 1.0)
+    values = random_values(len(gpu), 4, 0.1)
+    reader = record(gpu, time, values, sampling_ms=1000.0)
+    monkeypatch.setattr(counted, "MOST_VECTORS", 1)
+    monkeypatch.setattr(analyze, "MOST_ROWS", 1)
+    start, end = T0 + 33.0, T0 + 1723.0
+    found = analyze.analyze(reader, Options(start=start, end=end, exact=False, series=("sm_active",), bins=72))
+    series = found.gpu_series["sm_active"]
+    assert series.width == 60 and series.start == T0
+    inside = (time >= start) & (time < end) & np.isfinite(values["sm_active"])
+    for position in range(3):
+        own = inside & (gpu == position)
+        bins = ((time[own] - T0) // 60).astype(int)
+        means = np.bincount(bins, values["sm_active"][own]) / np.bincount(bins)
+        assert series.values[position].tolist() == pytest.approx(means.tolist())
+
+
+def test_one_gpu_of_many_is_drawn_without_passing_over_all_samples(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu, time = ticks(8, 600, 1.0)
+    reader = record(gpu, time, random_values(len(gpu), 4, 0.1), sampling_ms=1000.0)
+    monkeypatch.setattr(analyze, "EXACT_ROWS", 700)
+    options = Options(gpus=("3",), series=("sm_active",), bins=300)
+    assert analyze.analyze(reader, options).series["sm_active"].width == 10
+    monkeypatch.setattr(sources, "PASSED_OVER", 8)
+    assert analyze.analyze(reader, options).series["sm_active"].width == 2
