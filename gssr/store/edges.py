@@ -5,6 +5,7 @@ How many do, and between which values, rollups tell, GPU by GPU. So there are a 
 and two that no window can go beyond: of the least samples that there were, and of the greatest.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from gssr.store.ends import cut_off
 from gssr.store.layout import layout_of, part_of
 from gssr.store.moments import Ints, merge, where
 from gssr.store.schema import SKETCH_SECONDS
-from gssr.store.sketches import Told, decoded, no_bins, samples_in
+from gssr.store.sketches import Told, count_bins, decoded, no_bins, samples_in
 
 _NEGATIVE = 0x8000  # keys from here on are those of negative values
 _GPUS_AT_ONCE = 64
@@ -57,19 +58,61 @@ class Edge(NamedTuple):
     upper: float
 
 
+def histograms(
+    parts: Sequence[Part],
+    names: Sequence[str],
+    window: tuple[float, float],
+    gpus: Ints | None,
+    gap_seconds: float,
+    interval: float,
+    most_rows: float,
+) -> Histograms:
+    """Of the samples of some GPUs (positions; None: all) in window[0] <= time < window[1], unix s. Those in a sketch that is
+    cut are read, if they still are there, up to ``most_rows`` at each end; ``interval`` is about the time between two of a
+    GPU, s."""
+    dear = {edge for edge in edges_of(*window) if _n_rows(parts, edge, interval) > most_rows}
+    counts, bounded = no_bins(names), (no_bins(names), no_bins(names), no_bins(names))
+    readable = thinned = False
+    for part in parts:
+        lower, upper = window
+        for edge in sorted(dear) if part.ended else ():
+            if edge.lower < part.thinned or _n_rows([part], edge, interval) <= min(FEW_ROWS, most_rows):
+                continue
+            if not _add_edge(bounded, part, names, edge, gpus, gap_seconds, checked=True):
+                return histograms(parts, names, window, gpus, gap_seconds, interval, math.inf)
+            readable = True
+            lower, upper = (edge.upper, upper) if edge.lower == window[0] else (lower, edge.lower)
+        if lower < upper:
+            count_bins(counts, part, names, lower, upper, gpus)
+        for edge in _thinned(part, *window):
+            thinned |= _add_edge(bounded, part, names, edge, gpus, gap_seconds, checked=False)
+    if not (readable or thinned):
+        return Histograms(dict(zip(names, counts, strict=False)))
+    some = np.flatnonzero(counts)
+    for bins in bounded:
+        bins.reshape(-1)[some] += counts.reshape(-1)[some]
+    share, least, greatest = (dict(zip(names, bins, strict=False)) for bins in bounded)
+    return Histograms(share, least, greatest, readable)
+
+
+def _n_rows(parts: Sequence[Part], edge: Edge, interval: float) -> float:
+    """About how many samples reading some of an edge looks at."""
+    return sum(len(part.position) for part in parts) * (edge.upper - edge.lower) / interval
+
+
 def edges_of(start: float, end: float) -> list[Edge]:
     """Those of the window [start, end), in the order of time."""
     ranges = cut_off(start, end, SKETCH_SECONDS)
     return [Edge(int(lower // SKETCH_SECONDS) * SKETCH_SECONDS, lower, upper) for lower, upper in ranges]
 
 
-def thinned_edges(part: Part, start: float, end: float) -> list[Edge]:
+def _thinned(part: Part, start: float, end: float) -> list[Edge]:
     """Those whose samples are thinned, as far as they are."""
     found = edges_of(start, end)
     return [edge._replace(upper=min(edge.upper, part.thinned)) for edge in found if edge.lower < part.thinned]
 
 
-def edge_bins(
+def _add_edge(
     counts: Bins, part: Part, names: Sequence[str], edge: Edge, gpus: Ints | None, gap_seconds: float, checked: bool
 ) -> bool:
     """Add to ``counts`` the samples of a part that lie in a sketch which the window cuts. ``checked``: sketches are to hold
@@ -99,17 +142,6 @@ def edge_bins(
         if told is not None and len(told.again(np.concatenate(right))):
             return False
     return True
-
-
-def bounded_bins(names: Sequence[str]) -> Bins:
-    """For ``edge_bins``: share, least and greatest."""
-    return no_bins(names), no_bins(names), no_bins(names)
-
-
-def add_bins(into: Ints, counts: Ints) -> None:
-    """Add what there is: of most bins there is nothing, and they take no memory until they are written to."""
-    some = np.flatnonzero(counts)
-    into.reshape(-1)[some] += counts.reshape(-1)[some]
 
 
 def _groups(part: Part, gpus: Ints | None) -> Iterator[Ints]:

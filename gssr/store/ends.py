@@ -48,11 +48,12 @@ def cut_off(start: float, end: float, step: int) -> list[Range]:
     return ranges
 
 
-def hold(part: "Part", start: float, end: float, gpus: Ints | None, gap_seconds: float, rows_per_second: float) -> None:
+def hold(part: "Part", start: float, end: float, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
     """Have the samples at the ends of [start, end) read: ``held`` gives them. ``gpus`` are positions, None: all;
-    ``rows_per_second`` says how many there are about."""
+    ``interval`` is about the time between two samples of one, s."""
     layout = part.shard.layout
     names = stored_of(layout)
+    rows_per_second = len(part.position if gpus is None else gpus) / interval
     found = {}
     for lower, upper in cut_off(start, end, LEVELS[0]):
         n = min(max(1, math.ceil(rows_per_second * (upper - lower) / _ROWS_AT_ONCE)), _MOST_PIECES)

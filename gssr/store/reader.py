@@ -15,7 +15,7 @@ from gssr.metrics import BY_NAME
 from gssr.store import ends
 from gssr.store.cover import Part, cover
 from gssr.store.descriptors import allow_descriptors
-from gssr.store.edges import FEW_ROWS, Histograms, add_bins, bounded_bins, edge_bins, edges_of, thinned_edges
+from gssr.store.edges import Histograms, histograms
 from gssr.store.extents import Extent, extents_of
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import Floats, Ints, derive, merge
@@ -28,7 +28,6 @@ from gssr.store.records import Run as Run
 from gssr.store.records import joined
 from gssr.store.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
 from gssr.store.shard import HOST_COLUMNS, WORKLOAD_COLUMNS, Shard, catalogue_order
-from gssr.store.sketches import count_bins, no_bins
 
 _PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared memory
 _TRIES = 5  # to open all of a recording whose ranks' files are being merged meanwhile
@@ -343,15 +342,12 @@ class RunReader:
         lower, upper = _bounds(*self.whole_buckets(start, end))
         for part in self._parts_of(gpus):
             if part.ended:
-                ends.hold(part, lower, upper, gpus, self.gap_seconds, self._rows_per_second(part))
+                ends.hold(part, lower, upper, gpus, self.gap_seconds, self.sampling_seconds or 1.0)
 
     def rows_between(self, start: float, end: float, gpus: Ints | None = None) -> float:
         """About how many samples reading those of some GPUs in [start, end), unix s, looks at: of a file in which all GPUs
         take turns they are everybody's."""
-        return sum(self._rows_per_second(part) for part in self._parts_of(gpus)) * (end - start)
-
-    def _rows_per_second(self, part: Part) -> float:
-        return len(part.position) / (self.sampling_seconds or 1.0)
+        return sum(len(part.position) for part in self._parts_of(gpus)) * (end - start) / (self.sampling_seconds or 1.0)
 
     def _parts_of(self, gpus: Ints | None) -> list[Part]:
         """Those that have rows of one of these GPUs (positions; None: all). Of a thousand ranks' files a few GPUs are in a
@@ -383,31 +379,10 @@ class RunReader:
         """The same with what is known of a window that cuts sketches whose samples are thinned, or of which more than
         ``most_rows`` had to be looked at to tell which lie in it (a run's that has ended)."""
         lower, upper = _bounds(*self.whole_buckets(start, end))
-        many = [edge for edge in edges_of(lower, upper) if self.rows_between(edge.lower, edge.upper, gpus) > most_rows]
-        counts, edges = no_bins(names), bounded_bins(names)
-        readable = bounded = False
-        for part in self._parts_of(gpus):
-            rest = lower, upper
-            few = min(FEW_ROWS, most_rows) / self._rows_per_second(part)
-            for edge in many if part.ended else ():
-                if edge.lower < part.thinned or edge.upper - edge.lower <= few:
-                    continue
-                if not edge_bins(edges, part, names, edge, gpus, self.gap_seconds, checked=True):
-                    return self.histograms(names, start, end, gpus)  # it is damaged
-                rest = (edge.upper, rest[1]) if edge.lower == lower else (rest[0], edge.lower)
-                readable = True
-            if rest[0] < rest[1]:
-                count_bins(counts, part, names, *rest, gpus)
+        seconds = self.gap_seconds, self.sampling_seconds or 1.0
+        found = histograms(self._parts_of(gpus), names, (lower, upper), gpus, *seconds, most_rows)
         self._check_thinning(_cut(lower, upper, SKETCH_SECONDS))
-        for part in self._parts_of(gpus):
-            for edge in thinned_edges(part, lower, upper):
-                bounded |= edge_bins(edges, part, names, edge, gpus, self.gap_seconds, checked=False)
-        if not (readable or bounded):
-            return Histograms(dict(zip(names, counts, strict=False)))
-        for bins in edges:
-            add_bins(bins, counts)
-        share, least, greatest = (dict(zip(names, bins, strict=False)) for bins in edges)
-        return Histograms(share, least, greatest, readable)
+        return found
 
 
 def _cut(lower: float, upper: float, step: int) -> list[float]:
