@@ -4,6 +4,7 @@ GPUs are numbered from 0 within the selection. ``lower`` and ``upper`` bound the
 unix s, None where nothing is cut off: rows just before a run's start and after its end belong to it.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from gssr.model.analysis import GpuSeries
 from gssr.model.balance import has_balance
 from gssr.model.counted import Counted, bins_to_count, count_rollups
 from gssr.model.series import VECTORS_AT_ONCE
+from gssr.store.edges import edges_of
 from gssr.store.moments import merge
 from gssr.store.reader import RunReader, Samples
 from gssr.store.schema import LEVELS
@@ -26,6 +28,8 @@ Ints = NDArray[np.int64]
 MOST_AT_AN_END = 100_000
 """So many samples are looked at, at most, to tell which of a histogram's ten minutes lie in a window, if its percentiles are
 sure enough without (gssr.model.aggregate.is_sure)."""
+MOST_CUT = 3 / 4
+"""Of a window of which more than this share lies in histograms that it cuts all samples in these are looked at."""
 PASSED_OVER = 5
 """Samples of other GPUs that lie between take so much less time."""
 _AT_THE_ENDS = 30
@@ -147,12 +151,20 @@ class Rollups:
         vectors, layout = np.concatenate([vectors for vectors, _ in merged]), merged[0][1]
         del merged
         sketched = [name for name in names if has_balance(BY_NAME[name])]
-        found = self._reader.histograms(sketched, lower, upper, gpus, MOST_AT_AN_END)
+        most = MOST_AT_AN_END if self._is_mostly_whole(lower, upper) else math.inf
+        found = self._reader.histograms(sketched, lower, upper, gpus, most)
         aggregate = from_vectors(vectors, layout, found)
         unsure = [name for name in sketched if not is_sure(aggregate.statistics.get(name, UNKNOWN))]
         if not (found.readable and unsure):
             return aggregate
         return from_vectors(vectors, layout, found.with_others(self._reader.histograms(unsure, lower, upper, gpus)))
+
+    def _is_mostly_whole(self, lower: float | None, upper: float | None) -> bool:
+        """Whether enough of a window lies in histograms that it does not cut: else bounds of the rest would be wide."""
+        cut = edges_of(-math.inf if lower is None else lower, math.inf if upper is None else upper)
+        start = self._reader.first_time if lower is None else lower
+        end = self._reader.last_time if upper is None else upper
+        return sum(edge.upper - edge.lower for edge in cut) <= MOST_CUT * ((end or 0.0) - (start or 0.0))
 
     def _groups(self, lower: float | None, upper: float | None) -> list[Ints]:
         """The GPUs, so many at a time as have about VECTORS_AT_ONCE rollups that cover the window."""
