@@ -62,6 +62,7 @@ def recorded(record: Record, stream: tuple[int, int, int, float, float, float]) 
     values["temperature"] = values["temperature"] - 20.0
     first, last = float(time.min()), float(time.max())
     lower, upper = (first + share * (last - first) for share in sorted((begin, end)))
+    lower = min(lower, last - 1.0)
     return record(gpu, time, values, n_gpus=n_gpus, sampling_ms=5000.0), lower, max(upper, lower + 1.0)
 
 
