@@ -1,5 +1,5 @@
-"""``gssr analyze`` of 1,024 GPUs x 1 h x 10 Hz (37 million GPU-samples), from rollups and from every sample, and what only
-reading the same bytes takes."""
+"""``gssr analyze`` of 1,024 GPUs x 1 h x 10 Hz (37 million GPU-samples), from rollups and from every sample, and of parts of
+it; and what only reading the same bytes takes."""
 
 import os
 import tempfile
@@ -11,6 +11,12 @@ from benchmarks.processes import CACHE, GSSR, MB, PYTHON, median, run
 from benchmarks.table import Figure
 
 SECONDS, MEGABYTES, EXACT_SECONDS = 1.0, 100.0, 40.0
+WINDOWS = {
+    "of 35 minutes": ("--from", "7:13", "--to", "41:47"),
+    "of 5 minutes": ("--from", "20:00", "--to", "25:00"),
+    "of one GPU": ("--gpus", "5"),
+}
+"""Parts of it: the first two cut histograms of ten minutes, the second holds no whole one."""
 
 
 def measure(repeats: int = 3) -> Iterator[Figure]:
@@ -30,6 +36,11 @@ def measure(repeats: int = 3) -> Iterator[Figure]:
     yield Figure(f"{case}: gssr analyze: wall clock", page.wall, "s", SECONDS)
     yield Figure(f"{case}: gssr analyze: CPU", page.cpu, "s")
     yield Figure(f"{case}: gssr analyze: peak memory", page.rss / MB, "MB", MEGABYTES)
+    for title, words in WINDOWS.items():
+        part = median(run((*GSSR, "analyze", *words, path)) for _ in range(repeats))
+        yield Figure(f"{case}: gssr analyze {title}: wall clock", part.wall, "s")
+        yield Figure(f"{case}: gssr analyze {title}: CPU", part.cpu, "s")
+        yield Figure(f"{case}: gssr analyze {title}: peak memory", part.rss / MB, "MB")
     bare = run((PYTHON, "-m", "benchmarks.bytes_only", path))
     yield Figure(f"{case}: the file, only read: wall clock", bare.wall, "s")
     exact = run((*GSSR, "analyze", "--exact", path))

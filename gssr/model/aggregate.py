@@ -5,7 +5,7 @@ are computed once. They differ in the percentiles: exact from raw rows, bounded 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 
 from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED
 from gssr.model.analysis import Floats, Statistics
-from gssr.store.layout import Block, Layout, layout_of
+from gssr.store.edges import Histograms
+from gssr.store.layout import RELATIVE_BIN_WIDTH, Block, Layout, layout_of
 from gssr.store.moments import fold, merge
 from gssr.store.reader import RunReader, Samples
 
 Ints = NDArray[np.int64]
 
 PERCENTILES = (5.0, 50.0, 95.0)
+SURE = 1 / 10
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 UNKNOWN = Statistics(None, None, None, None, None, None, None, 0, None)
 
@@ -69,13 +71,11 @@ def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate
     return aggregate_of(per_gpu, layout, means, statistics)
 
 
-def from_vectors(
-    per_gpu: Floats, layout: Layout, histograms: Mapping[str, Ints], bounds: Sequence[Mapping[str, Ints]] = ()
-) -> Aggregate:
+def from_vectors(per_gpu: Floats, layout: Layout, histograms: Histograms) -> Aggregate:
     """Aggregate rollups: each GPU's of the whole window, merged into one vector, [n_gpus, layout.width].
 
     n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
-    ``sketch_percentiles``); where these are not exact themselves, none lies outside of what ``bounds`` give. A counter's
+    ``sketch_percentiles``); where these are not exact themselves, none lies outside of what their bounds give. A counter's
     rollup keeps no moments: of its statistics n is known, and where it never falls its least and greatest value."""
     n_gpus = len(per_gpu)
     # Over GPUs only the moments mean something; an infinite gap keeps the merge from counting any.
@@ -90,9 +90,24 @@ def from_vectors(
             statistics[name] = _of_counter(per_gpu[:, at : at + block.width])
         else:
             np.divide(per_gpu[:, at + 1], per_gpu[:, at], out=means[name], where=per_gpu[:, at] > 0)
+            bounds = histograms.least or {}, histograms.greatest or {}
             within = [bound[name] for bound in bounds if name in bound]
-            statistics[name] = _merged_statistics(total[at : at + block.width], histograms.get(name), within)
+            statistics[name] = _merged_statistics(total[at : at + block.width], histograms.counts.get(name), within)
     return aggregate_of(per_gpu, layout, means, statistics)
+
+
+def is_sure(own: Statistics) -> bool:
+    """Whether percentiles whose samples were not all looked at are near enough: off by at most SURE of what lies between the
+    least and the greatest sample, or by no more than others from histograms."""
+    if own.p_error is None or own.min is None or own.max is None:
+        return True
+    return is_within_a_bin(own) or own.p_error <= SURE * (own.max - own.min)
+
+
+def is_within_a_bin(own: Statistics) -> bool:
+    """Whether no percentile is off by more than the width of a histogram's bin, as far as that is known."""
+    ends = [abs(value) for value in (own.p05, own.median, own.p95) if value is not None]
+    return own.p_error is None or own.p_error <= RELATIVE_BIN_WIDTH * max(ends, default=0.0)
 
 
 def _of_counter(per_gpu: Floats) -> Statistics:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.metrics import BY_NAME, DERIVED, METRICS, SCORE_INPUTS
-from gssr.model.aggregate import UNKNOWN, Aggregate
+from gssr.model.aggregate import UNKNOWN, Aggregate, filtered
 from gssr.model.analysis import Analysis, GpuSummary, Series, Window
 from gssr.model.balance import balance, has_balance, imbalance
 from gssr.model.clocks import disagreement
@@ -96,6 +96,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         window = _without_outliers(source, names, window, (lower, upper), interval, options.outliers)
         lower = window.start if window.leading else lower
         upper = window.end if window.trailing else upper
+    if rows is None:
+        reader.hold_ends(lower, upper, filtered(reader, positions))
     total = source.aggregate(names, lower, upper, GAP_INTERVALS * interval)
     gpus = _summaries([reader.gpus[position] for position in positions], total, asked)
     drawn = tuple(name for name in drawn if total.statistics.get(name, UNKNOWN).n)
@@ -142,7 +144,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     )
     clocks = disagreement(reader.processes, interval)
     others = [sentence for sentence in (thinning(reader), reader.recounted, clocks) if sentence]
-    return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, _missing(total, interval), others))
+    missing, thinned = _missing(total, interval), reader.keep != "raw"
+    return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, missing, others, thinned))
 
 
 def _asked(metrics: Sequence[str] | None) -> tuple[str, ...]:

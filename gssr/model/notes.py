@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from gssr.metrics import BY_NAME
-from gssr.model.analysis import Analysis, Statistics
+from gssr.model.aggregate import is_within_a_bin
+from gssr.model.analysis import Analysis
 from gssr.store.layout import RELATIVE_BIN_WIDTH
 from gssr.store.schema import GAP_INTERVALS
 
@@ -19,14 +20,16 @@ def notes(
     last_time: float | None,
     missing_seconds: float,
     others: Sequence[str] = (),
+    thinned: bool = False,
 ) -> tuple[str, ...]:
     """The notes of an analysis (whose own are not looked at). ``last_time`` is the last sample's unix time,
-    ``missing_seconds`` the time without samples in gaps, summed over GPUs, ``others`` what else is to be said."""
-    return (*_sentences(analysis, damage, last_time, missing_seconds), *others)
+    ``missing_seconds`` the time without samples in gaps, summed over GPUs, ``others`` what else is to be said; ``thinned``:
+    not all samples are there."""
+    return (*_sentences(analysis, damage, last_time, missing_seconds, thinned), *others)
 
 
 def _sentences(
-    analysis: Analysis, damage: str | None, last_time: float | None, missing_seconds: float
+    analysis: Analysis, damage: str | None, last_time: float | None, missing_seconds: float, thinned: bool
 ) -> Iterator[str]:
     last = "" if last_time is None else f"; last sample {datetime.fromtimestamp(last_time):%H:%M:%S}"
     if damage:
@@ -41,11 +44,11 @@ def _sentences(
     elif not analysis.n_samples:
         yield "no GPU has samples" if analysis.window.whole else "no GPU has samples in this window"
     else:
-        yield from _about_samples(analysis, missing_seconds)
+        yield from _about_samples(analysis, missing_seconds, thinned)
         yield from _about_the_end(analysis, last_time)
 
 
-def _about_samples(analysis: Analysis, missing_seconds: float) -> Iterator[str]:
+def _about_samples(analysis: Analysis, missing_seconds: float, thinned: bool) -> Iterator[str]:
     silent = [gpu.place for gpu in analysis.gpus if not gpu.n_samples]
     if silent:
         have = "has" if len(silent) == 1 else "have"
@@ -63,17 +66,12 @@ def _about_samples(analysis: Analysis, missing_seconds: float) -> Iterator[str]:
         yield f"not measured: {_some([BY_NAME[name].label for name in absent])}"
     if not analysis.exact:
         share = 100 * RELATIVE_BIN_WIDTH / 2
+        why = "of which not all samples were kept" if thinned else "of which not all samples were read (--exact does)"
         yield (
-            "percentiles are less sure: the window cuts histograms of ten minutes, of which not all samples were kept"
-            if any(_is_unsure(own) for own in analysis.metrics.values())
-            else f"percentiles come from histograms: each is off by at most {share:.1f} % of its value"
+            f"percentiles come from histograms: each is off by at most {share:.1f} % of its value"
+            if all(is_within_a_bin(own) for own in analysis.metrics.values())
+            else f"percentiles are less sure: the window cuts histograms of ten minutes, {why}"
         )
-
-
-def _is_unsure(own: Statistics) -> bool:
-    """Whether the percentiles may be off by more than the width of a bin."""
-    ends = [abs(value) for value in (own.p05, own.median, own.p95) if value is not None]
-    return own.p_error is not None and own.p_error > RELATIVE_BIN_WIDTH * max(ends, default=0.0)
 
 
 def _about_the_end(analysis: Analysis, last_time: float | None) -> Iterator[str]:

@@ -4,6 +4,7 @@ GPUs are numbered from 0 within the selection. ``lower`` and ``upper`` bound the
 unix s, None where nothing is cut off: rows just before a run's start and after its end belong to it.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -12,20 +13,31 @@ from numpy.typing import NDArray
 
 from gssr.metrics import BY_NAME
 from gssr.model import series
-from gssr.model.aggregate import Aggregate, chosen, filtered, from_samples, from_vectors
+from gssr.model.aggregate import UNKNOWN, Aggregate, chosen, filtered, from_samples, from_vectors, is_sure
 from gssr.model.analysis import GpuSeries
 from gssr.model.balance import has_balance
 from gssr.model.counted import Counted, bins_to_count, count_rollups
 from gssr.model.series import VECTORS_AT_ONCE
-from gssr.store.edges import Histograms
+from gssr.store.edges import edges_of
 from gssr.store.moments import merge
 from gssr.store.reader import RunReader, Samples
 from gssr.store.schema import LEVELS
 
 Ints = NDArray[np.int64]
 
+MOST_AT_AN_END = 100_000
+"""So many samples are looked at, at most, to tell which of a histogram's ten minutes lie in a window, if its percentiles are
+sure enough without (gssr.model.aggregate.is_sure)."""
+MOST_CUT = 3 / 4
+"""Of a window of which more than this share lies in histograms that it cuts all samples in these are looked at."""
+PASSED_OVER = 5
+"""Samples of other GPUs that lie between take so much less time."""
 _AT_THE_ENDS = 30
 """Finer rollups of a GPU, at most, where a window does not begin or end with one of the coarsest."""
+
+
+FEWEST_OF_MOST = 1 / 4
+"""Of the bins that a series may have it has so many at least, where that spares reading finer rollups than were read."""
 
 
 class Source(Protocol):
@@ -131,15 +143,28 @@ class Rollups:
     ) -> Aggregate:
         """As in Source."""
         gpus = filtered(self._reader, self._positions)
-        sketched = [name for name in names if has_balance(BY_NAME[name])]
-        found = self._reader.histograms(sketched, lower, upper, gpus) if sketched else Histograms({})
-        bounds = () if found.least is None or found.greatest is None else (found.least, found.greatest)
         merged = []
         for own in self._groups(lower, upper):
             buckets = self._reader.buckets(lower, upper, gpus=filtered(self._reader, own), names=names)
             gpu = chosen(buckets.gpu, own, len(self._reader.gpus))
             merged.append((merge(buckets.vectors, gpu, len(own), gap_seconds, buckets.layout), buckets.layout))
-        return from_vectors(np.concatenate([vectors for vectors, _ in merged]), merged[0][1], found.counts, bounds)
+        vectors, layout = np.concatenate([vectors for vectors, _ in merged]), merged[0][1]
+        del merged
+        sketched = [name for name in names if has_balance(BY_NAME[name])]
+        most = MOST_AT_AN_END if self._is_mostly_whole(lower, upper) else math.inf
+        found = self._reader.histograms(sketched, lower, upper, gpus, most)
+        aggregate = from_vectors(vectors, layout, found)
+        unsure = [name for name in sketched if not is_sure(aggregate.statistics.get(name, UNKNOWN))]
+        if not (found.readable and unsure):
+            return aggregate
+        return from_vectors(vectors, layout, found.with_others(self._reader.histograms(unsure, lower, upper, gpus)))
+
+    def _is_mostly_whole(self, lower: float | None, upper: float | None) -> bool:
+        """Whether enough of a window lies in histograms that it does not cut: else bounds of the rest would be wide."""
+        cut = edges_of(-math.inf if lower is None else lower, math.inf if upper is None else upper)
+        start = self._reader.first_time if lower is None else lower
+        end = self._reader.last_time if upper is None else upper
+        return sum(edge.upper - edge.lower for edge in cut) <= MOST_CUT * ((end or 0.0) - (start or 0.0))
 
     def _groups(self, lower: float | None, upper: float | None) -> list[Ints]:
         """The GPUs, so many at a time as have about VECTORS_AT_ONCE rollups that cover the window."""
@@ -162,10 +187,16 @@ class Rollups:
     ) -> dict[str, GpuSeries]:
         """As in Source."""
         few = len(self._positions) * (span[1] - span[0]) / interval <= self._few_rows
+        gpus = filtered(self._reader, self._positions)
+        few = few and self._reader.rows_between(*span, gpus) <= PASSED_OVER * self._few_rows
         if few and self._reader.thinned_until <= span[0]:
             rows = Rows(self._reader, self._positions, names, lower, upper)
             return rows.gpu_series(names, span, None, None, interval, most)
         bins = series.bins_of_buckets(*span, interval, most)
-        if self._counted is not None and self._counted[:2] == (lower, upper) and self._counted[2].holds(names, bins):
-            return {name: self._counted[2].gpu_series(name, bins) for name in names}
+        if self._counted is not None and self._counted[:2] == (lower, upper):
+            counted = self._counted[2]
+            if counted.bins.width > bins.width and counted.bins.n >= most * FEWEST_OF_MOST:
+                bins = counted.bins
+            if counted.holds(names, bins):
+                return {name: counted.gpu_series(name, bins) for name in names}
         return series.from_buckets(self._reader, names, self._positions, bins, lower, upper)

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.store import census
+from gssr.store import census, ends
 from gssr.store.census import codes_of as codes_of
+from gssr.store.ends import Folded, Range, cut_off, fold_rows, stored_of
 from gssr.store.layout import Layout
-from gssr.store.moments import Floats, Ints, derive, empty_vectors, fold, where
+from gssr.store.moments import Ints, where
 from gssr.store.pages.table import Wanted
 from gssr.store.raw import Columns, in_threads, joined
 from gssr.store.recount import Rows, hold_all, ranges_of, rows_of
@@ -25,8 +26,6 @@ from gssr.store.shard import Shard
 N_BINS = 1 << 16
 OPEN_SECONDS = 60
 """The writer closes the bucket of a silent GPU within this time: behind it, what is not in a bucket does not exist."""
-
-Range = tuple[float, float]
 
 
 class Part(NamedTuple):
@@ -145,23 +144,13 @@ class Part(NamedTuple):
         return gpu, time, values
 
 
-def _edges(start: float, end: float, step: int) -> list[Range]:
-    """The parts of [start, end) that are cut off from the buckets of ``step`` seconds it cuts."""
-    ranges = []
-    if math.isfinite(start) and start % step:
-        ranges.append((start, min(end, (start // step + 1) * step)))
-    if math.isfinite(end) and end % step and (not ranges or end > ranges[0][1]):
-        ranges.append((max(start, end // step * step), end))
-    return ranges
-
-
 def cover(
     part: Part, start: float, end: float, coarsest: int, gpus: Ints | None, layout: Layout, gap_seconds: float
-) -> tuple[Ints, Floats, Floats, Floats]:
+) -> Folded:
     """Positions, starts, lengths and vectors of buckets that count every row of [start, end) once; none is longer than
     ``coarsest`` seconds."""
     taken: list[tuple[int, Ints]] = []
-    out: list[tuple[Ints, Floats, Floats, Floats]] = []
+    out: list[Folded] = []
     ranges: list[Range] = [(start, end)]
     for level in (level for level in reversed(LEVELS) if level <= coarsest):
         finer: list[Range] = []
@@ -170,19 +159,33 @@ def cover(
             fresh = _not_taken(rolled.gpu, rolled.bucket, taken)
             gpu, bucket, vectors = where(fresh, rolled.gpu, rolled.bucket, rolled.vectors)
             out.append((gpu, bucket.astype(np.float64), np.full(len(gpu), float(level)), vectors))
-            again = rows_of(part, _stored(layout), rolled.wrong, rolled.seconds, start, end)
-            out += [_fold(_fresh(part, taken, rows), gap_seconds, layout) for rows in again]
+            again = rows_of(part, stored_of(layout), rolled.wrong, rolled.seconds, start, end)
+            out += [fold_rows(_fresh(part, taken, rows), gap_seconds, layout) for rows in again]
             taken += [(level, codes_of(gpu, bucket)), (rolled.seconds, rolled.wrong)]
             finer += _uncovered(lower, upper, level, bucket, part.unended)
         ranges = finer
-    out.append(_fold(uncounted(part, _stored(layout), start, end, LEVELS[0], gpus, taken), gap_seconds, layout))
-    some = [piece for piece in out if len(piece[0])] or out[-1:]
-    return some[0] if len(some) == 1 else _joined(some)
+    out.append(_rest(part, start, end, gpus, taken, layout, gap_seconds))
+    return ends.joined([piece for piece in out if len(piece[0])] or out[-1:])
 
 
-def _joined(pieces: Sequence[tuple[Ints, Floats, Floats, Floats]]) -> tuple[Ints, Floats, Floats, Floats]:
-    gpu, begin, seconds, vector = (np.concatenate([piece[k] for piece in pieces]) for k in range(4))
-    return gpu, begin, seconds, vector
+def _rest(
+    part: Part,
+    start: float,
+    end: float,
+    gpus: Ints | None,
+    taken: Sequence[tuple[int, Ints]],
+    layout: Layout,
+    gap_seconds: float,
+) -> Folded:
+    """Buckets of the samples of [start, end) that none of those ``taken`` counts."""
+    ranges = cut_off(start, end, LEVELS[0])
+    if part.ended and (any(len(codes) for _, codes in taken) or ranges == [(start, end)]):
+        held = ends.held(part, ranges, gpus, gap_seconds, layout)
+        if held is not None:
+            gpu, begin, seconds, vectors = held
+            fresh = _not_taken(gpu, begin, taken)
+            return gpu[fresh], begin[fresh], seconds[fresh], vectors[fresh]
+    return fold_rows(uncounted(part, stored_of(layout), start, end, LEVELS[0], gpus, taken), gap_seconds, layout)
 
 
 def _not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) -> NDArray[np.bool_]:
@@ -202,25 +205,6 @@ def _uncovered(lower: float, upper: float, level: int, bucket: Ints, unended: bo
     first, last = float(bucket.min()), float(bucket.max())
     end = max(first, last - OPEN_SECONDS // level * level) if unended else last + level
     return [piece for piece in ((lower, first), (end, upper)) if piece[0] < piece[1]]
-
-
-def _stored(layout: Layout) -> list[str]:
-    """The columns of ``samples`` that vectors of this layout are made of."""
-    blocks = sorted(layout.blocks, key=lambda block: block.metric.derived)  # derived ones last
-    return list(dict.fromkeys(name for block in blocks for name in block.metric.parts or (block.metric.name,)))
-
-
-def _fold(rows: Rows, gap_seconds: float, layout: Layout) -> tuple[Ints, Floats, Floats, Floats]:
-    """Rows folded into buckets of the finest level."""
-    gpu, time, values = rows
-    step = LEVELS[0]
-    if not len(gpu):
-        return gpu, np.empty(0), np.empty(0), empty_vectors(0, layout)
-    derived = {metric.name: derive(values, metric.parts) for metric, _, _ in layout.blocks if metric.derived}
-    bucket = np.floor(time / step).astype(np.int64) * step
-    groups, vectors = fold(codes_of(gpu, bucket), time, values | derived, gap_seconds, layout)
-    starts = census.starts_of(groups).astype(np.float64)
-    return groups >> 40, starts, np.full(len(groups), float(step)), vectors
 
 
 def uncounted(
@@ -247,7 +231,9 @@ def uncounted_pieces(
     taken: Sequence[tuple[int, Ints]],
 ) -> Iterator[Callable[[], Rows]]:
     """What gives the same piece by piece, in any thread."""
-    ranges: list[tuple[float, float, Ints | None]] = [(lower, upper, gpus) for lower, upper in _edges(start, end, step)]
+    ranges: list[tuple[float, float, Ints | None]] = [
+        (lower, upper, gpus) for lower, upper in cut_off(start, end, step)
+    ]
     newest = max((int(_end(codes, level).max()) for level, codes in taken if len(codes)), default=None)
     if newest is None:
         ranges = [(start, end, gpus)]

@@ -1,93 +1,205 @@
-"""Histograms of windows that cut a sketch whose samples are thinned: which of them lie in the window is not known any more.
+"""Histograms of windows that cut a sketch whose samples are thinned, or too many to be read: which of them lie in the
+window is not known.
 
-How many do, and between which values, rollups tell. So there are a histogram that takes its share of every bin, and two
-that no window can go beyond: of the least samples that there were, and of the greatest.
+How many do, and between which values, rollups tell, GPU by GPU. So there are a histogram that takes its share of every bin,
+and two that no window can go beyond: of the least samples that there were, and of the greatest.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from gssr.store.census import codes_of
 from gssr.store.cover import N_BINS, Part, cover
+from gssr.store.ends import cut_off
 from gssr.store.layout import layout_of, part_of
-from gssr.store.moments import Floats, Ints, merge
+from gssr.store.moments import Ints, merge, where
 from gssr.store.schema import SKETCH_SECONDS
+from gssr.store.sketches import Told, count_bins, decoded, no_bins, samples_in
 
 _NEGATIVE = 0x8000  # keys from here on are those of negative values
+_GPUS_AT_ONCE = 64
+"""Each has some thirty rollups beside an end of the window."""
+FEW_ROWS = 10_000
+"""Of a file so many samples at an end of a window are read as fast as they are bounded."""
 
 
 class Histograms(NamedTuple):
     """By metric, how many samples fell into each of the 65,536 bins of a sketch: as far as that is known in ``counts``. Each
-    order statistic lies between those of ``least`` and of ``greatest``; None where ``counts`` is exact."""
+    order statistic lies between those of ``least`` and of ``greatest``; None where ``counts`` is exact. ``readable``: it
+    would be if more samples were read."""
 
     counts: dict[str, Ints]
     least: dict[str, Ints] | None = None
     greatest: dict[str, Ints] | None = None
+    readable: bool = False
+
+    def with_others(self, others: "Histograms") -> "Histograms":
+        """The same with what ``others`` tell of their metrics instead."""
+        kept = [
+            {name: own for name, own in bound.items() if name not in others.counts}
+            for bound in (self.least or {}, self.greatest or {})
+        ]
+        least, greatest = kept[0] | (others.least or {}), kept[1] | (others.greatest or {})
+        return Histograms(self.counts | others.counts, least, greatest, others.readable)
 
 
-def _cut(part: Part, start: float, end: float) -> list[int]:
-    """Where the sketches begin that an end of the window [start, end) (unix s) cuts, and whose samples are thinned."""
-    edges = [edge for edge in (start, end) if math.isfinite(edge) and edge % SKETCH_SECONDS]
-    begins = {int(edge // SKETCH_SECONDS) * SKETCH_SECONDS for edge in edges}
-    return sorted(begin for begin in begins if max(begin, start) < part.thinned)
+Bins = tuple[Ints, Ints, Ints]
+"""As gssr.store.sketches.no_bins: a share of what there is, the least, the greatest."""
 
 
-def edge_bins(part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> list[Histograms]:
-    """The thinned samples of [start, end) that lie in sketches which the window cuts, sketch by sketch."""
+class Edge(NamedTuple):
+    """A sketch that a window cuts: where it begins, and what of it lies in the window, unix s."""
+
+    begin: int
+    lower: float
+    upper: float
+
+
+def histograms(
+    parts: Sequence[Part],
+    names: Sequence[str],
+    window: tuple[float, float],
+    gpus: Ints | None,
+    gap_seconds: float,
+    interval: float,
+    most_rows: float,
+) -> Histograms:
+    """Of the samples of some GPUs (positions; None: all) in window[0] <= time < window[1], unix s. Those in a sketch that is
+    cut are read, if they still are there, up to ``most_rows`` at each end; ``interval`` is about the time between two of a
+    GPU, s."""
+    dear = {edge for edge in edges_of(*window) if _n_rows(parts, edge, interval) > most_rows}
+    counts, bounded = no_bins(names), (no_bins(names), no_bins(names), no_bins(names))
+    readable = thinned = False
+    for part in parts:
+        lower, upper = window
+        for edge in sorted(dear) if part.ended else ():
+            if edge.lower < part.thinned or _n_rows([part], edge, interval) <= min(FEW_ROWS, most_rows):
+                continue
+            if not _add_edge(bounded, part, names, edge, gpus, gap_seconds, checked=True):
+                return histograms(parts, names, window, gpus, gap_seconds, interval, math.inf)
+            readable = True
+            lower, upper = (edge.upper, upper) if edge.lower == window[0] else (lower, edge.lower)
+        if lower < upper:
+            count_bins(counts, part, names, lower, upper, gpus)
+        for edge in _thinned(part, *window):
+            thinned |= _add_edge(bounded, part, names, edge, gpus, gap_seconds, checked=False)
+    if not (readable or thinned):
+        return Histograms(dict(zip(names, counts, strict=False)))
+    some = np.flatnonzero(counts)
+    for bins in bounded:
+        bins.reshape(-1)[some] += counts.reshape(-1)[some]
+    share, least, greatest = (dict(zip(names, bins, strict=False)) for bins in bounded)
+    return Histograms(share, least, greatest, readable)
+
+
+def _n_rows(parts: Sequence[Part], edge: Edge, interval: float) -> float:
+    """About how many samples reading some of an edge looks at."""
+    return sum(len(part.position) for part in parts) * (edge.upper - edge.lower) / interval
+
+
+def edges_of(start: float, end: float) -> list[Edge]:
+    """Those of the window [start, end), in the order of time."""
+    ranges = cut_off(start, end, SKETCH_SECONDS)
+    return [Edge(int(lower // SKETCH_SECONDS) * SKETCH_SECONDS, lower, upper) for lower, upper in ranges]
+
+
+def _thinned(part: Part, start: float, end: float) -> list[Edge]:
+    """Those whose samples are thinned, as far as they are."""
+    found = edges_of(start, end)
+    return [edge._replace(upper=min(edge.upper, part.thinned)) for edge in found if edge.lower < part.thinned]
+
+
+def _add_edge(
+    counts: Bins, part: Part, names: Sequence[str], edge: Edge, gpus: Ints | None, gap_seconds: float, checked: bool
+) -> bool:
+    """Add to ``counts`` the samples of a part that lie in a sketch which the window cuts. ``checked``: sketches are to hold
+    what rollups say (of thinned samples they are all there is). Where they don't it returns False, and what was added is of
+    no use."""
     order = part.shard.layout.sketched
-    found = []
-    for begin in _cut(part, start, end):
-        lower, upper = max(start, begin), min(end, begin + SKETCH_SECONDS, part.thinned)
-        counts = [{name: np.zeros(N_BINS, np.int64) for name in names} for _ in range(3)]
-        held = _held(part, names, lower, upper, gpus)
-        for batch in part.shard.rolled.sketches(part.keys(gpus), begin, begin + SKETCH_SECONDS):
+    places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
+    for own in _groups(part, gpus):
+        n, ends = _held(part, names, edge, own, gap_seconds)
+        end = edge.begin + SKETCH_SECONDS
+        told = Told(part, names, edge.begin, end, own) if checked else None
+        right = [np.empty(0, np.int64)]
+        for batch in part.shard.rolled.sketches(part.keys(own), edge.begin, end, counted_anew=checked):
             position = part.positions(np.array([row[0] for row in batch], np.int64))
-            for gpu, (_, _, blob) in zip(position.tolist(), batch, strict=True):
-                for name, (keys, sizes) in zip(order, _bins(blob), strict=False):
-                    if name in held and held[name][gpu, 0] > 0:
-                        for own, chosen in zip(counts, _chosen(keys, sizes, *held[name][gpu].tolist()), strict=True):
-                            own[name][keys] += chosen
-        found.append(Histograms(*counts))
-    return found
+            sizes, keys, weights = decoded([row[2] for row in batch], len(order))
+            if told is not None:
+                codes = codes_of(position, np.array([row[1] for row in batch]))
+                if not told.by_sketches(codes, samples_in(sizes, weights)).all():
+                    return False
+                right.append(codes)
+            chosen = _chosen(n[position], ends[position], sizes, keys, weights)
+            if told is not None and (chosen.n != n[position]).any():
+                return False
+            bins = places[chosen.metric] * N_BINS + chosen.keys
+            for into, weights in zip(counts, chosen.weights, strict=True):
+                np.add.at(into.reshape(-1), bins, weights)
+        if told is not None and len(told.again(np.concatenate(right))):
+            return False
+    return True
 
 
-def _held(part: Part, names: Sequence[str], lower: float, upper: float, gpus: Ints | None) -> dict[str, Floats]:
-    """By metric [n_gpus, 3]: number, least and greatest of each GPU's samples in [lower, upper)."""
-    layout = part_of(layout_of(part.shard.metrics), [name for name in names if name in part.shard.layout.sketched])
-    gpu, _, _, vectors = cover(part, lower, upper, SKETCH_SECONDS, gpus, layout, math.inf)
-    n_gpus = max(part.position.values(), default=-1) + 1
-    whole = merge(vectors, gpu, n_gpus, math.inf, layout)
-    return {block.metric.name: whole[:, [block.start, block.start + 3, block.start + 4]] for block in layout.blocks}
+def _groups(part: Part, gpus: Ints | None) -> Iterator[Ints]:
+    """The part's GPUs among these, some at a time."""
+    own = np.array(sorted(part.position.values()), np.int64)
+    own = own if gpus is None else own[np.isin(own, gpus)]
+    for first in range(0, len(own), _GPUS_AT_ONCE):
+        yield own[first : first + _GPUS_AT_ONCE]
 
 
-def _bins(blob: bytes) -> list[tuple[Ints, Ints]]:
-    """Keys and counts of each metric of a sketch."""
-    own = int.from_bytes(blob[:2], "little")
-    sizes = np.frombuffer(blob, "<u2", own, 2).astype(np.int64)
-    ends, total = np.cumsum(sizes), int(sizes.sum())
-    keys = np.frombuffer(blob, "<u2", total, 2 + 2 * own).astype(np.int64)
-    counts = np.frombuffer(blob, "<u4", total, 2 + 2 * own + 2 * total).astype(np.int64)
-    return [(keys[end - size : end], counts[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
+def _held(part: Part, names: Sequence[str], edge: Edge, gpus: Ints, gap_seconds: float) -> tuple[Ints, Ints]:
+    """Of each GPU (by position) and each metric of a sketch, how many samples lie in the window's part [positions, metrics],
+    and the ranks of the bins of the least and the greatest of them [positions, metrics, 2]. Nothing of other metrics."""
+    order = part.shard.layout.sketched
+    layout = part_of(layout_of(part.shard.metrics), [name for name in names if name in order])
+    gpu, _, _, vectors = cover(part, edge.lower, edge.upper, SKETCH_SECONDS, gpus, layout, gap_seconds)
+    n_gpus = int(gpus.max()) + 1
+    whole = merge(vectors, gpu, n_gpus, gap_seconds, layout)
+    n, ends = np.zeros((n_gpus, len(order)), np.int64), np.zeros((n_gpus, len(order), 2), np.int64)
+    for block in layout.blocks:
+        if block.metric.name in order:
+            column = order.index(block.metric.name)
+            n[:, column] = whole[:, block.start]
+            extremes = np.ascontiguousarray(whole[:, block.start + 3 : block.start + 5], np.float32)
+            ends[:, column] = _rank((extremes.view(np.uint32) >> 16).astype(np.int64))
+    return n, ends
 
 
-def _chosen(keys: Ints, counts: Ints, n: float, low: float, high: float) -> tuple[Ints, Ints, Ints]:
-    """Of the samples in bins, ``n`` from ``low`` to ``high``: of each bin its share, the least ones, the greatest ones."""
+class _Chosen(NamedTuple):
+    """Of samples in bins some: metrics and keys of the bins, and how many of each: its share, the least, the greatest ones
+    there are. ``n`` [sketches, metrics]: how many in all."""
+
+    metric: Ints
+    keys: Ints
+    weights: tuple[Ints, Ints, Ints]
+    n: Ints
+
+
+def _chosen(n: Ints, ends: Ints, sizes: Ints, keys: Ints, weights: Ints) -> _Chosen:
+    """Of the samples in sketches (gssr.store.sketches.decoded) of each metric ``n`` [sketches, metrics], in bins whose ranks
+    are from ends[..., 0] to ends[..., 1]."""
+    cell = np.repeat(np.arange(n.size), sizes.reshape(-1))
     rank = _rank(keys)
-    ends = _rank((np.array([low, high], np.float32).view(np.uint32) >> 16).astype(np.int64))
-    inside = np.where((rank >= ends[0]) & (rank <= ends[1]), counts, 0)
-    order = np.argsort(rank)
-    below = np.cumsum(inside[order])
-    total, wanted = int(below[-1]), min(int(n), int(below[-1]))
-    if not total:
-        return inside, inside, inside
-    found = []
-    for reached in (below * wanted // total, np.minimum(below, wanted), np.maximum(below - (total - wanted), 0)):
-        chosen = np.empty_like(counts)
-        chosen[order] = np.diff(reached, prepend=0)
-        found.append(chosen)
-    return found[0], found[1], found[2]
+    low, high = ends.reshape(-1, 2).T
+    inside = (n.reshape(-1) > 0)[cell] & (rank >= low[cell]) & (rank <= high[cell])
+    cell, rank, keys, weights = where(inside, cell, rank, keys, weights)
+    if (keys >= _NEGATIVE).any():
+        order = np.lexsort((rank, cell))
+        cell, keys, weights = cell[order], keys[order], weights[order]
+    total = np.bincount(cell, weights, n.size).astype(np.int64)
+    wanted = np.minimum(n.reshape(-1), total)
+    below = np.cumsum(weights) - (np.cumsum(total) - total)[cell]
+    own, left = wanted[cell], (total - wanted)[cell]
+    before = below - weights
+    share = below * own // total[cell] - before * own // total[cell]
+    least = np.minimum(below, own) - np.minimum(before, own)
+    greatest = np.maximum(below - left, 0) - np.maximum(before - left, 0)
+    return _Chosen(cell % n.shape[1], keys, (share, least, greatest), wanted.reshape(n.shape))
 
 
 def _rank(keys: Ints) -> Ints:

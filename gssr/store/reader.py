@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gssr.metrics import BY_NAME
+from gssr.store import ends
 from gssr.store.cover import Part, cover
 from gssr.store.descriptors import allow_descriptors
-from gssr.store.edges import Histograms, edge_bins
+from gssr.store.edges import Histograms, histograms
 from gssr.store.extents import Extent, extents_of
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import Floats, Ints, derive, merge
@@ -27,7 +28,6 @@ from gssr.store.records import Run as Run
 from gssr.store.records import joined
 from gssr.store.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
 from gssr.store.shard import Shard, catalogue_order
-from gssr.store.sketches import count_bins, no_bins
 from gssr.store.use_rollup import HOST, WORKLOAD, UseTable
 
 _PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared memory
@@ -337,6 +337,19 @@ class RunReader:
             gpu, begin, seconds = pairs[:, 0], pairs[:, 1] * float(level), np.full(len(pairs), float(level))
         return Buckets(gpu, begin, seconds, vectors, layout)
 
+    def hold_ends(self, start: float | None, end: float | None, gpus: Ints | None = None) -> None:
+        """Read what no rollup counts at the ends of [start, end) (unix s, None: open), once for all that is asked of this
+        window and these GPUs (positions; None: all) until the next call. Of a run that has ended."""
+        lower, upper = _bounds(*self.whole_buckets(start, end))
+        for part in self._parts_of(gpus):
+            if part.ended:
+                ends.hold(part, lower, upper, gpus, self.gap_seconds, self.sampling_seconds or 1.0)
+
+    def rows_between(self, start: float, end: float, gpus: Ints | None = None) -> float:
+        """About how many samples reading those of some GPUs in [start, end), unix s, looks at: of a file in which all GPUs
+        take turns they are everybody's."""
+        return sum(len(part.position) for part in self._parts_of(gpus)) * (end - start) / (self.sampling_seconds or 1.0)
+
     def _parts_of(self, gpus: Ints | None) -> list[Part]:
         """Those that have rows of one of these GPUs (positions; None: all). Of a thousand ranks' files a few GPUs are in a
         few."""
@@ -362,26 +375,15 @@ class RunReader:
         start: float | None = None,
         end: float | None = None,
         gpus: Ints | None = None,
+        most_rows: float = math.inf,
     ) -> Histograms:
-        """The same with what is known of a window that cuts sketches whose samples are thinned."""
+        """The same with what is known of a window that cuts sketches whose samples are thinned, or of which more than
+        ``most_rows`` had to be looked at to tell which lie in it (a run's that has ended)."""
         lower, upper = _bounds(*self.whole_buckets(start, end))
-        counts = self._counted(names, lower, upper, gpus)
+        seconds = self.gap_seconds, self.sampling_seconds or 1.0
+        found = histograms(self._parts_of(gpus), names, (lower, upper), gpus, *seconds, most_rows)
         self._check_thinning(_cut(lower, upper, SKETCH_SECONDS))
-        edges = [edge for part in self._parts_of(gpus) for edge in edge_bins(part, names, lower, upper, gpus)]
-        if not edges:
-            return Histograms(counts)
-        return Histograms(
-            *(
-                {name: counts[name] + sum(own[name] for own in kind) for name in names}
-                for kind in zip(*edges, strict=True)
-            )
-        )
-
-    def _counted(self, names: Sequence[str], lower: float, upper: float, gpus: Ints | None) -> dict[str, Ints]:
-        counts = no_bins(names)
-        for part in self._parts_of(gpus):
-            count_bins(counts, part, names, lower, upper, gpus)
-        return dict(zip(names, counts, strict=False))
+        return found
 
 
 def _cut(lower: float, upper: float, step: int) -> list[float]:

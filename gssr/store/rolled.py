@@ -69,7 +69,7 @@ class RolledUp:
         known = part_of(layout, [block.metric.name for block in self._shard.layout.blocks])
         if known.width < layout.width:  # of ranks' files not all may have every column
             gpu, bucket, vectors = self.rollups(level, keys, start, end, known, counted_anew)
-            return gpu, bucket, _widened(vectors, known, layout)
+            return gpu, bucket, of_layout(vectors, known, layout)
         try:
             batches = [self._decoded(level, keys, start, end, layout)]
         except NotPlainError:
@@ -181,12 +181,14 @@ def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[lis
     return (rows, head) if all(fit) else ([row for row, fits in zip(rows, fit, strict=True) if fits], head[fit])
 
 
-def _widened(vectors: Floats, known: Layout, layout: Layout) -> Floats:
+def of_layout(vectors: Floats, known: Layout, layout: Layout) -> Floats:
     """Vectors of ``known`` as those of ``layout``: of what it has more there are no values."""
-    wide = np.tile(np.array(empty_vector(layout)), (len(vectors), 1))
-    wide[:, : len(HEAD)] = vectors[:, : len(HEAD)]
+    if known == layout:
+        return vectors
+    other = np.tile(np.array(empty_vector(layout)), (len(vectors), 1))
+    other[:, : len(HEAD)] = vectors[:, : len(HEAD)]
     own = {block.metric.name: block for block in known.blocks}
     for metric, start, width in layout.blocks:
         if metric.name in own:
-            wide[:, start : start + width] = vectors[:, own[metric.name].start :][:, :width]
-    return wide
+            other[:, start : start + width] = vectors[:, own[metric.name].start :][:, :width]
+    return other

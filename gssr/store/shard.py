@@ -66,6 +66,8 @@ class Shard:
         """Of which rows of ``samples`` are not there any more, or only as means."""
         self.censuses: dict[tuple[int, int], Any] = {}
         """By the first and last rowid of a run's part: gssr.store.census."""
+        self.held: dict[tuple[int, int], Any] = {}
+        """By the same, the samples at the ends of a window: gssr.store.ends."""
         self.recounted: set[tuple[int, int]] = set()
         """What had to be counted anew of a part: its first rowid, and the number of the GPU and its stretch of 600 s."""
         self._snapshot = False

@@ -1,6 +1,7 @@
 """Histograms of a window: sketches inside, raw rows where they are cut, not closed yet, or count anything else than the
 rollups beside them."""
 
+import mmap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
 def no_bins(names: Sequence[str]) -> Ints:
     """int64[len(names) + 1, 65536], for ``count_bins``: of each metric the bins of a sketch (gssr.store.layout); last what
-    nobody asked for."""
-    return np.zeros((len(names) + 1, N_BINS), np.int64)
+    nobody asked for. Only pages of it that are written to take memory: numpy has huge ones made of its own arrays."""
+    shape = len(names) + 1, N_BINS
+    return np.frombuffer(mmap.mmap(-1, 8 * shape[0] * shape[1], mmap.MAP_PRIVATE), np.int64).reshape(shape)
 
 
 def count_bins(counts: Ints, part: "Part", names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
@@ -31,16 +33,16 @@ def count_bins(counts: Ints, part: "Part", names: Sequence[str], start: float, e
     order = part.shard.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
     stored = list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
-    told = _Told(part, names, start, end, gpus) if part.ended else None
+    told = Told(part, names, start, end, gpus) if part.ended else None
     codes = [np.empty(0, np.int64)]
     for batch in part.shard.rolled.sketches(part.keys(gpus), start, end, counted_anew=part.ended):
         key = np.array([row[0] for row in batch], np.int64)
         if not part.sound(key).all():
             continue
         own = codes_of(part.positions(key), np.array([row[1] for row in batch]))
-        sizes, keys, weights = _decoded([row[2] for row in batch], len(order))
+        sizes, keys, weights = decoded([row[2] for row in batch], len(order))
         if told is not None:
-            right = told.by_sketches(own, _samples_in(sizes, weights))
+            right = told.by_sketches(own, samples_in(sizes, weights))
             inside = np.repeat(right, sizes.sum(axis=1))
             own, sizes, (keys, weights) = own[right], sizes[right], where(inside, keys, weights)
         codes.append(own)
@@ -63,10 +65,13 @@ def _add(counts: Ints, names: Sequence[str], values: dict[str, Floats]) -> None:
         metric = BY_NAME[name]
         column = derive(values, metric.parts) if metric.derived else values[name]
         column = column[np.isfinite(column)].astype(np.float32)
-        np.add.at(own, column.view(np.uint32) >> 16, 1)
+        if len(column):
+            keys = column.view(np.uint32) >> 16
+            low, high = int(keys.min()), int(keys.max())  # mostly they are near each other
+            own[low : high + 1] += np.bincount(keys - np.uint32(low), minlength=high - low + 1)
 
 
-class _Told:
+class Told:
     """What rollups tell of the sketches that lie in a window of a run that has ended."""
 
     def __init__(self, part: "Part", names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
@@ -101,7 +106,7 @@ class _Told:
         return np.unique(np.concatenate([some[~np.isin(some, counted)], self._untold]))
 
 
-def _decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Ints, Ints, Ints]:
+def decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Ints, Ints, Ints]:
     """Of sketches: how many bins each has of each metric [n, n_metrics], and one after the other the bins' keys and counts.
     Metrics that old sketches lack have none."""
     sizes = np.zeros((len(blobs), n_metrics), np.int64)
@@ -116,7 +121,7 @@ def _decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Ints, Ints, Ints]:
     return sizes, np.concatenate(keys).astype(np.int64), np.concatenate(counts).astype(np.int64)
 
 
-def _samples_in(sizes: Ints, counts: Ints) -> Ints:
+def samples_in(sizes: Ints, counts: Ints) -> Ints:
     """[n, metrics]: how many samples each sketch holds of each metric, from its numbers of bins and their counts."""
     below = np.concatenate(([0], np.cumsum(counts)))[np.cumsum(sizes)]
     return np.diff(below, prepend=0).reshape(sizes.shape)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from bounding import bounds_hold
 from merging import rollups_are_those_of_the_rows
 from sample_rows import START, rows_of, write
 
@@ -137,10 +138,12 @@ def damaged(sound: Sound, folder: Path, *damages: Damage) -> Path:
     return path
 
 
-def told(reader: RunReader) -> list[np.ndarray]:
-    """What rollups and sketches tell of each window."""
+def told(reader: RunReader, held: bool = False) -> list[np.ndarray]:
+    """What rollups and sketches tell of each window, whose ends are ``held``."""
     found: list[np.ndarray] = []
     for start, end in WINDOWS:
+        if held:
+            reader.hold_ends(start, end)
         for level in (None, 10, 60, 600):
             buckets = reader.buckets(start, end, level=level)
             if level is None:
@@ -165,6 +168,8 @@ def test_what_is_damaged_is_counted_anew(sound: Sound, tmp_path: Path, name: str
     before = path.read_bytes()
     other = open_recording(path).runs[0]
     same(sound.told, told(other))
+    same(sound.told, told(other, held=True))
+    bounds_hold(other, *WINDOWS[1])
     assert other.damage is None and other.recounted is not None and "counted anew" in other.recounted
     assert path.read_bytes() == before, "a reader wrote to the file"
     repaired = repair(str(path))

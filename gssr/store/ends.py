@@ -1,0 +1,114 @@
+"""The samples at the ends of a window that cuts buckets of 10 s: no rollup tells of them. Who asks several things of one
+window has them read and folded once, for all of it."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gssr.store.census import codes_of, starts_of
+from gssr.store.layout import Layout
+from gssr.store.moments import Floats, Ints, derive, empty_vectors, fold, merge
+from gssr.store.rolled import of_layout
+from gssr.store.schema import LEVELS
+
+if TYPE_CHECKING:
+    from gssr.store.cover import Part
+
+_ROWS_AT_ONCE = 50_000
+"""Some ten megabytes of every metric."""
+_MOST_PIECES = 8
+"""Each looks through all samples of the 10 s."""
+
+Range = tuple[float, float]
+Rows = tuple[Ints, Floats, dict[str, Floats]]
+"""Positions, unix s, values of stored metrics."""
+Folded = tuple[Ints, Floats, Floats, Floats]
+"""Positions, starts, lengths and vectors of buckets of the finest level."""
+
+
+class Ends(NamedTuple):
+    """The buckets that the ends of a window cut, as far as they lie in it: positions, starts, lengths and vectors (all
+    metrics of the file) by what of each is in the window. ``gpus``: whose they are, None: everybody's."""
+
+    gpus: frozenset[int] | None
+    gap_seconds: float
+    buckets: dict[Range, Folded]
+
+
+def cut_off(start: float, end: float, step: int) -> list[Range]:
+    """The parts of [start, end) that are cut off from the buckets of ``step`` seconds it cuts."""
+    ranges = []
+    if math.isfinite(start) and start % step:
+        ranges.append((start, min(end, (start // step + 1) * step)))
+    if math.isfinite(end) and end % step and (not ranges or end > ranges[0][1]):
+        ranges.append((max(start, end // step * step), end))
+    return ranges
+
+
+def hold(part: "Part", start: float, end: float, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
+    """Have the samples at the ends of [start, end) read: ``held`` gives them. ``gpus`` are positions, None: all;
+    ``interval`` is about the time between two samples of one, s."""
+    layout = part.shard.layout
+    names = stored_of(layout)
+    rows_per_second = len(part.position if gpus is None else gpus) / interval
+    found = {}
+    for lower, upper in cut_off(start, end, LEVELS[0]):
+        n = min(max(1, math.ceil(rows_per_second * (upper - lower) / _ROWS_AT_ONCE)), _MOST_PIECES)
+        times = [*(lower + (upper - lower) * k / n for k in range(n)), upper]
+        pieces = (part.raw(names, gpus, *piece) for piece in pairwise(times))
+        folded = [fold_rows(rows, gap_seconds, layout) for rows in pieces]
+        found[lower, upper] = folded[0] if n == 1 else _merged(joined(folded), gap_seconds, layout)
+    part.shard.held[part.first, part.last] = Ends(
+        None if gpus is None else frozenset(gpus.tolist()), gap_seconds, found
+    )
+
+
+def _merged(pieces: Folded, gap_seconds: float, layout: Layout) -> Folded:
+    """Of each GPU one bucket."""
+    gpu, begin, _, vectors = pieces
+    known, group = np.unique(gpu, return_inverse=True)
+    vectors = merge(vectors, group.reshape(-1), len(known), gap_seconds, layout)
+    return known, np.full(len(known), begin.min(initial=np.inf)), np.full(len(known), float(LEVELS[0])), vectors
+
+
+def held(part: "Part", ranges: Sequence[Range], gpus: Ints | None, gap_seconds: float, layout: Layout) -> Folded | None:
+    """Buckets of these parts of a window (``cut_off``) and GPUs, in ``layout``; None where they are not held."""
+    ends: Ends | None = part.shard.held.get((part.first, part.last))
+    if ends is None or ends.gap_seconds != gap_seconds or any(own not in ends.buckets for own in ranges) or not ranges:
+        return None
+    if ends.gpus is not None and (gpus is None or not ends.gpus.issuperset(gpus.tolist())):
+        return None
+    gpu, start, seconds, vectors = joined([ends.buckets[own] for own in ranges])
+    if gpus is not None:
+        own = np.isin(gpu, gpus)
+        gpu, start, seconds, vectors = gpu[own], start[own], seconds[own], vectors[own]
+    return gpu, start, seconds, of_layout(vectors, part.shard.layout, layout)
+
+
+def joined(pieces: Sequence[Folded]) -> Folded:
+    """One after the other; at least one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    gpu, begin, seconds, vector = (np.concatenate([piece[k] for piece in pieces]) for k in range(4))
+    return gpu, begin, seconds, vector
+
+
+def stored_of(layout: Layout) -> list[str]:
+    """The columns of ``samples`` that vectors of this layout are made of."""
+    blocks = sorted(layout.blocks, key=lambda block: block.metric.derived)  # derived ones last
+    return list(dict.fromkeys(name for block in blocks for name in block.metric.parts or (block.metric.name,)))
+
+
+def fold_rows(rows: Rows, gap_seconds: float, layout: Layout) -> Folded:
+    """Rows folded into buckets of the finest level."""
+    gpu, time, values = rows
+    step = LEVELS[0]
+    if not len(gpu):
+        return gpu, np.empty(0), np.empty(0), empty_vectors(0, layout)
+    derived = {metric.name: derive(values, metric.parts) for metric, _, _ in layout.blocks if metric.derived}
+    bucket = np.floor(time / step).astype(np.int64) * step
+    groups, vectors = fold(codes_of(gpu, bucket), time, values | derived, gap_seconds, layout)
+    return groups >> 40, starts_of(groups).astype(np.float64), np.full(len(groups), float(step)), vectors
