@@ -34,6 +34,11 @@ WAITS = 0.05
 """They are looked for where the engine is idle for at least this share of the time in which the job works."""
 MOST_USE = 20_000
 """Where nodes have more of the finest rollups, a twentieth of a second, what they do is read in the series' bins."""
+USE = {
+    HOST: ("cpu_utilization", "read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes"),
+    WORKLOAD: ("cpu", "n_processes"),
+}
+"""What of the nodes and the workload's processes is gathered."""
 _BOARD = ("power_usage", "temperature", "sm_clock", "memory_used")
 """What tells nothing of waits."""
 
@@ -94,8 +99,8 @@ def _with_use(
         return replace(evidence, host=_folded(closer.host, at, bins.n), workload=_folded(closer.workload, at, bins.n))
     return replace(
         evidence,
-        host=reader.use_over_time(HOST, *window, bins.start, bins.width, bins.n),
-        workload=reader.use_over_time(WORKLOAD, *window, bins.start, bins.width, bins.n),
+        host=reader.use_over_time(HOST, *window, bins, USE[HOST]),
+        workload=reader.use_over_time(WORKLOAD, *window, bins, USE[WORKLOAD]),
     )
 
 
@@ -174,8 +179,8 @@ def _glimpsed(
         first_time=evidence.first_time[own],
         last_time=evidence.last_time[own],
         course=evidence.course,
-        host=use(reader, HOST, looks),
-        workload=use(reader, WORKLOAD, looks),
+        host=use(reader, HOST, USE[HOST], looks),
+        workload=use(reader, WORKLOAD, USE[WORKLOAD], looks),
     )
 
 

@@ -101,7 +101,7 @@ def glimpses(rows: Samples, begins: Floats, seconds: float, interval: float) -> 
     return Glimpses(begins, seconds, width)
 
 
-def use(reader: RunReader, table: UseTable, into: Glimpses) -> dict[str, Floats]:
+def use(reader: RunReader, table: UseTable, names: Sequence[str], into: Glimpses) -> dict[str, Floats]:
     """What the nodes (HOST) or the workload's processes (WORKLOAD) did, as RunReader.use_over_time
     tells it, in ``into.bins``; nothing where they have more rows than MOST_USE."""
     n_ranks = reader.run.world_size or len(reader.gpus)
@@ -112,7 +112,7 @@ def use(reader: RunReader, table: UseTable, into: Glimpses) -> dict[str, Floats]
     found: dict[str, Floats] = {}
     for number, begin in enumerate(into.begins.tolist()):
         at = number * (into.each + 1)
-        part = reader.use_over_time(table, begin, begin + into.seconds, begin, into.width, into.each)
+        part = reader.use_over_time(table, begin, begin + into.seconds, (begin, into.width, into.each), names)
         for name, values in part.items():
             found.setdefault(name, np.full(into.bins.n, np.nan))[at : at + into.each] = values
     return found

@@ -28,6 +28,7 @@ from gssr.store.records import Run as Run
 from gssr.store.records import joined
 from gssr.store.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
 from gssr.store.shard import Shard, catalogue_order
+from gssr.store.use import Bins
 from gssr.store.use_rollup import HOST, WORKLOAD, UseTable
 
 _PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared memory
@@ -256,18 +257,19 @@ class RunReader:
         return [extents_of(WORKLOAD.values, [row]) for row in rows]
 
     def use_over_time(
-        self, table: UseTable, start: float | None, end: float | None, begin: float, width: float, n: int
+        self, table: UseTable, start: float | None, end: float | None, bins: Bins, names: Sequence[str] = ()
     ) -> dict[str, Floats]:
-        """What the nodes (HOST) or the workload's processes (WORKLOAD) did in start <= time < end
-        (unix s, None: open), in ``n`` bins of ``width`` seconds from ``begin``: each value column's mean over nodes or ranks
-        [n], NaN without samples; columns without any are left out."""
-        sums = np.zeros((n, 2 * len(table.values)))
+        """What the nodes (HOST) or the workload's processes (WORKLOAD) did in start <= time < end (unix s, None: open), in
+        ``bins`` [n]: each value column's (of ``names``, or all) mean over nodes or ranks, NaN without samples; columns
+        without any are left out."""
+        names, window = names or table.values, _bounds(start, end)
+        sums = np.zeros((bins[2], 2 * len(names)))
         for shard in self._shards:
-            for index, *values in shard.use.over_time(table, self.run.run_id, _bounds(start, end), (begin, width, n)):
+            for index, *values in shard.use.over_time(table, names, self.run.run_id, window, bins):
                 sums[index] += values
         count, total = sums[:, ::2], sums[:, 1::2]
         means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-        return {name: means[:, column] for column, name in enumerate(table.values) if count[:, column].any()}
+        return {name: means[:, column] for column, name in enumerate(names) if count[:, column].any()}
 
     def samples(
         self, names: Sequence[str], gpus: Ints | None = None, start: float | None = None, end: float | None = None

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 MOST_ROWS = 100_000
 """A window that cuts buckets of a table with more rows, a tenth of a second, is widened to whole buckets of 10 s."""
 
+Bins = tuple[float, float, int]
+"""Their start (unix s), width (s) and number."""
 Window = tuple[float, float]
 """Rows with window[0] <= time < window[1] count, unix s; infinite: open."""
 
@@ -47,23 +49,25 @@ class Use:
         return [_possible(row, 0, 3) for row in self._shard.all(query, (run_id, *window))]
 
     def over_time(
-        self, table: UseTable, run_id: str, window: Window, bins: tuple[float, float, int]
+        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins
     ) -> list[tuple[Any, ...]]:
-        """(bin, count and sum of each value column) of a table; ``bins`` are their start, width (s) and number: what lies
-        beyond an end belongs to the bin there."""
+        """(bin, count and sum of each of these value columns) of a table; what lies beyond an end of
+        the bins belongs to the one there. A bin may come more than once."""
         start, width, n = bins
         level, window = self._read_at(table, window, (start, width))
-        if level is None:
-            time, condition, source = "time", "", table.samples
-            wanted = ", ".join(f"count({name}), total({name})" for name in table.values)
+        if level is not None:  # bucket by bucket, as the index has them
+            wanted = ", ".join(f"{_n(name)}, total({name}_sum)" for name in names)
+            query = f"SELECT bucket, {wanted} FROM {table.rollup} WHERE level = {level} AND run_id = ?"
+            query += " AND bucket >= ? AND bucket < ? GROUP BY bucket"
+            found = self._shard.all(query, (run_id, *window))
+            rows = [
+                (min(max(int((row[0] - start) / width), 0), n - 1), *row[1:]) for row in found if row[0] is not None
+            ]
         else:
-            time, condition, source = "bucket", f"level = {level} AND ", table.rollup
-            wanted = ", ".join(f"{_n(name)}, total({name}_sum)" for name in table.values)
-        query = (
-            f"SELECT min(max(CAST(({time} - ?) / ? AS INTEGER), 0), ?) AS bin, {wanted} FROM {source}"
-            f" WHERE {condition}run_id = ? AND {time} >= ? AND {time} < ? GROUP BY bin"
-        )
-        rows = self._shard.all(query, (start, float(width), n - 1, run_id, *window))
+            wanted = ", ".join(f"count({name}), total({name})" for name in names)
+            query = f"SELECT min(max(CAST((time - ?) / ? AS INTEGER), 0), ?) AS bin, {wanted} FROM {table.samples}"
+            query += " WHERE run_id = ? AND time >= ? AND time < ? GROUP BY bin"
+            rows = self._shard.all(query, (start, float(width), n - 1, run_id, *window))
         return [_possible(row, 1, 2) for row in rows]
 
     def _read_at(self, table: UseTable, window: Window, edges: Sequence[float] = ()) -> tuple[int | None, Window]:

@@ -56,7 +56,7 @@ def _all_of(run: RunReader, start: float | None = None, end: float | None = None
     for table in USE_TABLES:
         for width in (10.0, 60.0, 600.0):
             begin = START // width * width
-            for name, column in run.use_over_time(table, start, end, begin, width, 40).items():
+            for name, column in run.use_over_time(table, start, end, (begin, width, 40)).items():
                 found += [table.values.index(name), *column.tolist()]
     return [np.nan if value is None else float(value) for value in found]
 
@@ -116,10 +116,10 @@ def test_a_whole_run_is_read_from_rollups_alone(tmp_path: Path, read_tables: lis
     read_tables.clear()
     run.host_use()
     run.workload_use()
-    run.use_over_time(HOST, None, None, START // 60 * 60, 60.0, 20)
-    run.use_over_time(WORKLOAD, START // 60 * 60, START // 60 * 60 + 600, START // 60 * 60, 60.0, 20)
+    run.use_over_time(HOST, None, None, (START // 60 * 60, 60.0, 20))
+    run.use_over_time(WORKLOAD, START // 60 * 60, START // 60 * 60 + 600, (START // 60 * 60, 60.0, 20))
     assert read_tables == ["host_rollup", "workload_rollup", "host_rollup", "workload_rollup"]
-    run.use_over_time(HOST, None, None, START, 2.0, 20)
+    run.use_over_time(HOST, None, None, (START, 2.0, 20))
     assert read_tables[-1] == "host_samples"
 
 
