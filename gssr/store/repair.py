@@ -21,7 +21,7 @@ from gssr.store.recount import ranges_of
 from gssr.store.schema import LEVELS
 from gssr.store.shard import Shard
 from gssr.store.sketches import count_bins, no_bins
-from gssr.store.use_rollup import USE_TABLES, newest_row, roll_up
+from gssr.store.use_rollup import USE_TABLES, add_up, newest_row, roll_up
 
 
 class Repaired(NamedTuple):
@@ -52,7 +52,9 @@ def repair(path: str) -> Repaired:
             raise RecordingError(shard.damage)
         work, n_thinned = _found(shard)
         layout = shard.layout
-        use = [table for table in USE_TABLES if not all(shard.use.counts_all(table, level) for level in LEVELS)]
+        use = [
+            table for table in USE_TABLES if not all(shard.use.counts_all(table, level, table.each) for level in LEVELS)
+        ]
     if work or use:
         connection = reopen(path)
         try:
@@ -63,6 +65,7 @@ def repair(path: str) -> Repaired:
                 connection.execute(f"DELETE FROM {table.rollup}")
                 for level in LEVELS:
                     roll_up(connection, table, level, 0, newest_row(connection, table))
+                add_up(connection, table)
             connection.execute("COMMIT")
         except (sqlite3.Error, ValueError, TypeError) as error:  # which samples of a damaged file may raise
             raise RecordingError(f"{path}: can't be repaired: {error}") from None

@@ -181,8 +181,16 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("time", "REAL NOT NULL", "unix time, s"),
         *_WORKLOAD,
     ),
-    "host_rollup": _rollup_of(Column("node", "TEXT NOT NULL", "the node"), "host_samples", _HOST),
-    "workload_rollup": _rollup_of(Column("rank", "INTEGER NOT NULL", "the rank"), "workload_samples", _WORKLOAD),
+    "host_rollup": _rollup_of(
+        Column("node", "TEXT NOT NULL", "the node; empty: all of them together, where there are several"),
+        "host_samples",
+        _HOST,
+    ),
+    "workload_rollup": _rollup_of(
+        Column("rank", "INTEGER NOT NULL", "the rank; -1: all of them together, where there are several"),
+        "workload_samples",
+        _WORKLOAD,
+    ),
     "events": (
         Column("run_id", "TEXT NOT NULL", "the run"),
         Column("time", "REAL NOT NULL", "unix time, s"),
@@ -232,8 +240,8 @@ _CONSTRAINTS = {
 INDEXES = (
     "CREATE UNIQUE INDEX IF NOT EXISTS rollup_level_bucket_gpu ON rollup (level, bucket, gpu)",
     "CREATE UNIQUE INDEX IF NOT EXISTS sketch_bucket_gpu ON sketch (bucket, gpu)",
-    "CREATE INDEX IF NOT EXISTS host_rollup_level ON host_rollup (level, bucket, n_rows)",
-    "CREATE INDEX IF NOT EXISTS workload_rollup_level ON workload_rollup (level, bucket, n_rows)",
+    "CREATE INDEX IF NOT EXISTS host_rollup_level ON host_rollup (level, node, bucket, n_rows)",
+    "CREATE INDEX IF NOT EXISTS workload_rollup_level ON workload_rollup (level, rank, bucket, n_rows)",
 )
 
 

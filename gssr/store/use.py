@@ -27,7 +27,7 @@ class Use:
 
     def __init__(self, shard: "Shard") -> None:
         self._shard: Shard = weakref.proxy(shard)  # which holds this one: no circle keeps files open
-        self._whole: dict[tuple[UseTable, int], bool] = {}
+        self._whole: dict[tuple[UseTable, int, str], bool] = {}
 
     def host(self, run_id: str, window: Window) -> list[tuple[Any, ...]]:
         """One row: for each value column of ``host_samples`` its count, sum and greatest."""
@@ -44,7 +44,7 @@ class Use:
             query = f"SELECT {wanted} FROM {table.samples} WHERE run_id = ? AND time >= ? AND time < ?{rest}"
         else:
             wanted = ", ".join(f"{_n(name)}, total({name}_sum), max({name}_max)" for name in table.values)
-            query = f"SELECT {wanted} FROM {table.rollup} WHERE level = {level} AND run_id = ?"
+            query = f"SELECT {wanted} FROM {table.rollup} WHERE level = {level} AND {table.each} AND run_id = ?"
             query += f" AND bucket >= ? AND bucket < ?{rest}"
         return [_possible(row, 0, 3) for row in self._shard.all(query, (run_id, *window))]
 
@@ -55,9 +55,10 @@ class Use:
         the bins belongs to the one there. A bin may come more than once."""
         start, width, n = bins
         level, window = self._read_at(table, window, (start, width))
-        if level is not None:  # bucket by bucket, as the index has them
+        if level is not None:
+            whose = table.together if self._is_whole(table, level, table.together) else table.each
             wanted = ", ".join(f"{_n(name)}, total({name}_sum)" for name in names)
-            query = f"SELECT bucket, {wanted} FROM {table.rollup} WHERE level = {level} AND run_id = ?"
+            query = f"SELECT bucket, {wanted} FROM {table.rollup} WHERE level = {level} AND {whose} AND run_id = ?"
             query += " AND bucket >= ? AND bucket < ? GROUP BY bucket"
             found = self._shard.all(query, (run_id, *window))
             rows = [
@@ -75,28 +76,30 @@ class Use:
         window, of many rows widened to whole buckets where it cuts them."""
         cuts = [edge for edge in (*window, *edges) if math.isfinite(edge)]
         for level in reversed(LEVELS):
-            if all(edge % level == 0 for edge in cuts) and self._is_whole(table, level):
+            if all(edge % level == 0 for edge in cuts) and self._says_all(table, level, bool(edges)):
                 return level, window
-        level = LEVELS[0]
-        if (
-            all(edge % level == 0 for edge in edges)
-            and self._n_rows(table) > MOST_ROWS
-            and self._is_whole(table, level)
-        ):
+        level, many = LEVELS[0], self._n_rows(table) > MOST_ROWS
+        if many and all(edge % level == 0 for edge in edges) and self._says_all(table, level, bool(edges)):
             return level, _widened(window, level)
         return None, window
 
-    def _is_whole(self, table: UseTable, level: int) -> bool:
-        """Whether the rollups say it all: not those of a file that grows, or was cut off, or is an earlier version's."""
-        if (table, level) not in self._whole:
-            ended = all(run.state != "running" for run in self._shard.runs)
-            self._whole[table, level] = ended and self.counts_all(table, level)
-        return self._whole[table, level]
+    def _says_all(self, table: UseTable, level: int, together: bool) -> bool:
+        """``together``: what no single owner's rollups need say."""
+        return (together and self._is_whole(table, level, table.together)) or self._is_whole(table, level, table.each)
 
-    def counts_all(self, table: UseTable, level: int) -> bool:
-        """Whether the rollups of a level count as many rows as there are."""
+    def _is_whole(self, table: UseTable, level: int, whose: str) -> bool:
+        """Whether these rollups say it all: not those of a file that grows, or was cut off, or is an earlier version's."""
+        key = table, level, whose
+        if key not in self._whole:
+            ended = all(run.state != "running" for run in self._shard.runs)
+            self._whole[key] = ended and self.counts_all(*key)
+        return self._whole[key]
+
+    def counts_all(self, table: UseTable, level: int, whose: str) -> bool:
+        """Whether the rollups of a level count as many rows as there are: those of each owner, or of all together (a
+        condition of ``table``)."""
         try:
-            return counted(self._shard.connection, "main", table, level) == self._n_rows(table)
+            return counted(self._shard.connection, "main", table, level, whose) == self._n_rows(table)
         except sqlite3.DatabaseError as error:
             self._shard.damaged(error)
             return False

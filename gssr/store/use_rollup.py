@@ -1,7 +1,8 @@
 """Rollups of ``host_samples`` and ``workload_samples``: SQLite counts its own rows, when their buckets are over.
 
 There is a row a second of each node, and of each rank that samples: of a thousand for an hour seven million, which no page
-can wait for. A bucket of a node or rank may have several rows, each of other samples: what is late opens another one.
+can wait for. A bucket of a node or rank may have several rows, each of other samples: what is late opens another one. What
+all of them do together over time is added up once more: that is what a job is judged by.
 """
 
 import sqlite3
@@ -12,20 +13,24 @@ from gssr.store.schema import LEVELS, TABLES
 
 class UseTable(NamedTuple):
     """A table that stands beside the GPUs' samples: its name, that of its rollup, the column that says whose a row is, and
-    those with values."""
+    those with values. ``each`` and ``together``: conditions for the rollups of single owners, and of all of them."""
 
     samples: str
     rollup: str
     owner: str
     values: tuple[str, ...]
+    each: str
+    together: str
 
 
-def _table(samples: str, rollup: str) -> UseTable:
+def _table(samples: str, rollup: str, everyone: str) -> UseTable:
     columns = [column.name for column in TABLES[samples]]
-    return UseTable(samples, rollup, columns[1], tuple(columns[3:]))
+    owner = columns[1]
+    return UseTable(samples, rollup, owner, tuple(columns[3:]), f"{owner} > {everyone}", f"{owner} = {everyone}")
 
 
-HOST, WORKLOAD = _table("host_samples", "host_rollup"), _table("workload_samples", "workload_rollup")
+HOST = _table("host_samples", "host_rollup", "''")
+WORKLOAD = _table("workload_samples", "workload_rollup", "-1")
 USE_TABLES = (HOST, WORKLOAD)
 
 
@@ -45,12 +50,30 @@ def roll_up(connection: sqlite3.Connection, table: UseTable, level: int, after: 
     )
 
 
-def counted(connection: sqlite3.Connection, schema: str, table: UseTable, level: int) -> int | None:
-    """How many rows the rollups of a level count; None where there are none of such. Raises sqlite3.Error."""
+def add_up(connection: sqlite3.Connection, table: UseTable) -> None:
+    """Add up what the owners of rows did together, anew; nothing of a single one. Raises sqlite3.Error."""
+    rollup, owner = f"main.{table.rollup}", table.owner
+    connection.execute(f"DELETE FROM {rollup} WHERE level IN ({', '.join(map(str, LEVELS))}) AND {table.together}")
+    ends = (f"(SELECT {end}({owner}) FROM {rollup} WHERE level = {LEVELS[-1]})" for end in ("min", "max"))
+    ((first, last),) = connection.execute(f"SELECT {', '.join(ends)}").fetchall()
+    if first == last:
+        return
+    everyone = table.together.removeprefix(f"{owner} = ")
+    sums = ", ".join(f"sum({name}_n), total({name}_sum), max({name}_max)" for name in table.values)
+    for level in LEVELS:
+        connection.execute(
+            f"INSERT INTO {rollup} SELECT run_id, {everyone}, level, bucket, sum(n_rows), {sums} FROM {rollup}"
+            f" WHERE level = {level} GROUP BY run_id, bucket"
+        )
+
+
+def counted(connection: sqlite3.Connection, schema: str, table: UseTable, level: int, whose: str) -> int | None:
+    """How many rows the rollups of a level count, those of ``table.each`` or ``table.together``; None where there are none
+    of such. Raises sqlite3.Error."""
     columns = connection.execute(f"PRAGMA {schema}.table_info({table.rollup})").fetchall()
     if [row[1] for row in columns] != [column.name for column in TABLES[table.rollup]]:
         return None
-    query = f"SELECT CAST(total(n_rows) AS INTEGER) FROM {schema}.{table.rollup} WHERE level = {level}"
+    query = f"SELECT CAST(total(n_rows) AS INTEGER) FROM {schema}.{table.rollup} WHERE level = {level} AND {whose}"
     ((n,),) = connection.execute(query).fetchall()
     return int(n)
 
@@ -79,5 +102,7 @@ class UseRollups:
             if last > after:
                 roll_up(connection, table, level, after, last)
                 until[table, level] = last
+        for table in USE_TABLES if all_of_them else ():
+            add_up(connection, table)
         connection.execute("COMMIT")
         self._until |= until

@@ -16,7 +16,7 @@ from gssr.store.reader import RunReader, open_recording
 from gssr.store.repair import repair
 from gssr.store.schema import LEVELS
 from gssr.store.shard import Shard
-from gssr.store.use_rollup import HOST, USE_TABLES, WORKLOAD, UseTable, counted
+from gssr.store.use_rollup import HOST, USE_TABLES, WORKLOAD, counted
 from gssr.store.writer import Writer
 
 START = 1_700_000_003.0
@@ -123,11 +123,15 @@ def test_a_whole_run_is_read_from_rollups_alone(tmp_path: Path, read_tables: lis
     assert read_tables[-1] == "host_samples"
 
 
-def _counted(path: Path) -> bool:
+def _counted(path: Path, together: bool = False) -> bool:
     with closing(sqlite3.connect(path)) as connection:
         sizes = {t: connection.execute(f"SELECT count(*) FROM {t.samples}").fetchone()[0] for t in USE_TABLES}
+        whose = ("each", "together") if together else ("each",)
         return all(
-            counted(connection, "main", table, level) == sizes[table] for table in USE_TABLES for level in LEVELS
+            counted(connection, "main", table, level, getattr(table, one)) == sizes[table]
+            for table in USE_TABLES
+            for level in LEVELS
+            for one in whose
         )
 
 
@@ -149,7 +153,7 @@ def test_merging_copies_rollups_and_counts_what_a_killed_sampler_did_not(tmp_pat
     _record(folder / "n0.0.r.sql", 650)
     _record(folder / "n1.1.r.sql", 700, rank=1, ended=False, seed=2)
     merge(str(tmp_path / "m.sql"))
-    assert _counted(tmp_path / "m.sql")
+    assert _counted(tmp_path / "m.sql", together=True)
     run = open_recording(tmp_path / "m.sql").runs[0]
     np.testing.assert_allclose(_all_of(run), _from_rows(tmp_path / "m.sql", [(None, None)])[0], rtol=1e-12)
 
@@ -185,15 +189,18 @@ def test_late_rows_are_counted_once(tmp_path: Path) -> None:
     assert open_recording(tmp_path / "r.sql").runs[0].host_use()["load1"] == (644, 644.0, 1.0)
 
 
-@pytest.mark.parametrize("table", USE_TABLES)
-def test_arrays_are_rolled_up_as_well(tmp_path: Path, table: UseTable) -> None:
+def test_arrays_are_rolled_up_as_well(tmp_path: Path) -> None:
     writer = BulkWriter(str(tmp_path / "b.sql"))
     writer.begin({"run_id": "r", "state": "running"}, {"rank": 0, "node": "n"})
     writer.add_gpus([], (), 1.0)
-    owners = ["a", "b"] if table is HOST else [0, 1]
-    time = START + np.arange(130.0)
-    writer.add_use(table, owners, time, np.random.default_rng(1).random((130, 2, len(table.values))))
-    assert writer.finish(START + 131, 0, "completed", START + 131) and _counted(tmp_path / "b.sql")
+    time, random = START + np.arange(730.0), np.random.default_rng(1)
+    writer.add_use(HOST, ["a", "b"], time, random.random((730, 2, len(HOST.values))))
+    writer.add_use(WORKLOAD, [0, 1], time, random.random((730, 2, len(WORKLOAD.values))))
+    assert writer.finish(START + 731, 0, "completed", START + 731) and _counted(tmp_path / "b.sql", together=True)
+    run, edge = open_recording(tmp_path / "b.sql").runs[0], START // 60 * 60 + 60
+    windows = [(None, None), (edge + 120, edge + 310)]
+    for window, expected in zip(windows, _from_rows(tmp_path / "b.sql", windows), strict=True):
+        np.testing.assert_allclose(_all_of(run, *window), expected, rtol=1e-12)
 
 
 def test_repairing_counts_what_was_not(tmp_path: Path) -> None:

@@ -184,6 +184,7 @@ class _Merge:
                 if not _damaged(source.path):
                     raise
                 raise _RefusedError(source.name, f"{source.path}: is damaged: {error}") from None
+        copier.end()
         self._progress(1.0)
         return copier.copied
 

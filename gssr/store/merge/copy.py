@@ -18,7 +18,7 @@ from gssr.store.records import joined, read_runs
 from gssr.store.rollup import RollupRow, SketchRow
 from gssr.store.schema import GAP_INTERVALS, LEVELS, TABLES
 from gssr.store.thinning import ends_of
-from gssr.store.use_rollup import USE_TABLES, UseTable, counted, newest_row, roll_up
+from gssr.store.use_rollup import USE_TABLES, UseTable, add_up, counted, newest_row, roll_up
 
 _COARSEST = LEVELS[-1]
 
@@ -161,11 +161,18 @@ class Copier:
         connection = self._connection
         before = newest_row(connection, table)
         n = self._copy_table(table.samples)
-        if all(counted(connection, "shard", table, level) == n for level in LEVELS):
-            self._copy_table(table.rollup)
+        if all(counted(connection, "shard", table, level, table.each) == n for level in LEVELS):
+            self._copy_table(table.rollup, rest=f"WHERE {table.each}")
         else:
             for level in LEVELS:
                 roll_up(connection, table, level, before, before + n)
+
+    def end(self) -> None:
+        """Add up what belongs to no single file. Raises sqlite3.Error."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        for table in USE_TABLES:
+            add_up(self._connection, table)
+        self._connection.execute("COMMIT")
 
     def _copy_samples(self, source: Source, keys: Mapping[int, int]) -> int:
         """Copy the samples; what their rowids grew by."""
