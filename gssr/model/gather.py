@@ -151,9 +151,9 @@ def _waits(evidence: Evidence) -> bool:
     if name is None:
         return True
     active = evidence.over_space(name)
-    active = active[np.isfinite(active)]
-    at_work = active[active >= np.percentile(active, 95) / 2]
-    return bool(at_work.mean() <= 1 - WAITS)
+    active = active[np.isfinite(active)]  # of the few GPUs that are looked at closer none may have any
+    at_work = active[active >= np.percentile(active, 95) / 2] if len(active) else active
+    return not len(at_work) or bool(at_work.mean() <= 1 - WAITS)
 
 
 def _glimpsed(

@@ -140,9 +140,8 @@ def slices_of_buckets(
     long = LEVELS[-1]  # where a slice ends no bucket is cut, of whatever level
     at_once = max(1, VECTORS_AT_ONCE * level // long)
     gpus = [positions[first : first + at_once] for first in range(0, len(positions), at_once)]
-    sparse = (
-        VECTORS_AT_ONCE * bins.n * bins.width / max(reader.n_rows, 1)
-    )  # one wrong clock, and years may lie between rows
+    # One wrong clock, and years may lie between two rows.
+    sparse = VECTORS_AT_ONCE * bins.n * bins.width / max(reader.n_rows, 1)
     step = long * max(1, at_once // max(1, len(positions)), int(min(sparse, bins.n * bins.width) / long))
     first, last = bins.start // step + 1, math.ceil((bins.start + bins.n * bins.width) / step)
     cuts = [number * step for number in range(int(first), last)]

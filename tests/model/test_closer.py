@@ -104,3 +104,16 @@ def test_short_pauses_count_for_what_they_last_beside_a_hang() -> None:
     assert explains(TABLE.rule("hang"), hung, TABLE.rule("pauses"), paused, job)
     longer = paused._replace(bins=means < 1)  # whole minutes
     assert not explains(TABLE.rule("hang"), hung, TABLE.rule("pauses"), longer, job)
+
+
+@pytest.mark.usefixtures("large")
+def test_gpus_that_are_looked_at_closer_may_have_no_samples_of_what_tells_work(record: Record) -> None:
+    gpu, time = ticks(40, int(SECONDS / 10), 10.0)
+    values = {name: np.full(len(gpu), HEALTHY[name]) for name in ("sm_active", "gr_engine_active", "power_usage")}
+    for name in ("sm_active", "gr_engine_active"):
+        values[name][gpu % 2 == 0] = np.nan
+    seconds = np.arange(0, SECONDS, 1.0)
+    reader = record(gpu, time, values, sampling_ms=10_000.0, host=[(T0 + second, [0.1] * 8) for second in seconds])
+    found = gather(reader, np.arange(40))
+    assert found.host and found.closer is not None and not np.isfinite(found.closer.series["sm_active"]).any()
+    assert judge(found).verdicts is not None
