@@ -5,7 +5,7 @@ import numpy as np
 from gssr.model.verdict import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, told
-from gssr.model.verdicts.job import Job
+from gssr.model.verdicts.job import CLEARLY, Job
 from gssr.model.verdicts.table import Rule
 
 _PIPES = {
@@ -17,7 +17,6 @@ _PIPES = {
 _MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
 _MUCH = 1e8
 """From this rate on, B/s, a node's disks or network may hold up its GPUs."""
-_CLEARLY = 1.25
 _SHORT = 5.0
 """Bins of up to so many seconds show when GPUs wait for data."""
 
@@ -54,7 +53,7 @@ def _gaps_seen(job: Job) -> list[Finding]:
     and network move all the while, which the GPUs may wait for."""
     finest = min(job.looks, key=lambda look: look.evidence.width)
     width, engine = finest.evidence.width, finest.at_work("gr_engine_active")
-    if engine >= max(job.common("gaps"), _CLEARLY * job.at_work("gr_engine_active")):
+    if engine >= max(job.common("gaps"), CLEARLY * job.at_work("gr_engine_active")):
         text = f"{words.percent(engine)} while it works, looked at closer: the gaps last for seconds"
         return [told("gr_engine_active", engine, text)]
     host = job.evidence.host

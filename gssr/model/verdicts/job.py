@@ -11,6 +11,8 @@ from gssr.model.outliers import Flags
 from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, average_of, warm_up_and_tear_down
 
+CLEARLY = 1.25
+"""So many times as much shows more than noise does, where the same is looked at twice."""
 _HIGH = 95.0
 """The percentile that stands for the highest activity: single spikes don't move it."""
 

@@ -9,7 +9,7 @@ from gssr.model.outliers import Flags
 from gssr.model.verdict import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, told
-from gssr.model.verdicts.job import Job, stretches
+from gssr.model.verdicts.job import CLEARLY, Job, stretches
 from gssr.model.verdicts.table import Rule
 
 _READS = {
@@ -21,7 +21,6 @@ _READS = {
 _C2C = ("c2c_rx_bytes", "c2c_tx_bytes")
 _PCIE = ("pcie_rx_bytes", "pcie_tx_bytes")
 _DIRECTIONS = {"rx": "to the GPUs", "tx": "from the GPUs"}
-_CLEARLY = 1.25
 _ALL = 0.9
 """Glimpses of so much of the time leave nothing out that is worth telling."""
 
@@ -56,7 +55,7 @@ def _seen(job: Job, rule: Rule, condition: Callable[[Job, Rule], Found | None]) 
             continue
         bins = np.asarray(found.bins, bool)
         share = look.share(bins)
-        if best is None or share > _CLEARLY * best[0]:
+        if best is None or share > CLEARLY * best[0]:
             best = share, look, found, bins
     if best is None or best[1] is job:
         return None if best is None else best[2]
