@@ -133,9 +133,11 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     except ValueError as error:
         return fail(str(error), USAGE)
 
+    from gssr.store.memory import keep_freed
     from gssr.store.open import RecordingError
     from gssr.store.reader import open_recording
 
+    keep_freed()
     code = OK
     analyses: list[tuple[str, Analysis]] = []
     for name in names:

@@ -140,7 +140,7 @@ def sketch_percentiles(counts: Ints, low: float, high: float) -> tuple[list[floa
     three percentiles. Values were rounded to float32 before they were put into bins, so a bin's edges are widened by half
     a unit in the last place (2^-24 of the edge, or 2^-150).
     """
-    keys = np.flatnonzero(counts)
+    keys = np.flatnonzero(counts != 0)  # of a mask that takes a fourth of the time
     negative = keys >= 0x8000
     order = np.argsort(np.where(negative, 0x7FFF - keys, keys))  # by value: a negative one falls as its key grows
     keys, negative = keys[order], negative[order]

@@ -1,7 +1,6 @@
 """Gathering the evidence of a job: from raw rows where there are few and from rollups otherwise; of long and large jobs some
 GPUs and some stretches of the time are looked at closer."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -27,7 +26,9 @@ MOST_ROWS = 200_000
 CLOSE = LEVELS[0]
 """Where the series' bins are longer than this, s, some GPUs are looked at closer ..."""
 FEW_GPUS, FEW_VECTORS = 16, 6_000
-"""... so many at least, spread over all, and as many more as have so many of the finest rollups together."""
+"""... so many at least, pairs of neighbours spread over all, and as many more as have so many of the finest rollups
+together. Neighbours: of what GPUs of one node share (a host, a switch) two tell more than one, and a page of the file holds
+both."""
 BRIEF = 2.0
 """Where they are longer than this, s, stretches of the window are looked at in bins of a sample or few."""
 WAITS = 0.05
@@ -71,9 +72,9 @@ def gather(
         counted = count_rollups(reader, names, positions, bins_to_count(len(positions), span, interval), (start, end))
     known = [name for name in names if counted.n[name].any()]
     evidence = evidence_of(reader, positions, span, interval, counted, known)
-    apart = _apart(len(positions), span)
-    few = positions[::apart]
-    own = None if rows is None else _of_few(rows, apart, known)
+    places = _few(len(positions), span[1] - span[0])
+    few = positions[places]
+    own = None if rows is None else _of_few(rows, places, len(positions), known)
     closer = None
     if evidence.width > CLOSE:
         closer = _closer(reader, few, span, (start, end), interval, own, known)
@@ -115,16 +116,20 @@ def _folded(use: Mapping[str, Floats], at: Ints, n: int) -> dict[str, Floats]:
     return found
 
 
-def _apart(n_gpus: int, span: tuple[float, float]) -> int:
-    """Every how many GPUs one is looked at closer."""
-    most = max(FEW_GPUS, int(FEW_VECTORS * LEVELS[0] / max(span[1] - span[0], LEVELS[0])))
-    return max(1, math.ceil(n_gpus / most))
+def _few(n_gpus: int, seconds: float) -> Ints:
+    """Which of so many GPUs are looked at closer in a window of so many seconds."""
+    most = max(FEW_GPUS, int(FEW_VECTORS * LEVELS[0] / max(seconds, LEVELS[0])))
+    if n_gpus <= most:
+        return np.arange(n_gpus)
+    first = np.linspace(0, n_gpus - 2, most // 2).astype(np.int64) // 2 * 2
+    return (first[:, None] + np.arange(2)).reshape(-1)
 
 
-def _of_few(rows: Samples, apart: int, names: Sequence[str]) -> Samples:
-    """The rows of every so many GPUs, numbered anew."""
-    own = rows.gpu % apart == 0
-    return Samples(rows.gpu[own] // apart, rows.time[own], {name: rows.values[name][own] for name in names})
+def _of_few(rows: Samples, places: Ints, n_gpus: int, names: Sequence[str]) -> Samples:
+    """The rows of the GPUs at these places, numbered anew."""
+    gpu = chosen(rows.gpu, places, n_gpus)
+    own = gpu >= 0
+    return Samples(gpu[own], rows.time[own], {name: rows.values[name][own] for name in names})
 
 
 def _closer(

@@ -20,14 +20,16 @@ def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints,
     index, edge = part.shard.layout.sketched.index(name), int(_keys(np.array([limit]))[0])
     codes = [np.empty(0, np.int64)]
     for batch in part.shard.rolled.sketches(part.keys(None), -np.inf, np.inf):
-        key = np.array([row[0] for row in batch], np.int64)
-        if not part.sound(key).all():
+        if not part.sound(batch.gpu).all():
             continue
-        gpu = part.positions(key)
-        codes.append(codes_of(gpu, np.array([row[1] for row in batch])))
-        counted = np.array([_counted(row[2], index, edge) for row in batch], np.int64).reshape(-1, 2)
-        np.add.at(below, gpu, counted[:, 0])
-        np.add.at(known, gpu, counted[:, 1])
+        gpu = part.positions(batch.gpu)
+        codes.append(codes_of(gpu, batch.bucket))
+        sizes, keys, counts = batch.bins
+        own = batch.bins.metric() == index
+        gpu_of, keys, counts = np.repeat(gpu, sizes[:, index]), keys[own], counts[own]
+        np.add.at(known, gpu_of, counts)
+        low = (keys < edge) | (keys >= _NEGATIVE)
+        np.add.at(below, gpu_of[low], counts[low])
     taken = [(SKETCH_SECONDS, np.concatenate(codes))]
     gpu, _time, values = uncounted(part, [name], -np.inf, np.inf, SKETCH_SECONDS, None, taken)
     measured = np.isfinite(values[name])
@@ -40,17 +42,3 @@ def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints,
 def _keys(values: Floats) -> Ints:
     """The keys of their bins in a sketch (gssr.store.layout)."""
     return np.asarray(values, np.float32).view(np.uint32).astype(np.int64) >> 16
-
-
-def _counted(blob: bytes, index: int, edge: int) -> tuple[int, int]:
-    """Of one metric of a sketch: how many samples are in bins below that of the key ``edge``, and how many there are. A
-    metric that came after the sketch was made has none."""
-    n_metrics = int.from_bytes(blob[:2], "little")
-    if index >= n_metrics:
-        return 0, 0
-    sizes = np.frombuffer(blob, "<u2", n_metrics, 2).astype(np.int64)
-    before, own, total = int(sizes[:index].sum()), int(sizes[index]), int(sizes.sum())
-    start = 2 + 2 * n_metrics
-    keys = np.frombuffer(blob, "<u2", own, start + 2 * before)
-    counts = np.frombuffer(blob, "<u4", own, start + 2 * total + 4 * before)
-    return int(counts[(keys < edge) | (keys >= _NEGATIVE)].sum()), int(counts.sum())

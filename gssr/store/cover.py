@@ -192,7 +192,7 @@ def _not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]])
     """True where no bucket that was taken already counts this time of this GPU."""
     fresh = np.ones(len(gpu), bool)
     for level, codes in taken:
-        if len(codes):
+        if len(gpu) and len(codes):
             fresh &= ~np.isin(codes_of(gpu, time // level * level), codes)
     return fresh
 

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.store.bins import Bins
 from gssr.store.census import codes_of
 from gssr.store.cover import N_BINS, Part, cover
 from gssr.store.ends import cut_off
 from gssr.store.layout import layout_of, part_of
 from gssr.store.moments import Ints, merge, where
 from gssr.store.schema import SKETCH_SECONDS
-from gssr.store.sketches import Told, count_bins, decoded, no_bins, samples_in
+from gssr.store.sketches import Told, count_bins, no_bins
 
 _NEGATIVE = 0x8000  # keys from here on are those of negative values
 _GPUS_AT_ONCE = 64
@@ -46,7 +47,7 @@ class Histograms(NamedTuple):
         return Histograms(self.counts | others.counts, least, greatest, others.readable)
 
 
-Bins = tuple[Ints, Ints, Ints]
+Bounded = tuple[Ints, Ints, Ints]
 """As gssr.store.sketches.no_bins: a share of what there is, the least, the greatest."""
 
 
@@ -113,7 +114,7 @@ def _thinned(part: Part, start: float, end: float) -> list[Edge]:
 
 
 def _add_edge(
-    counts: Bins, part: Part, names: Sequence[str], edge: Edge, gpus: Ints | None, gap_seconds: float, checked: bool
+    counts: Bounded, part: Part, names: Sequence[str], edge: Edge, gpus: Ints | None, gap_seconds: float, checked: bool
 ) -> bool:
     """Add to ``counts`` the samples of a part that lie in a sketch which the window cuts. ``checked``: sketches are to hold
     what rollups say (of thinned samples they are all there is). Where they don't it returns False, and what was added is of
@@ -126,14 +127,13 @@ def _add_edge(
         told = Told(part, names, edge.begin, end, own) if checked else None
         right = [np.empty(0, np.int64)]
         for batch in part.shard.rolled.sketches(part.keys(own), edge.begin, end, counted_anew=checked):
-            position = part.positions(np.array([row[0] for row in batch], np.int64))
-            sizes, keys, weights = decoded([row[2] for row in batch], len(order))
+            position = part.positions(batch.gpu)
             if told is not None:
-                codes = codes_of(position, np.array([row[1] for row in batch]))
-                if not told.by_sketches(codes, samples_in(sizes, weights)).all():
+                codes = codes_of(position, batch.bucket)
+                if not told.by_sketches(codes, batch.bins.samples()).all():
                     return False
                 right.append(codes)
-            chosen = _chosen(n[position], ends[position], sizes, keys, weights)
+            chosen = _chosen(n[position], ends[position], batch.bins)
             if told is not None and (chosen.n != n[position]).any():
                 return False
             bins = places[chosen.metric] * N_BINS + chosen.keys
@@ -180,9 +180,10 @@ class _Chosen(NamedTuple):
     n: Ints
 
 
-def _chosen(n: Ints, ends: Ints, sizes: Ints, keys: Ints, weights: Ints) -> _Chosen:
-    """Of the samples in sketches (gssr.store.sketches.decoded) of each metric ``n`` [sketches, metrics], in bins whose ranks
-    are from ends[..., 0] to ends[..., 1]."""
+def _chosen(n: Ints, ends: Ints, bins: Bins) -> _Chosen:
+    """Of the samples in sketches of each metric ``n`` [sketches, metrics], in bins whose ranks are from ends[..., 0] to
+    ends[..., 1]."""
+    sizes, keys, weights = bins
     cell = np.repeat(np.arange(n.size), sizes.reshape(-1))
     rank = _rank(keys)
     low, high = ends.reshape(-1, 2).T

@@ -1,26 +1,27 @@
 """What a file's writer has counted already: closed buckets, from the file's pages where it is finished, else through SQLite;
 and sketches."""
 
+import math
 import sqlite3
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gssr.store.bins import Bins, decoded
 from gssr.store.layout import HEAD, Layout, part_of
 from gssr.store.moments import Floats, Ints, vectors_of, where
 from gssr.store.pages.file import NotPlainError
-from gssr.store.pages.vectors import PageRollups
+from gssr.store.pages.vectors import PageRollups, Rollups
 from gssr.store.rollup import empty_vector
-from gssr.store.schema import SKETCH_SECONDS
+from gssr.store.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.sound import (
     are_placed,
     are_ranges,
     are_sound,
     are_vectors,
     counts_in,
-    is_sketch,
     ranges_in,
     sound_buckets,
 )
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 _BLOBS_AT_ONCE = 1024
 """Rollups fetched before they are decoded: a megabyte; of sketches, which are larger, a fourth."""
 
+_MOST_KEPT = 2048
+"""So many rollups of the coarsest level are kept once they are read: two megabytes."""
+
 _SHARE = 1 / 8
 """For so many of a file's GPUs those that are wanted are looked for among all of a stretch."""
 
@@ -39,6 +43,14 @@ IMPOSSIBLE = "values that can't be"
 
 _Found = tuple[Ints, Ints, Floats]
 """GPU keys and starts [n], vectors [n, layout.width]."""
+
+
+class Sketches(NamedTuple):
+    """GPU keys and starts [n], and the bins."""
+
+    gpu: Ints
+    bucket: Ints
+    bins: Bins
 
 
 class RolledUp:
@@ -50,10 +62,12 @@ class RolledUp:
         self._may_be_plain = True
         self._last: tuple[tuple[int, float, float], tuple[Ints, Ints]] | None = None
         """What was listed last: who reads a stretch in pieces asks for other GPUs of the same one next."""
+        self._kept: Rollups | None = None
+        self._has_many = False
 
     def close(self) -> None:
         """The file is being closed."""
-        self._pages, self._may_be_plain = None, False
+        self._pages, self._kept, self._may_be_plain = None, None, False
 
     def rollups(
         self,
@@ -89,14 +103,32 @@ class RolledUp:
     ) -> tuple[_Found, int]:
         """Those of a finished file's that hold what they can, and how many there were. Raises NotPlainError."""
         columns, counts, pages = self._columns_of(layout), counts_in(layout), self._open()
-        rowids = self._rowids(level, keys, start, end)
-        rows = pages.read(rowids, columns)
-        if (rows.level != level).any():
-            raise NotPlainError("an index of something else")
+        kept = self._coarsest(pages) if level == LEVELS[-1] else None
+        if kept is not None:
+            rows = _those_of(kept, keys, start, end, columns)
+        else:
+            rows = pages.read(self._rowids(level, keys, start, end), columns)
+            _check_level(rows, level)
         fine = are_sound(rows.vectors, rows.bucket, level, counts) & are_placed(rows.gpu, rows.bucket, level)
         fine &= are_ranges(rows.rowids, rows.vectors[:, 0])
         gpu, bucket, vectors = where(fine, rows.gpu, rows.bucket, rows.vectors)
-        return (gpu, bucket, vectors), len(rowids)
+        return (gpu, bucket, vectors), len(rows.gpu)
+
+    def _coarsest(self, pages: PageRollups) -> Rollups | None:
+        """All rollups of the coarsest level, which whoever reads a recording asks for again and again; None where they are
+        too many to be kept. Raises NotPlainError."""
+        if not self._has_many and self._kept is None:
+            level = LEVELS[-1]
+            query = f"SELECT count(*) FROM (SELECT 1 FROM rollup WHERE level = {level} LIMIT {_MOST_KEPT + 1})"
+            try:
+                ((n,),) = self._shard.connection.execute(query).fetchall()
+            except sqlite3.DatabaseError as error:
+                raise NotPlainError(str(error)) from None
+            self._has_many = n > _MOST_KEPT
+            if not self._has_many:
+                self._kept = pages.read(self._listed(level, None, -math.inf, math.inf)[0], None)
+                _check_level(self._kept, level)
+        return self._kept
 
     def _through_sqlite(
         self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
@@ -164,16 +196,34 @@ class RolledUp:
 
     def sketches(
         self, keys: Sequence[int] | None, start: float, end: float, counted_anew: bool = False
-    ) -> Iterator[list[tuple[int, int, bytes]]]:
-        """(GPU key, bucket, blob) of the closed sketches that lie within [start, end), in batches; see ``rollups``."""
+    ) -> Iterator[Sketches]:
+        """The closed sketches that lie within [start, end), in batches; see ``rollups``."""
         query = f"SELECT gpu, bucket, data FROM sketch WHERE {within(start, end, SKETCH_SECONDS, keys)}"
         for batch in self._shard.rows(query, fetch=_BLOBS_AT_ONCE // 4):
             head, rows = sound_buckets(batch, SKETCH_SECONDS)
-            rows, _ = _kept(rows, [is_sketch(row[2], len(self._shard.layout.sketched)) for row in rows], head)
-            if len(rows) < len(batch) and not counted_anew:
+            fine, bins = decoded([row[2] for row in rows], len(self._shard.layout.sketched))
+            if len(bins.sizes) < len(batch) and not counted_anew:
                 self._shard.damaged(IMPOSSIBLE)
-            if rows:
-                yield rows
+            if len(bins.sizes):
+                gpu, bucket = where(fine, *head.T)
+                yield Sketches(gpu, bucket, bins)
+
+
+def _check_level(rows: Rollups, level: int) -> None:
+    if (rows.level != level).any():
+        raise NotPlainError("an index of something else")
+
+
+def _those_of(rows: Rollups, keys: Sequence[int] | None, start: float, end: float, columns: Ints | None) -> Rollups:
+    """The rows of these GPUs (None: all) within [start, end), and these ``columns`` (None: all) of their vectors."""
+    seconds, vectors = LEVELS[-1], rows.vectors if columns is None else rows.vectors.T[columns].T
+    inside = (rows.bucket >= start) & (rows.bucket + seconds <= end)
+    if keys is not None:
+        inside &= np.isin(rows.gpu, np.array(keys, np.int64))
+    if inside.all():
+        return rows._replace(vectors=vectors)
+    gpu, level, bucket, rowids, vectors = where(inside, rows.gpu, rows.level, rows.bucket, rows.rowids, vectors)
+    return Rollups(gpu, level, bucket, rowids, vectors)
 
 
 def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[list[tuple[Any, ...]], Ints]:

@@ -12,7 +12,7 @@ from gssr.store import census
 from gssr.store.census import codes_of, starts_of
 from gssr.store.cover import N_BINS, uncounted_pieces
 from gssr.store.layout import part_of
-from gssr.store.moments import Flags, Floats, Ints, derive, where
+from gssr.store.moments import Flags, Floats, Ints, derive
 from gssr.store.raw import in_threads
 from gssr.store.recount import rows_of
 from gssr.store.schema import SKETCH_SECONDS
@@ -36,18 +36,14 @@ def count_bins(counts: Ints, part: "Part", names: Sequence[str], start: float, e
     told = Told(part, names, start, end, gpus) if part.ended else None
     codes = [np.empty(0, np.int64)]
     for batch in part.shard.rolled.sketches(part.keys(gpus), start, end, counted_anew=part.ended):
-        key = np.array([row[0] for row in batch], np.int64)
-        if not part.sound(key).all():
+        if not part.sound(batch.gpu).all():
             continue
-        own = codes_of(part.positions(key), np.array([row[1] for row in batch]))
-        sizes, keys, weights = decoded([row[2] for row in batch], len(order))
+        own, bins = codes_of(part.positions(batch.gpu), batch.bucket), batch.bins
         if told is not None:
-            right = told.by_sketches(own, samples_in(sizes, weights))
-            inside = np.repeat(right, sizes.sum(axis=1))
-            own, sizes, (keys, weights) = own[right], sizes[right], where(inside, keys, weights)
+            right = told.by_sketches(own, bins.samples())
+            own, bins = own[right], bins.of(right)
         codes.append(own)
-        bins = np.repeat(np.tile(places * N_BINS, len(own)), sizes.reshape(-1)) + keys
-        np.add.at(counts.reshape(-1), bins, weights)
+        np.add.at(counts.reshape(-1), (places * N_BINS)[bins.metric()] + bins.keys, bins.counts)
     taken = [(SKETCH_SECONDS, np.concatenate(codes))]
     if told is not None:
         again = told.again(taken[0][1])
@@ -104,24 +100,3 @@ class Told:
         """The buckets, by their numbers, whose samples are to be counted anew; ``counted`` are those of right sketches."""
         some = self._codes[self._n.any(axis=1)]
         return np.unique(np.concatenate([some[~np.isin(some, counted)], self._untold]))
-
-
-def decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Ints, Ints, Ints]:
-    """Of sketches: how many bins each has of each metric [n, n_metrics], and one after the other the bins' keys and counts.
-    Metrics that old sketches lack have none."""
-    sizes = np.zeros((len(blobs), n_metrics), np.int64)
-    keys, counts = [], []
-    for row, blob in zip(sizes, blobs, strict=True):
-        own = int.from_bytes(blob[:2], "little")
-        row[:own] = np.frombuffer(blob, "<u2", own, 2)
-        start = 2 + 2 * own
-        total = (len(blob) - start) // 6
-        keys.append(np.frombuffer(blob, "<u2", total, start))
-        counts.append(np.frombuffer(blob, "<u4", total, start + 2 * total))
-    return sizes, np.concatenate(keys).astype(np.int64), np.concatenate(counts).astype(np.int64)
-
-
-def samples_in(sizes: Ints, counts: Ints) -> Ints:
-    """[n, metrics]: how many samples each sketch holds of each metric, from its numbers of bins and their counts."""
-    below = np.concatenate(([0], np.cumsum(counts)))[np.cumsum(sizes)]
-    return np.diff(below, prepend=0).reshape(sizes.shape)

@@ -113,12 +113,4 @@ def are_ranges(ends: Ints, n_rows: Floats) -> Flags:
     return np.asarray(possible & (last - np.where(possible, first, 0) + 1 >= n_rows), bool)
 
 
-def is_sketch(blob: bytes, most: int) -> bool:
-    """Whether it is of no more than ``most`` metrics, and its parts are as long as they say: see gssr.store.layout."""
-    n_metrics = int.from_bytes(blob[:2], "little")
-    if n_metrics > most or len(blob) < 2 + 2 * n_metrics:
-        return False
-    return len(blob) == 2 + 2 * n_metrics + 6 * int(np.frombuffer(blob, "<u2", n_metrics, 2).sum(dtype=np.int64))
-
-
 assert HEAD[:4] == ("n_rows", "n_gaps", "first_time", "last_time")  # told by their places above

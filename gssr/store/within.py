@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-_NAMED = 100
+_NAMED = 1_000
 """So many buckets or fewer are asked for by name: then the index finds each GPU's in each, and no others are looked at."""
 
 

@@ -46,7 +46,9 @@ def _codes(evidence: Evidence) -> set[str]:
 def test_some_gpus_are_seen_in_short_bins(record: Record) -> None:
     found = _evidence(record, lambda gpu, _: 0.5 + 0.001 * gpu, n_gpus=40)
     assert found.width == 60 and found.closer is not None and found.closer.width == CLOSE
-    assert found.closer.n_gpus == 20  # of so short a job not only 16
+    assert found.closer.n_gpus == 24  # of so short a job not only 16
+    pairs = found.closer.positions.reshape(-1, 2)
+    assert (pairs[:, 1] == pairs[:, 0] + 1).all() and pairs[0, 0] == 0 and pairs[-1, 1] == 39
     means, own = found.over_space("sm_active"), found.closer.over_space("sm_active")
     inner = slice(1, -1)
     fine = own[: len(own) // 6 * 6].reshape(-1, 6).mean(axis=1)
@@ -80,6 +82,19 @@ def test_gpus_that_lag_by_turns_for_less_than_a_bin_are_found(record: Record) ->
 
 
 @pytest.mark.usefixtures("large")
+def test_how_often_one_of_all_lags_is_told_by_those_that_are_looked_at(record: Record) -> None:
+    n_gpus = 120
+
+    def by_turns(gpu, time):
+        return np.where((time // 20).astype(int) % n_gpus == gpu, 0.3, 1.0)
+
+    found = _evidence(record, by_turns, n_gpus)
+    verdict = next(verdict for verdict in judge(found).verdicts if verdict.code == "rotating_stragglers")
+    assert "24 of 120" in verdict.evidence[0].text
+    assert 0.5 < verdict.evidence[0].value <= 1.0  # always one of them; a fifth of the time one of those
+
+
+@pytest.mark.usefixtures("large")
 def test_gpus_that_are_through_early_are_no_slow_down(record: Record) -> None:
     def early(gpu, time):
         slide = 1 - 0.00001 * time  # as little as noise may add
@@ -108,10 +123,11 @@ def test_short_pauses_count_for_what_they_last_beside_a_hang() -> None:
 
 @pytest.mark.usefixtures("large")
 def test_gpus_that_are_looked_at_closer_may_have_no_samples_of_what_tells_work(record: Record) -> None:
+    looked_at = _evidence(record, lambda gpu, _: np.ones(len(gpu)), n_gpus=40).closer.positions
     gpu, time = ticks(40, int(SECONDS / 10), 10.0)
     values = {name: np.full(len(gpu), HEALTHY[name]) for name in ("sm_active", "gr_engine_active", "power_usage")}
     for name in ("sm_active", "gr_engine_active"):
-        values[name][gpu % 2 == 0] = np.nan
+        values[name][np.isin(gpu, looked_at)] = np.nan
     seconds = np.arange(0, SECONDS, 1.0)
     reader = record(gpu, time, values, sampling_ms=10_000.0, host=[(T0 + second, [0.1] * 8) for second in seconds])
     found = gather(reader, np.arange(40))

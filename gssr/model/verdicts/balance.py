@@ -8,7 +8,7 @@ from gssr.model.evidence import over_gpus
 from gssr.model.imbalance import behind
 from gssr.model.outliers import outliers
 from gssr.model.verdicts import words
-from gssr.model.verdicts.found import Found, finding, group, median, positions, told
+from gssr.model.verdicts.found import Found, finding, group, median, medians, positions, told
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.table import Rule
 
@@ -66,30 +66,37 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
 
 def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     """Some GPU is behind, now this one, now that one."""
-    job = job.closer
+    n_used, job = int(job.used.sum()), job.closer
     values = _columns(job, rule.at("seconds"))
     if values.shape[0] <= _FEWEST or not values.shape[1]:
         return None
-    middle = np.array([median(column) for column in values.T])
+    middle = medians(values)
     late, working = behind(values, middle, 1.0, rule.at("behind"))
     late &= late.sum(axis=0) <= max(1.0, rule.at("at_once") * values.shape[0])
     n_working = int(working.sum())
     if not n_working:
         return None
-    any_behind = float(late.any(axis=0).sum() / n_working)
+    n_looked_at = len(values)
+    any_behind = _of_all(float(late.any(axis=0).sum() / n_working), n_looked_at, n_used)
     if not any_behind or any_behind < rule.at("any"):
         return None
-    each = late.sum(axis=1)
-    same = float(each.max() / late.any(axis=0).sum())
+    same = float(late.sum(axis=1).max() / (any_behind * n_working))
     if same >= rule.at("same"):
         return None
     resolved = float(np.nanmean(1 - over_gpus(values[:, working]) / np.nanmax(values[:, working], axis=0)))
+    told_by = f", as {n_looked_at:,} of {n_used:,} tell" if n_looked_at < n_used else ""
     evidence = (
-        finding("share", any_behind, "of the time a GPU is behind the median GPU", rule, "any"),
+        finding("share", any_behind, f"of the time a GPU is behind the median GPU{told_by}", rule, "any"),
         told("same", same, f"the same one in {words.percent(same)} of it", rule.at("same")),
         told("imbalance", resolved, f"{words.percent(resolved)} lost moment by moment"),
     )
     return Found({"any": words.percent(any_behind)}, evidence, rule.severity, job.span)
+
+
+def _of_all(share: float, n_looked_at: int, n_gpus: int) -> float:
+    """The share of the time in which any of ``n_gpus`` is behind, where it is ``share`` of some of them, as if they were so
+    independently; where no two are at once it is more."""
+    return share if n_looked_at >= n_gpus else 1 - (1 - share) ** (n_gpus / n_looked_at)
 
 
 def _columns(job: Job, seconds: float) -> Floats:

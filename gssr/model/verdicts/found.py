@@ -64,3 +64,11 @@ def median(values: Floats) -> float:
     """Of what is not NaN; NaN where nothing is."""
     known = values[np.isfinite(values)]
     return float(np.median(known)) if len(known) else np.nan
+
+
+def medians(values: Floats) -> Floats:
+    """Of each column of values [rows, columns] (NaN or finite) the same."""
+    ordered, n = np.sort(values, axis=0), np.isfinite(values).sum(axis=0)  # NaN comes last
+    columns = np.arange(values.shape[1])
+    middle = ordered[np.maximum(n - 1, 0) // 2, columns] + ordered[np.minimum(n // 2, len(values) - 1), columns]
+    return np.asarray(np.where(n > 0, middle / 2, np.nan), np.float64)
