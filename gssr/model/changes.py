@@ -40,21 +40,18 @@ def change_points(values: Floats, deviation: Floats) -> Ints:
     known = np.isfinite(values)
     middle = np.where(known, values, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
     scaled = np.where(known, (values - middle[:, None]) / deviation[:, None], 0.0)
-    first, second, weight = (
-        np.concatenate((np.zeros((m, 1)), np.cumsum(each, axis=1)), axis=1)
-        for each in (scaled, scaled**2, known.astype(np.float64))
-    )
+    sums = np.zeros((3, m, n + 1))  # of values, of their squares, and how many there are, up to each bin
+    np.cumsum([scaled, scaled**2, known], axis=2, out=sums[:, :, 1:])
     penalty = STRICT * (m + 1) * math.log(n)
     best = np.full(n + 1, np.inf)
     best[0] = -penalty
     begins = np.zeros(n + 1, np.int64)
     candidates = np.zeros(1, np.int64)
     for end in range(1, n + 1):
-        total = first[:, end, None] - first[:, candidates]
-        count = np.maximum(weight[:, end, None] - weight[:, candidates], 1.0)
-        cost = (second[:, end, None] - second[:, candidates] - total**2 / count).sum(axis=0)
+        total, squares, count = sums[:, :, end, None] - sums[:, :, candidates]
+        cost = (squares - total**2 / np.maximum(count, 1.0)).sum(axis=0)
         reached = best[candidates] + cost
-        at = int(np.argmin(reached))
+        at = int(reached.argmin())
         best[end], begins[end] = reached[at] + penalty, candidates[at]
         candidates = np.append(candidates[reached <= best[end]], end)
     found = []

@@ -88,7 +88,10 @@ class PageRollups:
     def _pages_of(self, rowids: Ints) -> Leaves:
         """The pages that these rows are on."""
         found = self._leaves
-        own = np.unique(np.searchsorted(found.high, rowids))
+        own = np.searchsorted(found.high, rowids)
+        own = own[np.diff(own, prepend=-1) != 0]
+        if (np.diff(own) < 0).any():  # mostly they ascend
+            own = np.unique(own)
         if not len(own) or own[-1] >= len(found.page):
             raise NotPlainError("a row that is not there")
         return Leaves(found.page[own], found.low[own], found.high[own])
