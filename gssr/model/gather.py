@@ -40,8 +40,11 @@ USE = {
     WORKLOAD: ("cpu", "n_processes"),
 }
 """What of the nodes and the workload's processes is gathered."""
-_BOARD = ("power_usage", "temperature", "sm_clock", "memory_used")
-"""What tells nothing of waits."""
+_BESIDE = (
+    "sm_occupancy", "tensor_active", "tensor_dfma_active", "fp64_active", "fp32_active", "fp16_active", "temperature",
+    "sm_clock", "memory_used",
+)  # fmt: skip
+"""What no rule looks at closer: it tells nothing of waits, nor of phases."""
 
 
 def gather(
@@ -74,10 +77,11 @@ def gather(
     evidence = evidence_of(reader, positions, span, interval, counted, known)
     places = _few(len(positions), span[1] - span[0])
     few = positions[places]
-    own = None if rows is None else _of_few(rows, places, len(positions), known)
+    looked_at = [name for name in known if name not in _BESIDE]
+    own = None if rows is None else _of_few(rows, places, len(positions), looked_at)
     closer = None
     if evidence.width > CLOSE:
-        closer = _closer(reader, few, span, (start, end), interval, own, known)
+        closer = _closer(reader, few, span, (start, end), interval, own, looked_at)
         closer = closer if closer.width < evidence.width else None
     if closer is not None and len(evidence.nodes) * evidence.seconds / CLOSE <= MOST_USE:
         closer = _with_use(closer, reader, (start, end))
@@ -86,7 +90,9 @@ def gather(
         evidence,
         course=_course_of_rows(rows, known, len(positions), span, interval) if rows else (closer or evidence).course,
         closer=closer,
-        glimpses=_glimpsed(evidence, reader, few, own, known) if evidence.host and _waits(closer or evidence) else None,
+        glimpses=_glimpsed(evidence, reader, few, own, looked_at)
+        if evidence.host and _waits(closer or evidence)
+        else None,
     )
 
 
@@ -139,15 +145,15 @@ def _closer(
     window: tuple[float | None, float | None],
     interval: float,
     rows: Samples | None,
-    known: Sequence[str],
+    names: Sequence[str],
 ) -> Evidence:
     """Of some of the GPUs, in bins that may be as short as those of the course. ``rows``: theirs."""
     if rows is None:
         bins = series.bins_of_buckets(*span, interval, MOST_INSTANTS)
-        counted = count_rollups(reader, known, few, bins, window)
+        counted = count_rollups(reader, names, few, bins, window)
     else:
-        counted = count_rows(rows, known, len(few), series.bins_of_samples(rows, *span, interval, MOST_INSTANTS))
-    return evidence_of(reader, few, span, interval, counted, known)
+        counted = count_rows(rows, names, len(few), series.bins_of_samples(rows, *span, interval, MOST_INSTANTS))
+    return evidence_of(reader, few, span, interval, counted, names)
 
 
 def _waits(evidence: Evidence) -> bool:
@@ -162,14 +168,13 @@ def _waits(evidence: Evidence) -> bool:
 
 
 def _glimpsed(
-    evidence: Evidence, reader: RunReader, few: Ints, rows: Samples | None, known: Sequence[str]
+    evidence: Evidence, reader: RunReader, few: Ints, rows: Samples | None, names: Sequence[str]
 ) -> Evidence | None:
     """Of some of the GPUs, for some stretches of the window, in bins of a sample or few; None where those of the series are
     as short, or no stretches can be had. ``rows``: theirs."""
     begins, seconds = stretches(reader, (evidence.start, evidence.end))
     if evidence.width <= BRIEF or evidence.width <= evidence.interval or not len(begins) or not len(few):
         return None
-    names = [name for name in known if name not in _BOARD]
     rows = rows_in(reader, few, names, begins, seconds) if rows is None else those_in(rows, names, begins, seconds)
     looks = glimpses(rows, begins, seconds, evidence.interval)
     if looks.width >= evidence.width:
