@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gssr.store.shard import Shard
 
 _BLOBS_AT_ONCE = 1024
-"""Rollups fetched before they are decoded: a megabyte; of sketches, which are larger, a fourth."""
+"""Rollups fetched before they are decoded: a megabyte; of sketches, which are larger, an eighth."""
 
 _MOST_KEPT = 2048
 """So many rollups of the coarsest level are kept once they are read: two megabytes."""
@@ -199,7 +199,7 @@ class RolledUp:
     ) -> Iterator[Sketches]:
         """The closed sketches that lie within [start, end), in batches; see ``rollups``."""
         query = f"SELECT gpu, bucket, data FROM sketch WHERE {within(start, end, SKETCH_SECONDS, keys)}"
-        for batch in self._shard.rows(query, fetch=_BLOBS_AT_ONCE // 4):
+        for batch in self._shard.rows(query, fetch=_BLOBS_AT_ONCE // 8):
             head, rows = sound_buckets(batch, SKETCH_SECONDS)
             fine, bins = decoded([row[2] for row in rows], len(self._shard.layout.sketched))
             if len(bins.sizes) < len(batch) and not counted_anew:
