@@ -8,7 +8,7 @@ import numpy as np
 from gssr.store.moments import Flags, Ints, where
 
 
-class Bins(NamedTuple):
+class SketchBins(NamedTuple):
     """The bins of some sketches: ``sizes`` [n, metrics] how many each has of each metric (of those that an old sketch lacks
     none), ``keys`` and ``counts`` theirs, one sketch and one metric after the other."""
 
@@ -16,12 +16,12 @@ class Bins(NamedTuple):
     keys: Ints
     counts: Ints
 
-    def of(self, chosen: Flags) -> "Bins":
+    def of(self, chosen: Flags) -> "SketchBins":
         """Those of some of the sketches, ``chosen`` [n]."""
         if chosen.all():
             return self
         keys, counts = where(np.repeat(chosen, self.sizes.sum(axis=1)), self.keys, self.counts)
-        return Bins(self.sizes[chosen], keys, counts)
+        return SketchBins(self.sizes[chosen], keys, counts)
 
     def samples(self) -> Ints:
         """[n, metrics]: how many samples each sketch holds of each metric."""
@@ -34,7 +34,7 @@ class Bins(NamedTuple):
         return np.repeat(np.tile(np.arange(n_metrics), n), self.sizes.reshape(-1))
 
 
-def decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Flags, Bins]:
+def decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Flags, SketchBins]:
     """Which [n] of these are sketches, of no more than so many metrics and as long as they say; and the bins of those."""
     lengths = np.array([len(blob) for blob in blobs], np.int64)
     begins = np.cumsum(lengths) - lengths
@@ -56,4 +56,4 @@ def decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Flags, Bins]:
         keys.append(view[start : start + 2 * total])
         counts.append(view[start + 2 * total : start + 6 * total])
     columns = np.frombuffer(b"".join(keys), "<u2"), np.frombuffer(b"".join(counts), "<u4")
-    return fine, Bins(sizes[fine], *(column.astype(np.int64) for column in columns))
+    return fine, SketchBins(sizes[fine], *(column.astype(np.int64) for column in columns))

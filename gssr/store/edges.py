@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.store.bins import Bins
+from gssr.store.bins import SketchBins
 from gssr.store.census import codes_of
 from gssr.store.cover import N_BINS, Part, cover
 from gssr.store.ends import cut_off
@@ -180,7 +180,7 @@ class _Chosen(NamedTuple):
     n: Ints
 
 
-def _chosen(n: Ints, ends: Ints, bins: Bins) -> _Chosen:
+def _chosen(n: Ints, ends: Ints, bins: SketchBins) -> _Chosen:
     """Of the samples in sketches of each metric ``n`` [sketches, metrics], in bins whose ranks are from ends[..., 0] to
     ends[..., 1]."""
     sizes, keys, weights = bins

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gssr.store.bins import Bins, decoded
+from gssr.store.bins import SketchBins, decoded
 from gssr.store.layout import HEAD, Layout, part_of
 from gssr.store.moments import Floats, Ints, vectors_of, where
 from gssr.store.pages.file import NotPlainError
@@ -34,7 +34,7 @@ _BLOBS_AT_ONCE = 1024
 """Rollups fetched before they are decoded: a megabyte; of sketches, which are larger, an eighth."""
 
 _MOST_KEPT = 2048
-"""So many rollups of the coarsest level are kept once they are read: two megabytes."""
+"""So many rollups of the coarsest level are kept once they are read, of all open files together: two megabytes."""
 
 _SHARE = 1 / 8
 """For so many of a file's GPUs those that are wanted are looked for among all of a stretch."""
@@ -50,11 +50,14 @@ class Sketches(NamedTuple):
 
     gpu: Ints
     bucket: Ints
-    bins: Bins
+    bins: SketchBins
 
 
 class RolledUp:
     """``rollup`` and ``sketch`` of a file."""
+
+    n_kept = 0
+    """Of all files together."""
 
     def __init__(self, shard: "Shard") -> None:
         self._shard: Shard = weakref.proxy(shard)  # which holds this one: no circle keeps files open
@@ -63,10 +66,12 @@ class RolledUp:
         self._last: tuple[tuple[int, float, float], tuple[Ints, Ints]] | None = None
         """What was listed last: who reads a stretch in pieces asks for other GPUs of the same one next."""
         self._kept: Rollups | None = None
-        self._has_many = False
+        self._are_many = False
 
     def close(self) -> None:
         """The file is being closed."""
+        if self._kept is not None:
+            RolledUp.n_kept -= len(self._kept.gpu)
         self._pages, self._kept, self._may_be_plain = None, None, False
 
     def rollups(
@@ -105,6 +110,7 @@ class RolledUp:
         columns, counts, pages = self._columns_of(layout), counts_in(layout), self._open()
         kept = self._coarsest(pages) if level == LEVELS[-1] else None
         if kept is not None:
+            pages.check()
             rows = _those_of(kept, keys, start, end, columns)
         else:
             rows = pages.read(self._rowids(level, keys, start, end), columns)
@@ -117,17 +123,19 @@ class RolledUp:
     def _coarsest(self, pages: PageRollups) -> Rollups | None:
         """All rollups of the coarsest level, which whoever reads a recording asks for again and again; None where they are
         too many to be kept. Raises NotPlainError."""
-        if not self._has_many and self._kept is None:
-            level = LEVELS[-1]
-            query = f"SELECT count(*) FROM (SELECT 1 FROM rollup WHERE level = {level} LIMIT {_MOST_KEPT + 1})"
+        if not self._are_many and self._kept is None:
+            level, most = LEVELS[-1], _MOST_KEPT - RolledUp.n_kept
+            query = f"SELECT count(*) FROM (SELECT 1 FROM rollup WHERE level = {level} LIMIT {most + 1})"
             try:
                 ((n,),) = self._shard.connection.execute(query).fetchall()
             except sqlite3.DatabaseError as error:
                 raise NotPlainError(str(error)) from None
-            self._has_many = n > _MOST_KEPT
-            if not self._has_many:
-                self._kept = pages.read(self._listed(level, None, -math.inf, math.inf)[0], None)
-                _check_level(self._kept, level)
+            self._are_many = n > most
+            if not self._are_many:
+                rows = pages.read(self._listed(level, None, -math.inf, math.inf)[0], None)
+                _check_level(rows, level)
+                self._kept = rows
+                RolledUp.n_kept += len(rows.gpu)
         return self._kept
 
     def _through_sqlite(

@@ -155,16 +155,39 @@ def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path, monkeypatch):
     assert n_same > 20
 
 
-def test_a_file_written_meanwhile_is_read_through_sqlite(tmp_path):
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_file_written_meanwhile_is_read_through_sqlite(tmp_path, level):
     path = tmp_path / "a.sql"
     write(path, rows_of(300, 3, 1), 3)
     shard = Shard(str(path))
-    before = shard.rolled.rollups(10, None, -math.inf, math.inf, shard.layout)
+    before = shard.rolled.rollups(level, None, -math.inf, math.inf, shard.layout)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE runs SET label = 'changed'")
         connection.commit()
-    after = shard.rolled.rollups(10, None, -math.inf, math.inf, shard.layout)
+    after = shard.rolled.rollups(level, None, -math.inf, math.inf, shard.layout)
     assert not shard.rolled._may_be_plain
     for a, b in zip(before, after, strict=True):
         np.testing.assert_array_equal(a, b)
     shard.close()
+
+
+def test_files_that_are_open_together_keep_no_more_than_one(tmp_path, monkeypatch):
+    before, paths = RolledUp.n_kept, [tmp_path / f"{name}.sql" for name in "ab"]
+    for path in paths:
+        write(path, rows_of(1300, 3, 1), 3)
+    shards = [Shard(str(path)) for path in paths]
+
+    def read(shard: Shard) -> list:
+        return list(shard.rolled.rollups(LEVELS[-1], [1, 2], START, math.inf, shard.layout))
+
+    alone = read(shards[0])
+    n = RolledUp.n_kept - before
+    assert n >= 6  # of all GPUs
+    monkeypatch.setattr("gssr.store.rolled._MOST_KEPT", RolledUp.n_kept)
+    for a, b, c in zip(alone, read(shards[1]), read(shards[0]), strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(a, c)
+    assert RolledUp.n_kept - before == n
+    for shard in shards:
+        shard.close()
+    assert RolledUp.n_kept == before

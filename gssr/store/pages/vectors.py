@@ -60,10 +60,14 @@ class PageRollups:
         for begin in range(0, len(rowids), _AT_ONCE):
             end = begin + _AT_ONCE
             self._decode(rowids[begin:end], places, numbers[:, begin:end], vectors[:, begin:end])
-        if not self._file.is_unchanged():
-            raise NotPlainError("it is being written")
+        self.check()
         gpu, level, bucket = numbers[:3]
         return Rollups(gpu, level, bucket, numbers[3:].T, vectors.T)
+
+    def check(self) -> None:
+        """Raises NotPlainError when what was read may not be true any more."""
+        if not self._file.is_unchanged():
+            raise NotPlainError("it is being written")
 
     def _decode(self, rowids: Ints, places: Ints, numbers: Ints, vectors: Floats) -> None:
         """Fill in what is on the pages of these rows."""
