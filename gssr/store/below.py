@@ -25,7 +25,7 @@ def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints,
         gpu = part.positions(batch.gpu)
         codes.append(codes_of(gpu, batch.bucket))
         sizes, keys, counts = batch.bins
-        own = batch.bins.metric() == index
+        own = batch.bins.of_each(np.arange(sizes.shape[1])) == index
         gpu_of, keys, counts = np.repeat(gpu, sizes[:, index]), keys[own], counts[own]
         np.add.at(known, gpu_of, counts)
         low = (keys < edge) | (keys >= _NEGATIVE)

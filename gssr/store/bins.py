@@ -25,13 +25,15 @@ class SketchBins(NamedTuple):
 
     def samples(self) -> Ints:
         """[n, metrics]: how many samples each sketch holds of each metric."""
-        below = np.concatenate(([0], np.cumsum(self.counts)))[np.cumsum(self.sizes)]
-        return np.diff(below, prepend=0).reshape(self.sizes.shape)
+        found, sizes = np.zeros(self.sizes.size, np.int64), self.sizes.reshape(-1)
+        some = sizes > 0
+        if some.any():
+            found[some] = np.add.reduceat(self.counts, (np.cumsum(sizes) - sizes)[some])
+        return found.reshape(self.sizes.shape)
 
-    def metric(self) -> Ints:
-        """The metric of each bin, by its place in the sketch."""
-        n, n_metrics = self.sizes.shape
-        return np.repeat(np.tile(np.arange(n_metrics), n), self.sizes.reshape(-1))
+    def of_each(self, values: Ints) -> Ints:
+        """For each bin the one of ``values`` [metrics] that is its metric's."""
+        return np.repeat(np.tile(values, len(self.sizes)), self.sizes.reshape(-1))
 
 
 def decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Flags, SketchBins]:

@@ -265,8 +265,7 @@ class RunReader:
         names, window = names or table.values, _bounds(start, end)
         sums = np.zeros((bins[2], 2 * len(names)))
         for shard in self._shards:
-            for index, *values in shard.use.over_time(table, names, self.run.run_id, window, bins):
-                sums[index] += values
+            np.add.at(sums, *shard.use.over_time(table, names, self.run.run_id, window, bins))
         count, total = sums[:, ::2], sums[:, 1::2]
         means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
         return {name: means[:, column] for column, name in enumerate(names) if count[:, column].any()}

@@ -43,7 +43,7 @@ def count_bins(counts: Ints, part: "Part", names: Sequence[str], start: float, e
             right = told.by_sketches(own, bins.samples())
             own, bins = own[right], bins.of(right)
         codes.append(own)
-        np.add.at(counts.reshape(-1), (places * N_BINS)[bins.metric()] + bins.keys, bins.counts)
+        np.add.at(counts.reshape(-1), bins.of_each(places * N_BINS) + bins.keys, bins.counts)
     taken = [(SKETCH_SECONDS, np.concatenate(codes))]
     if told is not None:
         again = told.again(taken[0][1])

@@ -17,8 +17,8 @@ _COUNTS_END = 2.0**63
 _ROWIDS_END = 1 << 62
 
 
-def sound_samples(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
-    """Rows of ``samples``, (GPU key, time, values), as float64 [n, columns], NaN for NULL; and whether all were sound."""
+def sound_numbers(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
+    """Rows, one at least, as float64 [n, columns], NaN for NULL and for what can't be; and whether nothing was that."""
     try:
         table, sound = np.array(rows, dtype=np.float64), True
     except (ValueError, TypeError, OverflowError):
@@ -27,6 +27,13 @@ def sound_samples(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
         if np.fmax.reduce(np.abs(table), axis=None, initial=0.0) > GREATEST:
             table[np.abs(table) > GREATEST] = np.nan
             sound = False
+    return table, sound
+
+
+def sound_samples(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
+    """Rows of ``samples``, (GPU key, time, values), as float64 [n, columns], NaN for NULL; and whether all were sound."""
+    table, sound = sound_numbers(rows)
+    with np.errstate(invalid="ignore"):
         key, time = table[:, 0], table[:, 1]
         placed = (key >= 0) & (key < MOST_KEYS) & (key == np.floor(key)) & (time >= 0) & (time <= LATEST)
     return (table, sound) if placed.all() else (table[placed], False)

@@ -7,7 +7,11 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from gssr.store.moments import Floats, Ints
 from gssr.store.schema import LEVELS
+from gssr.store.sound import sound_numbers
 from gssr.store.use_rollup import HOST, WORKLOAD, UseTable, counted
 
 if TYPE_CHECKING:
@@ -46,13 +50,13 @@ class Use:
             wanted = ", ".join(f"{_n(name)}, total({name}_sum), max({name}_max)" for name in table.values)
             query = f"SELECT {wanted} FROM {table.rollup} WHERE level = {level} AND {table.each} AND run_id = ?"
             query += f" AND bucket >= ? AND bucket < ?{rest}"
-        return [_possible(row, 0, 3) for row in self._shard.all(query, (run_id, *window))]
+        return [_possible(row) for row in self._shard.all(query, (run_id, *window))]
 
     def over_time(
         self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins
-    ) -> list[tuple[Any, ...]]:
-        """(bin, count and sum of each of these value columns) of a table; what lies beyond an end of
-        the bins belongs to the one there. A bin may come more than once."""
+    ) -> tuple[Ints, Floats]:
+        """Bins [n] of a table, and the counts and sums of these value columns [n, 2 * columns], by turns; what lies beyond
+        an end of the bins belongs to the one there. A bin may come more than once."""
         start, width, n = bins
         level, window = self._read_at(table, window, (start, width))
         if level is not None:
@@ -60,16 +64,24 @@ class Use:
             wanted = ", ".join(f"{_n(name)}, total({name}_sum)" for name in names)
             query = f"SELECT bucket, {wanted} FROM {table.rollup} WHERE level = {level} AND {whose} AND run_id = ?"
             query += " AND bucket >= ? AND bucket < ? GROUP BY bucket"
-            found = self._shard.all(query, (run_id, *window))
-            rows = [
-                (min(max(int((row[0] - start) / width), 0), n - 1), *row[1:]) for row in found if row[0] is not None
-            ]
+            rows = self._rows(query, (run_id, *window), 1 + 2 * len(names))
         else:
             wanted = ", ".join(f"count({name}), total({name})" for name in names)
             query = f"SELECT min(max(CAST((time - ?) / ? AS INTEGER), 0), ?) AS bin, {wanted} FROM {table.samples}"
             query += " WHERE run_id = ? AND time >= ? AND time < ? GROUP BY bin"
-            rows = self._shard.all(query, (start, float(width), n - 1, run_id, *window))
-        return [_possible(row, 1, 2) for row in rows]
+            rows = self._rows(query, (start, float(width), n - 1, run_id, *window), 1 + 2 * len(names))
+        at = rows[:, 0] if level is None else np.clip(np.trunc((rows[:, 0] - start) / width), 0, n - 1)
+        sums = rows[:, 1:].reshape(len(rows), len(names), 2)
+        sums[~np.isfinite(sums).all(axis=2)] = 0.0  # a sum that can't be is none of anything
+        return at.astype(np.int64), sums.reshape(len(rows), 2 * len(names))
+
+    def _rows(self, query: str, parameters: Sequence[object], n_columns: int) -> Floats:
+        """What a query finds [n, columns], as far as its first column is a number."""
+        found = [row for batch in self._shard.rows(query, parameters) for row in batch]
+        if not found:
+            return np.empty((0, n_columns))
+        table, _ = sound_numbers(found)
+        return table[np.isfinite(table[:, 0])]
 
     def _read_at(self, table: UseTable, window: Window, edges: Sequence[float] = ()) -> tuple[int | None, Window]:
         """The coarsest rollups that no end of the window, and no other edge, cuts, None where only rows will do; and the
@@ -123,9 +135,7 @@ def _n(name: str) -> str:
     return f"CAST(total({name}_n) AS INTEGER)"
 
 
-def _possible(row: tuple[Any, ...], begin: int, width: int) -> tuple[Any, ...]:
-    """A row with groups of ``width`` values from ``begin`` on: count, sum, and so on. One with a sum that can't be has
-    no count."""
-    groups = [row[at : at + width] for at in range(begin, len(row), width)]
-    none = (0, 0.0, None)[:width]
-    return (*row[:begin], *(value for group in groups for value in (none if group[1] is None else group)))
+def _possible(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row of counts, sums and greatest values by turns. Where a sum can't be there is none of it."""
+    groups = [row[at : at + 3] for at in range(0, len(row), 3)]
+    return tuple(value for group in groups for value in ((0, 0.0, None) if group[1] is None else group))

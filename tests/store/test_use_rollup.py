@@ -75,14 +75,14 @@ def _from_rows(path: Path, windows: list[tuple[float | None, float | None]]) -> 
 def _(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the tables that queries for numbers go to."""
     seen: list[str] = []
-    everything = Shard.all
+    everything = Shard.rows
 
-    def all_of(shard: Shard, query: str, parameters=()):
+    def rows_of(shard: Shard, query: str, *more):
         if "min(rowid)" not in query:
             seen.append(query.split(" FROM ")[1].split()[0])
-        return everything(shard, query, parameters)
+        return everything(shard, query, *more)
 
-    monkeypatch.setattr(Shard, "all", all_of)
+    monkeypatch.setattr(Shard, "rows", rows_of)
     return seen
 
 
