@@ -14,6 +14,9 @@ from gssr.model.verdicts.table import Rule
 
 _FEWEST = 2
 """GPUs that can be compared."""
+_FURTHEST = 16.0
+"""From so many times fewer GPUs it is told how often any of all lags: that was tried (benchmarks truth-long, 256 GPUs). From
+still fewer a rare chance would seem to be the rule."""
 
 
 def straggler(job: Job, rule: Rule) -> Found | None:
@@ -95,8 +98,8 @@ def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
 
 def _of_all(share: float, n_looked_at: int, n_gpus: int) -> float:
     """The share of the time in which any of ``n_gpus`` is behind, where it is ``share`` of some of them, as if they were so
-    independently; where no two are at once it is more."""
-    return share if n_looked_at >= n_gpus else 1 - (1 - share) ** (n_gpus / n_looked_at)
+    independently; where no two are at once it is more, and of very many GPUs as well."""
+    return share if n_looked_at >= n_gpus else 1 - (1 - share) ** min(n_gpus / n_looked_at, _FURTHEST)
 
 
 def _columns(job: Job, seconds: float) -> Floats:
