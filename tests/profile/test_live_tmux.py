@@ -49,7 +49,8 @@ class Tmux:
         try:
             return str(until(found, str(wanted)))
         except AssertionError as error:
-            raise AssertionError(f"{error} on\n{self.screen()}") from None
+            runs = self._run("display-message", "-p", "#{pane_current_command}").strip() or "nothing: tmux is gone"
+            raise AssertionError(f"{error}; {runs} runs on\n{self.screen()}") from None
 
     def pid(self) -> int:
         return int(self._run("display-message", "-p", "#{pane_pid}"))
