@@ -8,7 +8,7 @@ import os
 import signal
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gssr.profile.copier import Copier
 from gssr.profile.log import Log, last_lines
@@ -18,7 +18,7 @@ from gssr.profile.terminal import SavedModes
 from gssr.profile.workload import ENDING
 from gssr.render.pane import pane_height
 
-_LEAVING = 1.0  # s, from the SIGTERM to the SIGKILL for the screen
+_LEAVING = 1.0  # s, from the SIGTERM to the SIGKILL for the screen, and from there on as long again
 _OUTPUT_PATIENCE = 10.0  # s without a sign of life, while the last output is copied
 _COPIERS = 3  # at most, one after another
 
@@ -199,15 +199,15 @@ class Live:
         """End the screen if it is there, also one that was stopped."""
         if not self.up:
             return
-        status = None
-        deadline = time.monotonic() + _LEAVING
-        _send(self._screen, signal.SIGTERM)
-        _send(self._screen, signal.SIGCONT)
-        while status is None and time.monotonic() < deadline:
-            status = _ended(self._screen)
-            time.sleep(0.005)
-        if status is None:
-            _send(self._screen, signal.SIGKILL)
+        for sig in (signal.SIGTERM, signal.SIGKILL):
+            _send(self._screen, sig)
+            _send(self._screen, signal.SIGCONT)
+            deadline = time.monotonic() + _LEAVING
+            while time.monotonic() < deadline:
+                if _ended(self._screen) is not None:
+                    self._came_back(-1)
+                    return
+                time.sleep(0.005)
         self._came_back(-1)
 
     def _came_back(self, status: int) -> None:
@@ -226,20 +226,24 @@ class Live:
         if not self.up:
             hold_back()
 
-    def finish(self, wait: Callable[[float | None], list[int]], at_once: bool) -> None:
+    def finish(self, wait: Callable[[float | None], list[int]], heard: Sequence[int], at_once: bool) -> None:
         """Leave the result on the screen until its user leaves, unless it is to end ``at_once``; then show what is left of
         the output, and say what was held back. ``wait`` sleeps until something happens or that monotonic time; it returns
-        the signals that came."""
+        the signals that came. ``heard``: those that have come since the workload's end."""
         try:
             if at_once:
                 self.close_screen()
-            while self.up:
-                for sig in wait(None):
+            signals = heard
+            while True:
+                for sig in signals:
                     if sig == signal.SIGHUP:
                         self.lose()
                     elif sig in ENDING:
                         self.close_screen()
-                self.follow(running=False)
+                self.follow(running=False)  # before each wait: its user may have left by now
+                if not self.up:
+                    break
+                signals = wait(None)
             self.give_back(running=False)
             self._copier.end()
             self._sign_of_life = time.monotonic()

@@ -144,18 +144,22 @@ class Attendant:
             say(f"recording stopped: the sampler {how}{meanwhile}")
             self._recorder.event("backend_lost", f"recording stopped: the sampler {how}")
 
-    def _finish(self, timeout: float) -> None:
-        """Wait for the sampler, which knows that the workload has ended."""
+    def _finish(self, timeout: float) -> list[int]:
+        """Wait for the sampler, which knows that the workload has ended; the signals that came meanwhile."""
         ended = time.monotonic()
         deadline = ended + timeout
+        heard: list[int] = []
         self._follow_sampler()
         while self._sampler is not None:
             if time.monotonic() >= deadline:
                 say(f"the recording is still being finished, by process {self._sampler}")
-                return
-            if any(sig in ENDING for sig in self._wait(deadline)):
+                break
+            signals = self._wait(deadline)
+            if any(sig in ENDING for sig in signals):
                 deadline = min(deadline, ended + _INTERRUPTED_FINISH)
+            heard += signals
             self._follow_sampler()
+        return heard
 
 
 class _Supervisor(Attendant):
@@ -201,13 +205,14 @@ class _Supervisor(Attendant):
         self._terminal.take_back()
         if self._live is not None:
             self._live.workload_ended()
+        heard: list[int] = []
         try:
             self._recorder.ended(code, state, time.time())
-            self._finish(finish_timeout)
+            heard = self._finish(finish_timeout)
         except Exception as error:
             say(f"an error in gssr: {error!r}; the recording may lack its end")
         if self._live is not None:
-            self._live.finish(self._wait, at_once=self._no_result or self._asked_to_end)
+            self._live.finish(self._wait, heard, at_once=self._no_result or self._asked_to_end)
         signal.set_wakeup_fd(-1)
         return code
 

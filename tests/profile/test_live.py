@@ -378,6 +378,26 @@ def test_a_signal_to_end_ends_the_screen_with_the_command(live: Open, tmp_path: 
     terminal.nothing_is_left()
 
 
+@pytest.mark.parametrize("how", ["q", "hang up", signal.SIGHUP, signal.SIGTERM])
+def test_who_leaves_while_the_recording_is_finished_has_left(live: Open, tmp_path: Path, how: str | int) -> None:
+    terminal = live(WAITS)
+    terminal.on_screen()
+    sampler, workload = terminal.named(SAMPLER), terminal.named("sh")
+    os.kill(sampler, signal.SIGSTOP)  # it takes a while
+    (tmp_path / "go").touch()
+    until(lambda: process_state(workload) == "X", "the workload's end to be seen")
+    if isinstance(how, int):
+        os.kill(terminal.pid, how)
+    else:
+        terminal.type("q") if how == "q" else terminal.hang_up()
+        until(lambda: not terminal.named(SCREEN), "the screen to end")
+    time.sleep(0.2)
+    os.kill(sampler, signal.SIGCONT)
+    assert terminal.code() == 7
+    assert state_of(tmp_path) == ("failed", 7)
+    terminal.nothing_is_left()
+
+
 def test_processes_left_behind_can_print_on(live: Open, tmp_path: Path) -> None:
     terminal = live("(until [ -e go ]; do sleep 0.02; done; echo late) & echo early; exit 7")
     terminal.expect("ended (exit 7)")

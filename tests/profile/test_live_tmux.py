@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from live_terminal import PYTHON
+from live_terminal import PYTHON, session_of
 from supervised import ROOT, until
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
@@ -106,10 +106,12 @@ def test_a_killed_terminal_server_ends_the_screen_and_not_the_command(
 ) -> None:
     terminal = tmux(80, 24)
     terminal.shows("* live", "red\n")
+    shell = terminal.pid()
     terminal.kill()
     (tmp_path / "go").touch()
     log = tmp_path / "x.log"
     until(lambda: log.read_bytes().endswith(b"red\x1b[0m\x07\nlast\n"), "the command to print on")
+    until(lambda: not session_of(shell), "all that the terminal ran to end")
 
 
 def test_a_small_terminal_has_no_room_for_the_output(tmux: Callable[[int, int], Tmux]) -> None:
