@@ -1,0 +1,63 @@
+"""Sketches decoded together hold what each of them holds by itself, and what is none is left out."""
+
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gssr.store.bins import decoded
+from gssr.store.blobs import MalformedError, pack_sketch, unpack_sketch
+from gssr.store.rollup import Histogram
+
+METRICS = 4
+
+histograms = st.dictionaries(st.integers(0, 65_535), st.integers(1, 2**32 - 1), max_size=5).map(Counter)
+sound = st.lists(histograms, max_size=METRICS + 1).map(pack_sketch)
+
+
+@st.composite
+def spoilt(draw) -> bytes:
+    """One that is cut off, goes on, or has another byte somewhere."""
+    blob = bytearray(draw(sound))
+    kind = draw(st.sampled_from(("cut", "longer", "byte")))
+    if kind == "cut":
+        return bytes(blob[: draw(st.integers(0, len(blob)))])
+    if kind == "longer":
+        return bytes(blob) + draw(st.binary(min_size=1, max_size=8))
+    blob[draw(st.integers(0, min(len(blob), 12) - 1))] = draw(st.integers(0, 255))
+    return bytes(blob)
+
+
+def alone(blob: bytes) -> list[Histogram] | None:
+    try:
+        found = unpack_sketch(blob)
+    except MalformedError:
+        return None
+    return None if len(blob) < 2 or len(found) > METRICS else [*found, *([Counter()] * (METRICS - len(found)))]
+
+
+@given(st.lists(st.one_of(sound, spoilt(), st.binary(max_size=20)), min_size=1, max_size=6))
+def test_together_as_one_by_one(blobs: list[bytes]) -> None:
+    expected = [alone(blob) for blob in blobs]
+    fine, bins = decoded(blobs, METRICS)
+    assert fine.tolist() == [each is not None for each in expected]
+    known = [each for each in expected if each is not None]
+    assert bins.sizes.shape == (len(known), METRICS)
+    pairs = iter(zip(bins.keys.tolist(), bins.counts.tolist(), strict=True))
+    for sizes, samples, own in zip(bins.sizes.tolist(), bins.samples().tolist(), known, strict=True):
+        assert [Counter(dict(islice(pairs, size))) for size in sizes] == own
+        assert samples == [sum(histogram.values()) for histogram in own]
+    assert next(pairs, None) is None
+
+
+@given(st.lists(sound, min_size=1, max_size=6), st.data())
+def test_some_of_them_are_as_if_only_these_were_decoded(blobs: list[bytes], data: st.DataObject) -> None:
+    fine, bins = decoded(blobs, METRICS + 1)
+    assert fine.all()
+    chosen = np.array(data.draw(st.lists(st.booleans(), min_size=len(blobs), max_size=len(blobs))))
+    if chosen.any():
+        _, only = decoded([blob for blob, own in zip(blobs, chosen, strict=True) if own], METRICS + 1)
+        for one, other in zip(bins.of(chosen), only, strict=True):
+            np.testing.assert_array_equal(one, other)
