@@ -20,12 +20,13 @@ def test_imports_go_down_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 
 HEAVY = {
-    "textual", "pandas", "numpy", "plotext", "rich", "sqlite_utils", "matplotlib", "psutil", "pynvml", "sqlite3",
+    "textual", "pandas", "numpy", "plotext", "rich", "sqlite_utils", "matplotlib", "pynvml", "sqlite3",
     "logging", "dataclasses", "subprocess", "asyncio",
 }  # fmt: skip
 
 BESIDE_A_JOB = [
-    "gssr", "gssr.launch", "gssr.backends.base", "gssr.backends.host", "gssr.backends.synthetic", "gssr.store.writer",
+    "gssr", "gssr.launch", "gssr.backends.base", "gssr.backends.host", "gssr.backends.workload",
+    "gssr.backends.synthetic", "gssr.store.writer",
     *(f"gssr.profile.{source.stem}" for source in SOURCES if source.parent.name == "profile" and source.stem != "__init__"),
 ]  # fmt: skip
 

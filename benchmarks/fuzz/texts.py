@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from benchmarks.fuzz import Parser, damage, text
 from gssr import launch
-from gssr.backends import host
+from gssr.backends import workload
 from gssr.backends.base import BackendError
 from gssr.backends.dcgm.address import address_of
 from gssr.backends.replay import parse
@@ -243,8 +243,8 @@ def _of_the_kernel(folder: Path, data: bytes) -> None:
     (folder / "mountinfo").write_bytes(data)
     filesystem_of(str(folder), str(folder / "mountinfo"))
     numbers = b" S 1 2 " + b"0 " * 40
-    with patch.object(host, "_contents", return_value=b"7 (" + data + b")" + numbers):
-        found = host._stat(7)
+    with patch.object(workload, "contents", return_value=b"7 (" + data + b")" + numbers):
+        found = workload._stat(7)
         if found is None or (found.parent, found.group) != (1, 2):
             raise AssertionError(f"another process: {found}")
 

@@ -1,17 +1,17 @@
-"""What the host does beside its GPUs, and what the workload's own processes use of it.
-
-Nothing here raises: what can't be read is None. psutil is imported when the first sample is taken, in the sampler.
-"""
+"""What the host does beside its GPUs. Nothing here raises: what can't be read is None."""
 
 import os
-import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+from gssr.backends.proc import contents, lines_of
 
 Counters = dict[str, tuple[float, float]]
 """Per disk or network interface, two byte counters."""
 HostValues = tuple[float | None, ...]
+
+_SECTOR = 512  # bytes, whatever a disk's own are
 
 _T = TypeVar("_T")
 
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 def _reading(read: Callable[[], _T]) -> _T | None:
     try:
         return read()
-    except Exception:  # containers hide parts of /proc and /sys in many ways, and psutil has an exception for each
+    except Exception:  # containers hide parts of /proc and /sys in many ways
         return None
 
 
@@ -39,7 +39,7 @@ class HostSampler:
         """The columns of ``host_samples`` from ``cpu_utilization`` on. ``now`` in unix s; rates (CPU, disks, network) are
         over the time since the call before, None in the first."""
         seconds = None if self._time is None else now - self._time
-        cpu, disks, network = _reading(_cpu_seconds), _reading(_disk_bytes), _reading(_network_bytes)
+        cpu, disks, network = _reading(_cpu_ticks), _reading(_disk_bytes), _reading(_network_bytes)
         memory = _reading(_memory_bytes) or (None, None)
         values = (
             _busy_share(self._cpu, cpu),
@@ -56,35 +56,40 @@ def _load() -> float:
     return os.getloadavg()[0]
 
 
-def _cpu_seconds() -> tuple[float, float]:
-    """(busy, total) seconds of all cores since boot. Waiting for input and output is not busy."""
-    import psutil
+def _cpu_ticks() -> tuple[int, int]:
+    """(busy, total) clock ticks of all cores since boot. Waiting for input and output is not busy."""
+    name, *fields = (contents("/proc/stat", 512) or b"").partition(b"\n")[0].split()
+    ticks = [int(field) for field in fields[:8]]  # those of guests, which come after, are in user and nice as well
+    if name != b"cpu" or len(ticks) < 5:
+        raise ValueError("/proc/stat")
+    total = sum(ticks)
+    return total - ticks[3] - ticks[4], total
 
-    times = psutil.cpu_times()
-    # Linux counts a guest's time in user and nice as well.
-    total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return total - times.idle - getattr(times, "iowait", 0.0), total
 
-
-def _memory_bytes() -> tuple[int | None, int | None]:
-    import psutil
-
-    memory = psutil.virtual_memory()
-    return memory.total - memory.available, memory.total
+def _memory_bytes() -> tuple[int, int]:
+    """(used, total): what new work could not have without swapping."""
+    fields = (contents("/proc/meminfo", 512) or b"").split()
+    kib = dict(zip(fields[::3], fields[1::3], strict=False))
+    total, free, available = (int(kib[name]) << 10 for name in (b"MemTotal:", b"MemFree:", b"MemAvailable:"))
+    return total - (available if available <= total else free), total  # in some containers that is the whole host's
 
 
 def _disk_bytes() -> Counters:
-    import psutil
-
-    disks = psutil.disk_io_counters(perdisk=True, nowrap=False)
-    return {name: (disks[name].read_bytes, disks[name].write_bytes) for name in _devices("/sys/block", tuple(disks))}
+    known = {
+        fields[2].decode(): fields for fields in map(bytes.split, lines_of("/proc/diskstats")) if len(fields) >= 10
+    }
+    names = _devices("/sys/block", tuple(known))
+    return {name: (int(known[name][5]) * _SECTOR, int(known[name][9]) * _SECTOR) for name in names}
 
 
 def _network_bytes() -> Counters:
-    import psutil
-
-    nics = psutil.net_io_counters(pernic=True, nowrap=False)
-    return {name: (nics[name].bytes_recv, nics[name].bytes_sent) for name in _devices("/sys/class/net", tuple(nics))}
+    known = {}
+    for line in lines_of("/proc/net/dev"):
+        name, colon, numbers = line.rpartition(b":")
+        if colon:
+            known[name.strip().decode()] = numbers
+    names = _devices("/sys/class/net", tuple(known))
+    return {name: (int(fields[0]), int(fields[8])) for name in names if (fields := known[name].split())}
 
 
 @lru_cache(maxsize=2)  # the same names every second, until a device comes or goes
@@ -112,133 +117,3 @@ def _rates(before: Counters | None, after: Counters | None, seconds: float | Non
             for i in (0, 1):
                 sums[i] += max(counters[i] - before[name][i], 0)
     return sums[0] / seconds, sums[1] / seconds
-
-
-class _Stat(NamedTuple):
-    """Of /proc/PID/stat: CPU time and start in clock ticks (since boot), resident memory in pages."""
-
-    alive: bool
-    parent: int
-    group: int
-    cpu: int
-    start: int
-    pages: int
-
-
-def _contents(path: str) -> bytes | None:
-    """What a small file in /proc says; None when it is gone."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        return os.read(descriptor, 2048)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-
-
-def _newest_process() -> bytes:
-    """The pid of the last process or thread that was started, as /proc/loadavg tells it; empty when it does not."""
-    return (_contents("/proc/loadavg") or b"").rpartition(b" ")[2]
-
-
-def _stat(pid: int) -> _Stat | None:
-    text = _contents(f"/proc/{pid}/stat")
-    if text is None:
-        return None
-    fields = text[text.rfind(b")") + 2 :].split()  # the name before may hold anything
-    if len(fields) < 22:
-        return None
-    state, parent, group = fields[:3]
-    return _Stat(
-        state not in (b"Z", b"X"),
-        int(parent),
-        int(group),
-        int(fields[11]) + int(fields[12]),
-        int(fields[19]),
-        max(int(fields[21]), 0),
-    )
-
-
-class WorkloadSampler:
-    """The processes of one workload: descendants of ``pid`` and members of its process group.
-
-    A process once seen stays a member until it ends, whoever adopts it; one that left the group and lost its parents
-    before it was ever seen can't be told from a stranger. Processes that come and go between two samples are missed, and
-    so is what a process used after the last sample before its end.
-
-    All processes of the node are listed to find new ones, and only those never seen before are looked at: how long that
-    takes grows with the node, not with the workload's threads, and it is done when any was started, as often as a
-    five-hundredth of a core allows (and now and then anyway: some containers have a /proc/loadavg that never changes)."""
-
-    _SHARE_OF_CORE = 1 / 500
-    _LONGEST_PAUSE = 10.0  # s
-    _MOST_AT_ONCE = 256
-
-    def __init__(self, pid: int) -> None:
-        self._group = pid
-        self._members: dict[int, tuple[int, int]] = {}  # pid: start, CPU ticks at the last sample
-        self._strangers: set[int] = set()
-        self._newest: bytes | None = None  # the node's newest process when all were looked at
-        self._next_search = self._last_chance = 0.0
-        self._time: float | None = None
-        self._ticks = 0.0
-        self._ticks_per_second = os.sysconf("SC_CLK_TCK")
-        self._page = os.sysconf("SC_PAGE_SIZE")
-        stat = _stat(pid)
-        if stat is not None:
-            self._members[pid] = (stat.start, stat.cpu)
-
-    def sample(self, now: float) -> tuple[float | None, int, int] | None:
-        """(cores kept busy since the call before, resident bytes, number of processes); None when none is left.
-
-        ``now`` in unix s. Cores are None in the first call."""
-        newest = _newest_process()
-        if time.monotonic() >= (self._next_search if newest != self._newest else self._last_chance):
-            began = time.thread_time()
-            self._newest = newest if self._search() and newest else None
-            self._next_search = time.monotonic() + (time.thread_time() - began) / self._SHARE_OF_CORE
-            self._last_chance = self._next_search + self._LONGEST_PAUSE
-        used = pages = n = 0
-        members: dict[int, tuple[int, int]] = {}
-        for pid, (start, before) in self._members.items():
-            stat = _stat(pid)
-            if stat is None or stat.start != start:
-                continue
-            members[pid] = (start, stat.cpu)
-            used += max(stat.cpu - before, 0)
-            if stat.alive:
-                pages += stat.pages
-                n += 1
-        self._members = members
-        seconds = 0.0 if self._time is None else now - self._time
-        self._time, self._ticks = now, time.clock_gettime(time.CLOCK_BOOTTIME) * self._ticks_per_second
-        if not n:
-            return None
-        cores = used / self._ticks_per_second / seconds if seconds > 0 else None
-        return cores, pages * self._page, n
-
-    def _search(self) -> bool:
-        """Look for new members; whether every process was looked at."""
-        try:
-            pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
-        except OSError:
-            return False
-        self._strangers &= pids
-        # A node may have thousands of processes when the first sample is taken: those that can be descendants first
-        # (their pids are higher, unless the kernel began again at the lowest), the others later.
-        unseen = sorted(pids - self._strangers - self._members.keys(), key=lambda pid: (pid < self._group, pid))
-        new = {pid: stat for pid in unseen[: self._MOST_AT_ONCE] if (stat := _stat(pid)) is not None}
-        searching = True
-        while searching:
-            searching = False
-            for pid, stat in list(new.items()):
-                if stat.group == self._group or stat.parent in self._members:
-                    # All a process used since it started counts if that was after the last sample.
-                    self._members[pid] = (stat.start, 0 if stat.start >= self._ticks else stat.cpu)
-                    del new[pid]
-                    searching = True
-        self._strangers.update(new)
-        return len(unseen) <= self._MOST_AT_ONCE

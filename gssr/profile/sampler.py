@@ -26,7 +26,8 @@ from gssr.store.schema import GAP_INTERVALS
 from gssr.store.writer import Writer
 
 if TYPE_CHECKING:
-    from gssr.backends.host import HostSampler, WorkloadSampler
+    from gssr.backends.host import HostSampler
+    from gssr.backends.workload import WorkloadSampler
 
 HOST_SECONDS = 1.0
 """The host and the workload's processes are looked at, and what was added is committed, at least this often."""
@@ -255,7 +256,7 @@ class _Sampler:
             self._workload_start = process_start(self._workload)
             writer.started(when)
             writer.event(when, "start", f"the workload was started as process {words[1]}")
-            from gssr.backends.host import WorkloadSampler
+            from gssr.backends.workload import WorkloadSampler
 
             self._workload_sampler = WorkloadSampler(self._workload)
             self._sample_workload(self._clock.now())

@@ -1,0 +1,30 @@
+"""Workloads for tests of what is read of them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def spawn() -> Iterator:
+    """Starts Python code as a workload: in a process group of its own, gone after the test."""
+    started = []
+
+    def start(code: str, **options: object) -> subprocess.Popen:
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-E", "-c", code], process_group=0, stdout=subprocess.PIPE, text=True, **options
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        try:
+            os.killpg(process.pid, 9)
+        except ProcessLookupError:
+            pass
+        process.wait()
+        process.stdout.close()
