@@ -19,7 +19,7 @@ def _frac(x: Floats) -> Floats:
     return x - np.floor(x)
 
 
-ARRAYS = Ops(*cast(Any, (np.floor, _frac, np.minimum, np.maximum, np.where)))
+ARRAYS = Ops(*cast(Any, (np.floor, _frac, np.minimum, np.maximum, np.where, np.any)))
 
 
 def stack(gpus: Sequence[Traits]) -> Traits:

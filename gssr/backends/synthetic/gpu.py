@@ -73,14 +73,11 @@ class Job:
         self._stretch = stretch
         self._period, self._amplitude = scenario.ripple
         self._memory = scenario.memory
-        self._phases = [phase.pulses for phase in scenario.phases]
-        self._fields = [
-            (
-                value,
-                name in _RIPPLING,
-                [(i, phase.level[k] - value) for i, phase in enumerate(scenario.phases) if phase.level[k] != value],
-            )
-            for k, (name, value) in enumerate(base._asdict().items())
+        self._base = base
+        self._rippling = [k for k, name in enumerate(base._fields) if name in _RIPPLING]
+        self._phases = [
+            (phase.pulses, [(k, value - base[k]) for k, value in enumerate(phase.level) if value != base[k]])
+            for phase in scenario.phases
         ]
         self._base_power = base.power - _IDLE_POWER
         self._powers = [(phase.level.power - base.power, pulse) for phase in scenario.phases for pulse in phase.pulses]
@@ -89,14 +86,15 @@ class Job:
         """The job ``time`` seconds after its start."""
         stretch = self._stretch
         own = time / stretch
-        weights = [sum(pulse.weight(ops, own) for pulse in pulses) for pulses in self._phases]
+        level = list(self._base)
+        for pulses, deltas in self._phases:
+            weight = sum(pulse.weight(ops, own) for pulse in pulses)
+            if ops.some(weight):
+                for k, delta in deltas:
+                    level[k] = level[k] + weight * delta
         ripple = 1.0 + self._amplitude * wave(ops, own / self._period)
-        level = []
-        for base, ripples, deltas in self._fields:
-            value = base
-            for phase, delta in deltas:
-                value = value + weights[phase] * delta
-            level.append(value * ripple if ripples else value)
+        for k in self._rippling:
+            level[k] = level[k] * ripple
         memory = _IDLE_MIB
         for start, gib in self._memory:
             memory = memory + ops.where(own >= start, gib * 1024.0, 0.0)
@@ -114,13 +112,14 @@ class Job:
         own = ops.maximum(own, 0.0)
         energy = self._base_power * own
         for power, pulse in self._powers:
-            energy = energy + power * pulse.integral(ops, own)
+            if ops.some(own > pulse.start):
+                energy = energy + power * pulse.integral(ops, own)
         return energy
 
 
 def values(ops: Ops, now: Moment, gpu: Traits, time: float) -> Values:
     """One sample of one GPU, in the catalogue's order; what scenarios leave out later (holes) is still in."""
-    floor, frac, minimum, maximum, where = ops
+    floor, frac, minimum, maximum, where, _ = ops
     level, memory, energy, mean_power, heating = now
     share, phase, drift, draw, idle, spare, counter, inlet = gpu
     noise = white(ops, time, phase)

@@ -21,6 +21,8 @@ class Ops(NamedTuple):
     minimum: Callable[[float, float], float]
     maximum: Callable[[float, float], float]
     where: Callable[[bool, float, float], float]
+    some: Callable[[float], bool]
+    """Whether any is not 0."""
 
 
 def _frac(x: float) -> float:
@@ -39,7 +41,7 @@ def _where(condition: bool, a: float, b: float) -> float:
     return a if condition else b
 
 
-SCALARS = Ops(math.floor, _frac, _minimum, _maximum, _where)
+SCALARS = Ops(math.floor, _frac, _minimum, _maximum, _where, bool)
 
 
 def wave(ops: Ops, cycles: float) -> float:
