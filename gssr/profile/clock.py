@@ -30,6 +30,10 @@ class Clock:
         """Unix time by the anchor."""
         return self._anchor + self.ticks()
 
+    def at(self, ticks: float) -> float:
+        """The same of a moment that ``ticks`` has told."""
+        return self._anchor + ticks
+
     def of_system(self, when: float) -> float:
         """A time that the system clock told just now, by this clock: also where it was set since, or just before."""
         now = self.now()

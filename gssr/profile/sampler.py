@@ -157,7 +157,8 @@ class _Sampler:
             if wait > 0:
                 self._wait(wait)
                 continue
-            ticks, now = clock.ticks(), clock.now()
+            ticks = clock.ticks()
+            now = clock.at(ticks)
             if ticks >= look_due:
                 taken_over = share.settled
                 taken = share.look(now)
@@ -181,8 +182,9 @@ class _Sampler:
             if ticks >= host_due:
                 self._sample_host(now)
                 host_due = begin + _next(ticks - begin, HOST_SECONDS) * HOST_SECONDS
-            self._writer.tick(now)
-            self._check_storage()
+            if now >= self._writer.due:
+                self._writer.tick(now)
+                self._check_storage()
             if ticks >= collect_due:
                 gc.collect()
                 collect_due = ticks + COLLECT_SECONDS

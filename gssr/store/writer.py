@@ -82,7 +82,8 @@ class Writer:
         self._dropped = 0
         self._reserve: Reserve | None = None
         self._failing_since: float | None = None
-        self._last_try = -math.inf
+        self.due = -math.inf
+        """When ``tick`` has something to do again."""
         self._pause = COMMIT_SECONDS
         self._last_checkpoint = -math.inf
         self._identity = _identity(path)
@@ -196,21 +197,22 @@ class Writer:
 
     def tick(self, now: float) -> None:
         """Commit if it is time. Never raises: ``problem`` says in one sentence why the last write failed, else None."""
-        if now - self._last_try >= self._pause - _EARLY or now < self._last_try:
-            self._last_try = now
-            if self.commit(now):
-                self._thin(now)
-                if now - self._last_use >= LEVELS[0]:
-                    self._last_use = now
-                    self._roll_up_use()
-            if self._block is not None and not self._pending:  # else it holds rows that are not committed
-                self._block.publish(now, self._next_rowid - 1)
-            if self.problem is None and now - self._last_checkpoint >= CHECKPOINT_SECONDS:
-                self._last_checkpoint = now
-                try:
-                    self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-                except sqlite3.Error:
-                    pass  # the next one will do
+        if now < self.due:
+            return
+        if self.commit(now):
+            self._thin(now)
+            if now - self._last_use >= LEVELS[0]:
+                self._last_use = now
+                self._roll_up_use()
+        if self._block is not None and not self._pending:  # else it holds rows that are not committed
+            self._block.publish(now, self._next_rowid - 1)
+        if self.problem is None and now - self._last_checkpoint >= CHECKPOINT_SECONDS:
+            self._last_checkpoint = now
+            try:
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            except sqlite3.Error:
+                pass  # the next one will do
+        self.due = now + self._pause - _EARLY
 
     def commit(self, now: float) -> bool:
         """Write everything added so far in one transaction; False when that failed (and is kept to be tried again)."""
