@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run() -> NoReturn:
     """The command ``gssr``: ``main``, and out at once. Nothing is left to be done, and taking the interpreter down piece by
     piece would take longer than many a command."""
-    gc.set_threshold(20_000, 10, 10)  # else a tenth of a start is looking for garbage among what is being imported
+    gc.set_threshold(20_000, 10, 10)  # else a twentieth of a start is looking for garbage among what is being imported
     if sys.argv[1:2] != ["profile"]:  # whose workload is not to be told
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start more: unused, they wait busily
     try:

@@ -119,8 +119,10 @@ def _analyses(files: Sequence[str], rules: "Table") -> "tuple[list[str], list[An
 
     from gssr.model.analyze import analyze
     from gssr.model.comparison import OPTIONS as WANTED
+    from gssr.store.memory import keep_freed
     from gssr.store.reader import open_recording
 
+    keep_freed()
     names: list[str] = []
     analyses: list[Analysis] = []
     damage: list[str] = []
