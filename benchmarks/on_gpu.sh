@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# GSSR on a real GPU: bash benchmarks/on_gpu.sh OUTDIR (see benchmarks/README.md). Needs python3 >= 3.11 with numpy, torch,
-# nvidia-ml-py and psutil, and nvidia-smi; no network, nothing installed. Under 8 minutes.
+# GSSR on a real GPU: bash benchmarks/on_gpu.sh OUTDIR (see benchmarks/README.md). Needs python3 >= 3.11 with numpy, torch and
+# nvidia-ml-py, and nvidia-smi; no network, nothing installed. Under 8 minutes.
 set -euo pipefail
 python=${PYTHON:-python3}
 [[ $# == 1 ]] || { echo "on_gpu: say where recordings and table go: bash benchmarks/on_gpu.sh OUTDIR" >&2; exit 2; }

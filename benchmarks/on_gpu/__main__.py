@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-MODULES = ("numpy", "pynvml", "psutil", "torch")
+MODULES = ("numpy", "pynvml", "torch")
 TABLE = "checks.md"
 
 
