@@ -159,25 +159,28 @@ def _is_lost(path: str) -> bool:
             folder = os.path.dirname(path)
             states = [state_in(connection, run, path, lambda: time_in(folder)) for run in read_runs(connection)]
             return bool(states) and set(states) == {"lost"}  # without a run, the file has only just been made
-    except (RecordingError, DatabaseError):
+    except (RecordingError, DatabaseError, OSError):
         return False
 
 
 def _merge(run: Run, seconds: float) -> str | None:
     """Merge; where the page is to be read from, None when another rank sees to that."""
     from gssr.store.create import TakenError
-    from gssr.store.merge import BusyError, merge
+    from gssr.store.merge import BusyError, GoneError, merge
     from gssr.store.open import RecordingError
 
-    names = [name for name in os.listdir(run.folder) if name.endswith(f".{run.run_id}.sql")]
-    size = sum(os.path.getsize(os.path.join(run.folder, name)) for name in names)
+    try:
+        names = [name for name in os.listdir(run.folder) if name.endswith(f".{run.run_id}.sql")]
+        size = sum(os.path.getsize(os.path.join(run.folder, name)) for name in names)
+    except FileNotFoundError:
+        return None  # another rank is merging them
     files = f"the files of {len(names)} ranks"
     if size / _BYTES_PER_SECOND > seconds:
         say(f"recorded into {run.folder}: {files} are too big to merge now: gssr merge {run.target}")
         return run.target
     try:
         outcome = merge(run.target, patience=seconds, only=run.run_id if run.overwrite else None)
-    except BusyError:
+    except (BusyError, GoneError):
         return None
     except TakenError:
         if run.summary:

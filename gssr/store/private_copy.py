@@ -16,27 +16,42 @@ _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # at the end of a journal
 
 
 def is_left(path: str) -> bool:
-    """Whether something of the recording is in a write-ahead log or a journal."""
-    return any(os.path.exists(beside(path, suffix)) and os.path.getsize(beside(path, suffix)) for suffix in _LEFT)
+    """Whether something of the recording is in a write-ahead log or a journal. Raises OSError."""
+    return any(size > 0 for size in fingerprint(path).sizes[1:])
 
 
 def copy_whole(path: str, copy: str) -> None:
     """Copy a recording and what is left beside it. Raises OSError."""
-    import shutil  # here, because what starts beside a job must start quickly
-
     for attempt in range(_TRIES):
         before = fingerprint(path)
-        for suffix in ("", *_LEFT):
-            source = beside(path, suffix)
-            if os.path.exists(source) and is_file_or_none(source):
-                shutil.copyfile(source, copy + suffix)
-        if fingerprint(path) == before or attempt == _TRIES - 1:
+        if _copied(path, copy) and fingerprint(path) == before:
             break
-        time.sleep(_PAUSE)
+        if attempt < _TRIES - 1:
+            time.sleep(_PAUSE)
     if journal_names_another(copy):
         with open(copy + "-journal", "r+b") as stream:
             stream.seek(-len(_NAMES_ANOTHER), os.SEEK_END)
             stream.write(bytes(len(_NAMES_ANOTHER)))
+
+
+def _copied(path: str, copy: str) -> bool:
+    """Copy what is there now; False when a part of it has just gone, which may belong to what was copied before. On shared
+    filesystems names are seen for a while after their files are gone."""
+    import shutil  # here, because what starts beside a job must start quickly
+
+    shutil.copyfile(path, copy)
+    whole = True
+    for suffix in _LEFT:
+        source = beside(path, suffix)
+        try:
+            if os.path.exists(source) and is_file_or_none(source):
+                shutil.copyfile(source, copy + suffix)
+                continue
+        except FileNotFoundError:
+            whole = False
+        if os.path.exists(copy + suffix):
+            os.unlink(copy + suffix)  # of a try before
+    return whole
 
 
 def journal_names_another(path: str) -> bool:

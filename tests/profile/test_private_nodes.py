@@ -89,8 +89,10 @@ def ended(nodes: list[subprocess.Popen[str]]) -> str:
     return "".join(said)
 
 
-def only_run(folder: Path) -> RunReader:
-    assert sorted(os.listdir(folder)) == ["go", "run.sql"]
+def only_run(folder: Path, said: str) -> RunReader:
+    """The run, once its ranks have ended and have ``said`` this."""
+    left = [str(path.relative_to(folder)) for path in sorted(folder.rglob("*"))]
+    assert left == ["go", "run.sql"], said
     (reader,) = open_recording(folder / "run.sql").runs
     return reader
 
@@ -129,8 +131,8 @@ def test_nodes_that_share_nothing_but_a_folder_leave_one_recording(start: Node, 
     until(lambda: len(n_ticks(disk)) == 4 and min(n_ticks(disk)) >= 16, "samples of all GPUs")
     (disk / "go").touch()
     said = ended(nodes)
-    reader = only_run(disk)
-    assert said.count("How well used?") == 1 and "gpus=4 gaps=" in said
+    reader = only_run(disk, said)
+    assert said.count("How well used?") == 1 and "gpus=4 gaps=" in said, said
     assert not unexplained(reader)
     assert (reader.state, len(reader.processes)) == ("completed", 4)
     assert [(gpu.node, gpu.device_index) for gpu in reader.gpus] == [
@@ -183,8 +185,7 @@ def test_a_clock_that_is_wrong_is_measured_and_told(start: Node, tmp_path: Path)
     nodes = [start(0, UNTIL_GO), start(1, UNTIL_GO, seconds_ahead=120.0)]
     until(lambda: len(n_ticks(tmp_path / "disk")) == 4 and min(n_ticks(tmp_path / "disk")) >= 10, "samples of all GPUs")
     (tmp_path / "disk" / "go").touch()
-    ended(nodes)
-    reader = only_run(tmp_path / "disk")
+    reader = only_run(tmp_path / "disk", ended(nodes))
     measured = {process.node: process for process in reader.processes if process.clock_offset is not None}
     for node, ahead in (("node0", 0.0), ("node1", 120.0)):
         assert measured[node].clock_offset == pytest.approx(ahead, abs=max(0.1, measured[node].clock_error or 0.0))

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import sqlite3
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from merging import RUN, close_to, content, files, json_of, record, rollups_are_those_of_the_rows
 from sample_rows import START, rows_of, write
 
-from gssr.store.merge import BusyError, merge
+from gssr.store.merge import BusyError, GoneError, merge
 from gssr.store.merge.lock import acquire
 from gssr.store.merge.verify import all_full, missing_from
 from gssr.store.open import RecordingError
@@ -60,6 +61,20 @@ def test_the_sign_of_a_rank_that_came_after_its_file_was_merged_keeps_no_folder(
     os.rename(folder / "0.c-2.0.ended", folder / f"0.{RUN}.ended")
     merge(str(recording))
     merged_file(recording)
+
+
+def test_who_waits_for_a_merge_that_leaves_no_folder_has_nothing_to_merge(recording, monkeypatch):
+    """Also where the name of a folder is seen for a while after it is gone."""
+    record(recording, 0)
+    folder = f"{recording}.d"
+    held = acquire(folder)
+    assert held is not None
+    monkeypatch.setattr(os.path, "isdir", lambda path: path == folder or Path(path).is_dir())
+    timer = threading.Timer(0.3, shutil.rmtree, [folder])
+    timer.start()
+    with pytest.raises(GoneError):
+        merge(str(recording), patience=30.0)
+    timer.join()
 
 
 def test_a_window_of_a_merged_file_reads_its_own_rows_only(recording):

@@ -34,6 +34,10 @@ class BusyError(RecordingError):
     """Somebody else is merging."""
 
 
+class GoneError(RecordingError):
+    """There are no files of ranks (any more): perhaps somebody else has just merged them."""
+
+
 class Outcome(NamedTuple):
     """``n_files`` were merged into the recording at ``path``; ``left`` says what was not, and why, in sentences; ``waiting``
     does so of runs that are still being recorded, by their ids."""
@@ -57,13 +61,18 @@ def merge(path: str, patience: float = 0.0, only: str | None = None, progress: P
     ``patience``: how long to wait for another merge, s. ``only``: the one run that is to be left: older ones are
     overwritten.
 
-    Raises BusyError, and RecordingError when nothing can be merged or written: then the ranks' files are as they were.
+    Raises BusyError, GoneError, and RecordingError when nothing can be merged or written: then the ranks' files are as they
+    were.
     """
     target, folder = names_of(path)
+    gone = GoneError(f"{folder}: no such folder: there are no files of ranks to merge")
     if not os.path.isdir(folder):
-        raise RecordingError(f"{folder}: no such folder: there are no files of ranks to merge")
+        raise gone
     try:
-        lock = acquire(folder, patience)
+        try:
+            lock = acquire(folder, patience)
+        except FileNotFoundError:  # while we waited; on a shared filesystem its name is seen longer than it is there
+            raise gone from None
         if lock is None:
             raise BusyError(f"{folder}: is being merged by another gssr")
         try:
