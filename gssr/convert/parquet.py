@@ -26,6 +26,7 @@ from gssr.store.schema import Column
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 FILE = "data.parquet"
+_AT_ONCE = 256  # further files for which there is to be room
 _TYPES = {"TEXT": pa.string(), "INTEGER": pa.int64(), "REAL": pa.float64()}
 _EXACT = {"energy": pa.float64(), "memory_used": pa.float64(), "clock_event_reasons": pa.int64()}
 """Metrics that need all their digits: a counter, bytes, bits."""
@@ -72,7 +73,8 @@ class ParquetSink:
             folder = os.path.join(folder, folder_name(NODE, node))
         schema = _schema(table, self._run_id, node)
         if folder not in self._writers:
-            allow_descriptors(len(self._writers) + 1)
+            if len(self._writers) % _AT_ONCE == 0:
+                allow_descriptors(_AT_ONCE)
             os.makedirs(folder, exist_ok=True)
             self._writers[folder] = _writer(os.path.join(folder, FILE), schema)
         arrays = [_array(columns[field.name], field.type) for field in schema]

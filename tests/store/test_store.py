@@ -118,7 +118,8 @@ def test_several_runs_in_one_file_stay_apart(tmp_path):
     del writer
 
 
-def test_more_shards_than_files_may_be_open_are_read(tmp_path):
+@pytest.mark.parametrize("others", [0, 400], ids=["alone", "beside many others"])
+def test_more_shards_than_files_may_be_open_are_read(tmp_path, others):
     (tmp_path / "a.sql.d").mkdir()
     write(tmp_path / "one.sql", rows_of(3, 1), 1)
     for rank in range(70):
@@ -127,6 +128,7 @@ def test_more_shards_than_files_may_be_open_are_read(tmp_path):
             connection.execute(f"UPDATE gpus SET node = 'node', uuid = {rank}")
             connection.commit()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(others)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 50, hard))
     try:
         recording = open_recording(tmp_path / "a.sql")
@@ -134,6 +136,8 @@ def test_more_shards_than_files_may_be_open_are_read(tmp_path):
         recording.close()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in held:
+            os.close(descriptor)
 
 
 def test_the_newest_rows_of_a_run_that_was_cut_off_are_found_behind_a_later_run(tmp_path):
