@@ -1,7 +1,7 @@
 """Reading what the kernel says of itself in /proc.
 
-By hand, although there is psutil: loading it takes three times as long as all of the first look at the host (14 ms and
-2.4 MB here), and each further look, every second beside a job, twice as long.
+By hand, although there is psutil: loading that would take longer beside a job than the whole first look at the host does
+now, and each further look, once a second, would take twice as long.
 """
 
 import os
