@@ -15,11 +15,7 @@ Floats = NDArray[np.float64]
 Column = NDArray[np.float64] | NDArray[np.int64] | None
 
 
-def _frac(x: Floats) -> Floats:
-    return x - np.floor(x)
-
-
-ARRAYS = Ops(*cast(Any, (np.floor, _frac, np.minimum, np.maximum, np.where, np.any)))
+ARRAYS = Ops(*cast(Any, (np.floor, np.minimum, np.maximum, np.where, np.any)))
 
 
 def stack(gpus: Sequence[Traits]) -> Traits:

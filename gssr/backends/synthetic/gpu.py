@@ -5,6 +5,7 @@ is the integral of the power; the power reading is a mean over the last second, 
 mean power of half a minute; near the power limit clocks fall and the power-cap flag shows; without work the idle flag.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gssr.backends.synthetic.scenarios import Level, Scenario
@@ -52,10 +53,10 @@ def traits(scenario: Scenario, position: int, n: int, uuid: str, seed: int) -> T
 
 
 class Moment(NamedTuple):
-    """What all GPUs share at one time: the ``level`` asked for, ``memory`` in MiB, and of the power above idle at full
-    share: ``energy`` up to now (J), the mean over the last second and over the thermal lag (W)."""
+    """What all GPUs share at one time: the ``level`` asked for (fields of Level), ``memory`` in MiB, and of the power above
+    idle at full share: ``energy`` up to now (J), the mean over the last second and over the thermal lag (W)."""
 
-    level: Level
+    level: Sequence[float]
     memory: float
     energy: float
     power: float
@@ -75,9 +76,10 @@ class Job:
         self._memory = scenario.memory
         self._base = base
         self._rippling = [k for k, name in enumerate(base._fields) if name in _RIPPLING]
-        self._phases = [
-            (phase.pulses, [(k, value - base[k]) for k, value in enumerate(phase.level) if value != base[k]])
+        self._changes = [
+            (pulse, [(k, value - base[k]) for k, value in enumerate(phase.level) if value != base[k]])
             for phase in scenario.phases
+            for pulse in phase.pulses
         ]
         self._base_power = base.power - _IDLE_POWER
         self._powers = [(phase.level.power - base.power, pulse) for phase in scenario.phases for pulse in phase.pulses]
@@ -87,20 +89,20 @@ class Job:
         stretch = self._stretch
         own = time / stretch
         level = list(self._base)
-        for pulses, deltas in self._phases:
-            weight = sum(pulse.weight(ops, own) for pulse in pulses)
+        for pulse, deltas in self._changes:
+            weight = pulse.weight(ops, own)
             if ops.some(weight):
                 for k, delta in deltas:
                     level[k] = level[k] + weight * delta
-        ripple = 1.0 + self._amplitude * wave(ops, own / self._period)
+        ripple = 1.0 + self._amplitude * wave(own / self._period)
         for k in self._rippling:
             level[k] = level[k] * ripple
         memory = _IDLE_MIB
         for start, gib in self._memory:
-            memory = memory + ops.where(own >= start, gib * 1024.0, 0.0)
+            memory = memory + (own >= start) * gib * 1024.0
         energy = self._energy(ops, own)
         return Moment(
-            Level._make(level),
+            level,
             memory,
             energy * stretch,
             (energy - self._energy(ops, (time - 1.0) / stretch)) * stretch,
@@ -119,19 +121,23 @@ class Job:
 
 def values(ops: Ops, now: Moment, gpu: Traits, time: float) -> Values:
     """One sample of one GPU, in the catalogue's order; what scenarios leave out later (holes) is still in."""
-    floor, frac, minimum, maximum, where, _ = ops
+    floor, minimum, maximum, where, _ = ops
     level, memory, energy, mean_power, heating = now
+    (
+        gr_asked, sm_asked, occupancy, tensor_asked, fp64, fp32, fp16, integer, dram_asked, pcie_tx, pcie_rx, nvlink_asked,
+        _, clock,
+    ) = level  # fmt: skip
     share, phase, drift, draw, idle, spare, counter, inlet = gpu
-    noise = white(ops, time, phase)
-    work = share * (1.0 + 0.02 * wave(ops, time * drift + phase))
+    noise = white(time, phase)
+    work = share * (1.0 + 0.02 * wave(time * drift + phase))
 
-    sm = minimum(level.sm * work * (0.97 + 0.06 * noise), 0.998)
-    gr = minimum(maximum(level.gr * (0.3 + 0.7 * work) * (0.99 + 0.02 * frac(noise * 97.0)), sm), 1.0)
-    tensor = level.tensor * work * (0.97 + 0.06 * frac(noise * 193.0))
-    dram = level.dram * work * (0.98 + 0.04 * frac(noise * 389.0))
+    sm = minimum(sm_asked * work * (0.97 + 0.06 * noise), 0.998)
+    gr = minimum(maximum(gr_asked * (0.3 + 0.7 * work) * (0.99 + 0.02 * (noise * 97.0 % 1.0)), sm), 1.0)
+    tensor = tensor_asked * work * (0.97 + 0.06 * (noise * 193.0 % 1.0))
+    dram = dram_asked * work * (0.98 + 0.04 * (noise * 389.0 % 1.0))
     traffic = 0.3 + 0.7 * work
-    nvlink = level.nvlink * traffic
-    power = (idle + draw * mean_power) * (0.997 + 0.006 * frac(noise * 769.0))
+    nvlink = nvlink_asked * traffic
+    power = (idle + draw * mean_power) * (0.997 + 0.006 * (noise * 769.0 % 1.0))
     fast = maximum(power - 0.8 * POWER_LIMIT, 0.0) * 0.12
     heat = inlet + draw * heating * 0.05
 
@@ -140,27 +146,27 @@ def values(ops: Ops, now: Moment, gpu: Traits, time: float) -> Values:
         floor(90.0 * dram + 0.5) * 0.01,
         gr,
         sm,
-        level.occupancy * work * (0.97 + 0.06 * frac(noise * 1543.0)),
+        occupancy * work * (0.97 + 0.06 * (noise * 1543.0 % 1.0)),
         tensor,
         tensor,
         0.0,
         0.0,
-        level.fp64 * work * (0.97 + 0.06 * frac(noise * 3079.0)),
-        level.fp32 * work * (0.97 + 0.06 * frac(noise * 6151.0)),
-        level.fp16 * work * (0.97 + 0.06 * frac(noise * 12289.0)),
-        level.integer * work * (0.97 + 0.06 * frac(noise * 24593.0)),
+        fp64 * work * (0.97 + 0.06 * (noise * 3079.0 % 1.0)),
+        fp32 * work * (0.97 + 0.06 * (noise * 6151.0 % 1.0)),
+        fp16 * work * (0.97 + 0.06 * (noise * 12289.0 % 1.0)),
+        integer * work * (0.97 + 0.06 * (noise * 24593.0 % 1.0)),
         dram,
-        floor(level.pcie_tx * traffic * (0.8 + 0.4 * frac(noise * 49157.0))),
-        floor(level.pcie_rx * traffic * (0.8 + 0.4 * frac(noise * 98317.0))),
-        floor(nvlink * (0.9 + 0.2 * frac(noise * 196613.0))),
-        floor(nvlink * (0.9 + 0.2 * frac(noise * 393241.0))),
+        floor(pcie_tx * traffic * (0.8 + 0.4 * (noise * 49157.0 % 1.0))),
+        floor(pcie_rx * traffic * (0.8 + 0.4 * (noise * 98317.0 % 1.0))),
+        floor(nvlink * (0.9 + 0.2 * (noise * 196613.0 % 1.0))),
+        floor(nvlink * (0.9 + 0.2 * (noise * 393241.0 % 1.0))),
         None,
         None,
         floor(power * 1000.0) * 0.001,
         floor((counter + idle * time + draw * energy) * 1000.0) * 0.001,
         floor(27.5 + heat),
         floor(36.5 + heat * 1.1),
-        floor(level.clock / _CLOCK_STEP - fast * (level.clock / 1980.0)) * _CLOCK_STEP,
+        floor(clock / _CLOCK_STEP - fast * (clock / 1980.0)) * _CLOCK_STEP,
         floor(memory + spare) * _MIB,
         where(gr < 0.005, 1, 0) + where(power > 0.97 * POWER_LIMIT, 4, 0),
     )

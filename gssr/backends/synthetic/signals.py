@@ -1,6 +1,6 @@
 """The arithmetic scenarios are written in: once, for one number and for arrays alike.
 
-Everything here and in the modules that use it is built from +, -, *, /, floor, comparison and choice, which IEEE 754
+Everything here and in the modules that use it is built from +, -, *, /, % 1, floor, comparison and choice, which IEEE 754
 rounds exactly: evaluated on numbers (live) and on arrays (in bulk), a scenario gives the same bits. That is why there
 is no sine. Functions are typed for numbers; arrays of float64 pass through the same code.
 """
@@ -17,16 +17,11 @@ class Ops(NamedTuple):
     """The operations that numbers and arrays spell differently."""
 
     floor: Callable[[float], float]
-    frac: Callable[[float], float]
     minimum: Callable[[float, float], float]
     maximum: Callable[[float, float], float]
     where: Callable[[bool, float, float], float]
     some: Callable[[float], bool]
-    """Whether any is not 0."""
-
-
-def _frac(x: float) -> float:
-    return x % 1.0
+    """Whether any is not 0: what would change nothing is left out, and must be left out bit by bit where some do."""
 
 
 def _minimum(a: float, b: float) -> float:
@@ -41,21 +36,21 @@ def _where(condition: bool, a: float, b: float) -> float:
     return a if condition else b
 
 
-SCALARS = Ops(math.floor, _frac, _minimum, _maximum, _where, bool)
+SCALARS = Ops(math.floor, _minimum, _maximum, _where, bool)
 
 
-def wave(ops: Ops, cycles: float) -> float:
+def wave(cycles: float) -> float:
     """A wave of period 1 between -1 and 1: two parabolas, which nobody can tell from a sine."""
-    x = 2.0 * ops.frac(cycles) - 1.0
+    x = 2.0 * (cycles % 1.0) - 1.0
     return 4.0 * x * (1.0 - abs(x))
 
 
-def white(ops: Ops, time: float, phase: float) -> float:
+def white(time: float, phase: float) -> float:
     """A number in [0, 1) that says nothing about its neighbours in ``time`` (s) or ``phase`` (0-1, one per GPU and
-    seed). More such numbers for the same sample: ``frac(white * n)`` for different whole numbers n."""
-    x = ops.frac(time * 7919.7719 + phase)
-    x = ops.frac((x + 0.71) * (x + 17.17) * 5113.37)
-    return ops.frac((x + 0.29) * (x + 31.13) * 9173.59)
+    seed). More such numbers for the same sample: ``white * n % 1.0`` for different whole numbers n."""
+    x = (time * 7919.7719 + phase) % 1.0
+    x = (x + 0.71) * (x + 17.17) * 5113.37 % 1.0
+    return (x + 0.29) * (x + 31.13) * 9173.59 % 1.0
 
 
 class Pulse(NamedTuple):
@@ -67,34 +62,39 @@ class Pulse(NamedTuple):
     period: float = FOREVER
     edge: float = 0.1
 
-    def within(self, ops: Ops, time: float) -> float:
-        """Seconds since the pulse last began; 0 before the first."""
-        since = ops.maximum(time - self.start, 0.0)
-        return since - ops.floor(since / self.period) * self.period
+    def _place(self, ops: Ops, time: float) -> tuple[float, float]:
+        """How often the pulse had begun again by ``time``, and seconds since it last began; 0 before the first."""
+        start, _, period, _ = self
+        since = ops.maximum(time - start, 0.0)
+        periods = ops.floor(since / period)
+        return periods, since - periods * period
 
     def on(self, ops: Ops, time: float) -> bool:
         """Whether the pulse is on at ``time``, edges included."""
-        return (time >= self.start) & (self.within(ops, time) < self.width)
+        return (time >= self.start) & (self._place(ops, time)[1] < self.width)
 
     def weight(self, ops: Ops, time: float) -> float:
         """How far the phase is on at ``time``, 0-1."""
         _, width, _, edge = self
-        since = self.within(ops, time)
-        rise = ops.minimum(since, edge)
-        fall = ops.minimum(ops.maximum(since - (width - edge), 0.0), edge)
-        return (rise - fall) / edge
+        _, within = self._place(ops, time)
+        if not ops.some(within < width):
+            return 0.0
+        rise = ops.minimum(within, edge)
+        fall = ops.minimum(ops.maximum(within - (width - edge), 0.0), edge)
+        return ops.where(within < width, (rise - fall) / edge, 0.0)
 
     def integral(self, ops: Ops, time: float) -> float:
         """Seconds the phase was on up to ``time``: the integral of ``weight``."""
-        start, width, period, edge = self
-        since = ops.maximum(time - start, 0.0)
-        periods = ops.floor(since / period)
-        since = since - periods * period
-        falling = ops.maximum(since - (width - edge), 0.0)
-        rise, fall = ops.minimum(since, edge), ops.minimum(falling, edge)
+        _, width, _, edge = self
+        periods, within = self._place(ops, time)
+        whole = width - edge
+        if not ops.some(within < width):
+            return periods * whole + whole
+        falling = ops.maximum(within - whole, 0.0)
+        rise, fall = ops.minimum(within, edge), ops.minimum(falling, edge)
         # Either edge ramps up over ``edge`` seconds: rise^2 / 2 edge inside it, time - edge / 2 after it.
         edges = (rise - fall) * ((rise + fall) / (2.0 * edge) - 1.0)
-        return periods * (width - edge) + edges + since - falling
+        return periods * whole + ops.where(within < width, edges + within - falling, whole)
 
 
 def digest(text: str) -> int:
