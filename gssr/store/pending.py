@@ -1,13 +1,13 @@
 """What a writer has not written yet, and how it gets into the file: all of it in one transaction, or none."""
 
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
 from typing import Any
 
 from gssr.metrics import METRICS
 from gssr.store.blobs import pack_sketch, pack_vector, unpack_sketch, unpack_vector
-from gssr.store.rollup import RollupRow, SketchRow, merge
+from gssr.store.rollup import RollupRow, Row, SketchRow, merge
 from gssr.store.schema import SKETCH_SECONDS, TABLES
 
 MAX_ROWS = 50_000
@@ -40,11 +40,15 @@ _OTHERS = {
 }
 
 
+def _only_time(row: Row) -> tuple[Any, ...]:
+    return (row[1],)
+
+
 class Pending:
     """What is to be written of one run, or of one rank of it.
 
-    ``rows`` are (rowid, GPU key, time, values in catalogue order); ``others`` whole rows of the tables that grow beside
-    ``samples``; ``closed`` and ``sketches`` come from Rollups.take."""
+    ``rows`` are (rowid, GPU key) + ``columns`` of what the backend gave; ``others`` whole rows of the tables that grow
+    beside ``samples``; ``closed`` and ``sketches`` come from Rollups.take."""
 
     def __init__(self) -> None:
         self.run_id = ""
@@ -53,16 +57,17 @@ class Pending:
         self.insert = ""
         """The statement for rows of ``samples``: rowid, gpu, time and the measured metrics."""
         self.gap_seconds = 0.0
-        self._columns = itemgetter(0, 1, 2)
+        self.columns: Callable[[Row], tuple[Any, ...]] = _only_time
+        """Of a row that a backend gives, what is written: its time and the values of the measured metrics."""
         self.forget()
 
     def measure(self, names: Collection[str], gap_seconds: float) -> None:
         """Of samples to come, the columns of these metrics are written. More than ``gap_seconds`` between two is a gap."""
-        present = [(place, metric.name) for place, metric in enumerate(METRICS, 3) if metric.name in names]
+        present = [(place, metric.name) for place, metric in enumerate(METRICS, 2) if metric.name in names]
         self.measured = [name for _, name in present]
         self.insert = _insert_into("samples", ["rowid", "gpu", "time", *self.measured])
         self.gap_seconds = gap_seconds
-        self._columns = itemgetter(0, 1, 2, *(place for place, _ in present))
+        self.columns = itemgetter(1, *(place for place, _ in present)) if present else _only_time
 
     def forget(self) -> None:
         """All of it has been written."""
@@ -115,11 +120,12 @@ class Pending:
         then maybe inside of the transaction."""
         connection.execute("BEGIN IMMEDIATE")
         if self.rows:
-            connection.executemany(self.insert, map(self._columns, self.rows))
+            connection.executemany(self.insert, self.rows)
         for statement, parameters in self._singles:
             connection.execute(statement, parameters)
         for table, others in self.others.items():
-            connection.executemany(_OTHERS[table], others)
+            if others:
+                connection.executemany(_OTHERS[table], others)
         for table, values in self._updates.items():
             assignments = ", ".join(f"{name} = ?" for name in values)
             where = " AND ".join(f"{key} = ?" for key in _KEYS[table])

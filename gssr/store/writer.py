@@ -162,9 +162,10 @@ class Writer:
         """Number and roll up what was added since the last time. In one go, and not at every tick: what runs for the first
         time after a sleep takes two or three times as long, because it has left the processor's caches."""
         rowid, waiting, block = self._next_rowid, self._pending.rows, self._block
+        keys, columns = self._keys, self._pending.columns
         for row in self._added:
-            key = self._keys[row[0]]
-            waiting.append((rowid, key, *row[1:]))
+            key = keys[row[0]]
+            waiting.append((rowid, key, *columns(row)))
             rollups.add(rowid, key, row)
             if block is not None:
                 block.add(key, row)

@@ -25,6 +25,18 @@ def fill(writer) -> None:
     writer._connection.execute(f"PRAGMA max_page_count={pages}")  # what a full disk looks like to SQLite
 
 
+@pytest.mark.parametrize("measured", [[], ["sm_active"], ["gpu_utilization", "energy"]], ids=len)
+def test_of_what_is_not_measured_nothing_is_written(tmp_path, measured):
+    rows = rows_of(30, 2)
+    write(tmp_path / "a.sql", rows, 2, measured=measured)
+    with closing(sqlite3.connect(tmp_path / "a.sql")) as connection:
+        connection.row_factory = sqlite3.Row
+        written = [dict(row) for row in connection.execute("SELECT * FROM samples ORDER BY rowid")]
+    assert [(row["gpu"], row["time"]) for row in written] == [row[:2] for row in rows]
+    for place, name in enumerate(NAMES, 2):
+        assert [row[name] for row in written] == [row[place] if name in measured else None for row in rows]
+
+
 def test_rows_are_committed_half_a_second_later_at_most(tmp_path):
     """So that is all a killed sampler can lose."""
     writer = write(tmp_path / "a.sql", rows_of(1, 2), 2, finish=False)
