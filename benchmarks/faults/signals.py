@@ -185,6 +185,8 @@ def all_killed(folder: Path, rng: random.Random) -> Seen:
         pids = [job.process.pid, job.sampler(), job.workload()]
         job.records()
         time.sleep(rng.uniform(0.0, 1.2))
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)  # else one may see another's end, and record that, before its own
         rng.shuffle(pids)
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
