@@ -8,11 +8,22 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, MB, child_called, cpu_seconds, resident_bytes, spawn
+from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, MB, PYTHON, child_called, cpu_seconds, resident_bytes, spawn
 from benchmarks.table import Figure
 
 LIMITS = {(8, 10.0): (0.5, 25.0)}
 """(GPUs, Hz): % of a core, MB."""
+_WAKING = """
+from select import select
+from sys import argv
+from time import monotonic
+
+due, interval = monotonic(), 1 / float(argv[1])
+while True:
+    due += interval
+    select([], [], [], max(due - monotonic(), 0.0))
+"""
+"""All that a sampler does, but sampling."""
 
 
 def measure(
@@ -23,7 +34,10 @@ def measure(
     warm_up: float = 5.0,
 ) -> Iterator[Figure]:
     """``gssr profile`` of a sleeping workload, once for each number of GPUs and rate. After ``warm_up`` seconds the sampler
-    is watched for ``windows`` times ``seconds``; 10 s hold one closing of every GPU's rollup."""
+    is watched for ``windows`` times ``seconds``; 10 s hold one closing of every GPU's rollup. What no sampler in Python
+    could do without, waking so often, is measured in the same run."""
+    for rate in hertz:
+        yield Figure(f"sampler, only waking, {rate:g} Hz: CPU", _waking(rate, seconds, windows), "% of a core")
     for n in gpus:
         for rate in hertz:
             backend = f"synthetic:train:{n}"
@@ -61,6 +75,17 @@ def watch(
     yield Figure(f"{case}: lateness of a tick, p50", late[len(late) // 2] * 1e3, "ms")
     yield Figure(f"{case}: lateness of a tick, p99", late[len(late) * 99 // 100] * 1e3, "ms")
     yield Figure(f"{case}: ticks left out", missed, f"of {len(late) + missed}")
+
+
+def _waking(hertz: float, seconds: float, windows: int) -> float:
+    """CPU in % of a core of a process that wakes so often and does nothing."""
+    pid = spawn((PYTHON, "-c", _WAKING, f"{hertz:g}"))
+    try:
+        time.sleep(0.5)  # it starts
+        return statistics.median(_watched(pid, seconds)[0] for _ in range(windows))
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
 
 
 def _watched(pid: int, seconds: float) -> tuple[float, float]:

@@ -18,7 +18,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_sampler_is_found_and_watched() -> None:
     figures = list(sampler.measure(gpus=(2,), hertz=(20.0,), seconds=0.5, windows=2, warm_up=0.5))
-    value = {figure.what.rpartition(": ")[2]: figure.value for figure in figures}
+    waking, *of_sampler = figures
+    assert waking.what == "sampler, only waking, 20 Hz: CPU" and 0 < waking.value < 100
+    value = {figure.what.rpartition(": ")[2]: figure.value for figure in of_sampler}
     assert 0 < value["CPU"] < 100
     assert 5 < value["resident memory"] < 100
     assert 0 <= value["lateness of a tick, p50"] <= value["lateness of a tick, p99"]
