@@ -35,6 +35,12 @@ settings.register_profile("gssr", derandomize=True, deadline=None, suppress_heal
 settings.load_profile("gssr")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: many tests wait for what they have started."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 @pytest.fixture(scope="session")
 def requires() -> Requires:
     """``requires("srun", "munged", package="slurm-wlm munge")`` skips the test when a command is missing."""
