@@ -20,9 +20,7 @@ from gssr.store.layout import HEAD, LAYOUT, Layout
 from gssr.store.schema import LEVELS, SKETCH_SECONDS
 
 NAN = math.nan
-_FOLD_ROWS = (
-    101  # rows of a GPU kept before they are folded, 1 KB each: at 10 Hz all of a bucket, so that it is done once
-)
+_FOLD_ROWS = 101  # rows of a GPU, 1 KB each, kept before they are folded: a bucket of 10 Hz is folded as a whole
 _FOLD_SPREAD = 32  # not all GPUs in the same tick: some wait for up to this many rows more
 _UPPER_HALF = slice(1, None, 2) if sys.byteorder == "little" else slice(0, None, 2)
 

@@ -21,7 +21,7 @@ class Ops(NamedTuple):
     maximum: Callable[[float, float], float]
     where: Callable[[bool, float, float], float]
     some: Callable[[float], bool]
-    """Whether any is not 0: what would change nothing is left out, and must be left out bit by bit where some do."""
+    """Whether any is not 0. What is left out where none is must not change a bit of an array in which some are."""
 
 
 def _minimum(a: float, b: float) -> float:
