@@ -127,17 +127,18 @@ class Counters:
         """Fill the values into a row whose others stay as they are. Raises Gone."""
         failed = [(call, code) for call, function, arguments in self._asked if (code := function(*arguments))]
         numbers = self._struct.unpack_from(self._buffer)
-        for number, (at, factor, most) in zip(numbers, self._places, strict=False):
+        for k, at, factor, most in self._places:
+            number = numbers[k]
             if number <= most:
                 row[at] = number * factor
-        answers = numbers[len(self._places) :]
+        if not failed or None not in (call for call, _ in failed):  # else the fields' answers are those of before
+            self._read_fields(row, numbers)
         if failed:
             self._take_back(failed, row)
-        if self._fields and None not in (call for call, _ in failed):  # else the answers are those of before
-            self._read_fields(row, answers)
-        for name, value in self._windows.items():
-            row[ROW_START + INDEX[name]] = value
-        self._windows.clear()
+        if self._windows:
+            for name, value in self._windows.items():
+                row[ROW_START + INDEX[name]] = value
+            self._windows.clear()
 
     def watch_link(self) -> bool:
         """Measure one direction of PCIe, which takes 20 ms, for the next row; False when that has both already."""
@@ -160,13 +161,18 @@ class Counters:
         self._struct = struct.Struct("=" + layout + _FIELD_ANSWER * len(self._fields))
         self._buffer = buffer = create_string_buffer(self._struct.size)
         self._asked: list[tuple[Call | None, Callable[..., int], tuple[Any, ...]]] = []
-        self._places: list[tuple[int, float, int]] = []
+        self._places: list[tuple[int, int, float, int]] = []
         at = 0
         for call in self._calls:
             struct.pack_into(f"={len(call.first)}s", buffer, at, call.first)
             self._asked.append((call, _function(call), (self._handle, *call.arguments, byref(buffer, at))))
-            self._places += [(ROW_START + INDEX[name], factor, call.most) for name, factor in call.numbers]
+            for name, factor in call.numbers:
+                self._places.append((len(self._places), ROW_START + INDEX[name], factor, call.most))
             at += struct.calcsize("=" + call.answer)
+        self._field_places = [
+            (len(self._places) + 4 * number, ROW_START + INDEX[field.metric], field.factor, field)
+            for number, field in enumerate(self._fields)
+        ]
         if self._fields:
             for number, field in enumerate(self._fields):
                 _FIELD.pack_into(buffer, begin + number * _FIELD.size, field.id, field.scope)
@@ -185,14 +191,13 @@ class Counters:
             self._last.clear()
         self._prepare()
 
-    def _read_fields(self, row: list[Any], answers: Sequence[int]) -> None:
+    def _read_fields(self, row: list[Any], numbers: Sequence[int]) -> None:
         refused = []
-        for number, field in enumerate(self._fields):
-            stamp, kind, code, value = answers[4 * number : 4 * number + 4]
+        for first, at, factor, field in self._field_places:
+            code = numbers[first + 2]
             if code == 0:
-                value = _number(kind, value)
-                at = ROW_START + INDEX[field.metric]
-                row[at] = self._rate(field, value, stamp) if field.counter else value * field.factor
+                value = _number(numbers[first + 1], numbers[first + 3])
+                row[at] = self._rate(field, value, numbers[first]) if field.counter else value * factor
             elif code in NEVER:
                 refused.append(field)
             else:

@@ -92,12 +92,10 @@ class Profiler:
         answers = self._measure()
         if answers is None:
             return self._taken
-        at = 0
-        for place, factor, most, integral in self._places:
-            value = answers[at + 1]
-            if 0 <= value <= most and not answers[at]:  # NaN isn't
+        for code_at, value_at, place, factor, most, integral in self._places:
+            value = answers[value_at]
+            if 0.0 <= value <= most and not answers[code_at]:  # NaN isn't
                 row[place] = int(value * factor) if integral else value * factor
-            at += 2
         return self._taken
 
     def renew(self, gpu: Gpu) -> None:
@@ -137,12 +135,14 @@ class Profiler:
         self._query = library.nvmlGpmMetricsGet
         self._places = [
             (
+                2 * at,
+                2 * at + 1,
                 ROW_START + INDEX[metric.name],
                 metric.gpm_factor,
                 (self._most if metric.unit == RATIO else _MOST_RATE) / metric.gpm_factor,
                 metric.integral,
             )
-            for metric in self.metrics
+            for at, metric in enumerate(self.metrics)
         ]
 
     def _take(self) -> int:

@@ -12,7 +12,7 @@ import pynvml
 
 from gssr.backends import driver
 from gssr.backends.base import BackendError, Change, Device, Row
-from gssr.backends.counters import Counters
+from gssr.backends.counters import ROW_START, Counters
 from gssr.backends.driver import DriverError, Gone, Gpu
 from gssr.backends.gpm import Profiler
 from gssr.metrics import NAMES
@@ -23,7 +23,7 @@ START_ANEW = 30.0
 """Seconds until the library is started anew for them; doubled each time, up to LONGEST_WAIT."""
 LONGEST_WAIT = 600.0
 
-_NOTHING = (None,) * len(NAMES)
+_NOTHING = [None] * len(NAMES)
 
 
 class _Watched:
@@ -91,7 +91,7 @@ class NvmlBackend:
                 self._lose(position, gone)
                 continue
             row[1] = now + ((taken or monotonic()) - began)
-            if row.count(None) < len(NAMES):
+            if row[ROW_START:] != _NOTHING:
                 rows.append(tuple(row))
         if lost and began >= self._look_at:
             self._look_for_lost()
