@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar
 
-from gssr.backends.proc import contents, lines_of
+from gssr.backends.proc import contents_again, lines_of
 
 Counters = dict[str, tuple[float, float]]
 """Per disk or network interface, two byte counters."""
@@ -58,7 +58,7 @@ def _load() -> float:
 
 def _cpu_ticks() -> tuple[int, int]:
     """(busy, total) clock ticks of all cores since boot. Waiting for input and output is not busy."""
-    name, *fields = (contents("/proc/stat", 512) or b"").partition(b"\n")[0].split()
+    name, *fields = (contents_again("/proc/stat", 512) or b"").partition(b"\n")[0].split()
     ticks = [int(field) for field in fields[:8]]  # those of guests, which come after, are in user and nice as well
     if name != b"cpu" or len(ticks) < 5:
         raise ValueError("/proc/stat")
@@ -68,7 +68,7 @@ def _cpu_ticks() -> tuple[int, int]:
 
 def _memory_bytes() -> tuple[int, int]:
     """(used, total): what new work could not have without swapping."""
-    fields = (contents("/proc/meminfo", 512) or b"").split()
+    fields = (contents_again("/proc/meminfo", 512) or b"").split()
     kib = dict(zip(fields[::3], fields[1::3], strict=False))
     total, free, available = (int(kib[name]) << 10 for name in (b"MemTotal:", b"MemFree:", b"MemAvailable:"))
     return total - (available if available <= total else free), total  # in some containers that is the whole host's

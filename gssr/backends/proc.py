@@ -6,6 +6,12 @@ now, and each further look, once a second, would take twice as long.
 
 import os
 
+_open: dict[str, int] = {}
+"""Files that are read again and again stay open: looking them up takes longer than reading them."""
+_ONE_MORE = 2048
+"""Bytes that any line is shorter than: the kernel gives as many lines as there is room for, a page at least."""
+_PAGE = 4096
+
 
 def contents(path: str, most: int = 2048) -> bytes | None:
     """The first ``most`` bytes at most of a file in /proc, or the first page of it; None when it can't be read."""
@@ -21,13 +27,29 @@ def contents(path: str, most: int = 2048) -> bytes | None:
         os.close(descriptor)
 
 
-def lines_of(path: str) -> list[bytes]:
-    """All lines of a file in /proc, which gives a page at a time. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def contents_again(path: str, most: int = 2048) -> bytes | None:
+    """The same of a file that will be asked for again."""
     try:
-        data = os.read(descriptor, 1 << 16)
-        while more := os.read(descriptor, 1 << 16):
-            data += more
-    finally:
-        os.close(descriptor)
+        return _read(path, most, 0)
+    except OSError:
+        return None
+
+
+def lines_of(path: str) -> list[bytes]:
+    """All lines of a file in /proc that will be asked for again. Raises OSError."""
+    more = data = _read(path, 1 << 16, 0)
+    while len(more) > _PAGE - _ONE_MORE and (more := _read(path, 1 << 16, len(data))):
+        data += more
     return data.splitlines()
+
+
+def _read(path: str, most: int, start: int) -> bytes:
+    """What a file says now, from this byte on. Raises OSError; then it is opened anew the next time."""
+    descriptor = _open.get(path)
+    if descriptor is None:
+        descriptor = _open[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(descriptor, most, start)
+    except OSError:
+        os.close(_open.pop(path))
+        raise

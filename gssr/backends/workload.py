@@ -4,7 +4,7 @@ import os
 import time
 from typing import NamedTuple
 
-from gssr.backends.proc import contents
+from gssr.backends.proc import contents, contents_again
 
 
 class _Stat(NamedTuple):
@@ -20,7 +20,7 @@ class _Stat(NamedTuple):
 
 def _newest_process() -> bytes:
     """The pid of the last process or thread that was started, as /proc/loadavg tells it; empty when it does not."""
-    return (contents("/proc/loadavg") or b"").rpartition(b" ")[2]
+    return (contents_again("/proc/loadavg") or b"").rpartition(b" ")[2]
 
 
 def _stat(pid: int) -> _Stat | None:

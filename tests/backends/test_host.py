@@ -10,7 +10,7 @@ from busy import BUSY, wait_for_cpu
 
 from gssr.backends import host
 from gssr.backends.host import HostSampler
-from gssr.backends.proc import lines_of
+from gssr.backends.proc import contents_again, lines_of
 from gssr.store.schema import TABLES
 
 COLUMNS = [column.name for column in TABLES["host_samples"]][3:]
@@ -79,7 +79,7 @@ def test_host_never_raises_and_unreadable_is_missing(monkeypatch, text: bytes | 
     def refuse() -> None:
         raise OSError
 
-    monkeypatch.setattr(host, "contents", lambda *_: text)
+    monkeypatch.setattr(host, "contents_again", lambda *_: text)
     monkeypatch.setattr(host, "lines_of", lines)
     monkeypatch.setattr(os, "getloadavg", refuse)
     sampler = HostSampler()
@@ -90,7 +90,7 @@ def test_host_never_raises_and_unreadable_is_missing(monkeypatch, text: bytes | 
 def given(monkeypatch, **files: bytes) -> None:
     """Have these files in /proc."""
     contents = {"/proc/" + name.replace("_", "/"): data for name, data in files.items()}
-    monkeypatch.setattr(host, "contents", lambda path, most=2048: contents[path][:most])
+    monkeypatch.setattr(host, "contents_again", lambda path, most=2048: contents[path][:most])
     monkeypatch.setattr(host, "lines_of", lambda path: contents[path].splitlines())
 
 
@@ -123,6 +123,29 @@ def test_every_interface_and_disk_is_read_by_its_own_line(monkeypatch) -> None:
 
 def test_a_file_longer_than_the_kernel_gives_at_once_is_read_whole() -> None:
     assert lines_of("/proc/kallsyms") == Path("/proc/kallsyms").read_bytes().splitlines()
+
+
+def test_a_file_read_again_says_what_is_in_it_now_and_keeps_one_descriptor(tmp_path) -> None:
+    path = tmp_path / "stat"
+    path.write_bytes(b"one\n")
+    assert contents_again(str(path)) == b"one\n"
+    n_open = len(os.listdir("/proc/self/fd"))
+    path.write_bytes(b"a second, longer one\n")
+    assert contents_again(str(path), 8) == b"a second"
+    assert lines_of(str(path)) == [b"a second, longer one"]
+    assert len(os.listdir("/proc/self/fd")) == n_open
+
+
+def test_a_file_that_can_no_longer_be_read_is_opened_anew(tmp_path) -> None:
+    own = Path(f"/proc/{os.getpid()}")
+    (tmp_path / "stat").symlink_to(own / "mem")  # opens, but what is at its beginning is no memory of this process
+    n_open = len(os.listdir("/proc/self/fd"))
+    assert contents_again(str(tmp_path / "stat")) is None
+    assert len(os.listdir("/proc/self/fd")) == n_open
+    (tmp_path / "stat").unlink()
+    (tmp_path / "stat").symlink_to(own / "comm")
+    assert contents_again(str(tmp_path / "stat")) == (own / "comm").read_bytes()
+    assert contents_again(str(tmp_path / "nothing")) is None
 
 
 def test_rates_skip_devices_that_came_or_went_and_counters_that_fell() -> None:
