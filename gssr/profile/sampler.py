@@ -8,12 +8,12 @@ reach the workload.
 import gc
 import math
 import os
-import select
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
 from gssr.profile.clock import Clock, against_files
+from gssr.profile.hearing import Hearing
 from gssr.profile.marks import Ear, Marks
 from gssr.profile.output import whole_of
 from gssr.profile.plan import SEPARATOR, Plan
@@ -120,6 +120,7 @@ class _Sampler:
         self._outbox = outbox
         self._clock = Clock()
         self._marks = Marks(marks, self._clock)
+        self._hearing = Hearing([*self._marks.fds, inbox])
         with overwriting(plan.path) if plan.overwrite else nullcontext():
             self._writer = _begun(plan)
         self._unread = heard
@@ -227,10 +228,11 @@ class _Sampler:
 
     def _wait(self, seconds: float) -> None:
         """Sleep, or hear from the supervisor or the workload."""
-        fds = [*self._marks.fds, *([] if self._orphaned else [self._inbox])]
-        readable, _, _ = select.select(fds, [], [], seconds)
-        if readable:
-            self._keep_marks()
+        fds = self._marks.fds if self._orphaned else [*self._marks.fds, self._inbox]
+        readable = self._hearing.wait(fds, seconds)
+        if not readable:
+            return
+        self._keep_marks()
         if self._inbox not in readable:
             return
         data = os.read(self._inbox, 1 << 16)
