@@ -91,6 +91,13 @@ def cpu_seconds(pid: int) -> float:
     return time.clock_gettime(~pid << 3 | 2)
 
 
+def stolen_seconds() -> float:
+    """Time that this machine's cores could not run because its host gave them to others, all cores together, since boot; 0
+    where nobody tells (see proc(5), steal). What runs here then finds its caches emptied by strangers."""
+    cpu = Path("/proc/stat").read_text().partition("\n")[0].split()
+    return int(cpu[8]) / os.sysconf("SC_CLK_TCK")
+
+
 def proportional_bytes(pid: int) -> float:
     """Resident memory now, each page divided by the number of processes that share it."""
     for entry in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

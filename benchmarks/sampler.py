@@ -8,20 +8,30 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, MB, PYTHON, child_called, cpu_seconds, resident_bytes, spawn
+from benchmarks.processes import (
+    CACHE,
+    ENVIRONMENT,
+    GSSR,
+    MB,
+    PYTHON,
+    child_called,
+    cpu_seconds,
+    resident_bytes,
+    spawn,
+    stolen_seconds,
+)
 from benchmarks.table import Figure
 
 LIMITS = {(8, 10.0): (0.5, 25.0)}
 """(GPUs, Hz): % of a core, MB."""
 _WAKING = """
-from select import select
 from sys import argv
-from time import monotonic
+from time import monotonic, sleep
 
 due, interval = monotonic(), 1 / float(argv[1])
 while True:
     due += interval
-    select([], [], [], max(due - monotonic(), 0.0))
+    sleep(max(due - monotonic(), 0.0))
 """
 """All that a sampler does, but sampling."""
 
@@ -66,11 +76,14 @@ def watch(
         try:
             sampler = child_called("gssr-sampler", supervisor)
             time.sleep(warm_up)
+            stolen, began = stolen_seconds(), time.perf_counter()
             shares, sizes = zip(*(_watched(sampler, seconds) for _ in range(windows)), strict=True)
+            stolen, passed = stolen_seconds() - stolen, time.perf_counter() - began
         finally:
             os.waitpid(supervisor, 0)
         late, missed = _lateness(path, 1 / hertz, warm_up)
     yield Figure(f"{case}: CPU", statistics.median(shares), "% of a core", most_cpu)
+    yield Figure(f"{case}: meanwhile, stolen by the machine's host", 100 * stolen / passed, "% of a core")
     yield Figure(f"{case}: resident memory", max(sizes), "MB", most_memory)
     yield Figure(f"{case}: lateness of a tick, p50", late[len(late) // 2] * 1e3, "ms")
     yield Figure(f"{case}: lateness of a tick, p99", late[len(late) * 99 // 100] * 1e3, "ms")
