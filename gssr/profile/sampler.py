@@ -150,9 +150,8 @@ class _Sampler:
         share.sample(clock.now())
         begin += share.lag
         self._writer.tick(clock.now())
-        tick = 1
+        tick, interval = 1, share.interval
         while self._end is None:
-            interval = share.interval
             due = begin + tick * interval if share.sampling else math.inf
             wait = min(due, host_due, look_due) - clock.ticks()
             if wait > 0:

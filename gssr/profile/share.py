@@ -255,7 +255,10 @@ class Share:
         self._keep(now, backend, rows, changes)
 
     def _keep(self, now: float, backend: Backend, rows: Sequence[Row], changes: Sequence[Change]) -> None:
-        self._add(rows)
+        if self._renumbered:
+            ours = self._place
+            rows = [(ours[row[0]], *row[1:]) for row in rows if row[0] in ours]  # type: ignore[index]
+        self._writer.add(rows)
         for change in changes:
             if change.gpu is None or change.gpu in self._place:
                 place = None if change.gpu is None else self._place[change.gpu]
@@ -263,14 +266,6 @@ class Share:
                 whose = "" if change.gpu is None else f"GPU {backend.gpus[change.gpu].device_index}: "
                 if change.kind != "gap":  # the reader sees that in the rows
                     self._say(whose + change.message)
-
-    def _add(self, rows: Sequence[Row]) -> None:
-        if not rows:
-            return
-        if self._renumbered:
-            place = self._place
-            rows = [(place[row[0]], *row[1:]) for row in rows if row[0] in place]  # type: ignore[index]
-        self._writer.add(rows)
 
     def last_look(self, now: float) -> int:
         """As ``look``, at the end: a driver that is being asked may still answer, but is not waited for long."""
