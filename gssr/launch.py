@@ -10,6 +10,7 @@ The rules, most of them learnt the hard way:
 """
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -25,7 +26,8 @@ class Place(NamedTuple):
     ``node``; ``node`` is the launcher's name for it, ``hostname`` the kernel's. ``job_name`` is the user's name for the job.
     ``restart_count`` says how often the job was requeued or its ranks were restarted: above 0 an earlier recording may
     exist. ``run_id`` is the same for all ranks and safe in file names; None when the launcher gives its ranks nothing to
-    agree on.
+    agree on. ``launch`` then tells their launch from others as far as that can be told: the same for all ranks, "" for
+    nothing. ``pod``: this rank is one, and may be started again while the others run on.
     """
 
     launcher: str
@@ -45,6 +47,8 @@ class Place(NamedTuple):
     restart_count: int
     user: str
     run_id: str | None
+    launch: str = ""
+    pod: bool = False
 
     @property
     def parallel(self) -> bool:
@@ -67,6 +71,9 @@ _NAMES_OF_SLURM = frozenset({"interactive", "wrap", "bash", "sh", "gssr"})
 """What Slurm calls a job whose user gave no name: after the way it was started, or srun's command."""
 _NO_RUN_ID = "none"
 """What torchrun has in place of a run id when nobody chose one."""
+
+_NONE, _BATCH = "none", "batch"
+"""What a part of a name is called that is not to be had, and the step of a batch script."""
 
 _LONGEST_NAME = 200
 
@@ -102,6 +109,7 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
         node = node if launcher.inherits_node else hostname
         restarts[1] = _number(environ, launcher.restarts) or 0
     step_id = step_id if launcher and launcher.inherits_step else None
+    pod = launcher is not None and (launcher.pods or (launcher.name == "pytorch" and _in_kubernetes(environ)))
     return Place(
         launcher=launcher.name if launcher else ALONE,
         rank=rank,
@@ -126,7 +134,26 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
             restarts,
             None if launcher else node,
         ),
+        launch=_launch(environ, launcher, world_size, hostname, sum(restarts)) if launcher else "",
+        pod=pod,
     )
+
+
+def named(pattern: str, place: Place, environ: Mapping[str, str] = os.environ) -> str:
+    """The name of a file with what stands for parts of it filled in, as sbatch does: ``%j`` job id, ``%A`` that of the whole
+    array, ``%a`` the task's number in it, ``%s`` step id, ``%x`` job name, ``%%`` a percent sign; others stay. What there is
+    none of is called ``none``, the step of a batch script ``batch``, and a job of its own is the whole of its array."""
+    job = _safe(place.job_id or _NONE)
+    slurms = bool(environ.get("SLURM_JOB_ID"))
+    parts = {
+        "j": job,
+        "A": _safe(place.array_job_id or job),
+        "a": _safe(place.array_task_id or _NONE),
+        "s": _safe(place.step_id or (_BATCH if slurms else _NONE)),
+        "x": _safe((slurms and environ.get("SLURM_JOB_NAME")) or environ.get("PBS_JOBNAME") or _NONE),
+        "%": "%",
+    }
+    return re.sub("%([jAasx%])", lambda found: parts[found[1]], pattern)
 
 
 def gpu_ids(environ: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
@@ -204,6 +231,32 @@ def _run_id(
     if alone_on is not None:
         name += time.strftime("-%Y%m%dT%H%M%S", time.gmtime()) + f"-{os.getpid()}"
     return _safe(name)
+
+
+def _launch(
+    environ: Mapping[str, str], launcher: Launcher, world_size: int | None, hostname: str, restarts: int
+) -> str:
+    words = [str(world_size or ""), str(restarts or ""), *(environ.get(name, "") for name in launcher.launch)]
+    if launcher.pods:
+        words = [words[0], _job_of_pod(environ, hostname)]
+    return _safe("-".join(word for word in words if word))[:_LONGEST_NAME]
+
+
+def _job_of_pod(environ: Mapping[str, str], hostname: str) -> str:
+    """Of an Indexed Job's pod, whose host name is the job's and the pod's number; "" where it is the node's."""
+    number = "-" + environ.get("JOB_COMPLETION_INDEX", "")
+    if number == "-" or not hostname.endswith(number):
+        return ""
+    try:
+        with open("/etc/hosts", encoding="utf-8", errors="replace") as stream:
+            of_node = "(host network)" in stream.readline()  # which kubelet writes there
+    except OSError:
+        of_node = False
+    return "" if of_node else hostname.removesuffix(number)
+
+
+def _in_kubernetes(environ: Mapping[str, str]) -> bool:
+    return bool(environ.get("KUBERNETES_SERVICE_HOST"))
 
 
 def _safe(name: str) -> str:

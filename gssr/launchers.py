@@ -10,7 +10,8 @@ class Launcher(NamedTuple):
     ``in_step``, the process is in a Slurm step that srun made. ``local_ranks`` lists the ranks of the node, where nothing
     counts them. ``run_id`` is its own name for the launch, ``restarts`` counts its ranks' restarts. ``inherits_step``:
     all ranks see the same SLURM_STEP_ID, so that it may name the run; under mpirun those on the first node can lack it.
-    ``inherits_node``: SLURMD_NODENAME is this node's; hydra hands the first node's to all ranks.
+    ``inherits_node``: SLURMD_NODENAME is this node's; hydra hands the first node's to all ranks. ``launch``: variables that
+    tell a launch without a run id from others. ``pods``: each rank is a pod, which is started again by itself.
     """
 
     name: str
@@ -27,6 +28,8 @@ class Launcher(NamedTuple):
     in_step: bool = False
     inherits_step: bool = False
     inherits_node: bool = True
+    launch: tuple[str, ...] = ()
+    pods: bool = False
 
 
 LAUNCHERS: tuple[Launcher, ...] = (
@@ -52,7 +55,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
     Launcher(
         "torchrun", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", n_nodes="GROUP_WORLD_SIZE",
         run_id="TORCHELASTIC_RUN_ID", restarts="TORCHELASTIC_RESTART_COUNT",
-        needs=("LOCAL_RANK", "TORCHELASTIC_RUN_ID"), inherits_step=True,
+        needs=("LOCAL_RANK", "TORCHELASTIC_RUN_ID"), inherits_step=True, launch=("MASTER_ADDR", "MASTER_PORT"),
     ),
     Launcher(
         "slurm", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS", local_ranks="SLURM_GTIDS",
@@ -60,8 +63,8 @@ LAUNCHERS: tuple[Launcher, ...] = (
     ),
     # A rank is a pod: of Kubeflow's PyTorchJob and TrainJob, outside the torchrun in it; then of an Indexed Job or a JobSet,
     # of which a TrainJob is made, and which don't tell how many there are.
-    Launcher("kubernetes", "PET_NODE_RANK", world_size="PET_NNODES", n_nodes="PET_NNODES"),
-    Launcher("kubernetes", "JOB_COMPLETION_INDEX"),
+    Launcher("kubernetes", "PET_NODE_RANK", world_size="PET_NNODES", n_nodes="PET_NNODES", pods=True),
+    Launcher("kubernetes", "JOB_COMPLETION_INDEX", pods=True),
     # What torch.distributed looks for (env://): set by DeepSpeed, Accelerate, older PyTorchJobs and scripts. Last, because
     # scripts set it for one rank and start many.
     Launcher(

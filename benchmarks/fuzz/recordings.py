@@ -140,7 +140,7 @@ def _check_row(row: tuple[object, ...], n_gpus: int) -> None:
 
 def _merge(path: Path, rng: random.Random) -> None:
     with suppress(RecordingError):
-        merge(str(path), only=rng.choice((None, None, "r1")))
+        merge(str(path), own=rng.choice((None, None, "r1")), overwrite=rng.random() < 0.5)
         with closing(open_recording(path)) as recording:
             assert all(run.n_rows >= 0 for run in recording.runs)
 

@@ -146,6 +146,7 @@ class Analysis:
     worst first, and causes before what they explain; ``abstentions`` the rules that could not be judged; ``phases`` are in
     the order of time. ``unevenness`` is None where there are no two GPUs to compare. ``peaks`` are those of all GPUs, None
     where they are unknown; ``place`` is where the run lies under the roofline, None where that was not looked at.
+    ``ranks_missing`` are those that are not in the recording, None where nobody knows how many there are.
     """
 
     run: Run
@@ -175,3 +176,4 @@ class Analysis:
     unevenness: "Unevenness | None" = None
     peaks: Peaks | None = None
     place: Place | Unplaced | None = None
+    ranks_missing: tuple[int, ...] | None = None

@@ -141,6 +141,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         unevenness=unevenness(evidence),
         peaks=evidence.peaks,
         place=place({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
+        ranks_missing=reader.ranks_missing,
     )
     clocks = disagreement(reader.processes, interval)
     others = [sentence for sentence in (thinning(reader), reader.recounted, clocks) if sentence]

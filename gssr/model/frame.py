@@ -154,7 +154,8 @@ class Frame:
     newest sample. ``coming`` [n_gpus]: something came of the GPU just now, whatever its node's clock says; None when the
     run does not grow, or the past is looked at. ``reread``: seconds since all that is no newest sample was read from the
     files (events, host, means of a window other than the whole run), None where that is as new as the samples. ``thinned``:
-    of the time before this (unix s) nothing finer than 10 s is known, because samples were not kept.
+    of the time before this (unix s) nothing finer than 10 s is known, because samples were not kept. ``ranks_missing``: of
+    the run's ranks those that are not in the recording (yet), as far as is known.
     """
 
     path: str
@@ -190,6 +191,7 @@ class Frame:
     reread: float | None = None
     energy_j: float | None = None
     thinned: float = -math.inf
+    ranks_missing: tuple[int, ...] = ()
 
     @property
     def n_gpus(self) -> int:

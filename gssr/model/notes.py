@@ -7,6 +7,7 @@ from gssr.metrics import BY_NAME
 from gssr.model.aggregate import is_within_a_bin
 from gssr.model.analysis import Analysis
 from gssr.store.layout import RELATIVE_BIN_WIDTH
+from gssr.store.records import without_ranks
 from gssr.store.schema import GAP_INTERVALS
 
 _NAMED = 6
@@ -34,6 +35,8 @@ def _sentences(
     last = "" if last_time is None else f"; last sample {datetime.fromtimestamp(last_time):%H:%M:%S}"
     if damage:
         yield damage
+    if analysis.ranks_missing:
+        yield f"not in the recording: {without_ranks(analysis.ranks_missing, analysis.run.world_size)}"
     if analysis.state == "lost":
         yield f"the recording stopped without an end: its sampler is gone{last}"
     elif analysis.state == "running":

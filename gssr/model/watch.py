@@ -62,6 +62,7 @@ class Watch:
         self._reread = -math.inf
         self._cost = 0.0
         """When all files were read last, and how long that took."""
+        self._ranks_missing: tuple[int, ...] = ()
         self._problem: str | None = None
         self._gone = False
         self._shown: Frame | None = None
@@ -148,6 +149,7 @@ class Watch:
         assert self._recording is not None
         self.run_ids = tuple(run.run.run_id for run in self._recording.runs)
         self._run, self._recorded, self._events = reader.run, reader.state, reader.events
+        self._ranks_missing = reader.ranks_missing or ()
         nodes, node_of = nodes_of(reader.gpus)
         following = Following(reader, self.growing)
         self._problem = reader.damage
@@ -243,6 +245,7 @@ class Watch:
             timeline=timeline,
             coming=opened.following.coming if late else None,
             thinned=tally.thinned,
+            ranks_missing=self._ranks_missing,
             reread=time.monotonic() - self._reread if self.growing and opened.following.crowded else None,
         )
 

@@ -179,7 +179,7 @@ def _merge(run: Run, seconds: float) -> str | None:
         say(f"recorded into {run.folder}: {files} are too big to merge now: gssr merge {run.target}")
         return run.target
     try:
-        outcome = merge(run.target, patience=seconds, only=run.run_id if run.overwrite else None)
+        outcome = merge(run.target, patience=seconds, own=run.run_id, overwrite=run.overwrite)
     except (BusyError, GoneError):
         return None
     except TakenError:

@@ -2,18 +2,23 @@
 
 One rank records into ``NAME.sql``. Where there may be several, each records into a file of its own in ``NAME.sql.d``; and
 so does one that adds its run (-a) where others may do so at the same time: each step of a job.
+
+All ranks of a run decide alike, though each looks at another moment and jobs begin and end meanwhile. With -f, -a and the
+default name nothing is to be decided where the launcher names the run. Where it doesn't, or where a recording that is there
+must not be touched, the first rank decides for all (gssr.store.starts).
 """
 
 import os
 import stat
 import time
-from errno import EINVAL
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import NamedTuple
 
 from gssr import launch
-from gssr.profile.request import Request, UsageError
+from gssr.profile.request import Request, UnrecordedError, UsageError
 from gssr.store.private import FILE, PLANTED, is_planted, make_folder
+from gssr.store.starts import Ours, Start, UnagreedError, agree
 
 
 class Output(NamedTuple):
@@ -27,12 +32,22 @@ class Output(NamedTuple):
     shard: bool
 
 
+class _Attempt(NamedTuple):
+    """A rank of a run."""
+
+    node: str | None
+    rank: int
+    state: str | None
+
+
 class _Found(NamedTuple):
     """A run of the recording that stands at the output."""
 
     run_id: str
     job_id: str | None
     state: str
+    started_at: float | None
+    attempts: tuple[_Attempt, ...]
 
 
 def whole_of(path: str) -> str:
@@ -42,11 +57,14 @@ def whole_of(path: str) -> str:
 
 
 def choose(request: Request, place: launch.Place, make: bool = True) -> Output:
-    """The output of this process. Raises UsageError when what stands there must not be touched. Without ``make`` no file or
-    folder is made, and a name that this would decide is guessed."""
+    """The output of this process. Raises UsageError when what stands there must not be touched, UnrecordedError when it
+    can't be told what the other ranks do. Without ``make`` no file or folder is made, and a name that this would decide is
+    guessed."""
     named = request.output is not None or place.job_id is not None
     if not named and (place.world_size or 1) > 1:
         raise UsageError("several ranks need one name for their recording: give it with -o FILE.sql")
+    if request.output is not None:
+        request = request._replace(output=launch.named(request.output, place))
     shard = place.parallel and named  # a name after the time is each process's own
     output = launch.default_output(place) if request.output is None else request.output
     if request.output is None and not (shard or request.append or request.overwrite or place.restart_count):
@@ -55,48 +73,137 @@ def choose(request: Request, place: launch.Place, make: bool = True) -> Output:
         output = os.path.abspath(output)
     except OSError:
         pass  # the folder that we are in is gone: the sampler will say that no file can be made there
-    append, overwrite, taken = _look_at_file(output, request, place)
-    if shard or (request.append and (taken or place.step_id is not None)):
+    there = _is_recording(output, request)
+    if shard:
         return _shard_output(output, request, place, make)
+    append, overwrite, taken = _what_to_do(output, request, place) if there else (False, request.overwrite, False)
     run_id = place.run_id or _own_run_id(place)
+    if request.append and (taken or place.step_id is not None):
+        return _shard(output, place, _unused(run_id, _Seen(output, place).uses), make)
     if request.output is not None and not request.append and _shards(output):
         what = "holds the recording of several ranks"
         if request.overwrite:
             raise UsageError(f"-o {request.output}: {request.output}.d {what}, which -f leaves alone: delete it first")
         raise UsageError(f"-o {request.output}: {request.output}.d {what}; use -a to add a run to it")
     if append:
-        run_id = _unused(run_id, {run.run_id for run in _runs_in(output)})
+        run_id = _unused(run_id, {run.run_id for run in _runs_in(output)}.__contains__)
     path = os.path.realpath(output) if os.path.islink(output) else output  # a link stays, wherever it leads
     return Output(path, run_id, append, overwrite, shard=False)
 
 
+class _Seen:
+    """What there is, at one moment, at an output where ranks write a file each."""
+
+    def __init__(self, output: str, place: launch.Place) -> None:
+        self._place, self._folder = place, output + ".d"
+        self._shards = _shards(output)  # first: they may just be merged into the file
+        self._merged = _runs_in(output) if os.path.exists(output) else []
+        self._is_taken = os.path.exists(output) and os.path.getsize(output) > 0
+
+    def uses(self, run_id: str) -> bool:
+        """Whether this rank is in that run already."""
+        rank = self._place.rank
+        return any(name.endswith(f".{rank}.{run_id}.sql") for name in self._shards) or any(
+            run.run_id == run_id and any(attempt.rank == rank for attempt in run.attempts) for run in self._merged
+        )
+
+    def holds_another(self, run_id: str, begun: Sequence[Start]) -> bool:
+        """Whether there is another run, or one of those that were to be begun may be just beginning. A requeued job goes on
+        beside its own runs."""
+        again, job = self._place.restart_count > 0, run_id.partition(".")[0]
+        shards = [name for name in self._shards if not name.endswith(f".{run_id}.sql")]
+        merged = [run for run in self._merged if run.run_id != run_id]
+        starts = [start for start in begun if start.fresh and not start.refused and start.run_id != run_id]
+        if again:
+            shards = [name for name in shards if f".{job}." not in name]
+            merged = [run for run in merged if run.job_id is None or run.job_id != self._place.job_id]
+            starts = [start for start in starts if start.run_id.partition(".")[0] != job]
+        return bool(shards or merged or starts or (self._is_taken and not self._merged))
+
+    def attempt(self) -> str | None:
+        """How this pod's newest attempt stands, or ended; None before its first."""
+        node, rank = self._place.node, self._place.rank
+        own = [name for name in self._shards if name.startswith(f"{node}.{rank}.")]
+        found = [
+            (run.started_at or 0.0, attempt.state or "")
+            for run in (*self._merged, *(run for name in own for run in _runs_in(f"{self._folder}/{name}")))
+            for attempt in run.attempts
+            if attempt.rank == rank and attempt.node in (node, None)
+        ]
+        return max(found)[1] if found else None
+
+    def runs_on(self, run_id: str) -> bool:
+        """Whether a rank of that run is still recording."""
+        names = [name for name in self._shards if name.endswith(f".{run_id}.sql")]
+        return any(run.state == "running" for name in names for run in _runs_in(f"{self._folder}/{name}"))
+
+
 def _shard_output(output: str, request: Request, place: launch.Place, make: bool) -> Output:
-    """What must come out the same for all ranks of a run, whichever of them have begun: only runs of before count."""
-    own_start = f"{place.node}.{place.rank}."
-    names = _shards(output)
+    seen = _Seen(output, place)
     adds = request.append or request.overwrite or request.output is None
-    adds = adds or (place.run_id is None and place.restart_count > 0)  # ranks that were started again
-    if place.run_id is None and not adds and any(name.startswith(own_start) for name in names):
-        raise UsageError(_holds_another(request))  # before a name is made for a run that will not be
-    run_id = place.run_id or (_agreed_run_id(output, place, own_start) if make else _own_run_id(place))
-    mine = {name.removeprefix(own_start).removesuffix(".sql") for name in names if name.startswith(own_start)}
-    if os.path.exists(output):  # looked at after the ranks' files, which may just be merged into it
-        mine.update(run.run_id for run in _runs_in(output))
-    job = run_id.partition(".")[0]
-    others = [name for name in names if not name.endswith(f".{run_id}.sql")]
-    if place.restart_count:  # a requeued job goes on beside its own files
-        others = [name for name in others if f".{job}." not in name]
-    if (others or run_id in mine) and not adds:
-        raise UsageError(_holds_another(request))
-    run_id = _unused(run_id, mine)
+    if place.run_id is None:
+        start = _nameless(output, request, place, seen, adds, make)
+    else:
+        run_id = _unused(place.run_id, seen.uses)
+        second = run_id != place.run_id  # command of the same ranks
+        start = Start(run_id, "", not adds and (second or seen.holds_another(run_id, ())))
+        if make and not adds and (os.path.isdir(output + ".d") or not start.refused):
+            start = _agreed(
+                output,
+                run_id,
+                lambda begun: Start(run_id, "", second or _Seen(output, place).holds_another(run_id, begun)),
+            )
+    if start.refused:
+        raise UsageError(_holds_another(output, request))
+    return _shard(output, place, start.run_id, make)
+
+
+def _nameless(output: str, request: Request, place: launch.Place, seen: _Seen, adds: bool, make: bool) -> Start:
+    """What ranks agree on that have no name of their run in common: the name as well."""
+    last = seen.attempt() if place.pod else None
+    if last == "completed" and not adds:  # and a pod that was through is not started again
+        raise UsageError(_holds_another(output, request))
+    adds = adds or place.restart_count > 0 or last is not None
+    own = Start(_own_run_id(place), place.launch, not adds and seen.holds_another("", ()))
+    if not make:
+        return own
+
+    def is_ours(start: Start) -> bool:
+        if start.launch != place.launch or seen.uses(start.run_id) or (start.refused and adds):
+            return False
+        # Pods may begin long after each other; one that is started again belongs to others that are.
+        waits = place.pod and last is None and not start.refused
+        return waits or start.fresh or (not start.refused and seen.runs_on(start.run_id))
+
+    def decide(begun: Sequence[Start]) -> Start:
+        return own._replace(refused=not adds and _Seen(output, place).holds_another(own.run_id, begun))
+
+    return _agreed(output, is_ours, decide)
+
+
+def _agreed(output: str, ours: Ours, decide: Callable[[Sequence[Start]], Start]) -> Start:
+    try:
+        return agree(output + ".d", ours, decide)
+    except UnagreedError as error:
+        raise UnrecordedError(str(error)) from None
+
+
+def _holds_another(output: str, request: Request) -> str:
+    if os.path.isdir(output + ".d"):
+        return f"-o {request.output}: {request.output}.d holds another run; use -a to add a run to it"
+    return _exists(str(request.output))
+
+
+def _exists(shown: str) -> str:
+    return f"-o {shown}: exists; use -f to overwrite it or -a to add a run to it"
+
+
+def _shard(output: str, place: launch.Place, run_id: str, make: bool) -> Output:
+    """The file of this rank of the run."""
     if make:
         _make_shards_folder(output)
-    path = os.path.join(output + ".d", f"{own_start}{run_id}.sql")
+    path = os.path.join(output + ".d", f"{place.node}.{place.rank}.{run_id}.sql")
     return Output(path, run_id, append=False, overwrite=False, shard=True)
-
-
-def _holds_another(request: Request) -> str:
-    return f"-o {request.output}: {request.output}.d holds another run; use -a to add a run to it"
 
 
 def _make_shards_folder(output: str) -> None:
@@ -126,9 +233,9 @@ def _reserved(name: str, make: bool) -> str:
     return name
 
 
-def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[bool, bool, bool]:
-    """(append, overwrite, taken): what to do with what stands at ``output``; ``taken``: others are recording into it, and
-    this run is to be added beside them. Raises UsageError when it must not be touched."""
+def _is_recording(output: str, request: Request) -> bool:
+    """Whether a recording stands there, or a file that is to become one is just being made. Raises UsageError where
+    something else does."""
     shown = request.output or os.path.basename(output)
     for name in (output, output + ".d"):
         if is_planted(name):
@@ -136,37 +243,42 @@ def _look_at_file(output: str, request: Request, place: launch.Place) -> tuple[b
     if os.path.isdir(output):
         raise UsageError(f"-o {shown}: is a directory; name a file in it, such as {os.path.join(shown, 'run.sql')}")
     if not os.path.lexists(output):
-        return False, request.overwrite, False  # another may make it, or be just overwriting it
+        return False  # another may make it, or be just overwriting it
     try:
         status = os.stat(output)
         if not stat.S_ISREG(status.st_mode):
             raise UsageError(f"-o {shown}: is not a file: choose another name")  # but a pipe, or a device
         if status.st_size == 0:
-            return False, False, False  # it is used as it is
+            return False  # it is used as it is
         from gssr.store.open import looks_like_recording  # only here: most outputs are new
 
         ours = looks_like_recording(output)
     except FileNotFoundError:
         if os.path.islink(output):
             raise UsageError(f"-o {shown}: is a link to nothing: choose another name") from None
-        return False, request.overwrite, False  # another has just deleted it to overwrite it
+        return False  # another has just deleted it to overwrite it
     except OSError as error:
         raise UsageError(f"-o {shown}: exists and can't be read: {error.strerror}") from None
     if not ours:
         raise UsageError(f"-o {shown}: exists and is not a recording: choose another name")
+    return True
+
+
+def _what_to_do(output: str, request: Request, place: launch.Place) -> tuple[bool, bool, bool]:
+    """(append, overwrite, taken): what the only rank does with the recording at ``output``; ``taken``: another is recording
+    into it, and this run is to be added beside that. Raises UsageError when it must not be touched."""
+    shown = request.output or os.path.basename(output)
     runs = _runs_in(output)
-    same_job = bool(runs) and all(run.job_id == place.job_id for run in runs)
-    if request.output is None and place.parallel and same_job:
-        return False, False, False  # a step whose ranks write beside it
     taken = any(run.state == "running" for run in runs)
     if taken and not request.append:
         raise UsageError(f"-o {shown}: is being recorded into right now: choose another name")
-    if place.restart_count and not request.overwrite and same_job:
+    same_job = bool(runs) and all(run.job_id == place.job_id for run in runs)
+    if request.append or (place.restart_count and same_job and not request.overwrite):
         return True, False, taken  # a requeued job goes on in its own file
-    if request.append:
-        return True, False, taken
     if not request.overwrite:
-        raise UsageError(f"-o {shown}: exists; use -f to overwrite it or -a to add a run to it")
+        if place.pod and _Seen(output, place).attempt() not in (None, "completed"):
+            return True, False, taken  # and so does a pod that is started again
+        raise UsageError(_exists(shown))
     return False, True, False
 
 
@@ -176,11 +288,22 @@ def _runs_in(path: str) -> list[_Found]:
     from contextlib import closing
 
     from gssr.store.open import RecordingError, connect
-    from gssr.store.records import read_runs, state_in
+    from gssr.store.records import read_processes, read_runs, state_in
 
     try:
         with closing(connect(path)) as connection:
-            return [_Found(run.run_id, run.job_id, state_in(connection, run, path)) for run in read_runs(connection)]
+            return [
+                _Found(
+                    run.run_id,
+                    run.job_id,
+                    state_in(connection, run, path),
+                    run.started_at,
+                    tuple(
+                        _Attempt(each.node, each.rank, each.state) for each in read_processes(connection, run.run_id)
+                    ),
+                )
+                for run in read_runs(connection)
+            ]
     except (RecordingError, sqlite3.DatabaseError):
         return []
 
@@ -193,47 +316,11 @@ def _shards(output: str) -> list[str]:
         return []
 
 
-def _unused(run_id: str, taken: set[str]) -> str:
-    """The run id, numbered where it is taken: two commands of one job step."""
-    names = (f"{run_id}-{number}" for number in count(2))
-    return run_id if run_id not in taken else next(name for name in names if name not in taken)
+def _unused(run_id: str, is_used: Callable[[str], bool]) -> str:
+    """The run id, numbered where it is used: two commands of one job step."""
+    names = (run_id if number == 1 else f"{run_id}-{number}" for number in count(1))
+    return next(name for name in names if not is_used(name))
 
 
 def _own_run_id(place: launch.Place) -> str:
     return f"{place.hostname}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}"
-
-
-def _agreed_run_id(output: str, place: launch.Place, own_start: str) -> str:
-    """A name for the run where the launcher gives its ranks none in common: the first to make ``NAME.sql.d/run`` decides.
-    Where this rank has recorded under that name before, it is an earlier run's: then ``run.2`` decides, and so on."""
-    own, folder = _own_run_id(place), output + ".d"
-    try:
-        make_folder(folder)
-        for number in count(1):
-            run_id = _first_said(os.path.join(folder, "run" if number == 1 else f"run.{number}"), own)
-            used = os.path.exists(os.path.join(folder, f"{own_start}{run_id}.sql"))
-            if run_id == own or not (used or run_id in (run.run_id for run in _runs_in(output))):
-                return run_id
-    except OSError:
-        pass  # nothing can be written there: the sampler will say so
-    return own
-
-
-def _first_said(path: str, own: str) -> str:
-    """What stands in the file, which is made with ``own`` in it where there is none. Raises OSError."""
-    try:
-        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE), "w") as stream:
-            stream.write(own)
-        return own
-    except FileExistsError:
-        pass
-    from gssr.store.open import small_text
-
-    for _ in range(50):
-        said = small_text(path)
-        if said and not launch.is_name(said):
-            raise OSError(EINVAL, f"{path} holds no name of a run")
-        if said:
-            return said
-        time.sleep(0.02)  # made, not yet written
-    return own

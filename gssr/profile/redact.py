@@ -29,7 +29,9 @@ def redacted(place: Place, request: Request) -> Place:
     run = "\0".join(map(str, (place.run_id, place.cluster, place.job_id, os.geteuid(), where)))
     node = f"node-{_digest(run, place.node)[:8]}"
     run_id = None if place.run_id is None else f"run-{_digest(run, '')}"
-    return place._replace(node=node, hostname=node, cluster=None, job_name=None, user="", run_id=run_id)
+    launch = _digest(run, place.launch) if place.launch else ""
+    names = place._replace(node=node, hostname=node, cluster=None, job_name=None, user="")
+    return names._replace(run_id=run_id, launch=launch)
 
 
 def names_to_hide(place: Place, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from gssr.metrics import NAMES, select
 from gssr.profile.output import choose, whole_of
 from gssr.profile.plan import Plan
 from gssr.profile.recorder import NoRecorder, Recorder
-from gssr.profile.request import Request, UsageError
+from gssr.profile.request import Request, UnrecordedError, UsageError
 from gssr.profile.stderr import say
 from gssr.profile.supervise import supervise
 
@@ -45,7 +45,10 @@ def profile(request: Request) -> int:
 
         hidden, place = names_to_hide(place), redacted(place, request)
     every = None if request.status_every is None else _seconds(request.status_every)
-    plan = plan_of(request, place)._replace(hidden=hidden)
+    try:
+        plan = plan_of(request, place)._replace(hidden=hidden)
+    except UnrecordedError as error:
+        return _unrecorded(request, place, str(error))
     status: Status | None = None
     recorder: Recorder | NoRecorder
     try:
@@ -72,6 +75,16 @@ def profile(request: Request) -> int:
         page = request.summary and not plan.summary  # of several ranks; of one the sampler tells the result
         finish(plan, recorder.pid, request.overwrite, page, recorder.told_to_end)
     return code
+
+
+def _unrecorded(request: Request, place: launch.Place, why: str) -> int:
+    """Run the command, and nothing else; the exit code to exit with."""
+    say(f"nothing is recorded: {why}")
+    if not request.attach:
+        return supervise(request.command, NoRecorder(), request.max_runtime)
+    from gssr.profile.attach import attach
+
+    return attach(NoRecorder(), str(place.job_id), request.max_runtime)
 
 
 def _seconds(text: str) -> float:

@@ -39,6 +39,8 @@ def _run(analysis: Analysis) -> dict[str, Any]:
         "started_at": number(run.started_at),
         "duration_s": number(window.duration),
         "n_nodes": analysis.n_nodes,
+        "world_size": run.world_size,
+        "ranks_missing": None if analysis.ranks_missing is None else list(analysis.ranks_missing),
         "n_gpus": len(analysis.gpus),
         "n_samples": analysis.n_samples,
         "n_gaps": analysis.n_gaps,

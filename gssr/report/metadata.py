@@ -1,7 +1,6 @@
 """What a recording says about itself: the run and its GPUs."""
 
 import shlex
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import groupby
 
@@ -13,6 +12,7 @@ from gssr.render.roles import Row
 from gssr.render.scale import UNKNOWN, fixed
 from gssr.report.options import Options
 from gssr.report.page import section
+from gssr.store.records import ranges
 
 _LABEL = 13
 _NODES = {"low": 4, "medium": 16, "high": 100_000}
@@ -69,9 +69,9 @@ def _gpus(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
     rows: list[Row] = []
     most = _NODES[options.verbosity]
     for i, (node, gpus) in enumerate(nodes[:most]):
-        ranks = _ranges(gpu.rank for gpu in gpus)
+        ranks = ranges(gpu.rank for gpu in gpus if gpu.rank is not None)
         models = ", ".join(sorted({gpu.name or "unknown model" for gpu in gpus}))
-        indices = _ranges(gpu.device_index for gpu in gpus)
+        indices = ranges(gpu.device_index for gpu in gpus if gpu.device_index is not None)
         text = f"{node or UNKNOWN}: {indices} ({models})" + (f", ranks {ranks}" if ranks else "")
         rows += _field("GPUs" if i == 0 else "", text, options.width)
         if options.verbosity == "high":
@@ -84,10 +84,3 @@ def _gpus(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
 
 def _rank(gpu: GpuSummary) -> str:
     return "" if gpu.rank is None else f"rank {gpu.rank} "
-
-
-def _ranges(values: Iterable[int | None]) -> str:
-    """0, 1, 2, 5 as ``0-2, 5``; what is None is left out."""
-    known = sorted({value for value in values if value is not None})
-    runs = [[value for _, value in group] for _, group in groupby(enumerate(known), key=lambda pair: pair[1] - pair[0])]
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -7,6 +7,9 @@ import time
 from gssr.store.companions import beside
 from gssr.store.private import FILE
 
+CLOCK = "clock."
+"""What a file is called that is made only to see its time."""
+
 _HOST_NAMESPACE = "pid:[4026531836]"
 """The namespace of process ids that the kernel itself begins with; the number is fixed (PROC_PID_INIT_INO)."""
 
@@ -50,7 +53,7 @@ def silent_seconds(path: str, now: float) -> float:
 def stamped_now(folder: str) -> float:
     """Unix time by the clock that stamps what is written in the folder: on a network filesystem it may be another one than
     this host's. Raises OSError when no file can be made there."""
-    path = os.path.join(folder, f"clock.{os.uname().nodename}-{os.getpid()}")
+    path = os.path.join(folder, f"{CLOCK}{os.uname().nodename}-{os.getpid()}")
     try:
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
         os.utime(path)

@@ -25,7 +25,7 @@ from gssr.store.records import Event as Event
 from gssr.store.records import Gpu as Gpu
 from gssr.store.records import Process as Process
 from gssr.store.records import Run as Run
-from gssr.store.records import joined
+from gssr.store.records import joined, missing_ranks
 from gssr.store.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
 from gssr.store.shard import Shard, catalogue_order
 from gssr.store.use import Bins
@@ -167,6 +167,14 @@ class RunReader:
         """One row per rank."""
         rows = (row for shard in self._shards for row in shard.processes(self.run.run_id))
         return tuple(sorted(rows, key=lambda process: process.rank))
+
+    @property
+    def ranks_missing(self) -> tuple[int, ...] | None:
+        """The ranks that are not in the recording, in order; None where nobody knows how many there are."""
+        world_size = self.run.world_size
+        if not missing_ranks(world_size, ()):
+            return None
+        return missing_ranks(world_size, (process.rank for process in self.processes))
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -5,9 +5,10 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
-from gssr.store.bounds import MOST_EVENTS
+from gssr.store.bounds import MOST_EVENTS, MOST_RANKS
 from gssr.store.liveness import boot_id, process_start, silent_seconds
 from gssr.store.values import sound_rows
 
@@ -16,6 +17,8 @@ LOST_SECONDS, LOST_INTERVALS = 15.0, 10
 
 Clock = Callable[[], float]
 
+_LONGEST = 60
+"""So long are lists of ranks at most, in characters."""
 _DAMAGED = "\ufffd"  # in a text that was none
 _STATE_ORDER = ("running", "lost", "timeout", "killed", "failed", "completed")
 
@@ -213,6 +216,30 @@ def joined(runs: Sequence[Run]) -> Run:
         exit_code=max(codes, default=None),
         state=min((run.state for run in runs), key=_STATE_ORDER.index),
     )
+
+
+def missing_ranks(world_size: int | None, ranks: Iterable[int]) -> tuple[int, ...] | None:
+    """The ranks of a run that are not among those that are there, in order; None where nobody knows how many it has, or a
+    number stands there that no run has."""
+    if world_size is None or not 0 < world_size <= MOST_RANKS:
+        return None
+    return tuple(sorted(set(range(world_size)).difference(ranks)))
+
+
+def without_ranks(missing: Sequence[int], world_size: int | None) -> str:
+    """The same as the part of a sentence."""
+    return f"{len(missing):,} of {world_size:,} ranks: {_some(ranges(missing))}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """0, 1, 2, 5 as ``0-2, 5``."""
+    found = sorted(set(numbers))
+    runs = [[number for _, number in group] for _, group in groupby(enumerate(found), lambda pair: pair[1] - pair[0])]
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _some(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: text.rindex(",", 0, _LONGEST)] + " and more"
 
 
 def shared_gpu(gpus: Sequence[Gpu]) -> Gpu:

@@ -19,6 +19,9 @@ GAP_INTERVALS = 2.5
 ENDED_SUFFIX = ".ended"
 """A rank that is through leaves an empty file beside its own: ``RANK.RUN_ID.ended``."""
 
+START_NAME = "run"
+"""Files of this name, and of ``run.2``, ``run.3`` …, say which runs were to be begun: gssr.store.starts."""
+
 LIVE_SUFFIX = ".live"
 """Of a rank's live block, beside its file: gssr.store.live_block."""
 
@@ -28,6 +31,8 @@ SKETCH_SECONDS = 600
 
 STATES = ("running", "completed", "failed", "timeout", "killed")
 """How a run stands. ``lost`` is never stored: readers derive it (gssr.store.reader)."""
+
+RANKS_MISSING = "ranks_missing"
 
 EVENT_KINDS: dict[str, str] = {
     "start": "the workload was started",
@@ -45,6 +50,7 @@ EVENT_KINDS: dict[str, str] = {
     "throttle_end": "clocks are free again",
     "storage": "the recording could not be written for a while",
     "mark": "a mark of the workload's own: gssr.mark",
+    RANKS_MISSING: "the run was merged without some of its ranks",
 }
 
 

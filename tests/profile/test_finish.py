@@ -117,7 +117,7 @@ def test_a_rank_that_never_came_leaves_the_files_and_they_are_read(tmp_path):
     ranks = [start(tmp_path, number, "-o", "a.sql", "--", "sleep", "0.3") for number in range(2)]
     assert ended(ranks) == ["", ""]
     assert sorted(os.listdir(tmp_path / "a.sql.d")) == [
-        "0.c-7.0.ended", "1.c-7.0.ended", "n1.0.c-7.0.sql", "n1.1.c-7.0.sql"
+        "0.c-7.0.ended", "1.c-7.0.ended", "n1.0.c-7.0.sql", "n1.1.c-7.0.sql", "run",
     ]  # fmt: skip
     (reader,) = open_recording(tmp_path / "a.sql").runs
     assert len(reader.gpus) == 2

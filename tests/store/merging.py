@@ -18,6 +18,7 @@ from gssr.store import merge as package
 from gssr.store.merge import merge
 from gssr.store.merge.lock import Lock
 from gssr.store.reader import open_recording
+from gssr.store.schema import RANKS_MISSING
 from gssr.store.writer import Writer
 
 RUN = "c-1.0"
@@ -35,6 +36,7 @@ def record(
     sampled: dict[int, tuple[int, int]] | None = None,
     lost: bool = False,
     code: int = 0,
+    world_size: int | None = 4,
 ) -> Path:
     """One rank's file of the recording ``NAME.sql``. ``uuids`` are the GPUs it lists; ``sampled`` the places of those that
     it samples, with the ticks at which it begins and ends (None: all of them, always)."""
@@ -51,7 +53,7 @@ def record(
     writer = Writer(str(path))
     run = {"run_id": run_id, "started_at": START + begin + rank / 100, "sampling_ms": STEP * 1000, "state": "running"}
     process = {"rank": rank, "node": node, "hostname": "elsewhere", "state": "running"}
-    writer.begin(run | {"world_size": 4, "command": '["train"]'}, process)
+    writer.begin(run | {"world_size": world_size, "command": '["train"]'}, process)
     writer.add_gpus([{"device_index": rank * 8 + place, "uuid": uuid} for place, uuid in enumerate(uuids)], NAMES, STEP)
     for gpu, time, *values in rows_of(n_ticks, len(uuids), seed=rank):
         begins, ends = (0, n_ticks) if sampled is None else sampled.get(gpu, (0, 0))
@@ -89,7 +91,8 @@ def content(paths: list[Path]) -> dict[str, list]:
             for table in ("processes", "host_samples", "workload_samples"):
                 rows.setdefault(table, []).extend(connection.execute(f"SELECT * FROM {table}"))
             for table in ("samples", "events", "process_gpus"):
-                cursor = connection.execute(f"SELECT * FROM {table}")
+                told = f"WHERE kind != '{RANKS_MISSING}'" if table == "events" else ""  # by the merge itself
+                cursor = connection.execute(f"SELECT * FROM {table} {told}")
                 place = [column[0] for column in cursor.description].index("gpu")
                 found = [(*row[:place], gpus.get(row[place]), *row[place + 1 :]) for row in cursor]
                 rows.setdefault(table, []).extend(found)
@@ -104,6 +107,8 @@ def json_of(recording: Path, exact: bool | None = None, keys: bool = True) -> li
     document = json.loads(to_json([analyze(run, Options(exact=exact)) for run in opened.runs]))
     assert opened.damage is None
     opened.close()
+    for run in document["runs"]:  # what the merge itself tells is apart
+        run["events"] = [event for event in run["events"] if event["kind"] != RANKS_MISSING]
     return [_without_keys(run) if not keys else run for run in document["runs"]]
 
 

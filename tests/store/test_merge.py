@@ -399,13 +399,13 @@ def test_only_one_merges_at_a_time_and_a_dead_one_is_taken_over(recording):
 
 def test_the_older_recording_is_overwritten_by_the_merge_alone_and_only_where_it_has_what_replaces_it(recording):
     write(recording, rows_of(20, 1), 1, run_id="old")
-    record(recording, 0, run_id="c-0.9", begin=-1000)
+    record(recording, 0, run_id="c-0.9", begin=-1000, world_size=1)
     for rank in range(2):
-        record(recording, rank)
-    assert merge(str(recording), only="c-7.0").n_files == 3
+        record(recording, rank, world_size=2)
+    assert merge(str(recording), own="c-7.0", overwrite=True).n_files == 3
     assert {run.run.run_id for run in open_recording(recording).runs} == {"old", "c-0.9", RUN}
-    record(recording, 0, run_id="c-2.0", begin=1000)
-    merge(str(recording), only="c-2.0")
+    record(recording, 0, run_id="c-2.0", begin=1000, world_size=1)
+    merge(str(recording), own="c-2.0", overwrite=True)
     assert [run.run.run_id for run in open_recording(recording).runs] == ["c-2.0"]
     merged_file(recording)
 

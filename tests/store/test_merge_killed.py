@@ -54,14 +54,14 @@ def test_a_merge_killed_at_any_moment_is_as_if_it_had_not_begun_or_had_ended(tmp
     moment, ended = 1, False
     while not ended:
         recording = Path(shutil.copytree(template, tmp_path / str(moment))) / recording.name
-        ended = not merge_killed_at(recording, moment, only=only)
+        ended = not merge_killed_at(recording, moment, own=only, overwrite=only is not None)
         seen = json_of(recording, keys=False)
         if only is None:
             assert close_to(seen, before), moment
         else:  # the new run is there at any moment, the old one until it is overwritten
             assert close_to(seen[-1:], before[-1:]) and len(seen) <= 2, moment
         if os.path.exists(f"{recording}.d"):
-            assert merge(str(recording), only=only).left == ()
+            assert merge(str(recording), own=only, overwrite=only is not None).left == ()
         if only is None:
             assert content([recording]) == rows, moment
         assert close_to(json_of(recording, keys=False), before if only is None else before[-1:]), moment

@@ -8,20 +8,22 @@ rank's file is deleted when the merged one, as it is on disk, was seen to hold i
 
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
 from gssr.store.companions import COMPANIONS, beside
 from gssr.store.create import create_unguarded, finished_runs, remove, reopen, seal
+from gssr.store.liveness import silent_seconds, time_in
 from gssr.store.merge.attach import clear, scratch
 from gssr.store.merge.copy import Copier, HolesError, UnfitError
 from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import Found, Source, look
 from gssr.store.merge.verify import all_full, missing_from
-from gssr.store.open import RecordingError, connect, small_text
-from gssr.store.records import Merged, read_merged
+from gssr.store.open import RecordingError, connect
+from gssr.store.records import Merged, Run, missing_ranks, read_merged, read_processes, read_runs
 from gssr.store.schema import ENDED_SUFFIX
+from gssr.store.starts import FRESH_SECONDS, started_in
 
 OPERATIONS = 1_000_000
 """SQLite shows that the merge is at work after so many of its operations: some tenths of a second."""
@@ -56,10 +58,16 @@ def names_of(path: str) -> tuple[str, str]:
     return path, path + ".d"
 
 
-def merge(path: str, patience: float = 0.0, only: str | None = None, progress: Progress = lambda _: None) -> Outcome:
+def merge(
+    path: str,
+    patience: float = 0.0,
+    own: str | None = None,
+    overwrite: bool = False,
+    progress: Progress = lambda _: None,
+) -> Outcome:
     """Merge what can be merged of the recording at ``path``, either of its names, and delete the ranks' files that were.
-    ``patience``: how long to wait for another merge, s. ``only``: the one run that is to be left: older ones are
-    overwritten.
+    ``patience``: how long to wait for another merge, s. ``own``: the run at whose end this is, by itself: other runs are
+    merged only when they are over. ``overwrite``: they are deleted in its favour, if they began before it.
 
     Raises BusyError, GoneError, and RecordingError when nothing can be merged or written: then the ranks' files are as they
     were.
@@ -75,12 +83,13 @@ def merge(path: str, patience: float = 0.0, only: str | None = None, progress: P
             raise gone from None
         if lock is None:
             raise BusyError(f"{folder}: is being merged by another gssr")
+        work = _Merge(target, folder, lock, progress, own, overwrite)
         try:
             clear(folder)
-            return _Merge(target, folder, lock, progress).run(only)
+            return work.run()
         finally:
             lock.release()
-            _remove_folder(target, folder)
+            _remove_folder(target, folder, work.overwritten)
     except OSError as error:
         raise RecordingError(f"{target}: can't be merged: {error.strerror or error}") from None
     except sqlite3.Error as error:
@@ -88,24 +97,31 @@ def merge(path: str, patience: float = 0.0, only: str | None = None, progress: P
 
 
 class _Merge:
-    def __init__(self, target: str, folder: str, lock: Lock, progress: Progress) -> None:
+    def __init__(
+        self, target: str, folder: str, lock: Lock, progress: Progress, own: str | None, overwrite: bool
+    ) -> None:
         self._target, self._folder = target, folder
         self._lock, self._progress = lock, progress
+        self._own, self._overwrite = own, overwrite
+        self._kept: dict[str, None] = {}  # what is not overwritten, in sentences
+        self.overwritten: set[str] = set()  # ids of runs
         self._refused: dict[str, str] = {}  # file → why
         self._holes: set[str] = set()
         self._copied: dict[str, int] = {}  # file → samples, where it is still to be verified
         self._verified: set[str] = set()
 
-    def run(self, only: str | None) -> Outcome:
+    def run(self) -> Outcome:
         while True:
             ledger = {row.shard: row for row in self._ledger()}
-            found = look(self._folder, ledger, self._refused)
+            found = look(self._folder, ledger, self._refused, self._own, self._ranks() if self._own else None)
             if not found.sources:
                 break
             try:
-                old = self._overwritten(found, only) if only is not None else None
-                if old is not None:
-                    self._build([source for source in found.sources if source.run.run_id == only], old)
+                own = [source for source in found.sources if source.run.run_id == self._own]
+                old = self._overwritten(found, own) if self._overwrite and own else []
+                if old:
+                    self._build(own, old)
+                    self.overwritten.update(found.begun)
                 elif os.path.lexists(self._target):
                     self._add(found.sources)
                 else:
@@ -117,7 +133,7 @@ class _Merge:
         if any(os.path.exists(beside(self._target, suffix)) for suffix in COMPANIONS) and found.merged:
             self._add([])  # a merge was killed before it had all of it on the disk
         n_files = self._delete_merged([ledger[name] for name in found.merged], found.left)
-        return Outcome(self._target, n_files, tuple(found.left), found.waiting)
+        return Outcome(self._target, n_files, (*found.left, *self._kept), found.waiting)
 
     def _ledger(self) -> list[Merged]:
         if not _has_content(self._target):
@@ -125,19 +141,48 @@ class _Merge:
         with closing(connect(self._target)) as connection:
             return read_merged(connection)
 
-    def _overwritten(self, found: Found, only: str) -> list[str] | None:
-        """The files of older runs, which are to be overwritten; None when there are none (left). Raises TakenError when
-        one is being recorded into."""
-        own = [source for source in found.sources if source.run.run_id == only]
-        begin = min((source.run.started_at or 0.0 for source in own), default=0.0)
-        old = [
-            source.path
-            for source in found.sources
-            if source.run.run_id != only and (source.run.started_at or 0.0) < begin
-        ]
-        if _has_content(self._target) and only not in finished_runs(self._target):
-            old.insert(0, self._target)
-        return old if own and old else None
+    def _ranks(self) -> dict[str, list[int]]:
+        """The ranks of each run that is in the recording already."""
+        return {run.run_id: ranks for run, ranks in self._there()}
+
+    def _there(self) -> list[tuple[Run, list[int]]]:
+        if not _has_content(self._target):
+            return []
+        with closing(connect(self._target)) as connection:
+            return [
+                (run, [process.rank for process in read_processes(connection, run.run_id)])
+                for run in read_runs(connection)
+            ]
+
+    def _overwritten(self, found: Found, own: Sequence[Source]) -> list[str]:
+        """The files that are deleted in favour of our own run: those of whole runs that are over and began before it. What
+        is kept is told. Raises TakenError when one is being recorded into."""
+        begin = found.begun[own[0].run.run_id]
+        before = {run_id for run_id, other in found.begun.items() if other < begin}
+        for run_id in before.intersection(found.waiting):
+            self._keep(self._folder, run_id, "ranks of it are still being recorded, or may be about to begin")
+        old = [source.path for source in found.sources if source.run.run_id in before]
+        if not _has_content(self._target):
+            return old
+        finished_runs(self._target)
+        there = self._there()
+        if any(run.run_id == self._own for run, _ in there):
+            return []  # a merge was killed, or ranks came late: then what was to be overwritten was
+        for run, ranks in there:
+            if run.run_id in found.waiting or self._may_go_on(run, ranks):
+                return self._keep(self._target, run.run_id, "ranks of it may be about to begin")
+            if (run.started_at or 0.0) > begin:
+                return self._keep(self._target, run.run_id, "it began later")
+        return [self._target, *old]
+
+    def _keep(self, path: str, run_id: str, why: str) -> list[str]:
+        self._kept[f"{path}: {run_id} is not overwritten: {why}"] = None
+        return []
+
+    def _may_go_on(self, run: Run, ranks: Sequence[int]) -> bool:
+        """Whether a run that was merged without all of its ranks was so just now."""
+        silent = silent_seconds(self._target, time_in(self._folder))
+        return bool(missing_ranks(run.world_size, ranks)) and silent <= FRESH_SECONDS
 
     def _build(self, sources: list[Source], overwritten: Sequence[str] = ()) -> None:
         """Make the merged file under another name, and give it its own. Raises FileExistsError when that is taken."""
@@ -265,18 +310,19 @@ def _sync(path: str) -> None:
         os.close(descriptor)
 
 
-def _remove_folder(target: str, folder: str) -> None:
-    """Remove the signs of ranks that were merged, which may have come after their files were; and the folder when no rank's
-    file is left in it."""
+def _remove_folder(target: str, folder: str, overwritten: Collection[str]) -> None:
+    """Remove the signs of ranks that were merged or overwritten, which may have come after their files were; and the folder
+    when no rank's file is left in it, nor word of a run that may be just beginning."""
     try:
         names = os.listdir(folder)
-        merged = finished_runs(target) if names else frozenset()
-        signs = [name for name in names if name.endswith(ENDED_SUFFIX) and _run_of(name) in merged]
+        gone = finished_runs(target).union(overwritten) if names else frozenset()
+        signs = [name for name in names if name.endswith(ENDED_SUFFIX) and _run_of(name) in gone]
         for name in signs:
             os.unlink(os.path.join(folder, name))
-        rest = set(names).difference(signs)
-        if all(name.split(".")[0] == "run" and small_text(os.path.join(folder, name)) in merged for name in rest):
-            for name in rest:
+        starts = started_in(folder)
+        over = all(start.refused or not start.fresh or start.run_id in gone for start in starts.values())
+        if over and set(names).issubset([*signs, *starts]):
+            for name in starts:  # from the end, so that who looks meanwhile misses none in between
                 os.unlink(os.path.join(folder, name))
             os.rmdir(folder)
     except (OSError, RecordingError):

@@ -8,7 +8,9 @@ from urllib.parse import quote
 
 from gssr.store.companions import COMPANIONS
 from gssr.store.guard import distrust
+from gssr.store.liveness import CLOCK
 from gssr.store.private_copy import copy_whole, is_left
+from gssr.store.starts import ASIDE
 
 _SCRATCH = "merging-"
 
@@ -19,15 +21,15 @@ def scratch(folder: str, what: str) -> str:
 
 
 def clear(folder: str) -> None:
-    """Delete what merges that were killed have left in the folder: files of their own, and what SQLite kept beside ranks'
-    files that they have deleted."""
+    """Delete what has been left in the folder by merges and ranks that were killed: files of their own, and what SQLite kept
+    beside ranks' files that merges have deleted. Who still needs such a file makes it again."""
     for name in os.listdir(folder):
         of = next((name.removesuffix(suffix) for suffix in COMPANIONS if name.endswith(suffix)), name)
-        if name.startswith(_SCRATCH) or (of != name and not os.path.exists(os.path.join(folder, of))):
+        if name.startswith((_SCRATCH, ASIDE, CLOCK)) or (of != name and not os.path.exists(os.path.join(folder, of))):
             try:
                 os.unlink(os.path.join(folder, name))
             except FileNotFoundError:
-                pass  # SQLite has just tidied up after a rank that ended
+                pass  # whose it is has just tidied up
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from gssr.store.merge.keys import Keys, mapped, unchanged
 from gssr.store.merge.sources import Source
 from gssr.store.merge.uncounted import roll_up_rest
 from gssr.store.pending import write_rollup, write_sketch
-from gssr.store.records import joined, read_runs
+from gssr.store.records import joined, missing_ranks, read_merged, read_processes, read_runs, without_ranks
 from gssr.store.rollup import RollupRow, SketchRow
-from gssr.store.schema import GAP_INTERVALS, LEVELS, TABLES
+from gssr.store.schema import GAP_INTERVALS, LEVELS, RANKS_MISSING, TABLES
 from gssr.store.thinning import ends_of
 from gssr.store.use_rollup import USE_TABLES, UseTable, add_up, counted, newest_row, roll_up
 
@@ -172,7 +172,24 @@ class Copier:
         self._connection.execute("BEGIN IMMEDIATE")
         for table in USE_TABLES:
             add_up(self._connection, table)
+        self._tell_of_missing_ranks()
         self._connection.execute("COMMIT")
+
+    def _tell_of_missing_ranks(self) -> None:
+        """An event in each merged run that lacks ranks; those that came later are lacking no more."""
+        connection = self._connection
+        connection.execute("DELETE FROM main.events WHERE kind = ?", (RANKS_MISSING,))
+        merged = {row.run_id for row in read_merged(connection)}
+        for run in read_runs(connection):
+            ranks = [process.rank for process in read_processes(connection, run.run_id)]
+            missing = missing_ranks(run.world_size, ranks)
+            if missing and run.run_id in merged:
+                when = run.ended_at or run.started_at or 0.0
+                what = f"merged without {without_ranks(missing, run.world_size)}"
+                connection.execute(
+                    "INSERT INTO main.events (run_id, time, kind, message) VALUES (?, ?, ?, ?)",
+                    (run.run_id, when, RANKS_MISSING, what),
+                )
 
     def _copy_samples(self, source: Source, keys: Mapping[int, int]) -> int:
         """Copy the samples; what their rowids grew by."""

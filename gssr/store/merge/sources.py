@@ -2,13 +2,14 @@
 
 import os
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
-from gssr.store.liveness import time_in
+from gssr.store.liveness import silent_seconds, time_in
 from gssr.store.open import RecordingError, connect, missing_end
-from gssr.store.records import Gpu, Run, read_gpus, read_processes, read_runs, state_in
+from gssr.store.records import Gpu, Run, missing_ranks, read_gpus, read_processes, read_runs, state_in
+from gssr.store.starts import FRESH_SECONDS
 from gssr.store.thinning import ends_of, read_thinned
 
 SUFFIX = ".sql"
@@ -36,19 +37,28 @@ class Source(NamedTuple):
 
 class Found(NamedTuple):
     """``sources`` can be merged now, run by run; ``merged`` names the files that were; ``left`` says what can't be merged,
-    and why; ``waiting`` says it of each run that is still being recorded, by its id."""
+    and why; ``waiting`` says it of each run that is still being recorded, by its id; ``begun`` is when each run began, unix
+    s."""
 
     sources: list[Source]
     merged: list[str]
     left: list[str]
     waiting: dict[str, str]
+    begun: dict[str, float]
 
 
-def look(folder: str, merged: Collection[str], refused: dict[str, str]) -> Found:
+def look(
+    folder: str,
+    merged: Collection[str],
+    refused: dict[str, str],
+    own: str | None = None,
+    there: Mapping[str, Collection[int]] | None = None,
+) -> Found:
     """The files in ``folder``. ``merged`` are in the recording already; ``refused`` says why a file can't be merged that
-    looks as if it could."""
+    looks as if it could. ``own``: of other runs than this one only those that are over, where ``there`` are the ranks that
+    are in the recording already."""
     names = [name for name in sorted(os.listdir(folder)) if name.endswith(SUFFIX)] if os.path.isdir(folder) else []
-    found = Found([], [name for name in names if name in merged], list(refused.values()), {})
+    found = Found([], [name for name in names if name in merged], list(refused.values()), {}, {})
     recording: dict[str, int] = {}
     ranks: dict[str, set[int]] = {}
     for name in names:
@@ -60,6 +70,8 @@ def look(folder: str, merged: Collection[str], refused: dict[str, str]) -> Found
             found.left.append(str(error))
             continue
         run_id = source.run.run_id
+        begin = source.run.started_at or 0.0
+        found.begun[run_id] = min(begin, found.begun.get(run_id, begin))
         if state == "running":
             recording[run_id] = recording.get(run_id, 0) + 1
         elif ranks.setdefault(run_id, set()).intersection(source.ranks):
@@ -67,6 +79,8 @@ def look(folder: str, merged: Collection[str], refused: dict[str, str]) -> Found
         else:
             ranks[run_id].update(source.ranks)
             found.sources.append(source)
+    if own is not None:
+        _leave_those_to_come(folder, found, own, {} if there is None else there)
     # A run is merged as a whole, so that its rows stay together.
     order = list(dict.fromkeys(source.run.run_id for source in found.sources if source.run.run_id not in recording))
     found.sources[:] = [source for run_id in order for source in found.sources if source.run.run_id == run_id]
@@ -74,6 +88,19 @@ def look(folder: str, merged: Collection[str], refused: dict[str, str]) -> Found
         how_many = "1 rank is" if n == 1 else f"{n} ranks are"
         found.waiting[run_id] = f"{folder}: {run_id} is not merged: {how_many} still being recorded"
     return found
+
+
+def _leave_those_to_come(folder: str, found: Found, own: str, there: Mapping[str, Collection[int]]) -> None:
+    """Leave runs to themselves of which ranks may yet begin: some are not there, and the others ended just now."""
+    now = time_in(folder)
+    for run_id in dict.fromkeys(source.run.run_id for source in found.sources if source.run.run_id != own):
+        sources = [source for source in found.sources if source.run.run_id == run_id]
+        ranks = {rank for source in sources for rank in source.ranks}.union(there.get(run_id, ()))
+        missing = missing_ranks(sources[0].run.world_size, ranks)
+        if missing == () or min(silent_seconds(source.path, now) for source in sources) > FRESH_SECONDS:
+            continue
+        found.sources[:] = [source for source in found.sources if source.run.run_id != run_id]
+        found.waiting[run_id] = f"{folder}: {run_id} is not merged: ranks of it may be about to begin"
 
 
 def _look_at(path: str) -> tuple[Source, str]:
