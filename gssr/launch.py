@@ -23,7 +23,8 @@ class Place(NamedTuple):
     """Where this process stands among those of its launch. None is unknown; numbers count from 0.
 
     ``launcher`` is one of ``LAUNCHERS``' names or ``alone``. ``world_size`` ranks in all, ``local_size`` of them on this
-    ``node``; ``node`` is the launcher's name for it, ``hostname`` the kernel's. ``job_name`` is the user's name for the job.
+    ``node``; ``node`` is the launcher's name for it, ``hostname`` the kernel's. ``job_name`` is the user's name for the job, ``called``
+    what it is called where its user gave none as well.
     ``restart_count`` says how often the job was requeued or its ranks were restarted: above 0 an earlier recording may
     exist. ``run_id`` is the same for all ranks and safe in file names; None when the launcher gives its ranks nothing to
     agree on. ``launch`` then tells their launch from others as far as that can be told: the same for all ranks, "" for
@@ -47,6 +48,7 @@ class Place(NamedTuple):
     restart_count: int
     user: str
     run_id: str | None
+    called: str | None = None
     launch: str = ""
     pod: bool = False
 
@@ -61,6 +63,7 @@ ALONE = "alone"
 
 _ALONE: tuple[int, int | None, int | None, int | None, int | None] = (0, 0, 1, 1, 1)
 JOB_IDS = ("SLURM_JOB_ID", "FLUX_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+_JOB_NAMES = ("SLURM_JOB_NAME", "PBS_JOBNAME", "LSB_JOBNAME")
 _ARRAYS = (
     ("SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"),
     ("PBS_ARRAY_ID", "PBS_ARRAY_INDEX"),
@@ -134,26 +137,24 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
             restarts,
             None if launcher else node,
         ),
+        called=next((environ[name] for name in _JOB_NAMES if job_id and environ.get(name)), None),
         launch=_launch(environ, launcher, world_size, hostname, sum(restarts)) if launcher else "",
         pod=pod,
     )
 
 
-def named(pattern: str, place: Place, environ: Mapping[str, str] = os.environ) -> str:
+def named(pattern: str, place: Place) -> str:
     """The name of a file with what stands for parts of it filled in, as sbatch does: ``%j`` job id, ``%A`` that of the whole
     array, ``%a`` the task's number in it, ``%s`` step id, ``%x`` job name, ``%%`` a percent sign; others stay. What there is
     none of is called ``none``, the step of a batch script ``batch``, and a job of its own is the whole of its array."""
-    job = _safe(place.job_id or _NONE)
-    slurms = bool(environ.get("SLURM_JOB_ID"))
     parts = {
-        "j": job,
-        "A": _safe(place.array_job_id or job),
-        "a": _safe(place.array_task_id or _NONE),
-        "s": _safe(place.step_id or (_BATCH if slurms else _NONE)),
-        "x": _safe((slurms and environ.get("SLURM_JOB_NAME")) or environ.get("PBS_JOBNAME") or _NONE),
-        "%": "%",
+        "j": place.job_id,
+        "A": place.array_job_id or place.job_id,
+        "a": place.array_task_id,
+        "s": place.step_id or (_BATCH if place.job_id else None),
+        "x": place.called,
     }
-    return re.sub("%([jAasx%])", lambda found: parts[found[1]], pattern)
+    return re.sub("%([jAasx%])", lambda found: "%" if found[1] == "%" else _safe(parts[found[1]] or _NONE), pattern)
 
 
 def gpu_ids(environ: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:

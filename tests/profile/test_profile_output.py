@@ -1,6 +1,7 @@
 """Which file a run goes into, and what is never touched."""
 
 import os
+import random
 import sqlite3
 from itertools import count
 
@@ -8,7 +9,7 @@ import pytest
 
 from gssr.launch import where_am_i
 from gssr.profile.output import choose
-from gssr.profile.request import Request, UsageError
+from gssr.profile.request import Request, UnrecordedError, UsageError
 from gssr.store.merge import merge
 from gssr.store.reader import open_recording
 from gssr.store.writer import Writer
@@ -31,6 +32,11 @@ def indexed_job(rank):
     return {"JOB_COMPLETION_INDEX": str(rank)}
 
 
+def array_task(task, rank, step=0):
+    own = {"SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": str(task), "SLURM_JOB_NAME": "my job/1"}
+    return slurm(rank, job=70 + task, step=step, ranks=4, **own)
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -42,13 +48,19 @@ def chosen(environ, output="a.sql", **flags):
     return choose(Request(["true"], output=output, **flags), where_am_i({"USER": "me", **environ}))
 
 
-def record(environ, output="a.sql", **flags):
-    """Choose an output and record a short run into it."""
+def begin(environ, output="a.sql", **flags):
+    """Choose an output and begin to record a run into it."""
     found = chosen(environ, output, **flags)
     writer = Writer(found.path, found.append)
     place = where_am_i({"USER": "me", **environ})
     writer.begin({"run_id": found.run_id, "job_id": place.job_id, "state": "running"}, {"rank": place.rank})
-    assert writer.finish(1.0, 0, "completed", 1.0)
+    return found, writer
+
+
+def record(environ, output="a.sql", code=0, **flags):
+    """Choose an output and record a short run into it."""
+    found, writer = begin(environ, output, **flags)
+    assert writer.finish(1.0, code, "failed" if code else "completed", 1.0)
     return found
 
 
@@ -166,6 +178,112 @@ def test_a_pod_that_is_started_again_is_refused_without_a_trace_or_adds_a_run(fo
     again = record(indexed_job(1), append=True)
     assert len(runs()) == 2 and again.run_id not in before
     assert merge("a.sql").n_files == 3 and os.listdir(folder) == ["a.sql"]
+
+
+def test_a_pod_that_failed_is_started_again_as_another_run_and_so_are_others_with_it():
+    for rank in range(3):
+        record(indexed_job(rank), code=rank)  # the first one was through
+    again = [begin(indexed_job(rank))[0] for rank in (1, 2)]
+    assert len({one.run_id for one in again}) == 1 and len(runs()) == 2
+    third = record(indexed_job(2), code=1)  # killed: nobody wrote an end
+    assert third.run_id not in {one.run_id for one in again} and len(runs()) == 3
+    with pytest.raises(UsageError, match="use -a"):
+        chosen(indexed_job(0))
+
+
+def test_a_pod_that_is_started_again_after_the_merge_adds_a_run():
+    for rank in range(2):
+        record(indexed_job(rank), code=rank)
+    merge("a.sql")
+    with sqlite3.connect("a.sql") as connection:
+        connection.execute("UPDATE processes SET node = ?", (os.uname().nodename,))
+    assert record(indexed_job(1)).shard and len(runs()) == 2
+
+
+def test_pods_of_another_job_are_refused_all_of_them(monkeypatch):
+    for job in ("one", "two"):
+        for rank in range(3):
+            name = os.uname_result(("Linux", f"{job}-{rank}", "", "", ""))
+            monkeypatch.setattr(os, "uname", lambda name=name: name)
+            if job == "one":
+                record(indexed_job(rank))
+            else:
+                with pytest.raises(UsageError, match="use -a"):
+                    chosen(indexed_job(rank))
+
+
+def test_ranks_of_jobs_that_begin_in_any_order_and_end_meanwhile_are_refused_whole_or_not_at_all():
+    for seed in range(12):
+        rng = random.Random(seed)
+        name = f"{seed}.sql"
+        ranks = [(task, rank) for task in range(3) for rank in range(4)]
+        rng.shuffle(ranks)
+        begun, refused = {}, []
+        for task, rank in ranks:
+            try:
+                begun.setdefault(task, []).append(begin(array_task(task, rank), name)[1])
+            except UsageError:
+                refused.append(task)
+            if rng.random() < 0.3:
+                for writer in begun.get(task, ()):
+                    writer.finish(1.0, 0, "completed", 1.0)
+                begun.get(task, []).clear()
+            if rng.random() < 0.3 and os.path.isdir(name + ".d"):
+                merge(name)  # by hand, in the middle of it
+        assert sorted(refused.count(task) for task in range(3)) == [0, 4, 4], seed
+
+
+def test_what_is_half_written_leaves_the_run_unrecorded_and_is_nothing_after_a_minute(folder, monkeypatch):
+    monkeypatch.setattr("gssr.store.starts.PATIENCE", 0.1)
+    (folder / "a.sql.d").mkdir()
+    (folder / "a.sql.d" / "run").write_text("c-9.0 -")
+    with pytest.raises(UnrecordedError, match="another rank has not written"):
+        chosen(slurm(0))
+    old = os.stat(folder).st_mtime - 100
+    os.utime(folder / "a.sql.d" / "run", (old, old))
+    assert chosen(slurm(0)).run_id == "c-1.0"
+
+
+def test_where_there_are_no_hard_links_the_first_decides_as_well(monkeypatch):
+    def refused(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    assert len({chosen(hydra(rank)).run_id for rank in range(2)}) == 1
+    with pytest.raises(UsageError, match="another run"):
+        chosen(slurm(0))
+
+
+def test_a_run_that_was_to_begin_and_never_did_keeps_its_name_for_a_minute(folder):
+    chosen(slurm(0))
+    with pytest.raises(UsageError, match="another run"):
+        chosen(slurm(0, job=2))
+    old = os.stat(folder).st_mtime - 100
+    for name in os.listdir("a.sql.d"):
+        os.utime(folder / "a.sql.d" / name, (old, old))
+    assert record(slurm(0, job=3)).run_id == "c-3.0"
+
+
+def test_a_rank_that_comes_after_the_others_were_merged_joins_its_run():
+    for rank in range(2):
+        record(slurm(rank, ranks=3))
+    merge("a.sql")
+    assert record(slurm(2, ranks=3)).run_id == "c-1.0" and len(runs()) == 1
+
+
+@pytest.mark.parametrize("pattern, name", [
+    ("%x_%A_%a.%s.sql", "my_job_1_70_3.0.sql"), ("%j.sql", "73.sql"), ("100%%_%t%.sql", "100%_%t%.sql"),
+    ("%%j.sql", "%j.sql"),
+])  # fmt: skip
+def test_a_name_is_filled_in_as_sbatch_does(pattern, name):
+    assert os.path.basename(chosen(array_task(3, 0), pattern).path.rpartition("/")[0]) == f"{name}.d"
+
+
+def test_what_a_name_is_to_hold_and_nothing_has_is_called_none():
+    pattern = "%j_%A_%a_%s_%x.sql"
+    assert os.path.basename(chosen(ALONE, pattern).path) == "none_none_none_none_none.sql"
+    batch = {"SLURM_JOB_ID": "5", "SLURM_JOB_NAME": "wrap"}
+    assert os.path.basename(chosen(batch, pattern).path) == "5_5_none_batch_wrap.sql"
 
 
 def test_workers_of_torchrun_that_are_started_again_go_on_whatever_names_the_run():
