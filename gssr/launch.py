@@ -23,8 +23,8 @@ class Place(NamedTuple):
     """Where this process stands among those of its launch. None is unknown; numbers count from 0.
 
     ``launcher`` is one of ``LAUNCHERS``' names or ``alone``. ``world_size`` ranks in all, ``local_size`` of them on this
-    ``node``; ``node`` is the launcher's name for it, ``hostname`` the kernel's. ``job_name`` is the user's name for the job, ``called``
-    what it is called where its user gave none as well.
+    ``node``; ``node`` is the launcher's name for it, ``hostname`` the kernel's. ``job_name`` is the user's name for the job,
+    ``called`` what it is called where its user gave none as well.
     ``restart_count`` says how often the job was requeued or its ranks were restarted: above 0 an earlier recording may
     exist. ``run_id`` is the same for all ranks and safe in file names; None when the launcher gives its ranks nothing to
     agree on. ``launch`` then tells their launch from others as far as that can be told: the same for all ranks, "" for
