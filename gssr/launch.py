@@ -13,6 +13,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from gssr.launchers import LAUNCHERS as LAUNCHERS
@@ -28,7 +29,8 @@ class Place(NamedTuple):
     ``restart_count`` says how often the job was requeued or its ranks were restarted: above 0 an earlier recording may
     exist. ``run_id`` is the same for all ranks and safe in file names; None when the launcher gives its ranks nothing to
     agree on. ``launch`` then tells their launch from others as far as that can be told: the same for all ranks, "" for
-    nothing. ``pod``: this rank is one, and may be started again while the others run on.
+    nothing. So it does with ``shares_run_id``: other launches of the job have the same. ``pod``: this rank is one, and may
+    be started again while the others run on.
     """
 
     launcher: str
@@ -50,6 +52,7 @@ class Place(NamedTuple):
     run_id: str | None
     called: str | None = None
     launch: str = ""
+    shares_run_id: bool = False
     pod: bool = False
 
     @property
@@ -79,6 +82,8 @@ _NONE, _BATCH = "none", "batch"
 """What a part of a name is called that is not to be had, and the step of a batch script."""
 
 _LONGEST_NAME = 200
+_GENERATIONS = 32
+"""So far up hydra's proxy is looked for."""
 
 _MOST_GPUS = 1024
 """No node has more: a range beyond is no range."""
@@ -138,7 +143,12 @@ def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
             None if launcher else node,
         ),
         called=next((environ[name] for name in _JOB_NAMES if job_id and environ.get(name)), None),
-        launch=_launch(environ, launcher, world_size, hostname, sum(restarts)) if launcher else "",
+        launch=_launch(environ, launcher, world_size, n_nodes, hostname, sum(restarts)) if launcher else "",
+        shares_run_id=launcher is not None
+        and bool(launcher.launch or launcher.below_proxy)
+        and step_id is None
+        and job_id is not None
+        and environ.get(launcher.run_id, _NO_RUN_ID) == _NO_RUN_ID,
         pod=pod,
     )
 
@@ -235,12 +245,42 @@ def _run_id(
 
 
 def _launch(
-    environ: Mapping[str, str], launcher: Launcher, world_size: int | None, hostname: str, restarts: int
+    environ: Mapping[str, str],
+    launcher: Launcher,
+    world_size: int | None,
+    n_nodes: int | None,
+    hostname: str,
+    restarts: int,
 ) -> str:
     words = [str(world_size or ""), str(restarts or ""), *(environ.get(name, "") for name in launcher.launch)]
     if launcher.pods:
         words = [words[0], _job_of_pod(environ, hostname)]
+    if launcher.below_proxy:
+        words.append(_proxy(n_nodes == 1))
     return _safe("-".join(word for word in words if word))[:_LONGEST_NAME]
+
+
+def _proxy(alone: bool) -> str:
+    """What tells hydra's proxy above this process, and those of the same launch on other nodes, from others': where all of
+    them listen to mpiexec. ``alone``: there is one, so that it stands for itself, or the session that its ranks share."""
+    pid, found = os.getppid(), ""
+    try:
+        for _ in range(_GENERATIONS):
+            with open(f"/proc/{pid}/stat", "rb") as stream:
+                name, _, rest = stream.read().partition(b"(")[2].rpartition(b")")
+            if name.startswith(b"hydra"):
+                with open(f"/proc/{pid}/cmdline", "rb") as stream:
+                    words = stream.read().decode("utf-8", "replace").split("\0")
+                for option, value in pairwise(words):
+                    if option == "--control-port":
+                        return value
+                fields = rest.split()
+                found = f"{pid}.{fields[19].decode()}"
+                break
+            pid = int(rest.split()[1])
+    except (OSError, ValueError, IndexError):
+        pass  # at the top, or they are hidden here
+    return (found or f"session{os.getsid(0)}") if alone else ""
 
 
 def _job_of_pod(environ: Mapping[str, str], hostname: str) -> str:

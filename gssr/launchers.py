@@ -11,7 +11,8 @@ class Launcher(NamedTuple):
     counts them. ``run_id`` is its own name for the launch, ``restarts`` counts its ranks' restarts. ``inherits_step``:
     all ranks see the same SLURM_STEP_ID, so that it may name the run; under mpirun those on the first node can lack it.
     ``inherits_node``: SLURMD_NODENAME is this node's; hydra hands the first node's to all ranks. ``launch``: variables that
-    tell a launch without a run id from others. ``pods``: each rank is a pod, which is started again by itself.
+    tell a launch without a run id from others; ``below_proxy``: the process that started its ranks does. ``pods``: each
+    rank is a pod, which is started again by itself.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Launcher(NamedTuple):
     inherits_step: bool = False
     inherits_node: bool = True
     launch: tuple[str, ...] = ()
+    below_proxy: bool = False
     pods: bool = False
 
 
@@ -43,7 +45,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
     # hydra (MPICH, Intel MPI). srun --mpi=pmi2 sets PMI_RANK too, but none of hydra's own variables.
     Launcher(
         "mpich", "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "MPI_LOCALNRANKS", needs=("MPI_LOCALRANKID",),
-        one_of=("PMI_FD", "HYDI_CONTROL_FD"), inherits_step=True, inherits_node=False,
+        one_of=("PMI_FD", "HYDI_CONTROL_FD"), inherits_step=True, inherits_node=False, below_proxy=True,
     ),
     Launcher(
         "jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_SIZE", run_id="PMIX_NAMESPACE",

@@ -2,6 +2,9 @@
 
 import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -245,3 +248,23 @@ def test_default_output_is_named_after_the_job_or_the_date() -> None:
     assert default_output(where_am_i(STEP)) == "gssr_77.sql"
     assert default_output(where_am_i(PALS)) == "gssr_12_3_.pbs.sql"
     assert re.fullmatch(r"gssr_\d{8}T\d{6}\.sql", default_output(where_am_i({})))
+
+
+def test_launches_by_hydra_are_told_apart_by_the_proxy_above_their_ranks(tmp_path: Path) -> None:
+    """Which has no name, port or id to hand on; here a program of its name stands in for it."""
+    proxy = tmp_path / "hydra_pmi_proxy"
+    proxy.symlink_to(sys.executable)
+    ask = "from gssr.launch import where_am_i; print(where_am_i().launch)"
+    rank = f"import subprocess, sys; subprocess.run(['sh', '-c', '\"$@\"; true', 'sh', sys.executable, '-c', {ask!r}])"
+    two = f"exec({rank!r}); exec({rank!r})"
+    environ = dict(os.environ) | HYDRA | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+
+    def launches(*options: str, **more: str) -> list[str]:
+        command = [str(proxy), "-c", two, *options]
+        done = subprocess.run(command, env=environ | more, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    alone = {"MPI_LOCALNRANKS": "4"}
+    first, second = launches(**alone), launches(**alone)
+    assert len({*first}) == len({*second}) == 1 and first[0] != second[0] and first[0].startswith("4-")
+    assert launches("--control-port", "n1:7") == ["4-n1_7"] * 2 and launches() == ["4", "4"]

@@ -107,6 +107,12 @@ class _Seen:
             run.run_id == run_id and any(attempt.rank == rank for attempt in run.attempts) for run in self._merged
         )
 
+    def holds(self, run_id: str) -> bool:
+        """Whether some rank is in that run."""
+        return any(name.endswith(f".{run_id}.sql") for name in self._shards) or any(
+            run.run_id == run_id for run in self._merged
+        )
+
     def holds_another(self, run_id: str, begun: Sequence[Start]) -> bool:
         """Whether there is another run, or one of those that were to be begun may be just beginning. A requeued job goes on
         beside its own runs."""
@@ -141,7 +147,7 @@ class _Seen:
 def _shard_output(output: str, request: Request, place: launch.Place, make: bool) -> Output:
     seen = _Seen(output, place)
     adds = request.append or request.overwrite or request.output is None
-    if place.run_id is None:
+    if place.run_id is None or place.shares_run_id:
         start = _nameless(output, request, place, seen, adds, make)
     else:
         run_id = _unused(place.run_id, seen.uses)
@@ -164,7 +170,7 @@ def _nameless(output: str, request: Request, place: launch.Place, seen: _Seen, a
     if last == "completed" and not adds:  # and a pod that was through is not started again
         raise UsageError(_holds_another(output, request))
     adds = adds or place.restart_count > 0 or last is not None
-    own = Start(_own_run_id(place), place.launch, not adds and seen.holds_another("", ()))
+    own = Start(place.run_id or _own_run_id(place), place.launch, not adds and seen.holds_another("", ()))
     if not make:
         return own
 
@@ -176,7 +182,11 @@ def _nameless(output: str, request: Request, place: launch.Place, seen: _Seen, a
         return waits or start.fresh or (not start.refused and seen.runs_on(start.run_id))
 
     def decide(begun: Sequence[Start]) -> Start:
-        return own._replace(refused=not adds and _Seen(output, place).holds_another(own.run_id, begun))
+        now, run_id = _Seen(output, place), own.run_id
+        if place.run_id is not None:
+            names = {start.run_id for start in begun}
+            run_id = _unused(place.run_id, lambda name: name in names or now.holds(name))
+        return Start(run_id, place.launch, not adds and now.holds_another(run_id, begun))
 
     return _agreed(output, is_ours, decide)
 

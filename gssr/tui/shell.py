@@ -154,6 +154,8 @@ def header(scene: Scene) -> Row:
     names = [run.job_id, run.label] if run else []
     name = " ".join(part for part in names if part) or frame.path.rsplit("/", 1)[-1]
     pieces: list[Row] = [(state_text(frame),)]
+    if run is not None and frame.ranks_missing:
+        pieces.append((Span(f"lacks {len(frame.ranks_missing):,} of {run.world_size:,} ranks", "bad"),))
     if frame.n_rows:
         elapsed = (frame.now if frame.following else frame.last) - frame.first
         pieces.append((Span(duration(elapsed)),))
@@ -163,8 +165,6 @@ def header(scene: Scene) -> Row:
         pieces.append((Span(f"paused {duration(max(frame.last - view.end, 0.0))} behind", "outlier"),))
     if run is not None:
         pieces.append((Span(f"{count(frame.n_gpus, 'GPU')} on {count(len(frame.nodes), 'node')}"),))
-    if run is not None and frame.ranks_missing:
-        pieces.append((Span(f"without {len(frame.ranks_missing):,} of {run.world_size:,} ranks", "bad"),))
     if frame.sampling_seconds:
         pieces.append((Span(f"{frame.sampling_seconds * 1000:g} ms"),))
     if run is not None:

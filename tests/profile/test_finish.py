@@ -123,6 +123,32 @@ def test_a_rank_that_never_came_leaves_the_files_and_they_are_read(tmp_path):
     assert len(reader.gpus) == 2
 
 
+def test_of_jobs_that_begin_together_at_one_name_one_is_recorded_whole_and_the_other_refused_whole(tmp_path):
+    jobs = {
+        job: [start(tmp_path, rank, "-o", "a.sql", "--wrap", UNTIL_GO, n_ranks=2, job=job) for rank in range(2)]
+        for job in (7, 8)
+    }
+    everyone = [rank for ranks in jobs.values() for rank in ranks]
+    wait_for(lambda: sum(rank.poll() is not None for rank in everyone) >= 2 and all_are_recording(tmp_path, 2))
+    (tmp_path / "go").touch()
+    said = {job: ended(ranks) for job, ranks in jobs.items()}
+    codes = {job: [rank.returncode for rank in ranks] for job, ranks in jobs.items()}
+    (refused,) = [job for job in jobs if codes[job] == [2, 2]]
+    assert said[refused] == ["gssr: -o a.sql: a.sql.d holds another run; use -a to add a run to it\n"] * 2
+    assert codes[15 - refused] == [0, 0] and sorted(os.listdir(tmp_path)) == ["a.sql", "go"]
+    (reader,) = open_recording(tmp_path / "a.sql").runs
+    assert reader.run.job_id == str(15 - refused) and len(reader.processes) == 2
+
+
+def test_a_rank_that_can_not_find_out_what_is_decided_runs_unrecorded_and_says_so(tmp_path):
+    (tmp_path / "a.sql.d").mkdir()
+    (tmp_path / "a.sql.d" / "run").touch()  # somebody was killed while writing it
+    (rank,) = [start(tmp_path, 0, "-o", "a.sql", "--", "sh", "-c", "exit 7", n_ranks=2)]
+    (said,) = ended([rank])
+    assert rank.returncode == 7 and said.count("\n") == 1
+    assert said.startswith("gssr: nothing is recorded: ") and "another rank has not written" in said
+
+
 def test_a_rank_whose_file_holds_nothing_yet_is_waited_for(tmp_path):
     writers = [Writer(str(tmp_path / f"n1.{rank}.c-7.0.sql")) for rank in range(2)]
     run = finish.Run("c-7.0", 0, 2, str(tmp_path / "a.sql"), str(tmp_path), overwrite=False, summary=False)

@@ -19,6 +19,8 @@ RUN = {
     "gpu_hours",
 }  # fmt: skip
 ADDED = {
+    "world_size",
+    "ranks_missing",
     "window",
     "clock_event_reasons",
     "host",
@@ -75,6 +77,12 @@ def test_numbers_are_those_of_the_analysis_to_the_last_digit() -> None:
     lowest = parsed["balance"]["sm_active"]["lowest"]
     assert lowest == {"gpu": 320, "node": "nid000002", "rank": 5, "mean": found.gpus[5].mean["sm_active"]}
     assert [gpu["gpu"] for gpu in parsed["gpus"]] == [gpu.gpu for gpu in found.gpus]
+
+
+def test_ranks_that_are_missing_are_listed_and_null_when_nobody_knows() -> None:
+    found = analysis(ranks_missing=(1, 3), run=run(world_size=4))
+    assert (_run(found)["world_size"], _run(found)["ranks_missing"]) == (4, [1, 3])
+    assert _run(analysis(ranks_missing=()))["ranks_missing"] == [] and _run(analysis())["ranks_missing"] is None
 
 
 def test_the_command_keeps_its_arguments() -> None:

@@ -14,12 +14,14 @@ import pytest
 from merging import RUN, close_to, content, files, json_of, record, rollups_are_those_of_the_rows
 from sample_rows import START, rows_of, write
 
+from gssr.model.analyze import analyze
 from gssr.store.merge import BusyError, GoneError, merge
 from gssr.store.merge.lock import acquire
 from gssr.store.merge.verify import all_full, missing_from
 from gssr.store.open import RecordingError
 from gssr.store.reader import open_recording
 from gssr.store.records import read_merged
+from gssr.store.schema import RANKS_MISSING
 
 
 @pytest.fixture
@@ -407,6 +409,97 @@ def test_the_older_recording_is_overwritten_by_the_merge_alone_and_only_where_it
     record(recording, 0, run_id="c-2.0", begin=1000, world_size=1)
     merge(str(recording), own="c-2.0", overwrite=True)
     assert [run.run.run_id for run in open_recording(recording).runs] == ["c-2.0"]
+    merged_file(recording)
+
+
+def long_ago(recording, run_id):
+    """Nobody has written into this run's files for a while."""
+    for path in Path(f"{recording}.d").glob(f"*{run_id}.sql"):
+        os.utime(path, (START, START))
+
+
+@pytest.mark.parametrize("own, overwrite", [("c-9.0", False), ("c-9.0", True)])
+def test_ranks_of_a_run_that_are_through_while_others_have_not_begun_are_left_to_it(recording, own, overwrite):
+    for rank in range(2):
+        record(recording, rank)  # of 4
+    record(recording, 0, run_id=own, begin=1000, world_size=1)
+    outcome = merge(str(recording), own=own, overwrite=overwrite)
+    assert outcome.n_files == 1 and set(outcome.waiting) == {RUN}
+    assert ("is not overwritten: ranks of it" in "".join(outcome.left)) == overwrite
+    for rank in (2, 3):
+        record(recording, rank)
+    assert merge(str(recording), own=RUN).n_files == 4
+    readers = {reader.run.run_id: reader for reader in open_recording(recording).runs}
+    assert set(readers) == {own, RUN} and len(readers[RUN].processes) == 4
+
+
+def test_a_run_of_which_ranks_never_came_is_overwritten_when_it_was_silent_for_a_while(recording):
+    record(recording, 0)
+    long_ago(recording, RUN)
+    record(recording, 0, run_id="c-9.0", begin=1000, world_size=1)
+    assert merge(str(recording), own="c-9.0", overwrite=True).left == ()
+    assert [reader.run.run_id for reader in open_recording(recording).runs] == ["c-9.0"]
+
+
+def test_what_began_later_or_was_just_merged_without_all_ranks_is_kept_and_said(recording):
+    record(recording, 0)
+    merge(str(recording))  # by hand: 1 of 4
+    record(recording, 0, run_id="c-9.0", begin=1000, world_size=1)
+    (said,) = merge(str(recording), own="c-9.0", overwrite=True).left
+    assert said.endswith(f"{RUN} is not overwritten: ranks of it may be about to begin")
+    record(recording, 0, run_id="c-8.0", begin=500, world_size=1)
+    os.utime(recording, (START, START))
+    (said,) = merge(str(recording), own="c-8.0", overwrite=True).left
+    assert said.endswith("c-9.0 is not overwritten: it began later")
+    assert {reader.run.run_id for reader in open_recording(recording).runs} == {RUN, "c-8.0", "c-9.0"}
+
+
+def test_a_run_that_lacks_ranks_says_so_and_no_more_when_they_have_come(recording):
+    for rank in (0, 3):
+        record(recording, rank)
+    (reader,) = open_recording(recording).runs
+    assert reader.ranks_missing == (1, 2)
+    merge(str(recording))
+    (reader,) = open_recording(recording).runs
+    assert [event.message for event in reader.events if event.kind == RANKS_MISSING] == [
+        "merged without 2 of 4 ranks: 1-2"
+    ]
+    assert analyze(reader).notes[0] == "not in the recording: 2 of 4 ranks: 1-2"
+    for rank in (1, 2):
+        record(recording, rank)
+    merge(str(recording))
+    (reader,) = open_recording(recording).runs
+    assert reader.ranks_missing == () and not [event for event in reader.events if event.kind == RANKS_MISSING]
+    merged_file(recording)
+
+
+@pytest.mark.parametrize("world_size, missing", [(None, None), (0, None), (10**15, None), (1, ())])
+def test_a_number_of_ranks_that_no_run_has_is_not_believed(recording, world_size, missing):
+    record(recording, 0, world_size=world_size)
+    assert open_recording(recording).runs[0].ranks_missing == missing
+
+
+def test_what_was_overwritten_keeps_no_folder(recording):
+    folder = Path(f"{recording}.d")
+    record(recording, 0, world_size=1)
+    record(recording, 0, run_id="c-9.0", begin=1000, world_size=1)
+    record(recording, 0, run_id="c-10.0", begin=2000)  # ranks of it are to come
+    for number, run_id in enumerate((RUN, "c-9.0", "c-10.0"), 1):
+        (folder / ("run" if number == 1 else f"run.{number}")).write_text(f"{run_id} - recorded\n")
+        (folder / f"0.{run_id}.ended").touch()
+    merge(str(recording), own="c-9.0", overwrite=True)
+    assert sorted(os.listdir(folder)) == ["0.c-10.0.ended", "node0.0.c-10.0.sql", "run", "run.2", "run.3"]
+    merge(str(recording))
+    merged_file(recording)
+
+
+def test_a_merged_run_that_was_overwritten_keeps_no_folder(recording):
+    folder = Path(f"{recording}.d")
+    record(recording, 0, world_size=1)
+    merge(str(recording), own=RUN)
+    record(recording, 0, run_id="c-9.0", begin=1000, world_size=1)
+    (folder / "run").write_text(f"{RUN} - recorded\n")
+    merge(str(recording), own="c-9.0", overwrite=True)
     merged_file(recording)
 
 

@@ -141,6 +141,7 @@ def test_the_footer_always_says_how_to_leave_and_where_help_is() -> None:
         ({"state": "stalled", "silent": 12.3}, "o stalled 12 s"),
         ({"run": frames.run(exit_code=7)}, "x ended (exit 7)"),
         ({"state": "lost"}, "x lost"),
+        ({"run": frames.run(world_size=4), "ranks_missing": (1, 3)}, "lacks 2 of 4 ranks"),
     ],
 )
 def test_the_header_says_how_the_run_stands(changes: dict[str, object], said: str) -> None:

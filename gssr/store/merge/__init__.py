@@ -120,8 +120,9 @@ class _Merge:
                 own = [source for source in found.sources if source.run.run_id == self._own]
                 old = self._overwritten(found, own) if self._overwrite and own else []
                 if old:
+                    there = {run.run_id for run, _ in self._there()} if self._target in old else set[str]()
                     self._build(own, old)
-                    self.overwritten.update(found.begun)
+                    self.overwritten |= there.union(source.run.run_id for source in found.sources if source.path in old)
                 elif os.path.lexists(self._target):
                     self._add(found.sources)
                 else:
@@ -320,6 +321,9 @@ def _remove_folder(target: str, folder: str, overwritten: Collection[str]) -> No
         for name in signs:
             os.unlink(os.path.join(folder, name))
         starts = started_in(folder)
+        for name, start in starts.items():
+            if start.run_id in overwritten:  # so that the next merge knows as well
+                os.utime(os.path.join(folder, name), (0.0, 0.0))
         over = all(start.refused or not start.fresh or start.run_id in gone for start in starts.values())
         if over and set(names).issubset([*signs, *starts]):
             for name in starts:  # from the end, so that who looks meanwhile misses none in between
