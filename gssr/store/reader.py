@@ -142,8 +142,7 @@ class RunReader:
         whole = shard in self._places.whole and not shard.damage
         ended = self.state not in ("running", "lost")
         unended = not (ended and shard.counts_up_to(last, None if whole else list(position)))
-        until = shard.thinned_until(self.run.run_id)
-        return Part(shard, first, last, position, whole, unended, thinned=until, ended=ended)
+        return Part(shard, first, last, position, whole, unended, shard.thinned_until(self.run.run_id), ended)
 
     @property
     def damage(self) -> str | None:
@@ -165,16 +164,13 @@ class RunReader:
     @property
     def processes(self) -> tuple[Process, ...]:
         """One row per rank."""
-        rows = (row for shard in self._shards for row in shard.processes(self.run.run_id))
+        rows = (row for each in self._shards for row in each.processes(self.run.run_id))
         return tuple(sorted(rows, key=lambda process: process.rank))
 
     @property
     def ranks_missing(self) -> tuple[int, ...] | None:
         """The ranks that are not in the recording, in order; None where nobody knows how many there are."""
-        world_size = self.run.world_size
-        if not missing_ranks(world_size, ()):
-            return None
-        return missing_ranks(world_size, (process.rank for process in self.processes))
+        return missing_ranks(self.run.world_size, (process.rank for process in self.processes))
 
     @property
     def events(self) -> tuple[Event, ...]:
