@@ -135,6 +135,22 @@ NEVER: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
+        "A job is recorded or refused in part: all ranks of a run decide alike, whichever jobs begin at the same name, and "
+        "refused is only before anything starts.",
+        "profile/test_profile_output.py",
+        [
+            "test_ranks_of_jobs_that_begin_in_any_order_and_end_meanwhile_are_refused_whole_or_not_at_all",
+        ],
+    ),
+    Guarantee(
+        "`-f` deletes a part of a run, or one that goes on.",
+        "store/test_merge.py",
+        [
+            "test_ranks_of_a_run_that_are_through_while_others_have_not_begun_are_left_to_it",
+            "test_what_began_later_or_was_just_merged_without_all_ranks_is_kept_and_said",
+        ],
+    ),
+    Guarantee(
         "A recording into which something was recorded can't be opened, whenever its writer was killed.",
         FAULTS,
         tried("sampler-killed", "all-killed", "merge-killed"),

@@ -60,8 +60,10 @@ def rights() -> list[str]:
     return ["unshare", *user, *OWN]
 
 
-def run(rights: Sequence[str], pods: Sequence[Mapping[str, str]], folder: Path, *words: str) -> list[str]:
-    """What the pods said that run `gssr profile` together."""
+def run(
+    rights: Sequence[str], pods: Sequence[Mapping[str, str]], folder: Path, *words: str, code: int = 0
+) -> list[str]:
+    """What the pods said that run `gssr profile` together, and all end with this exit code."""
     command = [sys.executable, "-m", "gssr", "profile", "--backend", "synthetic:train:2", "-o", str(folder / "a.sql")]
     environ = dict(os.environ) | {"PYTHONPATH": str(ROOT), "KUBERNETES_SERVICE_HOST": "10.96.0.1"}
     started = [
@@ -72,7 +74,7 @@ def run(rights: Sequence[str], pods: Sequence[Mapping[str, str]], folder: Path, 
         for pod in pods
     ]  # fmt: skip
     said = [pod.communicate(timeout=60)[1] for pod in started]
-    assert [pod.returncode for pod in started] == [0] * len(pods), said
+    assert [pod.returncode for pod in started] == [code] * len(pods), said
     return said
 
 
@@ -107,3 +109,18 @@ def test_pods_that_are_not_told_how_many_they_are_say_what_is_left_to_do(rights,
     reader, again = open_recording(tmp_path / "a.sql").runs
     look_at(reader)
     assert again.run.label == "again" and [process.rank for process in again.processes] == [1]
+
+
+def test_pods_that_fail_and_are_started_again_together_add_a_run_and_another_job_is_refused(
+    rights, tmp_path: Path
+) -> None:
+    failing = ("--", "sh", "-c", "exit 7")
+    run(rights, [indexed_job(index) for index in range(N)], tmp_path, *failing, code=7)
+    other = [{"HOSTNAME": f"other-{index}", "JOB_COMPLETION_INDEX": str(index)} for index in range(2)]
+    said = run(rights, other, tmp_path, "--", "true", code=2)
+    assert all("use -a to add a run to it" in text for text in said)
+    run(rights, [indexed_job(index) for index in (0, 2)], tmp_path, *failing, code=7)
+    run(rights, [indexed_job(2)], tmp_path, "--", "sleep", "0.2")
+    merge(str(tmp_path / "a.sql"))
+    ranks = [[process.rank for process in reader.processes] for reader in open_recording(tmp_path / "a.sql").runs]
+    assert ranks == [[0, 1, 2], [0, 2], [2]] and os.listdir(tmp_path) == ["a.sql"]
