@@ -52,6 +52,7 @@ class Race(NamedTuple):
     jobs: tuple[Job, ...]
     killed: tuple[int, int] | None
     kill_after: float
+    pages: bool
 
     def label(self, job: int) -> str:
         """The label of a job's run, which no other one of any round has."""
@@ -110,6 +111,7 @@ def drawn(seed: int) -> Race:
         jobs=tuple(jobs),
         killed=killed,
         kill_after=rng.choice((0.0, rng.uniform(0.0, 1.0))),
+        pages=rng.random() < 0.25,
     )
 
 

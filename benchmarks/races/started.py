@@ -101,6 +101,7 @@ def run(race: Race, folder: Path, environment: Mapping[str, str] = ENVIRONMENT, 
     start, RuntimeError when Slurm does not take them."""
     (folder / "seen").mkdir()
     (folder / "records").mkdir()
+    (folder / "runtime").mkdir(mode=0o700)
     (folder / "rank.sh").write_text(_RANK)
     (folder / "work.sh").write_text(_WORK)
     os.mkfifo(folder / "go")
@@ -138,9 +139,10 @@ def _plan(race: Race, job: int, rank: int, apart: bool) -> str:
         command += ["-o", f"race{job}.sql"]
     else:
         command += ["-o", "race.sql"] * race.named + [race.jobs[job].option] * bool(race.jobs[job].option)
-    if job:
-        command.append("--no-summary")  # the page of the first one shows that it can be made
+    command += ["--no-summary"] * (not race.pages)
     lines = [f"export {name}={shlex.quote(str(value))}" for name, value in _variables(race, job, rank).items()]
+    if race.kind not in IN_SLURM:  # rounds that run beside this one have the same ids: let it be a node of its own
+        lines.append('export XDG_RUNTIME_DIR="$here/runtime"')
     lines += [
         f"delay={own.delay:.3f} code={own.code} works=({' '.join(f'{work:.3f}' for work in own.works)})",
         f"command=({' '.join(shlex.quote(str(word)) for word in command)})",

@@ -15,7 +15,7 @@ def race(*options: str, earlier: bool = False) -> Race:
     """Two jobs with these options."""
     codes = zip(options, CODES[: len(options)], strict=True)
     jobs = [Job(option, tuple(Rank(0.0, (1.0,), code) for code in own)) for option, own in codes]
-    return Race(7, "openmpi", True, earlier, True, 1, True, tuple(jobs), None, 0.0)
+    return Race(7, "openmpi", True, earlier, True, 1, True, tuple(jobs), None, 0.0, False)
 
 
 def ran(job: int, start: float = 0.0, said: str = "") -> dict[tuple[int, int], list[Attempt]]:
