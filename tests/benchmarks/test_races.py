@@ -1,8 +1,11 @@
 """Rounds in which jobs race for one name: what is drawn, and that whatever goes wrong in one is noticed. ``python -m
 benchmarks races`` takes 200."""
 
+from pathlib import Path
+
 import pytest
 
+from benchmarks.races import started, table
 from benchmarks.races.drawn import IN_SLURM, KINDS, RANKS, Job, Race, Rank, drawn
 from benchmarks.races.judged import Held, Verdict, judged
 from benchmarks.races.started import Attempt, Outcome
@@ -145,3 +148,23 @@ def test_runs_that_are_mixed_or_apart_are_noticed() -> None:
     assert verdict(race("-a", "-a"), both, mixed).lost
     apart = whole._replace(processes=[("7-0", f"run0{rank}", rank, code) for _, _, rank, code in whole.processes[:4]])
     assert any("4 runs" in problem for problem in verdict(race("-a", "-a"), both, apart).lost)
+
+
+ROUNDS = (58, 128, 237, 238, 293, 350)
+"""Seeds of rounds that together have all launchers but a real Slurm, all options, kills, restarts and late ranks."""
+
+
+@pytest.mark.timeout(900)
+def test_jobs_that_race_are_recorded_whole_or_refused_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "CACHE", tmp_path)
+    races = [drawn(seed) for seed in ROUNDS]
+    assert {one.kind for one in races} == set(KINDS) - set(IN_SLURM)
+    assert {job.option for one in races for job in one.jobs} == {"", "-f", "-a"}
+    if not started.pods_are_possible():
+        races = [one for one in races if one.kind != "kubernetes"]
+    found = list(table.verdicts(races))
+    problems = [f"--seed {one.seed} ({one}): {problem}" for one, verdict in found for problem in verdict.problems]
+    assert not problems, "\n".join(problems)
+    assert len(found) == len(races)
+    unrecorded = sum(verdict.unrecorded for _, verdict in found)
+    assert unrecorded <= 2, f"{unrecorded} of {sum(verdict.ranks for _, verdict in found)} ranks went on unrecorded"
