@@ -43,7 +43,7 @@ BENCHMARKS = {
     "truth-long": _truth("measure_long"),
 }
 
-WITH_OPTIONS = ("faults", "fuzz")
+WITH_OPTIONS = ("faults", "fuzz", "races")
 """Those that are run alone, and have options and a table of their own."""
 
 
