@@ -95,7 +95,8 @@ class Run:
 
     @cached_property
     def gpus(self) -> "pd.DataFrame":
-        """One row per GPU, by node, driver's index and UUID; the columns are those of the table ``gpus``."""
+        """One row per GPU, by node, driver's index and UUID; the columns are those of the table ``gpus``, and ``place``:
+        what pages and screens call it."""
         return tables.gpus(self.reader.gpus)
 
     @cached_property

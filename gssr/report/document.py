@@ -87,6 +87,8 @@ def _gpu(gpu: GpuSummary) -> dict[str, Any]:
         "node": gpu.node,
         "rank": gpu.rank,
         "uuid": gpu.uuid,
+        "place": gpu.place,
+        "mig": gpu.mig,
         "score": number(gpu.score),
         "n_samples": gpu.n_samples,
         "mean": numbers(gpu.mean),
