@@ -30,6 +30,7 @@ from gssr.store.reader import RunReader
 
 if TYPE_CHECKING:
     import pandas as pd
+    import sqlite_utils
 
 Gpus = str | int | Sequence[str | int] | None
 """GPUs: positions, or what ``--gpus`` takes: ``NODE``, ``NODE:INDEX``, a UUID, patterns; None for all."""
@@ -95,7 +96,8 @@ class Run:
 
     @cached_property
     def gpus(self) -> "pd.DataFrame":
-        """One row per GPU, by node, driver's index and UUID; the columns are those of the table ``gpus``."""
+        """One row per GPU, by node, driver's index and UUID; the columns are those of the table ``gpus``, and ``place``:
+        what pages and screens call it."""
         return tables.gpus(self.reader.gpus)
 
     @cached_property
@@ -226,8 +228,23 @@ class Recording:
         """What could not be read so far, in one sentence."""
         return self._opened.damage
 
+    @cached_property
+    def database(self) -> "sqlite_utils.Database":
+        """The recording's file for questions of one's own in SQL: it can be read, and not be changed. Raises ValueError,
+        with a sentence, for a recording of several files, and RecordingError."""
+        import sqlite_utils
+
+        from gssr.store.open import connect_for_questions, files_of
+
+        files = files_of(self.path)
+        if len(files) > 1:
+            raise ValueError(f"{self.path}: has {len(files)} files: gssr merge makes one of them, which can be asked")
+        return sqlite_utils.Database(connect_for_questions(files[0]), recursive_triggers=False, execute_plugins=False)
+
     def close(self) -> None:
         """Close its files. What was read stays."""
+        if "database" in self.__dict__:
+            self.database.conn.close()
         self._opened.close()
 
     def __enter__(self) -> "Recording":

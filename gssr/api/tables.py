@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.gpu_name import place
 from gssr.metrics import BY_NAME
 from gssr.model.analysis import Analysis, GpuSummary, Series
 from gssr.model.phases import Phase
@@ -23,7 +24,8 @@ _OF_THE_FILE = ("gpu", "run_id")
 def gpus(found: Sequence[Gpu]) -> "pd.DataFrame":
     """See gssr.api.recording.Run.gpus."""
     columns = [name for name in Gpu._fields if name not in _OF_THE_FILE]
-    return _table([{name: getattr(gpu, name) for name in columns} for gpu in found], columns, "gpu")
+    rows = [{name: getattr(gpu, name) for name in columns} | {"place": place(gpu)} for gpu in found]
+    return _table(rows, [*columns, "place"], "gpu")
 
 
 def events(found: Sequence[Event], of: Sequence[Gpu], start: float) -> "pd.DataFrame":

@@ -38,7 +38,6 @@ OPTIONS = (
         ("-mtd", "--show-metadata"), {"action": "store_true", "help": "show everything known of the run and its GPUs"}
     ),
     Option(("-ns", "--no-summary"), {"action": "store_true", "help": "leave the summary out"}),
-    Option(("-s", "--summary"), {"action": "store_true", "help": "the summary; it is shown anyway"}),
     Option(
         ("-v", "--verbosity"),
         {
@@ -76,6 +75,7 @@ OPTIONS = (
 )
 
 REPLACED = {
+    "-s": "leave it out: the summary is shown anyway",
     "-rp": "use --report FILE.html or --report FILE.pdf",
     "-hm": "--png -plb draws the map of GPUs over time",
     "-e": "a recording is an SQLite file: see docs/recording.md for queries, or use --json",

@@ -6,6 +6,7 @@ from dataclasses import astuple
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from gssr.gpu_name import place
 from gssr.model.analysis import Analysis
 from gssr.model.analyze import Options, analyze
 from gssr.model.figures import GPU_COLUMNS, RUN_COLUMNS, RunFigures, figures
@@ -20,6 +21,9 @@ Rows = Iterator[Sequence[tuple[Any, ...]]]
 """Batches of rows, values in the order of the table's columns; None where NULL."""
 
 GPU = Column("gpu", "INTEGER NOT NULL", "number of the GPU within the run, from 0, by node, driver's index and UUID")
+PLACE = Column(
+    "place", "TEXT NOT NULL", "what pages and screens call it: node:device_index, with .mig of a MIG instance"
+)
 STATE = Column("state", "TEXT", "running, completed, failed, timeout, killed or lost")
 RUN, NODE = "run_id", "node"
 
@@ -100,7 +104,7 @@ def _processes(own: Exported) -> Rows:
 
 
 def _gpus(own: Exported) -> Rows:
-    yield [tuple(gpu._replace(gpu=position)) for position, gpu in enumerate(own.reader.gpus)]
+    yield [(*gpu._replace(gpu=position), place(gpu)) for position, gpu in enumerate(own.reader.gpus)]
 
 
 def _events(own: Exported) -> Rows:
@@ -145,7 +149,7 @@ EXPORTED: dict[str, Table] = {
     for table in (
         Table("runs", "one run: the recording's table of that name", _like_the_recording("runs"), _runs),
         Table("processes", "one rank of a run", TABLES["processes"], _processes),
-        Table("gpus", "one GPU of a run", _like_the_recording("gpus"), _gpus),
+        Table("gpus", "one GPU of a run", (*_like_the_recording("gpus"), PLACE), _gpus),
         Table("events", "something that happened", _like_the_recording("events"), _events),
         Table("summary", "one run in figures: what `gssr fleet` counts", RUN_COLUMNS, _summary),
         Table("gpu_summary", "one GPU of a run in figures", GPU_COLUMNS, _gpu_summary),

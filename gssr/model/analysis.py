@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.gpu_name import place
 from gssr.model.roofline import Place, Unplaced
 from gssr.model.verdict import Abstention, Verdict
 from gssr.peaks import Peaks
@@ -38,7 +39,8 @@ class Statistics:
 @dataclass(frozen=True, slots=True)
 class GpuSummary:
     """One GPU over the window. ``mean`` by metric name, None where it has no samples. ``memory_total`` (bytes),
-    ``power_limit`` (W) and ``max_sm_clock`` (MHz) are the full scales of memory_used, power_usage and sm_clock."""
+    ``power_limit`` (W) and ``max_sm_clock`` (MHz) are the full scales of memory_used, power_usage and sm_clock. ``mig``
+    names the MIG instance, None of a whole GPU."""
 
     gpu: int
     node: str | None
@@ -53,11 +55,12 @@ class GpuSummary:
     memory_total: int | None = None
     power_limit: float | None = None
     max_sm_clock: int | None = None
+    mig: str | None = None
 
     @property
     def place(self) -> str:
-        """``node:device_index``: how pages name it."""
-        return f"{self.node or '?'}:{'?' if self.device_index is None else self.device_index}"
+        """What it is called (gssr.gpu_name.place)."""
+        return place(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,6 +218,7 @@ def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> t
                 memory_total=gpu.memory_total,
                 power_limit=gpu.power_limit,
                 max_sm_clock=gpu.max_sm_clock,
+                mig=gpu.mig,
             )
         )
     return tuple(summaries)

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.gpu_name import place
 from gssr.metrics import SCORE_INPUTS
 from gssr.model.analysis import Floats, HostUse
 from gssr.score import score_of_means
@@ -199,10 +200,8 @@ class Frame:
         return len(self.gpus)
 
     def place(self, gpu: int) -> str:
-        """``node:device_index`` of a GPU: how screens name it; ``node:device_index.mig`` for a MIG instance."""
-        found = self.gpus[gpu]
-        index = "?" if found.device_index is None else str(found.device_index)
-        return f"{self.nodes[self.node_of[gpu]]}:{index}{'.' + found.mig if found.mig else ''}"
+        """What a GPU is called (gssr.gpu_name.place)."""
+        return place(self.gpus[gpu], self.nodes[self.node_of[gpu]])
 
     def on_node(self, node: int) -> Ints:
         """Positions of a node's GPUs."""
@@ -235,13 +234,6 @@ def _percentile(ordered: Floats, n: Ints, share: float) -> Floats:
     column = np.arange(ordered.shape[1])
     low, high = ordered[below, column], ordered[above, column]
     return np.asarray(low + (position - below) * (high - low), np.float64)
-
-
-def without_domains(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of hosts without their domains, where that still tells them apart; addresses as they are."""
-    hosts = tuple(name.partition(".")[0] for name in names)
-    fine = len(set(hosts)) == len(names) and all(host and not host.isdigit() for host in hosts)
-    return hosts if fine else names
 
 
 def nodes_of(gpus: Sequence[Gpu]) -> tuple[tuple[str, ...], Ints]:

@@ -8,7 +8,7 @@ from typing import Any
 from gssr.model.analysis import Analysis
 from gssr.model.comparison import Change, Comparison, PhaseTotal
 from gssr.model.verdict import Verdict
-from gssr.report.plain import number
+from gssr.report.document import number
 
 SCHEMA = "gssr.compare/1"
 

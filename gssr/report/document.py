@@ -5,13 +5,15 @@ in a run's object is over its window, ``duration_s`` included.
 """
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gssr.model.analysis import Analysis, GpuSummary, Statistics
+from gssr.model.analysis import Analysis, Floats, GpuSummary, Statistics
+from gssr.model.phases import Phase
+from gssr.model.roofline import Place, Unplaced
 from gssr.model.verdict import Verdict
-from gssr.report.plain import load_balancing, number, numbers, phase, roofline
 
 SCHEMA = "gssr.analyze/1"
 
@@ -67,9 +69,9 @@ def _run(analysis: Analysis) -> dict[str, Any]:
         "events": [event._asdict() | {"time": number(event.time)} for event in analysis.events],
         "verdicts": [_verdict(verdict) for verdict in analysis.verdicts],
         "abstentions": [{"code": each.code, "reason": each.reason} for each in analysis.abstentions],
-        "phases": [phase(each) for each in analysis.phases],
-        "load_balancing": load_balancing(analysis),
-        "roofline": roofline(analysis.place),
+        "phases": [_phase(each) for each in analysis.phases],
+        "load_balancing": _load_balancing(analysis),
+        "roofline": _roofline(analysis.place),
         "energy_j": number(analysis.energy_j),
         "gpu_hours": number(analysis.gpu_hours),
         "host": numbers(asdict(analysis.host)) if analysis.host else None,
@@ -89,6 +91,8 @@ def _gpu(gpu: GpuSummary) -> dict[str, Any]:
         "node": gpu.node,
         "rank": gpu.rank,
         "uuid": gpu.uuid,
+        "place": gpu.place,
+        "mig": gpu.mig,
         "score": number(gpu.score),
         "n_samples": gpu.n_samples,
         "mean": numbers(gpu.mean),
@@ -123,3 +127,110 @@ def _end(gpu: GpuSummary | None, metric: str) -> dict[str, Any] | None:
     if gpu is None:
         return None
     return {"gpu": gpu.gpu, "node": gpu.node, "rank": gpu.rank, "mean": number(gpu.mean.get(metric))}
+
+
+def number(value: float | None) -> float | None:
+    """A plain number, None for what JSON can't say; numpy's own types become Python's."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def numbers(values: Mapping[str, float | None] | Mapping[str, float]) -> dict[str, float | None]:
+    """The same for each value."""
+    return {name: number(value) for name, value in values.items()}
+
+
+def _phase(found: Phase) -> dict[str, Any]:
+    """One phase. ``cycle`` is None of all but recurring ones; of the verdicts only what they are, for most are the run's."""
+    cycle = found.cycle
+    return {
+        "kind": found.kind,
+        "start": number(found.start),
+        "end": number(found.end),
+        "duration_s": number(found.seconds),
+        "share": number(found.share),
+        "score": number(found.score),
+        "mean": numbers(found.means),
+        "cycle": None
+        if cycle is None
+        else {
+            "count": cycle.count,
+            "period_s": number(cycle.period),
+            "dip_s": number(cycle.seconds),
+            "share": number(cycle.share),
+            "low": number(cycle.low),
+            "high": number(cycle.high),
+        },
+        "roofline": _roofline(found.place),
+        "verdicts": [
+            {"code": verdict.code, "severity": verdict.severity, "title": verdict.title} for verdict in found.verdicts
+        ],
+    }
+
+
+def _load_balancing(analysis: Analysis) -> dict[str, Any] | None:
+    """How uneven the GPUs were; GPUs by their keys in the file."""
+    found = analysis.unevenness
+    if found is None:
+        return None
+    uneven, keys = found.imbalance, [gpu.gpu for gpu in analysis.gpus]
+    return {
+        "metric": found.metric,
+        "imbalance": number(uneven.of_means),
+        "imbalance_resolved": number(uneven.resolved),
+        "imbalance_over_time": {
+            "start": number(found.start),
+            "width": number(found.width),
+            "values": _listed(uneven.over_time),
+        },
+        "worst_minute": None
+        if uneven.worst is None
+        else {"start": number(uneven.worst_start), "imbalance": number(uneven.worst)},
+        "gpu_hours_lost": number(uneven.lost),
+        "gpu_hours_lost_static": number(uneven.static),
+        "energy_lost_j": number(found.energy_lost),
+        "score_as_median": number(found.score_as_median),
+        "nodes": [
+            {"node": found.nodes[int(key)], "mean": number(mean)}
+            for key, mean in zip(found.by_node.keys, found.by_node.means, strict=True)
+        ],
+        "positions": [
+            {
+                "device_index": None if key < 0 else int(key),
+                "mean": number(mean),
+                "below_node": number(below),
+                "share_below": number(share),
+            }
+            for key, mean, below, share in zip(
+                found.by_index.keys, found.by_index.means, found.by_index.below, found.by_index.share, strict=True
+            )
+        ],
+        "groups": [
+            {
+                "name": group.name,
+                "mean": number(group.mean),
+                "outlier": group.apart,
+                "gpus": [keys[gpu] for gpu in group.gpus],
+            }
+            for group in found.alike
+        ],
+    }
+
+
+def _roofline(found: Place | Unplaced | None) -> dict[str, Any] | None:
+    """A place under the roofline; ``unknown`` says why there is none."""
+    if found is None:
+        return None
+    known = found if isinstance(found, Place) else None
+    names = ("flops", "bytes", "intensity", "ridge", "roof", "of_roof")
+    return {
+        **{name: number(getattr(known, name, None)) for name in names},
+        "bound": known.bound if known else None,
+        "pipes": [{"metric": pipe.metric, "flops": number(pipe.flops)} for pipe in known.pipes] if known else [],
+        "unknown": found.reason if isinstance(found, Unplaced) else None,
+    }
+
+
+def _listed(values: Floats | Iterable[float]) -> list[float | None]:
+    return [number(value) for value in values]

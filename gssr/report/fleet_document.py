@@ -12,7 +12,7 @@ from gssr.model.fleet import Group
 from gssr.model.fleet_reading import Fleet
 from gssr.render.cells import clean
 from gssr.render.spreadsheet import cell
-from gssr.report.plain import number
+from gssr.report.document import number
 
 SCHEMA = "gssr.fleet/1"
 

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 from statistics import median
 
+import numpy as np
+
 from gssr.metrics import Metric
 from gssr.model.analysis import Analysis
 from gssr.model.balance import histogram
 from gssr.render.bar import bar
-from gssr.render.cells import clean, clip, wrap
+from gssr.render.cells import cell_width, clean, clip, fit, wrap
 from gssr.render.glyphs import Glyphs, glyphs
-from gssr.render.hist import hist
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import count, fixed, metric_of, number, percent, quantity, unit_of
 from gssr.render.strip import strip
@@ -26,6 +27,8 @@ EXTREMES = 5
 _LEAST_FOR_HISTOGRAM = 5
 _NAMED = 2
 """Up to this many GPUs in a bin of the histogram are named."""
+_COUNT, _LEAST_NAME = 6, 8
+"""Cells for the count of a bin, and the fewest in which names are worth it."""
 _OUTLIER = 0.8
 """A GPU whose mean is below this share of the median GPU's is marked with ``!`` (a threshold of our own)."""
 
@@ -55,16 +58,33 @@ def load_balancing(analysis: Analysis, options: Options) -> list[Row]:
 
 
 def _histogram(analysis: Analysis, metric: Metric, width: int, marks: Glyphs) -> list[Row]:
+    """How many GPUs have which mean: a line per bin from the highest that holds any to the lowest, and who is in it."""
+    from gssr.report.plotext_chart import histogram_chart  # a page without a drawing needs no plotext
+
     found, unit = histogram(metric, analysis.gpus), unit_of(metric)
+    title = clip((Span("number of GPUs", "heading"), Span(f" by mean {metric.label}, {unit.name}", "dim")), width)
     shown = [edge * unit.factor for edge in found.edges.tolist()]
     decimals = 0 if all(abs(edge - round(edge)) < 1e-6 for edge in shown) else unit.decimals
+    edges = [fixed(edge, decimals) for edge in shown]
+    held = np.flatnonzero(found.counts)
+    bins = range(int(held[-1]), int(held[0]) - 1, -1) if len(held) else range(0)
+    size = max(map(len, edges))
+    indent = "  " if width >= 40 else ""
+    labels = [f"{indent}{edges[i]:>{size}} - {edges[i + 1]:>{size}}" for i in bins]
+    counts = [int(found.counts[i]) for i in bins]
     names = [
         ", ".join(clean(analysis.gpus[i].place) for i in members) if len(members) <= _NAMED else ""
-        for members in found.members
+        for members in (found.members[i] for i in bins)
     ]
-    edges = [fixed(edge, decimals) for edge in shown]
-    title = clip((Span("number of GPUs", "heading"), Span(f" by mean {metric.label}, {unit.name}", "dim")), width)
-    return [title, *hist(edges, found.counts.tolist(), names, width, marks, indent="  " if width >= 40 else "")]
+    spare = width - len(indent) - 2 * size - 4 - _COUNT
+    tail = min(max(map(cell_width, names), default=0), spare // 2)
+    tail = tail + 2 if tail >= _LEAST_NAME else 0
+    bars = histogram_chart(labels, counts, spare - tail, marks) or [(Span(f"{label} "),) for label in labels]
+    rows = []
+    for drawn, n, name in zip(bars, counts, names, strict=True):
+        about = Span(fit(f"  {name}", tail, marks.ellipsis), "dim")
+        rows.append(clip((*drawn, Span(f"{n:>{_COUNT}}", "plain" if n else "dim"), about), width))
+    return [title, *rows]
 
 
 def _gpus(analysis: Analysis, metric: Metric, options: Options, marks: Glyphs) -> list[Row]:

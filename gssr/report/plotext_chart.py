@@ -1,15 +1,18 @@
-"""The one place that knows plotext: a time series with its band, as rows.
+"""The one place that knows plotext: a time series with its band, and a histogram, as rows.
 
 plotext keeps its figure, its theme and its size limits in global state: all of it is reset before and after each chart. Its
 colours are not used; the rows carry roles like every other drawing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import plotext
 from numpy.typing import NDArray
 
+from gssr.render.bar import length
 from gssr.render.clock import Tick
 from gssr.render.columns import unbroken
 from gssr.render.glyphs import TO_ASCII, Glyphs
@@ -35,13 +38,7 @@ def band_chart(
     n, tall = len(mean), height + 1 + bool(x_ticks)
     if n < LEAST_COLUMNS:
         return []
-    figure = plotext.figure
-    figure.clear.all()
-    plotext.terminal.limit(False, False)
-    try:
-        figure.theme("colorless")
-        figure.plot_size(gutter + 1 + n, tall)
-        figure.axes(active=False, side=1)
+    with _figure(gutter + 1 + n, tall) as figure:
         y, x = figure.ruler("y"), figure.ruler("x")
         y.lim(0, 1)
         y.ticks(np.linspace(0, 1, len(y_labels)).tolist(), [label.rjust(gutter) for label in y_labels])
@@ -53,14 +50,54 @@ def band_chart(
         for first, last in unbroken(mean):
             values = np.clip(mean[first:last], 0.0, 1.0)
             figure.draw(figure.signal(list(range(first, last)), values.tolist(), marker=glyphs.line).lines())
-        text = figure.build().string(colorless=True)
+        lines = _lines(figure, glyphs)[:tall]
+    return [_row(line, gutter + 1 if i < height else len(line), glyphs.band) for i, line in enumerate(lines)]
+
+
+def histogram_chart(labels: Sequence[str], counts: Sequence[int], columns: int, glyphs: Glyphs) -> list[Row]:
+    """A line per bin, in the order given: its label, the axis, and a bar of at most ``columns`` cells, which the greatest
+    count fills. ``labels`` [bins] are equally long; a count above 0 always shows. Fewer than 8 columns give no lines."""
+    n, most = len(counts), max(counts, default=0)
+    if columns < LEAST_COLUMNS or not n:
+        return []
+    gutter = max(map(len, labels))
+    with _figure(gutter + 1 + columns, n + 1) as figure:  # the last line is the axis
+        y, x = figure.ruler("y"), figure.ruler("x")
+        y.lim(0, max(n - 1, 1))
+        y.ticks(list(range(n)), list(labels)[::-1])
+        x.lim(0, columns - 1)
+        x.ticks([], [])
+        cells: dict[str, tuple[list[int], list[int]]] = {}
+        for at, count in enumerate(counts):
+            for column, char in enumerate(length(count / most, columns, glyphs) if count else ""):
+                xs, ys = cells.setdefault(char, ([], []))
+                xs.append(column)
+                ys.append(n - 1 - at)
+        for char, (xs, ys) in cells.items():
+            figure.draw(figure.signal(xs, ys, marker=char))
+        lines = _lines(figure, glyphs)[:n]
+    return [_row(line, gutter + 1, glyphs.band) for line in lines]
+
+
+@contextmanager
+def _figure(width: int, height: int) -> Iterator[Any]:
+    """An empty figure of so many cells, with an axis at its left; afterwards it is empty again."""
+    figure = plotext.figure
+    figure.clear.all()
+    plotext.terminal.limit(False, False)
+    try:
+        figure.theme("colorless")
+        figure.plot_size(width, height)
+        figure.axes(active=False, side=1)
+        yield figure
     finally:
         figure.clear.all()
         plotext.terminal.limit(True, True)
-    if glyphs.band.isascii():
-        text = text.translate(TO_ASCII)
-    lines = text.split("\n")[:tall]
-    return [_row(line, gutter + 1 if i < height else len(line), glyphs.band) for i, line in enumerate(lines)]
+
+
+def _lines(figure: Any, glyphs: Glyphs) -> list[str]:
+    text: str = figure.build().string(colorless=True)
+    return (text.translate(TO_ASCII) if glyphs.band.isascii() else text).split("\n")
 
 
 def _area(low: Floats, high: Floats, height: int) -> tuple[list[int], list[float]]:

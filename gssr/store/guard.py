@@ -37,6 +37,12 @@ _FUNCTIONS = frozenset({"count", "total", "sum", "min", "max", "group_concat"})
 _QUESTIONS = frozenset({"application_id", "user_version", "journal_mode"})
 _QUESTIONS_OF_TABLES = frozenset({"table_info", "table_xinfo", "quick_check"})
 _HARMLESS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_TRANSACTION})
+_QUERIES = _HARMLESS | {
+    sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE, sqlite3.SQLITE_SAVEPOINT,
+}  # fmt: skip
+_LOOKS = _QUESTIONS_OF_TABLES | {
+    "database_list", "foreign_key_list", "index_info", "index_list", "index_xinfo", "table_list",
+}  # fmt: skip
 
 _OWN = frozenset(statement.replace("IF NOT EXISTS ", "") for statement in create_statements())
 """As SQLite keeps the statements that made our tables."""
@@ -138,6 +144,14 @@ def only_reads(action: int, first: str | None, second: str | None, _: str | None
         or (action == sqlite3.SQLITE_READ and first in _READABLE)
         or (action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS)
         or (action == sqlite3.SQLITE_PRAGMA and first in (_QUESTIONS_OF_TABLES if second else _QUESTIONS))
+    )
+    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+
+def answers(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    """An authorizer for questions that the user asks in SQL: whatever only reads."""
+    allowed = action in _QUERIES or (
+        action == sqlite3.SQLITE_PRAGMA and first in (_LOOKS if second else _QUESTIONS | _LOOKS)
     )
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from errno import EINVAL
 from typing import NamedTuple
 
+from gssr.metrics import NAMES
 from gssr.store.bounds import check_sizes
 from gssr.store.companions import COMPANIONS, beside
-from gssr.store.guard import Guarded, UnsafeError, check_schema, distrust, only_reads
-from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION
+from gssr.store.guard import Guarded, UnsafeError, answers, check_schema, distrust, only_reads
+from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION, create_view
 
 _SMALL = 4096
 _CACHE_KIB = 100
@@ -84,6 +85,23 @@ def connect(path: str) -> sqlite3.Connection:
         raise RecordingError(f"{path}: is damaged: {error}") from None
     except UnicodeDecodeError:  # SQLite's message, which quotes the damage
         raise RecordingError(f"{path}: is damaged: malformed database schema") from None
+
+
+def connect_for_questions(path: str) -> sqlite3.Connection:
+    """The same for questions that the user asks in SQL: any that only read, of any table, however long they take. The view
+    ``gpu_samples`` is the connection's own. Raises RecordingError."""
+    connection = connect(path)
+    connection.set_authorizer(None)
+    connection.set_progress_handler(None, 0)
+    try:
+        columns = {row[1] for row in connection.execute("PRAGMA table_info(samples)")}
+        if columns.issuperset(NAMES):  # one of an earlier version may have fewer
+            connection.execute(create_view("TEMP VIEW"))
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise RecordingError(f"{path}: is damaged: {error}") from None
+    connection.set_authorizer(answers)
+    return connection
 
 
 def _check_file(path: str) -> list[str]:

@@ -258,12 +258,16 @@ def _create_table(table: str) -> str:
     return f"CREATE TABLE IF NOT EXISTS {table} (" + ", ".join(parts) + ")"
 
 
-def create_statements() -> list[str]:
-    """The statements that make an empty recording of this schema; each may be run again on one that exists."""
+def create_view(kind: str = "VIEW") -> str:
+    """The statement that makes the view ``gpu_samples``; ``kind``: TEMP VIEW for a connection's own."""
     flop = " + ".join(f"s.{part}" for part in FLOP_ACTIVE.parts)
     metrics = ", ".join(f"s.{metric.name}" for metric in METRICS)
-    view = (
-        "CREATE VIEW IF NOT EXISTS gpu_samples AS SELECT g.run_id, g.node, g.rank, g.device_index, g.uuid, s.gpu, s.time, "
-        f"{metrics}, {flop} AS {FLOP_ACTIVE.name} FROM samples s JOIN gpus g USING (gpu)"
+    return (
+        f"CREATE {kind} IF NOT EXISTS gpu_samples AS SELECT g.run_id, g.node, g.rank, g.device_index, g.uuid, s.gpu, "
+        f"s.time, {metrics}, {flop} AS {FLOP_ACTIVE.name} FROM samples s JOIN gpus g USING (gpu)"
     )
-    return [*(_create_table(table) for table in TABLES), *INDEXES, view]
+
+
+def create_statements() -> list[str]:
+    """The statements that make an empty recording of this schema; each may be run again on one that exists."""
+    return [*(_create_table(table) for table in TABLES), *INDEXES, create_view()]

@@ -1,11 +1,11 @@
 """Which GPUs a list shows, and in which order: the filter and the sorting that the user chose."""
 
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from gssr.gpu_name import is_named
 from gssr.metrics import BY_NAME
 from gssr.model.analysis import Floats
 from gssr.model.frame import Frame, Ints
@@ -168,15 +168,4 @@ def passing(frame: Frame, text: str) -> Flags:
 @once
 def _named(gpus: tuple[Gpu, ...], patterns: tuple[str, ...]) -> Flags:
     """[n_gpus]: True where one of the patterns names the GPU, its node, or begins its UUID."""
-    return np.array([any(_matches(gpu, pattern) for pattern in patterns) for gpu in gpus], bool)
-
-
-def _matches(gpu: Gpu, pattern: str) -> bool:
-    node = gpu.node or "?"
-    place = f"{node}:{'?' if gpu.device_index is None else gpu.device_index}"
-    names = [node, place] + ([f"{place}.{gpu.mig}"] if gpu.mig else [])
-    host, dot, _ = node.partition(".")
-    if dot:  # as screens name it
-        names += [f"{host}{name.removeprefix(node)}" for name in names]
-    named = any(fnmatchcase(name, pattern) for name in names)
-    return named or (len(pattern) > 4 and (gpu.uuid or "").lower().startswith(pattern.lower()))
+    return np.array([any(is_named(gpu, pattern) for pattern in patterns) for gpu in gpus], bool)

@@ -1,6 +1,7 @@
 """Recordings from Python: the numbers of the command line, as pandas objects."""
 
 import json
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -204,3 +205,28 @@ def test_statistics_can_be_exact_of_any_number_of_samples(run, monkeypatch):
     pd.testing.assert_frame_equal(run.statistics(exact=True), known, rtol=1e-12)
     assert (run.analyze(gpus=[0, 1], end=9).metrics["sm_active"].p_error or 0.0) > 0.0
     assert run.analyze(gpus=[0, 1], end=9, exact=True).metrics["sm_active"].p_error == 0.0
+
+
+def test_a_recording_answers_questions_in_sql_and_stays_as_it_is(recorded: Path) -> None:
+    before = recorded.read_bytes()
+    with gssr.open(recorded) as opened:
+        database = opened.database
+        assert database["samples"].count == next(database.query("SELECT count(*) AS n FROM gpu_samples"))["n"] > 0
+        assert "runs" in database.table_names() and database["runs"].columns_dict["started_at"] is float
+        assert next(database["gpus"].rows_where("gpu = ?", [0]))["device_index"] == 0
+        for statement in (
+            "DELETE FROM samples", "CREATE TABLE x (a)", "ATTACH ':memory:' AS other", "PRAGMA writable_schema = ON",
+            "SELECT load_extension('x')", "DROP VIEW gpu_samples", "VACUUM",
+        ):  # fmt: skip
+            with pytest.raises(sqlite3.DatabaseError):
+                database.execute(statement)
+    assert recorded.read_bytes() == before
+
+
+def test_a_recording_of_several_files_says_that_it_is_to_be_merged_first(recorded: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "ranks.sql.d"
+    folder.mkdir()
+    for rank in range(2):
+        (folder / f"n.{rank}.run.sql").write_bytes(recorded.read_bytes())
+    with gssr.open(folder) as opened, pytest.raises(ValueError, match="gssr merge"):
+        _ = opened.database

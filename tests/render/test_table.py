@@ -1,4 +1,4 @@
-"""Tables and histograms: aligned, complete where there is room, and inside their box everywhere."""
+"""Tables: aligned, complete where there is room, and inside their box everywhere."""
 
 from functools import partial
 
@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from gssr.render.bar import bar
 from gssr.render.cells import cell_width
-from gssr.render.glyphs import ASCII, UTF8
-from gssr.render.hist import hist
+from gssr.render.glyphs import UTF8
 from gssr.render.roles import Span, text_of
 from gssr.render.table import Cell, Column, table
 
@@ -66,24 +65,3 @@ def test_a_row_with_nothing_left_is_left_out() -> None:
 
 def test_user_text_in_a_cell_is_cleaned() -> None:
     assert "\x1b" not in text_of(table([Column("x")], [["\x1b[31mred\n"]], 40, UTF8)[1])
-
-
-@given(
-    st.lists(st.integers(0, 10_000), min_size=1, max_size=12),
-    st.integers(1, 300),
-    st.text("abc:0", max_size=40),
-)
-def test_a_histogram_stays_in_its_box(counts: list[int], width: int, name: str) -> None:
-    edges = [str(10 * i) for i in range(len(counts) + 1)]
-    for marks in (UTF8, ASCII):
-        rows = hist(edges, counts, [name if n == 1 else "" for n in counts], width, marks, indent="  ")
-        assert all(cell_width(text_of(row)) <= width for row in rows)
-        held = [i for i, n in enumerate(counts) if n]
-        assert len(rows) == (held[-1] - held[0] + 1 if held else 0)
-
-
-def test_a_histogram_begins_with_the_highest_bin_and_keeps_empty_ones_between() -> None:
-    rows = [text_of(row).split() for row in hist(["0", "10", "20", "30"], [1, 0, 4], ["a:1", "", ""], 60, ASCII)]
-    assert [row[:3] for row in rows] == [["20", "-", "30"], ["10", "-", "20"], ["0", "-", "10"]]
-    assert [row[-1] for row in rows] == ["4", "0", "a:1"]
-    assert abs(rows[0][3].count("#") - 4 * rows[2][3].count("#")) <= 2

@@ -50,7 +50,7 @@ def test_keys_are_those_of_the_contract(found: Analysis) -> None:
     for statistics in only["metrics"].values():
         assert set(statistics) == {"mean", "median", "min", "max", "std", "p05", "p95", "n", "p_error"}
     for gpu in only["gpus"]:
-        assert set(gpu) == {"gpu", "node", "rank", "uuid", "score", "n_samples", "mean"}
+        assert set(gpu) == {"gpu", "node", "rank", "uuid", "place", "mig", "score", "n_samples", "mean"}
     for balance in only["balance"].values():
         assert set(balance) == {"imbalance", "lowest", "highest"}
         for end in (balance["lowest"], balance["highest"]):

@@ -5,11 +5,13 @@ from collections.abc import Callable
 import numpy as np
 import plotext
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gssr.render.clock import Tick
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import Row, text_of
-from gssr.report.plotext_chart import band_chart
+from gssr.report.plotext_chart import band_chart, histogram_chart
 
 LABELS = ["0", "50 %", "100 %"]
 
@@ -83,3 +85,21 @@ def test_each_chart_is_drawn_on_a_clean_figure() -> None:
 def test_a_canvas_too_narrow_is_left_out() -> None:
     few = np.full(7, 0.5)
     assert band_chart(few, few, few, LABELS, [], 6, 11, UTF8) == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 4000), min_size=1, max_size=10), st.integers(8, 300))
+def test_a_histogram_has_a_line_for_each_bin_and_fills_exactly_its_box(counts: list[int], columns: int) -> None:
+    labels = [f"{10 * i:>3} - {10 * i + 10:>3}" for i in range(len(counts))]
+    for marks in (UTF8, ASCII):
+        lines = [text_of(row) for row in histogram_chart(labels, counts, columns, marks)]
+        assert len(lines) == len(counts) and {len(line) for line in lines} == {10 + columns}
+        assert [line.startswith(label) for line, label in zip(lines, labels, strict=True)] == [True] * len(counts)
+        drawn = [len(line[10:].rstrip()) for line in lines]
+        assert [n > 0 for n in drawn] == [n > 0 for n in counts]
+        assert not max(counts) or max(drawn) == columns == drawn[counts.index(max(counts))]
+
+
+def test_a_bar_of_a_histogram_is_as_long_as_its_count() -> None:
+    first, none, last = (text_of(row)[2:].rstrip() for row in histogram_chart(["a", "b", "c"], [4, 0, 1], 40, ASCII))
+    assert (len(first), len(none), len(last)) == (40, 0, 10)

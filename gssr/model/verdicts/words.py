@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from gssr.gpu_name import place as place
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.store.reader import Gpu
 
@@ -60,12 +61,6 @@ def duration(seconds: float) -> str:
 
 def _three(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.10g}"
-
-
-def place(gpu: Gpu) -> str:
-    """``node:device_index``, with the MIG instance where it is one."""
-    index = "?" if gpu.device_index is None else str(gpu.device_index)
-    return f"{gpu.node or '?'}:{index}{'.' + gpu.mig if gpu.mig else ''}"
 
 
 def some(gpus: Sequence[Gpu], which: Sequence[int]) -> str:

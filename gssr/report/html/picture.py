@@ -1,7 +1,6 @@
-"""A palette PNG, written by hand: one byte per cell, its index into a ramp of colours."""
+"""Cells of a map as a picture with a palette: one byte per cell, its index into a ramp of colours."""
 
-import struct
-import zlib
+import io
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +24,14 @@ def indices(values: Floats, full: float) -> NDArray[np.uint8]:
 
 
 def png(cells: NDArray[np.uint8]) -> bytes:
-    """The bytes of a PNG file of ``cells`` [rows, columns], both at least 1. Source: PNG specification, third edition."""
-    rows, columns = cells.shape
-    lines = np.concatenate([np.zeros((rows, 1), np.uint8), cells], axis=1)  # each line begins with its filter: none
-    head = struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0)
-    opacity = bytes([255] * BLANK + [0])
-    chunks = (b"IHDR", head), (b"PLTE", _palette()), (b"tRNS", opacity), (b"IDAT", zlib.compress(lines.tobytes(), 9))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, body) for kind, body in (*chunks, (b"IEND", b"")))
+    """The bytes of a PNG file of ``cells`` [rows, columns], both at least 1."""
+    from PIL import Image
 
-
-def _chunk(kind: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    picture = Image.fromarray(cells)
+    picture.putpalette(_palette())  # which makes one of grey values one of indices
+    file = io.BytesIO()
+    picture.save(file, "PNG", optimize=True, transparency=BLANK)
+    return file.getvalue()
 
 
 def _palette() -> bytes:
