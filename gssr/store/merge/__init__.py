@@ -20,6 +20,7 @@ from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import Found, Source, look
 from gssr.store.merge.verify import all_full, missing_from
 from gssr.store.open import RecordingError, connect, small_text
+from gssr.store.private import PLANTED, is_planted
 from gssr.store.records import Merged, read_merged
 from gssr.store.schema import ENDED_SUFFIX
 
@@ -65,6 +66,9 @@ def merge(path: str, patience: float = 0.0, only: str | None = None, progress: P
     were.
     """
     target, folder = names_of(path)
+    for name in (target, folder):
+        if is_planted(name):
+            raise RecordingError(f"{name}: can't be merged: {PLANTED}")
     gone = GoneError(f"{folder}: no such folder: there are no files of ranks to merge")
     if not os.path.isdir(folder):
         raise gone
