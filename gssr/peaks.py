@@ -1,7 +1,7 @@
 """What GPU models can do at most, as their maker publishes it: the yardstick for measured activity and traffic.
 
 Per GPU, at boost clock, without sparsity. A model that isn't here is unknown, and so is a part of one (a MIG instance): no
-figure is guessed from a relative's.
+figure is guessed from a relative's. Synthetic GPUs are modelled on the H100 SXM5 and have its peaks.
 """
 
 from typing import NamedTuple
@@ -71,7 +71,7 @@ PEAKS: tuple[tuple[tuple[str, ...], Peaks], ...] = (
         Peaks("A100 PCIe 80 GB", *_A100, 1935 * _G, _PCIE_4, 300 * _G, None, 300, _AMPERE),
     ),
     (
-        ("H100 80GB HBM3",),
+        ("H100 80GB HBM3", "Synthetic H100"),
         Peaks("H100 SXM5", *_SXM_HOPPER, 3352 * _G, _PCIE_5, 450 * _G, None, 700, _HOPPER),
     ),
     (

@@ -76,7 +76,8 @@ def main(folder: Path) -> None:
                 watches = [Watch(f"{made}/{name}.sql") for name in picture.recordings]
                 rows = after(picture.actions, watches, width, height)
                 stem = folder / f"{picture.name}-{width}x{height}"
-                to_png(rows, width, f"{stem}.png")
+                with open(f"{stem}.png", "wb") as file:
+                    to_png(rows, width, file)
                 Path(f"{stem}.svg").write_text(to_svg(rows, width), encoding="utf-8")
                 print(stem)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gssr.backends.synthetic import device
 from gssr.peaks import PEAKS, peaks_of
 
 ALL = [pytest.param(peaks, id=peaks.model) for _, peaks in PEAKS]
@@ -36,12 +37,19 @@ def test_a_product_name_of_the_driver_finds_its_model(name, model):
     assert peaks is not None and peaks.model == model
 
 
+def test_synthetic_gpus_have_the_peaks_of_what_they_are_modelled_on():
+    gpu = device("node", 0)
+    peaks = peaks_of(gpu.name)
+    assert peaks is not None and peaks.model == "H100 SXM5"
+    assert (peaks.sm_count, peaks.power_limit) == (gpu.sm_count, gpu.power_limit)
+
+
 @pytest.mark.parametrize(
     "name",
     [
         None, "", "NVIDIA", "NVIDIA L40", "NVIDIA A4000", "NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA A100-SXM-64GB",
         "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4090 D", "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
-        "Tesla V100S-PCIE-32GB", "NVIDIA GB200", "Synthetic H100",
+        "Tesla V100S-PCIE-32GB", "NVIDIA GB200",
     ],
 )  # fmt: skip
 def test_a_relative_or_a_part_of_a_known_model_is_unknown(name):

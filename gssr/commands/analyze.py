@@ -212,7 +212,7 @@ def _show(
 ) -> int:
     if options.report is not None:
         try:
-            _write_report([analysis for _, analysis in analyses], options.report)
+            _write_report(analyses, options.report)
         except OSError as error:
             return fail(f"{error.filename or options.report}: can't be written: {error.strerror}", BAD_INPUT)
     if options.json:
@@ -257,14 +257,17 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
 
 def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing, folder: str | None) -> None:
     from gssr.report.png import load_balancing_png, time_series_png
+    from gssr.report.png_frame import NothingToDrawError
     from gssr.report.png_heat_map import heat_map_png
     from gssr.report.png_phases import phases_png
     from gssr.report.png_roofline import roofline_png
+    from gssr.store.output_file import access_of, output_file, output_folder
 
     several = len(analyses) > 1
     if folder:
-        os.makedirs(folder, exist_ok=True)
+        output_folder(folder, access_of(name for name, _ in analyses))
     for number, (name, analysis) in enumerate(analyses, 1):
+        access = access_of([name])
         stem = name.rstrip("/").removesuffix(".d").removesuffix(".sql")
         if folder:
             stem = os.path.join(folder, os.path.basename(stem))
@@ -277,23 +280,30 @@ def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing
             (drawing.load_balancing, "heat-map", heat_map_png),
             (drawing.roofline, "roofline", roofline_png),
         ):
-            if wanted:
-                path = f"{stem}.{suffix}.png"
-                draw(analysis, path)
+            if not wanted:
+                continue
+            path = f"{stem}.{suffix}.png"
+            try:
+                with output_file(path, access) as file:
+                    draw(analysis, file)
                 tell(path)
+            except NothingToDrawError as error:
+                tell(f"{path}: left out, there is nothing to draw: {error}")
 
 
-def _write_report(analyses: "Sequence[Analysis]", path: str) -> None:
-    if path.lower().endswith(".pdf"):
-        from gssr.report.pdf import pdf_report
+def _write_report(analyses: Sequence[tuple[str, "Analysis"]], path: str) -> None:
+    from gssr.store.output_file import access_of, output_file
 
-        pdf_report(analyses, path)
-    else:
-        from gssr.report.html.document import html_report
+    reported = [analysis for _, analysis in analyses]
+    with output_file(path, access_of(name for name, _ in analyses)) as file:
+        if path.lower().endswith(".pdf"):
+            from gssr.report.pdf import pdf_report
 
-        text = html_report(analyses)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+            pdf_report(reported, file)
+        else:
+            from gssr.report.html.document import html_report
+
+            file.write(html_report(reported).encode())
     tell(path)
 
 

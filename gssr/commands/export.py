@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("parquet", "csv")
 FOLDER = "gssr_export"
-MISSING = "Parquet files need pyarrow: pip install pyarrow, or gssr with its extra [parquet]; or take --format csv"
+MISSING = "Parquet files need pyarrow: pip install pyarrow; or take --format csv"
 
 OPTIONS = (
     Option(("places",), {"nargs": "+", "metavar": "FILE|DIR", "help": "recordings, and folders that hold some"}),
@@ -55,7 +55,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     if not found.names:
         return fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
     try:
-        sink = _sink(options)
+        sink = _sink(options, found.names)
     except ImportError:
         return fail(MISSING, BAD_INPUT)
     except OSError as error:
@@ -69,14 +69,17 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     return BAD_INPUT if found.unreadable else code
 
 
-def _sink(options: argparse.Namespace) -> "Sink":
+def _sink(options: argparse.Namespace, names: Sequence[str]) -> "Sink":
+    from gssr.store.output_file import access_of
+
+    access = access_of(names)
     if options.format == "csv":
         from gssr.convert.csv_files import CsvSink
 
-        return CsvSink(options.output, options.force_overwrite)
+        return CsvSink(options.output, options.force_overwrite, access)
     from gssr.convert.parquet import ParquetSink
 
-    return ParquetSink(options.output, options.force_overwrite)
+    return ParquetSink(options.output, options.force_overwrite, access)
 
 
 def _export(

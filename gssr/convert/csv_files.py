@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from gssr.convert.sinks import Columns, ExportError
 from gssr.convert.tables import Table
 from gssr.render.spreadsheet import cell
+from gssr.store.output_file import Access, new_file, output_folder
 
 
 class CsvSink:
     """A Sink."""
 
-    def __init__(self, folder: str, overwrite: bool) -> None:
-        """Create the folder where it isn't there. Raises OSError."""
-        os.makedirs(folder, exist_ok=True)
-        self._folder, self._overwrite = folder, overwrite
+    def __init__(self, folder: str, overwrite: bool, access: Access) -> None:
+        """Create the folder where it isn't there; all that is made is for ``access``. Raises OSError."""
+        output_folder(folder, access)
+        self._folder, self._overwrite, self._access = folder, overwrite, access
         self._staged = tempfile.mkdtemp(prefix=".gssr-export-", dir=folder)
         self._files = contextlib.ExitStack()
         self._writers: dict[str, Any] = {}
@@ -38,7 +39,8 @@ class CsvSink:
             if os.path.lexists(os.path.join(self._folder, f"{table.name}.csv")) and not self._overwrite:
                 raise ExportError(f"{os.path.join(self._folder, table.name)}.csv exists; -f replaces it")
             path = os.path.join(self._staged, f"{table.name}.csv")
-            file = self._files.enter_context(open(path, "w", encoding="utf-8", newline=""))  # noqa: SIM115, it closes it
+            file = open(new_file(path, self._access), "w", encoding="utf-8", newline="")  # noqa: SIM115, the stack closes it
+            self._files.enter_context(file)
             self._writers[table.name] = csv.writer(file, lineterminator="\n")
             self._writers[table.name].writerow([column.name for column in table.columns])
         self._run_ids.add(run_id)

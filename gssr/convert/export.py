@@ -30,7 +30,7 @@ def export(
 ) -> None:
     """Write these tables of a run, which is in the recording ``file``, judged by ``rules``. ``progress`` is told the share
     done, 0-1. Raises ExportError and OSError; then the sink has undone what it began."""
-    own = Exported(reader, file, rules)
+    own = Exported(reader, file.encode("utf-8", "backslashreplace").decode(), rules)  # names of files are no UTF-8
     sink.begin(reader.run.run_id, tables)
     try:
         for table in tables:

@@ -9,7 +9,8 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import numpy as np
@@ -22,6 +23,7 @@ from gssr.convert.sinks import Columns, ExportError
 from gssr.convert.tables import NODE, RUN, Table
 from gssr.metrics import BY_NAME
 from gssr.store.descriptors import allow_descriptors
+from gssr.store.output_file import Access, new_file, output_folder
 from gssr.store.schema import Column
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -48,14 +50,14 @@ def folder_name(key: str, value: str | None) -> str:
 class ParquetSink:
     """A Sink. Rows of one call become one row group."""
 
-    def __init__(self, folder: str, overwrite: bool) -> None:
-        """Create the folder where it isn't there. Raises OSError."""
-        os.makedirs(folder, exist_ok=True)
-        self._folder, self._overwrite = folder, overwrite
+    def __init__(self, folder: str, overwrite: bool, access: Access) -> None:
+        """Create the folder where it isn't there; all that is made is for ``access``. Raises OSError."""
+        output_folder(folder, access)
+        self._folder, self._overwrite, self._access = folder, overwrite, access
         self._staged = ""
         self._run_id = ""
         self._tables: Sequence[Table] = ()
-        self._writers: dict[str, pq.ParquetWriter] = {}
+        self._writers: dict[str, tuple[pq.ParquetWriter, BinaryIO]] = {}
 
     def begin(self, run_id: str, tables: Sequence[Table]) -> None:
         """As in Sink."""
@@ -64,7 +66,6 @@ class ParquetSink:
         if there and not self._overwrite:
             raise ExportError(f"run {run_id!r} is in {self._folder} already; -f replaces it")
         self._staged = tempfile.mkdtemp(prefix=".gssr-export-", dir=self._folder)
-        os.chmod(self._staged, 0o777 & ~_umask())
 
     def write(self, table: Table, node: str | None, columns: Columns) -> None:
         """As in Sink."""
@@ -75,10 +76,11 @@ class ParquetSink:
         if folder not in self._writers:
             if len(self._writers) % _AT_ONCE == 0:
                 allow_descriptors(_AT_ONCE)
-            os.makedirs(folder, exist_ok=True)
-            self._writers[folder] = _writer(os.path.join(folder, FILE), schema)
+            output_folder(folder, self._access)
+            file = open(new_file(os.path.join(folder, FILE), self._access), "wb")  # noqa: SIM115, _close closes it
+            self._writers[folder] = (_writer(file, schema), file)
         arrays = [_array(columns[field.name], field.type) for field in schema]
-        self._writers[folder].write_table(pa.Table.from_arrays(arrays, schema=schema))
+        self._writers[folder][0].write_table(pa.Table.from_arrays(arrays, schema=schema))
 
     def end(self) -> None:
         """As in Sink."""
@@ -89,7 +91,7 @@ class ParquetSink:
             if os.path.isdir(place):
                 shutil.rmtree(place)
             if os.path.isdir(made):
-                os.makedirs(os.path.dirname(place), exist_ok=True)
+                output_folder(os.path.dirname(place), self._access)
                 os.rename(made, place)
         shutil.rmtree(self._staged)
         self._staged = ""
@@ -112,8 +114,10 @@ class ParquetSink:
 
     def _close(self) -> None:
         writers, self._writers = self._writers, {}
-        for writer in writers.values():
-            writer.close()
+        with ExitStack() as files:
+            for writer, file in writers.values():
+                files.enter_context(file)
+                files.callback(writer.close)
 
 
 def _schema(table: Table, run_id: str, node: str | None) -> pa.Schema:
@@ -140,16 +144,10 @@ def _array(values: NDArray[Any] | Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array([of(v) if isinstance(v, int | float) and math.isfinite(v) else None for v in values], kind)
 
 
-def _writer(path: str, schema: pa.Schema) -> Any:
+def _writer(file: BinaryIO, schema: pa.Schema) -> Any:
     """Floats are split by bytes, which makes measured values compress to two thirds; all else goes into dictionaries."""
     floats = [field.name for field in schema if pa.types.is_floating(field.type)]
     others = [field.name for field in schema if field.name not in floats]
     return pq.ParquetWriter(
-        path, schema, compression="zstd", use_dictionary=others, use_byte_stream_split=floats, write_statistics=True
+        file, schema, compression="zstd", use_dictionary=others, use_byte_stream_split=floats, write_statistics=True
     )
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from gssr import __version__
 from gssr.model.analysis import Analysis
@@ -29,14 +28,13 @@ _SCORE, _FIGURE, _ABOUT = Font(20.0, BLUE, bold=True), Font(14.0, bold=True), Fo
 _MONO = Font(7.5, family="DejaVu Sans Mono")
 
 
-def pdf_report(analyses: Sequence[Analysis], path: str | os.PathLike[str]) -> None:
-    """Write the report of some runs; the same analyses give the same bytes. Raises OSError when ``path`` can't be
-    written."""
+def pdf_report(analyses: Sequence[Analysis], file: BinaryIO) -> None:
+    """Write the report of some runs; the same analyses give the same bytes. Raises OSError."""
     from matplotlib.backends.backend_pdf import PdfPages
 
     with style(font_size=8.0, axes_titlesize=9.0, pdf_fonttype=42):
         found = {"Title": f"GSSR report: {title(analyses[0])}", "Creator": f"GSSR {__version__}", "Producer": None}
-        with PdfPages(path, metadata={**found, "CreationDate": None}) as pdf:
+        with PdfPages(file, metadata={**found, "CreationDate": None}) as pdf:
             for analysis in analyses:
                 sheets = _sheets(analysis)
                 for number, sheet in enumerate(sheets, 1):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -22,8 +21,8 @@ from gssr.report.png_frame import (
     INK,
     LONGEST_PLACE,
     ORANGE,
+    NothingToDrawError,
     edges_of,
-    nothing,
     picture,
     place_of,
     time_labels,
@@ -43,15 +42,15 @@ _MOST_MARKS, _MARK_TEXTS, _MARK_LENGTH = 200, 50, 20
 """The user's marks: so many are drawn, so many texts have room beside each other, of so many characters."""
 
 
-def time_series_png(analysis: Analysis, path: str | os.PathLike[str]) -> None:
+def time_series_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw every series of the analysis along time, one small picture below the other: the mean over the GPUs, and shaded
-    from the lowest to the highest. Raises OSError when ``path`` can't be written."""
+    from the lowest to the highest. Raises NothingToDrawError, OSError."""
     first = lead(drawn(analysis), Options())
     names = sorted(drawn(analysis), key=lambda name: name != first)
-    heights = [2.2, *[1.25] * (len(names) - 1)] if names else [2.2]
-    with picture(analysis, heights, path, "When were the GPUs not used?") as (figure, panels):
-        if not names:
-            nothing(panels[0], "no samples")
+    if not names:
+        raise NothingToDrawError.of(analysis)
+    heights = [2.2, *[1.25] * (len(names) - 1)]
+    with picture(analysis, heights, file, "When were the GPUs not used?") as (figure, panels):
         for panel, name in zip(panels, names, strict=False):
             band(panel, analysis, name, legend=name == first)
         for panel in panels[:-1]:
@@ -61,18 +60,16 @@ def time_series_png(analysis: Analysis, path: str | os.PathLike[str]) -> None:
         figure.align_ylabels(panels)
 
 
-def load_balancing_png(analysis: Analysis, path: str | os.PathLike[str]) -> None:
+def load_balancing_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw each GPU's time mean of the leading metric, how many GPUs have which, and every GPU along time: lines for up to 4
-    GPUs, a map of GPU by time beyond. Raises OSError when ``path`` can't be written."""
+    GPUs, a map of GPU by time beyond. Raises NothingToDrawError, OSError."""
     name = lead(compared(analysis), Options())
     many = len(analysis.gpus)
-    top = 2.2 if many > _FEW else 0.4 + 0.4 * max(many, 1)
+    if name is None:
+        raise NothingToDrawError.of(analysis)
+    top = 2.2 if many > _FEW else 0.4 + 0.4 * many
     heights = [top, min(max(0.16 * many, 2.2), 7.0)] if name in analysis.gpu_series else [top]
-    with picture(analysis, heights, path, "Which GPUs differ?", split=many > _FEW) as (figure, panels):
-        if name is None:
-            for panel in panels:
-                nothing(panel, "no samples" if many else "no GPU")
-            return
+    with picture(analysis, heights, file, "Which GPUs differ?", split=many > _FEW) as (figure, panels):
         metric = metric_of(name)
         means_in_order(panels[0], analysis, metric)
         if many > _FEW:

@@ -6,10 +6,9 @@ without its window system, and its settings are put back.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -54,6 +53,17 @@ _LONGEST_TITLE, _LONGEST_JOB, LONGEST_PLACE = 48, 20, 32
 """Characters of a name that there is room for."""
 
 
+class NothingToDrawError(Exception):
+    """A picture would be empty; the text says why, in a clause. Nothing was written."""
+
+    @classmethod
+    def of(cls, analysis: Analysis) -> NothingToDrawError:
+        """Of an analysis that has no values to draw."""
+        if not analysis.gpus:
+            return cls("no GPU")
+        return cls("none of these metrics was measured" if analysis.n_samples else "no samples")
+
+
 @contextmanager
 def style(**changes: Any) -> Generator[None, None, None]:
     """How everything is drawn, whatever the caller has set; in the names of ``changes`` ``_`` stands for the first dot."""
@@ -67,9 +77,9 @@ def style(**changes: Any) -> Generator[None, None, None]:
 
 @contextmanager
 def picture(
-    analysis: Analysis, heights: list[float], path: str | os.PathLike[str], question: str, split: bool = False
+    analysis: Analysis, heights: list[float], file: BinaryIO, question: str, split: bool = False
 ) -> Generator[tuple[Figure, list[Axes]], None, None]:
-    """A figure of panels one below the other, its first row split in two on request; written to ``path`` at the end."""
+    """A figure of panels one below the other, its first row split in two on request; written to ``file`` at the end."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -86,7 +96,7 @@ def picture(
         panels = [figure.add_subplot(grid[0, column]) for column in range(2 if split else 1)]
         panels += [figure.add_subplot(grid[row, :]) for row in range(1, len(heights))]
         yield figure, panels
-        figure.savefig(path, format="png", metadata={"Software": None})
+        figure.savefig(file, format="png", metadata={"Software": None})
 
 
 def _subtitle(analysis: Analysis) -> str:
@@ -106,12 +116,6 @@ def _subtitle(analysis: Analysis) -> str:
 def place_of(gpu: GpuSummary, most: int = LONGEST_PLACE) -> str:
     """Where a GPU is, as an axis or a legend names it, in at most so many characters."""
     return short_place(gpu.place, most)
-
-
-def nothing(panel: Axes, why: str) -> None:
-    panel.text(0.5, 0.5, f"nothing to draw: {why}", transform=panel.transAxes, ha="center", va="center", color=FAINT)
-    panel.set_xticks([])
-    panel.set_yticks([])
 
 
 def time_labels(panel: Axes, analysis: Analysis, room: int = 90) -> None:

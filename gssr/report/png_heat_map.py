@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from gssr.report.axes import full_scale, time_axis
 from gssr.report.heat_map import heat_map
 from gssr.report.options import Options, lead
 from gssr.report.page import compared
-from gssr.report.png_frame import BLANK, FAINT, LONGEST_PLACE, nothing, picture, place_of, time_labels
+from gssr.report.png_frame import BLANK, FAINT, LONGEST_PLACE, NothingToDrawError, picture, place_of, time_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,14 +25,13 @@ _ROW, _LOWEST, _HIGHEST = 0.18, 2.4, 11.0
 """Inches: of a GPU, and of the map."""
 
 
-def heat_map_png(analysis: Analysis, path: str | os.PathLike[str]) -> None:
-    """Draw the leading metric of every GPU along time as a map of colours. Raises OSError when ``path`` can't be written."""
+def heat_map_png(analysis: Analysis, file: BinaryIO) -> None:
+    """Draw the leading metric of every GPU along time as a map of colours. Raises NothingToDrawError, OSError."""
     name = lead(compared(analysis), Options())
+    if name is None or name not in analysis.gpu_series:
+        raise NothingToDrawError.of(analysis)
     tall = min(max(_ROW * len(analysis.gpus), _LOWEST), _HIGHEST)
-    with picture(analysis, [tall], path, "Which GPU did what when?") as (figure, panels):
-        if name is None or name not in analysis.gpu_series:
-            nothing(panels[0], "no samples" if analysis.gpus else "no GPU")
-            return
+    with picture(analysis, [tall], file, "Which GPU did what when?") as (figure, panels):
         gpu_map(figure, panels[0], analysis, metric_of(name))
         time_labels(panels[0], analysis)
 

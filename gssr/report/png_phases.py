@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from gssr.model.analysis import Analysis
 from gssr.model.phases import Kind
@@ -14,7 +13,7 @@ from gssr.report.axes import time_axis
 from gssr.report.options import Options, lead
 from gssr.report.page import drawn
 from gssr.report.phases import letters, what
-from gssr.report.png_frame import BLUE, INK, edges_of, nothing, picture, time_labels, value_axis
+from gssr.report.png_frame import BLUE, INK, NothingToDrawError, edges_of, picture, time_labels, value_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,17 +28,17 @@ _NARROW = 0.035
 """A phase that takes a smaller share of the axis is named by its letter alone."""
 
 
-def phases_png(analysis: Analysis, path: str | os.PathLike[str]) -> None:
-    """Draw the leading metric along time with the phases behind it, their scores, and what each was. Raises OSError when
-    ``path`` can't be written."""
+def phases_png(analysis: Analysis, file: BinaryIO) -> None:
+    """Draw the leading metric along time with the phases behind it, their scores, and what each was. Raises
+    NothingToDrawError, OSError."""
+    name = lead(drawn(analysis), Options())
+    if name is None:
+        raise NothingToDrawError.of(analysis)
+    if not analysis.phases:
+        raise NothingToDrawError("no phases were found")
     texts = _texts(analysis)
-    heights = [2.4, 1.2, _LINE * (sum(len(text) for text in texts) + 1)] if analysis.phases else [2.4]
-    with picture(analysis, heights, path, "What did it do when?") as (_, panels):
-        name = lead(drawn(analysis), Options())
-        if not analysis.phases or name is None:
-            for panel in panels:
-                nothing(panel, "no phases" if analysis.n_samples else "no samples")
-            return
+    heights = [2.4, 1.2, _LINE * (sum(len(text) for text in texts) + 1)]
+    with picture(analysis, heights, file, "What did it do when?") as (_, panels):
         series, metric = analysis.series[name], metric_of(name)
         edges = edges_of(analysis, series.start, series.width, len(series.mean))
         panels[0].stairs(unit_of(metric).factor * series.mean, edges, baseline=None, color=BLUE, linewidth=1.3)

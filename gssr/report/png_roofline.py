@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from gssr.model.analysis import Analysis
 from gssr.model.roofline import Unplaced
 from gssr.render.roofline import FLOPS, INTENSITY, decade, engineering
 from gssr.render.scale import percent
-from gssr.report.png_frame import BLUE, FAINT, INK, ORANGE, nothing, picture
+from gssr.report.png_frame import BLUE, FAINT, INK, ORANGE, NothingToDrawError, picture
 from gssr.report.png_phases import COLOURS
 from gssr.report.roofline import WHOLE, drawn_roofs, intensity_text, places
 
@@ -21,17 +20,14 @@ if TYPE_CHECKING:
 CAVEAT = "upper bounds: pipe activities x peaks, DRAM activity x peak bandwidth"
 
 
-def roofline_png(analysis: Analysis, path: str | os.PathLike[str]) -> None:
-    """Draw where the run and its phases lie under the roofline of their GPUs. Raises OSError when ``path`` can't be
-    written."""
-    peaks, found = analysis.peaks, places(analysis)
-    with picture(analysis, [5.2 if found else 2.2], path, "What bounds it?") as (_, panels):
-        panel = panels[0]
-        if peaks is None or not found:
-            nothing(panel, analysis.place.reason if isinstance(analysis.place, Unplaced) else "it was not looked at")
-            return
-        roofline(panel, analysis)
-        panel.set_title(CAVEAT, loc="right", fontweight="normal", fontsize=9, color=FAINT)
+def roofline_png(analysis: Analysis, file: BinaryIO) -> None:
+    """Draw where the run and its phases lie under the roofline of their GPUs. Raises NothingToDrawError, OSError."""
+    if analysis.peaks is None or not places(analysis):
+        why = analysis.place.reason if isinstance(analysis.place, Unplaced) else "it was not looked at"
+        raise NothingToDrawError(why)
+    with picture(analysis, [5.2], file, "What bounds it?") as (_, panels):
+        roofline(panels[0], analysis)
+        panels[0].set_title(CAVEAT, loc="right", fontweight="normal", fontsize=9, color=FAINT)
 
 
 def roofline(panel: Axes, analysis: Analysis) -> None:

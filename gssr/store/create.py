@@ -183,6 +183,8 @@ def seal(connection: sqlite3.Connection) -> None:
 def reopen(path: str) -> sqlite3.Connection:
     """An existing recording (``finished_runs`` says whether it is one), open for writing another run into it. Raises
     RecordingError when it can't be written."""
+    if is_planted(path):
+        raise RecordingError(f"{path}: can't be written: {PLANTED}")
     try:
         return _open_for_writing(path)
     except sqlite3.Error as error:

@@ -25,6 +25,7 @@ from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row
 from gssr.store.open import log_of
+from gssr.store.output_file import access_of
 from gssr.tui import shell
 from gssr.tui.actions import ACTIONS
 from gssr.tui.canvas import Canvas
@@ -254,7 +255,8 @@ class LiveScreen(App[int]):
             elif asked == "go_to" and text:
                 self._look(go_to(self._body(scene), text))
             elif asked == "export" and text:
-                export(self._canvas.rows(), scene.width, scene.frame, text)
+                shown = {watch.path for watch in self._watches}
+                export(self._canvas.rows(), scene.width, scene.frame, text, access_of(shown))
                 self._message = f"written: {os.path.abspath(text)}"
         except ValueError as error:
             self._message = str(error)

@@ -6,7 +6,7 @@ Blocks and braille are painted as rectangles and dots, not taken from a font: fo
 import os
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from gssr.render.cells import cell_width
 from gssr.render.roles import ROLES, Role, Row
@@ -144,8 +144,8 @@ def _svg_span(text: str, x: int, y: int, w: int, h: int, colors: Ink) -> list[st
     return out
 
 
-def to_png(rows: Sequence[Row], width: int, path: str, scale: int = 2) -> None:
-    """Paint the rows into a PNG file, cells of 8 × 17 pixels times ``scale``. Raises OSError."""
+def to_png(rows: Sequence[Row], width: int, file: BinaryIO, scale: int = 2) -> None:
+    """Paint the rows as a PNG file, cells of 8 × 17 pixels times ``scale``. Raises OSError."""
     from matplotlib import get_data_path
     from PIL import Image, ImageDraw, ImageFont
 
@@ -167,7 +167,7 @@ def to_png(rows: Sequence[Row], width: int, path: str, scale: int = 2) -> None:
             if colors.underline and size:
                 draw.rectangle(((x - size) * w, (y + 1) * h - scale, x * w - 1, (y + 1) * h - 1), colors.front)
     few = image.quantize(colors=128, dither=Image.Dither.NONE)  # a third of the bytes, and no difference to be seen
-    few.save(path, "PNG", optimize=True)
+    few.save(file, "PNG", optimize=True)
 
 
 def _paint(draw: "ImageDraw", char: str, cell: tuple[int, int, int, int], colors: Ink, font: "FreeTypeFont") -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gssr.backends.synthetic.bulk import Request, generate
 from gssr.cli import main
 from gssr.metrics import METRICS
 from gssr.score import score_of_means
@@ -164,11 +165,32 @@ def test_plots_without_a_terminal_become_pictures_beside_the_recording(folder):
 
 
 def test_pictures_go_where_they_are_wanted(folder):
-    assert analyze("a.sql", "gaps.sql", "--png", "out/pictures", cwd=folder).returncode == 0
-    assert len(os.listdir(folder / "out/pictures")) == 10
+    done = analyze("a.sql", "gaps.sql", "--png", "out/pictures", cwd=folder)
+    said = [line.removeprefix("gssr: ") for line in done.stderr.splitlines()]
+    assert done.returncode == 0 and len(said) == 10
+    assert {line for line in said if ":" not in line} == {
+        f"out/pictures/{name}" for name in os.listdir(folder / "out/pictures")
+    }
     (folder / "file").touch()
     done = analyze("a.sql", "--png", "file", cwd=folder)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "file" in done.stderr
+
+
+def test_a_picture_that_would_be_empty_is_left_out_with_a_sentence(tmp_path):
+    for scenario in ("train", "idle"):
+        generate(Request(str(tmp_path / f"{scenario}.sql"), scenario, 2, 1 / 60, 0.5))
+    assert len(analyze("train.sql", "--png", "full", cwd=tmp_path).stderr.splitlines()) == 5
+    names = ("time-series", "phases", "load-balancing", "heat-map", "roofline")
+    assert sorted(os.listdir(tmp_path / "full")) == sorted(f"train.{name}.png" for name in names)
+    done = analyze("idle.sql", "--png", "idle", cwd=tmp_path)
+    left_out = "gssr: idle/idle.roofline.png: left out, there is nothing to draw: no arithmetic: no pipe was active"
+    assert done.returncode == 0 and left_out in done.stderr.splitlines()
+    assert sorted(os.listdir(tmp_path / "idle")) == sorted(f"idle.{name}.png" for name in names if name != "roofline")
+    done = analyze("train.sql", "--metrics", "c2c_tx_bytes", "--png", "none", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr.count("none of these metrics was measured") == 2
+    assert sorted(os.listdir(tmp_path / "none")) == [
+        f"train.{name}.png" for name in ("phases", "roofline", "time-series")
+    ]
 
 
 def test_files_and_runs_are_analysed_one_after_another(folder):

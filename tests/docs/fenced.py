@@ -86,13 +86,14 @@ def _commands(block: Block) -> Iterator[Command]:
         position += sum(map(len, printed))
 
 
-def run(typed: Sequence[str], folder: Path, timeout: float = 180.0) -> list[Outcome]:
-    """Run commands in one shell in this folder; ``gssr`` and ``python`` are this checkout's."""
+def run(typed: Sequence[str], folder: Path, timeout: float = 180.0, without: Iterable[str] = ()) -> list[Outcome]:
+    """Run commands in one shell in this folder; ``gssr`` and ``python`` are this checkout's, but ``without`` some
+    packages."""
     script = "exec 2>&1\n" + "".join(
         f"{command}\n_code=$?; printf '{_END}%d{_END}' $_code; (exit $_code)\n" for command in typed
     )
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment(folder), stdin=subprocess.DEVNULL, capture_output=True,
+        ["bash", "-c", script], cwd=folder, env=environment(folder, without), stdin=subprocess.DEVNULL, capture_output=True,
         text=True, timeout=timeout,
     )  # fmt: skip
     pieces = done.stdout.split(_END)
@@ -101,7 +102,7 @@ def run(typed: Sequence[str], folder: Path, timeout: float = 180.0) -> list[Outc
     return outcomes
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path, without: Iterable[str] = ()) -> dict[str, str]:
     """The environment of the examples: the tools of this checkout in front, a fixed time zone and locale."""
     tools = folder / ".tools"
     tools.mkdir(exist_ok=True)
@@ -109,7 +110,9 @@ def environment(folder: Path) -> dict[str, str]:
         tool = tools / name
         tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
         tool.chmod(0o755)
-    own = {"PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+    missing = "".join(f"sys.modules[{name!r}] = None\n" for name in without)
+    (tools / "sitecustomize.py").write_text(f"import sys\n{missing}")
+    own = {"PATH": f"{tools}:{os.environ['PATH']}", "PYTHONPATH": f"{ROOT}:{tools}", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
     return os.environ | own
 
 

@@ -1,9 +1,10 @@
 """Phases, what imbalance cost, and the roofline: on the page, in the JSON object and as pictures."""
 
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from analyses import analysis, one_sample, without_gpus, without_samples
@@ -14,6 +15,7 @@ from gssr.model.roofline import place
 from gssr.render.cells import cell_width
 from gssr.report.document import to_json
 from gssr.report.options import Options, Parts
+from gssr.report.png_frame import NothingToDrawError
 from gssr.report.png_heat_map import heat_map_png
 from gssr.report.png_phases import phases_png
 from gssr.report.png_roofline import roofline_png
@@ -88,13 +90,33 @@ def test_what_was_not_looked_at_is_null() -> None:
     assert run["phases"] == [] and run["load_balancing"] is None and run["roofline"] is None
 
 
+NOTHING = {
+    phases_png: {"no_gpus": "no GPU", "no_samples": "no samples", "no_series": "none of these metrics was measured",
+                 "one_sample": "no phases were found", "200_gpus": "no phases were found"},
+    heat_map_png: {"no_gpus": "no GPU", "no_samples": "no samples", "no_series": "none of these metrics was measured"},
+    roofline_png: {"unknown_peaks": "unknown peaks: the GPUs are of an unknown model", "no_samples": "unknown peaks",
+                   **dict.fromkeys(("200_gpus", "no_gpus", "one_sample", "no_series"), "it was not looked at")},
+}  # fmt: skip
+"""Of which runs there is nothing to draw, and what is said."""
+
+
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("draw", [phases_png, heat_map_png, roofline_png])
+@pytest.mark.parametrize("draw", NOTHING)
 @pytest.mark.parametrize("name", RUNS)
-def test_every_run_can_be_drawn(name: str, draw: Callable[[Analysis, Path], None], tmp_path: Path) -> None:
-    for path in (tmp_path / "a.png", tmp_path / "b.png"):
-        draw(RUNS[name](), path)
-    data = (tmp_path / "a.png").read_bytes()
-    assert data == (tmp_path / "b.png").read_bytes()
+def test_every_run_is_drawn_or_there_is_nothing_to_draw_and_nothing_is_written(
+    name: str, draw: Callable[[Analysis, BinaryIO], None]
+) -> None:
+    files = (io.BytesIO(), io.BytesIO())
+    for file in files:
+        if name in NOTHING[draw]:
+            with pytest.raises(NothingToDrawError, match=NOTHING[draw][name]):
+                draw(RUNS[name](), file)
+        else:
+            draw(RUNS[name](), file)
+    data = files[0].getvalue()
+    assert data == files[1].getvalue()
+    if name in NOTHING[draw]:
+        assert not data
+        return
     width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
     assert width == 1300 and 200 < height < 2000

@@ -24,6 +24,7 @@ from gssr.model.watch import Watch
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8
 from gssr.render.roles import text_of
+from gssr.store.output_file import PRIVATE
 from gssr.tui import shell
 from gssr.tui.output import Output
 from gssr.tui.screens import SCREENS
@@ -300,7 +301,7 @@ def test_what_is_taken_away_from_the_screen_is_harmless(recordings: list[str], t
         frame = watch.look(shell.query(view, 100, 30))
         rows = shell.draw(Scene(frame, None, view, 100, 30, UTF8))
         for ending in ("txt", "svg", "csv"):
-            export(rows, 100, frame, str(tmp_path / f"{number}.{ending}"))
+            export(rows, 100, frame, str(tmp_path / f"{number}.{ending}"), PRIVATE)
         watch.close()
         harmless((tmp_path / f"{number}.txt").read_text(encoding="utf-8"))
         picture = ElementTree.parse(tmp_path / f"{number}.svg").getroot()

@@ -1,17 +1,14 @@
 """What gssr makes is for its user alone, and nobody else can make it use what is his."""
 
-import json
 import os
 import socket
 import stat
 import subprocess
 import sys
-import uuid
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from two_users import ATTACKER, VICTIM, as_user
 
 from gssr.launch import where_am_i
 from gssr.profile.claims import Claims
@@ -23,56 +20,7 @@ from gssr.store.create import create
 from gssr.store.live_block import LiveBlock
 from gssr.store.open import RecordingError
 
-VICTIM = 50_000 + 2 * (os.getpid() % 5_000)  # others than those of tests that run at the same time
-ATTACKER = VICTIM + 1
-
 pytestmark = pytest.mark.xdist_group("two users")  # who share /dev/shm
-
-
-def as_user(uid: int, function: Callable[[], Any]) -> Any:
-    """What the function returns, as JSON knows it, when that user calls it."""
-    readable, writable = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        answer: Any = "died"
-        try:
-            os.setgroups([])
-            os.setresgid(uid, uid, uid)
-            os.setresuid(uid, uid, uid)
-            os.umask(0)
-            answer = function()
-        except BaseException as error:
-            answer = f"{type(error).__name__}: {error}"
-        finally:
-            os.write(writable, json.dumps(answer).encode())
-            os._exit(0)
-    os.close(writable)
-    with os.fdopen(readable) as pipe:
-        answer = json.loads(pipe.read())
-    os.waitpid(pid, 0)
-    return answer
-
-
-@pytest.fixture
-def shared(tmp_path: Path) -> Iterator[Path]:
-    """A folder in which everybody may make files, as /tmp is; two users who may."""
-    if os.geteuid() != 0:
-        pytest.skip("on this machine we are not root, and can't become two users")
-    folder = Path("/tmp") / f"gssr-shared-{uuid.uuid4().hex}"
-    folder.mkdir()
-    folder.chmod(0o1777)
-    remove_theirs("/dev/shm")  # of a run that was killed
-    yield folder
-    subprocess.run(["rm", "-rf", str(folder)], check=True)
-    for place in ("/dev/shm", str(tmp_path)):
-        remove_theirs(place)
-
-
-def remove_theirs(place: str) -> None:
-    """What the two users have made there."""
-    for name in os.listdir(place):
-        if name.startswith((f"gssr-{VICTIM}", f"gssr-{ATTACKER}")):
-            subprocess.run(["rm", "-rf", os.path.join(place, name)], check=True)
 
 
 def test_everything_made_beside_a_job_is_its_users_alone(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from gssr.backends.synthetic.bulk import Request, generate
 from gssr.backends.synthetic.scenarios import SCENARIOS
 from gssr.store.create import remove
 from gssr.store.open import RecordingError, looks_like_recording
+from gssr.store.private import PLANTED, is_planted
 from gssr.store.thinning import KEEPS
 
 
@@ -86,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     terminal = sys.stderr.isatty()
     try:
         if os.path.lexists(options.output):
+            if is_planted(options.output):
+                raise RecordingError(f"{options.output}: {PLANTED}: choose another name")
             if not os.path.isfile(options.output) or not looks_like_recording(options.output):
                 raise RecordingError(f"{options.output}: is not a recording: choose another name")
             remove(options.output)

@@ -21,6 +21,7 @@ from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import Found, Source, look
 from gssr.store.merge.verify import all_full, missing_from
 from gssr.store.open import RecordingError, connect
+from gssr.store.private import PLANTED, is_planted
 from gssr.store.records import Merged, Run, missing_ranks, read_merged, read_processes, read_runs
 from gssr.store.schema import ENDED_SUFFIX
 from gssr.store.starts import FRESH_SECONDS, started_in
@@ -73,6 +74,9 @@ def merge(
     were.
     """
     target, folder = names_of(path)
+    for name in (target, folder):
+        if is_planted(name):
+            raise RecordingError(f"{name}: can't be merged: {PLANTED}")
     gone = GoneError(f"{folder}: no such folder: there are no files of ranks to merge")
     if not os.path.isdir(folder):
         raise gone

@@ -38,7 +38,7 @@ def attached(connection: sqlite3.Connection, path: str) -> Iterator[None]:
     is put into a private copy. Raises sqlite3.Error, OSError."""
     copy = _private_copy(path) if is_left(path) else None
     try:
-        connection.execute(f"ATTACH 'file:{quote(os.path.abspath(copy or path))}?mode=ro' AS shard")
+        connection.execute(f"ATTACH 'file:{quote(os.fsencode(os.path.abspath(copy or path)))}?mode=ro' AS shard")
         try:
             yield
         finally:

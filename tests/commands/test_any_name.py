@@ -1,0 +1,106 @@
+"""A recording may be called whatever the filesystem takes, also what is no UTF-8: every command reads it, and prints its
+name harmlessly."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from gssr.cli import main
+from gssr.model.watch import Watch
+from gssr.render.glyphs import UTF8
+from gssr.store.output_file import PRIVATE
+from gssr.tui import shell
+from gssr.tui.takeaway import export
+from gssr.tui.view import Scene, View
+
+NAME = os.fsdecode(b"r\xff \xe4%#?'.sql")
+PRINTED = "r? ?%#?'.sql"
+PROFILE = [sys.executable, "-m", "gssr", "profile", "-o", NAME, "--backend", "synthetic:train:2", "-t", "50"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of such a name, and in it a recording of two ranks, as the last of them has merged it."""
+    folder = tmp_path_factory.mktemp("recorded") / os.fsdecode(b"f\xff")
+    folder.mkdir()
+    job = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_STEP_NUM_TASKS": "2"}
+    ranks = []
+    for rank in "01":
+        own = os.environ | job | {"SLURM_PROCID": rank, "SLURM_LOCALID": rank}
+        command = [*PROFILE, "--", "sleep", "0.5"]
+        ranks.append(subprocess.Popen(command, cwd=folder, env=own, stderr=subprocess.PIPE, text=True))
+    said = "".join(rank.communicate(timeout=60)[1] for rank in ranks)
+    assert [rank.returncode for rank in ranks] == [0, 0] and "not merged" not in said
+    assert PRINTED in said
+    assert os.listdir(folder) == [NAME], said
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+@pytest.mark.parametrize(
+    "words", [["analyze", NAME], ["analyze", "--json", NAME], ["compare", NAME, NAME], ["fleet", NAME], ["fleet", "."],
+              ["fleet", "--json", "."], ["fleet", "--csv", "."], ["merge", NAME]],
+)  # fmt: skip
+def test_every_command_reads_it(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    printed = capsys.readouterr()
+    assert "\udcff" not in printed.out + printed.err and not printed.err
+
+
+def test_what_is_made_of_it_has_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = str(tmp_path / os.fsdecode(b"o\xfe"))
+    os.mkdir(odd)
+    for ending in ("html", "pdf"):
+        assert main(["analyze", "-ns", "--report", f"{odd}/{NAME}.{ending}", NAME]) == 0
+    assert main(["analyze", "-ns", "--png", odd, NAME]) == 0
+    names = [
+        f"{NAME}.html",
+        f"{NAME}.pdf",
+        *(f"{NAME[:-4]}.{kind}.png" for kind in ("phases", "time-series", "heat-map")),
+    ]
+    assert set(names) <= set(os.listdir(odd))
+    said = capsys.readouterr().err
+    assert "o?/r? ?%#?'.phases.png" in said and "\udcff" not in said
+
+
+def test_it_can_be_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    odd = str(tmp_path / os.fsdecode(b"o\xfe"))
+    written = NAME.encode("utf-8", "backslashreplace").decode()
+    assert main(["export", "-o", odd, NAME]) == 0
+    (summary,) = (path for path in Path(odd, "summary").rglob("*.parquet"))
+    with open(summary, "rb") as file:
+        assert pq.read_table(file).column("file").to_pylist() == [written]
+    assert main(["export", "--format", "csv", "-o", odd, NAME]) == 0
+    with open(os.path.join(odd, "summary.csv"), encoding="utf-8", newline="") as lines:
+        assert [row["file"] for row in csv.DictReader(lines)] == [written]
+    assert capsys.readouterr().out == f"{tmp_path}/o?: 1 run exported\n" * 2
+
+
+def test_a_screen_shows_it_and_takes_it_away(tmp_path: Path) -> None:
+    watch = Watch(NAME)
+    try:
+        for screen in ("job", "gpus", "compare"):
+            view = View(screen=screen)
+            frame = watch.look(shell.query(view, 100, 30))
+            assert frame.n_gpus == 2
+            rows = shell.draw(Scene(frame, frame, view, 100, 30, UTF8, n_recordings=2))
+    finally:
+        watch.close()
+    for ending in ("txt", "svg", "png", "csv"):
+        export(rows, 100, frame, f"{tmp_path}/{NAME}.{ending}", PRIVATE)
+
+
+def test_errors_name_it_harmlessly(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("analyze", "compare", "fleet", "export", "merge"):
+        assert main([command, *[f"missing{NAME}"] * (2 if command == "compare" else 1)]) == 1
+        said = capsys.readouterr().err
+        assert f"missing{PRINTED}" in said and said.count("\n") <= 2 and "\udcff" not in said
