@@ -67,11 +67,6 @@ class Race(NamedTuple):
         """The index of the GPU that only this rank samples."""
         return job * RANKS + rank
 
-    @property
-    def has_default_name(self) -> bool:
-        """Whether the launcher names a job, after which the recording can be called."""
-        return self.kind != "kubernetes"
-
     def __str__(self) -> str:
         options = " ".join(job.option or "nothing" for job in self.jobs)
         special = "" if self.killed is None else ", one killed"
@@ -85,6 +80,7 @@ def drawn(seed: int) -> Race:
     kind = rng.choices(list(KINDS), [_WEIGHTS.get(kind, 1) for kind in KINDS])[0]
     n_jobs = rng.randint(2, 4)
     named, options = _options(rng, n_jobs)
+    named = named or kind == "kubernetes"  # pods without -o have no name in common: each records for itself
     special = rng.choice(("none", "none", "kill", "late"))
     if special == "late" and "-f" not in options[1:]:
         named, options[-1] = True, "-f"  # the other one, which ends meanwhile

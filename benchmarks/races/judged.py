@@ -208,10 +208,7 @@ def _wrongly(race: Race, outcome: Outcome, ran: Sequence[int], recorded: Sequenc
     """Jobs that were refused or let in against the rules of docs/profile.md."""
     problems = []
     for job, (option, _) in enumerate(race.jobs):
-        if not race.named and not race.has_default_name:
-            if job in ran:
-                problems.append(f"job {job} was let in, though outside of a job several ranks need -o")
-        elif job not in ran and (option == "-a" or not race.named):
+        if job not in ran and (option == "-a" or not race.named):
             problems.append(f"job {job} was refused, though {option or 'the default name'} never is")
     if not race.named:
         return problems
