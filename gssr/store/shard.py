@@ -10,7 +10,7 @@ from gssr.metrics import INDEX
 from gssr.store.begins import Begins
 from gssr.store.bounds import MOST_EVENTS
 from gssr.store.layout import Layout, layout_of
-from gssr.store.open import RecordingError, connect, missing_end
+from gssr.store.open import RecordingError, connect, fingerprint, missing_end
 from gssr.store.pages.file import identity_of
 from gssr.store.pages.table import Wanted
 from gssr.store.plain import Plain
@@ -64,8 +64,8 @@ class Shard:
         """The ranks' files that are part of this one."""
         self.thinned: list[Thinned] = []
         """Of which rows of ``samples`` are not there any more, or only as means."""
-        self.censuses: dict[tuple[int, int], Any] = {}
-        """By the first and last rowid of a run's part: gssr.store.census."""
+        self.counted: dict[tuple[int, int], Any] = {}
+        """By the first and last rowid of a run's part: gssr.store.check_rollups."""
         self.held: dict[tuple[int, int], Any] = {}
         """By the same, the samples at the ends of a window: gssr.store.ends."""
         self.recounted: set[tuple[int, int]] = set()
@@ -93,6 +93,13 @@ class Shard:
         # A connection holds itself, by its cache of statements: its file would stay open until garbage is collected.
         if hasattr(self, "connection"):
             self.close()
+
+    def size(self) -> int:
+        """Bytes of the file, and of what of it is in a write-ahead log; 0 when it is gone."""
+        try:
+            return sum(size for size in fingerprint(self.path).sizes if size > 0)
+        except OSError:
+            return 0
 
     def damaged(self, error: Exception | str) -> None:
         """Remember that reading failed; what was read before stays valid."""

@@ -15,6 +15,8 @@ from gssr.store.values import LATEST, MOST_KEYS, number
 _GREATEST_SUM = 1e90
 _COUNTS_END = 2.0**63
 _ROWIDS_END = 1 << 62
+_SLACK = 1e-9
+"""Sums are off by rounding, relative to what they are made of."""
 
 
 def sound_numbers(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
@@ -65,26 +67,37 @@ def _columns(rows: Sequence[tuple[Any, ...]], first: int, end: int) -> Ints:
     return np.array(list(zip(*rows, strict=True))[first:end], np.int64).reshape(end - first, -1).T
 
 
-def counts_in(layout: Layout) -> Ints:
-    """Which numbers of a vector of this layout are counts: the rows, and each metric's n; of flags all."""
-    places = [0, 1]
-    for metric, start, width in layout.blocks:
-        places += range(start, start + (width if metric.kind == "bits" else 1))
-    return np.array(places)
-
-
-def are_sound(vectors: Floats, starts: Ints, level: int, counts: Ints) -> Flags:
-    """[n]: which of the rollups' vectors, of buckets of ``level`` seconds from ``starts`` on, hold what they can."""
-    with np.errstate(invalid="ignore"):
+def are_rollups(vectors: Floats, starts: Ints, rowids: Ints, level: int, layout: Layout) -> Flags:
+    """[n]: which vectors of buckets of ``level`` seconds from ``starts`` on, with first and last rowids [n, 2], hold numbers
+    that can be and belong together: no more values than rows, a mean between least and greatest, no wider spread than these
+    allow (Popoviciu 1935), no counter that falls from 0 on; as many rowids as rows, at least."""
+    with np.errstate(invalid="ignore", over="ignore"):
         fine: Flags = np.ones(len(vectors), bool)
         if (vectors > _GREATEST_SUM).any() or (vectors < -_GREATEST_SUM).any():
             fine = np.all(~(np.abs(vectors) > _GREATEST_SUM), axis=1)
-        for count in counts.tolist():
-            own = vectors[:, count]
-            fine &= (own >= 0) & (own < _COUNTS_END)
-        first, last = vectors[:, 2], vectors[:, 3]
-        fine &= (vectors[:, 0] == 0) | ((first >= starts) & (first <= last) & (last <= starts + level))
-    return fine
+        n_rows, n_gaps, begin, end = (vectors[:, place] for place in range(4))
+        fine &= (n_rows >= 1) & (n_rows < _COUNTS_END) & (n_gaps >= 0) & (n_gaps < n_rows)
+        fine &= (begin >= starts) & (begin <= end) & (end <= starts + level)
+        for metric, at, width in layout.blocks:
+            n = vectors[:, at]
+            own = (n >= 0) & (n <= n_rows)
+            if metric.kind == "bits":
+                for place in range(at + 1, at + width):
+                    own &= (vectors[:, place] >= 0) & ((vectors[:, place] <= n) | (place == at + 1))
+            elif metric.kind == "counter":
+                own &= (n == 0) | ((vectors[:, at + 3] >= 0) & np.isfinite(vectors[:, at + 1] + vectors[:, at + 2]))
+            else:
+                total, squares, low, high = vectors[:, at + 1 : at + 5].T
+                height = np.maximum(np.abs(low), np.abs(high))
+                slack = _SLACK * n * height
+                inside = (total >= n * low - slack) & (total <= n * high + slack) & (low <= high)
+                spread = (squares >= 0) & (squares <= n * np.square(high - low) / 4 * (1 + _SLACK) + slack * height)
+                own &= (n == 0) | (inside & spread)
+            fine &= own
+        first, last = rowids.T
+        possible = (first > 0) & (first < _ROWIDS_END) & (last < _ROWIDS_END)
+        fine &= possible & (last - np.where(possible, first, 0) + 1 >= n_rows)
+    return np.asarray(fine, bool)
 
 
 def are_vectors(keys: Ints, blobs: Sequence[bytes], layout: Layout) -> list[bool]:
@@ -111,13 +124,6 @@ def ranges_in(rows: Sequence[tuple[Any, ...]]) -> Ints:
             for row in rows
         ]
         return np.array(ends, np.int64).reshape(-1, 2)
-
-
-def are_ranges(ends: Ints, n_rows: Floats) -> Flags:
-    """[n]: which first and last rowids of rollups, [n, 2], ``n_rows`` samples can have."""
-    first, last = ends.T
-    possible = (first > 0) & (first < _ROWIDS_END) & (last < _ROWIDS_END)
-    return np.asarray(possible & (last - np.where(possible, first, 0) + 1 >= n_rows), bool)
 
 
 assert HEAD[:4] == ("n_rows", "n_gaps", "first_time", "last_time")  # told by their places above
