@@ -9,10 +9,10 @@ from contextlib import closing, contextmanager
 from errno import EPERM
 
 from gssr.store.bounds import check_sizes
-from gssr.store.companions import COMPANIONS, beside
+from gssr.store.companions import COMPANIONS, beside, is_file_or_none
 from gssr.store.filesystem import journal_mode
 from gssr.store.guard import UnsafeError, check_schema, distrust, not_by_itself
-from gssr.store.open import RecordingError, connect, is_file_or_none
+from gssr.store.open import RecordingError, connect
 from gssr.store.private import FILE, PLANTED, is_planted, make_folder
 from gssr.store.private_copy import journal_names_another
 from gssr.store.schema import APPLICATION_ID, LIVE_SUFFIX, SCHEMA_VERSION, TABLES, create_statements

@@ -12,9 +12,9 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gssr.store.companions import beside
+from gssr.store.companions import beside, fingerprint
 from gssr.store.filesystem import journal_mode
-from gssr.store.open import RecordingError, connect, fingerprint
+from gssr.store.open import RecordingError, connect
 from gssr.store.records import LOST_SECONDS, Run, read_runs, state_in
 
 _TRIES = 5

@@ -9,8 +9,9 @@ import numpy as np
 from gssr.metrics import INDEX
 from gssr.store.begins import Begins
 from gssr.store.bounds import MOST_EVENTS
+from gssr.store.companions import fingerprint
 from gssr.store.layout import Layout, layout_of
-from gssr.store.open import RecordingError, connect, fingerprint, missing_end
+from gssr.store.open import RecordingError, connect, missing_end
 from gssr.store.pages.file import identity_of
 from gssr.store.pages.table import Wanted
 from gssr.store.plain import Plain
