@@ -193,7 +193,7 @@ def _what_is_wrong(connection: sqlite3.Connection) -> str | None:
     """Why it is no recording that this version knows."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    tables = {str(name).lower() for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if application != APPLICATION_ID or "runs" not in tables:
         if {"data", "process_metadata"} <= tables:
             return "is a recording of the older GSSR 0.x, which this version can't read"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.store.bounds import LEAST_BYTES
 from gssr.store.moments import Floats, Ints
 from gssr.store.pages.table import Wanted
 from gssr.store.raw import Columns, in_threads, joined
@@ -92,8 +93,12 @@ class Part(NamedTuple):
     def _ranges(self, start: float, end: float) -> list[tuple[int, int]]:
         """The same as ranges, of which there is one for each rank that was merged into the file: it has its rows in one
         piece, and all of them are rolled up."""
+        if not (math.isfinite(start) or math.isfinite(end)) or not self._is_in_order():
+            return [(self.first, self.last)]
         first, last = self.rowids(start, end)
         if (first, last) == (self.first, self.last):
+            if self.ended and not self.shard.merged:
+                return list(self.searched(start, end))
             return [] if self.ended and self._hold_all([], start, end) else [(first, last)]  # before or after it all
         ranges = [(first, last)]
         if self.shard.merged:
@@ -134,11 +139,33 @@ class Part(NamedTuple):
     def searched(self, begin: float, end: float) -> Iterator[tuple[int, int]]:
         """Rowids between which all samples of [begin, end), unix s, lie, rank by rank; told by the samples' own times, which
         ascend but for those that came late, whatever rollups say."""
+        if not self._is_in_order():
+            yield self.first, self.last
+            return
         for low, high in self._ranks():
             first = self._first_from(low, high, begin - LATE_SECONDS, at_least=False)
             last = self._first_from(first, high, end + LATE_SECONDS, at_least=True)
             if first <= high:
                 yield first, min(last, high)
+
+    def _is_in_order(self) -> bool:
+        """Whether times ascend with rowids, rank by rank. Looked at once, and only where rowids lie so far apart that no
+        writer of ours has given them."""
+        known = self.shard.in_order
+        if (self.first, self.last) not in known:
+            dense = (self.last - self.first) * LEAST_BYTES <= self.shard.size()
+            known[self.first, self.last] = dense or all(self._ascend(*rank) for rank in self._ranks())
+        return known[self.first, self.last]
+
+    def _ascend(self, first: int, last: int) -> bool:
+        newest = -math.inf
+        wanted = Wanted([], self.keys(None), 0, 0, -math.inf, math.inf)
+        for _, time, _ in in_threads(self.pieces_in([(first, last)], wanted)):
+            latest = np.maximum.accumulate(np.append(newest, time))
+            if (latest[:-1] - time > LATE_SECONDS).any():
+                return False
+            newest = float(latest[-1])
+        return True
 
     def _hold_all(self, ranges: Sequence[tuple[int, int]], begin: float, end: float) -> bool:
         """Whether the samples of [begin, end), unix s, lie in these ranges of rowids, as far as the times beside them

@@ -16,7 +16,7 @@ from gssr.store.bounds import LEAST_BYTES
 from gssr.store.moments import Floats, Ints
 from gssr.store.pages.file import NotPlainError
 from gssr.store.pages.table import PageTable, Wanted, in_parts
-from gssr.store.pages.tree import Leaves
+from gssr.store.pages.tree import LOWEST, Leaves
 from gssr.store.sound import GREATEST
 from gssr.store.values import LATEST, MOST_KEYS
 
@@ -125,7 +125,9 @@ class RawRows:
                 return columns
         except NotPlainError:
             pass
-        first, last = max(wanted.first, int(part.low[0]) + 1), min(wanted.last, int(part.high[-1]))
+        low = int(part.low[0])
+        first = wanted.first if low == LOWEST else max(wanted.first, low + 1)
+        last = min(wanted.last, int(part.high[-1]))
         return self._through_sqlite(wanted._replace(first=first, last=last))
 
     def _through_sqlite(self, wanted: Wanted) -> Columns:

@@ -9,6 +9,7 @@ import numpy as np
 from gssr.metrics import INDEX
 from gssr.store.begins import Begins
 from gssr.store.bounds import MOST_EVENTS
+from gssr.store.columns import columns_of
 from gssr.store.companions import fingerprint
 from gssr.store.layout import Layout, layout_of
 from gssr.store.open import RecordingError, connect, missing_end
@@ -51,7 +52,7 @@ class Shard:
         self.use = Use(self)
         self.connection = connect(path)
         try:
-            columns = [row[1] for row in self.connection.execute("PRAGMA table_info(samples)")]
+            columns = columns_of(self.connection, "samples")
         except sqlite3.Error as error:  # a writer on another host, whose lock is not seen here, has just begun to write
             self.close()
             raise RecordingError(f"{path}: can't be read: {error}") from None
@@ -67,6 +68,8 @@ class Shard:
         """Of which rows of ``samples`` are not there any more, or only as means."""
         self.counted: dict[tuple[int, int], Any] = {}
         """By the first and last rowid of a run's part: gssr.store.check_rollups."""
+        self.in_order: dict[tuple[int, int], bool] = {}
+        """By the same, whether the samples' times ascend with their rowids: gssr.store.part."""
         self.held: dict[tuple[int, int], Any] = {}
         """By the same, the samples at the ends of a window: gssr.store.ends."""
         self.recounted: set[tuple[int, int]] = set()
