@@ -161,6 +161,43 @@ def _runs(connection: sqlite3.Connection, rng: random.Random) -> None:
     )
 
 
+def _rowids(connection: sqlite3.Connection, rng: random.Random) -> None:
+    """Samples whose rowids lie far apart, or at an end of what there can be."""
+    how = rng.randrange(3)
+    if how == 0:
+        step = 1 << rng.choice((8, 20, 32, 48))
+        connection.execute(f"UPDATE samples SET rowid = -rowid * {step}")
+        if rng.random() < 0.8:
+            connection.execute("UPDATE samples SET rowid = -rowid")
+        if rng.random() < 0.5:
+            connection.execute(
+                f"UPDATE rollup SET first_rowid = first_rowid * {step}, last_rowid = last_rowid * {step}"
+            )
+    else:
+        for rowid in rng.sample((-1, 0, 1 << 40, 1 << 56, 1 << 62, (1 << 63) - 1, -(1 << 63)), rng.choice((1, 3))):
+            row = "(SELECT {}(rowid) FROM samples)".format(rng.choice(("min", "max")))
+            connection.execute(f"UPDATE OR IGNORE samples SET rowid = ? WHERE rowid = {row}", (rowid,))
+    if how == 2:
+        connection.execute("DELETE FROM rollup")
+
+
+def _spelling(connection: sqlite3.Connection, rng: random.Random) -> None:
+    """Names of columns in other letters, which are the same for SQLite."""
+    table = rng.choice(("samples", "rollup", "gpus", rng.choice(list(TABLES))))
+    for column in rng.sample(TABLES[table], rng.choice((1, 2))):
+        for old, new in ((column.name, "renamed"), ("renamed", rng.choice((str.upper, str.title))(column.name))):
+            connection.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
+
+
+def _hole(folder: Path, rng: random.Random) -> None:
+    """Something beside a file that says it is as long as a disk."""
+    file = _some(folder, rng)
+    where = file.with_name(file.name + rng.choice(("-wal", "-journal", "-shm")))
+    if not where.exists():
+        where.write_bytes(rng.choice((b"", bytes.fromhex("d9d505f920a163d7"), b"\x37\x7f\x06\x82")))
+        os.truncate(where, rng.choice((1 << 28, 1 << 34, 1 << 40)))
+
+
 def _folder(folder: Path, rng: random.Random) -> None:
     ranks = folder / "run.sql.d"
     ranks.mkdir(exist_ok=True)
@@ -193,8 +230,11 @@ CHANGES: tuple[Callable[[Path, random.Random], None], ...] = (
     _with_sql(_blobs),
     _with_sql(_schema),
     _with_sql(_runs),
+    _with_sql(_rowids),
+    _with_sql(_spelling),
     _bytes,
     _pages,
+    _hole,
     _folder,
 )
 """In the order in which several are done: SQLite would wait for a pipe that lies in its way."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from gssr.backends.base import Backend, BackendError, Change, Device, Row
 from gssr.metrics import METRICS, NAMES
 from gssr.store.blobs import unpack_vector
+from gssr.store.columns import columns_of
 from gssr.store.layout import layout_of
 from gssr.store.open import RecordingError, connect, files_of
 from gssr.store.records import Gpu, Run, gpu_order, read_gpus, read_runs
@@ -227,7 +228,7 @@ def _device(gpu: Gpu) -> Device:
 def _file(
     path: str, connection: sqlite3.Connection, run: Run, positions: dict[int, int], keys_of_run: Container[int]
 ) -> _File:
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(samples)") if row[1] not in ("gpu", "time")]
+    columns = [name for name in columns_of(connection, "samples") if name not in ("gpu", "time")]
     wanted = ", ".join(metric.name if metric.name in columns else "NULL" for metric in METRICS)
     keys = ", ".join(map(str, positions))
     measured = set(columns) if run.ended_at is None else _measured(connection, columns, keys)
@@ -245,7 +246,7 @@ def _before_first(connection: sqlite3.Connection, keys: Container[int]) -> int:
         query = "SELECT rowid, gpu FROM samples WHERE rowid >= ? ORDER BY rowid LIMIT 1"
         rowid, gpu = connection.execute(query, (middle,)).fetchone() or (high, None)
         low, high = (low, middle) if gpu in keys else (rowid + 1, high)
-    return int(low) - 1
+    return max(int(low), -(1 << 63) + 1) - 1
 
 
 def _measured(connection: sqlite3.Connection, columns: Sequence[str], keys: str) -> set[str]:

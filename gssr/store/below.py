@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from gssr.store.cover import Part, codes_of, uncounted
+from gssr.store.buckets import codes_of
+from gssr.store.cover import uncounted
 from gssr.store.moments import Floats, Ints
+from gssr.store.part import Part
 from gssr.store.schema import SKETCH_SECONDS
 
 _NEGATIVE = 0x8000

@@ -27,7 +27,7 @@ _MOST = {
     "thinned": MOST_RANKS,
 }
 """Rows by table."""
-_LEAST_BYTES = 6
+LEAST_BYTES = 6
 """Of a row: two in its page's list, its length, its rowid and a head of two."""
 
 
@@ -39,7 +39,7 @@ def check_sizes(connection: sqlite3.Connection, to_write: bool = False) -> None:
         size *= connection.execute(f"PRAGMA {pragma}").fetchone()[0]
     for table, most in _MOST.items():
         bound = most // 2 if to_write else most
-        if bound * _LEAST_BYTES > size:
+        if bound * LEAST_BYTES > size:
             continue
         try:
             beyond = connection.execute(f"SELECT 1 FROM {table} LIMIT 1 OFFSET {bound}").fetchone()

@@ -1,7 +1,9 @@
-"""The files that SQLite keeps beside a database. On its own, because what starts beside a job must start quickly: who only
-looks for them needs no SQLite."""
+"""The files that SQLite keeps beside a database, and what tells of them without it: what starts beside a job must start
+quickly."""
 
 import os
+import stat
+from typing import NamedTuple
 
 COMPANIONS = ("-wal", "-shm", "-journal")
 """What there is while a database is open, or after a crash: see ``beside``."""
@@ -10,3 +12,48 @@ COMPANIONS = ("-wal", "-shm", "-journal")
 def beside(path: str, suffix: str) -> str:
     """The name of one of the COMPANIONS of a database: SQLite follows links, and keeps them where the file itself is."""
     return os.path.realpath(path) + suffix
+
+
+_LARGE, _FILLED = 1 << 30, 1 / 64
+"""Bytes from which on a file is looked at, and the share of it that a file which somebody has written takes of a disk, at
+least: filesystems that pack files make a tenth of them, or a twentieth."""
+
+
+def is_file_or_none(path: str) -> bool:
+    """False for a pipe, a device, a folder, a link."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def is_hollow(path: str) -> bool:
+    """Whether a file says that it is far longer than anybody has written: whatever reads all of it, or copies it, would not
+    come to an end."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return status.st_size > _LARGE and 512 * status.st_blocks < status.st_size * _FILLED
+
+
+class Fingerprint(NamedTuple):
+    """What tells whether a database was written between two looks."""
+
+    change_counter: bytes
+    sizes: tuple[int, ...]
+
+
+def fingerprint(path: str) -> Fingerprint:
+    """A look at the file itself; ``sizes`` of the file, its write-ahead log and its journal, -1 for none."""
+    with open(path, "rb") as stream:
+        counter = stream.read(100)[24:28]
+    sizes = []
+    for suffix in ("", "-wal", "-journal"):
+        try:
+            sizes.append(os.stat(beside(path, suffix)).st_size)
+        except FileNotFoundError:
+            sizes.append(-1)
+    return Fingerprint(counter, tuple(sizes))

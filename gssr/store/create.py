@@ -9,10 +9,11 @@ from contextlib import closing, contextmanager
 from errno import EPERM
 
 from gssr.store.bounds import check_sizes
-from gssr.store.companions import COMPANIONS, beside
+from gssr.store.columns import columns_of
+from gssr.store.companions import COMPANIONS, beside, is_file_or_none
 from gssr.store.filesystem import journal_mode
 from gssr.store.guard import UnsafeError, check_schema, distrust, not_by_itself
-from gssr.store.open import RecordingError, connect, is_file_or_none
+from gssr.store.open import RecordingError, connect
 from gssr.store.private import FILE, PLANTED, is_planted, make_folder
 from gssr.store.private_copy import journal_names_another
 from gssr.store.schema import APPLICATION_ID, LIVE_SUFFIX, SCHEMA_VERSION, TABLES, create_statements
@@ -249,7 +250,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 def _add_missing_columns(connection: sqlite3.Connection) -> None:
     """Columns that this version knows and an older file lacks."""
     for table, columns in TABLES.items():
-        present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        present = columns_of(connection, table)
         for column in columns:
             if column.name not in present:
                 connection.execute(f"ALTER TABLE {table} ADD COLUMN {column.name} {column.type}")

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.store.bins import SketchBins
-from gssr.store.census import codes_of
-from gssr.store.cover import N_BINS, Part, cover
-from gssr.store.ends import cut_off
+from gssr.store.buckets import codes_of, cut_off
+from gssr.store.cover import cover
 from gssr.store.layout import layout_of, part_of
 from gssr.store.moments import Ints, merge, where
+from gssr.store.part import Part
 from gssr.store.schema import SKETCH_SECONDS
-from gssr.store.sketches import Told, count_bins, no_bins
+from gssr.store.sketches import N_BINS, Told, count_bins, no_bins
 
 _NEGATIVE = 0x8000  # keys from here on are those of negative values
 _GPUS_AT_ONCE = 64

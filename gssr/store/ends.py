@@ -4,29 +4,24 @@ window has them read and folded once, for all of it."""
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from gssr.store.census import codes_of, starts_of
+from gssr.store.buckets import Range, codes_of, cut_off, positions_of, starts_of
 from gssr.store.layout import Layout
 from gssr.store.moments import Floats, Ints, derive, empty_vectors, fold, merge
+from gssr.store.part import Part, Rows
 from gssr.store.rolled import of_layout
 from gssr.store.schema import LEVELS
-
-if TYPE_CHECKING:
-    from gssr.store.cover import Part
 
 _ROWS_AT_ONCE = 50_000
 """Some ten megabytes of every metric."""
 _MOST_PIECES = 8
 """Each looks through all samples of the 10 s."""
 
-Range = tuple[float, float]
-Rows = tuple[Ints, Floats, dict[str, Floats]]
-"""Positions, unix s, values of stored metrics."""
 Folded = tuple[Ints, Floats, Floats, Floats]
-"""Positions, starts, lengths and vectors of buckets of the finest level."""
+"""Positions, starts, lengths and vectors of buckets."""
 
 
 class Ends(NamedTuple):
@@ -38,17 +33,7 @@ class Ends(NamedTuple):
     buckets: dict[Range, Folded]
 
 
-def cut_off(start: float, end: float, step: int) -> list[Range]:
-    """The parts of [start, end) that are cut off from the buckets of ``step`` seconds it cuts."""
-    ranges = []
-    if math.isfinite(start) and start % step:
-        ranges.append((start, min(end, (start // step + 1) * step)))
-    if math.isfinite(end) and end % step and (not ranges or end > ranges[0][1]):
-        ranges.append((max(start, end // step * step), end))
-    return ranges
-
-
-def hold(part: "Part", start: float, end: float, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
+def hold(part: Part, start: float, end: float, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
     """Have the samples at the ends of [start, end) read: ``held`` gives them. ``gpus`` are positions, None: all;
     ``interval`` is about the time between two samples of one, s."""
     layout = part.shard.layout
@@ -60,35 +45,35 @@ def hold(part: "Part", start: float, end: float, gpus: Ints | None, gap_seconds:
         times = [*(lower + (upper - lower) * k / n for k in range(n)), upper]
         pieces = (part.raw(names, gpus, *piece) for piece in pairwise(times))
         folded = [fold_rows(rows, gap_seconds, layout) for rows in pieces]
-        found[lower, upper] = folded[0] if n == 1 else _merged(joined(folded), gap_seconds, layout)
+        found[lower, upper] = folded[0] if n == 1 else merged(folded, gap_seconds, layout)
     part.shard.held[part.first, part.last] = Ends(
         None if gpus is None else frozenset(gpus.tolist()), gap_seconds, found
     )
 
 
-def _merged(pieces: Folded, gap_seconds: float, layout: Layout) -> Folded:
-    """Of each GPU one bucket."""
-    gpu, begin, _, vectors = pieces
-    known, group = np.unique(gpu, return_inverse=True)
-    vectors = merge(vectors, group.reshape(-1), len(known), gap_seconds, layout)
-    return known, np.full(len(known), begin.min(initial=np.inf)), np.full(len(known), float(LEVELS[0])), vectors
+def merged(pieces: Sequence[Folded], gap_seconds: float, layout: Layout) -> Folded:
+    """Of each GPU and start one bucket."""
+    gpu, begin, seconds, vectors = joined_folded(pieces)
+    codes, first, group = np.unique(codes_of(gpu, begin), return_index=True, return_inverse=True)
+    vectors = merge(vectors, group, len(codes), gap_seconds, layout)
+    return gpu[first], begin[first], seconds[first], vectors
 
 
-def held(part: "Part", ranges: Sequence[Range], gpus: Ints | None, gap_seconds: float, layout: Layout) -> Folded | None:
+def held(part: Part, ranges: Sequence[Range], gpus: Ints | None, gap_seconds: float, layout: Layout) -> Folded | None:
     """Buckets of these parts of a window (``cut_off``) and GPUs, in ``layout``; None where they are not held."""
     ends: Ends | None = part.shard.held.get((part.first, part.last))
     if ends is None or ends.gap_seconds != gap_seconds or any(own not in ends.buckets for own in ranges) or not ranges:
         return None
     if ends.gpus is not None and (gpus is None or not ends.gpus.issuperset(gpus.tolist())):
         return None
-    gpu, start, seconds, vectors = joined([ends.buckets[own] for own in ranges])
+    gpu, start, seconds, vectors = joined_folded([ends.buckets[own] for own in ranges])
     if gpus is not None:
         own = np.isin(gpu, gpus)
         gpu, start, seconds, vectors = gpu[own], start[own], seconds[own], vectors[own]
     return gpu, start, seconds, of_layout(vectors, part.shard.layout, layout)
 
 
-def joined(pieces: Sequence[Folded]) -> Folded:
+def joined_folded(pieces: Sequence[Folded]) -> Folded:
     """One after the other; at least one."""
     if len(pieces) == 1:
         return pieces[0]
@@ -102,13 +87,12 @@ def stored_of(layout: Layout) -> list[str]:
     return list(dict.fromkeys(name for block in blocks for name in block.metric.parts or (block.metric.name,)))
 
 
-def fold_rows(rows: Rows, gap_seconds: float, layout: Layout) -> Folded:
-    """Rows folded into buckets of the finest level."""
+def fold_rows(rows: Rows, gap_seconds: float, layout: Layout, step: int = LEVELS[0]) -> Folded:
+    """Rows folded into buckets of ``step`` seconds."""
     gpu, time, values = rows
-    step = LEVELS[0]
     if not len(gpu):
         return gpu, np.empty(0), np.empty(0), empty_vectors(0, layout)
     derived = {metric.name: derive(values, metric.parts) for metric, _, _ in layout.blocks if metric.derived}
     bucket = np.floor(time / step).astype(np.int64) * step
     groups, vectors = fold(codes_of(gpu, bucket), time, values | derived, gap_seconds, layout)
-    return groups >> 40, starts_of(groups).astype(np.float64), np.full(len(groups), float(step)), vectors
+    return positions_of(groups), starts_of(groups).astype(np.float64), np.full(len(groups), float(step)), vectors

@@ -12,9 +12,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gssr.store.companions import beside
+from gssr.store.columns import columns_of
+from gssr.store.companions import beside, fingerprint
 from gssr.store.filesystem import journal_mode
-from gssr.store.open import RecordingError, connect, fingerprint
+from gssr.store.open import RecordingError, connect
 from gssr.store.records import LOST_SECONDS, Run, read_runs, state_in
 
 _TRIES = 5
@@ -108,7 +109,7 @@ class Follower:
         connection = self._connection
         if self._last and self._last != list(_row(connection, self.rowid)):
             self._begin_anew()  # another file of the same name, which may even have the same inode
-        present = {row[1] for row in connection.execute("PRAGMA table_info(samples)")}
+        present = columns_of(connection, "samples")
         own = (name if name in present else f"NULL AS {name}" for name in self._columns)
         columns = ", ".join(["rowid", "gpu", "time", *own])
         rows = connection.execute(

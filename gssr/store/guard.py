@@ -141,7 +141,7 @@ def only_reads(action: int, first: str | None, second: str | None, _: str | None
     """An authorizer: only what reading a recording needs, nothing in the name of a view or a trigger (``inside``)."""
     allowed = inside is None and (
         action in _HARMLESS
-        or (action == sqlite3.SQLITE_READ and first in _READABLE)
+        or (action == sqlite3.SQLITE_READ and str(first).lower() in _READABLE)
         or (action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS)
         or (action == sqlite3.SQLITE_PRAGMA and first in (_QUESTIONS_OF_TABLES if second else _QUESTIONS))
     )

@@ -5,11 +5,11 @@ import sqlite3
 import stat
 from collections.abc import Sequence
 from errno import EINVAL
-from typing import NamedTuple
 
 from gssr.metrics import NAMES
 from gssr.store.bounds import check_sizes
-from gssr.store.companions import COMPANIONS, beside
+from gssr.store.columns import columns_of
+from gssr.store.companions import COMPANIONS, beside, is_file_or_none, is_hollow
 from gssr.store.guard import Guarded, UnsafeError, answers, check_schema, distrust, only_reads
 from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION, create_view
 
@@ -94,8 +94,7 @@ def connect_for_questions(path: str) -> sqlite3.Connection:
     connection.set_authorizer(None)
     connection.set_progress_handler(None, 0)
     try:
-        columns = {row[1] for row in connection.execute("PRAGMA table_info(samples)")}
-        if columns.issuperset(NAMES):  # one of an earlier version may have fewer
+        if set(columns_of(connection, "samples")).issuperset(NAMES):  # one of an earlier version may have fewer
             connection.execute(create_view("TEMP VIEW"))
     except sqlite3.DatabaseError as error:
         connection.close()
@@ -125,17 +124,9 @@ def _check_file(path: str) -> list[str]:
     for suffix in COMPANIONS:
         if not is_file_or_none(file + suffix):  # SQLite would wait for a pipe
             raise RecordingError(f"{path}: can't be read: {os.path.basename(path)}{suffix} is not a file")
+        if is_hollow(file + suffix):
+            raise RecordingError(f"{path}: can't be read: {os.path.basename(path)}{suffix} is one large hole")
     return [file, *(file + suffix for suffix in COMPANIONS)]
-
-
-def is_file_or_none(path: str) -> bool:
-    """False for a pipe, a device, a folder, a link."""
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
 
 
 def _connect_read_only(path: str, files: Sequence[str]) -> Guarded:
@@ -175,19 +166,13 @@ def _by_copy(path: str, files: Sequence[str], why: sqlite3.OperationalError) -> 
 
 def _connect_copy(path: str, files: Sequence[str]) -> Guarded:
     """A private copy: for a file that an unfinished transaction or an unreadable write-ahead log stands in the way of."""
-    import shutil
-    import tempfile
+    from gssr.store.private_copy import copy_whole, private_folder
 
-    from gssr.store.private_copy import copy_whole
-
-    folder = tempfile.mkdtemp(prefix="gssr-")
-    try:
+    with private_folder() as folder:  # SQLite keeps reading from the open file
         copy = os.path.join(folder, "recording.sql")
         copy_whole(path, copy)
         connection = sqlite3.connect(copy, isolation_level=None, check_same_thread=False, factory=Guarded)
         return _distrusting(connection, files)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)  # SQLite keeps reading from the open file
 
 
 def missing_end(path: str) -> str | None:
@@ -203,26 +188,6 @@ def missing_end(path: str) -> str | None:
     size = int.from_bytes(head[28:32], "big") * (65536 if page_size == 1 else page_size)
     found = os.path.getsize(path)
     return f"{path}: is cut off: {found:,} of {size:,} bytes are there" if found < size else None
-
-
-class Fingerprint(NamedTuple):
-    """What tells whether a database was written between two looks."""
-
-    change_counter: bytes
-    sizes: tuple[int, ...]
-
-
-def fingerprint(path: str) -> Fingerprint:
-    """A look at the file itself; ``sizes`` of the file, its write-ahead log and its journal, -1 for none."""
-    with open(path, "rb") as stream:
-        counter = stream.read(100)[24:28]
-    sizes = []
-    for suffix in ("", "-wal", "-journal"):
-        try:
-            sizes.append(os.stat(beside(path, suffix)).st_size)
-        except FileNotFoundError:
-            sizes.append(-1)
-    return Fingerprint(counter, tuple(sizes))
 
 
 def _checked(connection: Guarded, path: str) -> sqlite3.Connection:
@@ -246,7 +211,7 @@ def _what_is_wrong(connection: sqlite3.Connection) -> str | None:
     """Why it is no recording that this version knows."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    tables = {str(name).lower() for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if application != APPLICATION_ID or "runs" not in tables:
         if {"data", "process_metadata"} <= tables:
             return "is a recording of the older GSSR 0.x, which this version can't read"

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from gssr.store.bounds import LEAST_BYTES
 from gssr.store.moments import Floats, Ints
 from gssr.store.pages.file import NotPlainError
 from gssr.store.pages.table import PageTable, Wanted, in_parts
-from gssr.store.pages.tree import Leaves
+from gssr.store.pages.tree import LOWEST, Leaves
 from gssr.store.sound import GREATEST
 from gssr.store.values import LATEST, MOST_KEYS
 
@@ -71,22 +72,33 @@ class RawRows:
                 yield partial(self._through_sqlite, wanted._replace(first=first, last=last))
 
     def stretches(self, first: int, last: int, size: int, step: int) -> Iterator[tuple[int, int]]:
-        """The rowids from ``first`` to ``last``, ``size`` of them every ``step``, where there are rows: a file of a few may
-        say that they are up to any number."""
+        """The rowids from ``first`` to ``last``, ``size`` of them every ``step``, where there are rows. Where a file has
+        fewer bytes than so many rows would take it is as many rows instead: they may lie so far apart that each would be
+        alone."""
+        by_rows = (last - first) * LEAST_BYTES > self._shard.size()
         failed = 0
         while first <= last and failed < _MOST_FAILED:
-            with self._lock:
-                found = self._shard.all(
-                    "SELECT min(rowid) FROM samples WHERE rowid BETWEEN ? AND ?", (first, min(last, _HIGHEST))
-                )
+            found = self._ends(first, last, size if by_rows else 1)
             if not found:
                 failed += 1  # a damaged page: there may be rows behind it
-            elif found[0][0] is None:
+            elif None in found[0]:
                 return
             else:
                 first = max(first, found[0][0])  # on a damaged page SQLite may find a lower one
-            yield first, min(first + size - 1, last)
-            first += step
+            if found and by_rows:
+                yield first, max(first, found[0][1])
+                behind = found if step == size else self._ends(first, last, step) or found
+                first = max(first, behind[0][1]) + 1
+            else:
+                yield first, min(first + size - 1, last)
+                first += step
+
+    def _ends(self, first: int, last: int, n: int) -> list[tuple[Any, ...]]:
+        """The rowids of the first and the last of ``n`` rows from ``first`` on, None without any; nothing where a page is
+        damaged."""
+        rows = f"SELECT rowid AS r FROM samples WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT {n}"
+        with self._lock:
+            return self._shard.all(f"SELECT min(r), max(r) FROM ({rows})", (first, min(last, _HIGHEST)))
 
     def samples(self, wanted: Wanted) -> Columns:
         """All rows that are wanted, in the order of the file."""
@@ -113,7 +125,9 @@ class RawRows:
                 return columns
         except NotPlainError:
             pass
-        first, last = max(wanted.first, int(part.low[0]) + 1), min(wanted.last, int(part.high[-1]))
+        low = int(part.low[0])
+        first = wanted.first if low == LOWEST else max(wanted.first, low + 1)
+        last = min(wanted.last, int(part.high[-1]))
         return self._through_sqlite(wanted._replace(first=first, last=last))
 
     def _through_sqlite(self, wanted: Wanted) -> Columns:

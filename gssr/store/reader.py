@@ -13,13 +13,14 @@ import numpy as np
 
 from gssr.metrics import BY_NAME
 from gssr.store import ends
-from gssr.store.cover import Part, cover
+from gssr.store.cover import cover
 from gssr.store.descriptors import allow_descriptors
 from gssr.store.edges import Histograms, histograms
 from gssr.store.extents import Extent, extents_of
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import Floats, Ints, derive, merge
 from gssr.store.open import RecordingError, files_of
+from gssr.store.part import Part
 from gssr.store.places import places_of
 from gssr.store.records import Event as Event
 from gssr.store.records import Gpu as Gpu

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from gssr.store.bounds import MOST_EVENTS, MOST_RANKS
+from gssr.store.columns import columns_of
 from gssr.store.liveness import boot_id, process_start, silent_seconds
 from gssr.store.values import sound_rows
 
@@ -112,7 +113,7 @@ def _select(
     connection: sqlite3.Connection, table: str, columns: Sequence[str], rest: str, *parameters: str
 ) -> list[tuple[Any, ...]]:
     """Rows of a table, as far as they are sound (gssr.store.values); columns that the file lacks are None."""
-    present = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+    present = columns_of(connection, table)
     wanted = ", ".join(name if name in present else f"NULL AS {name}" for name in columns)
     rows = connection.execute(f"SELECT {wanted} FROM {table} {rest}", parameters).fetchall()
     return sound_rows(table, columns, rows)
@@ -168,7 +169,7 @@ def read_events(connection: sqlite3.Connection, run_id: str) -> list[Event]:
 
 def read_merged(connection: sqlite3.Connection) -> list[Merged]:
     """The ranks' files that were merged into this one, in that order; none in a file of an earlier version."""
-    if not connection.execute("PRAGMA table_info(merged)").fetchall():
+    if not columns_of(connection, "merged"):
         return []
     return [Merged(*row) for row in _select(connection, "merged", Merged._fields, "ORDER BY rowid")]
 

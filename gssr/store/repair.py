@@ -9,15 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.metrics import DERIVED
-from gssr.store import census
-from gssr.store.census import LONGEST, starts_of
-from gssr.store.cover import Part
+from gssr.store.buckets import positions_of, starts_of
+from gssr.store.check_rollups import LONGEST, wrong_stretches
 from gssr.store.create import finished_runs, reopen, seal
 from gssr.store.layout import Layout
 from gssr.store.moments import Floats, Ints, derive, fold
 from gssr.store.open import RecordingError
+from gssr.store.part import Part
 from gssr.store.reader import Recording
-from gssr.store.recount import ranges_of
 from gssr.store.schema import LEVELS
 from gssr.store.shard import Shard
 from gssr.store.sketches import count_bins, no_bins
@@ -83,22 +82,21 @@ def _found(shard: Shard) -> tuple[list[_Work], int]:
             young = starts_of(codes) >= part.thinned
             n_thinned += int((~young).sum())
             key_of = {position: key for key, position in part.position.items()}
-            for begin in np.unique(starts_of(codes[young])).tolist():
-                keys = [key_of[position] for position in (codes[starts_of(codes) == begin] >> 40).tolist()]
-                ranges = tuple(ranges_of(part, begin, begin + LONGEST))
-                work.append(_Work(begin, tuple(keys), ranges, run.gap_seconds))
+            begins, own = np.unique(starts_of(codes[young]), return_inverse=True)
+            keys: list[list[int]] = [[] for _ in begins]
+            for place, position in zip(own.tolist(), positions_of(codes[young]).tolist(), strict=True):
+                keys[place].append(key_of[position])
+            for begin, those in zip(begins.tolist(), keys, strict=True):
+                ranges = tuple(part.searched(begin, begin + LONGEST))
+                work.append(_Work(begin, tuple(those), ranges, run.gap_seconds))
     return work, n_thinned
 
 
 def _wrong(part: Part) -> Ints:
     """The stretches, by their numbers, in which any rollup or sketch is not what the samples say."""
-    whole = part.shard.layout
-    for level in LEVELS:
-        for lower, upper in census.slices(part, -np.inf, np.inf, level):
-            census.rollups(part, level, None, lower, upper, whole)
-    count_bins(no_bins(whole.sketched), part, whole.sketched, -np.inf, np.inf, None)
-    found = [code for first, code in part.shard.recounted if first == part.first]
-    return np.array(sorted(found), np.int64)
+    sketched = part.shard.layout.sketched
+    count_bins(no_bins(sketched), part, sketched, -np.inf, np.inf, None)
+    return wrong_stretches(part)
 
 
 def _make_anew(connection: sqlite3.Connection, work: _Work, layout: Layout) -> None:

@@ -18,10 +18,8 @@ from gssr.store.rollup import empty_vector
 from gssr.store.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.sound import (
     are_placed,
-    are_ranges,
-    are_sound,
+    are_rollups,
     are_vectors,
-    counts_in,
     ranges_in,
     sound_buckets,
 )
@@ -107,7 +105,7 @@ class RolledUp:
         self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
     ) -> tuple[_Found, int]:
         """Those of a finished file's that hold what they can, and how many there were. Raises NotPlainError."""
-        columns, counts, pages = self._columns_of(layout), counts_in(layout), self._open()
+        columns, pages = self._columns_of(layout), self._open()
         kept = self._coarsest(pages) if level == LEVELS[-1] else None
         if kept is not None:
             pages.check()
@@ -115,8 +113,8 @@ class RolledUp:
         else:
             rows = pages.read(self._rowids(level, keys, start, end), columns)
             _check_level(rows, level)
-        fine = are_sound(rows.vectors, rows.bucket, level, counts) & are_placed(rows.gpu, rows.bucket, level)
-        fine &= are_ranges(rows.rowids, rows.vectors[:, 0])
+        fine = are_placed(rows.gpu, rows.bucket, level)
+        fine &= are_rollups(rows.vectors, rows.bucket, rows.rowids, level, layout)
         gpu, bucket, vectors = where(fine, rows.gpu, rows.bucket, rows.vectors)
         return (gpu, bucket, vectors), len(rows.gpu)
 
@@ -142,14 +140,14 @@ class RolledUp:
         self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
     ) -> Iterator[tuple[_Found, int]]:
         """The same of any file."""
-        shard, columns, counts = self._shard, self._columns_of(layout), counts_in(layout)
+        shard, columns = self._shard, self._columns_of(layout)
         query = "SELECT gpu, bucket, first_rowid, last_rowid, data FROM rollup"
         query += f" WHERE level = {level} AND {within(start, end, level, keys)}"
         for batch in shard.rows(query, fetch=_BLOBS_AT_ONCE):
             head, rows = sound_buckets(batch, level)
             rows, head = _kept(rows, are_vectors(head[:, 0], [row[-1] for row in rows], shard.layout), head)
             vectors = vectors_of([row[-1] for row in rows], shard.layout, columns)
-            fine = are_sound(vectors, head[:, 1], level, counts) & are_ranges(ranges_in(rows), vectors[:, 0])
+            fine = are_rollups(vectors, head[:, 1], ranges_in(rows), level, layout)
             gpu, bucket, vectors = where(fine, head[:, 0], head[:, 1], vectors)
             yield (gpu, bucket, vectors), len(batch)
 

@@ -9,6 +9,8 @@ import numpy as np
 from gssr.metrics import INDEX
 from gssr.store.begins import Begins
 from gssr.store.bounds import MOST_EVENTS
+from gssr.store.columns import columns_of
+from gssr.store.companions import fingerprint
 from gssr.store.layout import Layout, layout_of
 from gssr.store.open import RecordingError, connect, missing_end
 from gssr.store.pages.file import identity_of
@@ -50,7 +52,7 @@ class Shard:
         self.use = Use(self)
         self.connection = connect(path)
         try:
-            columns = [row[1] for row in self.connection.execute("PRAGMA table_info(samples)")]
+            columns = columns_of(self.connection, "samples")
         except sqlite3.Error as error:  # a writer on another host, whose lock is not seen here, has just begun to write
             self.close()
             raise RecordingError(f"{path}: can't be read: {error}") from None
@@ -64,8 +66,10 @@ class Shard:
         """The ranks' files that are part of this one."""
         self.thinned: list[Thinned] = []
         """Of which rows of ``samples`` are not there any more, or only as means."""
-        self.censuses: dict[tuple[int, int], Any] = {}
-        """By the first and last rowid of a run's part: gssr.store.census."""
+        self.counted: dict[tuple[int, int], Any] = {}
+        """By the first and last rowid of a run's part: gssr.store.check_rollups."""
+        self.in_order: dict[tuple[int, int], bool] = {}
+        """By the same, whether the samples' times ascend with their rowids: gssr.store.part."""
         self.held: dict[tuple[int, int], Any] = {}
         """By the same, the samples at the ends of a window: gssr.store.ends."""
         self.recounted: set[tuple[int, int]] = set()
@@ -93,6 +97,13 @@ class Shard:
         # A connection holds itself, by its cache of statements: its file would stay open until garbage is collected.
         if hasattr(self, "connection"):
             self.close()
+
+    def size(self) -> int:
+        """Bytes of the file, and of what of it is in a write-ahead log; 0 when it is gone."""
+        try:
+            return sum(size for size in fingerprint(self.path).sizes if size > 0)
+        except OSError:
+            return 0
 
     def damaged(self, error: Exception | str) -> None:
         """Remember that reading failed; what was read before stays valid."""

@@ -3,22 +3,21 @@ rollups beside them."""
 
 import mmap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gssr.metrics import BY_NAME
-from gssr.store import census
-from gssr.store.census import codes_of, starts_of
-from gssr.store.cover import N_BINS, uncounted_pieces
+from gssr.store import check_rollups
+from gssr.store.buckets import codes_of, starts_of
+from gssr.store.check_rollups import samples_of
+from gssr.store.cover import uncounted_pieces
 from gssr.store.layout import part_of
 from gssr.store.moments import Flags, Floats, Ints, derive
+from gssr.store.part import Part
 from gssr.store.raw import in_threads
-from gssr.store.recount import rows_of
 from gssr.store.schema import SKETCH_SECONDS
 
-if TYPE_CHECKING:
-    from gssr.store.cover import Part
+N_BINS = 1 << 16
 
 
 def no_bins(names: Sequence[str]) -> Ints:
@@ -28,7 +27,7 @@ def no_bins(names: Sequence[str]) -> Ints:
     return np.frombuffer(mmap.mmap(-1, 8 * shape[0] * shape[1], mmap.MAP_PRIVATE), np.int64).reshape(shape)
 
 
-def count_bins(counts: Ints, part: "Part", names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
+def count_bins(counts: Ints, part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
     """Add for each metric how many samples of [start, end) fell into each bin."""
     order = part.shard.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
@@ -49,7 +48,7 @@ def count_bins(counts: Ints, part: "Part", names: Sequence[str], start: float, e
         again = told.again(taken[0][1])
         part.shard.recounted.update((part.first, code) for code in again.tolist())
         taken.append((SKETCH_SECONDS, again))
-        for _gpu, _time, values in rows_of(part, stored, again, SKETCH_SECONDS, start, end):
+        for _gpu, _time, values in samples_of(part, stored, again, SKETCH_SECONDS, start, end):
             _add(counts, names, values)
     for _gpu, _time, values in in_threads(uncounted_pieces(part, stored, start, end, SKETCH_SECONDS, gpus, taken)):
         _add(counts, names, values)
@@ -70,12 +69,12 @@ def _add(counts: Ints, names: Sequence[str], values: dict[str, Floats]) -> None:
 class Told:
     """What rollups tell of the sketches that lie in a window of a run that has ended."""
 
-    def __init__(self, part: "Part", names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
+    def __init__(self, part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
         layout = part_of(part.shard.layout, names)
         counts = [block.start for block in layout.blocks]
         codes, n, wrong = [np.empty(0, np.int64)], [np.empty((0, len(counts)))], [np.empty(0, np.int64)]
-        for lower, upper in census.slices(part, start, end, SKETCH_SECONDS):
-            rolled = census.rollups(part, SKETCH_SECONDS, gpus, lower, upper, layout)
+        for lower, upper in check_rollups.slices(part, start, end, SKETCH_SECONDS):
+            rolled = check_rollups.rollups(part, SKETCH_SECONDS, gpus, lower, upper, layout)
             codes.append(codes_of(rolled.gpu, rolled.bucket))
             n.append(rolled.vectors[:, counts])
             wrong.append(rolled.wrong)

@@ -3,6 +3,7 @@ gssr.store.values for the small tables. A value that can't be is NaN, unknown; a
 belongs is left out."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,16 @@ from gssr.store.values import LATEST, MOST_KEYS, number
 _GREATEST_SUM = 1e90
 _COUNTS_END = 2.0**63
 _ROWIDS_END = 1 << 62
+_NUMBERS = frozenset({int, float, type(None)})
+_SLACK = 1e-9
+"""Sums are off by rounding, relative to what they are made of."""
 
 
 def sound_numbers(rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, bool]:
     """Rows, one at least, as float64 [n, columns], NaN for NULL and for what can't be; and whether nothing was that."""
-    try:
-        table, sound = np.array(rows, dtype=np.float64), True
-    except (ValueError, TypeError, OverflowError):
-        table, sound = np.array([[number(value) for value in row] for row in rows], dtype=np.float64), False
+    sound = _NUMBERS.issuperset(map(type, chain.from_iterable(rows)))  # numpy takes '1_0', and b"1", for numbers
+    own = rows if sound else [[number(value) for value in row] for row in rows]
+    table = np.array(own, dtype=np.float64)
     with np.errstate(invalid="ignore"):
         if np.fmax.reduce(np.abs(table), axis=None, initial=0.0) > GREATEST:
             table[np.abs(table) > GREATEST] = np.nan
@@ -44,11 +47,9 @@ def sound_buckets(rows: list[tuple[Any, ...]], level: int) -> tuple[Ints, list[t
     are no buckets of ``level`` seconds."""
     if not all(type(row[-1]) is bytes for row in rows):
         rows = [row for row in rows if type(row[-1]) is bytes]
-    try:
-        heads = _columns(rows, 0, 2)
-    except (ValueError, TypeError, OverflowError):
+    if not all(type(row[0]) is int and type(row[1]) is int for row in rows):
         rows = [row for row in rows if type(row[0]) is int and type(row[1]) is int]
-        heads = np.array([row[:2] for row in rows], np.int64).reshape(-1, 2)
+    heads = _columns(rows, 0, 2)
     fit = are_placed(heads[:, 0], heads[:, 1], level)
     if fit.all():
         return heads, rows
@@ -65,26 +66,37 @@ def _columns(rows: Sequence[tuple[Any, ...]], first: int, end: int) -> Ints:
     return np.array(list(zip(*rows, strict=True))[first:end], np.int64).reshape(end - first, -1).T
 
 
-def counts_in(layout: Layout) -> Ints:
-    """Which numbers of a vector of this layout are counts: the rows, and each metric's n; of flags all."""
-    places = [0, 1]
-    for metric, start, width in layout.blocks:
-        places += range(start, start + (width if metric.kind == "bits" else 1))
-    return np.array(places)
-
-
-def are_sound(vectors: Floats, starts: Ints, level: int, counts: Ints) -> Flags:
-    """[n]: which of the rollups' vectors, of buckets of ``level`` seconds from ``starts`` on, hold what they can."""
-    with np.errstate(invalid="ignore"):
+def are_rollups(vectors: Floats, starts: Ints, rowids: Ints, level: int, layout: Layout) -> Flags:
+    """[n]: which vectors of buckets of ``level`` seconds from ``starts`` on, with first and last rowids [n, 2], hold numbers
+    that can be and belong together: no more values than rows, a mean between least and greatest, no wider spread than these
+    allow (Popoviciu 1935), no counter that falls from 0 on; as many rowids as rows, at least."""
+    with np.errstate(invalid="ignore", over="ignore"):
         fine: Flags = np.ones(len(vectors), bool)
         if (vectors > _GREATEST_SUM).any() or (vectors < -_GREATEST_SUM).any():
             fine = np.all(~(np.abs(vectors) > _GREATEST_SUM), axis=1)
-        for count in counts.tolist():
-            own = vectors[:, count]
-            fine &= (own >= 0) & (own < _COUNTS_END)
-        first, last = vectors[:, 2], vectors[:, 3]
-        fine &= (vectors[:, 0] == 0) | ((first >= starts) & (first <= last) & (last <= starts + level))
-    return fine
+        n_rows, n_gaps, begin, end = (vectors[:, place] for place in range(4))
+        fine &= (n_rows >= 1) & (n_rows < _COUNTS_END) & (n_gaps >= 0) & (n_gaps < n_rows)
+        fine &= (begin >= starts) & (begin <= end) & (end <= starts + level)
+        for metric, at, width in layout.blocks:
+            n = vectors[:, at]
+            own = (n >= 0) & (n <= n_rows)
+            if metric.kind == "bits":
+                for place in range(at + 1, at + width):
+                    own &= (vectors[:, place] >= 0) & ((vectors[:, place] <= n) | (place == at + 1))
+            elif metric.kind == "counter":
+                own &= (n == 0) | ((vectors[:, at + 3] >= 0) & np.isfinite(vectors[:, at + 1] + vectors[:, at + 2]))
+            else:
+                total, squares, low, high = vectors[:, at + 1 : at + 5].T
+                height = np.maximum(np.abs(low), np.abs(high))
+                slack = _SLACK * n * height
+                inside = (total >= n * low - slack) & (total <= n * high + slack) & (low <= high)
+                spread = (squares >= 0) & (squares <= n * np.square(high - low) / 4 * (1 + _SLACK) + slack * height)
+                own &= (n == 0) | (inside & spread)
+            fine &= own
+        first, last = rowids.T
+        possible = (first > 0) & (first < _ROWIDS_END) & (last < _ROWIDS_END)
+        fine &= possible & (last - np.where(possible, first, 0) + 1 >= n_rows)
+    return np.asarray(fine, bool)
 
 
 def are_vectors(keys: Ints, blobs: Sequence[bytes], layout: Layout) -> list[bool]:
@@ -103,21 +115,10 @@ def are_vectors(keys: Ints, blobs: Sequence[bytes], layout: Layout) -> list[bool
 
 def ranges_in(rows: Sequence[tuple[Any, ...]]) -> Ints:
     """First and last rowid, int64 [n, 2], of rollups, (GPU, start, first and last rowid, blob); (0, 0) of what are none."""
-    try:
+    if all(type(row[2]) is int and type(row[3]) is int for row in rows):
         return _columns(rows, 2, 4)
-    except (ValueError, TypeError, OverflowError):
-        ends = [
-            row[2:4] if all(type(rowid) is int and 0 < rowid < _ROWIDS_END for rowid in row[2:4]) else (0, 0)
-            for row in rows
-        ]
-        return np.array(ends, np.int64).reshape(-1, 2)
-
-
-def are_ranges(ends: Ints, n_rows: Floats) -> Flags:
-    """[n]: which first and last rowids of rollups, [n, 2], ``n_rows`` samples can have."""
-    first, last = ends.T
-    possible = (first > 0) & (first < _ROWIDS_END) & (last < _ROWIDS_END)
-    return np.asarray(possible & (last - np.where(possible, first, 0) + 1 >= n_rows), bool)
+    ends = [row[2:4] if type(row[2]) is int and type(row[3]) is int else (0, 0) for row in rows]
+    return np.array(ends, np.int64).reshape(-1, 2)
 
 
 assert HEAD[:4] == ("n_rows", "n_gaps", "first_time", "last_time")  # told by their places above

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from gssr.metrics import NAMES
 from gssr.store.blobs import unpack_vector
+from gssr.store.columns import columns_of
 from gssr.store.layout import LAYOUT, Layout
 from gssr.store.schema import LEVELS, SKETCH_SECONDS
 
@@ -42,7 +43,7 @@ class Thinned(NamedTuple):
 
 def read_thinned(connection: sqlite3.Connection) -> list[Thinned]:
     """What was thinned, rank by rank; nothing in a file of an earlier version. Raises sqlite3.Error."""
-    if not connection.execute("PRAGMA main.table_info(thinned)").fetchall():
+    if not columns_of(connection, "thinned"):
         return []
     rows = [Thinned(*row) for row in connection.execute(f"SELECT {', '.join(Thinned._fields)} FROM main.thinned")]
     if not all(map(_is_sound, rows)):

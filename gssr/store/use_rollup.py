@@ -8,6 +8,7 @@ all of them do together over time is added up once more: that is what a job is j
 import sqlite3
 from typing import NamedTuple
 
+from gssr.store.columns import columns_of
 from gssr.store.schema import LEVELS, TABLES
 
 
@@ -70,8 +71,7 @@ def add_up(connection: sqlite3.Connection, table: UseTable) -> None:
 def counted(connection: sqlite3.Connection, schema: str, table: UseTable, level: int, whose: str) -> int | None:
     """How many rows the rollups of a level count, those of ``table.each`` or ``table.together``; None where there are none
     of such. Raises sqlite3.Error."""
-    columns = connection.execute(f"PRAGMA {schema}.table_info({table.rollup})").fetchall()
-    if [row[1] for row in columns] != [column.name for column in TABLES[table.rollup]]:
+    if columns_of(connection, table.rollup, schema) != [column.name for column in TABLES[table.rollup]]:
         return None
     query = f"SELECT CAST(total(n_rows) AS INTEGER) FROM {schema}.{table.rollup} WHERE level = {level} AND {whose}"
     ((n,),) = connection.execute(query).fetchall()

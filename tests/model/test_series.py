@@ -9,7 +9,7 @@ from ticks import T0, Record, ticks
 from gssr.model.analysis import GpuSeries
 from gssr.model.analyze import Options, analyze
 from gssr.model.series import bins_of_buckets, over_space, slices_of_buckets, widths
-from gssr.store import census
+from gssr.store import check_rollups
 
 
 def drawn(reader, bins: int = 72, exact: bool | None = None, **options):  # type: ignore[no-untyped-def]
@@ -126,7 +126,7 @@ def test_years_between_two_rows_are_not_looked_through(record: Record) -> None:
     bins = bins_of_buckets(time[0], time[-1], 1.0, 720)
     pieces = list(slices_of_buckets(reader, ["sm_active"], np.arange(4), bins, None, None))
     assert len(pieces) < 30 and sum(piece.vectors[:, 0].sum() for piece in pieces) == len(gpu)
-    assert len(list(census.slices(reader._parts[0], -np.inf, np.inf, 600))) < 30
+    assert len(list(check_rollups.slices(reader._parts[0], -np.inf, np.inf, 600))) < 30
     assert analyze(reader, Options(exact=False)).metrics["sm_active"].n == len(gpu)
 
 

@@ -183,6 +183,39 @@ def test_no_key_is_given_under_which_there_are_rollups_already(tmp_path: Path, l
     )
 
 
+@pytest.mark.parametrize("by_pages", [True, False])
+@pytest.mark.parametrize("rollups", ["there", "gone"])
+def test_samples_all_of_which_lie_far_apart_are_read_as_others_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_pages: bool, rollups: str
+) -> None:
+    path = tmp_path / "a.sql"
+    write(path, rows_of(1500, 2), 2)
+    if rollups == "gone":
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("DELETE FROM rollup")
+    window, names = (START + 33.3, START + 601.7), ["sm_active", "energy"]
+
+    def read() -> list[object]:
+        (run,) = open_recording(path).runs
+        told = [np.nan_to_num(run.samples(names, None, *window).values[name]).tolist() for name in names]
+        buckets = run.buckets(*window, level=60)
+        whole = sum(len(piece.time) for piece in in_pieces(run, names, 500))
+        counts = run.histogram(["sm_active"], *window)["sm_active"].tolist()
+        return [told, buckets.vectors[:, :4].round(6).tolist(), counts, whole, analyze(run, Options()).n_samples]
+
+    before = read()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE samples SET rowid = -rowid * {1 << 40}")
+        connection.execute("UPDATE samples SET rowid = -rowid")
+    if not by_pages:
+        monkeypatch.setattr("gssr.store.plain.PageFile", lambda *_: (_ for _ in ()).throw(NotPlainError("no pages")))
+    asked: list[int] = []
+    rows = Shard.rows
+    monkeypatch.setattr(Shard, "rows", lambda *arguments, **named: asked.append(1) or rows(*arguments, **named))
+    assert read() == before
+    assert len(asked) < 2000  # of 3,000 rows
+
+
 @pytest.mark.parametrize("statement", ["INSERT INTO samples (rowid, gpu, time) VALUES ({high}, 0, {when})",
                                        "INSERT INTO thinned VALUES ('r', 0, '10s', {when}, 1, {high} - 1)"])  # fmt: skip
 def test_rows_whose_numbers_lie_far_apart_take_no_longer_than_others(

@@ -1,16 +1,24 @@
 """A copy of a file that is being written holds what was committed at one time, and nothing else."""
 
 import os
-import shutil
+import random
+import signal
 import sqlite3
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sample_rows import rows_of as sample_rows
+from sample_rows import write
 
 from gssr.store import private_copy
-from gssr.store.private_copy import copy_whole, is_left
+from gssr.store.merge import merge
+from gssr.store.open import RecordingError, connect
+from gssr.store.private_copy import copy_whole, is_left, private_folder
 
 N = 1000
 
@@ -41,14 +49,14 @@ def rows_of(path: Path) -> list[tuple[int, int]]:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, before: str, act: Callable[[], object]) -> None:
     """Once, before the file of this name is copied."""
-    copyfile, acts = shutil.copyfile, [act]
+    copy_file, acts = private_copy._copy_file, [act]
 
     def copy(source: str, target: str) -> None:
         if os.path.basename(source) == before and acts:
             acts.pop()()
-        copyfile(source, target)
+        copy_file(source, target)
 
-    monkeypatch.setattr(shutil, "copyfile", copy)
+    monkeypatch.setattr(private_copy, "_copy_file", copy)
     monkeypatch.setattr(private_copy, "_PAUSE", 0.0)
 
 
@@ -96,3 +104,66 @@ def test_a_journal_of_a_try_before_is_not_left(
     monkeypatch.setattr(private_copy, "_copied", then_it_ends)
     copy_whole(path, str(tmp_path / "copy"))
     assert not (tmp_path / "copy-journal").exists() and rows_of(tmp_path / "copy") == [(2, N)]
+
+
+def allocated(path: Path) -> int:
+    return 512 * path.stat().st_blocks
+
+
+@pytest.mark.usefixtures("unfinished")
+def test_holes_stay_holes(tmp_path: Path) -> None:
+    """What is beside a recording may say that it is as long as a disk: its copy takes no more than itself."""
+    (tmp_path / "a.sql-wal").write_bytes(b"x" * 5000)
+    os.truncate(tmp_path / "a.sql-wal", 1 << 29)
+    with (tmp_path / "a.sql-wal").open("r+b") as stream:
+        stream.seek(3 << 20)
+        stream.write(random.Random(0).randbytes(10_000))
+    copy_whole(str(tmp_path / "a.sql"), str(tmp_path / "copy"))
+    copy = tmp_path / "copy-wal"
+    assert copy.stat().st_size == 1 << 29 and allocated(copy) < 1 << 20 and copy.stat().st_mode & 0o777 == 0o600
+    with copy.open("rb") as one, (tmp_path / "a.sql-wal").open("rb") as other:
+        assert one.read(4 << 20) == other.read(4 << 20)
+    copy.unlink()
+    assert rows_of(tmp_path / "copy") == [(1, N)]
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_what_says_that_it_is_as_long_as_a_disk_is_refused_and_not_copied(tmp_path: Path, suffix: str) -> None:
+    path, rank = tmp_path / "all.sql", tmp_path / "all.sql.d" / "n0.0.r.sql"
+    rank.parent.mkdir()
+    write(rank, sample_rows(20, 1), 1)
+    planted = rank.with_name(rank.name + suffix)
+    planted.touch()
+    os.truncate(planted, 1 << 40)
+    with pytest.raises(RecordingError, match=rf"n0\.0\.r\.sql{suffix} is one large hole"):
+        connect(str(rank))
+    outcome = merge(str(path))
+    assert outcome.n_files == 0 and len(outcome.left) == 1 and "is one large hole" in outcome.left[0]
+    assert rank.exists() and sum(map(allocated, rank.parent.iterdir())) < 1 << 20
+    planted.unlink()
+    assert merge(str(path)).n_files == 1
+
+
+def test_what_a_killed_process_has_copied_is_gone_with_the_next_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = (
+        "import sys\nfrom gssr.store.private_copy import private_folder\n"
+        "with private_folder() as folder:\n    open(folder + '/copy', 'w').close()\n    print(folder, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        left = Path(process.stdout.readline().strip())
+        monkeypatch.setattr(private_copy, "_NEW", -1.0)
+        with private_folder():
+            assert (left / "copy").exists(), "of a process that is still there"
+        process.send_signal(signal.SIGKILL)
+    assert (left / "copy").exists()
+    (tmp_path / "gssr-copy-link").symlink_to(tmp_path)
+    with private_folder() as folder:
+        assert sorted(os.listdir(tmp_path)) == sorted([os.path.basename(folder), "gssr-copy-link"])

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from urllib.parse import quote
 
 from gssr.store.companions import COMPANIONS
@@ -46,13 +46,23 @@ def attached(connection: sqlite3.Connection, path: str) -> Iterator[None]:
                 connection.execute("DETACH shard")
     finally:
         if copy is not None:
-            os.unlink(copy)
+            _remove(copy)
 
 
 def _private_copy(path: str) -> str:
     copy = scratch(os.path.dirname(os.path.abspath(path)), "copy")
-    copy_whole(path, copy)
-    with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
-        distrust(connection)
-        connection.execute("PRAGMA journal_mode=DELETE").fetchall()  # rolls back, or takes over what was committed
+    try:
+        copy_whole(path, copy)
+        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+            distrust(connection)
+            connection.execute("PRAGMA journal_mode=DELETE").fetchall()  # rolls back, or takes over what was committed
+    except BaseException:
+        _remove(copy)
+        raise
     return copy
+
+
+def _remove(copy: str) -> None:
+    for suffix in ("", *COMPANIONS):
+        with suppress(FileNotFoundError):
+            os.unlink(copy + suffix)

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 
 from gssr.store.blobs import unpack_sketch, unpack_vector
+from gssr.store.columns import own_name
 from gssr.store.merge.attach import attached
 from gssr.store.merge.keys import Keys, mapped, unchanged
 from gssr.store.merge.sources import Source
@@ -87,7 +88,8 @@ class Copier:
 
     def _columns(self, schema: str, table: str) -> list[tuple[str, str, int]]:
         """Name, type and NOT NULL of a table's columns."""
-        return [tuple(row[1:4]) for row in self._connection.execute(f"PRAGMA {schema}.table_info({table})")]
+        rows = self._connection.execute(f"PRAGMA {schema}.table_info({table})")
+        return [(own_name(name, table), kind, needed) for _, name, kind, needed, *_ in rows]
 
     def _widen(self, source: Source) -> None:
         """Keep columns that only a later version knows. Rollups lie in the order of the columns: of two files one must

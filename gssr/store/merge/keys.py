@@ -20,12 +20,11 @@ class Keys:
         """``sources`` are all that are to come. Raises sqlite3.Error, RecordingError."""
         self._doubled = doubled(connection, sources)
         rows = connection.execute("SELECT gpu, run_id, node, uuid FROM gpus").fetchall()
-        self._taken = {int(key) for key, *_ in rows}
+        rows = [row for row in rows if isinstance(row[0], int)]
+        self._taken = {key for key, *_ in rows}
         self._highest = max(self._taken, default=-1)
         self._known = {
-            identity(run_id, node, uuid, key): int(key)
-            for key, run_id, node, uuid in rows
-            if ("", key) not in self._doubled
+            identity(run_id, node, uuid, key): key for key, run_id, node, uuid in rows if ("", key) not in self._doubled
         }
         coming = [gpu.gpu for source in sources for gpu in source.gpus]
         runs = {source.run.run_id for source in sources}

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
+from gssr.store.columns import columns_of
 from gssr.store.liveness import silent_seconds, time_in
 from gssr.store.open import RecordingError, connect, missing_end
 from gssr.store.records import Gpu, Run, missing_ranks, read_gpus, read_processes, read_runs, state_in
@@ -116,7 +117,7 @@ def _look_at(path: str) -> tuple[Source, str]:
                 raise RecordingError(f"{path}: holds {len(runs)} runs, not one rank of one run")
             (run,) = runs
             state = state_in(connection, run, path, lambda: time_in(os.path.dirname(path)))
-            columns = [row[1] for row in connection.execute("PRAGMA table_info(samples)")]
+            columns = columns_of(connection, "samples")
             first, last = ends_of(connection)
             thinned = any(row.end_time is not None for row in read_thinned(connection))
             source = Source(

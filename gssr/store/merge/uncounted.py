@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Mapping
 
 from gssr.metrics import NAMES
+from gssr.store.columns import columns_of
 from gssr.store.pending import write_rollup, write_sketch
 from gssr.store.rollup import Rollups
 from gssr.store.values import GREATEST, LATEST, number
@@ -14,7 +15,7 @@ _ROWS_AT_ONCE = 4096
 
 def roll_up_rest(connection: sqlite3.Connection, last: int, counted: Mapping[int, int], gap_seconds: float) -> None:
     """Roll up the samples of GPUs (by key) with rowids from behind ``counted`` up to ``last``. Raises sqlite3.Error."""
-    columns = {row[1] for row in connection.execute("PRAGMA main.table_info(samples)")}
+    columns = columns_of(connection, "samples")
     wanted = ", ".join(name if name in columns else "NULL" for name in NAMES)
     rollups = Rollups(gap_seconds, [name for name in NAMES if name in columns])
     cursor = connection.execute(

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 
+from gssr.store.columns import columns_of
 from gssr.store.open import connect
 from gssr.store.records import Merged
 from gssr.store.thinning import ends_of
@@ -44,7 +45,7 @@ def missing_from(
             ).fetchone()
         if found != n or (row.last_rowid or 0) - (row.first_rowid or 0) != (last or 0) - (first or 0):
             return f"{found} of {n} samples are in the merged file"
-        columns = [info[1] for info in shard.execute("PRAGMA table_info(samples)") if info[1] != "gpu"]
+        columns = [name for name in columns_of(shard, "samples") if name != "gpu"]
         wanted = f"SELECT {', '.join(columns)} FROM samples WHERE rowid = ?"
         shift = (row.first_rowid or 0) - (first or 0)
         for rowid in _spread(first, last) if first and last else ():

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.store.columns import columns_of
 from gssr.store.moments import Floats, Ints
 from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.pages.rows import MOST_COLUMNS, Rows
@@ -31,14 +32,14 @@ class PageTable:
 
     def __init__(self, file: PageFile, connection: sqlite3.Connection) -> None:
         """``connection`` reads the same file. Raises NotPlainError, sqlite3.DatabaseError."""
+        self._place = {name: place for place, name in enumerate(columns_of(connection, "samples"))}
         roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'samples'").fetchall()
         columns = connection.execute("PRAGMA table_info(samples)").fetchall()
-        if len(roots) != 1 or [column[1] for column in columns[:2]] != ["gpu", "time"] or len(columns) > MOST_COLUMNS:
+        if len(roots) != 1 or list(self._place)[:2] != ["gpu", "time"] or len(columns) > MOST_COLUMNS:
             raise NotPlainError("no table of samples")
         if any(default is not None or key for _, _, _, _, default, key in columns):
             raise NotPlainError("a column that is not what its rows say")
         self._root = int(roots[0][0])
-        self._place = {str(column[1]): place for place, column in enumerate(columns)}
         self._file = file
 
     def leaves(self, first: int, last: int) -> Leaves:

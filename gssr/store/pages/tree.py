@@ -13,7 +13,7 @@ _DEEPEST = 20
 _PAGES_AT_ONCE = 4096
 _LONGEST = 8
 """Bytes of the longest number that is read: 56 bits. Longer ones are negative, or of a file beyond all measure."""
-LOWEST, HIGHEST = -(1 << 62), 1 << 62
+LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 """No rowid is beyond these."""
 
 

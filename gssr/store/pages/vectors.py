@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.store.columns import columns_of
 from gssr.store.moments import Floats, Ints
 from gssr.store.pages.cells import Cells
 from gssr.store.pages.file import Bytes, NotPlainError, PageFile
@@ -42,8 +43,7 @@ class PageRollups:
     def __init__(self, file: PageFile, connection: sqlite3.Connection, width: int) -> None:
         """``connection`` reads the same file. Raises NotPlainError, sqlite3.DatabaseError."""
         roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'rollup'").fetchall()
-        columns = [row[1] for row in connection.execute("PRAGMA table_info(rollup)")]
-        if len(roots) != 1 or columns != _COLUMNS:
+        if len(roots) != 1 or columns_of(connection, "rollup") != _COLUMNS:
             raise NotPlainError("no table of rollups")
         kind = 8 * width * 2 + 12
         if not 0x80 <= kind < 1 << 14:

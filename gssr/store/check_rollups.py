@@ -1,42 +1,29 @@
-"""Do rollups count every sample of a run that has ended? What they don't is to be counted anew, from the samples.
+"""Do rollups count every sample of a run that has ended? What they don't is counted anew, from the samples.
 
 The coarsest rollups are held against the rowids, of which samples take one each; finer ones against the coarser, which
-count the same samples. So whatever is missing shows, and what could not have been written counts as missing.
+count the same samples, when they are read. So whatever is missing shows, and what could not have been written
+(gssr.store.sound) counts as missing. However much that is, the samples are read once for it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gssr.store.buckets import codes_of, positions_of, starts_of
 from gssr.store.layout import Layout, part_of
 from gssr.store.moments import Flags, Floats, Ints, where
-from gssr.store.rolled import IMPOSSIBLE
+from gssr.store.pages.table import Wanted
+from gssr.store.part import Part, Rows
+from gssr.store.raw import in_threads
 from gssr.store.schema import LEVELS
 
-if TYPE_CHECKING:
-    from gssr.store.cover import Part
-
 LONGEST = LEVELS[-1]
-_ROWS_AT_ONCE, _ROLLUPS_AT_ONCE = 1 << 20, 1024
-_BUCKET = (1 << 40) - 1
-_SLACK = 1e-9
-"""Sums are off by rounding, relative to what they are made of."""
+_ROLLUPS_AT_ONCE = 1024
 
 
-def codes_of(gpu: Ints, bucket: NDArray[Any]) -> Ints:
-    """One number for each (position, bucket)."""
-    return gpu * (1 << 40) + np.asarray(bucket, np.int64)
-
-
-def starts_of(codes: Ints) -> Ints:
-    """Where the buckets of these numbers begin, unix s."""
-    return codes & _BUCKET
-
-
-class Census(NamedTuple):
+class Counted(NamedTuple):
     """``codes`` [n], ascending: the buckets of LONGEST seconds that rollups count, and ``rows`` [n] the samples in each.
     ``lost``: those whose samples they don't count, or not all."""
 
@@ -45,45 +32,45 @@ class Census(NamedTuple):
     lost: Ints
 
 
-def census(part: "Part") -> Census:
-    """The census of a part whose run has ended: taken once. Where the rollups' sum is not the number of rowids every
-    sample is looked at."""
-    known: dict[tuple[int, int], Census] = part.shard.censuses
+def counted(part: Part) -> Counted:
+    """What the coarsest rollups of a part count whose run has ended: looked at once. Where their sum is not the number of
+    rowids every sample is looked at."""
+    known = part.shard.counted
     if (part.first, part.last) not in known:
-        known[part.first, part.last] = _take(part)
-    return known[part.first, part.last]
+        known[part.first, part.last] = _count(part)
+    found: Counted = known[part.first, part.last]
+    return found
 
 
-def _take(part: "Part") -> Census:
+def _count(part: Part) -> Counted:
     layout = part_of(part.shard.layout, ())
     keys = part.keys(None) if len(part.shard.runs) > 1 else None  # else also those of GPUs whose rows don't count
     key, bucket, vectors = part.shard.rolled.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
-    key, bucket, vectors = where(fits(vectors, layout), key, bucket, vectors)
     n_rows, n_rowids = int(vectors[:, 0].sum()), part.last + 1 - part.first
     key, bucket, vectors = where(np.isin(key, list(part.position)), key, bucket, vectors)
     codes = codes_of(part.positions(key), bucket)
     order = np.argsort(codes)
     codes, rows = codes[order], vectors[order, 0].astype(np.int64)
     if n_rows == n_rowids:
-        return Census(codes, rows, np.empty(0, np.int64))
-    found, n = _counted(part)
+        return Counted(codes, rows, np.empty(0, np.int64))
+    found, n = _in_samples(part)
     young = starts_of(found) >= part.thinned
     found, n = found[young], n[young]
-    place = np.minimum(np.searchsorted(codes, found), max(len(codes) - 1, 0))
-    same = (codes[place] == found) & (rows[place] >= n) if len(codes) else np.zeros(len(found), bool)
-    lost: Ints = found[~same]
-    if n_rows > n_rowids:  # else samples are missing that a full disk had no space for
-        lost = np.unique(np.concatenate([lost, found[(codes[place] == found) & (rows[place] != n)]]))
+    place = np.searchsorted(codes, found)
+    there = place < len(codes)
+    there[there] = codes[place[there]] == found[there]
+    told = np.zeros(len(found), np.int64)
+    told[there] = rows[place[there]]
+    # With fewer rows than rowids samples may be missing that a full disk had no space for.
+    lost: Ints = found[told != n if n_rows > n_rowids else told < n]
     kept = ~np.isin(codes, lost)
-    return Census(codes[kept], rows[kept], lost)
+    return Counted(codes[kept], rows[kept], lost)
 
 
-def _counted(part: "Part") -> tuple[Ints, Ints]:
+def _in_samples(part: Part) -> tuple[Ints, Ints]:
     """The buckets of LONGEST seconds that have samples, and how many."""
     codes, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for first, last in part.shard.raw.stretches(part.first, part.last, _ROWS_AT_ONCE, _ROWS_AT_ONCE):
-        piece = part._replace(first=first, last=last)
-        gpu, time, _ = piece.raw([], None, -np.inf, np.inf)
+    for gpu, time, _ in in_threads(part.pieces([], None, -np.inf, np.inf)):
         found, n = np.unique(codes_of(gpu, time // LONGEST * LONGEST), return_counts=True)
         codes.append(found)
         counts.append(n)
@@ -91,9 +78,9 @@ def _counted(part: "Part") -> tuple[Ints, Ints]:
     return found, np.bincount(group, np.concatenate(counts), len(found)).astype(np.int64)
 
 
-def slices(part: "Part", start: float, end: float, level: int) -> Iterator[tuple[float, float]]:
+def slices(part: Part, start: float, end: float, level: int) -> Iterator[tuple[float, float]]:
     """The window [start, end), unix s, in pieces none of which has many rollups of a level, nor cuts one."""
-    known = census(part)
+    known = counted(part)
     starts = np.unique(starts_of(np.concatenate([known.codes, known.lost])))  # a wrong time may be years apart
     n = max(1, _ROLLUPS_AT_ONCE * level // LONGEST // max(1, len(part.position)))
     cuts: list[int] = starts[n::n].tolist()
@@ -111,7 +98,7 @@ class Rolled(NamedTuple):
     seconds: int
 
 
-def rollups(part: "Part", level: int, gpus: Ints | None, lower: float, upper: float, layout: Layout) -> Rolled:
+def rollups(part: Part, level: int, gpus: Ints | None, lower: float, upper: float, layout: Layout) -> Rolled:
     """The rollups of a level in [lower, upper), unix s, of these GPUs (positions; None: all), as far as they are sound."""
     keys = part.keys(gpus)
     if not part.ended:
@@ -126,15 +113,15 @@ def rollups(part: "Part", level: int, gpus: Ints | None, lower: float, upper: fl
     if len(wrong):
         kept &= ~np.isin(codes_of(gpu, bucket // seconds * seconds), wrong)
         part.shard.recounted.update(
-            (part.first, code) for code in codes_of(wrong >> 40, starts_of(wrong) // LONGEST * LONGEST).tolist()
+            (part.first, code) for code in codes_of(positions_of(wrong), starts_of(wrong) // LONGEST * LONGEST).tolist()
         )
     gpu, bucket, vectors = where(kept, gpu, bucket, vectors)
     return Rolled(gpu, bucket, vectors, wrong, seconds)
 
 
-def _clipped(part: "Part", lower: float, upper: float) -> tuple[float, float]:
-    """What of a window can hold rollups; of thinned samples more than the census knows of may be left."""
-    known = census(part)
+def _clipped(part: Part, lower: float, upper: float) -> tuple[float, float]:
+    """What of a window can hold rollups; of thinned samples more than is counted of may be left."""
+    known = counted(part)
     starts = starts_of(np.concatenate([known.codes, known.lost]))
     if not len(starts) or part.thinned > -np.inf:
         return lower, upper
@@ -143,15 +130,12 @@ def _clipped(part: "Part", lower: float, upper: float) -> tuple[float, float]:
 
 
 def _read(
-    part: "Part", level: int, keys: list[int] | None, lower: float, upper: float, layout: Layout
+    part: Part, level: int, keys: list[int] | None, lower: float, upper: float, layout: Layout
 ) -> tuple[Ints, Ints, Floats]:
     if upper - lower < level:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, layout.width))
     key, bucket, vectors = part.shard.rolled.rollups(level, keys, lower, upper, layout, counted_anew=part.ended)
-    fine = fits(vectors, layout)
-    if not (fine.all() or part.ended):
-        part.shard.damaged(IMPOSSIBLE)
-    key, bucket, vectors = where(part.sound(key) & fine, key, bucket, vectors)
+    key, bucket, vectors = where(part.sound(key), key, bucket, vectors)
     return part.positions(key), bucket, vectors
 
 
@@ -165,7 +149,7 @@ def _held_against(level: int, lower: float, upper: float) -> int:
 
 
 def _wrong(
-    part: "Part",
+    part: Part,
     gpus: Ints | None,
     gpu: Ints,
     bucket: Ints,
@@ -184,10 +168,10 @@ def _wrong(
     return np.unique(np.concatenate([codes[sums != expected], mine[~known], lost]))
 
 
-def _expected(part: "Part", gpus: Ints | None, seconds: int, window: tuple[float, float]) -> tuple[Ints, Ints, Ints]:
+def _expected(part: Part, gpus: Ints | None, seconds: int, window: tuple[float, float]) -> tuple[Ints, Ints, Ints]:
     """Buckets of ``seconds`` in the window by their numbers, ascending; how many samples each has; and those of which that
     is known to be told wrongly."""
-    known = census(part)
+    known = counted(part)
     lost = (known.lost[:, None] + np.arange(0, LONGEST, seconds)).reshape(-1)
     lost = lost[_within(gpus, lost, window)]
     if seconds == LONGEST:
@@ -203,28 +187,30 @@ def _within(gpus: Ints | None, codes: Ints, window: tuple[float, float]) -> Flag
     """[n]: which buckets, by their numbers, are those of the GPUs and in the window."""
     start = starts_of(codes)
     inside = (start >= window[0]) & (start < window[1])
-    return np.asarray(inside if gpus is None else inside & np.isin(codes >> 40, gpus), bool)
+    return np.asarray(inside if gpus is None else inside & np.isin(positions_of(codes), gpus), bool)
 
 
-def fits(vectors: Floats, layout: Layout) -> Flags:
-    """[n]: which vectors hold numbers that belong together: no more values than rows, a mean between least and greatest, no
-    wider spread than these allow (Popoviciu 1935), no counter that falls from 0 on."""
-    n_rows = vectors[:, 0]
-    with np.errstate(invalid="ignore", over="ignore"):
-        fine = (n_rows >= 1) & (vectors[:, 1] < n_rows)
-        for metric, at, width in layout.blocks:
-            n = vectors[:, at]
-            own = n <= n_rows
-            if metric.kind == "bits":
-                own &= (vectors[:, at + 2 : at + width] <= n[:, None]).all(axis=1)
-            elif metric.kind == "counter":
-                own &= (n == 0) | ((vectors[:, at + 3] >= 0) & np.isfinite(vectors[:, at + 1] + vectors[:, at + 2]))
-            else:
-                total, squares, low, high = vectors[:, at + 1 : at + 5].T
-                height = np.maximum(np.abs(low), np.abs(high))
-                slack = _SLACK * n * height
-                inside = (total >= n * low - slack) & (total <= n * high + slack) & (low <= high)
-                spread = (squares >= 0) & (squares <= n * np.square(high - low) / 4 * (1 + _SLACK) + slack * height)
-                own &= (n == 0) | (inside & spread)
-            fine &= own
-    return np.asarray(fine, bool)
+def samples_of(part: Part, names: Sequence[str], codes: Ints, seconds: int, start: float, end: float) -> Iterator[Rows]:
+    """The samples in [start, end), unix s, of stretches of ``seconds`` (their numbers: gssr.store.buckets), in pieces, with
+    values of stored metrics. Where they are thinned they can't be counted any more: the file is damaged."""
+    begins = starts_of(codes)
+    if (begins < part.thinned).any():
+        part.shard.damaged("rollups of samples that are thinned")
+        codes, begins = where(begins >= part.thinned, codes, begins)
+    if not len(codes):
+        return
+    low, high = max(start, float(begins.min())), min(end, float(begins.max()) + seconds)
+    wanted = Wanted(names, part.keys(np.unique(positions_of(codes))), 0, 0, low, high)
+    for gpu, time, values in in_threads(part.pieces_in(part.searched(low, high), wanted)):
+        own = np.isin(codes_of(gpu, time // seconds * seconds), codes)
+        if own.any():
+            yield gpu[own], time[own], {name: value[own] for name, value in values.items()}
+
+
+def wrong_stretches(part: Part) -> Ints:
+    """The stretches of LONGEST seconds, by their numbers, in which rollups of any level do not count what they should, or
+    hold what can't be."""
+    for level in LEVELS:
+        for lower, upper in slices(part, -np.inf, np.inf, level):
+            rollups(part, level, None, lower, upper, part.shard.layout)
+    return np.array(sorted(code for first, code in part.shard.recounted if first == part.first), np.int64)
