@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -29,6 +30,10 @@ for _name in list(os.environ):
 for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(_signal) == signal.SIG_IGN:
         signal.signal(_signal, lambda *_: None)  # still without effect here, and with its usual one after an exec
+
+# Hundreds of processes are started: what each would compile anew, which takes half of its time, is kept.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The same examples in every run, and no verdict on how fast the machine is.
 settings.register_profile("gssr", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
