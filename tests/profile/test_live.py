@@ -391,7 +391,9 @@ def test_who_leaves_while_the_recording_is_finished_has_left(live: Open, tmp_pat
     else:
         terminal.type("q") if how == "q" else terminal.hang_up()
         until(lambda: not terminal.named(SCREEN), "the screen to end")
-    if how == signal.SIGTERM:  # who asks for the end is not kept waiting for the recording's, which comes a little later
+    if (
+        how == signal.SIGTERM
+    ):  # who asks for the end is not kept waiting for the recording's, which comes a little later
         os.kill(sampler, signal.SIGCONT)
         assert terminal.code() == 7
         until(lambda: state_of(tmp_path) == ("failed", 7), "the recording's end")
