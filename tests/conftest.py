@@ -46,6 +46,12 @@ def pytest_xdist_auto_num_workers() -> int:
     return len(os.sched_getaffinity(0)) + 1
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that one process must run one after the other come first, so that no other waits for their end."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 @pytest.fixture(scope="session")
 def requires() -> Requires:
     """``requires("srun", "munged", package="slurm-wlm munge")`` skips the test when a command is missing."""
