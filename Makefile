@@ -12,13 +12,18 @@ PIP := $(WITHOUT_ASKING) $(BIN)/python -m pip install -qq --only-binary :all: --
 # As a path, not as a finder, whose imports take twice as long as the interpreter's start.
 EDITABLE := --no-build-isolation --config-settings editable_mode=compat --editable
 
-.PHONY: test demo dist audit clean
+.PHONY: test types tests demo dist audit clean
 .DELETE_ON_ERROR:
 
 test: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory --jobs 2 types tests
+
+types: .venv/.test
 	$(BIN)/mypy
+
+tests: .venv/.test
 	$(BIN)/python -m pytest -q -n auto --dist loadgroup
 
 # A real command; where there is no GPU the synthetic backend stands in for eight of them.
