@@ -9,14 +9,21 @@ BIN := .venv/bin
 # Only wheels: installing one runs nothing of it.
 WITHOUT_ASKING := PIP_DISABLE_PIP_VERSION_CHECK=1
 PIP := $(WITHOUT_ASKING) $(BIN)/python -m pip install -qq --only-binary :all: --constraint constraints.txt
+# As a path, not as a finder, whose imports take twice as long as the interpreter's start.
+EDITABLE := --no-build-isolation --config-settings editable_mode=compat --editable
 
-.PHONY: test demo dist audit clean
+.PHONY: test types tests demo dist audit clean
 .DELETE_ON_ERROR:
 
 test: .venv/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory --jobs 2 types tests
+
+types: .venv/.test
 	$(BIN)/mypy
+
+tests: .venv/.test
 	$(BIN)/python -m pytest -q -n auto --dist loadgroup
 
 # A real command; where there is no GPU the synthetic backend stands in for eight of them.
@@ -42,12 +49,12 @@ audit:
 	@echo "Setting up .venv"
 	@$(PYTHON) -m venv .venv
 	@$(PIP) setuptools
-	@$(PIP) --no-build-isolation --editable .
+	@$(PIP) $(EDITABLE) .
 	@touch $@
 
 .venv/.test: .venv/.run
 	@echo "Adding the tools for the tests"
-	@$(PIP) --no-build-isolation --editable '.[test]'
+	@$(PIP) $(EDITABLE) '.[test]'
 	@touch $@
 
 clean:

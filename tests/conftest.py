@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -30,6 +31,10 @@ for _signal in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(_signal) == signal.SIG_IGN:
         signal.signal(_signal, lambda *_: None)  # still without effect here, and with its usual one after an exec
 
+# Hundreds of processes are started: what each would compile anew, which takes half of its time, is kept.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # The same examples in every run, and no verdict on how fast the machine is.
 settings.register_profile("gssr", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gssr")
@@ -39,6 +44,12 @@ settings.load_profile("gssr")
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: many tests wait for what they have started."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that one process must run one after the other come first, so that no other waits for their end."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.fixture(scope="session")

@@ -107,11 +107,12 @@ def _is_own_folder(path: str) -> bool:
 class Marks:
     """What comes to an ear. ``fds``: what to wait for, none when nothing can come (any more)."""
 
-    def __init__(self, fd: int | None, clock: Clock) -> None:
+    def __init__(self, fd: int | None, clock: Clock, since: float) -> None:
+        """``since``: before this time, unix s by the clock, none can have been made."""
         self.fds = [] if fd is None else [fd]
         self._clock = clock
         self._n = 0
-        self._heard = clock.now()
+        self._heard = since
 
     def read(self) -> list[tuple[float, str]]:
         """The marks that have come, (time by the clock, text), without waiting. A mark's own time counts as far as it can

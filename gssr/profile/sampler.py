@@ -119,7 +119,9 @@ class _Sampler:
         self._inbox = inbox
         self._outbox = outbox
         self._clock = Clock()
-        self._marks = Marks(marks, self._clock)
+        planned = plan.run["started_at"]  # before the workload, which may have made marks by now
+        assert isinstance(planned, float)
+        self._marks = Marks(marks, self._clock, self._clock.of_system(planned))
         self._hearing = Hearing([*self._marks.fds, inbox])
         with overwriting(plan.path) if plan.overwrite else nullcontext():
             self._writer = _begun(plan)

@@ -144,6 +144,10 @@ class Attendant:
             say(f"recording stopped: the sampler {how}{meanwhile}")
             self._recorder.event("backend_lost", f"recording stopped: the sampler {how}")
 
+    def _asks_for_end(self, sig: int) -> bool:
+        """Whoever sent this signal will not wait for long."""
+        return sig in ENDING
+
     def _finish(self, timeout: float) -> list[int]:
         """Wait for the sampler, which knows that the workload has ended; the signals that came meanwhile."""
         ended = time.monotonic()
@@ -155,7 +159,7 @@ class Attendant:
                 say(f"the recording is still being finished, by process {self._sampler}")
                 break
             signals = self._wait(deadline)
-            if any(sig in ENDING for sig in signals):
+            if any(self._asks_for_end(sig) for sig in signals):
                 deadline = min(deadline, ended + _INTERRUPTED_FINISH)
             heard += signals
             self._follow_sampler()
@@ -329,7 +333,7 @@ class _Supervisor(Attendant):
                 self._signal_group(signal.SIGWINCH)
             if sig == signal.SIGWINCH:
                 return
-            self._asked_to_end = self._asked_to_end or sig in ENDING
+            self._asked_to_end = self._asked_to_end or self._asks_for_end(sig)
         if sig == signal.SIGCONT:
             self._terminal.lend(self._pid)
         if sig in (signal.SIGCONT, signal.SIGTSTP):
@@ -363,6 +367,10 @@ class _Supervisor(Attendant):
         self._signal_group(signal.SIGCONT)  # stopped processes get it as well
         self._recorder.event("timeout", f"SIGTERM sent after the {self._max_runtime:g} s of --max-runtime")
         say(f"--max-runtime of {self._max_runtime:g} s reached: the workload is being ended")
+
+    def _asks_for_end(self, sig: int) -> bool:
+        """A terminal that hangs up under the live screen leaves the job, and does not end it."""
+        return super()._asks_for_end(sig) and not (sig == signal.SIGHUP and self._live is not None)
 
     def _descriptors(self) -> Sequence[int]:
         return (self._starting, *(self._live.descriptors() if self._live is not None else ()))

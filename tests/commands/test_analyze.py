@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forked import gssr
 
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.cli import main
@@ -21,6 +22,8 @@ GSSR = [sys.executable, "-m", "gssr"]
 
 
 def analyze(*words: str, cwd: Path, **settings) -> subprocess.CompletedProcess:
+    if not settings:
+        return gssr("analyze", *words, cwd=cwd)
     return subprocess.run([*GSSR, "analyze", *words], cwd=cwd, capture_output=True, text=True, timeout=60, **settings)
 
 

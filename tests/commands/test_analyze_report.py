@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import gssr
 
 GSSR = [sys.executable, "-m", "gssr"]
 
 
 def analyze(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*GSSR, "analyze", *words], cwd=cwd, capture_output=True, text=True, timeout=60)
+    return gssr("analyze", *words, cwd=cwd)
 
 
 @pytest.fixture(scope="module")
@@ -24,18 +25,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["job.html", "job.pdf", "JOB.HTML"])
-def test_a_report_is_written_beside_the_page(folder: Path, name: str) -> None:
+def test_a_report_is_written_beside_the_page_and_its_bytes_are_the_recordings(folder: Path, name: str) -> None:
     done = analyze("--report", name, "-ns", "train.sql", cwd=folder)
     assert done.returncode == 0 and done.stderr == f"gssr: {name}\n"
     assert done.stdout == analyze("-ns", "train.sql", cwd=folder).stdout
-    assert (folder / name).read_bytes()[:5] in (b"<!DOC", b"%PDF-")
-
-
-def test_the_same_recording_gives_the_same_bytes(folder: Path) -> None:
-    for end in ("html", "pdf"):
-        for name in ("one", "two"):
-            analyze("--report", f"{name}.{end}", "train.sql", cwd=folder)
-        assert (folder / f"one.{end}").read_bytes() == (folder / f"two.{end}").read_bytes()
+    written = (folder / name).read_bytes()
+    assert written[:5] in (b"<!DOC", b"%PDF-")
+    if name != "JOB.HTML":
+        assert analyze("--report", f"again-{name}", "train.sql", cwd=folder).returncode == 0
+        assert written == (folder / f"again-{name}").read_bytes()
 
 
 def test_the_json_is_the_same_with_a_report(folder: Path) -> None:

@@ -7,13 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import gssr
 
 from gssr.commands.compare import Limit, limit_of
 from gssr.commands.inputs import with_run
-
-
-def gssr(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "gssr", *words], cwd=cwd, capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture(scope="module")

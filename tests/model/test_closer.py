@@ -15,7 +15,7 @@ from gssr.model.verdicts.found import Found
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.rules import TABLE
 
-SECONDS, INTERVAL = 2400, 2.0
+SECONDS, INTERVAL = 2400, 5.0
 
 
 @pytest.fixture(name="large")

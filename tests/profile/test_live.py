@@ -391,10 +391,18 @@ def test_who_leaves_while_the_recording_is_finished_has_left(live: Open, tmp_pat
     else:
         terminal.type("q") if how == "q" else terminal.hang_up()
         until(lambda: not terminal.named(SCREEN), "the screen to end")
-    time.sleep(0.2)
-    os.kill(sampler, signal.SIGCONT)
-    assert terminal.code() == 7
-    assert state_of(tmp_path) == ("failed", 7)
+    if (
+        how == signal.SIGTERM
+    ):  # who asks for the end is not kept waiting for the recording's, which comes a little later
+        os.kill(sampler, signal.SIGCONT)
+        assert terminal.code() == 7
+        until(lambda: state_of(tmp_path) == ("failed", 7), "the recording's end")
+    else:
+        time.sleep(1.3 if how == "hang up" else 0.2)
+        assert not terminal.ended()
+        os.kill(sampler, signal.SIGCONT)
+        assert terminal.code() == 7
+        assert state_of(tmp_path) == ("failed", 7)
     terminal.nothing_is_left()
 
 

@@ -120,8 +120,8 @@ def test_what_killed_recorders_left_is_removed_and_what_lives_is_not(ear, tmp_pa
 
 
 def test_any_datagram_is_a_mark_and_none_can_do_harm(ear):
-    heard = Marks(ear.fd, Clock())
     before = time.time()
+    heard = Marks(ear.fd, Clock(), before)
     for data in (
         b"plain",
         b"\x1fempty time",
@@ -138,6 +138,13 @@ def test_any_datagram_is_a_mark_and_none_can_do_harm(ear):
     assert all(before - 1 < when <= time.time() + 0.1 for when, _ in found)
 
 
+def test_what_was_marked_before_the_sampler_listened_keeps_its_time(ear):
+    made = time.time() - 30
+    send(ear, f"{made}\x1fat once".encode())
+    ((when, _),) = Marks(ear.fd, Clock(), made - 1).read()
+    assert abs(when - made) < 10
+
+
 def test_a_mark_is_one_short_line_of_printable_characters():
     assert cleaned("epoch 1\r\n\x1b[31mred\u202e\x00") == "epoch 1 [31mred"
     assert len(cleaned("x" * 1000)) == LONGEST
@@ -145,7 +152,7 @@ def test_a_mark_is_one_short_line_of_printable_characters():
 
 
 def test_more_marks_than_are_kept_are_refused(ear):
-    heard, n = Marks(ear.fd, Clock()), 0
+    heard, n = Marks(ear.fd, Clock(), time.time()), 0
     for number in range(MOST + 100):
         try:
             send(ear, b"%d" % number)
@@ -156,7 +163,7 @@ def test_more_marks_than_are_kept_are_refused(ear):
 
 
 def test_nothing_is_waited_for(ear):
-    heard = Marks(ear.fd, Clock())
+    heard = Marks(ear.fd, Clock(), time.time())
     assert heard.read() == []
     assert stat.S_IMODE(os.stat(os.path.dirname(ear.path)).st_mode) == 0o700
-    assert Marks(None, Clock()).fds == []
+    assert Marks(None, Clock(), 0.0).fds == []
