@@ -1,8 +1,9 @@
-"""The files that SQLite keeps beside a database, and what tells of them without it: what starts beside a job must start
-quickly."""
+"""The files beside a recording, SQLite's and our own, and what tells of them without SQLite: what starts beside a job must
+start quickly."""
 
 import os
 import stat
+from errno import EINVAL
 from typing import NamedTuple
 
 COMPANIONS = ("-wal", "-shm", "-journal")
@@ -12,6 +13,21 @@ COMPANIONS = ("-wal", "-shm", "-journal")
 def beside(path: str, suffix: str) -> str:
     """The name of one of the COMPANIONS of a database: SQLite follows links, and keeps them where the file itself is."""
     return os.path.realpath(path) + suffix
+
+
+_SMALL = 4096
+
+
+def small_text(path: str) -> str:
+    """What stands in a small file beside recordings, whatever its encoding. Raises OSError, also for what is no file: a
+    pipe might never answer."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(EINVAL, f"{path} is not a file")
+        return os.read(descriptor, _SMALL).decode("utf-8", "replace")
+    finally:
+        os.close(descriptor)
 
 
 _LARGE, _FILLED = 1 << 30, 1 / 64

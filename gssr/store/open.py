@@ -2,9 +2,7 @@
 
 import os
 import sqlite3
-import stat
 from collections.abc import Sequence
-from errno import EINVAL
 
 from gssr.metrics import NAMES
 from gssr.store.bounds import check_sizes
@@ -13,7 +11,6 @@ from gssr.store.companions import COMPANIONS, beside, is_file_or_none, is_hollow
 from gssr.store.guard import Guarded, UnsafeError, answers, check_schema, distrust, only_reads
 from gssr.store.schema import APPLICATION_ID, SCHEMA_VERSION, create_view
 
-_SMALL = 4096
 _CACHE_KIB = 100
 """Of pages that SQLite keeps: a thousand files are read at once, and from each hardly a page twice."""
 _MAGIC = b"SQLite format 3\0"
@@ -21,18 +18,6 @@ _MAGIC = b"SQLite format 3\0"
 
 class RecordingError(Exception):
     """A recording can't be read or written; the text is one sentence that names the file."""
-
-
-def small_text(path: str) -> str:
-    """What stands in a small file beside recordings, whatever its encoding. Raises OSError, also for what is no file: a
-    pipe might never answer."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(EINVAL, f"{path} is not a file")
-        return os.read(descriptor, _SMALL).decode("utf-8", "replace")
-    finally:
-        os.close(descriptor)
 
 
 def log_of(path: str) -> str:

@@ -17,8 +17,8 @@ from itertools import count
 from typing import NamedTuple
 
 from gssr.launch import is_name
+from gssr.store.companions import small_text
 from gssr.store.liveness import time_in
-from gssr.store.open import small_text
 from gssr.store.private import FILE, make_folder
 from gssr.store.schema import START_NAME
 

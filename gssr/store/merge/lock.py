@@ -8,8 +8,8 @@ import os
 import time
 from binascii import hexlify
 
+from gssr.store.companions import small_text
 from gssr.store.liveness import boot_id, process_start, stamped_now
-from gssr.store.open import small_text
 from gssr.store.private import FILE
 
 STALE_SECONDS = 60.0
