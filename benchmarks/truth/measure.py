@@ -15,9 +15,9 @@ from benchmarks.truth.jobs import JOBS, Labelled
 from benchmarks.truth.recording import write
 from gssr.model import series
 from gssr.model.analyze import analyze
-from gssr.model.counted import MOST_BINS, count_rollups
 from gssr.model.evidence import METRICS
 from gssr.model.gather import evidence_names, gather
+from gssr.model.gpu_time_counts import MOST_BINS, count_rollups
 from gssr.model.verdict import Verdict
 from gssr.model.verdicts import judge as verdicts_of
 from gssr.model.window import extent

@@ -215,7 +215,7 @@ class Run:
 
 
 class Recording:
-    """A recording, opened for reading: its ``runs`` in the order they were recorded. Use it in a ``with`` statement, or
+    """A recording, opened for reading: its ``runs`` in the order in which they began. Use it in a ``with`` statement, or
     close it; ``recording[-1]`` is the last run, ``recording["label"]`` the one of that label or id."""
 
     def __init__(self, opened: store.Recording) -> None:

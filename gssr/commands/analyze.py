@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put, tell
@@ -10,8 +10,10 @@ from gssr.commands.inputs import RULES, chosen, own_recordings
 
 if TYPE_CHECKING:
     from gssr.model.analysis import Analysis
+    from gssr.model.analyze import Options as Wanted
     from gssr.model.verdicts.table import Table
     from gssr.report.options import Options
+    from gssr.report.runs import RunLine
     from gssr.store.reader import Recording
 
 REPORT_ENDS = (".html", ".pdf")
@@ -134,45 +136,104 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return fail(str(error), USAGE)
 
     from gssr.store.memory import keep_freed
-    from gssr.store.open import RecordingError
-    from gssr.store.reader import open_recording
 
     keep_freed()
-    code = OK
-    analyses: list[tuple[str, Analysis]] = []
-    for name in names:
-        try:
-            recording = open_recording(name)
-            analyses += [(name, analysis) for analysis in _analyses(recording, options, metrics, rules)]
-        except RecordingError as error:
-            code = fail(str(error), BAD_INPUT)
-            continue
-        except ValueError as error:
-            return fail(f"{name}: {error}", USAGE)
-        if recording.damage:
-            code = fail(recording.damage, BAD_INPUT)
-        recording.close()
-    if analyses or (options.json and code == OK):
-        drawn = _show(analyses, options, metrics)
-        code = drawn if drawn != OK else code
-    return code
+    reading = _Reading(options, metrics, rules)
+    try:
+        if options.json:
+            return _put_json(reading, names, options.report)
+        for _ in reading.analyses(names):
+            pass
+    except ValueError as error:
+        return fail(str(error), USAGE)
+    code = _show(reading.shown, options, metrics) if reading.shown else OK
+    return code if code != OK else reading.code
 
 
-def _analyses(
-    recording: "Recording", options: argparse.Namespace, metrics: tuple[str, ...] | None, rules: "Table"
-) -> Iterator["Analysis"]:
-    from gssr.commands.bar import Bar
-    from gssr.model.analyze import Options, analyze
+class _Shown(NamedTuple):
+    """What is shown of the recording ``name``: its ``analyses`` or, of more than MOST_PAGES, the ``lines`` of a table."""
+
+    name: str
+    analyses: "list[Analysis]"
+    lines: "list[RunLine]"
+
+
+class _Reading:
+    """Analyses recordings one run after the other; what is to be ``shown`` of them in the end; and the exit ``code`` so
+    far."""
+
+    def __init__(self, options: argparse.Namespace, metrics: tuple[str, ...] | None, rules: "Table") -> None:
+        self._options, self._metrics, self._rules = options, metrics, rules
+        self.shown: list[_Shown] = []
+        self.code = OK
+
+    def analyses(self, names: Sequence[str]) -> "Iterator[Analysis]":
+        """Those of all runs of these recordings that are asked for. Raises ValueError, with a sentence, for what one does
+        not have, or has too much of."""
+        from gssr.store.open import RecordingError
+        from gssr.store.reader import open_recording
+
+        for name in names:
+            try:
+                recording = open_recording(name)
+                yield from self._of(name, recording)
+            except RecordingError as error:
+                self.code = fail(str(error), BAD_INPUT)
+                continue
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+            if recording.damage:
+                self.code = fail(recording.damage, BAD_INPUT)
+            recording.close()
+
+    def _of(self, name: str, recording: "Recording") -> "Iterator[Analysis]":
+        from gssr.commands.bar import Bar
+        from gssr.model.analyze import analyze
+        from gssr.report.runs import MOST_PAGES, run_line
+
+        options, readers = self._options, chosen(recording, self._options.run)
+        many = len(readers) > MOST_PAGES
+        if many and (options.report is not None or options.png is not None):
+            raise ValueError(
+                f"{len(readers):,} runs: reports and pictures are made of {MOST_PAGES} at most: name one with --run"
+            )
+        numbers = {reader.run.run_id: number for number, reader in enumerate(recording.runs, 1)}
+        shown, bar = _Shown(name, [], []), Bar("reading samples")
+        wanted = _wanted(options, self._metrics, self._rules, bar.show, tables=many)
+        self.shown.append(shown)
+        for reader in readers:
+            try:
+                analysis = analyze(reader, wanted)
+            finally:
+                bar.clear()
+            if many:
+                shown.lines.append(run_line(numbers[reader.run.run_id], analysis))
+            elif not options.json or options.report is not None:
+                shown.analyses.append(analysis)
+            yield analysis
+
+
+def _wanted(
+    options: argparse.Namespace,
+    metrics: tuple[str, ...] | None,
+    rules: "Table",
+    progress: Callable[[float], None],
+    tables: bool,
+) -> "Wanted":
+    """``tables``: of the run no more is shown than its line in a table."""
+    from gssr.metrics import SCORE_INPUTS
+    from gssr.model.analyze import Options as Wanted
     from gssr.report.content import BINS, report_series
     from gssr.report.options import series_needed
 
-    series = () if options.json else series_needed(_page_options(options, metrics))
+    series = () if options.json or tables else series_needed(_page_options(options, metrics))
     bins = max(options.width, look.WIDTH) * (3 if options.png is not None else 1)
     if options.report is not None:
         series, bins = (*series, *report_series(metrics)), max(bins, BINS)
-    bar = Bar("reading samples")
-    wanted = Options(
-        metrics=metrics,
+    table = tables and not options.json
+    return Wanted(
+        metrics=SCORE_INPUTS if table else metrics,
+        causes=not table,
         gpus=None if options.gpus is None else _selectors(options.gpus),
         start=options.start,
         end=options.end,
@@ -181,15 +242,28 @@ def _analyses(
         rules=rules,
         series=tuple(dict.fromkeys(series)),
         bins=bins,
-        progress=bar.show,
+        progress=progress,
     )
-    readers = chosen(recording, options.run)
-    for reader in readers:
+
+
+def _put_json(reading: _Reading, names: Sequence[str], report: str | None) -> int:
+    """Nothing is printed before everything was read. Raises ValueError as ``_Reading.analyses``."""
+    from gssr.commands.spool import Spool
+    from gssr.report.document import pieces
+
+    with Spool() as spool:
         try:
-            analysis = analyze(reader, wanted)
-        finally:
-            bar.clear()
-        yield analysis
+            for piece in pieces(reading.analyses(names)):
+                spool.write(piece)
+        except OSError as error:
+            return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
+        if report is not None and reading.shown:
+            code = _report(reading.shown, report)
+            if code != OK:
+                return code
+        if not reading.shown and reading.code != OK:
+            return reading.code
+        return spool.print() or reading.code
 
 
 def _selectors(text: str) -> tuple[str, ...]:
@@ -207,25 +281,19 @@ def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) 
     )
 
 
-def _show(
-    analyses: Sequence[tuple[str, "Analysis"]], options: argparse.Namespace, metrics: tuple[str, ...] | None
-) -> int:
+def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[str, ...] | None) -> int:
     if options.report is not None:
-        try:
-            _write_report(analyses, options.report)
-        except OSError as error:
-            return fail(f"{error.filename or options.report}: can't be written: {error.strerror}", BAD_INPUT)
-    if options.json:
-        from gssr.report.document import to_json
-
-        return put(to_json([analysis for _, analysis in analyses]))
+        code = _report(shown, options.report)
+        if code != OK:
+            return code
     from gssr.report.options import Parts
-    from gssr.report.terminal import pages, to_text
+    from gssr.report.runs import runs_page
+    from gssr.report.terminal import apart, page, to_text
 
     drawing = _drawing(options)
     if drawing.png:
         try:
-            _draw_pictures(analyses, drawing, options.png)
+            _draw_pictures([(each.name, own) for each in shown for own in each.analyses], drawing, options.png)
         except OSError as error:
             return fail(f"{error.filename or options.png}: pictures can't be written: {error.strerror}", BAD_INPUT)
     parts = Parts(
@@ -237,8 +305,16 @@ def _show(
         metadata=options.show_metadata,
     )
     page_options = _page_options(options, metrics)
-    rows = pages([analysis for _, analysis in analyses], parts, page_options)
-    return put(to_text(rows, look.wants_color(options), page_options.ascii))
+    pages = [
+        rows
+        for each in shown
+        for rows in (
+            [runs_page(each.name, each.lines, page_options)]
+            if each.lines
+            else [page(analysis, parts, page_options) for analysis in each.analyses]
+        )
+    ]
+    return put(to_text(apart(pages, page_options), look.wants_color(options), page_options.ascii))
 
 
 def _drawing(options: argparse.Namespace) -> _Drawing:
@@ -291,11 +367,20 @@ def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing
                 tell(f"{path}: left out, there is nothing to draw: {error}")
 
 
-def _write_report(analyses: Sequence[tuple[str, "Analysis"]], path: str) -> None:
+def _report(shown: Sequence[_Shown], path: str) -> int:
+    """Write it; the exit code to return."""
+    try:
+        _write_report(shown, path)
+    except OSError as error:
+        return fail(f"{error.filename or path}: can't be written: {error.strerror}", BAD_INPUT)
+    return OK
+
+
+def _write_report(shown: Sequence[_Shown], path: str) -> None:
     from gssr.store.output_file import access_of, output_file
 
-    reported = [analysis for _, analysis in analyses]
-    with output_file(path, access_of(name for name, _ in analyses)) as file:
+    reported = [analysis for each in shown for analysis in each.analyses]
+    with output_file(path, access_of(each.name for each in shown)) as file:
         if path.lower().endswith(".pdf"):
             from gssr.report.pdf import pdf_report
 

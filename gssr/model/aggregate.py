@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED
+from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.model.analysis import Floats, Statistics
 from gssr.store.edges import Histograms
 from gssr.store.layout import RELATIVE_BIN_WIDTH, Block, Layout, layout_of
-from gssr.store.moments import fold, merge
+from gssr.store.moments import empty_vectors, fold, merge
 from gssr.store.reader import RunReader, Samples
 
 Ints = NDArray[np.int64]
@@ -29,9 +29,9 @@ UNKNOWN = Statistics(None, None, None, None, None, None, None, 0, None)
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """What the rows of a window add up to. Arrays are [n_gpus]: ``n_rows``, ``n_gaps`` int64; ``first_time`` and
-    ``last_time`` unix s, NaN without rows; ``means`` by metric, NaN without samples. ``flags`` is the share of samples with
-    each clock event reason, empty when there is none. ``energy_j`` sums the GPUs' positive differences of the energy
-    counter, None when no GPU has two samples of it."""
+    ``last_time`` unix s, NaN without rows; ``means`` by metric, NaN without samples. ``flags`` is the share of
+    samples with each clock event reason, empty when there is none. ``energy_j`` sums the GPUs' positive differences of
+    the energy counter, None when no GPU has two samples of it."""
 
     n_rows: Ints
     n_gaps: Ints
@@ -56,44 +56,79 @@ class Aggregate:
 def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate:
     """Aggregate raw rows; ``samples.gpu`` counts from 0 to ``n_gpus`` - 1. Two rows of a GPU further apart than
     ``gap_seconds`` are a gap. Everything is exact, the statistics numpy's own."""
-    derived = [metric for metric in DERIVED if metric.name in samples.values]
-    layout = layout_of([name for name in samples.values if name not in {metric.name for metric in derived}], derived)
+    layout = layout_of([name for name in samples.values if BY_NAME[name].kind in ("counter", "bits")], ())
     groups, vectors = fold(samples.gpu, samples.time, samples.values, gap_seconds, layout)
     per_gpu = merge(vectors, groups, n_gpus, gap_seconds, layout)
-    means, statistics = {}, {}
-    for block in layout.blocks:
-        name = block.metric.name
-        if block.metric.kind != "bits":
-            column = samples.values[name]
+    means, statistics, unknown = {}, {}, np.full(n_gpus, np.nan)
+    for name, column in samples.values.items():
+        if BY_NAME[name].kind != "bits":
             known = np.isfinite(column)
             statistics[name] = exact_statistics(column[known])
-            means[name] = _mean_per_gpu(samples.gpu[known], column[known], n_gpus)
+            means[name] = _mean_per_gpu(samples.gpu[known], column[known], n_gpus) if known.any() else unknown
     return aggregate_of(per_gpu, layout, means, statistics)
 
 
-def from_vectors(per_gpu: Floats, layout: Layout, histograms: Histograms) -> Aggregate:
-    """Aggregate rollups: each GPU's of the whole window, merged into one vector, [n_gpus, layout.width].
+class Totals:
+    """What rollups add up to, taken in for some GPUs at a time: each one's of the whole window merged into one vector, which
+    is a kilobyte, and of which hardly anything is wanted GPU by GPU."""
 
-    n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
-    ``sketch_percentiles``); where these are not exact themselves, none lies outside of what their bounds give. A counter's
-    rollup keeps no moments: of its statistics n is known, and where it never falls its least and greatest value."""
-    n_gpus = len(per_gpu)
-    # Over GPUs only the moments mean something; an infinite gap keeps the merge from counting any.
-    total = merge(per_gpu, np.zeros(n_gpus, np.int64), 1, math.inf, layout)[0]
-    means, statistics = {}, {}
-    for block in layout.blocks:
-        name, at = block.metric.name, block.start
-        if block.metric.kind == "bits":
-            continue
-        means[name] = np.full(n_gpus, np.nan)
-        if block.metric.kind == "counter":
-            statistics[name] = _of_counter(per_gpu[:, at : at + block.width])
-        else:
-            np.divide(per_gpu[:, at + 1], per_gpu[:, at], out=means[name], where=per_gpu[:, at] > 0)
-            bounds = histograms.least or {}, histograms.greatest or {}
-            within = [bound[name] for bound in bounds if name in bound]
-            statistics[name] = _merged_statistics(total[at : at + block.width], histograms.counts.get(name), within)
-    return aggregate_of(per_gpu, layout, means, statistics)
+    def __init__(self, layout: Layout, n_gpus: int) -> None:
+        self._layout = layout
+        self._head = np.zeros((n_gpus, 4))
+        self._head[:, 2:] = np.nan
+        self._means: dict[str, Floats] = {}
+        self._summed: dict[str, Floats] = {}
+        self._joules: float | None = None
+        self._counters: dict[str, list[Statistics]] = {}
+        self._merged: list[Floats] = []
+
+    def add(self, first: int, vectors: Floats) -> None:
+        """Those [n, layout.width] of the GPUs from number ``first`` on."""
+        own = slice(first, first + len(vectors))
+        self._head[own] = vectors[:, :4]
+        # Over GPUs only the moments mean something; an infinite gap keeps the merge from counting any.
+        self._merged.append(merge(vectors, np.zeros(len(vectors), np.int64), 1, math.inf, self._layout))
+        blocks = {block.metric.name: block for block in self._layout.blocks}
+        joules = _energy(vectors, blocks.get("energy"))
+        self._joules = joules if self._joules is None else self._joules + (joules or 0.0)
+        for name, (metric, start, width) in blocks.items():
+            block = vectors[:, start : start + width]
+            if metric.kind == "bits":
+                self._summed[name] = block.sum(axis=0) + self._summed.get(name, 0.0)
+            elif metric.kind == "counter":
+                self._counters.setdefault(name, []).append(_of_counter(block))
+            elif block[:, 0].any():
+                if name not in self._means:
+                    self._means[name] = np.full(len(self._head), np.nan)
+                np.divide(block[:, 1], block[:, 0], out=self._means[name][own], where=block[:, 0] > 0)
+
+    def aggregate(self, histograms: Histograms) -> Aggregate:
+        """All of them. n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
+        ``sketch_percentiles``); where these are not exact themselves, none lies outside of what their bounds give. A
+        counter's rollup keeps no moments: of its statistics n is known, and where it never falls its least and greatest
+        value."""
+        merged = np.concatenate([empty_vectors(0, self._layout), *self._merged])
+        total = merge(merged, np.zeros(len(merged), np.int64), 1, math.inf, self._layout)[0]
+        statistics = {}
+        for name, start, width in ((block.metric.name, block.start, block.width) for block in self._layout.blocks):
+            if name in self._counters:
+                statistics[name] = _of_counters(self._counters[name])
+            elif name not in self._summed:
+                bounds = histograms.least or {}, histograms.greatest or {}
+                within = [bound[name] for bound in bounds if name in bound]
+                statistics[name] = _merged_statistics(total[start : start + width], histograms.counts.get(name), within)
+        n_rows, n_gaps, first_time, last_time = self._head.T
+        unknown = np.full(len(self._head), np.nan)
+        return Aggregate(
+            n_rows=n_rows.astype(np.int64),
+            n_gaps=n_gaps.astype(np.int64),
+            first_time=first_time,
+            last_time=last_time,
+            means={name: self._means.get(name, unknown) for name in statistics},
+            statistics=statistics,
+            flags=_shares(self._summed.get("clock_event_reasons")),
+            energy_j=self._joules,
+        )
 
 
 def is_sure(own: Statistics) -> bool:
@@ -119,6 +154,17 @@ def _of_counter(per_gpu: Floats) -> Statistics:
     slack = np.finfo(np.float64).eps * n * np.maximum(np.abs(first), np.abs(last))
     low, high = (float(first.min()), float(last.max())) if (increase - (last - first) <= slack).all() else (None, None)
     return Statistics(None, None, low, high, None, None, None, int(n.sum()), None)
+
+
+def _of_counters(found: Sequence[Statistics]) -> Statistics:
+    """Of some GPUs and of others, all of them."""
+    known = [own for own in found if own.n]
+    if not known:
+        return UNKNOWN
+    ends = [(own.min, own.max) for own in known if own.min is not None and own.max is not None]
+    rising = len(ends) == len(known)
+    low, high = (min(low for low, _ in ends), max(high for _, high in ends)) if rising else (None, None)
+    return Statistics(None, None, low, high, None, None, None, sum(own.n for own in known), None)
 
 
 def exact_statistics(values: Floats) -> Statistics:
@@ -216,9 +262,14 @@ def aggregate_of(
 
 
 def _flags(per_gpu: Floats, block: Block | None) -> dict[str, float]:
-    if block is None:
+    return {} if block is None else _shares(per_gpu[:, block.start : block.start + block.width].sum(axis=0))
+
+
+def _shares(summed: Floats | None) -> dict[str, float]:
+    """From the sum of the blocks of all GPUs."""
+    if summed is None:
         return {}
-    n, _either, *counts = per_gpu[:, block.start : block.start + block.width].sum(axis=0).tolist()
+    n, _either, *counts = summed.tolist()
     return {name: count / n for (_, name, _), count in zip(CLOCK_EVENT_REASONS, counts, strict=True)} if n else {}
 
 

@@ -1,5 +1,7 @@
 """What an analysis of a run holds. Every page, picture and JSON object is drawn from this and nothing else."""
 
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,9 +38,32 @@ class Statistics:
     p_error: float | None
 
 
+class GpuMeans(Mapping[str, float | None]):
+    """One GPU's means of the metrics ``names``: a row of ``columns`` [n_gpus], NaN without samples, which all GPUs share.
+    Dictionaries of a hundred thousand GPUs would take a hundred times as much memory."""
+
+    __slots__ = ("_columns", "_gpu", "_names")
+
+    def __init__(self, names: Mapping[str, None], columns: Mapping[str, Floats], gpu: int) -> None:
+        self._names, self._columns, self._gpu = names, columns, gpu
+
+    def __getitem__(self, name: str) -> float | None:
+        if name not in self._names:
+            raise KeyError(name)
+        column = self._columns.get(name)
+        value = math.nan if column is None else float(column[self._gpu])
+        return value if value == value else None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 @dataclass(frozen=True, slots=True)
 class GpuSummary:
-    """One GPU over the window. ``mean`` by metric name, None where it has no samples. ``memory_total`` (bytes),
+    """One GPU over the window. ``mean`` by metric name, None where it has no samples (a GpuMeans). ``memory_total`` (bytes),
     ``power_limit`` (W) and ``max_sm_clock`` (MHz) are the full scales of memory_used, power_usage and sm_clock. ``mig``
     names the MIG instance, None of a whole GPU."""
 
@@ -51,7 +76,7 @@ class GpuSummary:
     n_samples: int
     n_gaps: int
     score: float | None
-    mean: dict[str, float | None]
+    mean: Mapping[str, float | None]
     memory_total: int | None = None
     power_limit: float | None = None
     max_sm_clock: int | None = None

@@ -3,33 +3,37 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gssr.metrics import BY_NAME, DERIVED, METRICS, SCORE_INPUTS
 from gssr.model.aggregate import UNKNOWN, Aggregate, filtered
-from gssr.model.analysis import Analysis, GpuSummary, Series, Window
+from gssr.model.analysis import Analysis, GpuMeans, GpuSummary, Series, Window
 from gssr.model.balance import balance, has_balance, imbalance
 from gssr.model.clocks import disagreement
-from gssr.model.counted import BITS
+from gssr.model.evidence import Evidence
 from gssr.model.exact import Exact
 from gssr.model.gather import MOST_ROWS, evidence_names, gather
+from gssr.model.gpu_time_counts import BITS
 from gssr.model.host import host_use
 from gssr.model.notes import notes
 from gssr.model.phase_verdicts import judged
-from gssr.model.phases import phases
-from gssr.model.roofline import place
+from gssr.model.phases import Phase, phases
+from gssr.model.roofline import Place, Unplaced, place
+from gssr.model.sampled_gpus import looked_at, phases_in_all, unevenness_in_all, verdicts_in_all
 from gssr.model.selection import select_gpus
 from gssr.model.series import over_space
 from gssr.model.sources import Rollups, Rows, Source
 from gssr.model.thinned import thinning
-from gssr.model.unevenness import unevenness
+from gssr.model.unevenness import Unevenness, unevenness
+from gssr.model.verdict import Abstention, Verdict
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, cut, extent, warm_up_and_tear_down
+from gssr.peaks import Peaks
 from gssr.score import score_of_means
 from gssr.store.reader import Gpu, RunReader
 from gssr.store.schema import GAP_INTERVALS
@@ -50,7 +54,8 @@ class Options:
     tear-down (trailing) to leave out; ``series``: metrics to make series of (counters, bit fields and metrics without
     samples have none), in at most ``bins`` bins; ``exact``: statistics from raw rows (True) or from rollups (False), None
     for what EXACT_ROWS says (of more rows than that all but statistics is from rollups in any case); ``rules``: what the
-    job is judged by; ``progress``: is told the share done (0-1) of what takes long, reading all raw rows.
+    job is judged by; ``causes``: judge it at all, and look for phases and how uneven the GPUs were; ``progress``: is told
+    the share done (0-1) of what takes long, reading all raw rows.
     """
 
     metrics: tuple[str, ...] | None = None
@@ -62,6 +67,7 @@ class Options:
     bins: int = 72
     exact: bool | None = None
     rules: Table = TABLE
+    causes: bool = True
     progress: Callable[[float], None] | None = None
 
 
@@ -102,15 +108,20 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     gpus = _summaries([reader.gpus[position] for position in positions], total, asked)
     drawn = tuple(name for name in drawn if total.statistics.get(name, UNKNOWN).n)
     span = window.start, window.end
+    places = looked_at(total.n_rows)
     counted = None
-    if rows is None and not reader.has_rows(MOST_ROWS, lower):
+    if rows is None and not reader.has_rows(MOST_ROWS, lower) and options.causes and len(places) == len(positions):
         cells = [name for name in dict.fromkeys((*gathered, *drawn)) if name != BITS]
         counted = rollups.count(cells, span, lower, upper, interval)
     gpu_series = source.gpu_series(drawn, span, lower, upper, interval, options.bins) if drawn else {}
-    own_rows = rows.between(gathered, lower, upper) if rows else None
-    evidence = gather(reader, positions, lower, upper, own_rows, counted)
-    del counted, own_rows
-    judgement = judge(evidence, options.rules)
+    causes = _NO_CAUSES
+    if options.causes:
+        own_rows = rows.between(gathered, lower, upper, places) if rows else None
+        evidence = gather(reader, positions[places], lower, upper, own_rows, counted)
+        del counted, own_rows
+        causes = _causes(evidence, options.rules)
+        if len(places) < len(positions):
+            causes = causes.in_all(places)
     means = {name: statistics.mean for name, statistics in total.statistics.items()}
     compared = [name for name in asked if has_balance(BY_NAME[name])]
     analysis = Analysis(
@@ -135,18 +146,52 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         notes=(),
         imbalance=imbalance(_known(total.means.get("sm_active", np.empty(0)))),
         host=host_use(reader, lower, upper),
-        verdicts=judgement.verdicts,
-        abstentions=judgement.abstentions,
-        phases=judged(phases(evidence), evidence, judgement.verdicts, options.rules),
-        unevenness=unevenness(evidence),
-        peaks=evidence.peaks,
-        place=place({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
+        verdicts=causes.verdicts,
+        abstentions=causes.abstentions,
+        phases=causes.phases,
+        unevenness=causes.unevenness,
+        peaks=causes.peaks,
+        place=causes.place,
         ranks_missing=reader.ranks_missing,
     )
     clocks = disagreement(reader.processes, interval)
     others = [sentence for sentence in (thinning(reader), reader.recounted, clocks) if sentence]
     missing, thinned = _missing(total, interval), reader.keep != "raw"
     return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, missing, others, thinned))
+
+
+class _Causes(NamedTuple):
+    """What evidence tells; see Analysis."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    abstentions: tuple[Abstention, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    unevenness: Unevenness | None = None
+    peaks: Peaks | None = None
+    place: Place | Unplaced | None = None
+
+    def in_all(self, places: Ints) -> "_Causes":
+        """Of evidence of the GPUs at these places among all: numbered among all."""
+        return self._replace(
+            verdicts=verdicts_in_all(self.verdicts, places),
+            phases=phases_in_all(self.phases, places),
+            unevenness=unevenness_in_all(self.unevenness, places),
+        )
+
+
+_NO_CAUSES = _Causes()
+
+
+def _causes(evidence: Evidence, rules: Table) -> _Causes:
+    judgement = judge(evidence, rules)
+    return _Causes(
+        judgement.verdicts,
+        judgement.abstentions,
+        judged(phases(evidence), evidence, judgement.verdicts, rules),
+        unevenness(evidence),
+        evidence.peaks,
+        place({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
+    )
 
 
 def _asked(metrics: Sequence[str] | None) -> tuple[str, ...]:
@@ -199,10 +244,11 @@ def _without_outliers(
 
 
 def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> tuple[GpuSummary, ...]:
-    listed = {name: column.tolist() for name, column in total.means.items()}
+    names = dict.fromkeys(name for name in asked if BY_NAME[name].kind != "bits")
+    inputs = dict.fromkeys(SCORE_INPUTS)
     summaries = []
     for position, gpu in enumerate(gpus):
-        means = {name: _or_none(column[position]) for name, column in listed.items()}
+        sampled = total.n_rows[position] > 0
         summaries.append(
             GpuSummary(
                 gpu=gpu.gpu,
@@ -213,8 +259,8 @@ def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> t
                 name=gpu.name,
                 n_samples=int(total.n_rows[position]),
                 n_gaps=int(total.n_gaps[position]),
-                score=score_of_means(means),
-                mean={name: means.get(name) for name in asked if BY_NAME[name].kind != "bits"},
+                score=score_of_means(GpuMeans(inputs, total.means, position)) if sampled else None,
+                mean=GpuMeans(names, total.means, position),
                 memory_total=gpu.memory_total,
                 power_limit=gpu.power_limit,
                 max_sm_clock=gpu.max_sm_clock,
@@ -226,10 +272,6 @@ def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> t
 
 def _known(means: NDArray[np.float64]) -> NDArray[np.float64]:
     return means[np.isfinite(means)]
-
-
-def _or_none(value: float) -> float | None:
-    return value if value == value else None
 
 
 def _n_nodes(reader: RunReader, gpus: Sequence[GpuSummary], selected: bool) -> int:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gssr.model.analysis import Floats
-from gssr.model.counted import FLAGS, Counted, Float32s
 from gssr.model.frame import Ints, Means, nodes_of
+from gssr.model.gpu_time_counts import FLAGS, Counted, Float32s, GpuTimeCounts
 from gssr.peaks import Peaks, peaks_of
 from gssr.store.reader import Event, Gpu, Run, RunReader
 
@@ -113,11 +113,13 @@ def evidence_of(
     counted: Counted,
     known: Sequence[str],
 ) -> Evidence:
-    """What was counted, as evidence: its course in the bins of its series, and nothing of the nodes and the workload yet."""
+    """What was counted, as evidence: its course in the bins of its series, and nothing of the nodes and the workload yet.
+    The cells of these metrics are given up for it."""
     bins = counted.bins
     gpus = tuple(reader.gpus[position] for position in positions.tolist())
     nodes, node_of = nodes_of(gpus)
-    grids = {name: _quotient(counted.total[name], counted.n[name]) for name in known}
+    means = _means(counted, known, *span)
+    grids = {name: _grid(counted.cells, name) for name in known}
     return Evidence(
         run=reader.run,
         state=reader.state,
@@ -131,9 +133,9 @@ def evidence_of(
         times=np.asarray(bins.start + bins.width * np.arange(bins.n), np.float64),
         width=bins.width,
         series=grids,
-        means=_means(counted, known, *span),
-        least={name: counted.least[name] for name in known},
-        greatest={name: counted.greatest[name] for name in known},
+        means=means,
+        least={name: counted.extremes(name)[0] for name in known},
+        greatest={name: counted.extremes(name)[1] for name in known},
         n_rows=counted.n_rows,
         first_time=counted.first_time,
         last_time=counted.last_time,
@@ -152,18 +154,25 @@ def _peaks(gpus: tuple[Gpu, ...]) -> Peaks | None:
     return peaks_of(models.pop())
 
 
-def _quotient(total: Floats, n: Float32s) -> Float32s:
-    means = np.full(total.shape, np.nan, np.float32)
-    np.divide(total, n, out=means, where=n > 0, casting="same_kind")
+def _grid(cells: GpuTimeCounts, name: str) -> Float32s:
+    """The means of a metric's cells, which are let go of: of many GPUs and metrics both would be twice as much."""
+    means = cells.means(name, kind=np.float32)
+    cells.n.pop(name, None)
+    cells.total.pop(name, None)
     return means
 
 
-def _means(counted: "Counted", known: Sequence[str], start: float, end: float) -> Means:
+def _means(counted: Counted, known: Sequence[str], start: float, end: float) -> Means:
     reasons = FLAGS if counted.flags[0].any() else ()
-    n = [counted.n[name].sum(axis=1, dtype=np.float64) for name in known] + [counted.flags[0]] * len(reasons)
-    total = [counted.total[name].sum(axis=1) for name in known] + list(counted.flags[1 : 1 + len(reasons)])
-    shape = len(n), counted.n_rows.size
-    return Means((*known, *reasons), start, end, np.reshape(n, shape), np.reshape(total, shape))
+    shape = len(known) + len(reasons), counted.n_rows.size
+    n, total = np.zeros(shape), np.zeros(shape)
+    for row, name in enumerate(known):
+        if name in counted.cells.n:
+            n[row] = counted.cells.n[name].sum(axis=1, dtype=np.float64)
+            total[row] = counted.cells.total[name].sum(axis=1)
+    if reasons:
+        n[len(known) :], total[len(known) :] = counted.flags[0], counted.flags[1:]
+    return Means((*known, *reasons), start, end, n, total)
 
 
 def over_gpus(values: Float32s | Floats) -> Floats:

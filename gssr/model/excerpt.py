@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.model.analysis import Floats
-from gssr.model.counted import Float32s
 from gssr.model.evidence import Course, Evidence
 from gssr.model.frame import Means
+from gssr.model.gpu_time_counts import Float32s
 
 _NEAR = 1e-6
 _ENOUGH = 0.5

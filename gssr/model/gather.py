@@ -10,10 +10,19 @@ from gssr.metrics import BY_NAME
 from gssr.model import series
 from gssr.model.aggregate import chosen, filtered
 from gssr.model.analysis import Floats
-from gssr.model.counted import BITS, MOST_BINS, Counted, bins_to_count, count_rollups, count_rows
 from gssr.model.evidence import METRICS, Course, Evidence, evidence_of, over_gpus
 from gssr.model.frame import Ints
 from gssr.model.glimpses import glimpses, rows_in, stretches, those_in, use
+from gssr.model.gpu_time_counts import (
+    BITS,
+    MOST_BINS,
+    Counted,
+    bins_to_count,
+    count_rollups,
+    count_rows,
+    most_bins,
+    series_of_rows,
+)
 from gssr.model.window import extent
 from gssr.store.reader import RunReader, Samples
 from gssr.store.schema import LEVELS
@@ -57,7 +66,7 @@ def gather(
 ) -> Evidence:
     """The evidence of some GPUs of a run (their ``positions``) in start <= time < end, unix s (None: as far as the run
     goes). ``rows``: the raw rows of these GPUs in this window, where they were read already, numbered from 0 within
-    ``positions``; ``counted``: what their rollups add up to (gssr.model.counted.count_rollups), where those were.
+    ``positions``; ``counted``: what their rollups add up to (gssr.model.gpu_time_counts.count_rollups), where those were.
 
     1,024 GPUs sampled at 10 Hz for an hour take some tenths of a second."""
     first, last = extent(reader)
@@ -69,11 +78,13 @@ def gather(
         rows = Samples(chosen(read.gpu, positions, len(reader.gpus)), read.time, read.values)
     interval = reader.sampling_seconds or 1.0
     if rows is not None:
-        bins = series.bins_of_samples(rows, *span, interval, MOST_BINS)
+        most = most_bins(len(positions), len(rows.time), MOST_BINS)
+        bins = series.bins_of_samples(rows, *span, interval, most)
         counted = count_rows(rows, names, len(positions), bins)
     elif counted is None:
-        counted = count_rollups(reader, names, positions, bins_to_count(len(positions), span, interval), (start, end))
-    known = [name for name in names if counted.n[name].any()]
+        bins = bins_to_count(len(positions), reader.n_rows, span, interval)
+        counted = count_rollups(reader, names, positions, bins, (start, end))
+    known = [name for name in names if name in counted.cells.n]
     evidence = evidence_of(reader, positions, span, interval, counted, known)
     places = _few(len(positions), span[1] - span[0])
     few = positions[places]
@@ -149,10 +160,11 @@ def _closer(
 ) -> Evidence:
     """Of some of the GPUs, in bins that may be as short as those of the course. ``rows``: theirs."""
     if rows is None:
-        bins = series.bins_of_buckets(*span, interval, MOST_INSTANTS)
-        counted = count_rollups(reader, names, few, bins, window)
+        most = most_bins(len(few), reader.n_rows, MOST_INSTANTS)
+        counted = count_rollups(reader, names, few, series.bins_of_buckets(*span, interval, most), window)
     else:
-        counted = count_rows(rows, names, len(few), series.bins_of_samples(rows, *span, interval, MOST_INSTANTS))
+        most = most_bins(len(few), len(rows.time), MOST_INSTANTS)
+        counted = count_rows(rows, names, len(few), series.bins_of_samples(rows, *span, interval, most))
     return evidence_of(reader, few, span, interval, counted, names)
 
 
@@ -204,6 +216,6 @@ def evidence_names(reader: RunReader) -> tuple[str, ...]:
 def _course_of_rows(
     rows: Samples, known: Sequence[str], n_gpus: int, span: tuple[float, float], interval: float
 ) -> Course:
-    bins = series.bins_of_samples(rows, *span, interval, MOST_INSTANTS)
-    values = {name: over_gpus(series.from_samples(rows, [name], n_gpus, bins)[name].values) for name in known}
+    bins = series.bins_of_samples(rows, *span, interval, most_bins(n_gpus, len(rows.time), MOST_INSTANTS))
+    values = {name: over_gpus(series_of_rows(rows, [name], n_gpus, bins)[name].values) for name in known}
     return Course(bins.start, bins.width, values, n_gpus)

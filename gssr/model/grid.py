@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gssr.model.analysis import Floats
 from gssr.model.frame import Grid, Space, over_space
+from gssr.model.gpu_time_counts import GpuTimeCounts
 from gssr.model.series import ROUND_WIDTHS
 from gssr.model.spans import cut
 from gssr.store.reader import RunReader
@@ -72,8 +73,7 @@ class Columns:
         self.width = width
         self.first = first
         self._sliding = sliding
-        self._n = np.zeros((n_gpus, n_columns))
-        self._total = np.zeros((n_gpus, n_columns))
+        self._cells = GpuTimeCounts([metric], n_gpus, n_columns, np.float64)  # of a span parts may lie in several
         self._read_up_to = np.full(n_gpus, -math.inf)
         self._values: Floats | None = None
         self._space: Space | None = None
@@ -82,7 +82,7 @@ class Columns:
 
     def read(self, reader: RunReader) -> None:
         """Count what a recording holds of these columns."""
-        start, end = self.first * self.width, (self.first + self._n.shape[1]) * self.width
+        start, end = self.first * self.width, (self.first + self._cells.n_bins) * self.width
         if is_fine(self.width):
             rows = reader.samples([self.metric], None, start, end)
             value = rows.values[self.metric]
@@ -107,14 +107,15 @@ class Columns:
             return None
         low = max(first * ratio, column_of(start, other.width))
         high = min((first + n_columns) * ratio - 1, column_of(end, other.width))
-        if not other.first <= low <= high < other.first + other._n.shape[1]:
+        if not other.first <= low <= high < other.first + other._cells.n_bins:
             return None
-        made = cls(other.metric, width, first, n_columns, len(other._n), sliding)
+        made = cls(other.metric, width, first, n_columns, other._cells.n_gpus, sliding)
         target = np.arange(low, high + 1) // ratio - first
         starts = np.flatnonzero(np.diff(target, prepend=-1))
-        held = slice(low - other.first, high + 1 - other.first)
-        made._n[:, target[starts]] = np.add.reduceat(other._n[:, held], starts, axis=1)
-        made._total[:, target[starts]] = np.add.reduceat(other._total[:, held], starts, axis=1)
+        if other.metric in other._cells.n:
+            held = slice(low - other.first, high + 1 - other.first)
+            counts, sums = made._cells.cells(other.metric)
+            counts[:, target[starts]], sums[:, target[starts]] = other._cells.put_together(other.metric, starts, held)
         made._read_up_to = other._read_up_to.copy()
         return made
 
@@ -123,7 +124,7 @@ class Columns:
         unix s, values (NaN: missing) [n]."""
         if self._sliding and len(time):
             newest = column_of(float(time.max()), self.width)
-            self.move_to(max(self.first, newest - self._n.shape[1] + 1))
+            self.move_to(max(self.first, newest - self._cells.n_bins + 1))
         known = np.isfinite(value) & (time > self._read_up_to[gpu])
         self._count(gpu[known], time[known], np.ones(int(known.sum())), value[known])
 
@@ -132,51 +133,33 @@ class Columns:
         columns is divided among them by its length."""
         if self._sliding and len(end):
             newest = column_of(float(end.max()), self.width)
-            self.move_to(max(self.first, newest - self._n.shape[1] + 1))
+            self.move_to(max(self.first, newest - self._cells.n_bins + 1))
         of, column, share = cut(start, end, self._read_up_to[gpu], self.width)
         self._count(gpu[of], np.asarray(column * self.width, np.float64), n[of] * share, total[of] * share)
 
     def _count(self, gpu: Ints, time: Floats, n: Floats, total: Floats) -> None:
         column = np.floor(time / self.width + 1e-9).astype(np.int64) - self.first
-        inside = (column >= 0) & (column < self._n.shape[1]) & (n > 0)
+        inside = (column >= 0) & (column < self._cells.n_bins) & (n > 0)
         if not inside.any():
             return
-        gpu, column = gpu[inside], column[inside]
-        cell = gpu * self._n.shape[1] + column
-        size = self._n.size
-        if len(cell) * 8 < size:  # a tick: touch only what it touches
-            np.add.at(self._n.reshape(-1), cell, n[inside])
-            np.add.at(self._total.reshape(-1), cell, total[inside])
-        else:
-            self._n += np.bincount(cell, n[inside], size).reshape(self._n.shape)
-            self._total += np.bincount(cell, total[inside], size).reshape(self._n.shape)
-        self._changed = min(self._changed, int(column.min()))
+        self._cells.add_spans(self.metric, gpu[inside], column[inside], n[inside], total[inside])
+        self._changed = min(self._changed, int(column[inside].min()))
 
     def move_to(self, first: int) -> None:
         """Let the first column be another one; what moves out of sight is forgotten."""
-        shift = first - self.first
-        if shift:
-            for name in ("_n", "_total"):
-                old = getattr(self, name)
-                new = np.zeros_like(old)
-                if abs(shift) < old.shape[1]:
-                    if shift > 0:
-                        new[:, :-shift] = old[:, shift:]
-                    else:
-                        new[:, -shift:] = old[:, :shift]
-                setattr(self, name, new)
+        if first != self.first:
+            self._cells.move(first - self.first)
             self.first = first
             self._values = None
             self._changed = 0
 
     def grid(self, closed: float) -> tuple[Grid, Space]:
         """What was counted so far, as it is shown. ``closed``: columns that end by then are complete (unix s)."""
-        n_columns = self._n.shape[1]
+        n_columns = self._cells.n_bins
         at = min(self._changed, n_columns)
         if self._values is None or self._space is None:
             at = 0
-        n = self._n[:, at:]
-        fresh = np.divide(self._total[:, at:], n, out=np.full(n.shape, np.nan), where=n > 0)
+        fresh = self._cells.means(self.metric, at)
         if at == 0 or self._values is None or self._space is None:
             self._values, self._space = fresh, over_space(fresh)
         elif at < n_columns:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.model.aggregate import chosen, filtered
+from gssr.model.aggregate import filtered
 from gssr.model.analysis import Floats, GpuSeries, Series
 from gssr.store.reader import Buckets, RunReader, Samples
 from gssr.store.schema import GAP_INTERVALS, LEVELS
@@ -101,19 +101,6 @@ def _usual_spacing(gpu: Ints, spacing: Floats, same: NDArray[np.bool_]) -> Float
     return usual
 
 
-def from_samples(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> dict[str, GpuSeries]:
-    """Each GPU's series of each metric from raw rows; ``samples.gpu`` counts from 0 to ``n_gpus`` - 1."""
-    cell = samples.gpu * bins.n + bins.holding(samples.time)
-    series = {}
-    for name in names:
-        column = samples.values[name]
-        known = np.isfinite(column)
-        n = np.bincount(cell[known], minlength=n_gpus * bins.n)
-        total = np.bincount(cell[known], weights=column[known], minlength=n_gpus * bins.n).astype(np.float64)
-        series[name] = _gpu_series(name, n, total, bins)
-    return series
-
-
 def bins_of_buckets(start: float, end: float, interval: float, most: int) -> Bins:
     """Bins made of whole rollup buckets, so aligned to unix time: at most ``most`` (but at least two are possible) that
     cover ``start`` to ``end``, the narrowest that is at least two sampling intervals wide: then jitter empties none."""
@@ -149,34 +136,6 @@ def slices_of_buckets(
     for lower, upper in zip([start, *cuts], [*cuts, end], strict=True):
         for own in gpus:
             yield reader.buckets(lower, upper, level=level, gpus=filtered(reader, own), names=names)
-
-
-def from_buckets(
-    reader: RunReader,
-    names: Sequence[str],
-    positions: Ints,
-    bins: Bins,
-    start: float | None,
-    end: float | None,
-) -> dict[str, GpuSeries]:
-    """Each GPU's series of each metric from rollups; the arguments are those of ``slices_of_buckets``."""
-    size = len(positions) * bins.n
-    n = {name: np.zeros(size) for name in names}
-    total = {name: np.zeros(size) for name in names}
-    for buckets in slices_of_buckets(reader, names, positions, bins, start, end):
-        cell = chosen(buckets.gpu, positions, len(reader.gpus)) * bins.n + bins.holding(buckets.start)
-        for block in buckets.layout.blocks:
-            if block.metric.name in n:
-                vectors = buckets.vectors[:, block.start : block.start + 2]
-                n[block.metric.name] += np.bincount(cell, weights=vectors[:, 0], minlength=size)
-                total[block.metric.name] += np.bincount(cell, weights=vectors[:, 1], minlength=size)
-    return {name: _gpu_series(name, n[name], total[name], bins) for name in names}
-
-
-def _gpu_series(name: str, n: Ints | Floats, total: Floats, bins: Bins) -> GpuSeries:
-    values = np.full(len(n), np.nan)
-    np.divide(total, n, out=values, where=n > 0)
-    return GpuSeries(name, bins.start, bins.width, values.reshape(-1, bins.n))
 
 
 def over_space(gpu_series: GpuSeries) -> Series:

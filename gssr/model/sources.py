@@ -13,12 +13,20 @@ from numpy.typing import NDArray
 
 from gssr.metrics import BY_NAME
 from gssr.model import series
-from gssr.model.aggregate import UNKNOWN, Aggregate, chosen, filtered, from_samples, from_vectors, is_sure
+from gssr.model.aggregate import UNKNOWN, Aggregate, Totals, chosen, filtered, from_samples, is_sure
 from gssr.model.analysis import GpuSeries
 from gssr.model.balance import has_balance
-from gssr.model.counted import Counted, bins_to_count, count_rollups
+from gssr.model.gpu_time_counts import (
+    Counted,
+    bins_to_count,
+    count_rollups,
+    most_bins,
+    series_of_rollups,
+    series_of_rows,
+)
 from gssr.model.series import VECTORS_AT_ONCE
 from gssr.store.edges import edges_of
+from gssr.store.layout import layout_of, part_of
 from gssr.store.moments import merge
 from gssr.store.reader import RunReader, Samples
 from gssr.store.schema import LEVELS
@@ -77,8 +85,11 @@ class Rows:
         self._rows = Samples(chosen(rows.gpu, positions, len(reader.gpus)), rows.time, rows.values)
         self._n_gpus = len(positions)
 
-    def between(self, names: Sequence[str], lower: float | None, upper: float | None) -> Samples:
-        """The rows of these metrics with lower <= time < upper."""
+    def between(
+        self, names: Sequence[str], lower: float | None, upper: float | None, places: Ints | None = None
+    ) -> Samples:
+        """The rows of these metrics with lower <= time < upper; of the GPUs at these ``places``, numbered anew (None: of
+        all)."""
         rows = self._rows
         values = {name: rows.values[name] for name in names}
         inside = np.ones(len(rows.time), bool)
@@ -86,9 +97,13 @@ class Rows:
             inside &= rows.time >= lower
         if upper is not None:
             inside &= rows.time < upper
+        gpu = rows.gpu
+        if places is not None and len(places) < self._n_gpus:
+            gpu = chosen(gpu, places, self._n_gpus)
+            inside &= gpu >= 0
         if inside.all():
-            return Samples(rows.gpu, rows.time, values)
-        return Samples(rows.gpu[inside], rows.time[inside], {name: column[inside] for name, column in values.items()})
+            return Samples(gpu, rows.time, values)
+        return Samples(gpu[inside], rows.time[inside], {name: column[inside] for name, column in values.items()})
 
     def aggregate(
         self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
@@ -107,8 +122,8 @@ class Rows:
     ) -> dict[str, GpuSeries]:
         """As in Source."""
         rows = self.between(names, lower, upper)
-        bins = series.bins_of_samples(rows, *span, interval, most)
-        return series.from_samples(rows, names, self._n_gpus, bins)
+        bins = series.bins_of_samples(rows, *span, interval, most_bins(self._n_gpus, len(rows.time), most))
+        return series_of_rows(rows, names, self._n_gpus, bins)
 
 
 class Rollups:
@@ -131,9 +146,9 @@ class Rollups:
         upper: float | None,
         interval: float,
     ) -> Counted:
-        """The rows with lower <= time < upper in cells of GPU and time (gssr.model.counted). Series of the
+        """The rows with lower <= time < upper in cells of GPU and time (gssr.model.gpu_time_counts). Series of the
         same window whose bins consist of these cells need not be read any more."""
-        bins = bins_to_count(len(self._positions), span, interval)
+        bins = bins_to_count(len(self._positions), self._reader.n_rows, span, interval)
         counted = count_rollups(self._reader, names, self._positions, bins, (lower, upper))
         self._counted = (lower, upper, counted)
         return counted
@@ -143,21 +158,21 @@ class Rollups:
     ) -> Aggregate:
         """As in Source."""
         gpus = filtered(self._reader, self._positions)
-        merged = []
+        totals = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
+        first = 0
         for own in self._groups(lower, upper):
             buckets = self._reader.buckets(lower, upper, gpus=filtered(self._reader, own), names=names)
             gpu = chosen(buckets.gpu, own, len(self._reader.gpus))
-            merged.append((merge(buckets.vectors, gpu, len(own), gap_seconds, buckets.layout), buckets.layout))
-        vectors, layout = np.concatenate([vectors for vectors, _ in merged]), merged[0][1]
-        del merged
+            totals.add(first, merge(buckets.vectors, gpu, len(own), gap_seconds, buckets.layout))
+            first += len(own)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
         most = MOST_AT_AN_END if self._is_mostly_whole(lower, upper) else math.inf
         found = self._reader.histograms(sketched, lower, upper, gpus, most)
-        aggregate = from_vectors(vectors, layout, found)
+        aggregate = totals.aggregate(found)
         unsure = [name for name in sketched if not is_sure(aggregate.statistics.get(name, UNKNOWN))]
         if not (found.readable and unsure):
             return aggregate
-        return from_vectors(vectors, layout, found.with_others(self._reader.histograms(unsure, lower, upper, gpus)))
+        return totals.aggregate(found.with_others(self._reader.histograms(unsure, lower, upper, gpus)))
 
     def _is_mostly_whole(self, lower: float | None, upper: float | None) -> bool:
         """Whether enough of a window lies in histograms that it does not cut: else bounds of the rest would be wide."""
@@ -192,6 +207,7 @@ class Rollups:
         if few and self._reader.thinned_until <= span[0]:
             rows = Rows(self._reader, self._positions, names, lower, upper)
             return rows.gpu_series(names, span, None, None, interval, most)
+        most = most_bins(len(self._positions), self._reader.n_rows, most)
         bins = series.bins_of_buckets(*span, interval, most)
         if self._counted is not None and self._counted[:2] == (lower, upper):
             counted = self._counted[2]
@@ -199,4 +215,4 @@ class Rollups:
                 bins = counted.bins
             if counted.holds(names, bins):
                 return {name: counted.gpu_series(name, bins) for name in names}
-        return series.from_buckets(self._reader, names, self._positions, bins, lower, upper)
+        return series_of_rollups(self._reader, names, self._positions, bins, lower, upper)

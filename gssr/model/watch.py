@@ -70,7 +70,7 @@ class Watch:
         self._marks: Files = ()
         """Of a lost run: the files' sizes and times, which tell that it is found again."""
         self.run_ids: tuple[str, ...] = ()
-        """The runs of the recording, once it was opened, in the order they were recorded."""
+        """The runs of the recording, once it was opened, in the order in which they began."""
 
     def close(self) -> None:
         """Let go of every file."""

@@ -182,10 +182,9 @@ def _nameless(output: str, request: Request, place: launch.Place, seen: _Seen, a
         return waits or start.fresh or (not start.refused and seen.runs_on(start.run_id))
 
     def decide(begun: Sequence[Start]) -> Start:
-        now, run_id = _Seen(output, place), own.run_id
-        if place.run_id is not None:
-            names = {start.run_id for start in begun}
-            run_id = _unused(place.run_id, lambda name: name in names or now.holds(name))
+        now, names = _Seen(output, place), {start.run_id for start in begun}
+        # In a pod every command may have the same pid, and another attempt may have begun within this second.
+        run_id = _unused(own.run_id, lambda name: name in names or now.holds(name))
         return Start(run_id, place.launch, not adds and now.holds_another(run_id, begun))
 
     return _agreed(output, is_ours, decide)

@@ -6,8 +6,9 @@ in a run's object is over its window, ``duration_s`` included.
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 from gssr.model.analysis import Analysis, Floats, GpuSummary, Statistics
@@ -16,20 +17,54 @@ from gssr.model.roofline import Place, Unplaced
 from gssr.model.verdict import Verdict
 
 SCHEMA = "gssr.analyze/1"
+_TOKENS = 10_000
 
 
 def document(analyses: Sequence[Analysis]) -> dict[str, Any]:
     """The object: plain dictionaries, lists, strings, numbers and None; runs in the order given, metrics in the
     catalogue's."""
-    return {"schema": SCHEMA, "runs": [_run(analysis) for analysis in analyses]}
+    return {"schema": SCHEMA, "runs": [_run(analysis, [_gpu(gpu) for gpu in analysis.gpus]) for analysis in analyses]}
 
 
-def to_json(analyses: Sequence[Analysis]) -> str:
+def to_json(analyses: Iterable[Analysis]) -> str:
     """The object as ASCII text with a newline at its end; the same analyses give the same bytes."""
-    return json.dumps(document(analyses), indent=1, allow_nan=False) + "\n"
+    return "".join(pieces(analyses))
 
 
-def _run(analysis: Analysis) -> dict[str, Any]:
+def pieces(analyses: Iterable[Analysis]) -> Iterator[str]:
+    """The same text piece by piece, each analysis taken when it is its turn: that of thousands of runs, or of a hundred
+    thousand GPUs, need never be in memory as a whole."""
+    yield f'{{\n "schema": "{SCHEMA}",\n "runs": ['
+    encoder, between = json.JSONEncoder(indent=1, allow_nan=False), ""
+    for analysis in analyses:
+        yield f"{between}\n  "
+        # No text has a newline of its own: JSON escapes them.
+        for some in _together(encoder.iterencode(_run(analysis, _Gpus(analysis.gpus)))):
+            yield some.replace("\n", "\n  ")
+        between = ","
+    yield "\n ]\n}\n" if between else "]\n}\n"
+
+
+def _together(tokens: Iterator[str]) -> Iterator[str]:
+    while some := "".join(islice(tokens, _TOKENS)):
+        yield some
+
+
+class _Gpus(list[dict[str, Any]]):
+    """A list for the encoder whose items are made when they are written."""
+
+    def __init__(self, gpus: Sequence[GpuSummary]) -> None:
+        super().__init__()
+        self._gpus = gpus
+
+    def __len__(self) -> int:
+        return len(self._gpus)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(_gpu, self._gpus)
+
+
+def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
     run, window = analysis.run, analysis.window
     return {
         "run_id": run.run_id,
@@ -57,7 +92,7 @@ def _run(analysis: Analysis) -> dict[str, Any]:
         },
         "metrics": {name: _statistics(statistics) for name, statistics in analysis.metrics.items()},
         "clock_event_reasons": numbers(analysis.clock_event_reasons) or None,
-        "gpus": [_gpu(gpu) for gpu in analysis.gpus],
+        "gpus": gpus,
         "balance": {
             name: {
                 "imbalance": number(balance.imbalance),

@@ -46,12 +46,17 @@ def page(analysis: Analysis, parts: Parts, options: Options) -> list[Row]:
 
 def pages(analyses: Sequence[Analysis], parts: Parts, options: Options) -> list[Row]:
     """The pages of several runs one after another, a heavy line between them."""
+    return apart([page(analysis, parts, options) for analysis in analyses], options)
+
+
+def apart(found: Sequence[list[Row]], options: Options) -> list[Row]:
+    """Pages one after another, a heavy line between them."""
     rows: list[Row] = []
-    for index, analysis in enumerate(analyses):
+    for index, own in enumerate(found):
         if index:
             rule = glyphs(options.ascii).heavy * options.width
             rows += [(), clip((Span(rule, "dim"),), options.width), ()]
-        rows += page(analysis, parts, options)
+        rows += own
     return rows
 
 

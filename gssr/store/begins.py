@@ -20,6 +20,9 @@ class Begins:
         self._first: dict[int, int] = {}
         """By the keys of GPUs without rollups, as far as rows were looked through."""
         self._looked_through = 0
+        self._places: dict[str, int] | None = None
+        self._least: list[int | None] = [None]
+        """The least rowid at which one of the last runs begins, the newest apart, by how many of them."""
 
     def of(self, run_id: str) -> int | None:
         """The rowid of the run's first row; None without rows. They may still come in the newest run only."""
@@ -31,6 +34,18 @@ class Begins:
                 return None
             self._known[run_id] = found
         return self._known[run_id]
+
+    def after(self, run_id: str) -> int | None:
+        """The rowid at which the rows of a later run begin; None where no later one has any."""
+        runs = self._shard.runs
+        if self._places is None:
+            self._places = {run.run_id: place for place, run in reversed(list(enumerate(runs)))}
+            # All but the newest run's stay as they are.
+            begins = [self.of(run.run_id) for run in runs[:-1]]
+            for begin in reversed(begins):
+                self._least.append(_lesser(self._least[-1], begin))
+        place = self._places[run_id]
+        return None if place == len(runs) - 1 else _lesser(self._least[len(runs) - 2 - place], self.of(runs[-1].run_id))
 
     def _keys(self, run_id: str) -> list[int]:
         return [gpu.gpu for gpu in self._shard.gpus(run_id)]
@@ -64,6 +79,10 @@ class Begins:
             for key, rowid in self._shard.all(query, (self._looked_through, last)):
                 self._first.setdefault(key, rowid)
         self._looked_through = last
+
+
+def _lesser(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else min(one, other)
 
 
 def _listed(keys: Sequence[int]) -> str:

@@ -65,9 +65,12 @@ class Recording:
         self.path = path
         self._shards = list(shards)
         self._unreadable = unreadable
-        run_ids = dict.fromkeys(run.run_id for shard in self._shards for run in shard.runs)
-        self.runs = tuple(RunReader(run_id, self._shards) for run_id in run_ids)
-        """Its runs, in the order they were recorded."""
+        begun: dict[str, float] = {}
+        for run in (run for shard in self._shards for run in shard.runs):
+            start = math.inf if run.started_at is None else run.started_at
+            begun[run.run_id] = min(begun.get(run.run_id, math.inf), start)
+        self.runs = tuple(RunReader(run_id, self._shards) for run_id in sorted(begun, key=begun.__getitem__))
+        """Its runs, in the order in which they began."""
 
     @property
     def damage(self) -> str | None:
@@ -177,7 +180,7 @@ class RunReader:
     def events(self) -> tuple[Event, ...]:
         """Everything that happened, by time. GPU keys are those of ``gpus``."""
         rows = (
-            event if event.gpu is None else event._replace(gpu=self._places.keys.get((shard, event.gpu)))
+            event if event.gpu is None else event._replace(gpu=self._places.keys[shard].get(event.gpu))
             for shard in self._shards
             for event in shard.events(self.run.run_id)
         )

@@ -4,7 +4,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ LOST_SECONDS, LOST_INTERVALS = 15.0, 10
 
 Clock = Callable[[], float]
 
+_AT_ONCE = 4096
 _LONGEST = 60
 """So long are lists of ranks at most, in characters."""
 _DAMAGED = "\ufffd"  # in a text that was none
@@ -111,21 +112,27 @@ def gpu_order(gpu: Gpu) -> tuple[str, int, str]:
 
 def _select(
     connection: sqlite3.Connection, table: str, columns: Sequence[str], rest: str, *parameters: str
-) -> list[tuple[Any, ...]]:
-    """Rows of a table, as far as they are sound (gssr.store.values); columns that the file lacks are None."""
+) -> Iterator[tuple[Any, ...]]:
+    """Rows of a table, as far as they are sound (gssr.store.values); columns that the file lacks are None. What a row has in
+    common with the one before is there once: of a hundred thousand GPUs that is most."""
     present = columns_of(connection, table)
     wanted = ", ".join(name if name in present else f"NULL AS {name}" for name in columns)
-    rows = connection.execute(f"SELECT {wanted} FROM {table} {rest}", parameters).fetchall()
-    return sound_rows(table, columns, rows)
+    cursor = connection.execute(f"SELECT {wanted} FROM {table} {rest}", parameters)
+    before: tuple[Any, ...] = (None,) * len(columns)
+    while batch := cursor.fetchmany(_AT_ONCE):
+        for row in sound_rows(table, columns, batch):
+            pairs = zip(before, row, strict=True)
+            before = tuple(old if old == new and type(old) is type(new) else new for old, new in pairs)
+            yield before
 
 
 def _of_run(
     connection: sqlite3.Connection, table: str, columns: Sequence[str], run_id: str, order: str
-) -> list[tuple[Any, ...]]:
+) -> Iterator[tuple[Any, ...]]:
     """The same of one run."""
     if _DAMAGED in run_id:  # SQLite knows it by other bytes
         rows = _select(connection, table, (*columns, "run_id"), f"ORDER BY {order}")
-        return [row[:-1] for row in rows if row[-1] == run_id]
+        return (row[:-1] for row in rows if row[-1] == run_id)
     # +: not by an index, which may be damaged
     return _select(connection, table, columns, f"WHERE +run_id = ? ORDER BY {order}", run_id)
 
@@ -155,8 +162,10 @@ def read_processes(connection: sqlite3.Connection, run_id: str) -> list[Process]
     return [Process(*row) for row in _of_run(connection, "processes", Process._fields, run_id, "rank")]
 
 
-def read_gpus(connection: sqlite3.Connection, run_id: str) -> list[Gpu]:
-    """The GPUs of a run, by key."""
+def read_gpus(connection: sqlite3.Connection, run_id: str | None) -> list[Gpu]:
+    """The GPUs of a run (None: of all runs), by key."""
+    if run_id is None:
+        return [Gpu(*row) for row in _select(connection, "gpus", Gpu._fields, "ORDER BY gpu")]
     return [Gpu(*row) for row in _of_run(connection, "gpus", Gpu._fields, run_id, "gpu")]
 
 

@@ -39,6 +39,9 @@ from gssr.store.use import Use
 from gssr.store.values import LATEST, number
 
 _Record = TypeVar("_Record", Gpu, Process, Event)
+_Id = TypeVar("_Id", str, str | None)
+_MANY_RUNS = 20
+"""The GPUs of so many are looked for in one go."""
 
 
 class Shard:
@@ -143,6 +146,11 @@ class Shard:
 
     def gpus(self, run_id: str) -> list[Gpu]:
         """The GPUs of a run in this file, as they were when first asked for."""
+        if len(self.runs) >= _MANY_RUNS and not self._gpus:
+            listed = self._small_table(read_gpus, None)
+            self._gpus = {run.run_id: [] for run in self.runs}
+            for gpu in listed:
+                self._gpus.setdefault(gpu.run_id, []).append(gpu)
         if run_id not in self._gpus:
             self._gpus[run_id] = self._small_table(read_gpus, run_id)
         return self._gpus[run_id]
@@ -158,7 +166,7 @@ class Shard:
             self.damage = self.damage or f"{self.path}: has more than {MOST_EVENTS:,} events: later ones are left out"
         return found[:MOST_EVENTS]
 
-    def _small_table(self, read: Callable[[sqlite3.Connection, str], list[_Record]], run_id: str) -> list[_Record]:
+    def _small_table(self, read: Callable[[sqlite3.Connection, _Id], list[_Record]], run_id: _Id) -> list[_Record]:
         """All rows, or none where the table can't be read."""
         try:
             return read(self.connection, run_id)
@@ -175,12 +183,11 @@ class Shard:
             highs = [high, *(row.last_rowid for row in self.thinned)]
             first = min((rowid for rowid in lows if rowid is not None), default=1)
             last = max((rowid for rowid in highs if rowid is not None), default=0)
-        position = next(index for index, run in enumerate(self.runs) if run.run_id == run_id)
-        if position > 0:
+        if run_id != self.runs[0].run_id:
             begin = self._begins.of(run_id)
             first = last + 1 if begin is None else max(first, begin)
-        begins = (self._begins.of(later.run_id) for later in self.runs[position + 1 :])
-        return first, max(first - 1, min((begin - 1 for begin in begins if begin is not None), default=last))
+        after = self._begins.after(run_id)
+        return first, max(first - 1, last if after is None else after - 1)
 
     def ends(self, run_id: str) -> list[tuple[int, int]]:
         """Rowids of the first and the last sample of each rank's part of the run, as far as that is known: within one

@@ -22,7 +22,7 @@ SECONDS, INTERVAL = 2400, 5.0
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every job had too many rows, and too many rollups of 10 s."""
     monkeypatch.setattr("gssr.model.gather.MOST_ROWS", 0)
-    monkeypatch.setattr("gssr.model.counted.MOST_VECTORS", 0)
+    monkeypatch.setattr("gssr.model.gpu_time_counts.MOST_VECTORS", 0)
 
 
 def _evidence(record: Record, factor, n_gpus: int = 8) -> Evidence:

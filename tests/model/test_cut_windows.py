@@ -8,7 +8,7 @@ from test_statistics import PERCENTILES, alike
 from ticks import T0, Record, random_values, ticks
 
 from gssr.metrics import BY_NAME
-from gssr.model import aggregate, analyze, counted, sources
+from gssr.model import aggregate, analyze, gpu_time_counts, sources
 from gssr.model.analysis import Analysis
 from gssr.model.analyze import Options
 from gssr.store.reader import RunReader
@@ -111,7 +111,7 @@ def test_a_series_of_a_cut_window_is_made_of_what_was_counted(record: Record, mo
     gpu, time = ticks(3, 1800, 1.0)
     values = random_values(len(gpu), 4, 0.1)
     reader = record(gpu, time, values, sampling_ms=1000.0)
-    monkeypatch.setattr(counted, "MOST_VECTORS", 1)
+    monkeypatch.setattr(gpu_time_counts, "MOST_VECTORS", 1)
     monkeypatch.setattr(analyze, "MOST_ROWS", 1)
     start, end = T0 + 33.0, T0 + 1723.0
     found = analyze.analyze(reader, Options(start=start, end=end, exact=False, series=("sm_active",), bins=72))

@@ -29,7 +29,7 @@ FAST, SLOW = 2.2e9, 0.9e9
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every job had too many rows, and too many rollups of 10 s."""
     monkeypatch.setattr("gssr.model.gather.MOST_ROWS", 0)
-    monkeypatch.setattr("gssr.model.counted.MOST_VECTORS", 0)
+    monkeypatch.setattr("gssr.model.gpu_time_counts.MOST_VECTORS", 0)
 
 
 def _waiting(record: Record, waits: float, between: float, hosts: bool = True, **how: Any) -> Evidence:

@@ -1,0 +1,33 @@
+"""Output that is printed when all of it is there: in memory while it is short, else in a file that nobody else sees."""
+
+import contextlib
+import tempfile
+from typing import IO
+
+from gssr.commands import OK, put
+
+_IN_MEMORY = 1 << 24
+_AT_ONCE = 1 << 20
+
+
+class Spool(contextlib.AbstractContextManager["Spool"]):
+    """Takes text, and prints it in the end."""
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY, prefix="gssr-")  # noqa: SIM115, __exit__ does
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, text: str) -> None:
+        """Keep it. Raises OSError."""
+        self._file.write(text.encode("utf-8", "surrogatepass"))
+
+    def print(self) -> int:
+        """The exit code to return, as gssr.commands.put."""
+        self._file.seek(0)
+        while data := self._file.read(_AT_ONCE):
+            code = put(data.decode("ascii"))
+            if code != OK:
+                return code
+        return OK
