@@ -42,7 +42,12 @@ def cover(
             out.append((gpu, bucket.astype(np.float64), np.full(len(gpu), float(level)), vectors))
             out += _counted_anew(part, rolled, level, taken, start, end, layout, gap_seconds)
             taken += [(level, codes_of(gpu, bucket)), (rolled.seconds, rolled.wrong)]
-            finer += _uncovered(lower, upper, level, bucket, part.unended)
+            anew = starts_of(rolled.wrong)
+            anew = anew[
+                (anew >= lower) & (anew + rolled.seconds <= upper)
+            ]  # counted for all GPUs, one way or the other
+            begins, lasts = np.append(bucket, anew), np.append(bucket, anew + rolled.seconds - level)
+            finer += _uncovered(lower, upper, level, begins, lasts, part.unended)
         ranges = finer
     out.append(_rest(part, start, end, gpus, taken, layout, gap_seconds))
     return joined_folded([piece for piece in out if len(piece[0])] or out[-1:])
@@ -101,12 +106,13 @@ def _not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]])
     return fresh
 
 
-def _uncovered(lower: float, upper: float, level: int, bucket: Ints, unended: bool) -> list[Range]:
-    """Where finer buckets may be needed after these of ``level``: before the first, after the last, and, in an unended
-    run, beside the newest ones, which some GPUs may not have closed yet."""
-    if not len(bucket):
+def _uncovered(lower: float, upper: float, level: int, begins: Ints, lasts: Ints, unended: bool) -> list[Range]:
+    """Where finer buckets may be needed after these of ``level``: before the first of those that begin what is covered,
+    after the last of those that end it, and, in an unended run, beside the newest ones, which some GPUs may not have closed
+    yet."""
+    if not len(begins):
         return [(lower, upper)]
-    first, last = float(bucket.min()), float(bucket.max())
+    first, last = float(begins.min()), float(lasts.max())
     end = max(first, last - OPEN_SECONDS // level * level) if unended else last + level
     return [piece for piece in ((lower, first), (end, upper)) if piece[0] < piece[1]]
 

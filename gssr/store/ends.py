@@ -54,9 +54,13 @@ def hold(part: Part, start: float, end: float, gpus: Ints | None, gap_seconds: f
 def merged(pieces: Sequence[Folded], gap_seconds: float, layout: Layout) -> Folded:
     """Of each GPU and start one bucket."""
     gpu, begin, seconds, vectors = joined_folded(pieces)
-    codes, first, group = np.unique(codes_of(gpu, begin), return_index=True, return_inverse=True)
-    vectors = merge(vectors, group, len(codes), gap_seconds, layout)
-    return gpu[first], begin[first], seconds[first], vectors
+    _, first, group, n = np.unique(codes_of(gpu, begin), return_index=True, return_inverse=True, return_counts=True)
+    several = n > 1
+    found = vectors[first]  # most of them may be the only ones: vectors are large
+    pieces_of = several[group]
+    place = (np.cumsum(several) - 1)[group[pieces_of]]
+    found[several] = merge(vectors[pieces_of], place, int(several.sum()), gap_seconds, layout)
+    return gpu[first], begin[first], seconds[first], found
 
 
 def held(part: Part, ranges: Sequence[Range], gpus: Ints | None, gap_seconds: float, layout: Layout) -> Folded | None:

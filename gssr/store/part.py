@@ -20,6 +20,8 @@ OPEN_SECONDS = 60
 """The writer closes the bucket of a silent GPU within this time: behind it, what is not in a bucket does not exist."""
 LATE_SECONDS = 600.0
 """Samples may come so much later than others that were taken after them."""
+_SEARCHES_KEPT = 16
+"""Whoever counts stretches anew asks for the same ones several times."""
 _LOOK_AHEAD = 16
 """Rows among which one with a time is looked for."""
 
@@ -97,9 +99,10 @@ class Part(NamedTuple):
             return [(self.first, self.last)]
         first, last = self.rowids(start, end)
         if (first, last) == (self.first, self.last):
-            if self.ended and not self.shard.merged:
-                return list(self.searched(start, end))
-            return [] if self.ended and self._hold_all([], start, end) else [(first, last)]  # before or after it all
+            if not self.ended or not self._hold_all([], start, end):
+                return [(first, last)]
+            is_apart = self._hold_all([], start - LATE_SECONDS, end + LATE_SECONDS)  # before or after it all
+            return [] if is_apart else self.searched(start, end)
         ranges = [(first, last)]
         if self.shard.merged:
             found = self.shard.all(
@@ -113,7 +116,7 @@ class Part(NamedTuple):
                     ranges[-1] = ranges[-1][0], max(high, ranges[-1][1])
                 else:
                     ranges.append((low, high))
-        return ranges if not self.ended or self._hold_all(ranges, start, end) else list(self.searched(start, end))
+        return ranges if not self.ended or self._hold_all(ranges, start, end) else self.searched(start, end)
 
     def raw(self, names: Sequence[str], gpus: Ints | None, start: float, end: float) -> Columns:
         """Raw rows of a window: positions, times, values of stored metrics."""
@@ -136,9 +139,17 @@ class Part(NamedTuple):
             for read in self.shard.raw.pieces(wanted._replace(first=first, last=last), every):
                 yield partial(self._placed, read, place)
 
-    def searched(self, begin: float, end: float) -> Iterator[tuple[int, int]]:
+    def searched(self, begin: float, end: float) -> list[tuple[int, int]]:
         """Rowids between which all samples of [begin, end), unix s, lie, rank by rank; told by the samples' own times, which
         ascend but for those that came late, whatever rollups say."""
+        key, known = (self.first, self.last, begin, end), self.shard.searched
+        if key not in known:
+            if len(known) >= _SEARCHES_KEPT:
+                known.clear()
+            known[key] = list(self._search(begin, end))
+        return known[key]
+
+    def _search(self, begin: float, end: float) -> Iterator[tuple[int, int]]:
         if not self._is_in_order():
             yield self.first, self.last
             return

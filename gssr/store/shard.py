@@ -73,6 +73,8 @@ class Shard:
         """By the first and last rowid of a run's part: gssr.store.check_rollups."""
         self.in_order: dict[tuple[int, int], bool] = {}
         """By the same, whether the samples' times ascend with their rowids: gssr.store.part."""
+        self.searched: dict[tuple[int, int, float, float], list[tuple[int, int]]] = {}
+        """By the same and a window, where its samples are: gssr.store.part."""
         self.held: dict[tuple[int, int], Any] = {}
         """By the same, the samples at the ends of a window: gssr.store.ends."""
         self.recounted: set[tuple[int, int]] = set()
