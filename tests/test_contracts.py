@@ -53,4 +53,4 @@ def test_what_runs_beside_a_job_imports_nothing_heavy(module: str) -> None:
 
 @pytest.mark.parametrize("source", SOURCES, ids=[str(source.relative_to(ROOT)) for source in SOURCES])
 def test_a_file_is_short_enough_to_have_one_subject(source: Path) -> None:
-    assert len(source.read_text().splitlines()) <= 400
+    assert len(source.read_text().splitlines()) <= 600
