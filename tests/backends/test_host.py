@@ -1,6 +1,8 @@
 """Host numbers against what really runs."""
 
+import mmap
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -122,7 +124,22 @@ def test_every_interface_and_disk_is_read_by_its_own_line(monkeypatch) -> None:
 
 
 def test_a_file_longer_than_the_kernel_gives_at_once_is_read_whole() -> None:
-    assert lines_of("/proc/kallsyms") == Path("/proc/kallsyms").read_bytes().splitlines()
+    mapped = [mmap.mmap(-1, mmap.PAGESIZE, prot=1 + n % 2) for n in range(300)]  # a line each
+    pid = os.fork()
+    if pid == 0:
+        signal.pause()
+        os._exit(0)
+    try:
+        while Path(f"/proc/{pid}/stat").read_text().split()[2] != "S":
+            time.sleep(0.001)
+        whole = Path(f"/proc/{pid}/maps").read_bytes()
+        assert len(whole) > 3 * mmap.PAGESIZE
+        assert lines_of(f"/proc/{pid}/maps") == whole.splitlines()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        for each in mapped:
+            each.close()
 
 
 def test_a_file_read_again_says_what_is_in_it_now_and_keeps_one_descriptor(tmp_path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from gssr.profile import hearing
 from gssr.profile.hearing import Hearing
 
-LONG = 5.0
+LONG = 60.0
 
 
 @pytest.fixture(autouse=True)

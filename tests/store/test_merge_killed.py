@@ -10,14 +10,14 @@ from sample_rows import rows_of, write
 
 from gssr.store.merge import merge
 
-EVERY = int(os.environ.get("GSSR_TEST_KILL_EVERY", "11"))
+EVERY = int(os.environ.get("GSSR_TEST_KILL_EVERY", "8"))
 """1 kills at every moment there is, which takes minutes."""
 
 
 def several_ranks(folder: Path) -> Path:
     recording = folder / "run.sql"
     for rank in range(3):
-        record(recording, rank, n_ticks=400, lost=rank == 2)
+        record(recording, rank, n_ticks=150, lost=rank == 2)
     record(
         recording, 3, n_ticks=9, node="node0", uuids=["GPU-node0-0-0"], sampled={0: (1, 9)}
     )  # another samples it, too

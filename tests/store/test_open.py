@@ -268,12 +268,13 @@ def test_a_reader_at_the_very_end_costs_nothing(tmp_path, monkeypatch):
     assert open_recording(tmp_path / "a.sql").runs[0].n_rows == 220
 
 
-def test_a_reader_that_stays_does_not_hold_up_the_end(tmp_path):
+def test_a_reader_that_stays_does_not_hold_up_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("gssr.store.writer.LAST_BUSY_MS", 60_000)  # so that waiting for a lock is no slow machine
     writer = write(tmp_path / "a.sql", rows_of(100, 2), 2, finish=False)
     reader = open_recording(tmp_path / "a.sql")
     began = time.monotonic()
     assert writer.finish(START + 55, 0, "completed", START + 55)
-    assert time.monotonic() - began < 4.5  # and not as long as the end waits for locks
+    assert time.monotonic() - began < 30  # and not as long as the end waits for locks
     assert reader.runs[0].n_rows == 200 and open_recording(tmp_path / "a.sql").runs[0].state == "completed"
 
 
