@@ -5,8 +5,8 @@ what fell into one. The edges are laid where stamps are rarest, so that one that
 bin; a row's time is the middle of its bin. Where others have the hostengine sample faster, a bin holds several values of
 a field: their mean, or the last one of a counter, or all the bits.
 
-A bin is given out when each field has a value stamped after it. A field that has been silent for LATE_SECONDS is not
-waited for; what comes for a bin that is out already is left out and counted.
+A bin is given out when no field is to have another value in it. A field that has been silent for LATE_SECONDS is not waited
+for; what comes for a bin that is out already is left out and counted.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,8 @@ from gssr.backends.base import Row
 from gssr.metrics import METRICS
 
 LATE_SECONDS = 2.0
+_SOONEST = 0.6
+"""The next value of a field doesn't come before this much of its usual step."""
 _MICRO = 1_000_000
 _NOTHING: tuple[None, ...] = (None,) * len(METRICS)
 
@@ -28,12 +30,13 @@ class Binned(NamedTuple):
 
 
 class _Gpu:
-    """What is known of one GPU: the last stamp of each column, the open bins, and the first bin that is not out yet."""
+    """What is known of one GPU: up to when there is nothing new in each column, the open bins, and the first bin that is
+    not out yet."""
 
-    __slots__ = ("newest", "next", "open")
+    __slots__ = ("known", "next", "open")
 
     def __init__(self, columns: Sequence[int], start: int) -> None:
-        self.newest = dict.fromkeys(columns, start)
+        self.known = dict.fromkeys(columns, start)
         self.open: dict[int, dict[int, list[int | float]]] = {}
         self.next: int | None = None
 
@@ -46,14 +49,14 @@ class Bins:
         self._gpus = [_Gpu(each, start) for each in columns]
         self._interval = max(round(interval * _MICRO), 1)
         self._edge: int | None = None
-        self._waiting: list[tuple[int, int, int, int | float | None]] = []
+        self._waiting: list[tuple[int, int, int, int | float | None, int]] = []
 
-    def add(self, gpu: int, column: int, stamp: int, value: int | float | None) -> None:
-        """A value, or with None the word that there is none at that time."""
-        self._waiting.append((gpu, column, stamp, value))
+    def add(self, gpu: int, column: int, stamp: int, value: int | float | None, step: int) -> None:
+        """A value, or with None the word that there is none at that time; the next one comes about ``step`` us after it."""
+        self._waiting.append((gpu, column, stamp, value, step))
 
     def take(self, now: int, everything: bool = False) -> Binned:
-        """The rows that are ready at this time; with ``everything`` all there is."""
+        """The rows that are ready at this time; with ``everything`` all there is, none of it later than now."""
         late = self._sort_in() if self._waiting else 0
         rows: list[Row] = []
         for position, gpu in enumerate(self._gpus):
@@ -65,24 +68,32 @@ class Bins:
                     break
                 row = _row(gpu.open.pop(number))
                 if row is not None:
-                    rows.append((position, self._middle(number), *row))
+                    middle = self._middle(number)
+                    rows.append((position, min(middle, now) if everything else middle, *row))
                 gpu.next = number + 1
         return Binned(rows, late)
 
     def _sort_in(self) -> int:
         if self._edge is None:
-            self._edge = _emptiest(sorted(stamp % self._interval for _, _, stamp, _ in self._waiting), self._interval)
-        late = 0
-        for position, column, stamp, value in self._waiting:
-            gpu, number = self._gpus[position], self._number(stamp)
-            if stamp > gpu.newest.get(column, 0):
-                gpu.newest[column] = stamp
+            self._edge = emptiest(sorted(stamp % self._interval for _, _, stamp, _, _ in self._waiting), self._interval)
+        late, edge, interval = 0, self._edge, self._interval
+        for position, column, stamp, value, step in self._waiting:
+            gpu, number = self._gpus[position], (stamp - edge) // interval
+            known = stamp + int(_SOONEST * step)
+            if known > gpu.known.get(column, 0):
+                gpu.known[column] = known
             if value is None:
                 continue
             if gpu.next is not None and number < gpu.next:
                 late += 1
                 continue
-            gpu.open.setdefault(number, {}).setdefault(column, []).append(value)
+            values = gpu.open.get(number)
+            if values is None:
+                values = gpu.open[number] = {}
+            if column in values:
+                values[column].append(value)
+            else:
+                values[column] = [value]
         self._waiting = []
         return late
 
@@ -96,10 +107,10 @@ class Bins:
 def _seen_by_all(gpu: _Gpu, now: int) -> int:
     """Up to when every column that speaks has spoken."""
     earliest = now - round(LATE_SECONDS * _MICRO)
-    return min((stamp for stamp in gpu.newest.values() if stamp >= earliest), default=earliest)
+    return min((stamp for stamp in gpu.known.values() if stamp >= earliest), default=earliest)
 
 
-def _emptiest(phases: Sequence[int], interval: int) -> int:
+def emptiest(phases: Sequence[int], interval: int) -> int:
     """The middle of the longest stretch of the interval without a phase in it."""
     gaps = [(after - before, before) for before, after in zip(phases, [*phases[1:], phases[0] + interval], strict=True)]
     length, before = max(gaps)

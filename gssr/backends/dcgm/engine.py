@@ -3,9 +3,18 @@
 from typing import Any
 
 from gssr.backends.dcgm.address import Address, address_of, probe
-from gssr.backends.dcgm.bindings import Bindings
-from gssr.backends.dcgm.codes import AUTOMATIC, CONNECTION_NOT_VALID, MISMATCHES, NVML_NOT_LOADED, REQUIRES_ROOT
-from gssr.backends.dcgm.errors import DcgmError
+from gssr.backends.dcgm.bindings import Bindings, find_bindings, load_bindings
+from gssr.backends.dcgm.codes import (
+    AUTOMATIC,
+    CONNECTION_NOT_VALID,
+    GPU,
+    LIVE_DATA,
+    MISMATCHES,
+    NAME,
+    NVML_NOT_LOADED,
+    REQUIRES_ROOT,
+)
+from gssr.backends.dcgm.errors import DcgmError, MismatchError
 
 CONNECT_MILLISECONDS = 3000
 
@@ -25,7 +34,7 @@ class Engine:
         self.bindings = bindings
         self.where = where
         self._handle = handle
-        self._embedded = embedded
+        self.embedded = embedded
 
     def call(self, name: str, *arguments: Any) -> Any:
         """``dcgm_agent``'s function of this name, with the handle first. Raises EngineError. Blocks for as long as the
@@ -56,14 +65,52 @@ class Engine:
     def disconnect(self) -> None:
         """Let go of the handle; never raises EngineError."""
         try:
-            self.call("dcgmStopEmbedded" if self._embedded else "dcgmDisconnect")
+            self.call("dcgmStopEmbedded" if self.embedded else "dcgmDisconnect")
         except EngineError:
             pass  # it is gone already
 
 
-def connect(bindings: Bindings) -> Engine:
-    """Connect to the hostengine of DCGM_HOST or localhost:5555; only where nothing listens at the latter, start an engine
-    inside this process (two on one node take each other's counters). Raises DcgmError."""
+def reach(embed: bool = True, before: Bindings | None = None) -> Engine:
+    """A connection to the hostengine by those of the installed bindings that understand it: the ones used ``before``, else
+    the first that do. Raises DcgmError, and EngineError when the connection is lost at once. ``embed`` as in ``connect``."""
+    folders = find_bindings()
+    if before is not None:
+        folders = [before.folder, *(folder for folder in folders if folder != before.folder)]
+    first: DcgmError | None = None
+    for folder in folders:
+        try:
+            bindings = before if before is not None and folder == before.folder else load_bindings(folder)
+        except DcgmError as error:  # the next ones may have a library
+            first = first or error
+            continue
+        try:
+            engine = connect(bindings, embed)
+            _check(engine)
+        except MismatchError as error:
+            first = first or error
+            continue
+        return engine
+    assert first is not None
+    raise first
+
+
+def _check(engine: Engine) -> None:
+    """Raise MismatchError, and hang up, where the hostengine is of another version than the bindings. Who is asked for its
+    GPUs only, answers all the same."""
+    try:
+        ids = engine.call("dcgmGetAllDevices")
+        if ids:
+            engine.ask("dcgmEntitiesGetLatestValues", [engine.entity(GPU, ids[0])], [NAME], LIVE_DATA)
+    except EngineError as error:
+        engine.disconnect()
+        if error.code in MISMATCHES:
+            raise mismatch(engine.bindings, engine.where, error.code) from None
+        raise
+
+
+def connect(bindings: Bindings, embed: bool = True) -> Engine:
+    """Connect to the hostengine of DCGM_HOST or localhost:5555; only where nothing listens at the latter, and with
+    ``embed``, start an engine inside this process (two on one node take each other's counters). Raises DcgmError."""
     address = address_of()
     if probe(address) != "silent":
         return attach(bindings, address)
@@ -71,6 +118,8 @@ def connect(bindings: Bindings) -> Engine:
         raise DcgmError(
             f"no hostengine answers on {address} (DCGM_HOST)", "start nv-hostengine there, or unset DCGM_HOST"
         )
+    if not embed:
+        raise DcgmError(f"no hostengine answers on {address}", "start nv-hostengine")
     return _embed(bindings, address)
 
 
@@ -112,9 +161,9 @@ def _embed(bindings: Bindings, address: Address) -> Engine:
     return Engine(bindings, handle, True, "engine in this process")
 
 
-def mismatch(bindings: Bindings, where: str, code: int) -> DcgmError:
+def mismatch(bindings: Bindings, where: str, code: int) -> MismatchError:
     """For a hostengine that doesn't understand these bindings."""
-    return DcgmError(
+    return MismatchError(
         f"the {where} and the bindings of DCGM {bindings.version or '(version unknown)'} in {bindings.folder} don't "
         f"understand each other (error {code})",
         "they must be of one major version: set DCGM_BINDINGS to the bindings of the hostengine's",
