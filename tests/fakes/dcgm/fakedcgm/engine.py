@@ -231,6 +231,20 @@ class HostEngine:
             raise Refused(NO_DATA if there or series.watchers else NOT_WATCHED)
         return found
 
+    def values_since(self, client: int, group: int, field_group: int, since: int) -> tuple[int, list[Value]]:
+        """What dcgmGetValuesSince_v2 makes of its many requests."""
+        now, _, entities = self.group_info(client, group)
+        values: list[Value] = []
+        for entity in entities:
+            for field in self.fields_info(client, field_group)[1]:
+                try:
+                    values += self.samples(client, entity, field, since, now)
+                except Refused as refused:
+                    if refused.code not in (NO_DATA, NOT_SUPPORTED):
+                        raise
+                    values.append((*entity, field, ord(kind_of(field)), refused.code, 0, blank(field)))
+        return now + 1, values
+
     def group_create(self, client: int, _kind: int, name: str) -> int:
         if OWN_GROUPS + self.knobs["groups"] + len(self._groups) >= MOST_GROUPS[self.knobs["major"]]:
             raise Refused(MAX_LIMIT)
@@ -328,8 +342,8 @@ class HostEngine:
         now = self.now()
         self._advance_all(now)
         for series in self._watched():
-            series.due = min(series.due, max(now, series.queried + series.period))
-        self._advance_all(now)
+            series.due = min(series.due, max(now + 1, series.queried + series.period))
+        self._advance_all(now + 1)
         self._woken = now
 
     def supported(self, _client: int, gpu: int) -> list[tuple[int, list[int]]]:
@@ -443,7 +457,8 @@ class HostEngine:
         kept = max(kept for _, kept in series.watchers.values())
         gpu, name = self.uuid(series.entity)
         while series.due <= now:
-            stamp = min(now, series.due + int(series.random.random() * self.knobs["jitter"] * MICRO))
+            off = int(series.random.random() * self.knobs["jitter"] * MICRO)
+            stamp = series.due + (off if series.taken else 0)
             series.queried = stamp
             series.due = max(series.due + period, stamp - period // 2)
             series.taken += 1
