@@ -77,7 +77,10 @@ class Bench:
 
     def rest(self, session: Any) -> list[Any]:
         """The last rows, as at the end of a recording."""
-        rows, _ = session.poll(last=True)
+        session.end()
+        rows, _ = session.poll()
+        while session.incomplete:
+            rows += session.poll()[0]
         return [*rows, *session.flush()]
 
 

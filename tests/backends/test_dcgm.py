@@ -8,7 +8,6 @@ from itertools import pairwise
 import pytest
 from dcgm_bench import START, UUIDS, Bench, bindings_folder, fake_modules, messages, values_of
 
-from gssr.backends.base import BackendError
 from gssr.metrics import BY_NAME, INDEX, METRICS
 
 PROFILED = [metric.name for metric in METRICS if metric.dcgm and metric.dcgm > 1000]
@@ -64,18 +63,16 @@ def test_no_sample_is_lost_or_doubled_with_late_insertions(bench):
 
 
 def test_a_chain_of_the_engines_own_next_times_would_lose_samples(bench):
-    """The stand-in really does what the overlap is for."""
+    """The stand-in really does what going back is for."""
     engine = bench.start_engine(late=0.8)
     session = bench.session(0.1)
-    import gssr.backends.dcgm.read as read
-
-    original, read.OVERLAP_SECONDS = read.OVERLAP_SECONDS, 0.0
-    try:
-        rows, _ = bench.run(session, 10)
-    finally:
-        read.OVERLAP_SECONDS = original
-    rows += session.flush()
-    assert len(values_of(rows, 0, "sm_active")) < 0.9 * len(expected(engine, UUIDS[0], "sm_active", START))
+    (watch,) = [watch for watch in session._watches.live if 1002 in watch.fields]
+    since, chained = round(START * 1e6), []
+    for _ in range(10):
+        bench.clock.now += 1.0
+        chained += engine.samples(0, watch.entities[0], 1002, since, engine.now())
+        since = engine.now() + 1
+    assert len(chained) < 0.9 * len(expected(engine, UUIDS[0], "sm_active", START))
 
 
 def test_rows_stand_at_their_own_time_one_per_interval(bench):
@@ -120,21 +117,35 @@ def test_units_are_the_catalogues(bench):
     assert engine.log
 
 
-def test_others_that_sample_faster_double_nothing(bench):
-    """The fastest watcher sets the rate for all: a bin holds the mean of what came."""
+@pytest.mark.parametrize(("since", "metric", "noticed"), [(0.0, "gpu_utilization", 1), (3.21, "sm_active", 4)])
+def test_others_that_sample_faster_double_nothing(bench, since, metric, noticed):
+    """The fastest watcher sets the rate for all: a bin holds the mean of what came. One that begins to is noticed within two
+    seconds."""
     engine = bench.start_engine(gpus=UUIDS[:1])
+    known = BY_NAME[metric]
+
+    def watch():
+        other = engine.group_create(99, 1, "other")
+        engine.group_add(99, other, 1, 0)
+        engine.watch(99, other, engine.fields_create(99, [known.dcgm], "other"), 100_000, 60.0, 0)
+
+    if not since:
+        watch()
     session = bench.session(0.5)
-    other = engine.group_create(99, 1, "other")
-    engine.group_add(99, other, 1, 0)
-    engine.watch(99, other, engine.fields_create(99, [1002, 203], "other"), 100_000, 60.0, 0)
+    if since:
+        bench.run(session, since)
+        watch()
     rows, _ = bench.run(session, 20)
-    logged = [(stamp / 1e6, value) for _, field, stamp, value, _ in engine.log if field == 1002 and value is not None]
-    rows = [row for row in rows if row[0] == 0]
+    logged = [
+        (stamp / 1e6, value * known.dcgm_factor)
+        for _, field, stamp, value, _ in engine.log
+        if field == known.dcgm and value is not None
+    ]
     assert len(rows) == pytest.approx(40, abs=3)
-    for row in rows[2:]:
+    for row in rows[noticed:]:
         several = [value for stamp, value in logged if abs(stamp - row[1]) < 0.25]
         assert len(several) in (4, 5, 6)
-        assert row[2 + INDEX["sm_active"]] == pytest.approx(sum(several) / len(several))
+        assert row[2 + INDEX[metric]] == pytest.approx(sum(several) / len(several))
 
 
 @pytest.mark.parametrize("ahead", [0.0, 60.0])
@@ -145,7 +156,7 @@ def test_what_others_had_sampled_before_is_not_ours(bench, ahead):
     fields = engine.fields_create(99, [1002], "other")
     engine.watch(99, other, fields, 100_000, 60.0, 0)
     bench.clock.now += 30
-    engine.values_since(99, other, fields, 0)
+    assert engine.samples(99, (1, 0), 1002, 0, engine.now())
     begin = bench.clock.now
     session = bench.session(0.1)
     rows, _ = bench.run(session, 3)
@@ -331,12 +342,3 @@ def test_keep_age_is_whole_seconds_and_long_enough():
     assert keep_seconds(0.1) == 10.0
     assert keep_seconds(2.5) == 13.0
     assert keep_seconds(12.0) == 60.0
-
-
-def test_bindings_of_another_major_version_are_named(bench, major):
-    from gssr.backends.dcgm import open_dcgm
-
-    bench.start_engine(major=7 - major)
-    with pytest.raises(BackendError, match="one major version") as raised:
-        open_dcgm("dcgm", None, 0.1)
-    assert f"DCGM {'3.3.9' if major == 3 else '4.6.0'}" in str(raised.value) and "DCGM_BINDINGS" in str(raised.value)

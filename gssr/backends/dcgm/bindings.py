@@ -33,11 +33,6 @@ class Bindings(NamedTuple):
     folder: str
     version: str
 
-    @property
-    def major(self) -> str:
-        """The library's major version: a hostengine must have the same."""
-        return self.version.partition(".")[0]
-
 
 def find_bindings() -> list[str]:
     """The folders that hold bindings, those to be tried first at the front; one at least. Raises DcgmError, saying where
@@ -75,7 +70,7 @@ def load_bindings(folder: str) -> Bindings:
         text = agent.dcgmVersionInfo().rawBuildInfoString
     except structs.DCGMError as error:
         raise _unusable(error) from None
-    return Bindings(agent, structs, fields, folder, _version(text))
+    return Bindings(agent, structs, fields, folder, version_in(text))
 
 
 def _forget_others(folder: str) -> None:
@@ -123,7 +118,12 @@ def _library_folders(folder: str) -> Iterator[str]:
     yield from LIBRARY_FOLDERS
 
 
-def _version(text: str) -> str:
+def major_of(version: str) -> str:
+    """The major version: a hostengine and the library must have the same."""
+    return version.partition(".")[0]
+
+
+def version_in(text: str) -> str:
     """The version in the library's build information, ``version:4.6.0;arch:...``; empty when it isn't there."""
     for part in text.split(";"):
         key, _, value = part.strip().partition(":")

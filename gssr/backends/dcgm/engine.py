@@ -1,19 +1,11 @@
 """One connection to a hostengine, or an engine inside this process."""
 
+import ctypes
 from typing import Any
 
 from gssr.backends.dcgm.address import Address, address_of, probe
-from gssr.backends.dcgm.bindings import Bindings, find_bindings, load_bindings
-from gssr.backends.dcgm.codes import (
-    AUTOMATIC,
-    CONNECTION_NOT_VALID,
-    GPU,
-    LIVE_DATA,
-    MISMATCHES,
-    NAME,
-    NVML_NOT_LOADED,
-    REQUIRES_ROOT,
-)
+from gssr.backends.dcgm.bindings import Bindings, find_bindings, load_bindings, major_of, version_in
+from gssr.backends.dcgm.codes import AUTOMATIC, CONNECTION_NOT_VALID, MISMATCHES, NVML_NOT_LOADED, REQUIRES_ROOT
 from gssr.backends.dcgm.errors import DcgmError, MismatchError
 
 CONNECT_MILLISECONDS = 3000
@@ -54,6 +46,24 @@ class Engine:
                 raise
             return None
 
+    def quietly(self, name: str, *arguments: Any) -> None:
+        """As ``call``, for giving something back: the hostengine forgets what belongs to a connection that ends."""
+        try:
+            self.call(name, *arguments)
+        except EngineError:
+            pass
+
+    def version(self) -> str:
+        """The hostengine's version, as 4.6.0; "" where it doesn't tell. DCGM answers this across major versions; it is in
+        the library, not in the bindings. Raises EngineError, see ``ask``."""
+        structs = self.bindings.structs
+        info = structs.c_dcgmVersionInfo_v2()
+        info.version = structs.dcgmVersionInfo_version2
+        code = structs._dcgmGetFunctionPointer("dcgmHostengineVersionInfo")(self._handle, ctypes.byref(info))
+        if code == CONNECTION_NOT_VALID or code in MISMATCHES:
+            raise EngineError(code, "its version can't be asked for")
+        return "" if code else version_in(info.rawBuildInfoString)
+
     def knows_field(self, field: int) -> bool:
         """Does this version of DCGM have the field? One unknown id fails the whole group it is in."""
         return self.bindings.fields.DcgmFieldGetById(field) is not None
@@ -64,10 +74,7 @@ class Engine:
 
     def disconnect(self) -> None:
         """Let go of the handle; never raises EngineError."""
-        try:
-            self.call("dcgmStopEmbedded" if self.embedded else "dcgmDisconnect")
-        except EngineError:
-            pass  # it is gone already
+        self.quietly("dcgmStopEmbedded" if self.embedded else "dcgmDisconnect")
 
 
 def reach(embed: bool = True, before: Bindings | None = None) -> Engine:
@@ -95,17 +102,21 @@ def reach(embed: bool = True, before: Bindings | None = None) -> Engine:
 
 
 def _check(engine: Engine) -> None:
-    """Raise MismatchError, and hang up, where the hostengine is of another version than the bindings. Who is asked for its
-    GPUs only, answers all the same."""
+    """Raise MismatchError, and hang up, where the hostengine is of another major version than the bindings: some calls work
+    all the same, others don't. Raises EngineError when the connection is lost."""
+    bindings = engine.bindings
     try:
-        ids = engine.call("dcgmGetAllDevices")
-        if ids:
-            engine.ask("dcgmEntitiesGetLatestValues", [engine.entity(GPU, ids[0])], [NAME], LIVE_DATA)
+        version = engine.version()
     except EngineError as error:
         engine.disconnect()
         if error.code in MISMATCHES:
-            raise mismatch(engine.bindings, engine.where, error.code) from None
+            raise mismatch(bindings, engine.where, error.code) from None
         raise
+    if version and bindings.version and major_of(version) != major_of(bindings.version):
+        engine.disconnect()
+        raise _mismatch(
+            f"the {engine.where} is of DCGM {version}, and the bindings in {bindings.folder} of {bindings.version}"
+        )
 
 
 def connect(bindings: Bindings, embed: bool = True) -> Engine:
@@ -163,8 +174,12 @@ def _embed(bindings: Bindings, address: Address) -> Engine:
 
 def mismatch(bindings: Bindings, where: str, code: int) -> MismatchError:
     """For a hostengine that doesn't understand these bindings."""
-    return MismatchError(
+    return _mismatch(
         f"the {where} and the bindings of DCGM {bindings.version or '(version unknown)'} in {bindings.folder} don't "
-        f"understand each other (error {code})",
-        "they must be of one major version: set DCGM_BINDINGS to the bindings of the hostengine's",
+        f"understand each other (error {code})"
     )
+
+
+def _mismatch(what: str) -> MismatchError:
+    cure = "they must be of one major version: set DCGM_BINDINGS to the bindings of the hostengine's"
+    return MismatchError(what, cure)

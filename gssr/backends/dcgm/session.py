@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from gssr.backends.base import BackendError, Change, Row
 from gssr.backends.dcgm import codes
-from gssr.backends.dcgm.bins import LATE_SECONDS, Bins
+from gssr.backends.dcgm.bins import LATE_SECONDS, Bins, Value
 from gssr.backends.dcgm.engine import Engine, EngineError
 from gssr.backends.dcgm.entities import Entity, Found
-from gssr.backends.dcgm.read import Reader
+from gssr.backends.dcgm.read import Reader, Sample
 from gssr.backends.dcgm.watch import Watches
-from gssr.metrics import INDEX, METRICS, Metric
+from gssr.metrics import INDEX, METRICS
 
 LOST_SECONDS = 3.0
 LOST_INTERVALS = 5
@@ -72,20 +72,18 @@ class Session:
             if each is not None:
                 self._positions |= dict.fromkeys(each.entities, position)
         self._watches = Watches(engine, options.interval)
-        self._places: list[tuple[int, Metric, int]] = []
+        self._places: list[tuple[int, int, float, bool, float]] = []
         anyone = self._there[0].gpu if self._there else None
         self._reader = Reader(engine, self._deliver, clock, options.interval, anyone)
         self._paused = False
         try:
             self._paused = options.pause and self._pause()
-            self._watches.make(self._there, not self._paused)
-            self._start = self._reader.start(self._watches.live)
-            self._watches.update()
+            self._start = self._reader.start()
+            self._watch()
         except (BackendError, EngineError):
             self.close()
             raise
         self.notes += self._watches.notes
-        self._place()
         self._watched = [self._columns(each) for each in found]
         measured = set().union(*self._watched) if self._watched else set()
         self.measures: Sequence[str] = tuple(metric.name for metric in METRICS if INDEX[metric.name] in measured)
@@ -108,26 +106,32 @@ class Session:
         """Seconds until the next ``poll`` is due."""
         return self._reader.due_in
 
-    def poll(self, last: bool = False) -> tuple[list[Row], list[Change]]:
-        """New rows, in the recording's time, and what happened; ``last``: no other poll follows. Raises EngineError when the
-        connection is lost."""
+    def end(self) -> None:
+        """The end is near: the next ``poll`` brings what is new since the one before, and more are needed as long as the
+        session is ``incomplete``."""
+        self._reader.end()
+
+    @property
+    def incomplete(self) -> bool:
+        """Is something known to be missing that there is?"""
+        return self._reader.complete_until is not None
+
+    def poll(self) -> tuple[list[Row], list[Change]]:
+        """New rows, in the recording's time, and what happened. Raises EngineError when the connection is lost."""
         changes: list[Change] = []
         if not self._watches.live:
             return [], changes
         self._gone = set()
         offset = self._reader.clock.offset
         try:
-            now = self._reader.read(last)
+            now = self._reader.read()
         except EngineError as error:
             if error.code != codes.NOT_WATCHED:
                 raise
             self._watches.destroy()
-            self._watches.make(self._there, not self._paused)
-            self._reader.follow(self._watches.live)
-            self._place()
-            self._watches.update()
+            self._watch()
             changes.append(Change("backend", None, "dcgm: its hostengine had dropped the watches; they were set again"))
-            now = self._reader.read(last)
+            now = self._reader.read()
         stepped = abs(self._reader.clock.offset - offset) > STEP_SECONDS
         rows = self._start_again(now, offset) if stepped else self._take(now)
         self._look_for_lost(now, changes)
@@ -140,12 +144,10 @@ class Session:
 
     def close(self) -> None:
         """Give back the counters, the watches and the groups, and hang up. Never raises EngineError."""
+        self._reader.close()
         self._watches.destroy()
         if self._paused:
-            try:
-                self._engine.call("dcgmProfResume")
-            except EngineError:
-                pass
+            self._engine.quietly("dcgmProfResume")
         self._engine.disconnect()
 
     def _pause(self) -> bool:
@@ -170,12 +172,16 @@ class Session:
         older = any(known is not None and int(known.partition(".")[0]) < _HOPPER for known in capabilities)
         return _NO_MODULE if older else "these GPUs need no pausing" if all(capabilities) else _EITHER
 
-    def _place(self) -> None:
-        """Find out where the values of each series go."""
+    def _watch(self) -> None:
+        """Watch everything, and find out where the values of each series go."""
+        self._watches.make(self._there, not self._paused)
+        self._watches.update()
+        self._reader.follow(self._watches.live)
         places = []
         for entity, field in self._reader.series:
             metric = _BY_FIELD[field]
-            places.append((self._positions[entity], metric, INDEX[metric.name]))
+            most = 100 if field in _PERCENT else math.inf
+            places.append((self._positions[entity], INDEX[metric.name], metric.dcgm_factor, metric.integral, most))
         self._places = places
 
     def _columns(self, found: Found | None) -> list[int]:
@@ -184,25 +190,30 @@ class Session:
         mine = [field for entity, field in self._reader.series if entity in found.entities]
         return sorted({INDEX[_BY_FIELD[field].name] for field in mine})
 
-    def _deliver(self, number: int, stamp: int, value: int | float | None, reason: str | None, step: int) -> None:
-        position, metric, column = self._places[number]
-        if value is not None and metric.dcgm in _PERCENT and value > 100:
-            value, reason = None, "out of range"
-        if value is None:
-            self._reasons[column] = reason or ""
-            if reason in _LOST:
-                self._gone.add(position)
-        else:
-            value *= metric.dcgm_factor
-            if metric.integral:
-                value = round(value)
-            self._valued.add(column)
-            if stamp > self._last_value[position]:
-                self._last_value[position] = stamp
-        self._bins.add(position, column, stamp, value, step)
+    def _deliver(self, samples: Sequence[Sample]) -> None:
+        places, valued, last_value = self._places, self._valued, self._last_value
+        binned: list[Value] = []
+        for number, stamp, value, reason, step in samples:
+            position, column, factor, integral, most = places[number]
+            if value is not None and value > most:
+                value, reason = None, "out of range"
+            if value is None:
+                self._reasons[column] = reason or ""
+                if reason in _LOST:
+                    self._gone.add(position)
+            else:
+                if factor != 1:
+                    value *= factor
+                if integral:
+                    value = round(value)
+                valued.add(column)
+                if stamp > last_value[position]:
+                    last_value[position] = stamp
+            binned.append((position, column, stamp, value, step))
+        self._bins.add(binned)
 
     def _take(self, now: int, everything: bool = False) -> list[Row]:
-        ready = self._bins.take(now, everything)
+        ready = self._bins.take(now, everything, self._reader.complete_until)
         self._late += ready.late
         offset = self._reader.clock.offset
         return [(row[0], row[1] / _MICRO - offset, *row[2:]) for row in ready.rows]  # type: ignore[operator]
@@ -224,6 +235,8 @@ class Session:
         return rows
 
     def _look_for_lost(self, now: int, changes: list[Change]) -> None:
+        if self._reader.complete_until is not None:
+            return  # something of it is still to be read
         limit = max(LOST_SECONDS, LOST_INTERVALS * self._options.interval) * _MICRO
         for position, last in enumerate(self._last_value):
             lost = position in self._gone or now - last > limit

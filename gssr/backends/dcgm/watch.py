@@ -118,13 +118,13 @@ class Watches:
         while self.live:
             self._drop(self.live.pop())
         for field_group in self._field_groups.values():  # on which nothing could be watched
-            self._quietly("dcgmFieldGroupDestroy", field_group)
+            self._engine.quietly("dcgmFieldGroupDestroy", field_group)
         for group in self._groups:
-            self._quietly("dcgmGroupDestroy", group)
+            self._engine.quietly("dcgmGroupDestroy", group)
         self._groups, self._field_groups = [], {}
 
     def _group(self, members: Sequence[Member]) -> Any:
-        group = self._created("group", "dcgmGroupCreate", codes.EMPTY_GROUP, _name())
+        group = self._created("group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
         self._groups.append(group)
         for member in members:
             self._engine.call("dcgmGroupAddEntity", group, *member.entity)
@@ -132,7 +132,7 @@ class Watches:
 
     def _field_group(self, fields: tuple[int, ...]) -> Any:
         if fields not in self._field_groups:
-            created = self._created("field group", "dcgmFieldGroupCreate", list(fields), _name())
+            created = self._created("field group", "dcgmFieldGroupCreate", list(fields), group_name())
             self._field_groups[fields] = created
         return self._field_groups[fields]
 
@@ -242,16 +242,10 @@ class Watches:
 
     def _drop(self, watch: Watch) -> None:
         """Unwatch, then delete: a later, slower watch of a field that is still watched leaves it blank."""
-        self._quietly("dcgmUnwatchFields", watch.group, watch.field_group)
+        self._engine.quietly("dcgmUnwatchFields", watch.group, watch.field_group)
         if not any(other.field_group is watch.field_group for other in self.live):
-            self._quietly("dcgmFieldGroupDestroy", watch.field_group)
+            self._engine.quietly("dcgmFieldGroupDestroy", watch.field_group)
             self._field_groups.pop(watch.fields, None)
-
-    def _quietly(self, name: str, *arguments: Any) -> None:
-        try:
-            self._engine.call(name, *arguments)
-        except EngineError:
-            pass  # the hostengine forgets what belongs to a connection that ends
 
 
 def _model(member: Member) -> str:
@@ -275,7 +269,7 @@ def _measured(entity_group: int, field: int) -> bool:
     )
 
 
-def _name() -> str:
+def group_name() -> str:
     """A name no other client of the hostengine has."""
     return f"gssr-{socket.gethostname()}-{os.getpid()}-{next(_serial)}"
 

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from gssr.backends.base import BackendError, Change, Row
 from gssr.backends.dcgm.engine import EngineError
 from gssr.backends.dcgm.session import Session
-from gssr.backends.ending import Patience
+from gssr.backends.ending import LONGEST_SECONDS, Patience
+
+_LOOK_SECONDS = 0.02
 
 
 class Worker:
@@ -51,10 +53,13 @@ class Worker:
         self._stop.set()
 
     def read_rest(self) -> bool:
-        """Have it read what is left; has it? One that hangs is not waited for."""
+        """Have it read what is left; has it? One that hangs is not waited for, one that is slow up to LONGEST_SECONDS."""
         self._stop.set()
         patience = self._patience.seconds
-        return self._through.wait(max(0.0, patience - self.stuck_seconds))
+        while not self._through.wait(_LOOK_SECONDS):
+            if self.stuck_seconds > patience:
+                return False
+        return True
 
     def give_back(self, seconds: float) -> None:
         """After ``read_rest``: wait until everything is given back, but no longer than this."""
@@ -85,14 +90,18 @@ class Worker:
         try:
             while not self._stop.wait(session.due_in):
                 self._once(session)
-            self._once(session, last=True)
+            session.end()
+            self._once(session)
+            until = time.monotonic() + LONGEST_SECONDS
+            while session.incomplete and time.monotonic() < until:
+                self._once(session)
         finally:
             self.rows.extend(session.flush())
             self._through.set()
 
-    def _once(self, session: Session, last: bool = False) -> None:
+    def _once(self, session: Session) -> None:
         self._busy = began = time.monotonic()
-        rows, changes = session.poll(last)
+        rows, changes = session.poll()
         self.rows.extend(rows)
         self.changes.extend(changes)
         self._busy = None
