@@ -97,7 +97,9 @@ def blank(field: int, reason: int = 0) -> Any:
 
 def is_blank(field: int, value: Any) -> bool:
     kind = kind_of(field)
-    return bool(value >= (DOUBLE_BLANK if kind == "d" else INT64_BLANK)) if kind in "di" else value in ("", "<<<NULL>>>")
+    return (
+        bool(value >= (DOUBLE_BLANK if kind == "d" else INT64_BLANK)) if kind in "di" else value in ("", "<<<NULL>>>")
+    )
 
 
 def value_at(uuid: str, field: int, stamp: int) -> Any:
@@ -435,10 +437,9 @@ class HostEngine:
 
     def _next_wake(self, now: int) -> int:
         """When the loop will run by itself: when something watched is due, at the latest after its longest sleep."""
-        watched = self._watched()
-        woken = max([self._woken, *(series.queried for series in watched)])
+        woken = max([self._woken, *(series.queried for series in self._series.values())])
         self._woken = woken + max(0, now - woken) // LONGEST_SLEEP * LONGEST_SLEEP
-        return min([self._woken + LONGEST_SLEEP, *(series.due for series in watched)])
+        return min([self._woken + LONGEST_SLEEP, *(series.due for series in self._watched())])
 
     def _there(self, series: _Series, now: int) -> list[tuple[int, Any]]:
         """(stamp, value) of what has been inserted by now, in the order of stamps."""
@@ -471,5 +472,7 @@ class HostEngine:
             delay = int(series.random.random() * self.knobs["late"] * MICRO)
             series.inserted = max(series.inserted, stamp + delay)
             series.samples.append((series.inserted, stamp, value))
-            self.log.append((name, series.field, stamp, None if is_blank(series.field, value) else value, series.inserted))
+            self.log.append(
+                (name, series.field, stamp, None if is_blank(series.field, value) else value, series.inserted)
+            )
         series.samples = [sample for sample in series.samples if sample[1] > now - kept * MICRO]
