@@ -143,9 +143,19 @@ def test_structures_and_messages_have_the_real_sizes(dcgm):
     commands = importlib.import_module("fakedcgm.messages").COMMANDS[dcgm.major]
     versions = {number: command.version for (module, number), command in commands.items() if module == 0}
     # As asserted in NVIDIA's dcgm_core_structs.h.
-    known = {10: 0x100021C, 25: 0x1000020, 29: 0x1000038, 34: 0x10000A4, 38: 0x1000230, 50: 0x1011F24, 51: 0x1000578}
+    known = {
+        10: 0x100021C, 12: 0x1000028, 13: 0x1000020, 15: 0x1000120, 16: 0x1000338, 25: 0x1000020, 29: 0x1000038,
+        34: 0x10000A4, 36: 0x1000020, 38: 0x1000230, 50: 0x1011F24, 51: 0x1000578, 52: 0x23FE334, 54: 0x23FE048,
+    }  # fmt: skip
+    known |= {16: 0x2002138, 79: 0x4400000} if dcgm.major == 4 else {}
     assert {number: versions[number] for number in known} == known
-    assert dcgm.major == 3 or versions[79] & 0xFFFFFF == 4 << 20, "as long as a message can be"
+
+
+def test_all_gpus_are_a_group_that_is_always_there(embedded):
+    client = embedded()
+    info = client.agent.dcgmGroupGetInfo(client.handle, ctypes.c_void_p(client.structs.DCGM_GROUP_ALL_GPUS))
+    assert [(pair.entityGroupId, pair.entityId) for pair in info.entityList[: info.count]] == [(GPU, 0), (GPU, 1)]
+    assert client.refused("dcgmGroupGetInfo", ctypes.c_void_p(77)) == -1
 
 
 def test_the_latest_of_all_is_one_request_and_all_since_is_one_for_each(embedded):

@@ -43,6 +43,8 @@ BADPARAM, NOT_SUPPORTED, UNKNOWN_FIELD, NO_DATA, NOT_WATCHED = -1, -6, -13, -14,
 GROUP_INCOMPATIBLE, MAX_LIMIT, DUPLICATE_KEY, MULTI_PASS = -23, -24, -26, -38
 MOST_GROUPS, MOST_FIELD_GROUPS, MOST_FIELDS = {3: 66, 4: 64}, 64, 128
 OWN_GROUPS, OWN_FIELD_GROUPS = 2, 3
+ALL_GPUS = 0x7FFFFFFF
+"""A group that is always there."""
 LONGEST_SLEEP = 10 * MICRO
 """Its loop sleeps until something watched is due, at most so long."""
 STOPPED = 1.0
@@ -275,8 +277,8 @@ class HostEngine:
         return list(self._groups)
 
     def group_info(self, _client: int, group: int) -> tuple[int, str, list[Entity]]:
-        entities = self._group(group)
-        return self.now(), self._groups[group][1], list(entities)
+        entities = list(self._group(group))
+        return self.now(), "DCGM_ALL_SUPPORTED_GPUS" if group == ALL_GPUS else self._groups[group][1], entities
 
     def fields_create(self, client: int, fields: Sequence[int], name: str) -> int:
         if not fields or len(fields) > MOST_FIELDS or not all(self.knows(client, field) for field in fields):
@@ -367,6 +369,8 @@ class HostEngine:
         return self._serial
 
     def _group(self, group: int) -> list[Entity]:
+        if group == ALL_GPUS:
+            return [(GPU, number) for number in range(len(self._gpus))]
         if group not in self._groups:
             raise Refused(BADPARAM)
         return self._groups[group][2]
