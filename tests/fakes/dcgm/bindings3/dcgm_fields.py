@@ -1,7 +1,5 @@
 """dcgm_fields as DCGM 3 has it: the names of its time, and no C2C."""
 
-from typing import Any
-
 import dcgm_structs as dcgm_structs
 from fakedcgm.meta import DcgmFieldGetById as DcgmFieldGetById
 from fakedcgm.meta import DcgmFieldsInit as DcgmFieldsInit

@@ -57,7 +57,7 @@ class _Client(socketserver.BaseRequestHandler):
         try:
             while len(head := stream.read(FRAME.size)) == FRAME.size:
                 _, request, length, kind, _ = FRAME.unpack(head)
-                status, data = self._answer(client, bytearray(stream.read(length)))
+                status, data = self._answer(client, stream.read(length))
                 self.request.sendall(FRAME.pack(MAGIC, request, len(data), kind, status) + data)
         except OSError:
             pass  # the client died
@@ -65,7 +65,7 @@ class _Client(socketserver.BaseRequestHandler):
             ENGINE.forget(client)
             _log()
 
-    def _answer(self, client: int, message: bytearray) -> tuple[int, bytearray]:
+    def _answer(self, client: int, message: bytes) -> tuple[int, bytes]:
         while True:
             with _lock:
                 ENGINE.knobs |= KNOBS.read()

@@ -1,7 +1,8 @@
 """The functions of dcgm_agent, with the bindings' names and arguments, over the library."""
 
 from collections.abc import Sequence
-from ctypes import CFUNCTYPE, POINTER, byref, c_double, c_int, c_int32, c_int64, c_uint, c_uint16, c_uint32, c_void_p, py_object
+from ctypes import CFUNCTYPE, POINTER, byref, c_double, c_int, c_int32, c_int64, c_uint, c_uint16, c_uint32, c_void_p
+from ctypes import py_object as c_object
 from typing import Any
 
 from fakedcgm import structs
@@ -163,14 +164,23 @@ def dcgmGetValuesSince_v2(
 ) -> int:
     following = c_int64()
     since = c_int64(sinceTimestamp)
-    _call("dcgmGetValuesSince_v2", dcgm_handle, groupId, fieldGroupId, since, byref(following), enumCB, py_object(userData))
+    _call(
+        "dcgmGetValuesSince_v2",
+        dcgm_handle,
+        groupId,
+        fieldGroupId,
+        since,
+        byref(following),
+        enumCB,
+        c_object(userData),
+    )
     return following.value
 
 
 def dcgmGetLatestValues_v2(
     dcgm_handle: c_void_p, groupId: c_void_p, fieldGroupId: c_void_p, enumCB: Any, userData: Any
 ) -> int:
-    return _call("dcgmGetLatestValues_v2", dcgm_handle, groupId, fieldGroupId, enumCB, py_object(userData))
+    return _call("dcgmGetLatestValues_v2", dcgm_handle, groupId, fieldGroupId, enumCB, c_object(userData))
 
 
 def dcgmEntityGetLatestValues(dcgmHandle: c_void_p, entityGroup: int, entityId: int, fieldIds: Sequence[int]) -> Any:

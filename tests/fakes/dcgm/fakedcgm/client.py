@@ -31,10 +31,10 @@ def _answer(message: int | None, capacity: int) -> int:
     if _running is None:
         return UNINITIALIZED
     length = ctypes.c_uint32.from_address(message).value
-    status, data = answer(_running, 0, bytearray(ctypes.string_at(message, length)), room=False)
+    status, data = answer(_running, 0, ctypes.string_at(message, length), room=False)
     if len(data) > capacity:
         return GENERIC_ERROR
-    ctypes.memmove(message, bytes(data), len(data))
+    ctypes.memmove(message, data, len(data))
     return status
 
 

@@ -43,6 +43,8 @@ BADPARAM, NOT_SUPPORTED, UNKNOWN_FIELD, NO_DATA, NOT_WATCHED = -1, -6, -13, -14,
 GROUP_INCOMPATIBLE, MAX_LIMIT, DUPLICATE_KEY, MULTI_PASS = -23, -24, -26, -38
 MOST_GROUPS, MOST_FIELD_GROUPS, MOST_FIELDS = {3: 66, 4: 64}, 64, 128
 OWN_GROUPS, OWN_FIELD_GROUPS = 2, 3
+ALL_GPUS = 0x7FFFFFFF
+"""A group that is always there."""
 LONGEST_SLEEP = 10 * MICRO
 """Its loop sleeps until something watched is due, at most so long."""
 STOPPED = 1.0
@@ -97,7 +99,9 @@ def blank(field: int, reason: int = 0) -> Any:
 
 def is_blank(field: int, value: Any) -> bool:
     kind = kind_of(field)
-    return bool(value >= (DOUBLE_BLANK if kind == "d" else INT64_BLANK)) if kind in "di" else value in ("", "<<<NULL>>>")
+    return (
+        bool(value >= (DOUBLE_BLANK if kind == "d" else INT64_BLANK)) if kind in "di" else value in ("", "<<<NULL>>>")
+    )
 
 
 def value_at(uuid: str, field: int, stamp: int) -> Any:
@@ -273,8 +277,8 @@ class HostEngine:
         return list(self._groups)
 
     def group_info(self, _client: int, group: int) -> tuple[int, str, list[Entity]]:
-        entities = self._group(group)
-        return self.now(), self._groups[group][1], list(entities)
+        entities = list(self._group(group))
+        return self.now(), "DCGM_ALL_SUPPORTED_GPUS" if group == ALL_GPUS else self._groups[group][1], entities
 
     def fields_create(self, client: int, fields: Sequence[int], name: str) -> int:
         if not fields or len(fields) > MOST_FIELDS or not all(self.knows(client, field) for field in fields):
@@ -365,6 +369,8 @@ class HostEngine:
         return self._serial
 
     def _group(self, group: int) -> list[Entity]:
+        if group == ALL_GPUS:
+            return [(GPU, number) for number in range(len(self._gpus))]
         if group not in self._groups:
             raise Refused(BADPARAM)
         return self._groups[group][2]
@@ -435,10 +441,9 @@ class HostEngine:
 
     def _next_wake(self, now: int) -> int:
         """When the loop will run by itself: when something watched is due, at the latest after its longest sleep."""
-        watched = self._watched()
-        woken = max([self._woken, *(series.queried for series in watched)])
+        woken = max([self._woken, *(series.queried for series in self._series.values())])
         self._woken = woken + max(0, now - woken) // LONGEST_SLEEP * LONGEST_SLEEP
-        return min([self._woken + LONGEST_SLEEP, *(series.due for series in watched)])
+        return min([self._woken + LONGEST_SLEEP, *(series.due for series in self._watched())])
 
     def _there(self, series: _Series, now: int) -> list[tuple[int, Any]]:
         """(stamp, value) of what has been inserted by now, in the order of stamps."""
@@ -471,5 +476,7 @@ class HostEngine:
             delay = int(series.random.random() * self.knobs["late"] * MICRO)
             series.inserted = max(series.inserted, stamp + delay)
             series.samples.append((series.inserted, stamp, value))
-            self.log.append((name, series.field, stamp, None if is_blank(series.field, value) else value, series.inserted))
+            self.log.append(
+                (name, series.field, stamp, None if is_blank(series.field, value) else value, series.inserted)
+            )
         series.samples = [sample for sample in series.samples if sample[1] > now - kept * MICRO]

@@ -37,8 +37,9 @@ def pack(values: Sequence[Value]) -> bytes:
 class Message:
     """One request, to be turned into its answer. Places are counted after the header."""
 
-    def __init__(self, data: bytearray) -> None:
+    def __init__(self, data: bytearray, length: int) -> None:
         self.data = data
+        self.length = length
 
     def get(self, form: str, place: int) -> Any:
         """One number."""
@@ -55,7 +56,7 @@ class Message:
 
     def end(self, length: int) -> None:
         """The answer is this long."""
-        del self.data[length:]
+        self.length = length
         struct.pack_into("<I", self.data, 0, length)
 
 
@@ -70,7 +71,7 @@ def _version(engine: HostEngine, client: int, message: Message) -> None:
     message.put("512s", 4, f"version:{version};arch:x86_64;buildtype:Release".encode())
 
 
-def _login(engine: HostEngine, client: int, message: Message) -> None:
+def _login(_engine: HostEngine, _client: int, message: Message) -> None:
     message.put("i", 4, 0)
 
 
@@ -139,7 +140,7 @@ def _unwatch(engine: HostEngine, client: int, message: Message) -> None:
     engine.request(client, "unwatch", message.get_all("II", 0))
 
 
-def _update_all(engine: HostEngine, client: int, message: Message) -> None:
+def _update_all(engine: HostEngine, client: int, _message: Message) -> None:
     engine.request(client, "update_all", ())
 
 
@@ -230,10 +231,15 @@ def _commands(major: int) -> dict[tuple[int, int], Known]:
 COMMANDS = {major: _commands(major) for major in (3, 4)}
 
 
-def answer(engine: HostEngine, client: int, data: bytearray, room: bool = True) -> tuple[int, bytearray]:
+_ZEROS = bytes(LARGEST)
+_room = bytearray(LARGEST)
+
+
+def answer(engine: HostEngine, client: int, data: bytes, room: bool = True) -> tuple[int, bytes]:
     """The status of the whole message, and the message with what the engine answers.
 
     ``room``: the message came without the room for an answer. The engine makes it, all of it set to 0, as the real one does.
+    To be called by one thread at a time.
     """
     _, module, number, _, _, version = HEADER.unpack_from(data)
     command = COMMANDS[engine.knobs["major"]].get((module, number))
@@ -242,16 +248,17 @@ def answer(engine: HostEngine, client: int, data: bytearray, room: bool = True) 
     if version != command.version:
         return VER_MISMATCH, data
     if command.head and room:
-        whole = bytearray(command.size)
-        whole[: len(data)] = data
-        data = whole
-    message = Message(data)
+        _room[:] = _ZEROS
+    _room[: len(data)] = data
+    message = Message(_room, len(data))
+    status = 0
     try:
         command.run(engine, client, message)
     except Refused as refused:
         if command.head:
             message.end(command.head)
         if command.result < 0:
-            return refused.code, data
-        message.put("i", command.result, refused.code)
-    return 0, data
+            status = refused.code
+        else:
+            message.put("i", command.result, refused.code)
+    return status, bytes(memoryview(_room)[: message.length])

@@ -1,5 +1,6 @@
 /* Values: the latest of many fields in one round trip, or all since a stamp in a round trip for each entity and field. */
 #include "fakedcgm.h"
+#include <time.h>
 
 /* How values travel: 24 bytes, then 8 of a number or the text with its 0. */
 struct packed { u16 length; unsigned char version, type; signed char status; unsigned char group; u16 field; i64 stamp; u32 entity, unused; };
@@ -60,6 +61,19 @@ static void *zeroed(size_t size) {
     return message;
 }
 
+/* What the caller's thread pays with the real library: 0.11 s for 216 requests (8 GPUs x 27 fields), and about 1 ms for the latest
+ * values of as many. Here at least that, whatever the compiler and the machine make of it; not so with an engine in this process,
+ * whose time may be any. */
+enum { REQUEST_NS = 500000, VALUE_NS = 2500 };
+static i64 spent(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+static void be_dear(handle connection, i64 begun, i64 cost) {
+    while (connection != EMBEDDED && spent() - begun < cost) {}
+}
+
 #define LATEST_HEAD \
     struct header header; u32 group; struct entity entities[MAX_ENTITIES]; u32 entity_count, field_group; u16 fields[MAX_FIELDS]; \
     u32 field_count, flags; int result; u32 size
@@ -70,6 +84,7 @@ struct latest { LATEST_HEAD; char buffer[LATEST_BUFFER]; };
 
 static R latest(handle connection, handle group, const struct entity *entities, u32 entity_count, handle field_group, const u16 *fields,
                 u32 field_count, u32 flags, struct buffer *found) {
+    i64 begun = spent();
     struct latest *m = zeroed(sizeof *m);
     const size_t length = offsetof(struct latest, buffer);
     R r = BADPARAM;
@@ -86,6 +101,7 @@ static R latest(handle connection, handle group, const struct entity *entities, 
     r = fake_ask(connection, &m->header, length, sizeof *m);
     if (!r) r = m->result;
     if (!r) take(found, m->buffer, m->size);
+    if (!r) be_dear(connection, begun, REQUEST_NS + (i64)VALUE_NS * found->count);
 end:
     free(m);
     return r;
@@ -138,6 +154,7 @@ static R multiple(handle connection, struct entity e, u16 field, i64 start, i64 
     const size_t length = offsetof(struct multiple, buffer);
     found->data = NULL;
     if (!meta) return UNKNOWN_FIELD;
+    i64 begun = spent();
     struct multiple *m = zeroed(sizeof *m);
     fake_address(&m->header, length, CORE, MULTIPLE_VALUES_V2, VERSION(*m, 2));
     m->kind = meta->scope == 1 ? 0 : e.group;
@@ -153,6 +170,7 @@ static R multiple(handle connection, struct entity e, u16 field, i64 start, i64 
         r = OK;
     } else if (!r)
         take(found, m->buffer, m->size);
+    if (!r) be_dear(connection, begun, REQUEST_NS);
     free(m);
     return r;
 }
