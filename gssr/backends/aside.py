@@ -93,11 +93,12 @@ class Aside:
         self._finish()
         hung = self._hangs_since is not None
         if not hung:
-            asked_at, patience = self._asked_at, self._patience.seconds
-            waited = 0.0 if asked_at is None else _ticks() - asked_at
-            hung = not self._through.wait(max(0.0, patience - waited))
+            patience = self._patience.seconds
+            hung = not self._through.wait(patience)
             if hung:
-                why = f"{self._what} has not answered for {max(waited, patience):.3g} s at the end of the run"
+                asked_at = self._asked_at
+                waited = patience if asked_at is None else max(_ticks() - asked_at, patience)
+                why = f"{self._what} has not answered for {waited:.3g} s at the end of the run"
                 self._changes.append(Change("backend_lost", None, why))
             else:
                 self._ended.wait(CLOSE_SECONDS)

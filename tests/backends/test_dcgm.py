@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -50,16 +51,81 @@ def expected(engine, uuid: str, metric: str, since: float) -> list:
     return [round(value * known.dcgm_factor) if known.integral else value * known.dcgm_factor for value in values]
 
 
-def test_no_sample_is_lost_or_doubled_with_late_insertions(bench):
-    engine = bench.start_engine(gpus=UUIDS[:8], late=0.8)
+@pytest.mark.parametrize(("gpus", "seconds"), [(2, 40), (8, 10)])
+def test_no_sample_is_lost_or_doubled_with_late_insertions(bench, gpus, seconds):
+    engine = bench.start_engine(gpus=UUIDS[:gpus], late=0.8)
     session = bench.session(0.1)
-    rows, changes = bench.run(session, 60)
+    rows, changes = bench.run(session, seconds)
     rows += bench.rest(session)
-    for gpu, uuid in enumerate(UUIDS[:8]):
+    for gpu, uuid in enumerate(UUIDS[:gpus]):
         for metric in session.measures:
             assert values_of(rows, gpu, metric) == expected(engine, uuid, metric, START), (uuid, metric)
     assert [change for change in changes if "late" in change.message] == []
-    assert len(rows) == pytest.approx(8 * 600, abs=16)
+    assert len(rows) == pytest.approx(gpus * 10 * seconds, abs=3 * gpus)
+
+
+@pytest.mark.parametrize(("interval", "gpus"), [(0.1, 8), (0.5, 8), (1.0, 2)])
+def test_a_tick_is_one_call_whatever_the_number_of_gpus(bench, interval, gpus):
+    """Reading histories is a round trip for each GPU and field: 216 a second for eight GPUs, a tenth of a core."""
+    engine = bench.start_engine(gpus=UUIDS[:gpus])
+    session = bench.session(interval)
+    bench.run(session, 10)
+    engine.calls.clear()
+    rows, _ = bench.run(session, 20)
+    n = round(20 / interval)
+    calls = Counter(engine.calls)
+    assert calls["latest"] == pytest.approx(n, abs=1) and calls["latest_live"] <= 3, "and a look at its clock"
+    assert set(calls) == {"latest", "latest_live"}
+    assert len(rows) == pytest.approx(gpus * n, abs=2 * gpus)
+
+
+@pytest.mark.parametrize("seconds", [0.13, 0.35, 2.6])
+def test_what_was_sampled_while_reading_was_held_up_is_fetched(bench, seconds):
+    engine = bench.start_engine()
+    session = bench.session(0.1)
+    rows, _ = bench.run(session, 5)
+    for _ in range(4):
+        bench.clock.now += seconds
+        rows += bench.run(session, 3)[0]
+    rows += bench.rest(session)
+    for gpu, uuid in enumerate(UUIDS[:2]):
+        for metric in session.measures:
+            assert values_of(rows, gpu, metric) == expected(engine, uuid, metric, START), (uuid, metric)
+    engine.calls.clear()
+    bench.run(session, 3)
+    assert "samples" not in engine.calls, "what was fetched is not fetched again"
+
+
+@pytest.mark.parametrize("interval", [0.1, 0.5, 1.5, 30.0])
+def test_an_engine_is_asked_at_least_once_a_second(bench, interval):
+    bench.start_engine()
+    session = bench.session(interval)
+    for _ in range(30):
+        assert session.due_in <= 1.0
+        bench.run(session, session.due_in)
+
+
+def test_values_in_another_order_are_told_apart(bench, monkeypatch):
+    """DCGM promises no order; a structure may come with others' types."""
+    from gssr.backends.dcgm.latest import Latest, Series
+
+    bench.start_engine()
+    session = bench.session(0.1)
+    bench.run(session, 2)
+    engine = session._engine
+    series = [Series((1, gpu), field) for gpu in (0, 1) for field in (155, 203, 1002)]
+    latest = Latest(engine, series)
+    (first,) = latest.read()
+    original = engine.call
+
+    def turned(name, *arguments):
+        answer = original(name, *arguments)
+        return type(answer)(*reversed(answer))
+
+    monkeypatch.setattr(engine, "call", turned)
+    (second,) = latest.read()
+    assert list(first.numbers) == list(range(6)) and list(second.numbers) == [5, 4, 3, 2, 1, 0]
+    assert list(zip(*first, strict=True)) == list(zip(*second, strict=True))[::-1]
 
 
 def test_a_chain_of_the_engines_own_next_times_would_lose_samples(bench):
@@ -334,6 +400,85 @@ def test_a_device_says_what_it_is(bench):
     assert (device.device_index, device.uuid, device.name) == (1, "GPU-b", "NVIDIA H100")
     assert (device.memory_total, device.power_limit, device.max_sm_clock) == (81559 << 20, 700.0, 1980)
     assert (device.compute_capability, device.driver_version) == ("9.0", "570.00")
+
+
+def test_instances_that_were_watched_before_have_data_at_once(bench):
+    """The engine's loop leaves them for up to 10 s: once that was a false loss, and a false word of another profiler."""
+    bench.start_engine(mig={"GPU-a": [(1, 0), (2, 0)]})
+    for _ in range(2):
+        session = bench.session(choose=lambda found: [each for each in found if each.device.mig])
+        rows, changes = bench.run(session, 4)
+        assert not changes
+        assert len(values_of(rows, 0, "sm_active")) == pytest.approx(38, abs=3)
+        session.close()
+        bench.clock.now += 3
+
+
+def test_counters_that_are_forbidden_are_said_within_two_seconds_permission_first(bench):
+    """On Hopper that comes as plain blanks."""
+    bench.start_engine(hidden=True)
+    session = bench.session(0.5)
+    _, changes = bench.run(session, 2)
+    (said,) = messages(changes, "backend")
+    assert "SM active" in said and "not be permitted" in said
+    assert said.index("permitted") < said.index("another profiler") and "before Hopper" in said
+
+
+def test_a_gpu_without_counters_costs_no_other_its_own(bench):
+    bench.start_engine(gpus=UUIDS[:3], without_gpm={"GPU-b": -36})
+    session = bench.session()
+    rows, _ = bench.run(session, 3)
+    assert [bool(values_of(rows, gpu, "sm_active")) for gpu in range(3)] == [True, False, True]
+    assert all(values_of(rows, gpu, "power_usage") for gpu in range(3))
+    (note,) = session.notes
+    assert "of NVIDIA H100 (GPU 1): these GPUs have none in DCGM (error -36)" in note
+    session.close()
+    assert bench.engine.left_behind == 0
+
+
+@pytest.mark.parametrize("models", [{}, {"GPU-b": "NVIDIA A100"}])
+def test_a_session_takes_one_group_where_it_can(bench, models):
+    engine = bench.start_engine(models=models)
+    session = bench.session()
+    bench.run(session, 3)
+    assert len(engine._groups) == (1 if not models else 3), "and one a model where they can't be profiled together"
+    rows, _ = bench.run(session, 2)
+    assert values_of(rows, 1, "power_usage")
+
+
+@pytest.mark.parametrize(("knob", "what"), [("groups", "group"), ("field_groups", "field group")])
+def test_a_full_engine_is_said_with_the_cure(bench, knob, what):
+    from gssr.backends.base import BackendError
+
+    engine = bench.start_engine(**{knob: 64})
+    with pytest.raises(BackendError, match=f"no room for another {what} .*dcgmi {what.replace(' ', '')}"):
+        bench.session()
+    assert engine.left_behind == 0
+
+
+def test_with_room_for_one_field_group_profiling_metrics_are_recorded(bench):
+    bench.start_engine(field_groups=60)
+    session = bench.session()
+    rows, _ = bench.run(session, 3)
+    assert values_of(rows, 0, "sm_active") and not values_of(rows, 0, "power_usage")
+    assert any("no room for another field group" in note for note in session.notes)
+
+
+def test_why_nothing_was_paused_is_said_as_far_as_it_is_known(bench):
+    """DCGM answers the same for Hopper, which needs no pausing, and before it, where its module is missing."""
+
+    def notes(capability):
+        def of(found):
+            return [each._replace(device=each.device._replace(compute_capability=capability)) for each in found]
+
+        session = bench.session(pause=True, choose=of)
+        session.close()
+        return session.notes[0]
+
+    bench.start_engine()
+    assert notes("9.0").endswith("these GPUs need no pausing")
+    assert "can't do it" in notes("8.0") and "proprietary" in notes("8.0") and "no pausing" not in notes("8.0")
+    assert "no pausing (Hopper and newer), or" in notes(None) and "proprietary" in notes(None)
 
 
 def test_keep_age_is_whole_seconds_and_long_enough():

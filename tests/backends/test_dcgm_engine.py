@@ -3,6 +3,7 @@
 import signal
 import sys
 import time
+from itertools import pairwise
 
 import pytest
 from dcgm_bench import UUIDS, EngineProcess, bindings_folder, fake_modules, messages, values_of, wait_for
@@ -82,7 +83,7 @@ def test_an_engine_restarted_with_other_ids_gives_the_same_gpus_their_own_data(e
     engine.start(gpus=["GPU-c", "GPU-a", "GPU-x", "GPU-b"])
     before = len(run.rows)
     run.until(lambda: run.said("backend_back"))
-    run.until(lambda: len(run.rows) > before + 30)
+    run.until(lambda: len(run.rows) > before + 60)
     run.close()
     assert len(run.said("backend_lost")) == len(run.said("backend_back")) == 1
     assert "tried again" in run.said("backend_lost")[0]
@@ -158,6 +159,26 @@ def test_threads_stuck_in_a_hung_engine_are_few(engine, monkeypatch):
     assert sum(thread.name == "dcgm" for thread in threading.enumerate()) <= 5
     engine.signal(signal.SIGCONT)
     run.until(lambda: run.said("backend_back"))
+
+
+def test_a_connection_is_tried_again_as_often_after_a_long_outage(engine):
+    """Data is back soon, however long nothing listened; and no second engine is started in the place of the lost one."""
+    engine.start()
+    backend = open_dcgm("dcgm", None, 0.1)
+    run, tries = Run(backend), []
+    opening = backend._open
+
+    def noted():
+        tries.append(time.monotonic())
+        assert not backend._embeds
+        return opening()
+
+    backend._open = noted
+    engine.signal(signal.SIGKILL)
+    run.until(lambda: len(tries) >= 6)
+    steps = sorted(after - before for before, after in pairwise(tries))
+    assert steps[len(steps) // 2] < 1.5, "it was 2 s, then 4, 8 ... up to a minute"
+    run.close()
 
 
 def test_an_engine_that_hangs_at_the_start_is_said(engine, monkeypatch):

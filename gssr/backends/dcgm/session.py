@@ -89,6 +89,7 @@ class Session:
         self.measures: Sequence[str] = tuple(metric.name for metric in METRICS if INDEX[metric.name] in measured)
         self._bins = Bins(self._watched, options.interval, self._start)
         self._last_value = [self._start if each is not None else -math.inf for each in found]
+        self._last_row = [-math.inf] * len(found)
         self._lost = lost
         self._gone: set[int] = set()
         self._reasons: dict[int, str] = {}
@@ -216,7 +217,17 @@ class Session:
         ready = self._bins.take(now, everything, self._reader.complete_until)
         self._late += ready.late
         offset = self._reader.clock.offset
-        return [(row[0], row[1] / _MICRO - offset, *row[2:]) for row in ready.rows]  # type: ignore[operator]
+        return self._in_order([(row[0], row[1] / _MICRO - offset, *row[2:]) for row in ready.rows])  # type: ignore[operator]
+
+    def _in_order(self, rows: list[Row]) -> list[Row]:
+        """The rows, none of a GPU earlier than the one before: where a clock was set its time is known to a millisecond."""
+        for place, (gpu, time, *values) in enumerate(rows):
+            before = self._last_row[gpu]  # type: ignore[index]
+            if time < before:  # type: ignore[operator]
+                rows[place] = (gpu, before, *values)
+            else:
+                self._last_row[gpu] = time  # type: ignore[index, assignment]
+        return rows
 
     def _start_again(self, now: int, before: float) -> list[Row]:
         """The hostengine's clock was set: give out what was stamped by the old one (``before`` was its offset), and begin
@@ -227,6 +238,7 @@ class Session:
             stamp = row[1] / _MICRO  # type: ignore[operator]
             time = min(stamp - before, stamp - after, key=lambda time: abs(present - time))
             rows.append((row[0], time, *row[2:]))
+        rows = self._in_order(rows)
         if after < before:
             self._reader.forget()
         self._bins = Bins(self._watched, self._options.interval, now)
