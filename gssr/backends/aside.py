@@ -13,6 +13,7 @@ from time import CLOCK_BOOTTIME, clock_gettime
 from typing import TypeVar
 
 from gssr.backends.base import Backend, BackendError, Change, Device, Opened, Row
+from gssr.backends.ending import Patience, Silence
 from gssr.store.schema import GAP_INTERVALS
 
 _T = TypeVar("_T")
@@ -21,6 +22,8 @@ OPEN_PATIENCE = 20.0
 """Seconds a backend may take to open: without a persistence daemon the driver first initialises every GPU."""
 PATIENCE = 3.0
 """Seconds an answer may take; then the driver hangs."""
+CLOSE_SECONDS = 0.5
+"""Seconds that closing may take, once the last sample is there."""
 
 SPARE_SECONDS = 0.025
 """What a backend may take that uses the time between two ticks: its ``spare()`` is called as long as there is some and it
@@ -43,7 +46,9 @@ class Aside:
         self._stop = False
         self._alarm = threading.Lock()
         self._alarm.acquire()
+        self._through = threading.Event()
         self._ended = threading.Event()
+        self._patience = Patience()
         answer: SimpleQueue[Opened | BaseException] = SimpleQueue()
         threading.Thread(target=self._serve, args=(opener, answer), daemon=True).start()
         try:
@@ -57,6 +62,7 @@ class Aside:
         self.name: str = opened.backend.name
         self.gpus: Sequence[Device] = opened.backend.gpus
         self.measures: Sequence[str] = opened.backend.measures
+        self._silence = Silence(len(self.gpus), interval)
 
     def sample(self, now: float) -> Sequence[Row]:
         """What was sampled since the last call; never waits. While the driver hangs there is nothing; what it answers after
@@ -75,7 +81,7 @@ class Aside:
             self._hangs_since = asked_at
             why = f"{self._what} has not answered for {PATIENCE:g} s: it is not waited for"
             self._changes.append(Change("backend_lost", None, why))
-        return _all_of(self._rows)
+        return self._collect()
 
     def changes(self) -> Sequence[Change]:
         """The backend's changes, gaps, and whether it hangs."""
@@ -83,11 +89,26 @@ class Aside:
 
     def close(self) -> Sequence[Row]:
         """Have a last sample taken if one is nearly due, close the backend, and give what is left; a driver that hangs is
-        left alone, and its backend closes when it can."""
+        left alone, and its backend closes when it can: what it did not tell is a gap up to the end."""
         self._finish()
-        if self._hangs_since is None:
-            self._ended.wait(PATIENCE)
-        return _all_of(self._rows)
+        hung = self._hangs_since is not None
+        if not hung:
+            patience = self._patience.seconds
+            hung = not self._through.wait(patience)
+            if hung:
+                asked_at = self._asked_at
+                waited = patience if asked_at is None else max(_ticks() - asked_at, patience)
+                why = f"{self._what} has not answered for {waited:.3g} s at the end of the run"
+                self._changes.append(Change("backend_lost", None, why))
+            else:
+                self._ended.wait(CLOSE_SECONDS)
+        rows = self._collect()
+        return [*rows, *self._silence.at_end(_ticks() + self._shift)] if hung and self._shift is not None else rows
+
+    def _collect(self) -> list[Row]:
+        rows = _all_of(self._rows)
+        self._silence.heard(rows)
+        return rows
 
     def _finish(self) -> None:
         self._stop = True
@@ -112,6 +133,7 @@ class Aside:
         except BaseException as error:
             self._error = error
         finally:
+            self._through.set()
             self._asked_at = _ticks()
             self._rows += backend.close()
             self._asked_at = None
@@ -147,7 +169,9 @@ class Aside:
         self._rows += backend.sample(began + shift)
         self._changes += backend.changes()
         self._asked_at = None
-        return _ticks()
+        done = _ticks()
+        self._patience.took(done - began)
+        return done
 
     def _use(self, spare: Callable[[], bool], until: float) -> None:
         """Let the backend use the time up to then."""

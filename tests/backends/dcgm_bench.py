@@ -55,26 +55,33 @@ class Bench:
 
     def session(self, interval: float = 0.1, pause: bool = False, choose: Callable[..., Any] | None = None) -> Any:
         """A session on all GPUs of the engine, or on those that ``choose`` makes of them."""
-        from gssr.backends.dcgm.bindings import load_bindings
-        from gssr.backends.dcgm.engine import connect
+        from gssr.backends.dcgm.engine import reach
         from gssr.backends.dcgm.entities import discover
         from gssr.backends.dcgm.session import Options, Session
 
-        engine = connect(load_bindings())
+        engine = reach()
         found = discover(engine)
         chosen = choose(found) if choose else found
         return Session(engine, chosen, [False] * len(chosen), Options(interval, pause), self.clock)
 
-    def run(self, session: Any, seconds: float, poll: float = 1.0) -> tuple[list[Any], list[Any]]:
-        """Rows and changes of this many seconds."""
+    def run(self, session: Any, seconds: float, poll: float | None = None) -> tuple[list[Any], list[Any]]:
+        """Rows and changes of this many seconds; polled when it is due, or every ``poll`` s."""
         rows, changes = [], []
         end = self.clock.now + seconds
         while self.clock.now < end - 1e-6:
-            self.clock.now += min(poll, end - self.clock.now)
+            self.clock.now += min(poll or session.due_in, end - self.clock.now)
             new_rows, new_changes = session.poll()
             rows += new_rows
             changes += new_changes
         return rows, changes
+
+    def rest(self, session: Any) -> list[Any]:
+        """The last rows, as at the end of a recording."""
+        session.end()
+        rows, _ = session.poll()
+        while session.incomplete:
+            rows += session.poll()[0]
+        return [*rows, *session.flush()]
 
 
 class EngineProcess:

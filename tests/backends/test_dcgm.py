@@ -2,13 +2,13 @@
 
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 from dcgm_bench import START, UUIDS, Bench, bindings_folder, fake_modules, messages, values_of
 
-from gssr.backends.base import BackendError
 from gssr.metrics import BY_NAME, INDEX, METRICS
 
 PROFILED = [metric.name for metric in METRICS if metric.dcgm and metric.dcgm > 1000]
@@ -51,31 +51,94 @@ def expected(engine, uuid: str, metric: str, since: float) -> list:
     return [round(value * known.dcgm_factor) if known.integral else value * known.dcgm_factor for value in values]
 
 
-def test_no_sample_is_lost_or_doubled_with_late_insertions(bench):
-    engine = bench.start_engine(gpus=UUIDS[:8], late=0.8)
+@pytest.mark.parametrize(("gpus", "seconds"), [(2, 40), (8, 10)])
+def test_no_sample_is_lost_or_doubled_with_late_insertions(bench, gpus, seconds):
+    engine = bench.start_engine(gpus=UUIDS[:gpus], late=0.8)
     session = bench.session(0.1)
-    rows, changes = bench.run(session, 60)
-    rows += session.flush()
-    for gpu, uuid in enumerate(UUIDS[:8]):
+    rows, changes = bench.run(session, seconds)
+    rows += bench.rest(session)
+    for gpu, uuid in enumerate(UUIDS[:gpus]):
         for metric in session.measures:
             assert values_of(rows, gpu, metric) == expected(engine, uuid, metric, START), (uuid, metric)
     assert [change for change in changes if "late" in change.message] == []
-    assert len(rows) == pytest.approx(8 * 600, abs=16)
+    assert len(rows) == pytest.approx(gpus * 10 * seconds, abs=3 * gpus)
+
+
+@pytest.mark.parametrize(("interval", "gpus"), [(0.1, 8), (0.5, 8), (1.0, 2)])
+def test_a_tick_is_one_call_whatever_the_number_of_gpus(bench, interval, gpus):
+    """Reading histories is a round trip for each GPU and field: 216 a second for eight GPUs, a tenth of a core."""
+    engine = bench.start_engine(gpus=UUIDS[:gpus])
+    session = bench.session(interval)
+    bench.run(session, 10)
+    engine.calls.clear()
+    rows, _ = bench.run(session, 20)
+    n = round(20 / interval)
+    calls = Counter(engine.calls)
+    assert calls["latest"] == pytest.approx(n, abs=1) and calls["latest_live"] <= 3, "and a look at its clock"
+    assert set(calls) == {"latest", "latest_live"}
+    assert len(rows) == pytest.approx(gpus * n, abs=2 * gpus)
+
+
+@pytest.mark.parametrize("seconds", [0.13, 0.35, 2.6])
+def test_what_was_sampled_while_reading_was_held_up_is_fetched(bench, seconds):
+    engine = bench.start_engine()
+    session = bench.session(0.1)
+    rows, _ = bench.run(session, 5)
+    for _ in range(4):
+        bench.clock.now += seconds
+        rows += bench.run(session, 3)[0]
+    rows += bench.rest(session)
+    for gpu, uuid in enumerate(UUIDS[:2]):
+        for metric in session.measures:
+            assert values_of(rows, gpu, metric) == expected(engine, uuid, metric, START), (uuid, metric)
+    engine.calls.clear()
+    bench.run(session, 3)
+    assert "samples" not in engine.calls, "what was fetched is not fetched again"
+
+
+@pytest.mark.parametrize("interval", [0.1, 0.5, 1.5, 30.0])
+def test_an_engine_is_asked_at_least_once_a_second(bench, interval):
+    bench.start_engine()
+    session = bench.session(interval)
+    for _ in range(30):
+        assert session.due_in <= 1.0
+        bench.run(session, session.due_in)
+
+
+def test_values_in_another_order_are_told_apart(bench, monkeypatch):
+    """DCGM promises no order; a structure may come with others' types."""
+    from gssr.backends.dcgm.latest import Latest, Series
+
+    bench.start_engine()
+    session = bench.session(0.1)
+    bench.run(session, 2)
+    engine = session._engine
+    series = [Series((1, gpu), field) for gpu in (0, 1) for field in (155, 203, 1002)]
+    latest = Latest(engine, series)
+    (first,) = latest.read()
+    original = engine.call
+
+    def turned(name, *arguments):
+        answer = original(name, *arguments)
+        return type(answer)(*reversed(answer))
+
+    monkeypatch.setattr(engine, "call", turned)
+    (second,) = latest.read()
+    assert list(first.numbers) == list(range(6)) and list(second.numbers) == [5, 4, 3, 2, 1, 0]
+    assert list(zip(*first, strict=True)) == list(zip(*second, strict=True))[::-1]
 
 
 def test_a_chain_of_the_engines_own_next_times_would_lose_samples(bench):
-    """The stand-in really does what the overlap is for."""
+    """The stand-in really does what going back is for."""
     engine = bench.start_engine(late=0.8)
     session = bench.session(0.1)
-    import gssr.backends.dcgm.read as read
-
-    original, read.OVERLAP_SECONDS = read.OVERLAP_SECONDS, 0.0
-    try:
-        rows, _ = bench.run(session, 10)
-    finally:
-        read.OVERLAP_SECONDS = original
-    rows += session.flush()
-    assert len(values_of(rows, 0, "sm_active")) < 0.9 * len(expected(engine, UUIDS[0], "sm_active", START))
+    (watch,) = [watch for watch in session._watches.live if 1002 in watch.fields]
+    since, chained = round(START * 1e6), []
+    for _ in range(10):
+        bench.clock.now += 1.0
+        chained += engine.samples(0, watch.entities[0], 1002, since, engine.now())
+        since = engine.now() + 1
+    assert len(chained) < 0.9 * len(expected(engine, UUIDS[0], "sm_active", START))
 
 
 def test_rows_stand_at_their_own_time_one_per_interval(bench):
@@ -120,21 +183,35 @@ def test_units_are_the_catalogues(bench):
     assert engine.log
 
 
-def test_others_that_sample_faster_double_nothing(bench):
-    """The fastest watcher sets the rate for all: a bin holds the mean of what came."""
+@pytest.mark.parametrize(("since", "metric", "noticed"), [(0.0, "gpu_utilization", 1), (3.21, "sm_active", 4)])
+def test_others_that_sample_faster_double_nothing(bench, since, metric, noticed):
+    """The fastest watcher sets the rate for all: a bin holds the mean of what came. One that begins to is noticed within two
+    seconds."""
     engine = bench.start_engine(gpus=UUIDS[:1])
+    known = BY_NAME[metric]
+
+    def watch():
+        other = engine.group_create(99, 1, "other")
+        engine.group_add(99, other, 1, 0)
+        engine.watch(99, other, engine.fields_create(99, [known.dcgm], "other"), 100_000, 60.0, 0)
+
+    if not since:
+        watch()
     session = bench.session(0.5)
-    other = engine.group_create(99, 1, "other")
-    engine.group_add(99, other, 1, 0)
-    engine.watch(99, other, engine.fields_create(99, [1002, 203], "other"), 100_000, 60.0, 0)
+    if since:
+        bench.run(session, since)
+        watch()
     rows, _ = bench.run(session, 20)
-    logged = [(stamp / 1e6, value) for _, field, stamp, value, _ in engine.log if field == 1002 and value is not None]
-    rows = [row for row in rows if row[0] == 0]
+    logged = [
+        (stamp / 1e6, value * known.dcgm_factor)
+        for _, field, stamp, value, _ in engine.log
+        if field == known.dcgm and value is not None
+    ]
     assert len(rows) == pytest.approx(40, abs=3)
-    for row in rows[2:]:
+    for row in rows[noticed:]:
         several = [value for stamp, value in logged if abs(stamp - row[1]) < 0.25]
         assert len(several) in (4, 5, 6)
-        assert row[2 + INDEX["sm_active"]] == pytest.approx(sum(several) / len(several))
+        assert row[2 + INDEX[metric]] == pytest.approx(sum(several) / len(several))
 
 
 @pytest.mark.parametrize("ahead", [0.0, 60.0])
@@ -145,7 +222,7 @@ def test_what_others_had_sampled_before_is_not_ours(bench, ahead):
     fields = engine.fields_create(99, [1002], "other")
     engine.watch(99, other, fields, 100_000, 60.0, 0)
     bench.clock.now += 30
-    engine.values_since(99, other, fields, 0)
+    assert engine.samples(99, (1, 0), 1002, 0, engine.now())
     begin = bench.clock.now
     session = bench.session(0.1)
     rows, _ = bench.run(session, 3)
@@ -290,12 +367,11 @@ def test_mig_instances_are_rows_with_what_is_measured_there(bench):
 
 
 def test_mig_instances_are_told_apart(bench):
-    from gssr.backends.dcgm.bindings import load_bindings
-    from gssr.backends.dcgm.engine import connect
+    from gssr.backends.dcgm.engine import reach
     from gssr.backends.dcgm.entities import discover
 
     bench.start_engine(mig={"GPU-a": [(1, 0), (2, 0)]})
-    devices = [each.device for each in discover(connect(load_bindings()))]
+    devices = [each.device for each in discover(reach())]
     assert [device.uuid for device in devices] == ["MIG-GPU-a/1/0", "MIG-GPU-a/2/0", "GPU-b"]
     assert [device.mig for device in devices] == ["GI 1 CI 0", "GI 2 CI 0", None]
 
@@ -316,29 +392,98 @@ def test_where_nothing_needs_pausing_nothing_is_paused(bench):
 
 
 def test_a_device_says_what_it_is(bench):
-    from gssr.backends.dcgm.bindings import load_bindings
-    from gssr.backends.dcgm.engine import connect
+    from gssr.backends.dcgm.engine import reach
     from gssr.backends.dcgm.entities import discover
 
     bench.start_engine()
-    device = discover(connect(load_bindings()))[1].device
+    device = discover(reach())[1].device
     assert (device.device_index, device.uuid, device.name) == (1, "GPU-b", "NVIDIA H100")
     assert (device.memory_total, device.power_limit, device.max_sm_clock) == (81559 << 20, 700.0, 1980)
     assert (device.compute_capability, device.driver_version) == ("9.0", "570.00")
 
 
+def test_instances_that_were_watched_before_have_data_at_once(bench):
+    """The engine's loop leaves them for up to 10 s: once that was a false loss, and a false word of another profiler."""
+    bench.start_engine(mig={"GPU-a": [(1, 0), (2, 0)]})
+    for _ in range(2):
+        session = bench.session(choose=lambda found: [each for each in found if each.device.mig])
+        rows, changes = bench.run(session, 4)
+        assert not changes
+        assert len(values_of(rows, 0, "sm_active")) == pytest.approx(38, abs=3)
+        session.close()
+        bench.clock.now += 3
+
+
+def test_counters_that_are_forbidden_are_said_within_two_seconds_permission_first(bench):
+    """On Hopper that comes as plain blanks."""
+    bench.start_engine(hidden=True)
+    session = bench.session(0.5)
+    _, changes = bench.run(session, 2)
+    (said,) = messages(changes, "backend")
+    assert "SM active" in said and "not be permitted" in said
+    assert said.index("permitted") < said.index("another profiler") and "before Hopper" in said
+
+
+def test_a_gpu_without_counters_costs_no_other_its_own(bench):
+    bench.start_engine(gpus=UUIDS[:3], without_gpm={"GPU-b": -36})
+    session = bench.session()
+    rows, _ = bench.run(session, 3)
+    assert [bool(values_of(rows, gpu, "sm_active")) for gpu in range(3)] == [True, False, True]
+    assert all(values_of(rows, gpu, "power_usage") for gpu in range(3))
+    (note,) = session.notes
+    assert "of NVIDIA H100 (GPU 1): these GPUs have none in DCGM (error -36)" in note
+    session.close()
+    assert bench.engine.left_behind == 0
+
+
+@pytest.mark.parametrize("models", [{}, {"GPU-b": "NVIDIA A100"}])
+def test_a_session_takes_one_group_where_it_can(bench, models):
+    engine = bench.start_engine(models=models)
+    session = bench.session()
+    bench.run(session, 3)
+    assert len(engine._groups) == (1 if not models else 3), "and one a model where they can't be profiled together"
+    rows, _ = bench.run(session, 2)
+    assert values_of(rows, 1, "power_usage")
+
+
+@pytest.mark.parametrize(("knob", "what"), [("groups", "group"), ("field_groups", "field group")])
+def test_a_full_engine_is_said_with_the_cure(bench, knob, what):
+    from gssr.backends.base import BackendError
+
+    engine = bench.start_engine(**{knob: 64})
+    with pytest.raises(BackendError, match=f"no room for another {what} .*dcgmi {what.replace(' ', '')}"):
+        bench.session()
+    assert engine.left_behind == 0
+
+
+def test_with_room_for_one_field_group_profiling_metrics_are_recorded(bench):
+    bench.start_engine(field_groups=60)
+    session = bench.session()
+    rows, _ = bench.run(session, 3)
+    assert values_of(rows, 0, "sm_active") and not values_of(rows, 0, "power_usage")
+    assert any("no room for another field group" in note for note in session.notes)
+
+
+def test_why_nothing_was_paused_is_said_as_far_as_it_is_known(bench):
+    """DCGM answers the same for Hopper, which needs no pausing, and before it, where its module is missing."""
+
+    def notes(capability):
+        def of(found):
+            return [each._replace(device=each.device._replace(compute_capability=capability)) for each in found]
+
+        session = bench.session(pause=True, choose=of)
+        session.close()
+        return session.notes[0]
+
+    bench.start_engine()
+    assert notes("9.0").endswith("these GPUs need no pausing")
+    assert "can't do it" in notes("8.0") and "proprietary" in notes("8.0") and "no pausing" not in notes("8.0")
+    assert "no pausing (Hopper and newer), or" in notes(None) and "proprietary" in notes(None)
+
+
 def test_keep_age_is_whole_seconds_and_long_enough():
     from gssr.backends.dcgm.watch import keep_seconds
 
-    assert keep_seconds(0.1, 1.0) == 10.0
-    assert keep_seconds(2.5, 2.5) == 13.0
-    assert keep_seconds(1.0, 20.0) == 60.0
-
-
-def test_bindings_of_another_major_version_are_named(bench, major):
-    from gssr.backends.dcgm import open_dcgm
-
-    bench.start_engine(major=7 - major)
-    with pytest.raises(BackendError, match="one major version") as raised:
-        open_dcgm("dcgm", None, 0.1)
-    assert f"DCGM {'3.3.9' if major == 3 else '4.6.0'}" in str(raised.value) and "DCGM_BINDINGS" in str(raised.value)
+    assert keep_seconds(0.1) == 10.0
+    assert keep_seconds(2.5) == 13.0
+    assert keep_seconds(12.0) == 60.0

@@ -110,15 +110,22 @@ def test_a_killed_engine_is_a_gap_an_event_and_then_data_again(tmp_path, engine)
     assert max(after - before for before, after in pairwise(times)) > 1.0
 
 
-def test_a_hung_engine_does_not_touch_the_workload(tmp_path, engine):
-    engine.start()
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
+def test_an_engine_that_is_gone_at_the_end_does_not_touch_the_workload_and_is_a_gap(tmp_path, engine, how):
+    engine.start(gpus=["GPU-a", "GPU-b"])
     run = start(tmp_path, engine, "--backend", "dcgm", "-t", "100", "-w", f"{UNTIL_GO}; echo done; exit 7")
     wait_for(lambda: n_rows(tmp_path) > 0)
-    engine.signal(signal.SIGSTOP)
+    engine.signal(how)
+    time.sleep(1.0)
     (tmp_path / "go").touch()
-    out, _ = run.communicate(timeout=30)
+    out, err = run.communicate(timeout=30)
     assert (out, run.returncode) == ("done\n", 7)
-    assert query(tmp_path, "SELECT count(*) FROM samples")[0][0] > 0
+    assert query(tmp_path, "SELECT count(*) FROM events WHERE kind = 'backend_lost'") == [(1,)]
+    assert "the run" in err or "tried again" in err or "(-21)" in err
+    shown = subprocess.run(
+        [sys.executable, "-m", "gssr", "analyze", "--json", "run.sql"], cwd=tmp_path, capture_output=True
+    )
+    assert json.loads(shown.stdout)["runs"][0]["n_gaps"] >= 2, "one of each GPU, up to the end"
 
 
 def test_refused_profiling_is_one_line_and_the_rest_is_recorded(tmp_path, engine):

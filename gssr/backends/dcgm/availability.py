@@ -5,9 +5,8 @@ import threading
 
 from gssr.backends.base import BackendError, Offer
 from gssr.backends.dcgm.address import address_of, probe
-from gssr.backends.dcgm.bindings import Bindings, load_bindings
-from gssr.backends.dcgm.codes import MISMATCHES
-from gssr.backends.dcgm.engine import EngineError, attach, mismatch
+from gssr.backends.dcgm.bindings import find_bindings, load_bindings
+from gssr.backends.dcgm.engine import EngineError, reach
 from gssr.backends.dcgm.errors import DcgmError
 
 ANSWER_SECONDS = 5.0
@@ -18,10 +17,10 @@ _START = "start nv-hostengine on this node, or name another place in DCGM_HOST"
 def look() -> Offer:
     """DCGM's offer: a hostengine that answers these bindings, or a driver and a library to start an engine with."""
     try:
-        bindings = load_bindings()
-        address = address_of()
+        folders, address = find_bindings(), address_of()
         if probe(address) != "silent":
-            return Offer("dcgm", True, f"{_count_gpus(bindings)} GPUs at the hostengine on {address}")
+            return Offer("dcgm", True, f"{_count_gpus()} GPUs at the hostengine on {address}")
+        load_bindings(folders[0])
     except DcgmError as error:
         return Offer("dcgm", False, error.what, error.cure)
     if not address.named and os.path.exists(DEVICES):
@@ -30,22 +29,18 @@ def look() -> Offer:
     return Offer("dcgm", False, f"no hostengine answers on {address}", _START)
 
 
-def _count_gpus(bindings: Bindings) -> int:
+def _count_gpus() -> int:
     """How many GPUs the hostengine has. Raises DcgmError, also when it hangs."""
     answers: list[int | BackendError] = []
 
     def ask() -> None:
         try:
-            engine = attach(bindings, address_of())
-            try:
-                answers.append(len(engine.call("dcgmGetAllDevices")))
-            except EngineError as error:
-                answers.append(
-                    mismatch(bindings, engine.where, error.code)
-                    if error.code in MISMATCHES
-                    else DcgmError(f"the {engine.where} answers with an error: {error}", "restart nv-hostengine")
-                )
+            engine = reach(embed=False)
+            answers.append(len(engine.call("dcgmGetAllDevices")))
             engine.disconnect()
+        except EngineError as error:
+            what = f"the hostengine on {address_of()} answers with an error: {error}"
+            answers.append(DcgmError(what, "restart nv-hostengine"))
         except BackendError as error:
             answers.append(error)
 

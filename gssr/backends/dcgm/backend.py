@@ -5,26 +5,29 @@ from collections.abc import Sequence
 
 from gssr.backends.base import BackendError, Change, Device, Row
 from gssr.backends.dcgm import codes
-from gssr.backends.dcgm.bindings import Bindings, load_bindings
-from gssr.backends.dcgm.engine import EngineError, connect, mismatch
+from gssr.backends.dcgm.bindings import Bindings
+from gssr.backends.dcgm.engine import EngineError, mismatch, reach
 from gssr.backends.dcgm.entities import discover
 from gssr.backends.dcgm.errors import DcgmError
 from gssr.backends.dcgm.mine import choose_mine
 from gssr.backends.dcgm.session import Options, Session
 from gssr.backends.dcgm.worker import Worker
+from gssr.backends.ending import END_SECONDS, Silence
 
 OPEN_SECONDS = 15.0
 HANG_SECONDS = 5.0
 """A call that takes longer has hung: its thread is left behind and a new connection tried."""
-RETRY_SECONDS = 2.0
-LONGEST_RETRY_SECONDS = 60.0
+RETRY_SECONDS = 0.5
+"""Between two tries to connect anew: cheap, and data is back soon after the hostengine is."""
 MOST_STUCK = 4
 """No new connection is tried while this many threads are stuck in a hung hostengine."""
-CLOSE_SECONDS = 3.0
+RESUME_SECONDS = 3.0
+"""What may be waited for at the end of a run, of a hostengine that answers and is to take the profiling counters back."""
 
 
 class DcgmBackend:
-    """GPUs as a DCGM hostengine samples them. Rows come about once a second, a bin or so after they were sampled."""
+    """GPUs as a DCGM hostengine samples them. Rows come with the next read after they were sampled, once an
+    interval or at least once a second."""
 
     name = "dcgm"
 
@@ -36,14 +39,14 @@ class DcgmBackend:
         self._visible = visible
         self._options = options
         self._bindings: Bindings | None = None
+        self._embeds = True  # but never in place of a hostengine that was there
         self._lost_gpus: list[bool] = []
         self._changes: list[Change] = []
         self._shift = time.time() - _ticks()
         self._down = False
         self._stuck: list[Worker] = []
         self._retry_at = 0.0
-        self._retry_seconds = RETRY_SECONDS
-        worker = self._worker = Worker(self._open, options.poll)
+        worker = self._worker = Worker(self._open)
         worker.settled.wait(OPEN_SECONDS)
         session = worker.session
         if session is None:
@@ -52,6 +55,7 @@ class DcgmBackend:
                 raise BackendError(worker.error)
             raise DcgmError(f"DCGM's hostengine doesn't answer (waited {OPEN_SECONDS:g} s)", "restart nv-hostengine")
         self.measures: Sequence[str] = session.measures
+        self._silence = Silence(len(self.gpus), options.interval)
         self.say(*session.notes)
 
     def sample(self, now: float) -> Sequence[Row]:
@@ -66,7 +70,7 @@ class DcgmBackend:
             self._stuck.append(worker)
             self._lose(f"DCGM's hostengine has not answered for {HANG_SECONDS:g} s; the connection is tried again")
         elif self._down and worker.session is not None:
-            self._down, self._retry_seconds = False, RETRY_SECONDS
+            self._down = False
             self._changes.append(Change("backend_back", None, "DCGM's hostengine answers again"))
             self.say(*worker.session.notes)
         return rows
@@ -81,13 +85,21 @@ class DcgmBackend:
         return changes
 
     def close(self) -> Sequence[Row]:
-        """Read what is left, delete groups and watches, and hang up, within CLOSE_SECONDS. Returns the last rows."""
+        """Read what is left, delete groups and watches, and hang up. Returns the last rows. A hostengine that hangs is left
+        alone: what it did not tell is a gap up to the end."""
         worker = self._worker
-        if worker.stuck_seconds < HANG_SECONDS:
-            worker.finish(CLOSE_SECONDS)
-        else:
-            worker.abandon()
-        return self._collect(worker)
+        answered = worker not in self._stuck and worker.read_rest()
+        session = worker.session
+        if answered and session is not None:
+            worker.give_back(RESUME_SECONDS if session.paused else END_SECONDS)
+        worker.abandon()
+        rows = self._collect(worker)
+        if not self._down and not answered:
+            waited = max(worker.stuck_seconds, END_SECONDS)
+            self._say_lost(f"DCGM's hostengine has not answered for {waited:.3g} s at the end of the run")
+        elif not self._down and worker.error:
+            self._say_lost(worker.error)
+        return [*rows, *self._silence.at_end(_ticks() + self._shift)] if self._down else rows
 
     def _collect(self, worker: Worker) -> list[Row]:
         rows: list[Row] = []
@@ -95,25 +107,29 @@ class DcgmBackend:
             rows.append(worker.rows.popleft())
         while worker.changes:
             self._changes.append(worker.changes.popleft())
+        self._silence.heard(rows)
         return rows
+
+    def _say_lost(self, why: str) -> None:
+        self._down = True
+        self._changes.append(Change("backend_lost", None, why))
 
     def _lose(self, why: str) -> None:
         """Say once that the hostengine is lost, and start a new connection when it is time."""
         now = time.monotonic()
         if not self._down:
-            self._down = True
-            self._changes.append(Change("backend_lost", None, why))
-            self._retry_at = now + self._retry_seconds
+            self._say_lost(why)
+            self._retry_at = now + RETRY_SECONDS
         self._stuck = [worker for worker in self._stuck if not worker.ended]
         if now >= self._retry_at and len(self._stuck) < MOST_STUCK:
-            self._retry_at = now + self._retry_seconds
-            self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)
-            self._worker = Worker(self._open, self._options.poll)
+            self._retry_at = now + RETRY_SECONDS
+            self._worker = Worker(self._open)
 
     def _open(self) -> Session:
         """Connect, find the GPUs and watch them; in the worker's thread. Raises BackendError and EngineError."""
-        bindings = self._bindings = self._bindings or load_bindings()
-        engine = connect(bindings)
+        engine = reach(embed=self._embeds, before=self._bindings)
+        bindings = self._bindings = engine.bindings
+        self._embeds = engine.embedded
         try:
             found = discover(engine)
             if self.gpus:

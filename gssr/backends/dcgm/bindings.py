@@ -1,7 +1,8 @@
 """DCGM's own Python bindings: where they are, and loading them with their library.
 
 They are on no package index: they come with DCGM. Searched are DCGM_BINDINGS, Python's own path, and the folders DCGM
-installs them into, newest first. Only the three modules that wrap the C interface are used.
+installs them into, newest first. Only the three modules that wrap the C interface are used. Those of two major versions may
+be installed side by side: they have the same names, so that only one of them is loaded at a time.
 """
 
 import importlib
@@ -32,31 +33,28 @@ class Bindings(NamedTuple):
     folder: str
     version: str
 
-    @property
-    def major(self) -> str:
-        """The library's major version: a hostengine must have the same."""
-        return self.version.partition(".")[0]
 
-
-def find_bindings() -> str:
-    """The folder of the bindings. Raises DcgmError, saying where they were looked for."""
+def find_bindings() -> list[str]:
+    """The folders that hold bindings, those to be tried first at the front; one at least. Raises DcgmError, saying where
+    they were looked for."""
     named = os.environ.get("DCGM_BINDINGS")
     if named:
         if _is_bindings(named):
-            return named
+            return [named]
         raise DcgmError(f"DCGM_BINDINGS={named} holds no {_MODULES[0]}.py", "name the folder of DCGM's Python bindings")
-    for folder in (*(path or os.getcwd() for path in sys.path), *FOLDERS):
-        if _is_bindings(folder):
-            return folder
+    places = (*(path or os.getcwd() for path in sys.path), *FOLDERS)
+    folders = [folder for folder in dict.fromkeys(places) if _is_bindings(folder)]
+    if folders:
+        return folders
     raise DcgmError(
         f"DCGM's Python bindings are neither in PYTHONPATH nor in {' or '.join(FOLDERS)}",
         f"install DCGM on this machine, or set DCGM_BINDINGS to the folder that holds {_MODULES[0]}.py",
     )
 
 
-def load_bindings() -> Bindings:
-    """Import the bindings and load DCGM's library. Raises DcgmError when either can't be had."""
-    folder = find_bindings()
+def load_bindings(folder: str) -> Bindings:
+    """Import the bindings in this folder and load DCGM's library. Raises DcgmError when either can't be had."""
+    _forget_others(folder)
     sys.path.insert(0, folder)
     try:
         agent, structs, fields = (importlib.import_module(name) for name in _MODULES)
@@ -72,7 +70,19 @@ def load_bindings() -> Bindings:
         text = agent.dcgmVersionInfo().rawBuildInfoString
     except structs.DCGMError as error:
         raise _unusable(error) from None
-    return Bindings(agent, structs, fields, folder, _version(text))
+    return Bindings(agent, structs, fields, folder, version_in(text))
+
+
+def _forget_others(folder: str) -> None:
+    """Let the modules of another folder's bindings be imported no more under the names that these have as well."""
+    loaded = getattr(sys.modules.get(_MODULES[0]), "__file__", None)
+    other = os.path.dirname(loaded) if loaded else folder
+    if other == folder:
+        return
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and os.path.dirname(file) == other:
+            del sys.modules[name]
 
 
 def _unusable(error: Exception) -> DcgmError:
@@ -108,7 +118,12 @@ def _library_folders(folder: str) -> Iterator[str]:
     yield from LIBRARY_FOLDERS
 
 
-def _version(text: str) -> str:
+def major_of(version: str) -> str:
+    """The major version: a hostengine and the library must have the same."""
+    return version.partition(".")[0]
+
+
+def version_in(text: str) -> str:
     """The version in the library's build information, ``version:4.6.0;arch:...``; empty when it isn't there."""
     for part in text.split(";"):
         key, _, value = part.strip().partition(":")

@@ -2,11 +2,11 @@
 
 Each field of each GPU is stamped on its own, microseconds to milliseconds apart, so time is cut into bins and a row holds
 what fell into one. The edges are laid where stamps are rarest, so that one that comes a little early or late stays in its
-bin; a row's time is the middle of its bin. Where others have the hostengine sample faster, a bin holds several values of
-a field: their mean, or the last one of a counter, or all the bits.
+bin; a row's time is the middle of its bin, or now if that is yet to come. Where others have the hostengine sample faster, a
+bin holds several values of a field: their mean, or the last one of a counter, or all the bits.
 
-A bin is given out when each field has a value stamped after it. A field that has been silent for LATE_SECONDS is not
-waited for; what comes for a bin that is out already is left out and counted.
+A bin is given out when no field is to have another value in it. A field that has been silent for LATE_SECONDS is not waited
+for; what comes for a bin that is out already is left out, and counted if it is that late.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,14 @@ from gssr.backends.base import Row
 from gssr.metrics import METRICS
 
 LATE_SECONDS = 2.0
+_SOONEST = 0.6
+"""The next value of a field doesn't come before this much of its usual step."""
 _MICRO = 1_000_000
 _NOTHING: tuple[None, ...] = (None,) * len(METRICS)
+
+
+Value = tuple[int, int, int, int | float | None, int]
+"""GPU, column, stamp, the value or, with None, the word that there is none, and the us after which the next one comes."""
 
 
 class Binned(NamedTuple):
@@ -28,12 +34,13 @@ class Binned(NamedTuple):
 
 
 class _Gpu:
-    """What is known of one GPU: the last stamp of each column, the open bins, and the first bin that is not out yet."""
+    """What is known of one GPU: up to when there is nothing new in each column, the open bins, and the first bin that is
+    not out yet."""
 
-    __slots__ = ("newest", "next", "open")
+    __slots__ = ("known", "next", "open")
 
     def __init__(self, columns: Sequence[int], start: int) -> None:
-        self.newest = dict.fromkeys(columns, start)
+        self.known = dict.fromkeys(columns, start)
         self.open: dict[int, dict[int, list[int | float]]] = {}
         self.next: int | None = None
 
@@ -45,44 +52,64 @@ class Bins:
         """``columns``: for each GPU, the places in METRICS that are watched; ``interval`` in s."""
         self._gpus = [_Gpu(each, start) for each in columns]
         self._interval = max(round(interval * _MICRO), 1)
+        self._start = start
+        self._n_columns = sum(map(len, columns))
         self._edge: int | None = None
-        self._waiting: list[tuple[int, int, int, int | float | None]] = []
+        self._waiting: list[Value] = []
 
-    def add(self, gpu: int, column: int, stamp: int, value: int | float | None) -> None:
-        """A value, or with None the word that there is none at that time."""
-        self._waiting.append((gpu, column, stamp, value))
+    def add(self, values: Sequence[Value]) -> None:
+        """These values have come, those of each field in the order of their stamps."""
+        self._waiting += values
 
-    def take(self, now: int, everything: bool = False) -> Binned:
-        """The rows that are ready at this time; with ``everything`` all there is."""
-        late = self._sort_in() if self._waiting else 0
+    def take(self, now: int, everything: bool = False, complete_until: int | None = None) -> Binned:
+        """The rows that are ready at this time, none of them later than that; with ``everything`` all there is. Of what is
+        stamped after ``complete_until`` more will come in any case."""
+        if self._edge is None and not everything and not self._all_heard(now):
+            return Binned([], 0)
+        late = self._sort_in(now) if self._waiting else 0
+        limit = now if complete_until is None else complete_until
         rows: list[Row] = []
         for position, gpu in enumerate(self._gpus):
             if not gpu.open:
                 continue
-            done = None if everything else self._number(_seen_by_all(gpu, now))
+            done = None if everything else self._number(min(_seen_by_all(gpu, now), limit))
             for number in sorted(gpu.open):
                 if done is not None and number >= done:
                     break
                 row = _row(gpu.open.pop(number))
                 if row is not None:
-                    rows.append((position, self._middle(number), *row))
+                    middle = self._middle(number)
+                    rows.append((position, min(middle, now), *row))
                 gpu.next = number + 1
         return Binned(rows, late)
 
-    def _sort_in(self) -> int:
+    def _all_heard(self, now: int) -> bool:
+        """Whether it is known where the edges belong: base and profiling fields are sampled at times of their own."""
+        heard = {(gpu, column) for gpu, column, *_ in self._waiting}
+        return len(heard) >= self._n_columns or now - self._start > LATE_SECONDS * _MICRO
+
+    def _sort_in(self, now: int) -> int:
         if self._edge is None:
-            self._edge = _emptiest(sorted(stamp % self._interval for _, _, stamp, _ in self._waiting), self._interval)
-        late = 0
-        for position, column, stamp, value in self._waiting:
-            gpu, number = self._gpus[position], self._number(stamp)
-            if stamp > gpu.newest.get(column, 0):
-                gpu.newest[column] = stamp
+            self._edge = emptiest(sorted(stamp % self._interval for _, _, stamp, _, _ in self._waiting), self._interval)
+        late, edge, interval = 0, self._edge, self._interval
+        earliest = now - round(LATE_SECONDS * _MICRO)
+        for position, column, stamp, value, step in self._waiting:
+            gpu, number = self._gpus[position], (stamp - edge) // interval
+            known = stamp + int(_SOONEST * step)
+            if known > gpu.known.get(column, 0):
+                gpu.known[column] = known
             if value is None:
                 continue
             if gpu.next is not None and number < gpu.next:
-                late += 1
+                late += stamp < earliest
                 continue
-            gpu.open.setdefault(number, {}).setdefault(column, []).append(value)
+            values = gpu.open.get(number)
+            if values is None:
+                values = gpu.open[number] = {}
+            if column in values:
+                values[column].append(value)
+            else:
+                values[column] = [value]
         self._waiting = []
         return late
 
@@ -96,10 +123,10 @@ class Bins:
 def _seen_by_all(gpu: _Gpu, now: int) -> int:
     """Up to when every column that speaks has spoken."""
     earliest = now - round(LATE_SECONDS * _MICRO)
-    return min((stamp for stamp in gpu.newest.values() if stamp >= earliest), default=earliest)
+    return min((stamp for stamp in gpu.known.values() if stamp >= earliest), default=earliest)
 
 
-def _emptiest(phases: Sequence[int], interval: int) -> int:
+def emptiest(phases: Sequence[int], interval: int) -> int:
     """The middle of the longest stretch of the interval without a phase in it."""
     gaps = [(after - before, before) for before, after in zip(phases, [*phases[1:], phases[0] + interval], strict=True)]
     length, before = max(gaps)

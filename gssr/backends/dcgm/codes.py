@@ -4,7 +4,6 @@ Numbers, not the bindings' names: DCGM 4 renamed most constants and kept every n
 dcgm_structs.h and dcgm_fields.h, 3.1 to 4.6.
 """
 
-GENERIC_ERROR = -3
 NOT_SUPPORTED = -6
 VERSION_MISMATCH = -12
 NO_DATA = -14
@@ -14,6 +13,8 @@ GPU_IS_LOST = -18
 RESET_REQUIRED = -19
 FUNCTION_NOT_FOUND = -20
 CONNECTION_NOT_VALID = -21
+GROUP_INCOMPATIBLE = -23
+MAX_LIMIT = -24
 LIBRARY_NOT_FOUND = -25
 REQUIRES_ROOT = -29
 MODULE_NOT_LOADED = -33
@@ -22,8 +23,8 @@ PROFILING_NOT_SUPPORTED = -36
 PROFILING_LIBRARY_ERROR = -37
 NVML_NOT_LOADED = -56
 
-MISMATCHES = (GENERIC_ERROR, VERSION_MISMATCH, FUNCTION_NOT_FOUND)
-"""What bindings of one major version get from a hostengine of another."""
+MISMATCHES = (VERSION_MISMATCH, FUNCTION_NOT_FOUND)
+"""What bindings of one major version get from a hostengine of another: those of 3 the first, those of 4 the second."""
 
 REFUSALS: dict[int, tuple[str, str]] = {
     NO_PERMISSION: ("it is not permitted", "ask for profiling counters to be opened to all users on this node"),
@@ -40,9 +41,13 @@ REFUSALS: dict[int, tuple[str, str]] = {
     ),
 }
 """Codes with which DCGM refuses all profiling fields at once: why, and what to do."""
+NO_REASON = ("DCGM refuses them", "see the log of nv-hostengine")
 
 GPU, GPU_INSTANCE, COMPUTE_INSTANCE = 1, 4, 5
 """Entity groups: a whole GPU; a MIG GPU instance; a compute instance in one."""
+
+MOST_ENTITIES = 64
+"""In a group, or asked for at once: DCGM 3's limit (DCGM 4 takes 1,024)."""
 
 EMPTY_GROUP = 1
 LIVE_DATA = 1

@@ -1,11 +1,12 @@
 """One connection to a hostengine, or an engine inside this process."""
 
+import ctypes
 from typing import Any
 
 from gssr.backends.dcgm.address import Address, address_of, probe
-from gssr.backends.dcgm.bindings import Bindings
+from gssr.backends.dcgm.bindings import Bindings, find_bindings, load_bindings, major_of, version_in
 from gssr.backends.dcgm.codes import AUTOMATIC, CONNECTION_NOT_VALID, MISMATCHES, NVML_NOT_LOADED, REQUIRES_ROOT
-from gssr.backends.dcgm.errors import DcgmError
+from gssr.backends.dcgm.errors import DcgmError, MismatchError
 
 CONNECT_MILLISECONDS = 3000
 
@@ -25,7 +26,7 @@ class Engine:
         self.bindings = bindings
         self.where = where
         self._handle = handle
-        self._embedded = embedded
+        self.embedded = embedded
 
     def call(self, name: str, *arguments: Any) -> Any:
         """``dcgm_agent``'s function of this name, with the handle first. Raises EngineError. Blocks for as long as the
@@ -45,6 +46,24 @@ class Engine:
                 raise
             return None
 
+    def quietly(self, name: str, *arguments: Any) -> None:
+        """As ``call``, for giving something back: the hostengine forgets what belongs to a connection that ends."""
+        try:
+            self.call(name, *arguments)
+        except EngineError:
+            pass
+
+    def version(self) -> str:
+        """The hostengine's version, as 4.6.0; "" where it doesn't tell. DCGM answers this across major versions; it is in
+        the library, not in the bindings. Raises EngineError, see ``ask``."""
+        structs = self.bindings.structs
+        info = structs.c_dcgmVersionInfo_v2()
+        info.version = structs.dcgmVersionInfo_version2
+        code = structs._dcgmGetFunctionPointer("dcgmHostengineVersionInfo")(self._handle, ctypes.byref(info))
+        if code == CONNECTION_NOT_VALID or code in MISMATCHES:
+            raise EngineError(code, "its version can't be asked for")
+        return "" if code else version_in(info.rawBuildInfoString)
+
     def knows_field(self, field: int) -> bool:
         """Does this version of DCGM have the field? One unknown id fails the whole group it is in."""
         return self.bindings.fields.DcgmFieldGetById(field) is not None
@@ -55,15 +74,54 @@ class Engine:
 
     def disconnect(self) -> None:
         """Let go of the handle; never raises EngineError."""
+        self.quietly("dcgmStopEmbedded" if self.embedded else "dcgmDisconnect")
+
+
+def reach(embed: bool = True, before: Bindings | None = None) -> Engine:
+    """A connection to the hostengine by those of the installed bindings that understand it: the ones used ``before``, else
+    the first that do. Raises DcgmError, and EngineError when the connection is lost at once. ``embed`` as in ``connect``."""
+    folders = find_bindings()
+    if before is not None:
+        folders = [before.folder, *(folder for folder in folders if folder != before.folder)]
+    first: DcgmError | None = None
+    for folder in folders:
         try:
-            self.call("dcgmStopEmbedded" if self._embedded else "dcgmDisconnect")
-        except EngineError:
-            pass  # it is gone already
+            bindings = before if before is not None and folder == before.folder else load_bindings(folder)
+        except DcgmError as error:  # the next ones may have a library
+            first = first or error
+            continue
+        try:
+            engine = connect(bindings, embed)
+            _check(engine)
+        except MismatchError as error:
+            first = first or error
+            continue
+        return engine
+    assert first is not None
+    raise first
 
 
-def connect(bindings: Bindings) -> Engine:
-    """Connect to the hostengine of DCGM_HOST or localhost:5555; only where nothing listens at the latter, start an engine
-    inside this process (two on one node take each other's counters). Raises DcgmError."""
+def _check(engine: Engine) -> None:
+    """Raise MismatchError, and hang up, where the hostengine is of another major version than the bindings: some calls work
+    all the same, others don't. Raises EngineError when the connection is lost."""
+    bindings = engine.bindings
+    try:
+        version = engine.version()
+    except EngineError as error:
+        engine.disconnect()
+        if error.code in MISMATCHES:
+            raise mismatch(bindings, engine.where, error.code) from None
+        raise
+    if version and bindings.version and major_of(version) != major_of(bindings.version):
+        engine.disconnect()
+        raise _mismatch(
+            f"the {engine.where} is of DCGM {version}, and the bindings in {bindings.folder} of {bindings.version}"
+        )
+
+
+def connect(bindings: Bindings, embed: bool = True) -> Engine:
+    """Connect to the hostengine of DCGM_HOST or localhost:5555; only where nothing listens at the latter, and with
+    ``embed``, start an engine inside this process (two on one node take each other's counters). Raises DcgmError."""
     address = address_of()
     if probe(address) != "silent":
         return attach(bindings, address)
@@ -71,6 +129,8 @@ def connect(bindings: Bindings) -> Engine:
         raise DcgmError(
             f"no hostengine answers on {address} (DCGM_HOST)", "start nv-hostengine there, or unset DCGM_HOST"
         )
+    if not embed:
+        raise DcgmError(f"no hostengine answers on {address}", "start nv-hostengine")
     return _embed(bindings, address)
 
 
@@ -112,10 +172,14 @@ def _embed(bindings: Bindings, address: Address) -> Engine:
     return Engine(bindings, handle, True, "engine in this process")
 
 
-def mismatch(bindings: Bindings, where: str, code: int) -> DcgmError:
+def mismatch(bindings: Bindings, where: str, code: int) -> MismatchError:
     """For a hostengine that doesn't understand these bindings."""
-    return DcgmError(
+    return _mismatch(
         f"the {where} and the bindings of DCGM {bindings.version or '(version unknown)'} in {bindings.folder} don't "
-        f"understand each other (error {code})",
-        "they must be of one major version: set DCGM_BINDINGS to the bindings of the hostengine's",
+        f"understand each other (error {code})"
     )
+
+
+def _mismatch(what: str) -> MismatchError:
+    cure = "they must be of one major version: set DCGM_BINDINGS to the bindings of the hostengine's"
+    return MismatchError(what, cure)

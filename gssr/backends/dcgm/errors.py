@@ -10,3 +10,7 @@ class DcgmError(BackendError):
         super().__init__(f"{what}; {cure}")
         self.what = what
         self.cure = cure
+
+
+class MismatchError(DcgmError):
+    """Hostengine and bindings are of different versions."""

@@ -1,34 +1,47 @@
-"""Reading what the hostengine has sampled, losing and doubling nothing.
+"""Reading what the hostengine has sampled, losing and doubling nothing, at little cost.
 
-The hostengine inserts values after others that are stamped later, so its own "next" time skips some. Each read therefore
-goes back OVERLAP_SECONDS before the one before, and a value is taken if it is stamped after the last one of its entity
-and field.
+The last values of everything are one round trip; the histories of everything are one for each entity and field, a hundred
+times as dear for a node. So the last values are asked for once a sampling interval, in the middle between two samples: the
+hostengine's stamps tell when it takes them. A series whose stamp has moved by anything but one interval may have lost a
+sample in between, or is sampled faster for somebody else: it is set aside, and the histories of its entity are read, but no
+more often than every HISTORY_SECONDS. They also tell how fast each series is sampled, and are therefore read first.
+
+The hostengine inserts values after others that are stamped later, so its own "next" time skips some. Histories therefore go
+back to what was read last of each series, and a value is taken if it is stamped after that.
 """
 
-import ctypes
-import struct
+import math
 from collections.abc import Callable, Sequence
 
 from gssr.backends.dcgm import codes
-from gssr.backends.dcgm.codes import blank_reason
-from gssr.backends.dcgm.engine import Engine, EngineError
-from gssr.backends.dcgm.watch import Watch
+from gssr.backends.dcgm.bins import emptiest
+from gssr.backends.dcgm.codes import DOUBLE_BLANK, blank_reason
+from gssr.backends.dcgm.engine import Engine
+from gssr.backends.dcgm.entities import Entity
+from gssr.backends.dcgm.history import Histories
+from gssr.backends.dcgm.latest import Latest, Series, Values
+from gssr.backends.dcgm.watch import Watch, keep_seconds
 
-OVERLAP_SECONDS = 1.5
+HISTORY_SECONDS = 1.0
+POLL_SECONDS = 1.0
+"""With a longer interval the hostengine is asked this often all the same: what it sampled is soon on the disk."""
+SHORTEST_SECONDS = 0.1
+"""Profiling fields sampled faster than this are blank."""
+CLOCK_SECONDS = 10.0
+"""How often the hostengine's clock is looked at; one that was set shows in the stamps at once."""
+
 _MICRO = 1_000_000
+_REGULAR = 0.7, 1.3
+"""Steps between two stamps, in intervals, that are as they should be: shorter or longer ones tell that the series is sampled
+faster, or that something came in between."""
+_ENOUGH = 1.2
+"""So many intervals after the start everything has been sampled twice."""
+_NEARLY = 0.75
+"""A series sampled every so much of our interval, or more, is sampled at ours."""
 
-_HEAD = struct.Struct("<4xHhi4xq")
-_INTEGER = struct.Struct("<q")
-_DOUBLE = struct.Struct("<d")
-_IS_DOUBLE = ord("d")
-# Of c_dcgmFieldValue_v1, 4 kB each of which 32 bytes matter: fieldId, fieldType, status and ts, then the value.
-
-_CALLBACK = ctypes.CFUNCTYPE(
-    ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p
-)
-
-Deliver = Callable[[tuple[int, int], int, int, int | float | None, str | None], None]
-"""Called with (entity, field id, stamp in us of the hostengine's clock, value or None, reason why it is None)."""
+Sample = tuple[int, int, int | float | None, str | None, int]
+"""The number of the series, the stamp in us of the hostengine's clock, the value or None, the reason why it is None, and how
+often the series is sampled, in us."""
 
 
 class EngineClock:
@@ -46,80 +59,227 @@ class EngineClock:
         return moved
 
 
+class _Part:
+    """What one call reads the histories of: a watch's fields of one entity, by their numbers."""
+
+    def __init__(self, watch: Watch, entity: Entity, numbers: Sequence[int]) -> None:
+        self.watch = watch
+        self.entity = entity
+        self.numbers = numbers
+        self.read_at = -math.inf
+        """When that was done last."""
+
+
 class Reader:
     """Reads the watches of one connection and hands every value on once."""
 
-    def __init__(self, engine: Engine, deliver: Deliver, clock: Callable[[], float]) -> None:
-        """``clock`` is the recording's, in unix s."""
+    def __init__(
+        self,
+        engine: Engine,
+        deliver: Callable[[Sequence[Sample]], None],
+        clock: Callable[[], float],
+        interval: float,
+        gpu: int | None,
+    ) -> None:
+        """``deliver`` is given what is new, the samples of each series in their order. ``clock`` is the recording's, in unix
+        s; ``interval`` in s is the one that was asked for; ``gpu`` is DCGM's id of any of the GPUs."""
         self.clock = EngineClock()
+        self.series: list[Series] = []
         self._engine = engine
         self._deliver = deliver
         self._now = clock
-        self._size = ctypes.sizeof(engine.bindings.structs.c_dcgmFieldValue_v1)
-        self._last: dict[tuple[int, int, int], int] = {}
+        self._anyone = [] if gpu is None else [engine.entity(codes.GPU, gpu)]
+        self._interval = round(interval * _MICRO)
+        self._kept = round(keep_seconds(interval) * _MICRO)
+        self._shortest = min(round(SHORTEST_SECONDS * _MICRO), self._interval)
+        self._latest = Latest(engine, ())
+        self._histories = Histories(engine, self._take)
+        self._parts: list[_Part] = []
+        self._numbers: dict[Series, int] = {}
+        self._last: list[int] = []
+        """By series, the stamp up to which it is complete."""
+        self._steps: list[int] = []
+        """By series, how often it is sampled, us."""
+        self._torn: set[int] = set()
+        """Series of which something may be missing."""
         self._floor = 0
-        self._until = 0
-        self._failure: Exception | None = None
-        self._callback = _CALLBACK(self._receive)  # kept: the library holds no reference
+        self._spoken = self._clock_at = self._due_at = 0.0
+        self._silent = self._ending = False
+        self._passed: dict[int, int] = {}
+        self._apart: dict[int, list[int]] = {}
+        self._found: list[Sample] = []
 
-    def start(self, watches: Sequence[Watch]) -> int:
+    def start(self) -> int:
         """Begin now: what others had sampled before is not ours. Returns now, us of the hostengine's clock. Raises
         EngineError."""
-        self._floor = 1 << 62
-        since = round(self._now() * _MICRO)
-        self._until = self._floor = self._ask(watches[0], since)
+        self._floor = self._look_at_clock()
         return self._floor
 
-    def read(self, watches: Sequence[Watch]) -> int:
-        """Deliver what is new; returns the time up to which it was asked, us of the hostengine's clock. Raises
-        EngineError."""
-        since = max(self._until - round(OVERLAP_SECONDS * _MICRO), self._floor)
-        until = 0
+    def follow(self, watches: Sequence[Watch]) -> None:
+        """Read these watches from now on."""
+        known = dict(zip(self.series, zip(self._last, self._steps, strict=True), strict=True))
+        self.series, self._parts = [], []
         for watch in watches:
-            now = self._ask(watch, since)
-            until = until or now
-        self._until = until
-        return until
+            for entity in watch.entities:
+                first = len(self.series)
+                self.series += [Series(entity, field) for field in watch.fields]
+                self._parts.append(_Part(watch, entity, range(first, len(self.series))))
+        self._numbers = {each: number for number, each in enumerate(self.series)}
+        self._latest = Latest(self._engine, self.series)
+        found = [known.get(each, (self._floor - 1, self._interval)) for each in self.series]
+        self._last, self._steps = [last for last, _ in found], [step for _, step in found]
+        self._torn = set(range(len(self.series)))
+        self._spoken = now = self._now()
+        self._due_at = now + min(_ENOUGH * self._interval / _MICRO, POLL_SECONDS)
+
+    @property
+    def due_in(self) -> float:
+        """Seconds from now to the next ``read``."""
+        now = self._now()
+        return 0.0 if self._next_part(now) else max(self._due_at - now, 0.0)
+
+    @property
+    def complete_until(self) -> int | None:
+        """The stamp up to which everything was delivered that there is, where more is known to be; else None."""
+        return min((self._last[number] for number in self._torn), default=None)
+
+    def read(self) -> int:
+        """Deliver what is new: the last values when it is time for them, and a history where one is wanted. Returns now, us
+        of the hostengine's clock. Raises EngineError."""
+        now = self._now()
+        if now >= self._due_at:
+            self._read_latest(now)
+            self._due_at = math.inf if self._ending else self._now() + self._pause()
+        part = self._next_part(self._now())
+        if part is not None:
+            self._read_history(part)
+        if not self._torn:
+            self._histories.rest()
+        return self.time()
+
+    def end(self) -> None:
+        """Nothing is put off any more: the next ``read`` brings the last values, and those after it, as long as
+        ``complete_until`` isn't None, what was missing."""
+        self._ending, self._silent = True, False
+        self._due_at = -math.inf
 
     def forget(self) -> None:
         """Begin again now: after its clock was set back nothing would be newer for as long."""
-        self._last, self._floor = {}, self._until
+        self._floor = self.time()
+        self._last = [self._floor - 1] * len(self.series)
+        self._torn = set()
 
-    def _ask(self, watch: Watch, since: int) -> int:
-        before = self._now()
-        try:
-            now: int = self._engine.call(
-                "dcgmGetValuesSince_v2", watch.group, watch.field_group, since, self._callback, None
-            )
-        except EngineError as error:
-            if error.code != codes.NO_DATA:
-                raise
-            return round((before + self.clock.offset) * _MICRO)
-        if self._failure is not None:
-            raise self._failure
-        self.clock.see(before, now / _MICRO, self._now())
-        return now
+    def close(self) -> None:
+        """Give back what reading took. Never raises EngineError."""
+        self._histories.rest()
 
-    def _receive(self, group: int, entity: int, address: int, count: int, _: object) -> int:
-        try:
-            self._take(group, entity, address, count)
-        except Exception as error:  # the library would swallow it
-            self._failure = error
-            return 1  # no more, please
-        return 0
+    def time(self) -> int:
+        """Now, us of the hostengine's clock."""
+        return round((self._now() + self.clock.offset) * _MICRO)
 
-    def _take(self, group: int, entity: int, address: int, count: int) -> None:
-        last, floor = self._last, self._floor
-        for position in range(count):
-            raw = (ctypes.c_char * 32).from_address(address + position * self._size)
-            field, kind, status, stamp = _HEAD.unpack_from(raw)
-            key = (group, entity, field)
-            if stamp < floor or stamp <= last.get(key, 0):
-                continue  # seen; or, stamped 0, a stand-in for "nothing new"
-            last[key] = stamp
-            if status:
-                self._deliver((group, entity), field, stamp, None, f"error {status}")
+    def _pause(self) -> float:
+        """Seconds until everything is between two samples."""
+        step = min(self._steps, default=self._interval)
+        step //= math.ceil(step / (POLL_SECONDS * _MICRO))
+        newest = max(self._last, default=0)
+        if newest < self._floor:
+            return step / _MICRO
+        phases = sorted(stamp % step for stamp in self._last if stamp > newest - 2 * self._interval)
+        now = self.time()
+        soonest = now + 2 * step // 5
+        return (soonest + (emptiest(phases, step) - soonest) % step - now) / _MICRO
+
+    def _look_at_clock(self) -> int:
+        """The hostengine's time, us: the stamp of what it reads from the driver for us now. Raises EngineError."""
+        self._clock_at = before = self._now()
+        engine, anyone = self._engine, self._anyone
+        answer = engine.ask("dcgmEntitiesGetLatestValues", anyone, [codes.NAME], codes.LIVE_DATA) if anyone else None
+        after = self._now()
+        stamp = max((value.ts for value in answer or ()), default=0)
+        if not stamp:
+            return self.time()
+        self.clock.see(before, stamp / _MICRO, after)
+        return int(stamp)
+
+    def _read_latest(self, before: float) -> None:
+        newest = max((self._take_latest(values) for values in self._latest.read()), default=0)
+        now = self._now()
+        if newest:
+            self._spoken, self._silent = now, False
+            if newest / _MICRO > now + self.clock.offset:
+                self.clock.see(before, newest / _MICRO, now)
+        elif now - self._spoken > max(POLL_SECONDS, 2.5 * self._interval / _MICRO):
+            self._silent = not self._ending  # its clock was set back, or it has dropped the watches: a history tells
+        if now - self._clock_at >= CLOCK_SECONDS:
+            self._look_at_clock()
+
+    def _take_latest(self, values: Values) -> int:
+        """Deliver what is new and regular; the newest stamp, or 0."""
+        lasts, steps, torn, floor = self._last, self._steps, self._torn, self._floor
+        low, high = _REGULAR
+        new: list[Sample] = []
+        for number, status, stamp, value in zip(*values, strict=True):
+            if number is None:
                 continue
-            (value,) = (_DOUBLE if kind == _IS_DOUBLE else _INTEGER).unpack_from(raw, 24)
-            reason = blank_reason(value)
-            self._deliver((group, entity), field, stamp, None if reason else value, reason)
+            last = lasts[number]
+            if stamp <= last or number in torn:
+                continue  # seen; or, stamped 0, nothing has come yet
+            step = steps[number]
+            # The first one comes at once.
+            if not low * step <= stamp - last <= high * step if last >= floor else stamp - last > low * step:
+                torn.add(number)
+                continue
+            lasts[number] = stamp
+            if value < DOUBLE_BLANK and not status:  # the smaller of the blanks
+                new.append((number, stamp, value, None, step))
+            else:
+                new.append(_sample(number, status, stamp, value, step))
+        self._deliver(new)
+        return max((stamp for _, stamp, _, _, _ in new), default=0)
+
+    def _next_part(self, now: float) -> _Part | None:
+        """Of which part to read the histories now: that for which it was done the longest time ago."""
+        torn, silent = self._torn, self._silent
+        if not torn and not silent:
+            return None
+        latest = now if self._ending else now - HISTORY_SECONDS
+        wanted = [
+            part for part in self._parts if part.read_at <= latest and (silent or not torn.isdisjoint(part.numbers))
+        ]
+        return min(wanted, key=lambda part: part.read_at, default=None)
+
+    def _read_history(self, part: _Part) -> None:
+        """Deliver all values of it after the last ones of their series. Raises EngineError."""
+        oldest = min(self._last[number] for number in part.numbers)
+        since = max(oldest, self.time() - self._kept, self._floor)
+        self._torn.difference_update(part.numbers)
+        self._passed, self._apart, self._found = {}, {}, []
+        before = self._now()
+        told = self._histories.read(part.watch, part.entity, since)
+        self._deliver(self._found)
+        part.read_at = after = self._now()
+        if told is not None:
+            self.clock.see(before, told / _MICRO, after)
+        if self._found:
+            self._spoken = after
+        for number, apart in self._apart.items():
+            usual = sorted(apart)[len(apart) // 2]
+            near = usual >= _NEARLY * self._interval
+            self._steps[number] = self._interval if near else max(usual, self._shortest)
+
+    def _take(self, series: Series, status: int, stamp: int, value: int | float) -> None:
+        number = self._numbers.get(series)
+        if number is None or stamp < self._floor:
+            return  # not ours; or, stamped 0, a stand-in for "nothing new"
+        passed = self._passed.get(number)
+        if passed is not None:
+            self._apart.setdefault(number, []).append(stamp - passed)
+        self._passed[number] = stamp
+        if stamp > self._last[number]:
+            self._last[number] = stamp
+            self._found.append(_sample(number, status, stamp, value, self._steps[number]))
+
+
+def _sample(number: int, status: int, stamp: int, value: int | float, step: int) -> Sample:
+    reason = f"error {status}" if status else blank_reason(value)
+    return number, stamp, None if reason else value, reason, step

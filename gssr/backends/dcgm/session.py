@@ -4,48 +4,49 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from gssr.backends.base import Change, Row
+from gssr.backends.base import BackendError, Change, Row
 from gssr.backends.dcgm import codes
-from gssr.backends.dcgm.bins import LATE_SECONDS, Bins
+from gssr.backends.dcgm.bins import LATE_SECONDS, Bins, Value
 from gssr.backends.dcgm.engine import Engine, EngineError
 from gssr.backends.dcgm.entities import Entity, Found
-from gssr.backends.dcgm.read import Reader
+from gssr.backends.dcgm.read import Reader, Sample
 from gssr.backends.dcgm.watch import Watches
-from gssr.metrics import INDEX, METRICS, Metric
+from gssr.metrics import INDEX, METRICS
 
-SHORTEST_SECONDS = 0.1
-"""Profiling fields sampled faster than this are blank."""
-POLL_SECONDS = 1.0
-"""How often the hostengine is asked what it has sampled; with a longer interval, once in that."""
 LOST_SECONDS = 3.0
 LOST_INTERVALS = 5
 """A GPU without any value for the longer of the two is lost."""
 STEP_SECONDS = 0.5
 """A hostengine's clock that moves this much was set."""
-TELLING_SECONDS = 10.0
-"""After this time, metrics that never had a value are named with their reason."""
+TELLING_SECONDS = 1.5
+TELLING_INTERVALS = 3
+"""After the longer of the two, metrics that never had a value are named with their reason: of profiling metrics the first
+value comes after two intervals at most."""
 
 _MICRO = 1_000_000
 _BY_FIELD = {metric.dcgm: metric for metric in METRICS if metric.dcgm is not None}
 _PERCENT = (203, 204)
+_HOPPER = 9
+"""Its compute capability, and that of newer ones, is at least this."""
 _LOST = {f"error {codes.GPU_IS_LOST}", f"error {codes.RESET_REQUIRED}"}
 _CURES = {
     "not permitted": ": ask for profiling counters to be opened to all users on this node",
-    "no value": ": another profiler (Nsight, CUPTI, dcgmi profile --pause) may hold the counters",
+    "no value": ": profiling counters may not be permitted to the hostengine's user (ask for them to be opened to all users "
+    "on this node), or, before Hopper, be held by another profiler (Nsight, CUPTI, dcgmi profile --pause)",
 }
 """What to do where profiling metrics have no value, by reason."""
 
 
+_MODULE = "that takes the package datacenter-gpu-manager-4-proprietary where DCGM is a 4"
+_NO_MODULE = f"this hostengine can't do it: {_MODULE}"
+_EITHER = f"these GPUs need no pausing (Hopper and newer), or this hostengine can't do it: {_MODULE}"
+
+
 class Options(NamedTuple):
-    """How to sample: ``interval`` in s, at least SHORTEST_SECONDS; ``pause``: leave the profiling counters to others."""
+    """How to sample: ``interval`` in s; ``pause``: leave the profiling counters to others."""
 
     interval: float
     pause: bool = False
-
-    @property
-    def poll(self) -> float:
-        """Seconds between two reads."""
-        return max(POLL_SECONDS, self.interval)
 
 
 class Session:
@@ -70,14 +71,16 @@ class Session:
         for position, each in enumerate(found):
             if each is not None:
                 self._positions |= dict.fromkeys(each.entities, position)
-        self._watches = Watches(engine, options.interval, options.poll)
-        self._reader = Reader(engine, self._deliver, clock)
+        self._watches = Watches(engine, options.interval)
+        self._places: list[tuple[int, int, float, bool, float]] = []
+        anyone = self._there[0].gpu if self._there else None
+        self._reader = Reader(engine, self._deliver, clock, options.interval, anyone)
         self._paused = False
         try:
             self._paused = options.pause and self._pause()
-            self._watches.make(self._there, not self._paused)
-            self._start = self._reader.start(self._watches.live) if self._watches.live else 0
-        except EngineError:
+            self._start = self._reader.start()
+            self._watch()
+        except (BackendError, EngineError):
             self.close()
             raise
         self.notes += self._watches.notes
@@ -86,12 +89,33 @@ class Session:
         self.measures: Sequence[str] = tuple(metric.name for metric in METRICS if INDEX[metric.name] in measured)
         self._bins = Bins(self._watched, options.interval, self._start)
         self._last_value = [self._start if each is not None else -math.inf for each in found]
+        self._last_row = [-math.inf] * len(found)
         self._lost = lost
         self._gone: set[int] = set()
         self._reasons: dict[int, str] = {}
         self._valued: set[int] = set()
         self._told = False
         self._late = self._late_told = 0
+
+    @property
+    def paused(self) -> bool:
+        """The counters are left to others, until ``close``."""
+        return self._paused
+
+    @property
+    def due_in(self) -> float:
+        """Seconds until the next ``poll`` is due."""
+        return self._reader.due_in
+
+    def end(self) -> None:
+        """The end is near: the next ``poll`` brings what is new since the one before, and more are needed as long as the
+        session is ``incomplete``."""
+        self._reader.end()
+
+    @property
+    def incomplete(self) -> bool:
+        """Is something known to be missing that there is?"""
+        return self._reader.complete_until is not None
 
     def poll(self) -> tuple[list[Row], list[Change]]:
         """New rows, in the recording's time, and what happened. Raises EngineError when the connection is lost."""
@@ -101,14 +125,14 @@ class Session:
         self._gone = set()
         offset = self._reader.clock.offset
         try:
-            now = self._reader.read(self._watches.live)
+            now = self._reader.read()
         except EngineError as error:
             if error.code != codes.NOT_WATCHED:
                 raise
             self._watches.destroy()
-            self._watches.make(self._there, not self._paused)
+            self._watch()
             changes.append(Change("backend", None, "dcgm: its hostengine had dropped the watches; they were set again"))
-            now = self._reader.read(self._watches.live)
+            now = self._reader.read()
         stepped = abs(self._reader.clock.offset - offset) > STEP_SECONDS
         rows = self._start_again(now, offset) if stepped else self._take(now)
         self._look_for_lost(now, changes)
@@ -117,16 +141,14 @@ class Session:
 
     def flush(self) -> list[Row]:
         """All rows there are, complete or not: nothing more will come from this connection."""
-        return self._take(0, everything=True)
+        return self._take(self._reader.time(), everything=True)
 
     def close(self) -> None:
         """Give back the counters, the watches and the groups, and hang up. Never raises EngineError."""
+        self._reader.close()
         self._watches.destroy()
         if self._paused:
-            try:
-                self._engine.call("dcgmProfResume")
-            except EngineError:
-                pass
+            self._engine.quietly("dcgmProfResume")
         self._engine.disconnect()
 
     def _pause(self) -> bool:
@@ -135,11 +157,7 @@ class Session:
         except EngineError as error:
             if error.code == codes.CONNECTION_NOT_VALID:
                 raise
-            self.notes.append(
-                "dcgm: profiling was not paused: these GPUs need no pausing"
-                if error.code == codes.NOT_SUPPORTED
-                else f"dcgm: profiling can't be paused: {error}"
-            )
+            self.notes.append(f"dcgm: profiling was not paused: {self._why_not_paused(error)}")
             return False
         self.notes.append(
             "dcgm: profiling is paused on this node until the end of the run (for everybody): no SM, tensor and memory "
@@ -147,42 +165,69 @@ class Session:
         )
         return True
 
+    def _why_not_paused(self, error: EngineError) -> str:
+        """DCGM says the same where nothing needs to be paused and where it lacks the module that does it."""
+        if error.code != codes.NOT_SUPPORTED:
+            return str(error)
+        capabilities = [each.device.compute_capability for each in self._there]
+        older = any(known is not None and int(known.partition(".")[0]) < _HOPPER for known in capabilities)
+        return _NO_MODULE if older else "these GPUs need no pausing" if all(capabilities) else _EITHER
+
+    def _watch(self) -> None:
+        """Watch everything, and find out where the values of each series go."""
+        self._watches.make(self._there, not self._paused)
+        self._watches.update()
+        self._reader.follow(self._watches.live)
+        places = []
+        for entity, field in self._reader.series:
+            metric = _BY_FIELD[field]
+            most = 100 if field in _PERCENT else math.inf
+            places.append((self._positions[entity], INDEX[metric.name], metric.dcgm_factor, metric.integral, most))
+        self._places = places
+
     def _columns(self, found: Found | None) -> list[int]:
         if found is None:
             return []
-        kinds = {group for group, _ in found.entities}
-        return sorted(
-            {
-                INDEX[_BY_FIELD[field].name]
-                for watch in self._watches.live
-                for field in watch.fields
-                if watch.target.entity_group in kinds and watch.target.model == found.model
-            }
-        )
+        mine = [field for entity, field in self._reader.series if entity in found.entities]
+        return sorted({INDEX[_BY_FIELD[field].name] for field in mine})
 
-    def _deliver(self, entity: Entity, field: int, stamp: int, value: int | float | None, reason: str | None) -> None:
-        position, metric = self._positions.get(entity), _BY_FIELD.get(field)
-        if position is None or metric is None:
-            return
-        column = INDEX[metric.name]
-        if value is not None and field in _PERCENT and value > 100:
-            value, reason = None, "out of range"
-        if value is None:
-            self._reasons[column] = reason or ""
-            if reason in _LOST:
-                self._gone.add(position)
-        else:
-            value = _scaled(metric, value)
-            self._valued.add(column)
-            if stamp > self._last_value[position]:
-                self._last_value[position] = stamp
-        self._bins.add(position, column, stamp, value)
+    def _deliver(self, samples: Sequence[Sample]) -> None:
+        places, valued, last_value = self._places, self._valued, self._last_value
+        binned: list[Value] = []
+        for number, stamp, value, reason, step in samples:
+            position, column, factor, integral, most = places[number]
+            if value is not None and value > most:
+                value, reason = None, "out of range"
+            if value is None:
+                self._reasons[column] = reason or ""
+                if reason in _LOST:
+                    self._gone.add(position)
+            else:
+                if factor != 1:
+                    value *= factor
+                if integral:
+                    value = round(value)
+                valued.add(column)
+                if stamp > last_value[position]:
+                    last_value[position] = stamp
+            binned.append((position, column, stamp, value, step))
+        self._bins.add(binned)
 
     def _take(self, now: int, everything: bool = False) -> list[Row]:
-        ready = self._bins.take(now, everything)
+        ready = self._bins.take(now, everything, self._reader.complete_until)
         self._late += ready.late
         offset = self._reader.clock.offset
-        return [(row[0], row[1] / _MICRO - offset, *row[2:]) for row in ready.rows]  # type: ignore[operator]
+        return self._in_order([(row[0], row[1] / _MICRO - offset, *row[2:]) for row in ready.rows])  # type: ignore[operator]
+
+    def _in_order(self, rows: list[Row]) -> list[Row]:
+        """The rows, none of a GPU earlier than the one before: where a clock was set its time is known to a millisecond."""
+        for place, (gpu, time, *values) in enumerate(rows):
+            before = self._last_row[gpu]  # type: ignore[index]
+            if time < before:  # type: ignore[operator]
+                rows[place] = (gpu, before, *values)
+            else:
+                self._last_row[gpu] = time  # type: ignore[index, assignment]
+        return rows
 
     def _start_again(self, now: int, before: float) -> list[Row]:
         """The hostengine's clock was set: give out what was stamped by the old one (``before`` was its offset), and begin
@@ -193,6 +238,7 @@ class Session:
             stamp = row[1] / _MICRO  # type: ignore[operator]
             time = min(stamp - before, stamp - after, key=lambda time: abs(present - time))
             rows.append((row[0], time, *row[2:]))
+        rows = self._in_order(rows)
         if after < before:
             self._reader.forget()
         self._bins = Bins(self._watched, self._options.interval, now)
@@ -201,6 +247,8 @@ class Session:
         return rows
 
     def _look_for_lost(self, now: int, changes: list[Change]) -> None:
+        if self._reader.complete_until is not None:
+            return  # something of it is still to be read
         limit = max(LOST_SECONDS, LOST_INTERVALS * self._options.interval) * _MICRO
         for position, last in enumerate(self._last_value):
             lost = position in self._gone or now - last > limit
@@ -213,7 +261,8 @@ class Session:
 
     def _tell(self, now: int, changes: list[Change]) -> None:
         """Say once which metrics stay without a value, and why; and that values came too late."""
-        if not self._told and now - self._start > TELLING_SECONDS * _MICRO:
+        interval = self._options.interval
+        if not self._told and now - self._start > max(TELLING_SECONDS, TELLING_INTERVALS * interval) * _MICRO:
             self._told = True
             for reason in sorted(set(self._reasons.values())):
                 columns = [c for c, why in sorted(self._reasons.items()) if why == reason and c not in self._valued]
@@ -226,9 +275,3 @@ class Session:
             self._late_told = self._late
             text = f"dcgm: {self._late} values so far came over {LATE_SECONDS:g} s late and are left out"
             changes.append(Change("backend", None, text))
-
-
-def _scaled(metric: Metric, value: int | float) -> int | float:
-    if metric.integral:
-        return round(value * metric.dcgm_factor)
-    return value * metric.dcgm_factor

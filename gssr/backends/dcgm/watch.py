@@ -1,20 +1,23 @@
 """What the hostengine is asked to sample: groups of entities, groups of fields, and watches on them.
 
-Base and profiling fields are watched apart, and GPUs per model: one profiling field that fails takes everything watched
-with it down. Whatever fails, the base fields go on.
+An engine has room for some 60 groups, for all its clients together: one holds all that is of one kind here, whatever the
+models. Base and profiling fields are watched apart, because one profiling field that fails takes everything watched with
+it down; GPUs that can't be profiled together are then watched by model, and GPU by GPU where that fails as well. Whatever
+fails, the base fields go on.
 """
 
 import itertools
 import math
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.codes import COMPUTE_INSTANCE, GPU, GPU_INSTANCE
 from gssr.backends.dcgm.engine import Engine, EngineError
-from gssr.backends.dcgm.entities import Found, unsupported
+from gssr.backends.dcgm.entities import Entity, Found, unsupported
+from gssr.backends.dcgm.errors import DcgmError
 from gssr.metrics import BY_NAME, METRICS, SCORE_INPUTS
 
 KEPT_SECONDS = 10.0
@@ -25,143 +28,236 @@ _BY_IMPORTANCE = (*_SCORED, *(field for field in _FIELDS if field not in _SCORED
 _serial = itertools.count()
 
 
-class Target(NamedTuple):
-    """Entities of one kind on GPUs of one model, with the DCGM id of one of these GPUs."""
+class Member(NamedTuple):
+    """Something that is watched: the entity, and the GPU that it is, or is a part of."""
 
-    model: str
-    entity_group: int
-    entities: tuple[int, ...]
-    gpu: int
+    entity: Entity
+    found: Found
 
 
 class Watch(NamedTuple):
-    """One watch: what it is on, the ids of its two groups, and the fields in it."""
+    """One watch: the entities it is on, the ids of its two groups, and the fields in it."""
 
-    target: Target
+    entities: tuple[Entity, ...]
     group: Any
     field_group: Any
     fields: tuple[int, ...]
 
 
-def keep_seconds(interval: float, poll: float) -> float:
+class NoRoomError(DcgmError):
+    """The hostengine has as many groups as it can hold."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"DCGM's hostengine has no room for another {what} (all its clients together may have some 60)",
+            "end those that hold them (dcgmi group --list, dcgmi fieldgroup --list), or restart nv-hostengine",
+        )
+
+
+def keep_seconds(interval: float) -> float:
     """How long the hostengine keeps samples, whole seconds (it truncates): never so short that profiling fields of DCGM
-    3.3.9 to 4.2.3 stay blank, nor that a slow poll loses some."""
-    return float(math.ceil(max(KEPT_SECONDS, 5 * interval, 3 * poll)))
-
-
-def targets_of(found: Sequence[Found]) -> list[Target]:
-    """The entities, by model and kind."""
-    sorted_out: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for each in found:
-        for group, entity in each.entities:
-            sorted_out.setdefault((each.model, group), []).append((entity, each.gpu))
-    return [
-        Target(model, group, tuple(entity for entity, _ in entries), entries[0][1])
-        for (model, group), entries in sorted_out.items()
-    ]
+    3.3.9 to 4.2.3 stay blank, nor that a late read loses some."""
+    return float(math.ceil(max(KEPT_SECONDS, 5 * interval)))
 
 
 class Watches:
     """All watches of one connection. ``notes`` are the lines to be said about what can't be watched."""
 
-    def __init__(self, engine: Engine, interval: float, poll: float) -> None:
+    def __init__(self, engine: Engine, interval: float) -> None:
         self.live: list[Watch] = []
         self.notes: list[str] = []
         self._engine = engine
         self._period = round(interval * _MICRO)
-        self._kept = keep_seconds(interval, poll)
+        self._kept = keep_seconds(interval)
         self._groups: list[Any] = []
+        self._field_groups: dict[tuple[int, ...], Any] = {}
+        self._refused: dict[str, list[Member]] = {}
+        self._n_of_model: dict[str, int] = {}
 
     def make(self, found: Sequence[Found], profiling: bool) -> None:
-        """Watch all there is of these; ``profiling`` fields only if told. Raises EngineError when the connection is lost
-        or nothing at all can be watched."""
+        """Watch all there is of these; ``profiling`` fields only if told. Raises EngineError when the connection is lost,
+        and DcgmError when nothing at all can be watched."""
         engine = self._engine
         known = [field for field in _BY_IMPORTANCE if engine.knows_field(field)]
+        members = [Member(entity, each) for each in found for entity in each.entities]
+        self._n_of_model = {model: len(part) for model, part in _sorted_out(members, _model)}
+        full: NoRoomError | None = None
         groups = []
-        for target in targets_of(found):
-            measured = [field for field in known if _measured(target.entity_group, field)]
-            groups.append((target, self._group(target), measured))
+        for kind, all_of_it in _sorted_out(members, lambda member: member.entity[0]):
+            fields = [field for field in known if _measured(kind, field)]
+            for at in range(0, len(all_of_it), codes.MOST_ENTITIES):
+                part = all_of_it[at : at + codes.MOST_ENTITIES]
+                try:
+                    groups.append((part, self._group(part), fields))
+                except NoRoomError as error:
+                    full = error
         # Profiling first: where it fails, it may take down what is watched already.
-        for target, group, fields in groups if profiling else ():
-            self._watch_profiling(target, group, [field for field in fields if field in codes.PROFILING])
-        for target, group, fields in groups:
+        for part, group, fields in groups if profiling else ():
+            self._profile(part, group, [field for field in fields if field in codes.PROFILING])
+        for part, group, fields in groups:
             base = [field for field in fields if field not in codes.PROFILING]
-            lacking = unsupported(engine, [(target.entity_group, entity) for entity in target.entities], base)
-            self._watch(target, group, [field for field in base if field not in lacking])
+            lacking = unsupported(engine, [member.entity for member in part], base)
+            try:
+                self._watch(part, group, [field for field in base if field not in lacking])
+            except NoRoomError as error:
+                full = error
+        if full is not None:
+            if not self.live:
+                raise full
+            self.notes.append(f"dcgm: not everything is sampled: {full}")
+        self.notes += [f"dcgm: {why.format(self._named(whose))}" for why, whose in self._refused.items()]
+        self._refused = {}
+
+    def update(self) -> None:
+        """Have everything sampled now: a MIG instance that was watched before is otherwise left until the hostengine next
+        looks round, every 10 s."""
+        self._engine.ask("dcgmUpdateAllFields", 1)
 
     def destroy(self) -> None:
         """Stop watching and delete every group. Never raises EngineError."""
-        for watch in self.live:
-            self._drop(watch)
+        while self.live:
+            self._drop(self.live.pop())
+        for field_group in self._field_groups.values():  # on which nothing could be watched
+            self._engine.quietly("dcgmFieldGroupDestroy", field_group)
         for group in self._groups:
-            self._quietly("dcgmGroupDestroy", group)
-        self.live, self._groups = [], []
+            self._engine.quietly("dcgmGroupDestroy", group)
+        self._groups, self._field_groups = [], {}
 
-    def _group(self, target: Target) -> Any:
-        group = self._engine.call("dcgmGroupCreate", codes.EMPTY_GROUP, _name())
+    def _group(self, members: Sequence[Member]) -> Any:
+        group = self._created("group", "dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
         self._groups.append(group)
-        for entity in target.entities:
-            self._engine.call("dcgmGroupAddEntity", group, target.entity_group, entity)
+        for member in members:
+            self._engine.call("dcgmGroupAddEntity", group, *member.entity)
         return group
 
-    def _watch(self, target: Target, group: Any, fields: Sequence[int]) -> None:
+    def _field_group(self, fields: tuple[int, ...]) -> Any:
+        if fields not in self._field_groups:
+            created = self._created("field group", "dcgmFieldGroupCreate", list(fields), group_name())
+            self._field_groups[fields] = created
+        return self._field_groups[fields]
+
+    def _created(self, what: str, name: str, *arguments: Any) -> Any:
+        try:
+            return self._engine.call(name, *arguments)
+        except EngineError as error:
+            if error.code == codes.MAX_LIMIT:
+                raise NoRoomError(what) from None
+            raise
+
+    def _watch(self, members: Sequence[Member], group: Any, fields: Sequence[int]) -> None:
         if not fields:
             return
-        call = self._engine.call
-        watch = Watch(target, group, call("dcgmFieldGroupCreate", list(fields), _name()), tuple(fields))
+        entities = tuple(member.entity for member in members)
+        watch = Watch(entities, group, self._field_group(tuple(fields)), tuple(fields))
         try:
-            call("dcgmWatchFields", group, watch.field_group, self._period, self._kept, 0)
+            self._engine.call("dcgmWatchFields", group, watch.field_group, self._period, self._kept, 0)
         except EngineError:
             self._drop(watch)
             raise
         self.live.append(watch)
 
-    def _watch_profiling(self, target: Target, group: Any, fields: Sequence[int]) -> None:
+    def _profile(self, members: Sequence[Member], group: Any, fields: Sequence[int]) -> None:
+        """Watch what can be watched of all together, then of parts of them."""
         try:
-            offered = self._offered(target)
-            self._watch(target, group, [field for field in fields if offered is None or field in offered])
+            code = self._watch_offered(members, group, fields)
+            if not code:
+                return
+            models = _sorted_out(members, _model)
+            gpus = _sorted_out(members, lambda member: member.found.gpu)
+            parts = [part for _, part in (models if len(models) > 1 else gpus)]
+            if len(parts) == 1:
+                self._refuse(members, code)
+                return
+        except NoRoomError as error:
+            self._no_profiling(members, str(error))
+            return
+        for part in parts:
+            try:
+                smaller = self._group(part)
+            except NoRoomError as error:
+                self._no_profiling(part, str(error))
+                continue
+            self._profile(part, smaller, fields)
+
+    def _watch_offered(self, members: Sequence[Member], group: Any, fields: Sequence[int]) -> int:
+        """Watch those of the fields that the GPUs have; 0, or the code with which DCGM refuses it."""
+        try:
+            offered = self._offered(members)
+            self._watch(members, group, [field for field in fields if offered is None or field in offered])
         except EngineError as error:
             _unless_lost(error)
-            if error.code in codes.REFUSALS:
-                why, cure = codes.REFUSALS[error.code]
-                self.notes.append(
-                    f"dcgm: no profiling metrics (SM, tensor, memory activity) of {target.model}: {why} (error "
-                    f"{error.code}); {cure}. Utilization, power, memory and clocks are recorded"
-                )
-            else:
-                self._watch_one_by_one(target, group, fields)
+            if error.code in codes.REFUSALS or error.code == codes.GROUP_INCOMPATIBLE:
+                return error.code
+            return 0 if self._watch_one_by_one(members, group, fields) else error.code
+        return 0
 
-    def _watch_one_by_one(self, target: Target, group: Any, fields: Sequence[int]) -> None:
-        """The largest set that can be watched together, most important fields first."""
+    def _watch_one_by_one(self, members: Sequence[Member], group: Any, fields: Sequence[int]) -> bool:
+        """The largest set that can be watched together, most important fields first; False if that is none."""
         good: list[int] = []
         for field in fields:
             try:
-                self._watch(target, group, [*good, field])
+                self._watch(members, group, [*good, field])
             except EngineError as error:
                 _unless_lost(error)
                 continue
             good.append(field)
             self._drop(self.live.pop())
-        self._watch(target, group, good)
-        left = ", ".join(metric.label for metric in METRICS if metric.dcgm in fields and metric.dcgm not in good)
-        self.notes.append(f"dcgm: {target.model} can't measure together with the others: {left}")
+        self._watch(members, group, good)
+        if good:
+            left = ", ".join(metric.label for metric in METRICS if metric.dcgm in fields and metric.dcgm not in good)
+            self._refused.setdefault(f"{{}} can't measure together with the others: {left}", []).extend(members)
+        return bool(good)
 
-    def _offered(self, target: Target) -> set[int] | None:
-        """The profiling fields the GPU's model has; None when DCGM doesn't tell. (On Hopper and newer it lists all.)"""
-        answer = self._engine.call("dcgmProfGetSupportedMetricGroups", target.gpu)
-        groups = [answer.metricGroups[position] for position in range(answer.numMetricGroups)]
-        return {field for group in groups for field in list(group.fieldIds)[: group.numFieldIds]} or None
+    def _offered(self, members: Sequence[Member]) -> set[int] | None:
+        """The profiling fields that all these GPUs have; None when DCGM doesn't tell. (On Hopper and newer it lists all.)
+        Raises EngineError where one has none."""
+        common: set[int] | None = None
+        for gpu in dict.fromkeys(member.found.gpu for member in members):
+            answer = self._engine.call("dcgmProfGetSupportedMetricGroups", gpu)
+            groups = [answer.metricGroups[position] for position in range(answer.numMetricGroups)]
+            offered = {field for group in groups for field in list(group.fieldIds)[: group.numFieldIds]}
+            if offered:
+                common = offered if common is None else common & offered
+        return common
+
+    def _refuse(self, members: Sequence[Member], code: int) -> None:
+        why, cure = codes.REFUSALS.get(code, codes.NO_REASON)
+        self._no_profiling(members, f"{why} (error {code}); {cure}")
+
+    def _no_profiling(self, members: Sequence[Member], why: str) -> None:
+        text = (
+            f"no profiling metrics (SM, tensor, memory activity) of {{}}: {why}. Utilization, power, memory and clocks are "
+            "recorded"
+        )
+        self._refused.setdefault(text, []).extend(members)
+
+    def _named(self, members: Sequence[Member]) -> str:
+        """The GPUs' models; where only some of a model are meant, which."""
+        words = []
+        for model, part in _sorted_out(list(dict.fromkeys(members)), _model):
+            indices = sorted({member.found.device.device_index for member in part})
+            some = f" {', '.join(map(str, indices))}" if len(part) < self._n_of_model[model] else ""
+            words.append(f"{model}{some and ' (GPU' + some + ')'}")
+        return ", ".join(words)
 
     def _drop(self, watch: Watch) -> None:
         """Unwatch, then delete: a later, slower watch of a field that is still watched leaves it blank."""
-        self._quietly("dcgmUnwatchFields", watch.group, watch.field_group)
-        self._quietly("dcgmFieldGroupDestroy", watch.field_group)
+        self._engine.quietly("dcgmUnwatchFields", watch.group, watch.field_group)
+        if not any(other.field_group is watch.field_group for other in self.live):
+            self._engine.quietly("dcgmFieldGroupDestroy", watch.field_group)
+            self._field_groups.pop(watch.fields, None)
 
-    def _quietly(self, name: str, *arguments: Any) -> None:
-        try:
-            self._engine.call(name, *arguments)
-        except EngineError:
-            pass  # the hostengine forgets what belongs to a connection that ends
+
+def _model(member: Member) -> str:
+    return member.found.model
+
+
+def _sorted_out(members: Sequence[Member], by: Callable[[Member], Hashable]) -> list[tuple[Any, list[Member]]]:
+    """The members by what they have in common, in their order."""
+    parts: dict[Hashable, list[Member]] = {}
+    for member in members:
+        parts.setdefault(by(member), []).append(member)
+    return list(parts.items())
 
 
 def _measured(entity_group: int, field: int) -> bool:
@@ -173,7 +269,7 @@ def _measured(entity_group: int, field: int) -> bool:
     )
 
 
-def _name() -> str:
+def group_name() -> str:
     """A name no other client of the hostengine has."""
     return f"gssr-{socket.gethostname()}-{os.getpid()}-{next(_serial)}"
 

@@ -8,20 +8,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
 
 from gssr.backends.base import BackendError, Change, Row
 from gssr.backends.dcgm.engine import EngineError
 from gssr.backends.dcgm.session import Session
+from gssr.backends.ending import LONGEST_SECONDS, Patience
 
-_T = TypeVar("_T")
+_LOOK_SECONDS = 0.02
 
 
 class Worker:
     """One connection: opened, polled until told to stop or until it is lost. ``rows`` and ``changes`` are put down by the
     thread and taken by the sampler; ``error`` is why it ended, None while it lives."""
 
-    def __init__(self, begin: Callable[[], Session], poll_seconds: float) -> None:
+    def __init__(self, begin: Callable[[], Session]) -> None:
         """Start the thread. ``begin`` opens the session; it may raise BackendError and EngineError."""
         self.rows: deque[Row] = deque()
         self.changes: deque[Change] = deque()
@@ -30,8 +30,9 @@ class Worker:
         self.settled = threading.Event()
         """Set when the session is open, or won't be."""
         self._begin = begin
-        self._poll_seconds = poll_seconds
         self._stop = threading.Event()
+        self._through = threading.Event()
+        self._patience = Patience()
         self._ended = threading.Event()
         self._busy: float | None = time.monotonic()
         threading.Thread(target=self._run, name="dcgm", daemon=True).start()
@@ -51,9 +52,17 @@ class Worker:
         """Let it end by itself, whenever that is."""
         self._stop.set()
 
-    def finish(self, seconds: float) -> None:
-        """Have it read what is left and give everything back; wait no longer than this."""
+    def read_rest(self) -> bool:
+        """Have it read what is left; has it? One that hangs is not waited for, one that is slow up to LONGEST_SECONDS."""
         self._stop.set()
+        patience = self._patience.seconds
+        while not self._through.wait(_LOOK_SECONDS):
+            if self.stuck_seconds > patience:
+                return False
+        return True
+
+    def give_back(self, seconds: float) -> None:
+        """After ``read_rest``: wait until everything is given back, but no longer than this."""
         self._ended.wait(seconds)
 
     def _run(self) -> None:
@@ -74,19 +83,26 @@ class Worker:
         finally:
             self._busy = None
             self._ended.set()
+            self._through.set()
             self.settled.set()
 
     def _poll(self, session: Session) -> None:
         try:
-            while not self._stop.wait(self._poll_seconds):
+            while not self._stop.wait(session.due_in):
                 self._once(session)
+            session.end()
             self._once(session)
+            until = time.monotonic() + LONGEST_SECONDS
+            while session.incomplete and time.monotonic() < until:
+                self._once(session)
         finally:
             self.rows.extend(session.flush())
+            self._through.set()
 
     def _once(self, session: Session) -> None:
-        self._busy = time.monotonic()
+        self._busy = began = time.monotonic()
         rows, changes = session.poll()
         self.rows.extend(rows)
         self.changes.extend(changes)
         self._busy = None
+        self._patience.took(time.monotonic() - began)

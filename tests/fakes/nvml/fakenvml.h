@@ -31,6 +31,7 @@
 #define MAX_GPUS 16
 #define MAX_INSTANCES 7
 #define METRICS 512
+#define FIRST_GPU_INSTANCE 7 /* the ids of a GPU's MIG instances begin here */
 #define MIB (1024ull * 1024)
 
 typedef int R;

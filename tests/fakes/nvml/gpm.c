@@ -41,7 +41,7 @@ API R nvmlGpmSampleGet(D d, struct gpm_sample *s) {
     return fake_instances(d->gpu) ? fake_refuse() : sample(d, 0, s);
 }
 API R nvmlGpmMigSampleGet(D d, u32 gi, struct gpm_sample *s) {
-    int instance = (int)gi - 6;
+    int instance = (int)gi - FIRST_GPU_INSTANCE + 1;
     return instance < 1 || instance > fake_instances(d->gpu) ? INVALID : sample(d, instance, s);
 }
 API R nvmlGpmMetricsGet(struct gpm_get *q) {

@@ -85,7 +85,7 @@ API R nvmlDeviceGetMigDeviceHandleByIndex(D d, u32 i, D *instance) {
     return fake_enter(d);
 }
 API R nvmlDeviceIsMigDeviceHandle(D d, u32 *is) { *is = d->instance > 0; return fake_enter(d); }
-API R nvmlDeviceGetGpuInstanceId(D d, u32 *id) { *id = d->instance + 6; return d->instance ? fake_enter(d) : NOT_SUPPORTED; }
+API R nvmlDeviceGetGpuInstanceId(D d, u32 *id) { *id = d->instance + FIRST_GPU_INSTANCE - 1; return d->instance ? fake_enter(d) : NOT_SUPPORTED; }
 API R nvmlDeviceGetComputeInstanceId(D d, u32 *id) { *id = 0; return d->instance ? fake_enter(d) : NOT_SUPPORTED; }
 API R nvmlDeviceGetDeviceHandleFromMigDeviceHandle(D d, D *parent) {
     *parent = fake_device(d->gpu, 0);

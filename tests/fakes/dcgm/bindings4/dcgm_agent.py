@@ -2,7 +2,4 @@
 
 import dcgm_fields as dcgm_fields
 import dcgm_structs as dcgm_structs
-from fakedcgm import agent
 from fakedcgm.agent import *  # noqa: F403
-
-agent.MAJOR, agent.VERSION = 4, "4.6.0"

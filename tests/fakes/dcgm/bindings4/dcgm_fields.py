@@ -4,7 +4,9 @@ import warnings
 from typing import Any
 
 import dcgm_structs as dcgm_structs
-from fakedcgm.engine import C2C, KNOWN
+from fakedcgm.meta import DcgmFieldGetById as DcgmFieldGetById
+from fakedcgm.meta import DcgmFieldsInit as DcgmFieldsInit
+from fakedcgm.meta import c_dcgm_field_meta_t as c_dcgm_field_meta_t
 
 DCGM_FE_GPU, DCGM_FE_GPU_I, DCGM_FE_GPU_CI = 1, 4, 5
 DCGM_FI_DEV_GPU_NAME = 50
@@ -21,7 +23,3 @@ def __getattr__(name: str) -> Any:
         warnings.warn(f"{name} is deprecated", DeprecationWarning, stacklevel=2)
         return _OLD[name]
     raise AttributeError(name)
-
-
-def DcgmFieldGetById(fieldId: int) -> Any:
-    return object() if fieldId in KNOWN | C2C else None

@@ -5,7 +5,12 @@ import sys
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+from fakedcgm import structs
 from fakedcgm.structs import *  # noqa: F403
+from fakedcgm.structs import _dcgmCheckReturn as _dcgmCheckReturn
+from fakedcgm.structs import _dcgmGetFunctionPointer as _dcgmGetFunctionPointer
 from fakedcgm.structs import _dcgmInit as _dcgmInit
 
-DCGM_GROUP_MAX_ENTITIES_V2 = 1024
+structs.MAJOR = 4
+
+DCGM_GROUP_MAX_ENTITIES_V1, DCGM_GROUP_MAX_ENTITIES_V2 = 64, 1024

@@ -3,13 +3,17 @@
 import json
 import os
 import socketserver
+import struct
 import sys
 import threading
 import time
 from typing import Any
 
-from fakedcgm.client import GENERIC_ERROR, receive, send
-from fakedcgm.engine import HostEngine, Refused
+from fakedcgm.engine import HostEngine
+from fakedcgm.messages import answer
+
+FRAME = struct.Struct("<IIiii")  # magic, request, length, type, status
+MAGIC = 0xADBCBCAD
 
 _lock = threading.Lock()
 
@@ -43,31 +47,46 @@ def _log() -> None:
         with open(path, "a") as stream:
             stream.writelines(json.dumps(entry) + "\n" for entry in ENGINE.log)
     ENGINE.log.clear()
+    ENGINE.calls.clear()
 
 
 class _Client(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         client = id(self)
+        stream = self.request.makefile("rb")
         try:
-            while (message := receive(self.request)) is not None:
-                major, name, arguments = message
-                with _lock:
-                    ENGINE.knobs |= KNOBS.read()
-                    try:
-                        if major != ENGINE.knobs["major"]:
-                            raise Refused(GENERIC_ERROR)
-                        answer = (0, ENGINE.request(client, name, arguments))
-                    except Refused as refused:
-                        answer = (refused.code, None)
-                    _log()
-                send(self.request, answer)
+            while len(head := stream.read(FRAME.size)) == FRAME.size:
+                _, request, length, kind, _ = FRAME.unpack(head)
+                status, data = self._answer(client, stream.read(length))
+                self.request.sendall(FRAME.pack(MAGIC, request, len(data), kind, status) + data)
         except OSError:
             pass  # the client died
         with _lock:
             ENGINE.forget(client)
+            _log()
+
+    def _answer(self, client: int, message: bytes) -> tuple[int, bytes]:
+        while True:
+            with _lock:
+                ENGINE.knobs |= KNOBS.read()
+                if not ENGINE.knobs["hang"]:
+                    ENGINE.be_alive()
+                    status, data = answer(ENGINE, client, message)
+                    _log()
+                    return status, data
+            time.sleep(0.02)
+
+
+def _be_alive() -> None:
+    while True:
+        time.sleep(0.1)
+        with _lock:
+            ENGINE.be_alive()
 
 
 def main(address: str) -> None:
+    time.sleep(ENGINE.knobs["start"])
+    threading.Thread(target=_be_alive, daemon=True).start()
     kind = socketserver.ThreadingTCPServer if address.isdigit() else socketserver.ThreadingUnixStreamServer
     kind.daemon_threads = kind.allow_reuse_address = True
     with kind(("127.0.0.1", int(address)) if address.isdigit() else address, _Client) as server:

@@ -1,182 +1,216 @@
-"""The functions of dcgm_agent, with the bindings' names and arguments, over ``fakedcgm.client``."""
+"""The functions of dcgm_agent, with the bindings' names and arguments, over the library."""
 
-import ctypes
-import itertools
-from collections.abc import Callable
-from ctypes import CFUNCTYPE, POINTER, c_int32, c_uint32, c_void_p
+from collections.abc import Sequence
+from ctypes import CFUNCTYPE, POINTER, byref, c_double, c_int, c_int32, c_int64, c_uint, c_uint16, c_uint32, c_void_p
+from ctypes import py_object as c_object
 from typing import Any
 
 from fakedcgm import structs
-from fakedcgm.client import CONNECTION_NOT_VALID, Embedded, Remote
-from fakedcgm.engine import Refused
+from fakedcgm.structs import _dcgmGetFunctionPointer
 
 dcgmFieldValueEntityEnumeration_f = CFUNCTYPE(
     c_int32, c_uint32, c_uint32, POINTER(structs.c_dcgmFieldValue_v1), c_int32, c_void_p
 )
 
-MAJOR = 4
-VERSION = "4.6.0"
-_handles: dict[int, Remote | Embedded] = {}
-_serial = itertools.count(1)
+dcgmFP = _dcgmGetFunctionPointer
 
 
-def _ask(handle: c_void_p, name: str, *arguments: Any) -> Any:
-    connection = _handles.get(handle.value or 0)
-    try:
-        if connection is None:
-            raise Refused(CONNECTION_NOT_VALID)
-        return connection.request(MAJOR, name, arguments)
-    except Refused as refused:
-        raise structs.error_of(refused) from None
-
-
-def _open(make: Callable[[], Remote | Embedded]) -> c_void_p:
-    try:
-        connection = make()
-    except Refused as refused:
-        raise structs.error_of(refused) from None
-    number = next(_serial)
-    _handles[number] = connection
-    return c_void_p(number)
+def _call(function: str, *arguments: Any) -> int:
+    """Text goes as bytes; a code that is not 0 is raised."""
+    plain = [text.encode() if isinstance(text, str) else text for text in arguments]
+    return structs._dcgmCheckReturn(dcgmFP(function)(*plain))
 
 
 def dcgmInit() -> int:
-    if not structs.loaded:
-        raise structs.DCGMError(structs.CODES["UNINITIALIZED"])
-    return 0
+    return _call("dcgmInit", byref(c_void_p()))
+
+
+def dcgmShutdown() -> int:
+    return _call("dcgmShutdown")
 
 
 def dcgmVersionInfo() -> Any:
-    text = f"version:{VERSION};arch:x86_64;buildtype:Release".encode()
-    return structs.c_dcgmVersionInfo_v2(0, text)
+    answer = structs.c_dcgmVersionInfo_v2()
+    answer.version = structs.dcgmVersionInfo_version2
+    _call("dcgmVersionInfo", byref(answer))
+    return answer
 
 
 def dcgmStartEmbedded(opMode: int) -> c_void_p:
-    del opMode
-    return _open(Embedded)
+    handle = c_void_p()
+    _call("dcgmStartEmbedded", opMode, byref(handle))
+    return handle
 
 
 def dcgmStopEmbedded(dcgm_handle: c_void_p) -> int:
-    return dcgmDisconnect(dcgm_handle)
+    return _call("dcgmStopEmbedded", dcgm_handle)
+
+
+def dcgmConnect(ip_address: str) -> c_void_p:
+    handle = c_void_p()
+    _call("dcgmConnect", ip_address, byref(handle))
+    return handle
 
 
 def dcgmConnect_v2(
     ip_address: str, connectParams: Any, version: int = structs.c_dcgmConnectV2Params_version
 ) -> c_void_p:
     connectParams.version = version
-    seconds = (connectParams.timeoutMs or 5000) / 1000
-    return _open(lambda: Remote(ip_address, bool(connectParams.addressIsUnixSocket), seconds))
+    handle = c_void_p()
+    _call("dcgmConnect_v2", ip_address, byref(connectParams), byref(handle))
+    return handle
 
 
 def dcgmDisconnect(dcgm_handle: c_void_p) -> int:
-    connection = _handles.pop(dcgm_handle.value or 0, None)
-    if connection is None:
-        raise structs.error_of(Refused(CONNECTION_NOT_VALID))
-    connection.close()
-    return 0
+    return _call("dcgmDisconnect", dcgm_handle)
+
+
+def _devices(function: str, dcgm_handle: c_void_p) -> list[int]:
+    ids = (c_uint * structs.DCGM_MAX_NUM_DEVICES)()
+    count = c_uint()
+    _call(function, dcgm_handle, ids, byref(count))
+    return list(ids[: count.value])
 
 
 def dcgmGetAllDevices(dcgm_handle: c_void_p) -> list[int]:
-    return list(_ask(dcgm_handle, "devices"))
+    return _devices("dcgmGetAllDevices", dcgm_handle)
+
+
+def dcgmGetAllSupportedDevices(dcgm_handle: c_void_p) -> list[int]:
+    return _devices("dcgmGetAllSupportedDevices", dcgm_handle)
 
 
 def dcgmGetGpuInstanceHierarchy(dcgm_handle: c_void_p) -> Any:
     answer = structs.c_dcgmMigHierarchy_v2()
-    entries = _ask(dcgm_handle, "hierarchy")
-    answer.count = len(entries)
-    for entry, (group, number, parent_group, parent, instance, compute) in zip(
-        answer.entityList, entries, strict=False
-    ):
-        entry.entity.entityGroupId, entry.entity.entityId = group, number
-        entry.parent.entityGroupId, entry.parent.entityId = parent_group, parent
-        entry.info.nvmlInstanceId, entry.info.nvmlComputeInstanceId = instance, compute
-    return answer
-
-
-def dcgmEntitiesGetLatestValues(dcgmHandle: c_void_p, entities: list[Any], fieldIds: list[int], flags: int) -> Any:
-    assert flags == structs.DCGM_FV_FLAG_LIVE_DATA, "only live reads are simulated"
-    pairs = [(pair.entityGroupId, pair.entityId) for pair in entities]
-    values = _ask(dcgmHandle, "latest_live", pairs, list(fieldIds))
-    answer = (structs.c_dcgmFieldValue_v2 * len(values))()
-    for item, value in zip(answer, values, strict=True):
-        item.entityGroupId, item.entityId = value[:2]
-        _fill(item, value)
+    answer.version = structs.c_dcgmMigHierarchy_version2
+    _call("dcgmGetGpuInstanceHierarchy", dcgm_handle, byref(answer))
     return answer
 
 
 def dcgmGroupCreate(dcgm_handle: c_void_p, type: int, groupName: str) -> c_void_p:
-    return c_void_p(_ask(dcgm_handle, "group_create", type, groupName))
+    group = c_void_p()
+    _call("dcgmGroupCreate", dcgm_handle, type, groupName, byref(group))
+    return group
 
 
 def dcgmGroupAddEntity(dcgm_handle: c_void_p, group_id: c_void_p, entityGroupId: int, entityId: int) -> int:
-    _ask(dcgm_handle, "group_add", group_id.value, entityGroupId, entityId)
-    return 0
+    return _call("dcgmGroupAddEntity", dcgm_handle, group_id, entityGroupId, entityId)
+
+
+def dcgmGroupAddDevice(dcgm_handle: c_void_p, group_id: c_void_p, gpu_id: int) -> int:
+    return _call("dcgmGroupAddDevice", dcgm_handle, group_id, gpu_id)
+
+
+def dcgmGroupRemoveEntity(dcgm_handle: c_void_p, group_id: c_void_p, entityGroupId: int, entityId: int) -> int:
+    return _call("dcgmGroupRemoveEntity", dcgm_handle, group_id, entityGroupId, entityId)
+
+
+def dcgmGroupGetInfo(dcgm_handle: c_void_p, group_id: c_void_p) -> Any:
+    four = structs.MAJOR >= 4
+    answer = structs.c_dcgmGroupInfo_v3() if four else structs.c_dcgmGroupInfo_v2()
+    answer.version = structs.make_dcgm_version(type(answer), 3 if four else 2)
+    _call("dcgmGroupGetInfo", dcgm_handle, group_id, byref(answer))
+    return answer
+
+
+def dcgmGroupGetAllIds(dcgmHandle: c_void_p) -> list[Any]:
+    groups = (c_void_p * 64)()
+    count = c_uint()
+    _call("dcgmGroupGetAllIds", dcgmHandle, groups, byref(count))
+    return list(groups[: count.value])
 
 
 def dcgmGroupDestroy(dcgm_handle: c_void_p, group_id: c_void_p) -> int:
-    _ask(dcgm_handle, "group_destroy", group_id.value)
-    return 0
+    return _call("dcgmGroupDestroy", dcgm_handle, group_id)
 
 
-def dcgmFieldGroupCreate(dcgm_handle: c_void_p, fieldIds: list[int], fieldGroupName: str) -> c_void_p:
-    return c_void_p(_ask(dcgm_handle, "fields_create", list(fieldIds), fieldGroupName))
+def dcgmFieldGroupCreate(dcgm_handle: c_void_p, fieldIds: Sequence[int], fieldGroupName: str) -> c_void_p:
+    group = c_void_p()
+    ids = (c_uint16 * len(fieldIds))(*fieldIds)
+    _call("dcgmFieldGroupCreate", dcgm_handle, c_int32(len(fieldIds)), byref(ids), fieldGroupName, byref(group))
+    return group
 
 
 def dcgmFieldGroupDestroy(dcgm_handle: c_void_p, fieldGroupId: c_void_p) -> int:
-    _ask(dcgm_handle, "fields_destroy", fieldGroupId.value)
-    return 0
+    return _call("dcgmFieldGroupDestroy", dcgm_handle, fieldGroupId)
+
+
+def dcgmFieldGroupGetInfo(dcgm_handle: c_void_p, fieldGroupId: c_void_p) -> Any:
+    answer = structs.c_dcgmFieldGroupInfo_v1()
+    answer.version = structs.dcgmFieldGroupInfo_version1
+    answer.fieldGroupId = fieldGroupId
+    _call("dcgmFieldGroupGetInfo", dcgm_handle, byref(answer))
+    return answer
+
+
+def dcgmUpdateAllFields(dcgm_handle: c_void_p, waitForUpdate: int) -> int:
+    return _call("dcgmUpdateAllFields", dcgm_handle, c_int(waitForUpdate))
 
 
 def dcgmWatchFields(
     dcgm_handle: c_void_p, groupId: c_void_p, fieldGroupId: c_void_p, updateFreq: int, maxKeepAge: float,
     maxKeepSamples: int,
 ) -> int:  # fmt: skip
-    _ask(dcgm_handle, "watch", groupId.value, fieldGroupId.value, updateFreq, maxKeepAge, maxKeepSamples)
-    return 0
+    numbers = c_int64(updateFreq), c_double(maxKeepAge), c_int32(maxKeepSamples)
+    return _call("dcgmWatchFields", dcgm_handle, groupId, fieldGroupId, *numbers)
 
 
 def dcgmUnwatchFields(dcgm_handle: c_void_p, groupId: c_void_p, fieldGroupId: c_void_p) -> int:
-    _ask(dcgm_handle, "unwatch", groupId.value, fieldGroupId.value)
-    return 0
+    return _call("dcgmUnwatchFields", dcgm_handle, groupId, fieldGroupId)
 
 
 def dcgmGetValuesSince_v2(
     dcgm_handle: c_void_p, groupId: c_void_p, fieldGroupId: c_void_p, sinceTimestamp: int, enumCB: Any, userData: Any
 ) -> int:
-    next_since, values = _ask(dcgm_handle, "values_since", groupId.value, fieldGroupId.value, sinceTimestamp)
-    item = structs.c_dcgmFieldValue_v1()
-    for value in values:
-        _fill(item, value)
-        if enumCB(value[0], value[1], ctypes.byref(item), 1, userData):
-            break
-    return int(next_since)
+    following = c_int64()
+    since = c_int64(sinceTimestamp)
+    _call(
+        "dcgmGetValuesSince_v2",
+        dcgm_handle,
+        groupId,
+        fieldGroupId,
+        since,
+        byref(following),
+        enumCB,
+        c_object(userData),
+    )
+    return following.value
+
+
+def dcgmGetLatestValues_v2(
+    dcgm_handle: c_void_p, groupId: c_void_p, fieldGroupId: c_void_p, enumCB: Any, userData: Any
+) -> int:
+    return _call("dcgmGetLatestValues_v2", dcgm_handle, groupId, fieldGroupId, enumCB, c_object(userData))
+
+
+def dcgmEntityGetLatestValues(dcgmHandle: c_void_p, entityGroup: int, entityId: int, fieldIds: Sequence[int]) -> Any:
+    values = (structs.c_dcgmFieldValue_v1 * len(fieldIds))()
+    ids = (c_uint16 * len(fieldIds))(*fieldIds)
+    count = c_uint(len(fieldIds))
+    _call("dcgmEntityGetLatestValues", dcgmHandle, c_uint(entityGroup), c_uint32(entityId), ids, count, values)
+    return values
+
+
+def dcgmEntitiesGetLatestValues(dcgmHandle: c_void_p, entities: list[Any], fieldIds: Sequence[int], flags: int) -> Any:
+    values = (structs.c_dcgmFieldValue_v2 * (len(fieldIds) * len(entities)))()
+    pairs = (structs.c_dcgmGroupEntityPair_t * len(entities))(*entities)
+    ids = (c_uint16 * len(fieldIds))(*fieldIds)
+    counts = c_uint(len(entities)), c_uint(len(fieldIds))
+    _call("dcgmEntitiesGetLatestValues", dcgmHandle, pairs, counts[0], ids, counts[1], flags, values)
+    return values
 
 
 def dcgmProfGetSupportedMetricGroups(dcgmHandle: c_void_p, gpuId: int) -> Any:
     answer = structs.c_dcgmProfGetMetricGroups_v3()
-    groups = _ask(dcgmHandle, "supported", gpuId)
-    answer.gpuId, answer.numMetricGroups = gpuId, len(groups)
-    for group, (major, fields) in zip(answer.metricGroups, groups, strict=False):
-        group.majorId, group.numFieldIds = major, len(fields)
-        group.fieldIds[: len(fields)] = fields
+    answer.version = structs.dcgmProfGetMetricGroups_version3
+    answer.gpuId = gpuId
+    _call("dcgmProfGetSupportedMetricGroups", dcgmHandle, byref(answer))
     return answer
 
 
 def dcgmProfPause(dcgmHandle: c_void_p) -> int:
-    _ask(dcgmHandle, "pause", True)
-    return 0
+    return _call("dcgmProfPause", dcgmHandle)
 
 
 def dcgmProfResume(dcgmHandle: c_void_p) -> int:
-    _ask(dcgmHandle, "pause", False)
-    return 0
-
-
-def _fill(item: Any, value: tuple[Any, ...]) -> None:
-    _, _, item.fieldId, item.fieldType, item.status, item.ts, content = value
-    if item.fieldType == ord("s"):
-        item.value.str = str(content).encode()
-    elif item.fieldType == ord("d"):
-        item.value.dbl = content
-    else:
-        item.value.i64 = content
+    return _call("dcgmProfResume", dcgmHandle)

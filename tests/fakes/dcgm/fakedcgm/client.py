@@ -1,92 +1,44 @@
-"""What the real library does for the bindings: connections, and requests to the engine at their other end."""
+"""The engine in this process: what the library calls instead of sending a message."""
 
-import marshal
+import ctypes
 import os
-import socket
-import struct
 from collections.abc import Callable
-from typing import Any
 
-from fakedcgm.engine import HostEngine, Refused
+from fakedcgm.engine import HostEngine
+from fakedcgm.messages import answer
 
-GENERIC_ERROR, CONNECTION_NOT_VALID, NVML_NOT_LOADED = -3, -21, -56
-LENGTH = struct.Struct("<I")
+GENERIC_ERROR, UNINITIALIZED, NVML_NOT_LOADED = -3, -10, -56
+START, STOP = 0, 1
 
 EMBEDDED: Callable[[], HostEngine] | None = None
 """Makes the engine of dcgmStartEmbedded; without it there is no driver."""
 
-
-class Remote:
-    """A connection to an engine in another process. Once broken, broken for ever."""
-
-    def __init__(self, address: str, is_path: bool, seconds: float) -> None:
-        try:
-            if is_path:
-                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                self._socket.settimeout(seconds)
-                self._socket.connect(address)
-            else:
-                host, _, port = address.rpartition(":")
-                self._socket = socket.create_connection((host, int(port)), seconds)
-        except OSError:
-            raise Refused(CONNECTION_NOT_VALID) from None
-        self._socket.settimeout(None)  # the time limit is for connecting only
-
-    def request(self, major: int, name: str, arguments: tuple[Any, ...]) -> Any:
-        try:
-            send(self._socket, (major, name, arguments))
-            answer = receive(self._socket)
-        except OSError:
-            answer = None
-        if answer is None:
-            self._socket.close()
-            raise Refused(CONNECTION_NOT_VALID)
-        code, value = answer
-        if code:
-            raise Refused(code)
-        return value
-
-    def close(self) -> None:
-        self._socket.close()
+_running: HostEngine | None = None
 
 
-class Embedded:
-    """An engine in this process."""
-
-    def __init__(self) -> None:
-        if EMBEDDED is None:
-            raise Refused(NVML_NOT_LOADED)
-        self.engine = EMBEDDED()
-
-    def request(self, major: int, name: str, arguments: tuple[Any, ...]) -> Any:
-        if major != self.engine.knobs["major"]:
-            raise Refused(GENERIC_ERROR)
-        return self.engine.request(0, name, arguments)
-
-    def close(self) -> None:
-        self.engine.forget(0)
-
-
-def send(connection: socket.socket, message: Any) -> None:
-    data = marshal.dumps(message)
-    connection.sendall(LENGTH.pack(len(data)) + data)
-
-
-def receive(connection: socket.socket) -> Any:
-    """The next message; None when there will be none."""
-    head = _exactly(connection, LENGTH.size)
-    data = head and _exactly(connection, LENGTH.unpack(head)[0])
-    return marshal.loads(data) if data else None
+def _answer(message: int | None, capacity: int) -> int:
+    """The message at this address is replaced by its answer. Without one, the engine starts or stops."""
+    global _running
+    if message is None:
+        if capacity == STOP and _running is not None:
+            _running.forget(0)
+            _running = None
+        elif capacity == START:
+            if EMBEDDED is None:
+                return NVML_NOT_LOADED
+            _running = EMBEDDED()
+        return 0
+    if _running is None:
+        return UNINITIALIZED
+    length = ctypes.c_uint32.from_address(message).value
+    status, data = answer(_running, 0, ctypes.string_at(message, length), room=False)
+    if len(data) > capacity:
+        return GENERIC_ERROR
+    ctypes.memmove(message, data, len(data))
+    return status
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            return b""
-        data += more
-    return data
+ANSWER = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32)(_answer)
 
 
 def library_is_missing() -> bool:

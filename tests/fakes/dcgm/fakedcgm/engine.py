@@ -4,6 +4,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fakedcgm.fields import PROFILING, TYPES
+
 INT64_BLANK = 0x7FFFFFFFFFFFFFF0
 DOUBLE_BLANK = 140737488355328.0
 MICRO = 1_000_000
@@ -14,7 +16,9 @@ DEFAULTS: dict[str, Any] = {
     "models": {},  # UUID: product name, where it is not an H100
     "mig": {},  # UUID: list of (gpu instance, compute instance)
     "profiling": 0,  # the code with which profiling fields are refused
-    "pausable": False,  # before Hopper
+    "without_gpm": {},  # UUID: the code with which profiling fields are refused for this GPU, -33 without NVIDIA's module
+    "hidden": False,  # GPM is forbidden to the engine: profiling fields are watched, and stay blank
+    "pausable": False,  # before Hopper, with NVIDIA's module
     "failing": [],  # profiling fields that can't be watched
     "together": 99,  # how many profiling fields can be watched together
     "unsupported": [],  # fields whose values are "not supported"
@@ -24,19 +28,27 @@ DEFAULTS: dict[str, Any] = {
     "jitter": 0.002,  # stamps are off by up to so many s
     "ahead": 0.0,  # the engine's clock, s ahead of true time
     "unwatch": False,  # true makes it forget all watches, once
+    "groups": 0,  # groups that others have made
+    "field_groups": 0,  # field groups that others have made
+    "start": 0.0,  # s it takes to start, as a process
+    "hang": False,  # as a process: it answers nobody
 }
 
-STRINGS = {1, 50, 53, 54, 57}
-DOUBLES = {155, 160, 164, *range(1001, 1009), *range(1013, 1017)}
-KNOWN = {1, 50, 52, 53, 54, 57, 63, 100, 101, 112, 113, 140, 150, 155, 156, 160, 164, 190, 203, 204, 240, 241,
-         250, 251, 252, 253, *range(1001, 1076)}  # fmt: skip
 C2C = {1076, 1077, 1078, 1079}
-PROFILING = range(1001, 1100)
 GPU, GPU_I, GPU_CI = 1, 4, 5
+MAPPED = {140, 156, 157}
+"""Fields that a live read asks the driver for all at once: they come after the others."""
 
-BADPARAM, NOT_SUPPORTED, NO_DATA, NOT_WATCHED, GPU_IS_LOST = -1, -6, -14, -16, -18
+BADPARAM, NOT_SUPPORTED, UNKNOWN_FIELD, NO_DATA, NOT_WATCHED = -1, -6, -13, -14, -16
 GROUP_INCOMPATIBLE, MAX_LIMIT, DUPLICATE_KEY, MULTI_PASS = -23, -24, -26, -38
-MOST_GROUPS, MOST_FIELDS = 64, 128
+MOST_GROUPS, MOST_FIELD_GROUPS, MOST_FIELDS = {3: 66, 4: 64}, 64, 128
+OWN_GROUPS, OWN_FIELD_GROUPS = 2, 3
+ALL_GPUS = 0x7FFFFFFF
+"""A group that is always there."""
+LONGEST_SLEEP = 10 * MICRO
+"""Its loop sleeps until something watched is due, at most so long."""
+STOPPED = 1.0
+"""A process that was not seen for so many s was stopped."""
 
 Entity = tuple[int, int]
 Value = tuple[int, int, int, int, int, int, Any]
@@ -52,38 +64,57 @@ class Refused(Exception):
 
 
 class _Series:
-    """One watched field of one entity: its watchers' (period, keep) and the samples, each with its time of insertion."""
+    """One field of one entity: its watchers' (period, keep) and the samples, each with its time of insertion.
 
-    def __init__(self, entity: Entity, field: int, begin: int) -> None:
+    It outlives its watchers, with its samples, as DCGM's do: only a sample that comes drops one that is too old.
+    """
+
+    def __init__(self, entity: Entity, field: int) -> None:
         self.entity = entity
         self.field = field
-        self.watchers: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self.watchers: dict[int, tuple[int, int]] = {}
         self.random = random.Random(hash((entity, field)))
-        self.due = begin + self.random.randrange(1, 3000)
+        self.due = 0
+        self.queried = 0
         self.inserted = 0
         self.taken = 0
         self.samples: list[tuple[int, int, Any]] = []
         self.blank = False
 
+    @property
+    def period(self) -> int:
+        return min(period for period, _ in self.watchers.values())
 
-def kind_of(field: int) -> str:
-    return "s" if field in STRINGS else "d" if field in DOUBLES else "i"
+
+def kind_of(field: int, major: int = 4) -> str:
+    """DCGM's letter for the field's type."""
+    return TYPES[major][field]
 
 
 def blank(field: int, reason: int = 0) -> Any:
+    """The value that says: there is none."""
     kind = kind_of(field)
-    return "<<<NULL>>>" if kind == "s" else DOUBLE_BLANK + reason if kind == "d" else INT64_BLANK + reason
+    return {"d": DOUBLE_BLANK + reason, "i": INT64_BLANK + reason, "b": ""}.get(kind, "<<<NULL>>>")
+
+
+def is_blank(field: int, value: Any) -> bool:
+    kind = kind_of(field)
+    return (
+        bool(value >= (DOUBLE_BLANK if kind == "d" else INT64_BLANK)) if kind in "di" else value in ("", "<<<NULL>>>")
+    )
 
 
 def value_at(uuid: str, field: int, stamp: int) -> Any:
     """The closed form of a field: every stamp has a value of its own."""
+    if kind_of(field) in "sb":
+        return f"field {field} of {uuid}"
     share = random.Random(f"{uuid} {field} {stamp}").random()
     if field == 156:
         return stamp // 1000  # mJ at 1 kW
     if field == 112:
         return 4
-    if field in DOUBLES:
-        return 100 + 500 * share if field in (155, 160, 164) else share
+    if kind_of(field) == "d":
+        return share if field in PROFILING else 100 + 500 * share
     return round(share * (100 if field in (203, 204) else 80 if field in (140, 150) else 50_000))
 
 
@@ -98,10 +129,12 @@ class HostEngine:
         self.paused = False
         self._clock = clock
         self._gpus = list(self.knobs["gpus"])
-        self._groups: dict[int, tuple[int, set[Entity]]] = {}
+        self._groups: dict[int, tuple[int, str, list[Entity]]] = {}
         self._field_groups: dict[int, tuple[int, str, list[int]]] = {}
         self._series: dict[tuple[Entity, int], _Series] = {}
         self._serial = 1
+        self._woken = self.now()
+        self._seen = clock()
 
     def now(self) -> int:
         """Its own clock, us."""
@@ -117,33 +150,50 @@ class HostEngine:
 
     def forget(self, client: int) -> None:
         """A client is gone: so is all that was its."""
-        for group in [key for key, (owner, _) in self._groups.items() if owner == client]:
+        for group in [key for key, (owner, _, _) in self._groups.items() if owner == client]:
             del self._groups[group]
         for group in [key for key, (owner, _, _) in self._field_groups.items() if owner == client]:
             del self._field_groups[group]
-        for key, series in list(self._series.items()):
-            series.watchers = {watcher: how for watcher, how in series.watchers.items() if watcher[0] != client}
-            if not series.watchers:
-                del self._series[key]
+        self._advance_all(self.now())
+        for series in self._series.values():
+            self._leave(series, client)
+
+    def be_alive(self) -> None:
+        """To be called often where time is real: after being stopped it has no samples of that time."""
+        seen, self._seen = self._seen, self._clock()
+        if self._seen - seen < STOPPED:
+            return
+        stopped = round((seen + self.knobs["ahead"]) * MICRO)
+        now = self.now()
+        for series in self._watched():
+            self._advance(series, stopped)
+            if series.due < now:
+                series.taken = 0 if now - series.due > 3 * series.period else series.taken  # the next one is blank
+                series.due = now
 
     def set_clock(self, seconds: int) -> None:
         """Somebody sets its machine's clock: it goes on sampling by the new one, and drops what it had."""
+        self._advance_all(self.now())
         for series in self._series.values():
-            self._advance(series, self.now())
             series.due += seconds * MICRO
+            series.queried += seconds * MICRO
             series.inserted = 0
             series.samples.clear()
+        self._woken += seconds * MICRO
         self.knobs["ahead"] += seconds
 
     @property
     def left_behind(self) -> int:
         """Groups, field groups and watched fields there are."""
-        return len(self._groups) + len(self._field_groups) + len(self._series)
+        return len(self._groups) + len(self._field_groups) + len(self._watched())
 
-    # What the bindings call
+    # What clients ask
+
+    def version(self, _client: int) -> str:
+        return {3: "3.3.9", 4: "4.6.0"}[self.knobs["major"]]
 
     def knows(self, _client: int, field: int) -> bool:
-        return field in KNOWN or (field in C2C and self.knobs["major"] >= 4)
+        return field in TYPES[self.knobs["major"]]
 
     def devices(self, _client: int) -> list[int]:
         return list(range(len(self._gpus)))
@@ -161,87 +211,151 @@ class HostEngine:
         return entries
 
     def latest_live(self, _client: int, entities: Sequence[Entity], fields: Sequence[int]) -> list[Value]:
+        """Read for this call. What the driver is asked for at once comes last."""
         now = self.now()
-        return [self._live(tuple(entity), field, now) for entity in entities for field in fields]
+        ordered = sorted(fields, key=lambda field: field in MAPPED)
+        return [self._live(tuple(entity), field, now) for entity in entities for field in ordered]
 
-    def group_create(self, client: int, _kind: int, _name: str) -> int:
-        if len(self._groups) >= MOST_GROUPS:
+    def latest(self, _client: int, entities: Sequence[Entity], fields: Sequence[int]) -> list[Value]:
+        """The newest sample of each, with its stamp; where there is none a status that says why, stamped 0."""
+        now = self.now()
+        return [value for entity in entities for field in fields for value in self._latest(tuple(entity), field, now)]
+
+    def samples(self, _client: int, entity: Entity, field: int, start: int, end: int) -> list[Value]:
+        """All samples from start to end, by stamp."""
+        if not self.knows(0, field):
+            raise Refused(UNKNOWN_FIELD)
+        series = self._series.get((entity, field))
+        if series is None:
+            raise Refused(NOT_WATCHED)
+        there = self._there(series, self.now())
+        kind = ord(kind_of(field))
+        found = [(*entity, field, kind, 0, stamp, value) for stamp, value in there if start <= stamp <= end]
+        if not found:
+            raise Refused(NO_DATA if there or series.watchers else NOT_WATCHED)
+        return found
+
+    def values_since(self, client: int, group: int, field_group: int, since: int) -> tuple[int, list[Value]]:
+        """What dcgmGetValuesSince_v2 makes of its many requests."""
+        now, _, entities = self.group_info(client, group)
+        values: list[Value] = []
+        for entity in entities:
+            for field in self.fields_info(client, field_group)[1]:
+                try:
+                    values += self.samples(client, entity, field, since, now)
+                except Refused as refused:
+                    if refused.code not in (NO_DATA, NOT_SUPPORTED):
+                        raise
+                    values.append((*entity, field, ord(kind_of(field)), refused.code, 0, blank(field)))
+        return now + 1, values
+
+    def group_create(self, client: int, _kind: int, name: str) -> int:
+        if OWN_GROUPS + self.knobs["groups"] + len(self._groups) >= MOST_GROUPS[self.knobs["major"]]:
             raise Refused(MAX_LIMIT)
-        self._groups[self._next()] = (client, set())
+        self._groups[self._next()] = (client, name, [])
         return self._serial
 
-    def group_add(self, _client: int, group: int, entity_group: int, entity: int) -> None:
-        self._group(group).add((entity_group, entity))
+    def group_add(self, _client: int, group: int, kind: int, number: int) -> None:
+        entities = self._group(group)
+        self.uuid((kind, number))
+        if (kind, number) in entities:
+            raise Refused(BADPARAM)
+        if len(entities) >= (1024 if self.knobs["major"] >= 4 else 64):
+            raise Refused(MAX_LIMIT)
+        entities.append((kind, number))
+
+    def group_remove(self, _client: int, group: int, kind: int, number: int) -> None:
+        if (kind, number) not in self._group(group):
+            raise Refused(BADPARAM)
+        self._group(group).remove((kind, number))
 
     def group_destroy(self, _client: int, group: int) -> None:
         self._group(group)
         del self._groups[group]
 
+    def group_ids(self, _client: int) -> list[int]:
+        return list(self._groups)
+
+    def group_info(self, _client: int, group: int) -> tuple[int, str, list[Entity]]:
+        entities = list(self._group(group))
+        return self.now(), "DCGM_ALL_SUPPORTED_GPUS" if group == ALL_GPUS else self._groups[group][1], entities
+
     def fields_create(self, client: int, fields: Sequence[int], name: str) -> int:
         if not fields or len(fields) > MOST_FIELDS or not all(self.knows(client, field) for field in fields):
             raise Refused(BADPARAM)
+        if OWN_FIELD_GROUPS + self.knobs["field_groups"] + len(self._field_groups) >= MOST_FIELD_GROUPS:
+            raise Refused(MAX_LIMIT)
         if any(taken == name for _, taken, _ in self._field_groups.values()):
             raise Refused(DUPLICATE_KEY)
-        if len(self._field_groups) >= MOST_GROUPS:
-            raise Refused(MAX_LIMIT)
         self._field_groups[self._next()] = (client, name, list(fields))
         return self._serial
 
     def fields_destroy(self, _client: int, field_group: int) -> None:
-        self._fields(field_group)
+        self.fields_info(0, field_group)
         del self._field_groups[field_group]
 
+    def fields_info(self, _client: int, field_group: int) -> tuple[str, list[int]]:
+        if field_group not in self._field_groups:
+            raise Refused(BADPARAM)
+        _, name, fields = self._field_groups[field_group]
+        return name, fields
+
     def watch(self, client: int, group: int, field_group: int, period: int, keep: float, _most: int) -> None:
-        entities, fields = self._group(group), self._fields(field_group)
-        profiled = [field for field in fields if field in PROFILING]
-        code = self._refusal(entities, profiled) if profiled else 0
-        if code:
-            for entity in entities:
-                for key in [key for key in self._series if key[0] == entity]:
-                    del self._series[key]
-            raise Refused(code)
+        entities, fields = self._group(group), self.fields_info(client, field_group)[1]
         kept = max(int(keep), 1)
         now = self.now()
+        self._advance_all(now)
+        wakes = self._next_wake(now)
+        first = False
         for entity in entities:
             for field in fields:
-                series = self._series.setdefault((entity, field), _Series(entity, field, now))
-                slowest = max((period for period, _ in series.watchers.values()), default=period)
+                series = self._series.setdefault((entity, field), _Series(entity, field))
+                if not series.watchers:
+                    # A GPU is sampled at once; anything else only where it never was before.
+                    series.queried = 0 if entity[0] == GPU else series.queried
+                    series.due = wakes
+                    series.taken = 0
+                first = first or not series.queried
+                slowest = max((slow for slow, _ in series.watchers.values()), default=period)
                 # Watching again more slowly, without unwatching first, leaves a profiling field blank.
                 series.blank = field in PROFILING and (
-                    series.blank or period > slowest or period < 100_000 or (period >= MICRO and kept <= 2)
+                    (series.blank and bool(series.watchers))
+                    or period > slowest
+                    or period < 100_000
+                    or (period >= MICRO and kept <= 2)
                 )
-                series.watchers[client, group, field_group] = (period, kept)
+                series.watchers[client] = (period, kept)
+        if first:
+            self.update_all(client)
+        profiled = [field for field in fields if field in PROFILING]
+        if profiled and (code := self._refusal(entities, profiled)):
+            self.unwatch(client, group, field_group)
+            raise Refused(code)
 
     def unwatch(self, client: int, group: int, field_group: int) -> None:
-        self._fields(field_group)
-        for key, series in list(self._series.items()):
-            series.watchers.pop((client, group, field_group), None)
-            if not series.watchers:
-                del self._series[key]
-
-    def values_since(self, _client: int, group: int, field_group: int, since: int) -> tuple[int, list[Value]]:
-        entities, fields = sorted(self._group(group)), self._fields(field_group)
-        if not all((entity, field) in self._series for entity in entities for field in fields):
-            raise Refused(NOT_WATCHED)
+        """It is by client that watchers are told apart, not by group."""
         now = self.now()
-        values: list[Value] = []
-        for entity in entities:
-            for field in fields:
-                series = self._series[entity, field]
-                self._advance(series, now)
-                kind = ord(kind_of(field))
-                new = [sample for sample in series.samples if since <= sample[1] <= now and sample[0] <= now]
-                if not new:
-                    values.append((*entity, field, kind, NO_DATA, 0, 0.0 if kind == ord("d") else 0))
-                values += [(*entity, field, kind, 0, stamp, value) for _, stamp, value in new]
-        return now + 1, values
+        for entity in self._group(group):
+            for field in self.fields_info(client, field_group)[1]:
+                if series := self._series.get((entity, field)):
+                    self._advance(series, now)
+                    self._leave(series, client)
+
+    def update_all(self, _client: int) -> None:
+        """Its loop runs now, and takes what is old enough."""
+        now = self.now()
+        self._advance_all(now)
+        for series in self._watched():
+            series.due = min(series.due, max(now + 1, series.queried + series.period))
+        self._advance_all(now + 1)
+        self._woken = now
 
     def supported(self, _client: int, gpu: int) -> list[tuple[int, list[int]]]:
         """(major id, fields) of the groups of profiling metrics."""
-        if self.knobs["profiling"]:
-            raise Refused(self.knobs["profiling"])
-        fields = [field for field in (*KNOWN, *C2C) if field in PROFILING and self.knows(0, field)]
-        return [(gpu, fields[at : at + 64]) for at in range(0, len(fields), 64)]
+        if code := self._refusal([(GPU, gpu)], []):
+            raise Refused(code)
+        fields = [field for field in TYPES[self.knobs["major"]] if field in PROFILING]
+        return [(number, fields[at : at + 64]) for number, at in enumerate(range(0, len(fields), 64))]
 
     def pause(self, _client: int, paused: bool) -> None:
         if not self.knobs["pausable"]:
@@ -254,20 +368,19 @@ class HostEngine:
         self._serial += 1
         return self._serial
 
-    def _group(self, group: int) -> set[Entity]:
+    def _group(self, group: int) -> list[Entity]:
+        if group == ALL_GPUS:
+            return [(GPU, number) for number in range(len(self._gpus))]
         if group not in self._groups:
             raise Refused(BADPARAM)
-        return self._groups[group][1]
+        return self._groups[group][2]
 
-    def _fields(self, field_group: int) -> list[int]:
-        if field_group not in self._field_groups:
-            raise Refused(BADPARAM)
-        return self._field_groups[field_group][2]
-
-    def _refusal(self, entities: set[Entity], fields: Sequence[int]) -> int:
-        if self.knobs["profiling"]:
-            return int(self.knobs["profiling"])
-        if len({self.knobs["models"].get(self.uuid(entity)[0]) for entity in entities}) > 1:
+    def _refusal(self, entities: Sequence[Entity], fields: Sequence[int]) -> int:
+        uuids = [self.uuid(entity)[0] for entity in entities]
+        for uuid in uuids:
+            if code := self.knobs["profiling"] or self.knobs["without_gpm"].get(uuid, 0):
+                return int(code)
+        if len({self.knobs["models"].get(uuid) for uuid in uuids}) > 1:
             return GROUP_INCOMPATIBLE
         if any(field in self.knobs["failing"] for field in fields):
             return NOT_SUPPORTED
@@ -276,7 +389,7 @@ class HostEngine:
     def uuid(self, entity: Entity) -> tuple[str, str]:
         """(UUID of its GPU, name in the log)"""
         group, number = entity
-        if group == GPU:
+        if group == GPU and number < len(self._gpus):
             return self._gpus[number], self._gpus[number]
         for kind, own, _, _, instance, compute in self.hierarchy(0):
             if (kind, own) == entity:
@@ -285,13 +398,33 @@ class HostEngine:
         raise Refused(BADPARAM)
 
     def _live(self, entity: Entity, field: int, now: int) -> Value:
-        uuid = self.uuid(entity)[0]
+        if not self.knows(0, field):
+            return (*entity, field, ord("i"), UNKNOWN_FIELD, 0, 0)
         kind = ord(kind_of(field))
+        try:
+            uuid = self.uuid(entity)[0]
+        except Refused as refused:
+            return (*entity, field, ord("i"), refused.code, 0, 0)
         if uuid in self.knobs["lost"] and field not in (50, 52, 54):
-            return (*entity, field, kind, GPU_IS_LOST, now, blank(field))
+            return (*entity, field, kind, 0, now, blank(field))
         fixed = {1: "570.00", 50: self.knobs["models"].get(uuid, "NVIDIA H100"), 52: entity[1], 54: uuid,
                  63: 9 << 16, 113: 1980, 164: 700.0, 250: 81559}  # fmt: skip
         return (*entity, field, kind, 0, now, fixed.get(field, self._value(uuid, field, now)))
+
+    def _latest(self, entity: Entity, field: int, now: int) -> list[Value]:
+        major = self.knobs["major"]
+        series = self._series.get((entity, field))
+        there = self._there(series, now) if series else []
+        if there:
+            stamp, value = there[-1]
+            return [(*entity, field, ord(kind_of(field)), 0, stamp, value)]
+        if not self.knows(0, field):
+            # 4 leaves it out, and the library finds that there are too few.
+            return [] if major >= 4 else [(*entity, field, ord("i"), UNKNOWN_FIELD, 0, 0)]
+        status = NO_DATA if series and series.watchers else NOT_WATCHED
+        if major >= 4:
+            return [(*entity, field, ord(kind_of(field)), status, 0, blank(field))]
+        return [(*entity, field, ord("i"), status, 0, 0)]
 
     def _value(self, uuid: str, field: int, stamp: int) -> Any:
         if field in self.knobs["unsupported"]:
@@ -300,23 +433,50 @@ class HostEngine:
             return blank(field, 3)
         return value_at(uuid, field, stamp)
 
+    def _watched(self) -> list[_Series]:
+        return [series for series in self._series.values() if series.watchers]
+
+    def _leave(self, series: _Series, client: int) -> None:
+        series.watchers.pop(client, None)
+
+    def _next_wake(self, now: int) -> int:
+        """When the loop will run by itself: when something watched is due, at the latest after its longest sleep."""
+        woken = max([self._woken, *(series.queried for series in self._series.values())])
+        self._woken = woken + max(0, now - woken) // LONGEST_SLEEP * LONGEST_SLEEP
+        return min([self._woken + LONGEST_SLEEP, *(series.due for series in self._watched())])
+
+    def _there(self, series: _Series, now: int) -> list[tuple[int, Any]]:
+        """(stamp, value) of what has been inserted by now, in the order of stamps."""
+        self._advance(series, now)
+        return [(stamp, value) for inserted, stamp, value in series.samples if inserted <= now and stamp <= now]
+
+    def _advance_all(self, now: int) -> None:
+        for series in self._watched():
+            self._advance(series, now)
+
     def _advance(self, series: _Series, now: int) -> None:
         """Take the samples that are due, each a little late, stamped when taken and inserted after that."""
-        period = min(period for period, _ in series.watchers.values())
+        if not series.watchers or series.due > now:
+            return
+        period = series.period
         kept = max(kept for _, kept in series.watchers.values())
         gpu, name = self.uuid(series.entity)
         while series.due <= now:
-            stamp = series.due + int(series.random.random() * self.knobs["jitter"] * MICRO)
+            off = int(series.random.random() * self.knobs["jitter"] * MICRO)
+            stamp = series.due + (off if series.taken else 0)
+            series.queried = stamp
             series.due = max(series.due + period, stamp - period // 2)
             series.taken += 1
-            if gpu in self.knobs["lost"]:
-                continue
+            profiled = series.field in PROFILING
             value = self._value(gpu, series.field, stamp)
-            if series.field in PROFILING and (series.taken == 1 or series.blank or self.paused):
+            if gpu in self.knobs["lost"] or (
+                profiled and (series.taken == 1 or series.blank or self.paused or self.knobs["hidden"])
+            ):
                 value = blank(series.field)
             delay = int(series.random.random() * self.knobs["late"] * MICRO)
             series.inserted = max(series.inserted, stamp + delay)
             series.samples.append((series.inserted, stamp, value))
-            base = DOUBLE_BLANK if series.field in DOUBLES else INT64_BLANK
-            self.log.append((name, series.field, stamp, None if value >= base else value, series.inserted))
+            self.log.append(
+                (name, series.field, stamp, None if is_blank(series.field, value) else value, series.inserted)
+            )
         series.samples = [sample for sample in series.samples if sample[1] > now - kept * MICRO]

@@ -5,13 +5,14 @@ from ctypes import c_byte, c_char, c_double, c_int, c_int64, c_short, c_uint, c_
 from typing import Any
 
 from fakedcgm.client import library_is_missing
-from fakedcgm.engine import Refused
+from fakedcgm.library import load
 
 DCGM_MAX_STR_LENGTH = 256
 DCGM_MAX_BLOB_LENGTH = 4096
 DCGM_MAX_NUM_DEVICES = 32
 DCGM_OPERATION_MODE_AUTO = 1
 DCGM_GROUP_EMPTY = 1
+DCGM_GROUP_ALL_GPUS = 0x7FFFFFFF
 DCGM_FV_FLAG_LIVE_DATA = 1
 
 CODES = {
@@ -44,20 +45,45 @@ def dcgmExceptionClass(error_code: int) -> Any:
     return _classes.get(error_code)
 
 
-def error_of(refused: Refused) -> DCGMError:
-    """The exception the bindings raise for the engine's answer."""
-    return _classes.get(refused.code, DCGMError)(refused.code)
+def _dcgmCheckReturn(ret: int) -> int:
+    """Raise what stands for this code, unless it is OK."""
+    if ret:
+        raise _classes.get(ret, DCGMError)(ret)
+    return ret
 
 
-loaded = False
+MAJOR = 4
+"""Of which version the library is."""
+
+_dcgmLib: ctypes.CDLL | None = None
 
 
 def _dcgmInit(libDcgmPath: str | None = None) -> None:
+    """Load the library; the stand-in has its own, wherever one is said to be."""
     del libDcgmPath
+    global _dcgmLib
     if library_is_missing():
-        raise _classes[CODES["LIBRARY_NOT_FOUND"]](CODES["LIBRARY_NOT_FOUND"])
-    global loaded
-    loaded = True
+        _dcgmCheckReturn(CODES["LIBRARY_NOT_FOUND"])
+    if _dcgmLib is None:
+        try:
+            _dcgmLib = load(MAJOR)
+        except OSError:
+            _dcgmCheckReturn(CODES["LIBRARY_NOT_FOUND"])
+
+
+def _dcgmGetFunctionPointer(name: str) -> Any:
+    """A function of the library, to be called with what ctypes takes."""
+    if _dcgmLib is None:
+        raise DCGMError(CODES["UNINITIALIZED"])
+    try:
+        return getattr(_dcgmLib, name)
+    except AttributeError:
+        raise DCGMError(CODES["FUNCTION_NOT_FOUND"]) from None
+
+
+def make_dcgm_version(struct: type[ctypes.Structure], version: int) -> int:
+    """What the ``version`` of a structure says: its size and its number."""
+    return ctypes.sizeof(struct) | version << 24
 
 
 class _Decoding(ctypes.Structure):
@@ -74,7 +100,7 @@ class c_dcgmConnectV2Params_v2(_Decoding):
     )  # fmt: skip
 
 
-c_dcgmConnectV2Params_version2 = ctypes.sizeof(c_dcgmConnectV2Params_v2) | (2 << 24)
+c_dcgmConnectV2Params_version2 = make_dcgm_version(c_dcgmConnectV2Params_v2, 2)
 c_dcgmConnectV2Params_version = c_dcgmConnectV2Params_version2
 
 
@@ -101,6 +127,30 @@ class c_dcgmMigHierarchy_v2(_Decoding):
     )  # fmt: skip
 
 
+c_dcgmMigHierarchy_version2 = make_dcgm_version(c_dcgmMigHierarchy_v2, 2)
+
+
+class c_dcgmGroupInfo_v2(_Decoding):
+    _fields_ = (
+        ("version", c_uint), ("count", c_uint), ("groupName", c_char * DCGM_MAX_STR_LENGTH),
+        ("entityList", c_dcgmGroupEntityPair_t * 64),
+    )  # fmt: skip
+
+
+class c_dcgmGroupInfo_v3(_Decoding):
+    _fields_ = (*c_dcgmGroupInfo_v2._fields_[:3], ("entityList", c_dcgmGroupEntityPair_t * 1024))
+
+
+class c_dcgmFieldGroupInfo_v1(_Decoding):
+    _fields_ = (
+        ("version", c_uint), ("numFieldIds", c_uint), ("fieldGroupId", ctypes.c_void_p),
+        ("fieldGroupName", c_char * DCGM_MAX_STR_LENGTH), ("fieldIds", c_ushort * 128),
+    )  # fmt: skip
+
+
+dcgmFieldGroupInfo_version1 = make_dcgm_version(c_dcgmFieldGroupInfo_v1, 1)
+
+
 class c_dcgmFieldValue_v1_value(ctypes.Union):
     _fields_ = (
         ("i64", c_int64), ("dbl", c_double), ("str", c_char * DCGM_MAX_STR_LENGTH), ("blob", c_byte * DCGM_MAX_BLOB_LENGTH)
@@ -118,12 +168,18 @@ class c_dcgmFieldValue_v1(_Decoding):
     )  # fmt: skip
 
 
+dcgmFieldValue_version1 = make_dcgm_version(c_dcgmFieldValue_v1, 1)
+
+
 class c_dcgmFieldValue_v2(_Decoding):
     _fields_ = (
         ("version", c_uint), ("entityGroupId", c_uint), ("entityId", c_uint), ("fieldId", c_ushort),
         ("fieldType", c_short), ("status", c_int), ("unused", c_uint), ("ts", c_int64),
         ("value", c_dcgmFieldValue_v1_value),
     )  # fmt: skip
+
+
+dcgmFieldValue_version2 = make_dcgm_version(c_dcgmFieldValue_v2, 2)
 
 
 class c_dcgmProfMetricGroupInfo_v2(_Decoding):
@@ -137,5 +193,11 @@ class c_dcgmProfGetMetricGroups_v3(_Decoding):
     )  # fmt: skip
 
 
+dcgmProfGetMetricGroups_version3 = make_dcgm_version(c_dcgmProfGetMetricGroups_v3, 3)
+
+
 class c_dcgmVersionInfo_v2(_Decoding):
     _fields_ = (("version", c_uint32), ("rawBuildInfoString", c_char * (DCGM_MAX_STR_LENGTH * 2)))
+
+
+dcgmVersionInfo_version2 = make_dcgm_version(c_dcgmVersionInfo_v2, 2)

@@ -1,0 +1,102 @@
+"""The last value of every series the hostengine samples, in one call.
+
+``dcgmEntitiesGetLatestValues`` makes one round trip for all entities and fields, where reading histories takes one for each
+of both. What it gives back is read from memory in one go: the records are 4 kB each, of which 40 bytes matter.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from gssr.backends.dcgm import codes
+from gssr.backends.dcgm.engine import Engine, EngineError
+from gssr.backends.dcgm.entities import Entity
+
+_HEAD = "4xIIHhi4xq"
+"""Of c_dcgmFieldValue_v2, in DCGM 3 and 4: entity group, entity, field, type, status and stamp; then comes the value."""
+_PARTS = 7
+_READ = struct.calcsize(f"<{_HEAD}q")
+_IS_DOUBLE = ord("d")
+_MOST_FIELDS = 128
+_CACHED = 0
+
+
+class Series(NamedTuple):
+    """One field of one entity."""
+
+    entity: Entity
+    field: int
+
+
+class Values(NamedTuple):
+    """What one call brought, of equal lengths: the series' numbers (None: not asked for), DCGM's status, us of the
+    hostengine's clock (0: none yet), and the value or blank."""
+
+    numbers: Sequence[int | None]
+    statuses: Sequence[int]
+    stamps: Sequence[int]
+    values: Sequence[int | float]
+
+
+class Latest:
+    """Reads the last value of each of these series."""
+
+    def __init__(self, engine: Engine, series: Sequence[Series]) -> None:
+        numbers = {each: number for number, each in enumerate(series)}
+        fields_of: dict[Entity, list[int]] = {}
+        for entity, field in series:
+            fields_of.setdefault(entity, []).append(field)
+        alike: dict[tuple[int, ...], list[Entity]] = {}
+        for entity, fields in fields_of.items():
+            for at in range(0, len(fields), _MOST_FIELDS):
+                alike.setdefault(tuple(fields[at : at + _MOST_FIELDS]), []).append(entity)
+        most = codes.MOST_ENTITIES
+        self._requests = [
+            _Request(engine, entities[at : at + most], fields, numbers)
+            for fields, entities in alike.items()
+            for at in range(0, len(entities), most)
+        ]
+
+    def read(self) -> list[Values]:
+        """One call for each set of fields that entities have in common, usually one in all. Raises EngineError, also where
+        a series is not watched any more."""
+        return [request.ask() for request in self._requests]
+
+
+class _Request:
+    """One call and the layout of its answer, which is learned from the first one: types don't change, and the order may."""
+
+    def __init__(
+        self, engine: Engine, entities: Sequence[Entity], fields: Sequence[int], numbers: dict[Series, int]
+    ) -> None:
+        self._engine = engine
+        self._pairs = [engine.entity(*entity) for entity in entities]
+        self._fields = list(fields)
+        self._known = numbers
+        self._layout = struct.Struct("")
+        self._heads: tuple[tuple[int, ...], ...] = ()
+        self._numbers: Sequence[int | None] = ()
+
+    def ask(self) -> Values:
+        answer = self._engine.call("dcgmEntitiesGetLatestValues", self._pairs, self._fields, _CACHED)
+        n = len(self._pairs) * len(self._fields)
+        if not self._heads:
+            self._learn(answer, n)
+        found = self._layout.unpack_from(answer)
+        if tuple(found[part::_PARTS] for part in range(4)) != self._heads:
+            self._learn(answer, n)
+            found = self._layout.unpack_from(answer)
+        statuses = found[4::_PARTS]
+        if codes.NOT_WATCHED in statuses:
+            raise EngineError(codes.NOT_WATCHED, "not watched any more")
+        return Values(self._numbers, statuses, found[5::_PARTS], found[6::_PARTS])
+
+    def _learn(self, answer: Any, n: int) -> None:
+        size = memoryview(answer).nbytes // n
+        head = struct.Struct(f"<{_HEAD}")
+        heads = [head.unpack_from(answer, size * position)[:4] for position in range(n)]
+        rest = f"{size - _READ}x"
+        records = (f"{_HEAD}{'d' if kind == _IS_DOUBLE else 'q'}{rest}" for _, _, _, kind in heads)
+        self._layout = struct.Struct("<" + "".join(records))
+        self._heads = tuple(zip(*heads, strict=True))
+        self._numbers = [self._known.get(Series((group, entity), field)) for group, entity, field, _ in heads]
