@@ -20,9 +20,9 @@ from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, extent
 from gssr.score import score_of_means
 from gssr.store.layout import FIELDS
-from gssr.store.moments import merge
 from gssr.store.reader import RunReader
 from gssr.store.schema import Column
+from gssr.store.totals import totals
 from gssr.store.whole import below
 
 Floats = NDArray[np.float64]
@@ -192,9 +192,9 @@ class _Counted:
 
     def __init__(self, reader: RunReader) -> None:
         n_gpus = len(reader.gpus)
-        buckets = reader.buckets(names=_READ)
-        self._vectors = merge(buckets.vectors, buckets.gpu, n_gpus, reader.gap_seconds, buckets.layout)
-        self._blocks = {block.metric.name: block for block in buckets.layout.blocks}
+        sums = list(totals(reader, _READ, None, None, None, reader.gap_seconds))
+        self._vectors = np.concatenate([own.vectors for own in sums]) if sums else np.zeros((0, 4))
+        self._blocks = {block.metric.name: block for block in sums[0].layout.blocks} if sums else {}
         name = next((name for name in DETECTION_METRICS if self._column(name, "n").any()), None)
         idle, known = below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
         self.idle = _quotient(idle, known)

@@ -16,6 +16,7 @@ from gssr.model.aggregate import filtered
 from gssr.model.analysis import Floats, GpuSeries, Series
 from gssr.store.reader import Buckets, RunReader, Samples
 from gssr.store.schema import GAP_INTERVALS, LEVELS
+from gssr.store.totals import VECTORS_AT_ONCE
 
 Ints = NDArray[np.int64]
 
@@ -23,8 +24,6 @@ MAX_EMPTY = 0.05
 """A bin's width is too narrow when more than this share of the (GPU, bin) cells is empty without a gap."""
 ROUND_WIDTHS = (10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 """Widths from 10 s on; every one is a multiple of a rollup level. Above them, doubled days."""
-VECTORS_AT_ONCE = 6_000
-"""Rollups of one slice: some megabytes."""
 _CLOCK_NOISE = 1e-6  # s; a float64 holds unix time to 0.24 microseconds
 
 

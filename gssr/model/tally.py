@@ -15,6 +15,7 @@ from gssr.store.layout import FIELDS
 from gssr.store.moments import derive
 from gssr.store.reader import Buckets, RunReader
 from gssr.store.schema import LEVELS
+from gssr.store.totals import totals
 
 _FLAGS = "clock_event_reasons"
 SILENT_SECONDS = 10.0
@@ -62,23 +63,32 @@ class Tally:
         self._read_up_to = self.last_time.copy()
 
     def _read(self, reader: RunReader, growing: bool, gpus: Ints | None) -> None:
-        buckets = reader.buckets(names=self.counted, gpus=gpus)
-        if not len(buckets.gpu):
+        sums = list(totals(reader, self.counted, gpus, None, None, self._gap))
+        vectors = np.concatenate([own.vectors for own in sums]) if sums else np.zeros((0, 1))
+        filled = vectors[:, 0] > 0
+        if not filled.any():
             return
+        own = np.concatenate([own.gpus for own in sums])[filled]
+        n = len(own)
+        buckets = Buckets(own, np.zeros(n), np.zeros(n), vectors[filled], sums[0].layout)
         rows, _, first, last = buckets.vectors[:, :4].T
         self.rows = np.bincount(buckets.gpu, rows, self._n_gpus).astype(np.int64)
         self.first, self.last = float(np.fmin.reduce(first)), float(np.fmax.reduce(last))
         whole = self.means_of(buckets, self.first, self.last)
         self._n, self._total = whole.n, whole.total
-        self.n_gaps = self._gaps_in(buckets)
+        self.n_gaps = np.bincount(own, buckets.vectors[:, 1], self._n_gpus).astype(np.int64)
         np.fmax.at(self.last_time, buckets.gpu, last)
         if growing:
             start = math.floor((self.last - RECENT_SECONDS) / LEVELS[0]) * float(LEVELS[0])
             recent = reader.buckets(start, level=LEVELS[0], names=self.counted, gpus=gpus)
             for begin in np.unique(recent.start).tolist():
-                own = recent.start == begin
+                inside = recent.start == begin
                 piece = Buckets(
-                    recent.gpu[own], recent.start[own], recent.seconds[own], recent.vectors[own], recent.layout
+                    recent.gpu[inside],
+                    recent.start[inside],
+                    recent.seconds[inside],
+                    recent.vectors[inside],
+                    recent.layout,
                 )
                 self._recent.add(self.means_of(piece, begin, min(begin + LEVELS[0], self.last)))
         begin = self.last - 2.5 * max(reader.sampling_seconds, 0.05)
@@ -92,14 +102,6 @@ class Tally:
             column = newest.values[name]
             present = np.isfinite(column)
             self.latest[row, newest.gpu[present]] = column[present]
-
-    def _gaps_in(self, buckets: Buckets) -> Ints:
-        """[n_gpus]: gaps within buckets, and between them."""
-        order = np.lexsort((buckets.vectors[:, 2], buckets.gpu))
-        gpu, vectors = buckets.gpu[order], buckets.vectors[order]
-        between = (np.diff(gpu) == 0) & (vectors[1:, 2] - vectors[:-1, 3] > self._gap)
-        within = np.bincount(gpu, vectors[:, 1], self._n_gpus).astype(np.int64)
-        return within + np.bincount(gpu[1:][between], minlength=self._n_gpus)
 
     def means_of(self, buckets: Buckets, start: float, end: float) -> Means:
         """What rollups add up to."""
