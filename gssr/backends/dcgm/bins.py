@@ -9,6 +9,7 @@ A bin is given out when no field is to have another value in it. A field that ha
 for; what comes for a bin that is out already is left out, and counted if it is that late.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -40,9 +41,9 @@ class _Gpu:
     __slots__ = ("known", "next", "open")
 
     def __init__(self, columns: Sequence[int], start: int) -> None:
-        self.known = dict.fromkeys(columns, start)
+        self.known: dict[int, float] = dict.fromkeys(columns, start)
         self.open: dict[int, dict[int, list[int | float]]] = {}
-        self.next: int | None = None
+        self.next: float = -math.inf
 
 
 class Bins:
@@ -95,12 +96,10 @@ class Bins:
         earliest = now - round(LATE_SECONDS * _MICRO)
         for position, column, stamp, value, step in self._waiting:
             gpu, number = self._gpus[position], (stamp - edge) // interval
-            known = stamp + int(_SOONEST * step)
-            if known > gpu.known.get(column, 0):
-                gpu.known[column] = known
+            gpu.known[column] = stamp + _SOONEST * step
             if value is None:
                 continue
-            if gpu.next is not None and number < gpu.next:
+            if number < gpu.next:
                 late += stamp < earliest
                 continue
             values = gpu.open.get(number)
@@ -113,14 +112,14 @@ class Bins:
         self._waiting = []
         return late
 
-    def _number(self, stamp: int) -> int:
+    def _number(self, stamp: float) -> float:
         return (stamp - (self._edge or 0)) // self._interval
 
     def _middle(self, number: int) -> float:
         return (self._edge or 0) + (number + 0.5) * self._interval
 
 
-def _seen_by_all(gpu: _Gpu, now: int) -> int:
+def _seen_by_all(gpu: _Gpu, now: int) -> float:
     """Up to when every column that speaks has spoken."""
     earliest = now - round(LATE_SECONDS * _MICRO)
     return min((stamp for stamp in gpu.known.values() if stamp >= earliest), default=earliest)

@@ -27,6 +27,8 @@ POLL_SECONDS = 1.0
 """With a longer interval the hostengine is asked this often all the same: what it sampled is soon on the disk."""
 SHORTEST_SECONDS = 0.1
 """Profiling fields sampled faster than this are blank."""
+PHASE_SECONDS = 1.0
+"""How often it is looked at when in an interval the samples are taken."""
 CLOCK_SECONDS = 10.0
 """How often the hostengine's clock is looked at; one that was set shows in the stamps at once."""
 
@@ -36,6 +38,8 @@ _REGULAR = 0.7, 1.3
 faster, or that something came in between."""
 _ENOUGH = 1.2
 """So many intervals after the start everything has been sampled twice."""
+_FADING = 0.8
+"""So much of what a history took is still reckoned with after the next one."""
 _NEARLY = 0.75
 """A series sampled every so much of our interval, or more, is sampled at ours."""
 
@@ -104,6 +108,8 @@ class Reader:
         """Series of which something may be missing."""
         self._floor = 0
         self._spoken = self._clock_at = self._due_at = 0.0
+        self._step, self._phase, self._phase_at = 0, -1, -math.inf
+        self._history_seconds = 0.0
         self._silent = self._ending = False
         self._passed: dict[int, int] = {}
         self._apart: dict[int, list[int]] = {}
@@ -136,7 +142,7 @@ class Reader:
     def due_in(self) -> float:
         """Seconds from now to the next ``read``."""
         now = self._now()
-        return 0.0 if self._next_part(now) else max(self._due_at - now, 0.0)
+        return 0.0 if self._fits(now) and self._next_part(now) else max(self._due_at - now, 0.0)
 
     @property
     def complete_until(self) -> int | None:
@@ -147,10 +153,13 @@ class Reader:
         """Deliver what is new: the last values when it is time for them, and a history where one is wanted. Returns now, us
         of the hostengine's clock. Raises EngineError."""
         now = self._now()
-        if now >= self._due_at:
+        due = now >= self._due_at
+        if due:
             self._read_latest(now)
-            self._due_at = math.inf if self._ending else self._now() + self._pause()
-        part = self._next_part(self._now())
+            self._due_at = math.inf if self._ending else self._next_due()
+        now = self._now()
+        # Just after the last values there is the most time for a history, should it take longer than there is.
+        part = self._next_part(now) if due or self._fits(now) else None
         if part is not None:
             self._read_history(part)
         if not self._torn:
@@ -177,17 +186,20 @@ class Reader:
         """Now, us of the hostengine's clock."""
         return round((self._now() + self.clock.offset) * _MICRO)
 
-    def _pause(self) -> float:
-        """Seconds until everything is between two samples."""
+    def _next_due(self) -> float:
+        """When the last values are to be read next: when everything is between two samples."""
         step = min(self._steps, default=self._interval)
         step //= math.ceil(step / (POLL_SECONDS * _MICRO))
-        newest = max(self._last, default=0)
-        if newest < self._floor:
-            return step / _MICRO
-        phases = sorted(stamp % step for stamp in self._last if stamp > newest - 2 * self._interval)
-        now = self.time()
-        soonest = now + 2 * step // 5
-        return (soonest + (emptiest(phases, step) - soonest) % step - now) / _MICRO
+        now = self._now()
+        if step != self._step or now - self._phase_at >= PHASE_SECONDS:
+            self._step, self._phase_at = step, now
+            newest = max(self._last, default=0)
+            phases = sorted(stamp % step for stamp in self._last if stamp > newest - 2 * self._interval)
+            self._phase = emptiest(phases, step) if newest >= self._floor else -1
+        if self._phase < 0:
+            return now + step / _MICRO
+        soonest = self.time() + 2 * step // 5
+        return now + (2 * step // 5 + (self._phase - soonest) % step) / _MICRO
 
     def _look_at_clock(self) -> int:
         """The hostengine's time, us: the stamp of what it reads from the driver for us now. Raises EngineError."""
@@ -237,6 +249,11 @@ class Reader:
         self._deliver(new)
         return max((stamp for _, stamp, _, _, _ in new), default=0)
 
+    def _fits(self, now: float) -> bool:
+        """Is there time for a history before the last values are due again? Were they read too late, more would be missing
+        than it brings."""
+        return now + self._history_seconds < self._due_at
+
     def _next_part(self, now: float) -> _Part | None:
         """Of which part to read the histories now: that for which it was done the longest time ago."""
         torn, silent = self._torn, self._silent
@@ -258,6 +275,7 @@ class Reader:
         told = self._histories.read(part.watch, part.entity, since)
         self._deliver(self._found)
         part.read_at = after = self._now()
+        self._history_seconds = max(after - before, _FADING * self._history_seconds)
         if told is not None:
             self.clock.see(before, told / _MICRO, after)
         if self._found:
