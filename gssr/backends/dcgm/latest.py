@@ -30,8 +30,8 @@ class Series(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What one call brought, of equal lengths: the series' numbers (None: not asked for), DCGM's status, us of the
-    hostengine's clock (0: none yet), and the value or blank."""
+    """What one call brought, of equal lengths: the series' numbers (a range where they follow one another; None: not asked
+    for), DCGM's status, us of the hostengine's clock (0: none yet), and the value or blank."""
 
     numbers: Sequence[int | None]
     statuses: Sequence[int]
@@ -103,4 +103,7 @@ class _Request:
         records = (f"{_HEAD}{'d' if kind == _IS_DOUBLE else 'q'}{rest}" for _, _, _, kind in heads)
         self._layout = struct.Struct("<" + "".join(records))
         self._heads = tuple(zip(*heads, strict=True))
-        self._numbers = [self._known.get(Series((group, entity), field)) for group, entity, field, _ in heads]
+        numbers = [self._known.get(Series((group, entity), field)) for group, entity, field, _ in heads]
+        first = numbers[0]
+        one_by_one = first is not None and numbers == list(range(first, first + n))
+        self._numbers = range(first, first + n) if one_by_one and first is not None else numbers

@@ -12,6 +12,8 @@ back to what was read last of each series, and a value is taken if it is stamped
 
 import math
 from collections.abc import Callable, Sequence
+from operator import sub
+from typing import Protocol
 
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.bins import emptiest
@@ -48,6 +50,19 @@ Sample = tuple[int, int, int | float | None, str | None, int]
 often the series is sampled, in us."""
 
 
+class Sink(Protocol):
+    """Where samples go, those of each series in their order."""
+
+    def deliver(self, samples: Sequence[Sample]) -> None:
+        """These are new."""
+        ...
+
+    def deliver_tick(self, first: int, stamps: Sequence[int], values: Sequence[int | float], step: int) -> None:
+        """These are new: one of each of the series from number ``first`` on, blanks among them, all sampled every ``step``
+        us."""
+        ...
+
+
 class EngineClock:
     """The hostengine's clock against the recording's. ``offset`` is their difference in s, engine minus recording, as
     small a change as what was seen allows: 0 on a machine whose clock nobody sets."""
@@ -80,17 +95,17 @@ class Reader:
     def __init__(
         self,
         engine: Engine,
-        deliver: Callable[[Sequence[Sample]], None],
+        sink: Sink,
         clock: Callable[[], float],
         interval: float,
         gpu: int | None,
     ) -> None:
-        """``deliver`` is given what is new, the samples of each series in their order. ``clock`` is the recording's, in unix
+        """``sink`` is given what is new. ``clock`` is the recording's, in unix
         s; ``interval`` in s is the one that was asked for; ``gpu`` is DCGM's id of any of the GPUs."""
         self.clock = EngineClock()
         self.series: list[Series] = []
         self._engine = engine
-        self._deliver = deliver
+        self._sink = sink
         self._now = clock
         self._anyone = [] if gpu is None else [engine.entity(codes.GPU, gpu)]
         self._interval = round(interval * _MICRO)
@@ -110,7 +125,7 @@ class Reader:
         self._spoken = self._clock_at = self._due_at = 0.0
         self._step, self._phase, self._phase_at = 0, -1, -math.inf
         self._history_seconds = 0.0
-        self._silent = self._ending = False
+        self._begun = self._silent = self._ending = self._faster = False
         self._passed: dict[int, int] = {}
         self._apart: dict[int, list[int]] = {}
         self._found: list[Sample] = []
@@ -124,12 +139,14 @@ class Reader:
     def follow(self, watches: Sequence[Watch]) -> None:
         """Read these watches from now on."""
         known = dict(zip(self.series, zip(self._last, self._steps, strict=True), strict=True))
+        entities = dict.fromkeys(entity for watch in watches for entity in watch.entities)
         self.series, self._parts = [], []
-        for watch in watches:
-            for entity in watch.entities:
-                first = len(self.series)
-                self.series += [Series(entity, field) for field in watch.fields]
-                self._parts.append(_Part(watch, entity, range(first, len(self.series))))
+        for entity in entities:
+            for watch in watches:
+                if entity in watch.entities:
+                    first = len(self.series)
+                    self.series += [Series(entity, field) for field in watch.fields]
+                    self._parts.append(_Part(watch, entity, range(first, len(self.series))))
         self._numbers = {each: number for number, each in enumerate(self.series)}
         self._latest = Latest(self._engine, self.series)
         found = [known.get(each, (self._floor - 1, self._interval)) for each in self.series]
@@ -155,6 +172,7 @@ class Reader:
         now = self._now()
         due = now >= self._due_at
         if due:
+            self._begun = True
             self._read_latest(now)
             self._due_at = math.inf if self._ending else self._next_due()
         now = self._now()
@@ -169,7 +187,7 @@ class Reader:
     def end(self) -> None:
         """Nothing is put off any more: the next ``read`` brings the last values, and those after it, as long as
         ``complete_until`` isn't None, what was missing."""
-        self._ending, self._silent = True, False
+        self._ending, self._silent, self._begun = True, False, True
         self._due_at = -math.inf
 
     def forget(self) -> None:
@@ -227,6 +245,8 @@ class Reader:
 
     def _take_latest(self, values: Values) -> int:
         """Deliver what is new and regular; the newest stamp, or 0."""
+        if self._take_tick(values):
+            return max(values.stamps)
         lasts, steps, torn, floor = self._last, self._steps, self._torn, self._floor
         low, high = _REGULAR
         new: list[Sample] = []
@@ -245,14 +265,28 @@ class Reader:
             if value < DOUBLE_BLANK and not status:  # the smaller of the blanks
                 new.append((number, stamp, value, None, step))
             else:
-                new.append(_sample(number, status, stamp, value, step))
-        self._deliver(new)
+                new.append(sample_of(number, status, stamp, value, step))
+        self._sink.deliver(new)
         return max((stamp for _, stamp, _, _, _ in new), default=0)
 
     def _fits(self, now: float) -> bool:
         """Is there time for a history before the last values are due again? Were they read too late, more would be missing
         than it brings."""
-        return now + self._history_seconds < self._due_at
+        return self._begun and now + self._history_seconds < self._due_at
+
+    def _take_tick(self, values: Values) -> bool:
+        """Deliver everything at once where all of it is new and regular, as it usually is."""
+        numbers, step = values.numbers, self._interval
+        if self._torn or self._faster or not isinstance(numbers, range) or any(values.statuses):
+            return False
+        place = slice(numbers.start, numbers.stop)
+        apart = list(map(sub, values.stamps, self._last[place]))
+        low, high = _REGULAR
+        if min(apart) < low * step or max(apart) > high * step:
+            return False
+        self._last[place] = values.stamps
+        self._sink.deliver_tick(numbers.start, values.stamps, values.values, step)
+        return True
 
     def _next_part(self, now: float) -> _Part | None:
         """Of which part to read the histories now: that for which it was done the longest time ago."""
@@ -273,7 +307,7 @@ class Reader:
         self._passed, self._apart, self._found = {}, {}, []
         before = self._now()
         told = self._histories.read(part.watch, part.entity, since)
-        self._deliver(self._found)
+        self._sink.deliver(self._found)
         part.read_at = after = self._now()
         self._history_seconds = max(after - before, _FADING * self._history_seconds)
         if told is not None:
@@ -284,6 +318,7 @@ class Reader:
             usual = sorted(apart)[len(apart) // 2]
             near = usual >= _NEARLY * self._interval
             self._steps[number] = self._interval if near else max(usual, self._shortest)
+        self._faster = any(step != self._interval for step in self._steps)
 
     def _take(self, series: Series, status: int, stamp: int, value: int | float) -> None:
         number = self._numbers.get(series)
@@ -295,9 +330,10 @@ class Reader:
         self._passed[number] = stamp
         if stamp > self._last[number]:
             self._last[number] = stamp
-            self._found.append(_sample(number, status, stamp, value, self._steps[number]))
+            self._found.append(sample_of(number, status, stamp, value, self._steps[number]))
 
 
-def _sample(number: int, status: int, stamp: int, value: int | float, step: int) -> Sample:
+def sample_of(number: int, status: int, stamp: int, value: int | float, step: int) -> Sample:
+    """What DCGM gave, with the reason in place of a blank."""
     reason = f"error {status}" if status else blank_reason(value)
     return number, stamp, None if reason else value, reason, step
