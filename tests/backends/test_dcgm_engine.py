@@ -1,12 +1,13 @@
 """The DCGM backend and a hostengine that is killed, restarted, hung or not there: in real time, on real processes."""
 
+import shutil
 import signal
 import sys
 import time
 from itertools import pairwise
 
 import pytest
-from dcgm_bench import UUIDS, EngineProcess, bindings_folder, fake_modules, messages, values_of, wait_for
+from dcgm_bench import FAKE, UUIDS, EngineProcess, bindings_folder, fake_modules, messages, values_of, wait_for
 
 from gssr.backends import check, driver, select_gpus
 from gssr.backends.base import BackendError
@@ -302,9 +303,16 @@ def test_an_engine_of_another_major_version_is_named(engine, monkeypatch, major,
 
 
 @pytest.mark.parametrize("major", [3, 4])
-def test_where_both_majors_are_installed_the_bindings_that_fit_are_taken(engine, monkeypatch, major):
+def test_where_both_majors_are_installed_the_bindings_that_fit_are_taken(engine, monkeypatch, tmp_path, major):
+    folders = []
+    for installed in (4, 3):  # each with all of its modules, as NVIDIA's
+        folder = tmp_path / f"dcgm{installed}" / "python3"
+        shutil.copytree(bindings_folder(installed), folder)
+        shutil.copytree(FAKE / "fakedcgm", folder / "fakedcgm")
+        (folder / "library").symlink_to(FAKE / "library")
+        folders.append(str(folder))
     monkeypatch.delenv("DCGM_BINDINGS")
-    monkeypatch.setattr("gssr.backends.dcgm.bindings.FOLDERS", (bindings_folder(4), bindings_folder(3)))
+    monkeypatch.setattr("gssr.backends.dcgm.bindings.FOLDERS", folders)
     engine.start(major=major)
     assert offer().works
     run = Run(open_dcgm("dcgm", None, 0.1))

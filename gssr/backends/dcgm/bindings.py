@@ -81,7 +81,7 @@ def _forget_others(folder: str) -> None:
         return
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if file and os.path.dirname(file) == other:
+        if file and file.startswith(other + os.sep):
             del sys.modules[name]
 
 

@@ -36,6 +36,13 @@ class Engine:
         except self.bindings.structs.DCGMError as error:
             raise EngineError(error.value, str(error)) from None
 
+    def call_library(self, name: str, *arguments: Any) -> None:
+        """As ``call``, with the library's own function and its arguments: without what the bindings copy for each call."""
+        structs = self.bindings.structs
+        code = structs._dcgmGetFunctionPointer(name)(self._handle, *arguments)
+        if code:
+            raise EngineError(code, str(structs.DCGMError(code)))
+
     def ask(self, name: str, *arguments: Any) -> Any:
         """As ``call``, for what can be done without: None where the engine answers with an error. Raises EngineError when
         the connection is lost or the engine is of another version."""
@@ -59,10 +66,13 @@ class Engine:
         structs = self.bindings.structs
         info = structs.c_dcgmVersionInfo_v2()
         info.version = structs.dcgmVersionInfo_version2
-        code = structs._dcgmGetFunctionPointer("dcgmHostengineVersionInfo")(self._handle, ctypes.byref(info))
-        if code == CONNECTION_NOT_VALID or code in MISMATCHES:
-            raise EngineError(code, "its version can't be asked for")
-        return "" if code else version_in(info.rawBuildInfoString)
+        try:
+            self.call_library("dcgmHostengineVersionInfo", ctypes.byref(info))
+        except EngineError as error:
+            if error.code == CONNECTION_NOT_VALID or error.code in MISMATCHES:
+                raise
+            return ""
+        return version_in(info.rawBuildInfoString)
 
     def knows_field(self, field: int) -> bool:
         """Does this version of DCGM have the field? One unknown id fails the whole group it is in."""

@@ -4,9 +4,10 @@
 of both. What it gives back is read from memory in one go: the records are 4 kB each, of which 40 bytes matter.
 """
 
+import ctypes
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.engine import Engine, EngineError
@@ -29,8 +30,8 @@ class Series(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What one call brought, of equal lengths: the series' numbers (None: not asked for), DCGM's status, us of the
-    hostengine's clock (0: none yet), and the value or blank."""
+    """What one call brought, of equal lengths: the series' numbers (a range where they follow one another; None: not asked
+    for), DCGM's status, us of the hostengine's clock (0: none yet), and the value or blank."""
 
     numbers: Sequence[int | None]
     statuses: Sequence[int]
@@ -70,33 +71,39 @@ class _Request:
         self, engine: Engine, entities: Sequence[Entity], fields: Sequence[int], numbers: dict[Series, int]
     ) -> None:
         self._engine = engine
-        self._pairs = [engine.entity(*entity) for entity in entities]
-        self._fields = list(fields)
         self._known = numbers
+        structs = engine.bindings.structs
+        n_entities, n_fields = len(entities), len(fields)
+        pairs = (structs.c_dcgmGroupEntityPair_t * n_entities)(*(engine.entity(*entity) for entity in entities))
+        ids = (ctypes.c_uint16 * n_fields)(*fields)
+        self._n = n_entities * n_fields
+        self._answer = (structs.c_dcgmFieldValue_v2 * self._n)()
+        count = ctypes.c_uint
+        self._arguments = (pairs, count(n_entities), ids, count(n_fields), count(_CACHED), self._answer)
         self._layout = struct.Struct("")
         self._heads: tuple[tuple[int, ...], ...] = ()
         self._numbers: Sequence[int | None] = ()
 
     def ask(self) -> Values:
-        answer = self._engine.call("dcgmEntitiesGetLatestValues", self._pairs, self._fields, _CACHED)
-        n = len(self._pairs) * len(self._fields)
-        if not self._heads:
-            self._learn(answer, n)
-        found = self._layout.unpack_from(answer)
+        self._engine.call_library("dcgmEntitiesGetLatestValues", *self._arguments)
+        found = self._layout.unpack_from(self._answer)
         if tuple(found[part::_PARTS] for part in range(4)) != self._heads:
-            self._learn(answer, n)
-            found = self._layout.unpack_from(answer)
+            self._learn()
+            found = self._layout.unpack_from(self._answer)
         statuses = found[4::_PARTS]
         if codes.NOT_WATCHED in statuses:
             raise EngineError(codes.NOT_WATCHED, "not watched any more")
         return Values(self._numbers, statuses, found[5::_PARTS], found[6::_PARTS])
 
-    def _learn(self, answer: Any, n: int) -> None:
-        size = memoryview(answer).nbytes // n
+    def _learn(self) -> None:
+        n, size = self._n, ctypes.sizeof(self._answer) // self._n
         head = struct.Struct(f"<{_HEAD}")
-        heads = [head.unpack_from(answer, size * position)[:4] for position in range(n)]
+        heads = [head.unpack_from(self._answer, size * position)[:4] for position in range(n)]
         rest = f"{size - _READ}x"
         records = (f"{_HEAD}{'d' if kind == _IS_DOUBLE else 'q'}{rest}" for _, _, _, kind in heads)
         self._layout = struct.Struct("<" + "".join(records))
         self._heads = tuple(zip(*heads, strict=True))
-        self._numbers = [self._known.get(Series((group, entity), field)) for group, entity, field, _ in heads]
+        numbers = [self._known.get(Series((group, entity), field)) for group, entity, field, _ in heads]
+        first = numbers[0]
+        one_by_one = first is not None and numbers == list(range(first, first + n))
+        self._numbers = range(first, first + n) if one_by_one and first is not None else numbers

@@ -12,6 +12,8 @@ back to what was read last of each series, and a value is taken if it is stamped
 
 import math
 from collections.abc import Callable, Sequence
+from operator import sub
+from typing import Protocol
 
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.bins import emptiest
@@ -27,6 +29,8 @@ POLL_SECONDS = 1.0
 """With a longer interval the hostengine is asked this often all the same: what it sampled is soon on the disk."""
 SHORTEST_SECONDS = 0.1
 """Profiling fields sampled faster than this are blank."""
+PHASE_SECONDS = 1.0
+"""How often it is looked at when in an interval the samples are taken."""
 CLOCK_SECONDS = 10.0
 """How often the hostengine's clock is looked at; one that was set shows in the stamps at once."""
 
@@ -36,12 +40,27 @@ _REGULAR = 0.7, 1.3
 faster, or that something came in between."""
 _ENOUGH = 1.2
 """So many intervals after the start everything has been sampled twice."""
+_FADING = 0.8
+"""So much of what a history took is still reckoned with after the next one."""
 _NEARLY = 0.75
 """A series sampled every so much of our interval, or more, is sampled at ours."""
 
 Sample = tuple[int, int, int | float | None, str | None, int]
 """The number of the series, the stamp in us of the hostengine's clock, the value or None, the reason why it is None, and how
 often the series is sampled, in us."""
+
+
+class Sink(Protocol):
+    """Where samples go, those of each series in their order."""
+
+    def deliver(self, samples: Sequence[Sample]) -> None:
+        """These are new."""
+        ...
+
+    def deliver_tick(self, first: int, stamps: Sequence[int], values: Sequence[int | float], step: int) -> None:
+        """These are new: one of each of the series from number ``first`` on, blanks among them, all sampled every ``step``
+        us."""
+        ...
 
 
 class EngineClock:
@@ -76,17 +95,17 @@ class Reader:
     def __init__(
         self,
         engine: Engine,
-        deliver: Callable[[Sequence[Sample]], None],
+        sink: Sink,
         clock: Callable[[], float],
         interval: float,
         gpu: int | None,
     ) -> None:
-        """``deliver`` is given what is new, the samples of each series in their order. ``clock`` is the recording's, in unix
+        """``sink`` is given what is new. ``clock`` is the recording's, in unix
         s; ``interval`` in s is the one that was asked for; ``gpu`` is DCGM's id of any of the GPUs."""
         self.clock = EngineClock()
         self.series: list[Series] = []
         self._engine = engine
-        self._deliver = deliver
+        self._sink = sink
         self._now = clock
         self._anyone = [] if gpu is None else [engine.entity(codes.GPU, gpu)]
         self._interval = round(interval * _MICRO)
@@ -104,7 +123,9 @@ class Reader:
         """Series of which something may be missing."""
         self._floor = 0
         self._spoken = self._clock_at = self._due_at = 0.0
-        self._silent = self._ending = False
+        self._step, self._phase, self._phase_at = 0, -1, -math.inf
+        self._history_seconds = 0.0
+        self._begun = self._silent = self._ending = self._faster = False
         self._passed: dict[int, int] = {}
         self._apart: dict[int, list[int]] = {}
         self._found: list[Sample] = []
@@ -118,12 +139,14 @@ class Reader:
     def follow(self, watches: Sequence[Watch]) -> None:
         """Read these watches from now on."""
         known = dict(zip(self.series, zip(self._last, self._steps, strict=True), strict=True))
+        entities = dict.fromkeys(entity for watch in watches for entity in watch.entities)
         self.series, self._parts = [], []
-        for watch in watches:
-            for entity in watch.entities:
-                first = len(self.series)
-                self.series += [Series(entity, field) for field in watch.fields]
-                self._parts.append(_Part(watch, entity, range(first, len(self.series))))
+        for entity in entities:
+            for watch in watches:
+                if entity in watch.entities:
+                    first = len(self.series)
+                    self.series += [Series(entity, field) for field in watch.fields]
+                    self._parts.append(_Part(watch, entity, range(first, len(self.series))))
         self._numbers = {each: number for number, each in enumerate(self.series)}
         self._latest = Latest(self._engine, self.series)
         found = [known.get(each, (self._floor - 1, self._interval)) for each in self.series]
@@ -136,7 +159,7 @@ class Reader:
     def due_in(self) -> float:
         """Seconds from now to the next ``read``."""
         now = self._now()
-        return 0.0 if self._next_part(now) else max(self._due_at - now, 0.0)
+        return 0.0 if self._fits(now) and self._next_part(now) else max(self._due_at - now, 0.0)
 
     @property
     def complete_until(self) -> int | None:
@@ -147,10 +170,14 @@ class Reader:
         """Deliver what is new: the last values when it is time for them, and a history where one is wanted. Returns now, us
         of the hostengine's clock. Raises EngineError."""
         now = self._now()
-        if now >= self._due_at:
+        due = now >= self._due_at
+        if due:
+            self._begun = True
             self._read_latest(now)
-            self._due_at = math.inf if self._ending else self._now() + self._pause()
-        part = self._next_part(self._now())
+            self._due_at = math.inf if self._ending else self._next_due()
+        now = self._now()
+        # Just after the last values there is the most time for a history, should it take longer than there is.
+        part = self._next_part(now) if due or self._fits(now) else None
         if part is not None:
             self._read_history(part)
         if not self._torn:
@@ -160,7 +187,7 @@ class Reader:
     def end(self) -> None:
         """Nothing is put off any more: the next ``read`` brings the last values, and those after it, as long as
         ``complete_until`` isn't None, what was missing."""
-        self._ending, self._silent = True, False
+        self._ending, self._silent, self._begun = True, False, True
         self._due_at = -math.inf
 
     def forget(self) -> None:
@@ -177,17 +204,20 @@ class Reader:
         """Now, us of the hostengine's clock."""
         return round((self._now() + self.clock.offset) * _MICRO)
 
-    def _pause(self) -> float:
-        """Seconds until everything is between two samples."""
+    def _next_due(self) -> float:
+        """When the last values are to be read next: when everything is between two samples."""
         step = min(self._steps, default=self._interval)
         step //= math.ceil(step / (POLL_SECONDS * _MICRO))
-        newest = max(self._last, default=0)
-        if newest < self._floor:
-            return step / _MICRO
-        phases = sorted(stamp % step for stamp in self._last if stamp > newest - 2 * self._interval)
-        now = self.time()
-        soonest = now + 2 * step // 5
-        return (soonest + (emptiest(phases, step) - soonest) % step - now) / _MICRO
+        now = self._now()
+        if step != self._step or now - self._phase_at >= PHASE_SECONDS:
+            self._step, self._phase_at = step, now
+            newest = max(self._last, default=0)
+            phases = sorted(stamp % step for stamp in self._last if stamp > newest - 2 * self._interval)
+            self._phase = emptiest(phases, step) if newest >= self._floor else -1
+        if self._phase < 0:
+            return now + step / _MICRO
+        soonest = self.time() + 2 * step // 5
+        return now + (2 * step // 5 + (self._phase - soonest) % step) / _MICRO
 
     def _look_at_clock(self) -> int:
         """The hostengine's time, us: the stamp of what it reads from the driver for us now. Raises EngineError."""
@@ -215,6 +245,8 @@ class Reader:
 
     def _take_latest(self, values: Values) -> int:
         """Deliver what is new and regular; the newest stamp, or 0."""
+        if self._take_tick(values):
+            return max(values.stamps)
         lasts, steps, torn, floor = self._last, self._steps, self._torn, self._floor
         low, high = _REGULAR
         new: list[Sample] = []
@@ -233,9 +265,28 @@ class Reader:
             if value < DOUBLE_BLANK and not status:  # the smaller of the blanks
                 new.append((number, stamp, value, None, step))
             else:
-                new.append(_sample(number, status, stamp, value, step))
-        self._deliver(new)
+                new.append(sample_of(number, status, stamp, value, step))
+        self._sink.deliver(new)
         return max((stamp for _, stamp, _, _, _ in new), default=0)
+
+    def _fits(self, now: float) -> bool:
+        """Is there time for a history before the last values are due again? Were they read too late, more would be missing
+        than it brings."""
+        return self._begun and now + self._history_seconds < self._due_at
+
+    def _take_tick(self, values: Values) -> bool:
+        """Deliver everything at once where all of it is new and regular, as it usually is."""
+        numbers, step = values.numbers, self._interval
+        if self._torn or self._faster or not isinstance(numbers, range) or any(values.statuses):
+            return False
+        place = slice(numbers.start, numbers.stop)
+        apart = list(map(sub, values.stamps, self._last[place]))
+        low, high = _REGULAR
+        if min(apart) < low * step or max(apart) > high * step:
+            return False
+        self._last[place] = values.stamps
+        self._sink.deliver_tick(numbers.start, values.stamps, values.values, step)
+        return True
 
     def _next_part(self, now: float) -> _Part | None:
         """Of which part to read the histories now: that for which it was done the longest time ago."""
@@ -256,8 +307,9 @@ class Reader:
         self._passed, self._apart, self._found = {}, {}, []
         before = self._now()
         told = self._histories.read(part.watch, part.entity, since)
-        self._deliver(self._found)
+        self._sink.deliver(self._found)
         part.read_at = after = self._now()
+        self._history_seconds = max(after - before, _FADING * self._history_seconds)
         if told is not None:
             self.clock.see(before, told / _MICRO, after)
         if self._found:
@@ -266,6 +318,7 @@ class Reader:
             usual = sorted(apart)[len(apart) // 2]
             near = usual >= _NEARLY * self._interval
             self._steps[number] = self._interval if near else max(usual, self._shortest)
+        self._faster = any(step != self._interval for step in self._steps)
 
     def _take(self, series: Series, status: int, stamp: int, value: int | float) -> None:
         number = self._numbers.get(series)
@@ -277,9 +330,10 @@ class Reader:
         self._passed[number] = stamp
         if stamp > self._last[number]:
             self._last[number] = stamp
-            self._found.append(_sample(number, status, stamp, value, self._steps[number]))
+            self._found.append(sample_of(number, status, stamp, value, self._steps[number]))
 
 
-def _sample(number: int, status: int, stamp: int, value: int | float, step: int) -> Sample:
+def sample_of(number: int, status: int, stamp: int, value: int | float, step: int) -> Sample:
+    """What DCGM gave, with the reason in place of a blank."""
     reason = f"error {status}" if status else blank_reason(value)
     return number, stamp, None if reason else value, reason, step

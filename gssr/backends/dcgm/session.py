@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from gssr.backends.base import BackendError, Change, Row
@@ -9,7 +10,7 @@ from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.bins import LATE_SECONDS, Bins, Value
 from gssr.backends.dcgm.engine import Engine, EngineError
 from gssr.backends.dcgm.entities import Entity, Found
-from gssr.backends.dcgm.read import Reader, Sample
+from gssr.backends.dcgm.read import Reader, Sample, sample_of
 from gssr.backends.dcgm.watch import Watches
 from gssr.metrics import INDEX, METRICS
 
@@ -72,9 +73,12 @@ class Session:
             if each is not None:
                 self._positions |= dict.fromkeys(each.entities, position)
         self._watches = Watches(engine, options.interval)
-        self._places: list[tuple[int, int, float, bool, float]] = []
+        self._places: list[tuple[int, int, float, float]] = []
+        self._factors: list[float] = []
+        self._percents: list[int] = []
+        self._spans: list[tuple[int, list[int], int]] = []
         anyone = self._there[0].gpu if self._there else None
-        self._reader = Reader(engine, self._deliver, clock, options.interval, anyone)
+        self._reader = Reader(engine, self, clock, options.interval, anyone)
         self._paused = False
         try:
             self._paused = options.pause and self._pause()
@@ -178,12 +182,20 @@ class Session:
         self._watches.make(self._there, not self._paused)
         self._watches.update()
         self._reader.follow(self._watches.live)
-        places = []
-        for entity, field in self._reader.series:
-            metric = _BY_FIELD[field]
-            most = 100 if field in _PERCENT else math.inf
-            places.append((self._positions[entity], INDEX[metric.name], metric.dcgm_factor, metric.integral, most))
-        self._places = places
+        places, factors, percents = [], [], []
+        spans: list[tuple[int, list[int], int]] = []
+        for number, (entity, field) in enumerate(self._reader.series):
+            metric, position = _BY_FIELD[field], self._positions[entity]
+            factor = int(metric.dcgm_factor) if metric.integral else metric.dcgm_factor
+            column = INDEX[metric.name]
+            places.append((position, column, factor, 100 if field in _PERCENT else math.inf))
+            factors.append(factor)
+            if field in _PERCENT:
+                percents.append(number)
+            if not number or entity != self._reader.series[number - 1].entity:
+                spans.append((number, [], position))
+            spans[-1][1].append(column)
+        self._places, self._factors, self._percents, self._spans = places, factors, percents, spans
 
     def _columns(self, found: Found | None) -> list[int]:
         if found is None:
@@ -191,11 +203,31 @@ class Session:
         mine = [field for entity, field in self._reader.series if entity in found.entities]
         return sorted({INDEX[_BY_FIELD[field].name] for field in mine})
 
-    def _deliver(self, samples: Sequence[Sample]) -> None:
+    def deliver_tick(self, first: int, stamps: Sequence[int], values: Sequence[int | float], step: int) -> None:
+        """See ``Sink``."""
+        checked = [values[number - first] for number in self._percents if first <= number < first + len(values)]
+        if not self._told or any(100 < value < codes.DOUBLE_BLANK for value in checked):
+            numbers = range(first, first + len(values))
+            self.deliver([sample_of(*each, step) for each in zip(numbers, repeat(0), stamps, values, strict=False)])
+            return
+        plain = [
+            value * factor if value < codes.DOUBLE_BLANK or not codes.blank_reason(value) else None
+            for value, factor in zip(values, self._factors[first : first + len(values)], strict=True)
+        ]
+        for begin, columns, position in self._spans:
+            if first <= begin < first + len(values):
+                place = slice(begin - first, begin - first + len(columns))
+                own = stamps[place]
+                self._bins.add_together(position, columns, own, plain[place], step)
+                if any(value is not None for value in plain[place]):
+                    self._last_value[position] = max(own)
+
+    def deliver(self, samples: Sequence[Sample]) -> None:
+        """See ``Sink``."""
         places, valued, last_value = self._places, self._valued, self._last_value
         binned: list[Value] = []
         for number, stamp, value, reason, step in samples:
-            position, column, factor, integral, most = places[number]
+            position, column, factor, most = places[number]
             if value is not None and value > most:
                 value, reason = None, "out of range"
             if value is None:
@@ -203,10 +235,7 @@ class Session:
                 if reason in _LOST:
                     self._gone.add(position)
             else:
-                if factor != 1:
-                    value *= factor
-                if integral:
-                    value = round(value)
+                value *= factor
                 valued.add(column)
                 if stamp > last_value[position]:
                     last_value[position] = stamp
