@@ -190,7 +190,7 @@ def _marks(_: Path, data: bytes) -> None:
     with ear, mouth:
         ear.setblocking(False)
         clock = Clock()
-        marks = Marks(ear.fileno(), clock)
+        marks = Marks(ear.fileno(), clock, clock.now())
         for sent in data.split(_NEXT)[:5]:
             mouth.send(sent)
             for when, said in marks.read():
