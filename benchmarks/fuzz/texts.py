@@ -26,7 +26,7 @@ from gssr.model.window import parse_time
 from gssr.profile.clock import Clock
 from gssr.profile.marks import Marks
 from gssr.profile.output import choose
-from gssr.profile.request import Request, UsageError
+from gssr.profile.request import Request, UnrecordedError, UsageError
 from gssr.render.cells import cell_width, clean
 from gssr.render.roles import text_of
 from gssr.store.filesystem import filesystem_of
@@ -202,8 +202,8 @@ def _names_of_runs(folder: Path, data: bytes) -> None:
     """What other ranks have written into ``run``: our file is called after it."""
     ranks = folder / "o.sql.d"
     ranks.mkdir()
-    (ranks / "run").write_bytes(data or b"x")
-    with suppress(UsageError):
+    (ranks / "run").write_bytes(data + b"\n")  # a whole line: the rest of one would be waited for
+    with suppress(UsageError, UnrecordedError):
         output = choose(Request(["true"], output=str(folder / "o.sql")), launch.where_am_i(_HYDRA))
         if Path(output.path).parent != ranks or "\0" in output.path:
             raise AssertionError(f"a file elsewhere: {output.path!r}")
@@ -255,7 +255,7 @@ READERS = (
     Parser("filters", _words(*_SELECTORS), _selections),
     Parser("environment", _drawn_environment, _environments),
     Parser("marks", _drawn_marks, _marks),
-    Parser("run-names", _words("CLUSTER-7.0", "."), _names_of_runs),
+    Parser("run-names", _words("CLUSTER-7.0", ".", " - ", "recorded", "refused", "\n"), _names_of_runs),
     Parser("output", _words(*_PRINTED), _output),
     Parser("proc", _words(*_FIELDS), _of_the_kernel),
 )

@@ -141,6 +141,8 @@ def _labels(samples: "pd.DataFrame", gpus: "pd.DataFrame | None") -> tuple[list[
         raise ValueError(
             f"GPU {samples['gpu'].to_numpy()[position < 0][0]!r} has samples and no row in the table of GPUs"
         )
+    if gpus is not None:
+        gpus = gpus.drop(columns="place", errors="ignore")  # follows from the others
     if gpus is not None and not set(map(str, gpus.columns)) <= _GPU_COLUMNS:
         unknown = sorted(set(map(str, gpus.columns)) - _GPU_COLUMNS)
         raise ValueError(f"{unknown[0]!r} is not known of a GPU: {', '.join(sorted(_GPU_COLUMNS))}")

@@ -101,7 +101,7 @@ def test_the_json_object_has_the_keys_of_its_contract(recorded):
     }  # fmt: skip
     assert set(run["metrics"]) == {metric.name for metric in METRICS if metric.kind != "bits"} | {"flop_active"}
     assert set(run["metrics"]["sm_active"]) == {"mean", "median", "min", "max", "std", "p05", "p95", "n", "p_error"}
-    assert set(run["gpus"][0]) == {"gpu", "node", "rank", "uuid", "score", "n_samples", "mean"}
+    assert set(run["gpus"][0]) == {"gpu", "node", "rank", "uuid", "place", "mig", "score", "n_samples", "mean"}
     assert set(run["balance"]["sm_active"]) == {"imbalance", "lowest", "highest"}
     assert set(run["balance"]["sm_active"]["lowest"]) == {"gpu", "node", "rank", "mean"}
 

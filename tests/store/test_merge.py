@@ -203,7 +203,7 @@ def test_a_run_that_is_still_recorded_stays_as_it_is(recording):
     os.utime(path)  # written just now, on another node
     record(recording, 0, run_id="c-2.0", begin=1000)
     outcome = merge(str(recording))
-    assert outcome.n_files == 1 and [run.run.run_id for run in open_recording(recording).runs] == ["c-2.0", RUN]
+    assert outcome.n_files == 1 and [run.run.run_id for run in open_recording(recording).runs] == [RUN, "c-2.0"]
     assert "c-1.0 is not merged: 1 rank is still being recorded" in outcome.waiting["c-1.0"]
     os.utime(path, (START, START))
     assert merge(str(recording)).n_files == 2
