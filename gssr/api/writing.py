@@ -54,6 +54,8 @@ def from_pandas(
     if sampling_seconds is not None and not 0 < sampling_seconds < math.inf:
         raise ValueError(f"sampling_seconds is a length of time above 0, not {sampling_seconds!r}")
     time = _times(samples["time"])
+    if gpus is not None:
+        gpus = gpus.drop(columns="place", errors="ignore")  # which follows from the others
     labels, position = _labels(samples, gpus)
     order = np.argsort(time, kind="stable")
     time, position = time[order], position[order]
@@ -141,8 +143,6 @@ def _labels(samples: "pd.DataFrame", gpus: "pd.DataFrame | None") -> tuple[list[
         raise ValueError(
             f"GPU {samples['gpu'].to_numpy()[position < 0][0]!r} has samples and no row in the table of GPUs"
         )
-    if gpus is not None:
-        gpus = gpus.drop(columns="place", errors="ignore")  # follows from the others
     if gpus is not None and not set(map(str, gpus.columns)) <= _GPU_COLUMNS:
         unknown = sorted(set(map(str, gpus.columns)) - _GPU_COLUMNS)
         raise ValueError(f"{unknown[0]!r} is not known of a GPU: {', '.join(sorted(_GPU_COLUMNS))}")
