@@ -46,8 +46,8 @@ class Silence:
 
     def heard(self, rows: Iterable[Row]) -> None:
         """These rows came; those of a GPU are in the order of their times."""
-        for gpu, time, *_ in rows:
-            self._last[gpu] = time  # type: ignore[index]
+        for row in rows:
+            self._last[row[0]] = row[1]  # type: ignore[index]
 
     def at_end(self, now: float) -> Sequence[Row]:
         """A row without values for each GPU that had some and has been silent for longer than a gap takes. ``now``: unix s,

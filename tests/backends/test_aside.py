@@ -201,7 +201,6 @@ class TestADriverThatHangs:
         command.unlink()  # let the thread go
         until(lambda: backend._ended.is_set())
 
-    @pytest.mark.usefixtures("fake_driver")
     def test_that_began_just_before_the_end_is_said_and_a_gap(self, command, backend):
         until(lambda: backend.sample(time.time()))
         command.write_text("hang")
@@ -214,7 +213,10 @@ class TestADriverThatHangs:
         assert "has not answered for" in change.message and "at the end" in change.message
         assert [row[0] for row in rows[-2:]] == [0, 1]
         assert all(row[1] >= began and set(row[2:]) == {None} for row in rows[-2:])
+        command.unlink()  # let the thread go
+        until(lambda: backend._ended.is_set())
 
+    @pytest.mark.usefixtures("fake_driver")
     def test_when_opened_is_an_error(self, command, monkeypatch):
         monkeypatch.setattr("gssr.backends.aside.OPEN_PATIENCE", 0.3)
         command.write_text("hang")

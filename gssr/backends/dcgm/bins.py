@@ -38,13 +38,21 @@ class _Gpu:
     """What is known of one GPU: up to when there is nothing new in each column, the open bins, those of their columns that
     have several values, and the first bin that is not out yet."""
 
-    __slots__ = ("known", "next", "open", "several")
+    __slots__ = ("known", "next", "open", "several", "together")
 
     def __init__(self, columns: Sequence[int], start: int) -> None:
         self.known: dict[int, float] = dict.fromkeys(columns, start)
         self.open: dict[int, list[int | float | None]] = {}
         self.several: dict[tuple[int, int], list[int | float]] = {}
         self.next: float = -math.inf
+        self.together: float | None = None
+        """The earliest of ``known`` where all columns came together last; these are then not kept up to date."""
+
+    def one_by_one(self) -> dict[int, float]:
+        """``known``, to be changed."""
+        if self.together is not None:
+            self.known, self.together = dict.fromkeys(self.known, self.together), None
+        return self.known
 
 
 class Bins:
@@ -67,17 +75,17 @@ class Bins:
         self, gpu: int, columns: Sequence[int], stamps: Sequence[int], values: Sequence[int | float | None], step: int
     ) -> None:
         """As ``add``, for one value of each of these columns: usually all of a bin's, which takes a fraction of the time."""
-        known, edge, interval = self._gpus[gpu], self._edge, self._interval
-        if edge is not None:
-            number = (min(stamps) - edge) // interval
-            if (max(stamps) - edge) // interval == number >= known.next and number not in known.open:
+        own, edge, interval = self._gpus[gpu], self._edge, self._interval
+        if edge is not None and len(columns) == len(own.known):
+            first = min(stamps)
+            number = (first - edge) // interval
+            if (max(stamps) - edge) // interval == number >= own.next and number not in own.open:
                 row: list[int | float | None] = list(_NOTHING)
                 for column, value in zip(columns, values, strict=True):
                     row[column] = value
-                if row != list(_NOTHING):
-                    known.open[number] = row
-                reach = _SOONEST * step
-                known.known.update(zip(columns, [stamp + reach for stamp in stamps], strict=True))
+                if values.count(None) < len(values):
+                    own.open[number] = row
+                own.together = first + _SOONEST * step
                 return
         self._waiting += [
             (gpu, column, stamp, value, step) for column, stamp, value in zip(columns, stamps, values, strict=True)
@@ -119,7 +127,7 @@ class Bins:
         earliest = now - round(LATE_SECONDS * _MICRO)
         for position, column, stamp, value, step in self._waiting:
             gpu, number = self._gpus[position], (stamp - edge) // interval
-            gpu.known[column] = stamp + _SOONEST * step
+            gpu.one_by_one()[column] = stamp + _SOONEST * step
             if value is None:
                 continue
             if number < gpu.next:
@@ -146,7 +154,8 @@ class Bins:
 def _seen_by_all(gpu: _Gpu, now: int) -> float:
     """Up to when every column that speaks has spoken."""
     earliest = now - round(LATE_SECONDS * _MICRO)
-    return min((stamp for stamp in gpu.known.values() if stamp >= earliest), default=earliest)
+    known = gpu.known.values() if gpu.together is None else (gpu.together,)
+    return min((stamp for stamp in known if stamp >= earliest), default=earliest)
 
 
 def emptiest(phases: Sequence[int], interval: int) -> int:

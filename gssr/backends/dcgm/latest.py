@@ -13,10 +13,12 @@ from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.engine import Engine, EngineError
 from gssr.backends.dcgm.entities import Entity
 
-_HEAD = "4xIIHhi4xq"
-"""Of c_dcgmFieldValue_v2, in DCGM 3 and 4: entity group, entity, field, type, status and stamp; then comes the value."""
-_PARTS = 7
-_READ = struct.calcsize(f"<{_HEAD}q")
+_HEAD = struct.Struct("<4xIIHh")
+"""Of c_dcgmFieldValue_v2, in DCGM 3 and 4: entity group, entity, field and type."""
+_RECORD = "4x12si4xq"
+"""The same, as bytes that only have to be equal from call to call; status and stamp. Then comes the value."""
+_PARTS = 4
+_READ = struct.calcsize(f"<{_RECORD}q")
 _IS_DOUBLE = ord("d")
 _MOST_FIELDS = 128
 _CACHED = 0
@@ -81,28 +83,27 @@ class _Request:
         count = ctypes.c_uint
         self._arguments = (pairs, count(n_entities), ids, count(n_fields), count(_CACHED), self._answer)
         self._layout = struct.Struct("")
-        self._heads: tuple[tuple[int, ...], ...] = ()
+        self._heads: Sequence[bytes] | None = None
         self._numbers: Sequence[int | None] = ()
 
     def ask(self) -> Values:
         self._engine.call_library("dcgmEntitiesGetLatestValues", *self._arguments)
         found = self._layout.unpack_from(self._answer)
-        if tuple(found[part::_PARTS] for part in range(4)) != self._heads:
+        if found[0::_PARTS] != self._heads:
             self._learn()
             found = self._layout.unpack_from(self._answer)
-        statuses = found[4::_PARTS]
+            self._heads = found[0::_PARTS]
+        statuses = found[1::_PARTS]
         if codes.NOT_WATCHED in statuses:
             raise EngineError(codes.NOT_WATCHED, "not watched any more")
-        return Values(self._numbers, statuses, found[5::_PARTS], found[6::_PARTS])
+        return Values(self._numbers, statuses, found[2::_PARTS], found[3::_PARTS])
 
     def _learn(self) -> None:
         n, size = self._n, ctypes.sizeof(self._answer) // self._n
-        head = struct.Struct(f"<{_HEAD}")
-        heads = [head.unpack_from(self._answer, size * position)[:4] for position in range(n)]
+        heads = [_HEAD.unpack_from(self._answer, size * position) for position in range(n)]
         rest = f"{size - _READ}x"
-        records = (f"{_HEAD}{'d' if kind == _IS_DOUBLE else 'q'}{rest}" for _, _, _, kind in heads)
+        records = (f"{_RECORD}{'d' if kind == _IS_DOUBLE else 'q'}{rest}" for _, _, _, kind in heads)
         self._layout = struct.Struct("<" + "".join(records))
-        self._heads = tuple(zip(*heads, strict=True))
         numbers = [self._known.get(Series((group, entity), field)) for group, entity, field, _ in heads]
         first = numbers[0]
         one_by_one = first is not None and numbers == list(range(first, first + n))

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from itertools import repeat
+from operator import mul
 from typing import NamedTuple
 
 from gssr.backends.base import BackendError, Change, Row
@@ -205,22 +206,23 @@ class Session:
 
     def deliver_tick(self, first: int, stamps: Sequence[int], values: Sequence[int | float], step: int) -> None:
         """See ``Sink``."""
-        checked = [values[number - first] for number in self._percents if first <= number < first + len(values)]
-        if not self._told or any(100 < value < codes.DOUBLE_BLANK for value in checked):
-            numbers = range(first, first + len(values))
+        place = slice(first, first + len(values))
+        blanks = not max(values) < codes.DOUBLE_BLANK or sum(values) != sum(values)  # not a number
+        percents = [values[number - first] for number in self._percents if place.start <= number < place.stop]
+        if not self._told or any(100 < value < codes.DOUBLE_BLANK for value in percents):
+            numbers = range(place.start, place.stop)
             self.deliver([sample_of(*each, step) for each in zip(numbers, repeat(0), stamps, values, strict=False)])
             return
-        plain = [
-            value * factor if value < codes.DOUBLE_BLANK or not codes.blank_reason(value) else None
-            for value, factor in zip(values, self._factors[first : first + len(values)], strict=True)
-        ]
+        plain: list[int | float | None] = list(map(mul, values, self._factors[place]))
+        if blanks:
+            plain = [None if codes.blank_reason(value) else own for value, own in zip(values, plain, strict=True)]
         for begin, columns, position in self._spans:
-            if first <= begin < first + len(values):
-                place = slice(begin - first, begin - first + len(columns))
-                own = stamps[place]
-                self._bins.add_together(position, columns, own, plain[place], step)
-                if any(value is not None for value in plain[place]):
-                    self._last_value[position] = max(own)
+            if place.start <= begin < place.stop:
+                part = slice(begin - first, begin - first + len(columns))
+                own = plain[part]
+                self._bins.add_together(position, columns, stamps[part], own, step)
+                if own.count(None) < len(own):
+                    self._last_value[position] = max(stamps[part])
 
     def deliver(self, samples: Sequence[Sample]) -> None:
         """See ``Sink``."""
@@ -250,10 +252,11 @@ class Session:
 
     def _in_order(self, rows: list[Row]) -> list[Row]:
         """The rows, none of a GPU earlier than the one before: where a clock was set its time is known to a millisecond."""
-        for place, (gpu, time, *values) in enumerate(rows):
+        for place, row in enumerate(rows):
+            gpu, time = row[:2]
             before = self._last_row[gpu]  # type: ignore[index]
             if time < before:  # type: ignore[operator]
-                rows[place] = (gpu, before, *values)
+                rows[place] = (gpu, before, *row[2:])
             else:
                 self._last_row[gpu] = time  # type: ignore[index, assignment]
         return rows

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from gssr.backends.base import BackendError, Change, Row
+from gssr.backends.dcgm.codes import CONNECTION_NOT_VALID
 from gssr.backends.dcgm.engine import EngineError
 from gssr.backends.dcgm.session import Session
 from gssr.backends.ending import LONGEST_SECONDS, Patience
@@ -77,7 +78,8 @@ class Worker:
                 self._busy = time.monotonic()
                 session.close()
         except (BackendError, EngineError) as error:
-            self.error = str(error)
+            lost = isinstance(error, EngineError) and error.code == CONNECTION_NOT_VALID
+            self.error = f"the connection to DCGM's hostengine is lost: {error}" if lost else str(error)
         except Exception as error:  # whatever the bindings may throw must not pass unseen in a thread
             self.error = f"DCGM's bindings failed: {error!r}"
         finally:
