@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 from functools import cached_property
+from itertools import islice
 from typing import Any, NamedTuple
 
 from gssr.model.analysis import Analysis
@@ -21,6 +22,8 @@ Rows = Iterator[Sequence[tuple[Any, ...]]]
 
 GPU = Column("gpu", "INTEGER NOT NULL", "number of the GPU within the run, from 0, by node, driver's index and UUID")
 STATE = Column("state", "TEXT", "running, completed, failed, timeout, killed or lost")
+_AT_ONCE = 10_000
+"""Rows of a small table."""
 RUN, NODE = "run_id", "node"
 
 _STATISTICS = (
@@ -100,7 +103,9 @@ def _processes(own: Exported) -> Rows:
 
 
 def _gpus(own: Exported) -> Rows:
-    yield [tuple(gpu._replace(gpu=position)) for position, gpu in enumerate(own.reader.gpus)]
+    gpus = enumerate(own.reader.gpus)
+    while batch := [tuple(gpu._replace(gpu=position)) for position, gpu in islice(gpus, _AT_ONCE)]:
+        yield batch
 
 
 def _events(own: Exported) -> Rows:
@@ -118,7 +123,9 @@ def _summary(own: Exported) -> Rows:
 
 
 def _gpu_summary(own: Exported) -> Rows:
-    yield list(own.figures.gpus)
+    gpus = iter(own.figures.gpus)
+    while batch := list(islice(gpus, _AT_ONCE)):
+        yield batch
 
 
 def _statistics(own: Exported) -> Rows:

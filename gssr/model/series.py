@@ -25,6 +25,8 @@ ROUND_WIDTHS = (10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21
 """Widths from 10 s on; every one is a multiple of a rollup level. Above them, doubled days."""
 VECTORS_AT_ONCE = 6_000
 """Rollups of one slice: some megabytes."""
+_AT_THE_ENDS = 30
+"""Finer rollups of a GPU, at most, where a window does not begin or end with one of the coarsest."""
 _CLOCK_NOISE = 1e-6  # s; a float64 holds unix time to 0.24 microseconds
 
 
@@ -112,6 +114,19 @@ def bins_of_buckets(start: float, end: float, interval: float, most: int) -> Bin
     return next(bins for bins in candidates if bins.n <= max(most, 2))
 
 
+def groups_of_gpus(
+    reader: RunReader, positions: Ints, lower: float | None, upper: float | None, most: int
+) -> list[Ints]:
+    """GPUs (``positions``), so many at a time as have about ``most`` rollups that cover lower <= time < upper (unix s, None:
+    open); at least one group."""
+    start = reader.first_time if lower is None else lower
+    end = reader.last_time if upper is None else upper
+    of_each = max((end or 0.0) - (start or 0.0), 0.0) / LEVELS[-1]
+    rows = reader.n_rows / max(len(reader.gpus), 1)  # one wrong clock, and years may lie between two
+    at_once = max(1, int(most / max(min(of_each + _AT_THE_ENDS, rows), 1e-9)))
+    return [positions[first : first + at_once] for first in range(0, max(len(positions), 1), at_once)]
+
+
 def slices_of_buckets(
     reader: RunReader,
     names: Sequence[str],
@@ -119,16 +134,19 @@ def slices_of_buckets(
     bins: Bins,
     start: float | None,
     end: float | None,
+    most: int | None = None,
 ) -> Iterator[Buckets]:
-    """The rollups of these metrics that make up ``bins``, some time or some GPUs at once so that memory stays small.
+    """The rollups of these metrics that make up ``bins``, some time or some GPUs at once so that there are about ``most``
+    (None: VECTORS_AT_ONCE).
     ``positions`` are the GPUs' in ``reader.gpus``, as the buckets' own are; rows with start <= time < end count (None:
     open)."""
     level = max(level for level in LEVELS if bins.width % level == 0)
     long = LEVELS[-1]  # where a slice ends no bucket is cut, of whatever level
-    at_once = max(1, VECTORS_AT_ONCE * level // long)
+    most = VECTORS_AT_ONCE if most is None else most
+    at_once = max(1, most * level // long)
     gpus = [positions[first : first + at_once] for first in range(0, len(positions), at_once)]
     # One wrong clock, and years may lie between two rows.
-    sparse = VECTORS_AT_ONCE * bins.n * bins.width / max(reader.n_rows, 1)
+    sparse = most * bins.n * bins.width / max(reader.n_rows, 1)
     step = long * max(1, at_once // max(1, len(positions)), int(min(sparse, bins.n * bins.width) / long))
     first, last = bins.start // step + 1, math.ceil((bins.start + bins.n * bins.width) / step)
     cuts = [number * step for number in range(int(first), last)]

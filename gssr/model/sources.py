@@ -24,12 +24,11 @@ from gssr.model.gpu_time_counts import (
     series_of_rollups,
     series_of_rows,
 )
-from gssr.model.series import VECTORS_AT_ONCE
+from gssr.model.series import VECTORS_AT_ONCE, groups_of_gpus
 from gssr.store.edges import edges_of
 from gssr.store.layout import layout_of, part_of
 from gssr.store.moments import merge
 from gssr.store.reader import RunReader, Samples
-from gssr.store.schema import LEVELS
 
 Ints = NDArray[np.int64]
 
@@ -40,10 +39,6 @@ MOST_CUT = 3 / 4
 """Of a window of which more than this share lies in histograms that it cuts all samples in these are looked at."""
 PASSED_OVER = 5
 """Samples of other GPUs that lie between take so much less time."""
-_AT_THE_ENDS = 30
-"""Finer rollups of a GPU, at most, where a window does not begin or end with one of the coarsest."""
-
-
 FEWEST_OF_MOST = 1 / 4
 """Of the bins that a series may have it has so many at least, where that spares reading finer rollups than were read."""
 
@@ -82,7 +77,9 @@ class Rows:
         self, reader: RunReader, positions: Ints, names: Sequence[str], lower: float | None, upper: float | None
     ) -> None:
         rows = reader.samples(names, filtered(reader, positions), lower, upper)
-        self._rows = Samples(chosen(rows.gpu, positions, len(reader.gpus)), rows.time, rows.values)
+        unknown = np.full(len(rows.time), np.nan)  # of all metrics that nobody measured the same
+        values = {name: own if np.isfinite(own).any() else unknown for name, own in rows.values.items()}
+        self._rows = Samples(chosen(rows.gpu, positions, len(reader.gpus)), rows.time, values)
         self._n_gpus = len(positions)
 
     def between(
@@ -159,12 +156,11 @@ class Rollups:
         """As in Source."""
         gpus = filtered(self._reader, self._positions)
         totals = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
-        first = 0
-        for own in self._groups(lower, upper):
+        for own in groups_of_gpus(self._reader, self._positions, lower, upper, VECTORS_AT_ONCE):
             buckets = self._reader.buckets(lower, upper, gpus=filtered(self._reader, own), names=names)
-            gpu = chosen(buckets.gpu, own, len(self._reader.gpus))
-            totals.add(first, merge(buckets.vectors, gpu, len(own), gap_seconds, buckets.layout))
-            first += len(own)
+            places = chosen(buckets.gpu, self._positions, len(self._reader.gpus))
+            sampled, gpu = np.unique(places, return_inverse=True)
+            totals.add(sampled, merge(buckets.vectors, gpu.reshape(-1), len(sampled), gap_seconds, buckets.layout))
         sketched = [name for name in names if has_balance(BY_NAME[name])]
         most = MOST_AT_AN_END if self._is_mostly_whole(lower, upper) else math.inf
         found = self._reader.histograms(sketched, lower, upper, gpus, most)
@@ -180,16 +176,6 @@ class Rollups:
         start = self._reader.first_time if lower is None else lower
         end = self._reader.last_time if upper is None else upper
         return sum(edge.upper - edge.lower for edge in cut) <= MOST_CUT * ((end or 0.0) - (start or 0.0))
-
-    def _groups(self, lower: float | None, upper: float | None) -> list[Ints]:
-        """The GPUs, so many at a time as have about VECTORS_AT_ONCE rollups that cover the window."""
-        start = self._reader.first_time if lower is None else lower
-        end = self._reader.last_time if upper is None else upper
-        of_each = max((end or 0.0) - (start or 0.0), 0.0) / LEVELS[-1]
-        rows = self._reader.n_rows / max(len(self._reader.gpus), 1)  # one wrong clock, and years may lie between two
-        of_each = min(of_each, rows) + _AT_THE_ENDS
-        at_once = max(1, int(VECTORS_AT_ONCE / of_each))
-        return [self._positions[first : first + at_once] for first in range(0, max(len(self._positions), 1), at_once)]
 
     def gpu_series(
         self,

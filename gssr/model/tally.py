@@ -1,7 +1,8 @@
 """What all rows of a growing run add up to, GPU by GPU: read once, then counted on row by row."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, THROTTLES
 from gssr.model.analysis import Floats
 from gssr.model.frame import RECENT_SECONDS, Ints, Means
 from gssr.model.recent import Recent
+from gssr.model.series import Bins, slices_of_buckets
 from gssr.model.spans import Spans
 from gssr.model.thinned import SURELY_WHOLE
 from gssr.store.layout import FIELDS
@@ -19,6 +21,11 @@ from gssr.store.schema import LEVELS
 _FLAGS = "clock_event_reasons"
 SILENT_SECONDS = 10.0
 """A file whose newest row is older than this, compared with the others', is not waited for."""
+
+
+_MANY = 4096
+MOST_VECTORS = 10_000
+"""Rollups at once: 10 MB."""
 
 
 class Tally:
@@ -44,11 +51,11 @@ class Tally:
         self._gap = reader.gap_seconds
         self._thins = growing and reader.keep != "raw"
         self._thinned_until = reader.thinned_until
-        shape = (len(self.names), self._n_gpus)
-        self._n, self._total = np.zeros(shape), np.zeros(shape)
+        self._hardly_any = self._n_gpus > _MANY and reader.n_rows < self._n_gpus / 8
+        self._n, self._total = self._nothing()
         self.n_gaps = np.zeros(self._n_gpus, np.int64)
         self.last_time = np.full(self._n_gpus, np.nan)
-        self.latest = np.full(shape, np.nan)
+        self.latest = np.full((len(self.names), self._n_gpus), np.nan)
         self.rows = np.zeros(self._n_gpus, np.int64)
         self.first = self.last = math.nan
         self._recent = Recent(self.names, self._n_gpus)
@@ -62,16 +69,10 @@ class Tally:
         self._read_up_to = self.last_time.copy()
 
     def _read(self, reader: RunReader, growing: bool, gpus: Ints | None) -> None:
-        buckets = reader.buckets(names=self.counted, gpus=gpus)
-        if not len(buckets.gpu):
+        for buckets in _pieces(reader, self.counted, gpus):
+            self._count_whole(buckets)
+        if math.isnan(self.last):
             return
-        rows, _, first, last = buckets.vectors[:, :4].T
-        self.rows = np.bincount(buckets.gpu, rows, self._n_gpus).astype(np.int64)
-        self.first, self.last = float(np.fmin.reduce(first)), float(np.fmax.reduce(last))
-        whole = self.means_of(buckets, self.first, self.last)
-        self._n, self._total = whole.n, whole.total
-        self.n_gaps = self._gaps_in(buckets)
-        np.fmax.at(self.last_time, buckets.gpu, last)
         if growing:
             start = math.floor((self.last - RECENT_SECONDS) / LEVELS[0]) * float(LEVELS[0])
             recent = reader.buckets(start, level=LEVELS[0], names=self.counted, gpus=gpus)
@@ -93,29 +94,55 @@ class Tally:
             present = np.isfinite(column)
             self.latest[row, newest.gpu[present]] = column[present]
 
+    def _count_whole(self, buckets: Buckets) -> None:
+        """Count rollups of the run, each GPU's after those that were counted before."""
+        if not len(buckets.gpu):
+            return
+        rows, _, first, last = buckets.vectors[:, :4].T
+        self.rows += np.bincount(buckets.gpu, rows, self._n_gpus).astype(np.int64)
+        self.first = float(np.fmin(self.first, np.fmin.reduce(first)))
+        self.last = float(np.fmax(self.last, np.fmax.reduce(last)))
+        self._add_up(buckets, self._n, self._total)
+        self.n_gaps += self._gaps_in(buckets)
+        np.fmax.at(self.last_time, buckets.gpu, last)
+
     def _gaps_in(self, buckets: Buckets) -> Ints:
-        """[n_gpus]: gaps within buckets, and between them."""
+        """[n_gpus]: gaps within buckets, between them, and before the first of each GPU."""
         order = np.lexsort((buckets.vectors[:, 2], buckets.gpu))
-        gpu, vectors = buckets.gpu[order], buckets.vectors[order]
-        between = (np.diff(gpu) == 0) & (vectors[1:, 2] - vectors[:-1, 3] > self._gap)
-        within = np.bincount(gpu, vectors[:, 1], self._n_gpus).astype(np.int64)
-        return within + np.bincount(gpu[1:][between], minlength=self._n_gpus)
+        gpu, head = buckets.gpu[order], buckets.vectors[order, :4]
+        before = np.where(np.diff(gpu, prepend=-1) != 0, self.last_time[gpu], np.roll(head[:, 3], 1))
+        wide = head[:, 2] - before > self._gap
+        within = np.bincount(gpu, head[:, 1], self._n_gpus).astype(np.int64)
+        return within + np.bincount(gpu[wide], minlength=self._n_gpus)
 
     def means_of(self, buckets: Buckets, start: float, end: float) -> Means:
         """What rollups add up to."""
-        n, total = np.zeros_like(self._n), np.zeros_like(self._total)
-        for block in buckets.layout.blocks:
-            if block.metric.kind == "bits":
-                fields = FIELDS["bits"]
-                for _, name, _ in self._throttles:
-                    row, at = self.names.index(name), block.start + fields.index(name)
-                    n[row] = np.bincount(buckets.gpu, buckets.vectors[:, block.start], self._n_gpus)
-                    total[row] = np.bincount(buckets.gpu, buckets.vectors[:, at], self._n_gpus)
-                continue
-            row = self.names.index(block.metric.name)
-            n[row] = np.bincount(buckets.gpu, buckets.vectors[:, block.start], self._n_gpus)
-            total[row] = np.bincount(buckets.gpu, buckets.vectors[:, block.start + 1], self._n_gpus)
+        n, total = self._nothing()
+        self._add_up(buckets, n, total)
         return Means(self.names, start, end, n, total)
+
+    def _add_up(self, buckets: Buckets, n: Floats, total: Floats) -> None:
+        """Add rollups to counts and sums [n_names, n_gpus]."""
+        sampled, place = np.unique(buckets.gpu, return_inverse=True)
+        for block in buckets.layout.blocks:
+            counts = buckets.vectors[:, block.start]
+            if not counts.any():
+                continue
+            summed = {block.metric.name: block.start + 1}
+            if block.metric.kind == "bits":
+                summed = {name: block.start + FIELDS["bits"].index(name) for _, name, _ in self._throttles}
+            for name, at in summed.items():
+                row = self.names.index(name)
+                n[row, sampled] += np.bincount(place, counts, len(sampled))
+                total[row, sampled] += np.bincount(place, buckets.vectors[:, at], len(sampled))
+
+    def _nothing(self) -> tuple[Floats, Floats]:
+        """Counts and sums [n_names, n_gpus] to write into. Where nothing is written they take no memory: zeros of this size
+        are pages that the kernel gives when they are touched. Where hardly any GPU has samples, each one's numbers lie
+        together."""
+        shape = (len(self.names), self._n_gpus)
+        order: Literal["C", "F"] = "F" if self._hardly_any else "C"
+        return np.zeros(shape, order=order), np.zeros(shape, order=order)
 
     def add(self, gpu: Ints, time: Floats, rows: Floats) -> dict[str, Floats]:
         """Count new rows [n, len(stored)]; their values by metric, derived ones too."""
@@ -148,7 +175,7 @@ class Tally:
         new = (end - spans.start <= RECENT_SECONDS) & (end >= self.last - RECENT_SECONDS)
         for number in np.unique(piece[new]).tolist():
             own = np.flatnonzero(new & (piece == number))
-            n, total = np.zeros_like(self._n), np.zeros_like(self._total)
+            n, total = self._nothing()
             n[:, gpu[own]] = spans.n[:, own]
             total[:, gpu[own]] = spans.total[:, own]
             begin = number * self._recent.seconds
@@ -180,7 +207,7 @@ class Tally:
 
     def _sums(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Means:
         """What rows add up to."""
-        n, total = np.zeros_like(self._n), np.zeros_like(self._total)
+        n, total = self._nothing()
         for row, name in enumerate(self.names):
             known = np.isfinite(values[name])
             owner = gpu[known]
@@ -212,6 +239,18 @@ class Tally:
         newest = np.full(self._n_files, -math.inf)
         np.fmax.at(newest, self._file, self.last_time)
         return float(newest[newest > self.last - SILENT_SECONDS].min(initial=self.last))
+
+
+def _pieces(reader: RunReader, names: Sequence[str], gpus: Ints | None) -> Iterator[Buckets]:
+    """The rollups of a run, each GPU's in the order of time; in pieces where they are many."""
+    start, end = reader.first_time or 0.0, reader.last_time or 0.0
+    positions = np.arange(len(reader.gpus)) if gpus is None else gpus
+    if len(positions) * (end - start) / LEVELS[-1] <= MOST_VECTORS and len(positions) <= MOST_VECTORS:
+        yield reader.buckets(names=names, gpus=gpus)
+        return
+    first = math.floor(start / LEVELS[-1])
+    bins = Bins(first * float(LEVELS[-1]), float(LEVELS[-1]), math.floor(end / LEVELS[-1]) - first + 1)
+    yield from slices_of_buckets(reader, names, positions, bins, None, None, MOST_VECTORS)
 
 
 def _split(flags: Floats, reasons: Sequence[tuple[int, str, str]]) -> dict[str, Floats]:

@@ -63,7 +63,8 @@ def runs_page(name: str, lines: Sequence[RunLine], options: Options) -> list[Row
     rows = [
         (
             str(line.number), short(line.run_id), short(line.label), line.state, _moment(line.started),
-            duration(line.lasted), f"{line.n_gpus}", fixed(line.score, 3, UNKNOWN), percent(line.imbalance) if line.n_gpus > 1 else "",
+            duration(line.lasted), f"{line.n_gpus}", fixed(line.score, 3, UNKNOWN),
+            percent(line.imbalance) if line.n_gpus > 1 else "",
         )
         for line in lines
     ]  # fmt: skip
