@@ -1,11 +1,18 @@
-"""Recordings that list very much in few bytes: GPUs that were never sampled, or hardly, and runs."""
+"""Recordings that list very much in few bytes: GPUs that were never sampled, or hardly, and runs; and what reading each of
+them takes, in memory and time, against the limits of docs/security.md."""
 
+import re
 import sqlite3
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 from benchmarks.fuzz.seeds import START, record
+from benchmarks.processes import CACHE, GSSR, MB, PYTHON, Cost, run
+from benchmarks.table import Figure
+from benchmarks.terminal import on_terminal
 from gssr.store.create import create
 
 Rows = Iterable[tuple[object, ...]]
@@ -78,3 +85,86 @@ def runs(path: Path, n: int = 4_000, gpus: int = 1, ticks: int = 20) -> None:
         (number * gpus, START + number * HOUR + tick, 0.5, 0.25, 300.0) for number in range(n) for tick in range(ticks)
     )
     _ended(path, names, listing, rows)
+
+
+def sampled(path: Path, n: int = 10_000) -> None:
+    """No hostile one: so many GPUs, sampled once a second for an hour. 6 GB."""
+    words = ("-m", "gssr.backends.synthetic", "train", "--gpus", str(n), "--hours", "1", "-t", "1000", "-o", path)
+    run((PYTHON, *words))
+
+
+SAMPLED_NAME = "10,000 GPUs sampled"
+FILES: dict[str, Callable[[Path], None]] = {
+    "131,000 GPUs listed": listed,
+    "131,000 nodes listed": nodes,
+    "100,000 GPUs sampled once": once,
+    "4,000 runs": runs,
+    "4,000 runs of 32 GPUs": partial(runs, gpus=32, ticks=4),
+    SAMPLED_NAME: sampled,
+}
+READ, DRAWN, SAMPLED = 300.0, 400.0, 500.0
+"""MB that may be taken: of a file of up to 20 MB by pages and tables, and by what is drawn with further libraries; of
+``sampled``."""
+_PAGES = {
+    "analyze": ("analyze", "{file}"),
+    "analyze --json": ("analyze", "--json", "{file}"),
+    "compare": ("compare", "{file}", "{file}"),
+    "report.html": ("analyze", "--report", "{out}/report.html", "{file}"),
+    "export --format csv": ("export", "--format", "csv", "-o", "{out}/csv", "{file}"),
+    "fleet": ("fleet", "{file}"),
+}
+_DRAWINGS = {
+    "analyze --png": ("analyze", "--png", "{out}", "{file}"),
+    "report.pdf": ("analyze", "--report", "{out}/report.pdf", "{file}"),
+    "export": ("export", "-o", "{out}/parquet", "{file}"),
+}
+_REFUSED = ("report.html", "analyze --png", "report.pdf")
+"""Of very many runs, in a sentence."""
+_PATIENCE = 600.0
+
+
+def measure(names: Sequence[str] = tuple(FILES)) -> Iterator[Figure]:
+    """Peak memory and CPU of every command on each of these files, and of the first look of the screen."""
+    CACHE.mkdir(exist_ok=True)
+    for name in names:
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+            path = Path(folder) / "a.sql"
+            FILES[name](path)
+            yield Figure(f"{name}: file", path.stat().st_size / MB, "MB")
+            for command, words in (_PAGES | _DRAWINGS).items():
+                many = "runs" in name
+                if name == SAMPLED_NAME and command.startswith("export"):
+                    words = (*words, "--tables", "runs,gpus,summary,gpu_summary,statistics,verdicts")
+                given = [word.format(file=path, out=folder) for word in words]
+                if many and command in _REFUSED:
+                    yield Figure(f"{name}: {command}: refused", float(_is_refused(given)), "")
+                    continue
+                cost = run((*GSSR, *given))
+                limit = SAMPLED if name == SAMPLED_NAME else DRAWN if command in _DRAWINGS else READ
+                yield from _figures(f"{name}: {command}", cost, limit)
+            yield from _figures(
+                f"{name}: first look of tui", _first_look(path), SAMPLED if name == SAMPLED_NAME else DRAWN
+            )
+
+
+def _figures(case: str, cost: Cost, limit: float) -> Iterator[Figure]:
+    yield Figure(f"{case}: peak memory", cost.rss / MB, "MB", limit)
+    yield Figure(f"{case}: CPU", cost.cpu, "s")
+
+
+def _is_refused(words: Sequence[str]) -> bool:
+    """Whether a command fails, as it says in a sentence."""
+    with suppress(RuntimeError):
+        run((*GSSR, *words))
+        return False
+    return True
+
+
+def _first_look(path: Path) -> Cost:
+    with on_terminal((*GSSR, "tui", path), 160, 50) as terminal:
+        wall = terminal.read_until(rb"\d GPU", _PATIENCE)
+        terminal.read_for(3.0)
+        status = Path(f"/proc/{terminal.pid}/status").read_text(encoding="ascii")
+        found = re.search(r"VmHWM:\s+(\d+)", status)
+        assert found is not None
+        return Cost(wall, sum(terminal.cpu().values()), float(found[1]) * 1024)

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from benchmarks.fuzz import Parser, Reader, blobs, guided, recordings, texts
-from benchmarks.table import machine
+from benchmarks.fuzz import Parser, Reader, blobs, guided, large, recordings, texts
+from benchmarks.table import head, machine
+from benchmarks.table import line as row_of
 
 READERS: tuple[Reader | Parser, ...] = (*recordings.READERS, *blobs.READERS, *texts.READERS)
 SECONDS = 60.0
@@ -121,6 +122,15 @@ def _guided(chosen: Sequence[Reader | Parser], seconds: float, seed: int) -> int
     return 1 if any(row.crash is not None for row in rows) else 0
 
 
+def _large(names: Sequence[str]) -> int:
+    print(machine(), head(), sep="\n\n", flush=True)
+    missed = 0
+    for figure in large.measure(names):
+        print(row_of(figure), flush=True)
+        missed += figure.missed
+    return 1 if missed else 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0, 1 when something crashed, 2 for wrong usage."""
     parser = argparse.ArgumentParser(
@@ -131,12 +141,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the first input (default: 0)")
     parser.add_argument("--inputs", type=int, metavar="N", help="so many inputs of each reader, however long it takes")
     parser.add_argument("--guided", action="store_true", help="choose inputs by the code they reach (needs atheris)")
+    parser.add_argument(
+        "--large",
+        action="store_true",
+        help=f"recordings that list very much: memory and CPU of every command; --only: {'; '.join(large.FILES)}",
+    )
     parser.add_argument("--again", type=Path, metavar="FILE", help="only the input that --guided has kept in this file")
     options = parser.parse_args(arguments)
-    names = [reader.name for reader in READERS]
+    names = list(large.FILES) if options.large else [reader.name for reader in READERS]
     for name in options.only or ():
         if name not in names:
             parser.error(f"unknown reader {name!r}; known: {', '.join(names)}")
+    if options.large:
+        return _large(options.only or names)
     chosen = [reader for reader in READERS if not options.only or reader.name in options.only]
     if options.again:
         return _again(chosen, options.again)

@@ -119,6 +119,7 @@ def _analyses(files: Sequence[str], rules: "Table") -> "tuple[list[str], list[An
 
     from gssr.model.analyze import analyze
     from gssr.model.comparison import OPTIONS as WANTED
+    from gssr.model.comparison import compared
     from gssr.store.memory import keep_freed
     from gssr.store.reader import open_recording
 
@@ -141,8 +142,9 @@ def _analyses(files: Sequence[str], rules: "Table") -> "tuple[list[str], list[An
                     bar.show((at + done / len(readers)) / len(files))
                     several = len(recording.runs) > 1
                     names.append(f"{file}@{recording.runs.index(reader) + 1}" if several else file)
-                    analyses.append(analyze(reader, wanted))
+                    analyses.append(compared(analyze(reader, wanted)))
                 damage += [recording.damage] if recording.damage else []
+            del recording, readers, reader  # two may be too much
     finally:
         bar.clear()
     return names, analyses, damage

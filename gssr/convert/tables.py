@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 from functools import cached_property
+from itertools import islice
 from typing import Any, NamedTuple
 
 from gssr.gpu_name import place
@@ -25,6 +26,8 @@ PLACE = Column(
     "place", "TEXT NOT NULL", "what pages and screens call it: node:device_index, with .mig of a MIG instance"
 )
 STATE = Column("state", "TEXT", "running, completed, failed, timeout, killed or lost")
+_AT_ONCE = 10_000
+"""Rows of a small table."""
 RUN, NODE = "run_id", "node"
 
 _STATISTICS = (
@@ -104,7 +107,9 @@ def _processes(own: Exported) -> Rows:
 
 
 def _gpus(own: Exported) -> Rows:
-    yield [(*gpu._replace(gpu=position), place(gpu)) for position, gpu in enumerate(own.reader.gpus)]
+    gpus = enumerate(own.reader.gpus)
+    while batch := [(*gpu._replace(gpu=position), place(gpu)) for position, gpu in islice(gpus, _AT_ONCE)]:
+        yield batch
 
 
 def _events(own: Exported) -> Rows:
@@ -122,7 +127,9 @@ def _summary(own: Exported) -> Rows:
 
 
 def _gpu_summary(own: Exported) -> Rows:
-    yield list(own.figures.gpus)
+    gpus = iter(own.figures.gpus)
+    while batch := list(islice(gpus, _AT_ONCE)):
+        yield batch
 
 
 def _statistics(own: Exported) -> Rows:

@@ -58,7 +58,8 @@ def from_samples(samples: Samples, n_gpus: int, gap_seconds: float) -> Aggregate
     ``gap_seconds`` are a gap. Everything is exact, the statistics numpy's own."""
     layout = layout_of([name for name in samples.values if BY_NAME[name].kind in ("counter", "bits")], ())
     groups, vectors = fold(samples.gpu, samples.time, samples.values, gap_seconds, layout)
-    per_gpu = merge(vectors, groups, n_gpus, gap_seconds, layout)
+    per_gpu = empty_vectors(n_gpus, layout)
+    per_gpu[groups] = vectors
     means, statistics, unknown = {}, {}, np.full(n_gpus, np.nan)
     for name, column in samples.values.items():
         if BY_NAME[name].kind != "bits":
@@ -82,10 +83,9 @@ class Totals:
         self._counters: dict[str, list[Statistics]] = {}
         self._merged: list[Floats] = []
 
-    def add(self, first: int, vectors: Floats) -> None:
-        """Those [n, layout.width] of the GPUs from number ``first`` on."""
-        own = slice(first, first + len(vectors))
-        self._head[own] = vectors[:, :4]
+    def add(self, gpus: Ints, vectors: Floats) -> None:
+        """Those [n, layout.width] of these GPUs [n], which were not there before."""
+        self._head[gpus] = vectors[:, :4]
         # Over GPUs only the moments mean something; an infinite gap keeps the merge from counting any.
         self._merged.append(merge(vectors, np.zeros(len(vectors), np.int64), 1, math.inf, self._layout))
         blocks = {block.metric.name: block for block in self._layout.blocks}
@@ -100,7 +100,8 @@ class Totals:
             elif block[:, 0].any():
                 if name not in self._means:
                     self._means[name] = np.full(len(self._head), np.nan)
-                np.divide(block[:, 1], block[:, 0], out=self._means[name][own], where=block[:, 0] > 0)
+                some = block[:, 0] > 0
+                self._means[name][gpus[some]] = block[some, 1] / block[some, 0]
 
     def aggregate(self, histograms: Histograms) -> Aggregate:
         """All of them. n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see

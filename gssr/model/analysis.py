@@ -39,8 +39,8 @@ class Statistics:
 
 
 class GpuMeans(Mapping[str, float | None]):
-    """One GPU's means of the metrics ``names``: a row of ``columns`` [n_gpus], NaN without samples, which all GPUs share.
-    Dictionaries of a hundred thousand GPUs would take a hundred times as much memory."""
+    """One GPU's means of the metrics ``names``: a row of ``columns`` [n_sampled], NaN without samples, which all GPUs
+    share. Dictionaries of a hundred thousand GPUs would take a hundred times as much memory."""
 
     __slots__ = ("_columns", "_gpu", "_names")
 

@@ -246,9 +246,14 @@ def _without_outliers(
 def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> tuple[GpuSummary, ...]:
     names = dict.fromkeys(name for name in asked if BY_NAME[name].kind != "bits")
     inputs = dict.fromkeys(SCORE_INPUTS)
+    sampled = np.flatnonzero(total.n_rows)
+    columns = {name: column[sampled] for name, column in total.means.items()}
+    place = np.full(len(gpus), -1, np.int64)
+    place[sampled] = np.arange(len(sampled))
+    unknown = GpuMeans(names, {}, 0)  # of every GPU without samples
     summaries = []
     for position, gpu in enumerate(gpus):
-        sampled = total.n_rows[position] > 0
+        own = int(place[position])
         summaries.append(
             GpuSummary(
                 gpu=gpu.gpu,
@@ -259,8 +264,8 @@ def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> t
                 name=gpu.name,
                 n_samples=int(total.n_rows[position]),
                 n_gaps=int(total.n_gaps[position]),
-                score=score_of_means(GpuMeans(inputs, total.means, position)) if sampled else None,
-                mean=GpuMeans(names, total.means, position),
+                score=score_of_means(GpuMeans(inputs, columns, own)) if own >= 0 else None,
+                mean=GpuMeans(names, columns, own) if own >= 0 else unknown,
                 memory_total=gpu.memory_total,
                 power_limit=gpu.power_limit,
                 max_sm_clock=gpu.max_sm_clock,

@@ -17,7 +17,7 @@ tenths are our own. What varies from run to run only, such as the nodes that a j
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -47,6 +47,7 @@ LEAST_TOTAL_SHARE = 0.02
 """Of duration, GPU-hours and energy, each one number of a run, so that nothing in it says how far they vary."""
 _MAD_TO_STD = 1.4826
 _BINS = 240
+_BALANCED = "sm_active"
 
 KINDS: tuple[Kind, ...] = ("start-up", "steady", "recurring", "idle", "tail")
 
@@ -118,6 +119,12 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
         kept=tuple(verdict for verdict in b.verdicts if verdict.code in codes[0]),
         notes=tuple(_notes(a, b, letter)),
     )
+
+
+def compared(analysis: Analysis) -> Analysis:
+    """An analysis made by OPTIONS without what no comparison looks at, GPU by GPU along time."""
+    kept = {name: own for name, own in analysis.gpu_series.items() if name == _BALANCED}
+    return replace(analysis, gpu_series=kept)
 
 
 def judged(name: str, a: float | None, b: float | None, noise: float | None) -> Change:
@@ -224,7 +231,7 @@ def _tenths_of_score(a: Analysis, b: Analysis) -> float | None:
 
 def _noise_of_imbalance(a: Analysis, b: Analysis) -> float | None:
     """From the imbalance of both runs in their tenths."""
-    found = [_imbalances(run.gpu_series.get("sm_active"), run.window) for run in (a, b)]
+    found = [_imbalances(run.gpu_series.get(_BALANCED), run.window) for run in (a, b)]
     noise = _joined([None], _paired(found[0], found[1]))
     return None if noise is None else max(noise, LEAST_SHARE)
 

@@ -19,7 +19,7 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, extent
 from gssr.score import score_of_means
-from gssr.store.layout import FIELDS
+from gssr.store.layout import FIELDS, Layout
 from gssr.store.reader import RunReader
 from gssr.store.schema import Column
 from gssr.store.totals import totals
@@ -32,6 +32,11 @@ HELD_DOWN = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
 _FEWEST = 3
 """So many used GPUs can be compared with their median."""
 _READ = (*SCORE_INPUTS, *DETECTION_METRICS, "sm_clock", "energy", "clock_event_reasons")
+
+_FIELDS = {
+    "gauge": ("n", "sum"), "rate": ("n", "sum"), "counter": ("n", "increase"), "bits": ("n", *HELD_DOWN),
+}  # fmt: skip
+"""What is asked of them, by their kind."""
 
 COMMON = (
     Column("gpu_hours", "REAL", "GPUs times the duration, h"),
@@ -191,10 +196,12 @@ class _Counted:
     """What the rollups and sketches of a run add up to, GPU by GPU: arrays [n_gpus], NaN is unknown."""
 
     def __init__(self, reader: RunReader) -> None:
-        n_gpus = len(reader.gpus)
-        sums = list(totals(reader, _READ, None, None, None, reader.gap_seconds))
-        self._vectors = np.concatenate([own.vectors for own in sums]) if sums else np.zeros((0, 4))
-        self._blocks = {block.metric.name: block for block in sums[0].layout.blocks} if sums else {}
+        self._n_gpus = n_gpus = len(reader.gpus)
+        self._columns: dict[tuple[str, str], Floats] = {}
+        """One number of each GPU's block of a metric, where it is not 0."""
+        self.n_rows, self.n_gaps = np.zeros(n_gpus), np.zeros(n_gpus)
+        for own in totals(reader, _READ, None, None, None, reader.gap_seconds):
+            self._take_in(own.gpus, own.vectors, own.layout)
         name = next((name for name in DETECTION_METRICS if self._column(name, "n").any()), None)
         idle, known = below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
         self.idle = _quotient(idle, known)
@@ -206,9 +213,20 @@ class _Counted:
         shares = [_quotient(self._column("clock_event_reasons", flag), flags) for flag in HELD_DOWN]
         self.throttled = np.fmax.reduce(shares)
         self.energy = np.where(self._column("energy", "n") > 1, self._column("energy", "increase"), np.nan)
-        self.n_rows, self.n_gaps = self._vectors[:, 0], self._vectors[:, 1]
-        inputs = {name: self._mean(name).tolist() for name in SCORE_INPUTS}
-        self.scores = [score_of_means({name: inputs[name][gpu] for name in SCORE_INPUTS}) for gpu in range(n_gpus)]
+        inputs = {name: self._mean(name) for name in SCORE_INPUTS}
+        self.scores = [
+            score_of_means({name: float(column[gpu]) for name, column in inputs.items()}) if self.n_rows[gpu] else None
+            for gpu in range(n_gpus)
+        ]
+
+    def _take_in(self, gpus: NDArray[np.int64], vectors: Floats, layout: Layout) -> None:
+        """Keep of the rollups of some GPUs, each one's of the whole run [n, layout.width], what is asked for."""
+        self.n_rows[gpus], self.n_gaps[gpus] = vectors[:, 0], vectors[:, 1]
+        for metric, start, _ in layout.blocks:
+            for field in _FIELDS[metric.kind]:
+                column = vectors[:, start + FIELDS[metric.kind].index(field)]
+                if column.any():
+                    self._columns.setdefault((metric.name, field), np.zeros(self._n_gpus))[gpus] = column
 
     def means(self) -> dict[str, float | None]:
         """Of the inputs of the score, over all samples of all GPUs."""
@@ -220,14 +238,11 @@ class _Counted:
 
     def _column(self, name: str, field: str) -> Floats:
         """One number of each GPU's block of a metric; 0 where the file lacks it."""
-        if name not in self._blocks:
-            return np.zeros(len(self._vectors))
-        block = self._blocks[name]
-        return self._vectors[:, block.start + FIELDS[block.metric.kind].index(field)]
+        return self._columns.get((name, field), np.zeros(self._n_gpus))
 
     def _mean(self, name: str | None) -> Floats:
         if name is None:
-            return np.full(len(self._vectors), np.nan)
+            return np.full(self._n_gpus, np.nan)
         return _quotient(self._column(name, "sum"), self._column(name, "n"))
 
     def _relative(self, means: Floats) -> Floats:

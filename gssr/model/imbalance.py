@@ -192,7 +192,6 @@ def score_of_medians(means: Means, gpus: Ints) -> float | None:
     return score_of_means(medians)
 
 
-@once
 def device_indices(gpus: tuple[Gpu, ...]) -> Ints:
     """[n_gpus]: the driver's index of each GPU in its node, -1 where it is unknown."""
     return np.array([-1 if gpu.device_index is None else gpu.device_index for gpu in gpus], np.int64)
@@ -210,16 +209,18 @@ class Groups:
     share: Floats
 
 
-@once
-def by_node(found: Imbalance, placed: Placed) -> Groups:
+def grouped_by_node(found: Imbalance, placed: Placed) -> Groups:
     """The GPUs by their node; ``keys`` are numbers of nodes."""
     return _groups(placed.node_of[found.gpus], np.zeros(len(found.gpus), np.int64), found.means)
 
 
-@once
-def by_index(found: Imbalance, placed: Placed) -> Groups:
+def grouped_by_index(found: Imbalance, placed: Placed) -> Groups:
     """The GPUs by the driver's index within their node."""
     return _groups(device_indices(placed.gpus)[found.gpus], placed.node_of[found.gpus], found.means)
+
+
+by_node, by_index = once(grouped_by_node), once(grouped_by_index)
+"""The same of frames, of which the last ones are kept."""
 
 
 def _groups(key: Ints, within: Ints, means: Floats) -> Groups:

@@ -28,6 +28,9 @@ LAG_SECONDS, LAG_COSTS = 5.0, 20
 """What changes while a run grows is computed anew after max(5 s, 20 times what it took)."""
 QUICK_CELLS = 50_000
 """More than so many (GPU, column) cells are not read for a quick look."""
+MANY_GPUS, MOST_CELLS, FEW_CELLS = 20_000, 2_000_000, 500_000
+"""No more (GPU, column) cells are counted, so that of very many GPUs there are fewer columns than were asked for; of more
+than MANY_GPUS, which nobody has, FEW_CELLS."""
 FEW_ROWS = 20_000
 """A minute that cuts buckets of 10 s is widened to them where more rows than these would have to be read."""
 SELDOM_WIDTH = 2.0
@@ -94,7 +97,7 @@ class Lens:
         metric = query.metric if query.metric in tally.metrics else tally.metrics[0]
         newest = tally.last if query.end is None else min(query.end, tally.last)
         span = max(newest - tally.first, self._interval) if query.span is None else query.span
-        n = max(query.columns, 1)
+        n = self._at_most(query.columns)
         whole = query.span is None
         width = query.width or choose_width(
             span,
@@ -131,6 +134,11 @@ class Lens:
         energy = self._energy(query, grid, read, growing) if query.energy else None
         return Shown(metric, grid, space, window, recent, moment, host, refined, active_from, energy)
 
+    def _at_most(self, columns: int) -> int:
+        """So many columns, or as many as there may be."""
+        cells = MOST_CELLS if self._n_gpus <= MANY_GPUS else FEW_CELLS
+        return max(min(columns, cells // max(self._n_gpus, 1)), 1)
+
     def _energy(self, query: Query, grid: Grid, read: Read, growing: bool) -> float | None:
         """J by the counters of all GPUs that have samples, in the grid's window."""
 
@@ -158,7 +166,7 @@ class Lens:
 
         def average(start: float, end: float, bins: int) -> Series:
             least = FINEST if start < tally.thinned else 0.0
-            width = choose_width(end - start, max(bins, 1), self._interval, self._n_gpus, least=least)
+            width = choose_width(end - start, self._at_most(bins), self._interval, self._n_gpus, least=least)
             first = column_of(start, width)
             columns = Columns(metric, width, first, column_of(end, width) - first + 1, self._n_gpus)
             columns.read(read())

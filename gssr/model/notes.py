@@ -5,7 +5,7 @@ from datetime import datetime
 
 from gssr.metrics import BY_NAME
 from gssr.model.aggregate import is_within_a_bin
-from gssr.model.analysis import Analysis
+from gssr.model.analysis import Analysis, GpuSummary
 from gssr.store.layout import RELATIVE_BIN_WIDTH
 from gssr.store.records import without_ranks
 from gssr.store.schema import GAP_INTERVALS
@@ -52,10 +52,10 @@ def _sentences(
 
 
 def _about_samples(analysis: Analysis, missing_seconds: float, thinned: bool) -> Iterator[str]:
-    silent = [gpu.place for gpu in analysis.gpus if not gpu.n_samples]
+    silent = [gpu for gpu in analysis.gpus if not gpu.n_samples]
     if silent:
         have = "has" if len(silent) == 1 else "have"
-        yield f"{len(silent)} of {len(analysis.gpus)} GPUs {have} no samples: {_some(silent)}"
+        yield f"{len(silent)} of {len(analysis.gpus)} GPUs {have} no samples: {_places(silent)}"
     if analysis.n_gaps:
         gaps = "1 gap" if analysis.n_gaps == 1 else f"{analysis.n_gaps:,} gaps"
         yield (
@@ -87,11 +87,17 @@ def _about_the_end(analysis: Analysis, last_time: float | None) -> Iterator[str]
         yield f"no samples of the last {_rounded(silence)} s of the run"
 
 
-def _some(names: Sequence[str]) -> str:
-    """The first few, and how many more."""
-    if len(names) <= _NAMED + 1:
+def _places(gpus: Sequence[GpuSummary]) -> str:
+    """As ``_some``, of GPUs."""
+    return _some([gpu.place for gpu in gpus[: _NAMED + 1]], len(gpus))
+
+
+def _some(names: Sequence[str], n: int | None = None) -> str:
+    """The first few, and how many more; ``n``: of how many these are the first."""
+    n = len(names) if n is None else n
+    if n <= _NAMED + 1:
         return ", ".join(names)
-    return ", ".join(names[:_NAMED]) + f" and {len(names) - _NAMED} more"
+    return ", ".join(names[:_NAMED]) + f" and {n - _NAMED} more"
 
 
 def _rounded(seconds: float) -> str:

@@ -18,8 +18,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from gssr.metrics import BY_NAME
 from gssr.model.analysis import Floats
-from gssr.model.balance import scale_limit
+from gssr.model.balance import full_scale
 from gssr.model.changes import change_points, noise
 from gssr.model.dips import DEPTH, FEWEST, Cycle, cycle, cycle_of
 from gssr.model.evidence import Evidence
@@ -155,7 +156,7 @@ def _height(evidence: Evidence, name: str) -> float:
     """What counts as the usual height of a metric."""
     known = evidence.course.values[name]
     usual = float(np.nanpercentile(known, 95)) if np.isfinite(known).any() else 0.0
-    return max(usual, LEAST_HEIGHT * (scale_limit(evidence.gpus, name) or usual), 1e-12)
+    return max(usual, LEAST_HEIGHT * (full_scale(BY_NAME[name], evidence.gpus) or usual), 1e-12)
 
 
 def _levels(values: Floats, edges: Sequence[int]) -> Floats:

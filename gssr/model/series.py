@@ -119,9 +119,8 @@ def slices_of_buckets(
     start: float | None,
     end: float | None,
 ) -> Iterator[Buckets]:
-    """The rollups of these metrics that make up ``bins``, some time or some GPUs at once so that memory stays small.
-    ``positions`` are the GPUs' in ``reader.gpus``, as the buckets' own are; rows with start <= time < end count (None:
-    open)."""
+    """The rollups of these metrics that make up ``bins``, some time or some GPUs at once. ``positions`` are the GPUs' in
+    ``reader.gpus``, as the buckets' own are; rows with start <= time < end count (None: open)."""
     level = max(level for level in LEVELS if bins.width % level == 0)
     long = LEVELS[-1]  # where a slice ends no bucket is cut, of whatever level
     at_once = max(1, VECTORS_AT_ONCE * level // long)

@@ -76,7 +76,9 @@ class Rows:
         self, reader: RunReader, positions: Ints, names: Sequence[str], lower: float | None, upper: float | None
     ) -> None:
         rows = reader.samples(names, filtered(reader, positions), lower, upper)
-        self._rows = Samples(chosen(rows.gpu, positions, len(reader.gpus)), rows.time, rows.values)
+        unknown = np.full(len(rows.time), np.nan)  # of all metrics that nobody measured the same
+        values = {name: own if np.isfinite(own).any() else unknown for name, own in rows.values.items()}
+        self._rows = Samples(chosen(rows.gpu, positions, len(reader.gpus)), rows.time, values)
         self._n_gpus = len(positions)
 
     def between(
@@ -153,10 +155,8 @@ class Rollups:
         """As in Source."""
         gpus = filtered(self._reader, self._positions)
         sums = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
-        first = 0
         for own in totals(self._reader, names, self._positions, lower, upper, gap_seconds):
-            sums.add(first, own.vectors)
-            first += len(own.gpus)
+            sums.add(chosen(own.gpus, self._positions, len(self._reader.gpus)), own.vectors)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
         most = MOST_AT_AN_END if self._is_mostly_whole(lower, upper) else math.inf
         found = self._reader.histograms(sketched, lower, upper, gpus, most)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -11,15 +12,18 @@ from gssr.model.frame import RECENT_SECONDS, Ints, Means
 from gssr.model.recent import Recent
 from gssr.model.spans import Spans
 from gssr.model.thinned import SURELY_WHOLE
-from gssr.store.layout import FIELDS
+from gssr.store.layout import FIELDS, Layout
 from gssr.store.moments import derive
 from gssr.store.reader import Buckets, RunReader
 from gssr.store.schema import LEVELS
-from gssr.store.totals import totals
+from gssr.store.totals import Totals, totals
 
 _FLAGS = "clock_event_reasons"
 SILENT_SECONDS = 10.0
 """A file whose newest row is older than this, compared with the others', is not waited for."""
+
+
+_MANY = 4096
 
 
 class Tally:
@@ -45,11 +49,11 @@ class Tally:
         self._gap = reader.gap_seconds
         self._thins = growing and reader.keep != "raw"
         self._thinned_until = reader.thinned_until
-        shape = (len(self.names), self._n_gpus)
-        self._n, self._total = np.zeros(shape), np.zeros(shape)
+        self._hardly_any = self._n_gpus > _MANY and reader.n_rows < self._n_gpus / 8
+        self._n, self._total = self._nothing()
         self.n_gaps = np.zeros(self._n_gpus, np.int64)
         self.last_time = np.full(self._n_gpus, np.nan)
-        self.latest = np.full(shape, np.nan)
+        self.latest = np.full((len(self.names), self._n_gpus), np.nan)
         self.rows = np.zeros(self._n_gpus, np.int64)
         self.first = self.last = math.nan
         self._recent = Recent(self.names, self._n_gpus)
@@ -63,21 +67,10 @@ class Tally:
         self._read_up_to = self.last_time.copy()
 
     def _read(self, reader: RunReader, growing: bool, gpus: Ints | None) -> None:
-        sums = list(totals(reader, self.counted, gpus, None, None, self._gap))
-        vectors = np.concatenate([own.vectors for own in sums]) if sums else np.zeros((0, 1))
-        filled = vectors[:, 0] > 0
-        if not filled.any():
+        for own in totals(reader, self.counted, gpus, None, None, self._gap):
+            self._count_whole(own)
+        if math.isnan(self.last):
             return
-        own = np.concatenate([own.gpus for own in sums])[filled]
-        n = len(own)
-        buckets = Buckets(own, np.zeros(n), np.zeros(n), vectors[filled], sums[0].layout)
-        rows, _, first, last = buckets.vectors[:, :4].T
-        self.rows = np.bincount(buckets.gpu, rows, self._n_gpus).astype(np.int64)
-        self.first, self.last = float(np.fmin.reduce(first)), float(np.fmax.reduce(last))
-        whole = self.means_of(buckets, self.first, self.last)
-        self._n, self._total = whole.n, whole.total
-        self.n_gaps = np.bincount(own, buckets.vectors[:, 1], self._n_gpus).astype(np.int64)
-        np.fmax.at(self.last_time, buckets.gpu, last)
         if growing:
             start = math.floor((self.last - RECENT_SECONDS) / LEVELS[0]) * float(LEVELS[0])
             recent = reader.buckets(start, level=LEVELS[0], names=self.counted, gpus=gpus)
@@ -103,21 +96,46 @@ class Tally:
             present = np.isfinite(column)
             self.latest[row, newest.gpu[present]] = column[present]
 
+    def _count_whole(self, own: Totals) -> None:
+        """Count what the rows of some GPUs add up to."""
+        if not len(own.gpus):
+            return
+        rows, gaps, first, last = own.vectors[:, :4].T
+        self.rows[own.gpus] = rows
+        self.n_gaps[own.gpus] = gaps
+        self.first = float(np.fmin(self.first, np.fmin.reduce(first)))
+        self.last = float(np.fmax(self.last, np.fmax.reduce(last)))
+        self._add_up(own.gpus, own.vectors, own.layout, self._n, self._total)
+        self.last_time[own.gpus] = np.fmax(self.last_time[own.gpus], last)
+
     def means_of(self, buckets: Buckets, start: float, end: float) -> Means:
         """What rollups add up to."""
-        n, total = np.zeros_like(self._n), np.zeros_like(self._total)
-        for block in buckets.layout.blocks:
-            if block.metric.kind == "bits":
-                fields = FIELDS["bits"]
-                for _, name, _ in self._throttles:
-                    row, at = self.names.index(name), block.start + fields.index(name)
-                    n[row] = np.bincount(buckets.gpu, buckets.vectors[:, block.start], self._n_gpus)
-                    total[row] = np.bincount(buckets.gpu, buckets.vectors[:, at], self._n_gpus)
-                continue
-            row = self.names.index(block.metric.name)
-            n[row] = np.bincount(buckets.gpu, buckets.vectors[:, block.start], self._n_gpus)
-            total[row] = np.bincount(buckets.gpu, buckets.vectors[:, block.start + 1], self._n_gpus)
+        n, total = self._nothing()
+        self._add_up(buckets.gpu, buckets.vectors, buckets.layout, n, total)
         return Means(self.names, start, end, n, total)
+
+    def _add_up(self, gpu: Ints, vectors: Floats, layout: Layout, n: Floats, total: Floats) -> None:
+        """Add rollups to counts and sums [n_names, n_gpus]."""
+        sampled, place = np.unique(gpu, return_inverse=True)
+        for block in layout.blocks:
+            counts = vectors[:, block.start]
+            if not counts.any():
+                continue
+            summed = {block.metric.name: block.start + 1}
+            if block.metric.kind == "bits":
+                summed = {name: block.start + FIELDS["bits"].index(name) for _, name, _ in self._throttles}
+            for name, at in summed.items():
+                row = self.names.index(name)
+                n[row, sampled] += np.bincount(place, counts, len(sampled))
+                total[row, sampled] += np.bincount(place, vectors[:, at], len(sampled))
+
+    def _nothing(self) -> tuple[Floats, Floats]:
+        """Counts and sums [n_names, n_gpus] to write into. Where nothing is written they take no memory: zeros of this size
+        are pages that the kernel gives when they are touched. Where hardly any GPU has samples, each one's numbers lie
+        together."""
+        shape = (len(self.names), self._n_gpus)
+        order: Literal["C", "F"] = "F" if self._hardly_any else "C"
+        return np.zeros(shape, order=order), np.zeros(shape, order=order)
 
     def add(self, gpu: Ints, time: Floats, rows: Floats) -> dict[str, Floats]:
         """Count new rows [n, len(stored)]; their values by metric, derived ones too."""
@@ -150,7 +168,7 @@ class Tally:
         new = (end - spans.start <= RECENT_SECONDS) & (end >= self.last - RECENT_SECONDS)
         for number in np.unique(piece[new]).tolist():
             own = np.flatnonzero(new & (piece == number))
-            n, total = np.zeros_like(self._n), np.zeros_like(self._total)
+            n, total = self._nothing()
             n[:, gpu[own]] = spans.n[:, own]
             total[:, gpu[own]] = spans.total[:, own]
             begin = number * self._recent.seconds
@@ -182,7 +200,7 @@ class Tally:
 
     def _sums(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Means:
         """What rows add up to."""
-        n, total = np.zeros_like(self._n), np.zeros_like(self._total)
+        n, total = self._nothing()
         for row, name in enumerate(self.names):
             known = np.isfinite(values[name])
             owner = gpu[known]

@@ -5,13 +5,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gssr.metrics import BY_NAME
 from gssr.model.analysis import Floats
-from gssr.model.balance import scale_limit
+from gssr.model.balance import full_scale
 from gssr.model.bands import bands
 from gssr.model.evidence import Evidence
 from gssr.model.fold import coarser
 from gssr.model.frame import Ints, over_space
-from gssr.model.imbalance import Groups, Imbalance, by_index, by_node, imbalance_between, score_of_medians
+from gssr.model.imbalance import (
+    Groups,
+    Imbalance,
+    grouped_by_index,
+    grouped_by_node,
+    imbalance_between,
+    score_of_medians,
+)
 from gssr.model.outliers import outliers
 from gssr.model.window import DETECTION_METRICS
 
@@ -65,7 +73,7 @@ def unevenness(evidence: Evidence) -> Unevenness | None:
     fine = evidence.series[metric].astype(np.float64)
     step = max(-(-len(evidence.times) // MOST_COLUMNS), 1)
     values, width = coarser(fine, step), step * evidence.width
-    full = scale_limit(evidence.gpus, metric) or float(np.nanmax(means))
+    full = full_scale(BY_NAME[metric], evidence.gpus) or float(np.nanmax(means))
     gpus = np.arange(evidence.n_gpus)
     start = float(evidence.times[0])
     found = imbalance_between(
@@ -79,8 +87,8 @@ def unevenness(evidence: Evidence) -> Unevenness | None:
         energy_lost=_energy_lost(evidence, values, found.space.high, step),
         score_as_median=score_of_medians(evidence.means, gpus),
         nodes=evidence.nodes,
-        by_node=by_node(found, evidence),
-        by_index=by_index(found, evidence),
+        by_node=grouped_by_node(found, evidence),
+        by_index=grouped_by_index(found, evidence),
         alike=_alike(fine, means, full),
     )
 

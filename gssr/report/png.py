@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _FEW = 4
 """Up to this many GPUs are drawn as lines, more as a map."""
+_MOST_BARS = 4096
+"""More GPUs than a picture has lines are drawn as one shape: each bar is an object of its own."""
 _NAMED = 24
 """Up to this many GPUs are named beside their bars; of more, the lowest and the highest."""
 _MOST_MARKS, _MARK_TEXTS, _MARK_LENGTH = 200, 50, 20
@@ -136,15 +138,19 @@ def means_in_order(panel: Axes, analysis: Analysis, metric: Metric, most: int = 
     factor = unit_of(metric).factor
     found = sorted((mean, -i) for i, gpu in enumerate(analysis.gpus) if (mean := gpu.mean.get(metric.name)) is not None)
     values = factor * np.array([mean for mean, _ in found])
-    panel.barh(np.arange(len(values)), values, height=0.8 if len(values) <= _NAMED else 1.0, color=BLUE, alpha=0.85)
+    if len(values) <= _MOST_BARS:
+        panel.barh(np.arange(len(values)), values, height=0.8 if len(values) <= _NAMED else 1.0, color=BLUE, alpha=0.85)
+    else:
+        edges = np.arange(len(values) + 1) - 0.5
+        panel.stairs(values, edges, orientation="horizontal", fill=True, color=BLUE, alpha=0.85)
     if len(values) > 1:
         panel.axvline(float(np.median(values)), color=ORANGE, linewidth=1.0, linestyle=(0, (4, 3)), label="median GPU")
         panel.legend(loc="lower right", framealpha=0.9, edgecolor="none", fontsize=8)
     value_axis(panel, analysis, metric, horizontal=True)
     panel.set_ylim(-0.6, len(values) - 0.4)
-    places = [place_of(analysis.gpus[-i], most) for _, i in found]
-    shown = range(len(places)) if len(places) <= _NAMED else [0, len(places) - 1]
-    panel.set_yticks(list(shown), [places[i] for i in shown], fontsize=8 if len(places) <= 12 else 6.5)
+    shown = range(len(found)) if len(found) <= _NAMED else [0, len(found) - 1]
+    places = [place_of(analysis.gpus[-found[i][1]], most) for i in shown]
+    panel.set_yticks(list(shown), places, fontsize=8 if len(found) <= 12 else 6.5)
     panel.grid(False, axis="y")
     panel.set_title("Mean over time of each GPU")
 

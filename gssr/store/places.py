@@ -14,14 +14,18 @@ _Entry = tuple[Shard, Gpu]
 
 class Places(NamedTuple):
     """``gpus`` are sorted by node, device index and UUID. ``positions``: for each file, the GPUs whose rows in it count, by
-    key, and their place in ``gpus``; ``whole`` holds the files in which that is every row of the run. ``keys``: what each
-    key of a file is in ``gpus``. ``in_turns``: the rows of a GPU are in several files."""
+    key, and their place in ``gpus``; ``whole`` holds the files in which that is every row of the run. ``keys``: what a key
+    of a file is in ``gpus``, where several list the GPU. ``in_turns``: the rows of a GPU are in several files."""
 
     gpus: tuple[Gpu, ...]
     positions: dict[Shard, dict[int, int]]
     whole: frozenset[Shard]
-    keys: dict[Shard, dict[int, int]]
+    keys: dict[tuple[Shard, int], int]
     in_turns: bool
+
+    def key(self, shard: Shard, key: int) -> int | None:
+        """What a key of a file is in ``gpus``; None where it is none of the run's."""
+        return self.keys.get((shard, key), key if key in self.positions[shard] else None)
 
 
 def places_of(run_id: str, shards: Sequence[Shard], sampling_seconds: float) -> Places:
@@ -38,12 +42,12 @@ def places_of(run_id: str, shards: Sequence[Shard], sampling_seconds: float) -> 
     for identity, found in several.items():
         listed[identity] = (found[0][0], shared_gpu([gpu for _, gpu in found]))
     order = sorted(listed, key=lambda identity: gpu_order(listed[identity][1]))
-    keys: dict[Shard, dict[int, int]] = {shard: {} for shard in shards}
+    keys: dict[tuple[Shard, int], int] = {}
     positions: dict[Shard, dict[int, int]] = {shard: {} for shard in shards}
     for position, identity in enumerate(order):
         own = listed[identity]
-        for shard, gpu in several.get(identity, (own,)):
-            keys[shard][gpu.gpu] = own[1].gpu
+        for shard, gpu in several.get(identity, ()):
+            keys[shard, gpu.gpu] = own[1].gpu
         for shard, gpu in counting.get(identity, (own,)):
             positions[shard][gpu.gpu] = position
     whole = frozenset(shard for shard in shards if len(shard.runs) == 1 and shard not in not_counting)

@@ -180,7 +180,7 @@ class RunReader:
     def events(self) -> tuple[Event, ...]:
         """Everything that happened, by time. GPU keys are those of ``gpus``."""
         rows = (
-            event if event.gpu is None else event._replace(gpu=self._places.keys[shard].get(event.gpu))
+            event if event.gpu is None else event._replace(gpu=self._places.key(shard, event.gpu))
             for shard in self._shards
             for event in shard.events(self.run.run_id)
         )

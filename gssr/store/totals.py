@@ -19,7 +19,7 @@ _AT_THE_ENDS = 30
 
 
 class Totals(NamedTuple):
-    """Of some GPUs (positions [n]) the vectors [n, layout.width]; that of a GPU without samples is empty."""
+    """Of some GPUs that have samples (positions [n], ascending) the vectors [n, layout.width]."""
 
     gpus: Ints
     vectors: Floats
@@ -34,28 +34,27 @@ def totals(
     end: float | None,
     gap_seconds: float,
 ) -> Iterator[Totals]:
-    """The metrics ``names`` (None: all) of ``gpus`` (positions, None: all; each comes once, in this order) in start <= time
-    < end, unix s, None: open. More than ``gap_seconds`` between two samples of a GPU is a gap."""
+    """The metrics ``names`` (None: all) of ``gpus`` (positions, None: all) in start <= time < end, unix s, None: open; each
+    GPU that has samples comes once. More than ``gap_seconds`` between two samples of a GPU is a gap."""
     wanted = np.arange(len(reader.gpus)) if gpus is None else gpus
     first = reader.first_time if start is None else start
     last = reader.last_time if end is None else end
     of_each = max((last or 0.0) - (first or 0.0), 0.0) / LEVELS[-1]
     rows = reader.n_rows / max(len(reader.gpus), 1)  # one wrong clock, and years may lie between two
-    of_each = min(of_each, rows) + _AT_THE_ENDS
-    at_once = max(1, int(VECTORS_AT_ONCE / of_each))
+    of_each = min(of_each + _AT_THE_ENDS, rows)
+    at_once = max(1, int(VECTORS_AT_ONCE / max(of_each, 1e-9)))
+    layout = layout_of(reader.metrics) if names is None else part_of(layout_of(reader.metrics), names)
     for number in range(0, len(wanted), at_once):
         own = wanted[number : number + at_once]
-        place = np.full(len(reader.gpus), -1, np.int64)
-        place[own] = np.arange(len(own))
         asked = None if len(own) == len(reader.gpus) else own
         windows = [(start, end)] if of_each <= VECTORS_AT_ONCE else _windows(reader, own, start, end)
-        layout = part_of(layout_of(reader.metrics), names) if names is not None else layout_of(reader.metrics)
-        vectors = empty_vectors(len(own), layout)
+        sampled, vectors = np.empty(0, np.int64), empty_vectors(0, layout)
         for lower, upper in windows:
             found = reader.buckets(lower, upper, gpus=asked, names=names)
-            group = np.concatenate((np.arange(len(own)), place[found.gpu]))
-            vectors = merge(np.concatenate((vectors, found.vectors)), group, len(own), gap_seconds, layout)
-        yield Totals(own, vectors, layout)
+            sampled, place = np.unique(np.concatenate((sampled, found.gpu)), return_inverse=True)
+            both = np.concatenate((vectors, found.vectors))
+            vectors = merge(both, place.reshape(-1), len(sampled), gap_seconds, layout)
+        yield Totals(sampled, vectors, layout)
 
 
 def _windows(
