@@ -126,6 +126,7 @@ class FakeDriver:
         """Make this very process see these GPUs for the rest of the test; the library, for its own functions."""
         for name, value in settings.items():
             monkeypatch.setenv(f"FAKENVML_{name.upper()}", str(value))
+        self._library.fakenvml_forget()
         return self._library
 
     def expected(self, gpu: int, metric: int, start: float, end: float, instance: int = 0) -> float:

@@ -32,19 +32,17 @@ static void read_settings(void) {
 
 /* Does what the file says for this device; 1 where that is to lose it. */
 static int obey(D d) {
-    char word[16] = "";
-    int gpu = -1;
-    FILE *file = settings.command ? fopen(settings.command, "r") : NULL;
-    if (!file) return 0;
-    int n = fscanf(file, "%15s %d", word, &gpu);
-    fclose(file);
-    if (n < 1 || (gpu >= 0 && (!d || d->gpu != gpu))) return 0;
-    if (!strcmp(word, "crash")) raise(SIGSEGV);
-    if (!strcmp(word, "hang")) {
-        usleep(10000);
-        return obey(d);
+    for (;; usleep(10000)) {
+        char word[16] = "";
+        int gpu = -1;
+        FILE *file = settings.command ? fopen(settings.command, "r") : NULL;
+        if (!file) return 0;
+        int n = fscanf(file, "%15s %d", word, &gpu);
+        fclose(file);
+        if (n < 1 || (gpu >= 0 && (!d || d->gpu != gpu))) return 0;
+        if (!strcmp(word, "crash")) raise(SIGSEGV);
+        if (strcmp(word, "hang")) return d && !strcmp(word, "lose");
     }
-    return d && !strcmp(word, "lose");
 }
 
 static int is_lost(D d) {
@@ -82,6 +80,9 @@ D fake_device(int gpu, int instance) { return &devices[gpu][instance]; }
 /* How many calls there were since the process began, and how many answers were NOT_SUPPORTED. */
 API unsigned long fakenvml_calls(void) { return calls; }
 API unsigned long fakenvml_refusals(void) { return refusals; }
+
+/* Whoever starts it next reads the environment anew, whatever others of this process have left open, or hang in. */
+API void fakenvml_forget(void) { references = 0; settings.command = NULL; }
 
 API R nvmlInitWithFlags(u32 flags) {
     (void)flags;
