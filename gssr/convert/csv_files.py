@@ -4,6 +4,7 @@ import contextlib
 import csv
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from gssr.render.spreadsheet import cell
 
 class CsvSink:
     """A Sink."""
+
+    most_nodes = sys.maxsize
 
     def __init__(self, folder: str, overwrite: bool) -> None:
         """Create the folder where it isn't there. Raises OSError."""

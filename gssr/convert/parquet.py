@@ -46,7 +46,10 @@ def folder_name(key: str, value: str | None) -> str:
 
 
 class ParquetSink:
-    """A Sink. Rows of one call become one row group."""
+    """A Sink. Rows of one call become one row group. Of more nodes than ``most_nodes`` the files of those that were written
+    to longest ago are closed; what still comes of one goes into a further file beside."""
+
+    most_nodes = 320
 
     def __init__(self, folder: str, overwrite: bool) -> None:
         """Create the folder where it isn't there. Raises OSError."""
@@ -72,13 +75,18 @@ class ParquetSink:
         if table.per_node:
             folder = os.path.join(folder, folder_name(NODE, node))
         schema = _schema(table, self._run_id, node)
-        if folder not in self._writers:
+        writer = self._writers.pop(folder, None)
+        if writer is None:
             if len(self._writers) % _AT_ONCE == 0:
                 allow_descriptors(_AT_ONCE)
+            if len(self._writers) >= self.most_nodes:
+                self._writers.pop(next(iter(self._writers))).close()
             os.makedirs(folder, exist_ok=True)
-            self._writers[folder] = _writer(os.path.join(folder, FILE), schema)
+            n = len(os.listdir(folder))
+            writer = _writer(os.path.join(folder, FILE if not n else f"data-{n + 1}.parquet"), schema)
+        self._writers[folder] = writer
         arrays = [_array(columns[field.name], field.type) for field in schema]
-        self._writers[folder].write_table(pa.Table.from_arrays(arrays, schema=schema))
+        writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
 
     def end(self) -> None:
         """As in Sink."""
