@@ -4,6 +4,7 @@ import contextlib
 import csv
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from gssr.store.output_file import Access, new_file, output_folder
 
 class CsvSink:
     """A Sink."""
+
+    most_nodes = sys.maxsize
 
     def __init__(self, folder: str, overwrite: bool, access: Access) -> None:
         """Create the folder where it isn't there; all that is made is for ``access``. Raises OSError."""

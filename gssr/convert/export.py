@@ -34,7 +34,7 @@ def export(
     sink.begin(reader.run.run_id, tables)
     try:
         for table in tables:
-            pieces = _samples(reader, table, progress) if table.rows is None else _rows(own, table)
+            pieces = _samples(reader, table, sink.most_nodes, progress) if table.rows is None else _rows(own, table)
             for node, columns in pieces:
                 sink.write(table, node, columns)
         sink.end()
@@ -63,28 +63,34 @@ def _rows(own: Exported, table: Table) -> Iterator[tuple[str | None, Columns]]:
 
 
 def _samples(
-    reader: RunReader, table: Table, progress: Callable[[float], None]
+    reader: RunReader, table: Table, most_nodes: int, progress: Callable[[float], None]
 ) -> Iterator[tuple[str | None, Columns]]:
-    """Raw samples by node, a piece of the file at a time, each GPU's in the order of time."""
+    """Raw samples by node, a piece of the file at a time, each GPU's in the order of time. Of more nodes than ``most_nodes``
+    so many at a time: the file is gone through several times."""
     nodes = [gpu.node for gpu in reader.gpus]
-    metrics = [name for name in reader.metrics if name in BY_NAME]
-    total, done = max(reader.n_rows, 1), 0
-    for piece in in_pieces(reader, metrics, ROWS):
-        order = np.lexsort((piece.time, piece.gpu))
-        gpu = piece.gpu[order]
-        for first, last in _of_one_node(gpu, nodes):
-            rows = order[first:last]
-            yield nodes[int(gpu[first])], _columns(reader, table, piece, rows, nodes[int(gpu[first])])
-        done += len(gpu)
-        progress(min(done / total, 1.0))
-
-
-def _of_one_node(gpu: Ints, nodes: Sequence[str | None]) -> Iterator[tuple[int, int]]:
-    """Where in ascending positions of GPUs those of each node begin and end: GPUs are sorted by node."""
     names = {name: number for number, name in enumerate(dict.fromkeys(nodes))}
-    number = np.array([names[node] for node in nodes], np.int64)[gpu]
+    number = np.array([names[node] for node in nodes], np.int64)
+    metrics = [name for name in reader.metrics if name in BY_NAME]
+    passes = range(0, max(len(names), 1), most_nodes)
+    total, done = max(reader.n_rows, 1) * len(passes), 0
+    for lowest in passes:
+        for piece in in_pieces(reader, metrics, ROWS):
+            done += len(piece.gpu)
+            order = np.lexsort((piece.time, piece.gpu))
+            if len(passes) > 1:
+                own = number[piece.gpu[order]]
+                order = order[(own >= lowest) & (own < lowest + most_nodes)]
+            gpu = piece.gpu[order]
+            for first, last in _of_one_node(number[gpu]):
+                rows = order[first:last]
+                yield nodes[int(gpu[first])], _columns(reader, table, piece, rows, nodes[int(gpu[first])])
+            progress(min(done / total, 1.0))
+
+
+def _of_one_node(number: Ints) -> Iterator[tuple[int, int]]:
+    """Where in the numbers of nodes [n], ascending, each of them begins and ends."""
     edges = np.flatnonzero(np.diff(number)) + 1
-    yield from zip([0, *edges.tolist()], [*edges.tolist(), len(gpu)], strict=True) if len(gpu) else ()
+    yield from zip([0, *edges.tolist()], [*edges.tolist(), len(number)], strict=True) if len(number) else ()
 
 
 def _columns(

@@ -48,7 +48,10 @@ def folder_name(key: str, value: str | None) -> str:
 
 
 class ParquetSink:
-    """A Sink. Rows of one call become one row group."""
+    """A Sink. Rows of one call become one row group. Of more nodes than ``most_nodes`` the files of those that were written
+    to longest ago are closed; what still comes of one goes into a further file beside."""
+
+    most_nodes = 320
 
     def __init__(self, folder: str, overwrite: bool, access: Access) -> None:
         """Create the folder where it isn't there; all that is made is for ``access``. Raises OSError."""
@@ -73,14 +76,22 @@ class ParquetSink:
         if table.per_node:
             folder = os.path.join(folder, folder_name(NODE, node))
         schema = _schema(table, self._run_id, node)
-        if folder not in self._writers:
+        writer = self._writers.pop(folder, None)
+        if writer is None:
             if len(self._writers) % _AT_ONCE == 0:
                 allow_descriptors(_AT_ONCE)
+            if len(self._writers) >= self.most_nodes:
+                oldest, closing = self._writers.pop(next(iter(self._writers)))
+                with closing:
+                    oldest.close()
             output_folder(folder, self._access)
-            file = open(new_file(os.path.join(folder, FILE), self._access), "wb")  # noqa: SIM115, _close closes it
-            self._writers[folder] = (_writer(file, schema), file)
+            n = len(os.listdir(folder))
+            name = FILE if not n else f"data-{n + 1}.parquet"
+            file = open(new_file(os.path.join(folder, name), self._access), "wb")  # noqa: SIM115, _close closes it
+            writer = (_writer(file, schema), file)
+        self._writers[folder] = writer
         arrays = [_array(columns[field.name], field.type) for field in schema]
-        self._writers[folder][0].write_table(pa.Table.from_arrays(arrays, schema=schema))
+        writer[0].write_table(pa.Table.from_arrays(arrays, schema=schema))
 
     def end(self) -> None:
         """As in Sink."""

@@ -19,6 +19,9 @@ class Sink(Protocol):
     """Where tables go: ``begin`` a run, ``write`` any number of pieces of its tables, ``end`` it; at last ``finish``. After
     ``undo`` nothing of the run begun is left, and of CSV files nothing at all. All may raise OSError."""
 
+    most_nodes: int
+    """Of a table that is split by node, rows of so many nodes are to come in turns at most."""
+
     def begin(self, run_id: str, tables: Sequence[Table]) -> None:
         """A run follows. Raises ExportError when it is there already."""
 

@@ -126,3 +126,8 @@ def test_verdicts_are_all_there_with_plain_numbers() -> None:
     }  # fmt: skip
     assert verdicts[0]["evidence"][1]["threshold"] is None and verdicts[0]["gpus"] == [1]
     assert _run(found)["abstentions"][0] == {"code": "io_wait", "reason": "disk reads were not measured"}
+
+
+def test_piece_by_piece_it_is_the_same_text() -> None:
+    for analyses in ([], [analysis()], [one_sample(), without_gpus(), analysis()]):
+        assert to_json(iter(analyses)) == json.dumps(document(analyses), indent=1, allow_nan=False) + "\n"

@@ -1,0 +1,57 @@
+"""A file from somebody else takes memory in proportion to its size, whatever it lists."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from benchmarks.fuzz import large
+from benchmarks.processes import ENVIRONMENT, GSSR
+
+BASE, OF_A_BYTE = 80e6, 11
+"""Bytes: together 300 MB for a file of 20 MB."""
+PEAK = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+"""
+"""A process of its own, because a child's peak counts from before its program was loaded."""
+LOOK = """
+import sys
+from gssr.model.frame import Query
+from gssr.model.watch import Watch
+watch = Watch(sys.argv[1])
+assert watch.look(Query(rows=30, columns=150, activity=True, energy=True), quick=True).problem is None
+"""
+
+
+def peak(*words: str) -> int:
+    found = subprocess.run(
+        [sys.executable, "-c", PEAK, *words], env=ENVIRONMENT, capture_output=True, text=True, check=True, timeout=300
+    )
+    code, size = map(int, found.stdout.split())
+    assert code == 0, found.stderr
+    return size
+
+
+@pytest.mark.parametrize(
+    ("make", "commands"),
+    [
+        (partial(large.listed, n=10_000), (("analyze", "--json"), ("look",))),
+        (partial(large.once, n=10_000), (("analyze", "--json"),)),
+        (partial(large.runs, n=100, gpus=100, ticks=4), (("analyze",),)),
+    ],
+    ids=["listed", "sampled once", "runs"],
+)
+def test_a_file_that_lists_very_much_takes_memory_in_proportion_to_its_size(
+    tmp_path: Path, make: Callable[[Path], None], commands: tuple[tuple[str, ...], ...]
+) -> None:
+    path = tmp_path / "a.sql"
+    make(path)
+    allowed = BASE + OF_A_BYTE * path.stat().st_size
+    for words in commands:
+        whole = (sys.executable, "-c", LOOK, str(path)) if words == ("look",) else (*GSSR, *words, str(path))
+        assert peak(*whole) <= allowed, words
