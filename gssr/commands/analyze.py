@@ -288,7 +288,7 @@ def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[s
             return code
     from gssr.report.options import Parts
     from gssr.report.runs import runs_page
-    from gssr.report.terminal import apart, page, to_text
+    from gssr.report.terminal import apart, pages, to_text
 
     drawing = _drawing(options)
     if drawing.png:
@@ -305,16 +305,12 @@ def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[s
         metadata=options.show_metadata,
     )
     page_options = _page_options(options, metrics)
-    pages = [
-        rows
+    found = [
+        runs_page(each.name, each.lines, page_options) if each.lines else pages(each.analyses, parts, page_options)
         for each in shown
-        for rows in (
-            [runs_page(each.name, each.lines, page_options)]
-            if each.lines
-            else [page(analysis, parts, page_options) for analysis in each.analyses]
-        )
+        if each.lines or each.analyses
     ]
-    return put(to_text(apart(pages, page_options), look.wants_color(options), page_options.ascii))
+    return put(to_text(apart(found, page_options), look.wants_color(options), page_options.ascii))
 
 
 def _drawing(options: argparse.Namespace) -> _Drawing:

@@ -116,11 +116,13 @@ class EngineProcess:
         fresh.rename(self.control)
 
     def signal(self, number: signal.Signals) -> None:
-        """SIGKILL it, or hang it with SIGSTOP and let it go on with SIGCONT."""
+        """SIGKILL it, or hang it with SIGSTOP and let it go on with SIGCONT; wait until it is dead or has stopped."""
         assert self._process is not None
         self._process.send_signal(number)
         if number == signal.SIGKILL:
             self._process.wait()
+        elif number == signal.SIGSTOP:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def stop(self) -> None:
         """End it, also when it is stopped."""
