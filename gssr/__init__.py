@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from gssr.api.writing import from_pandas as from_pandas
     from gssr.marks import mark as mark
     from gssr.metrics import METRICS as METRICS
-    from gssr.model.analysis import Analysis as Analysis
+    from gssr.model.results import Analysis as Analysis
 
 _LAZY = {
     "METRICS": ("gssr.metrics", "METRICS"),
-    "Analysis": ("gssr.model.analysis", "Analysis"),
+    "Analysis": ("gssr.model.results", "Analysis"),
     "Recording": ("gssr.api.recording", "Recording"),
     "Run": ("gssr.api.recording", "Run"),
     "analyze": ("gssr.api.recording", "analyze"),

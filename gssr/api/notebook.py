@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.render.cells import clean
 from gssr.render.clock import duration
 from gssr.render.scale import count, energy, fixed, percent

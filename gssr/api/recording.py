@@ -15,7 +15,7 @@ import numpy as np
 
 from gssr.api import notebook, tables
 from gssr.metrics import BY_NAME, DERIVED
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.analyze import EXACT_ROWS, Options
 from gssr.model.analyze import analyze as analyze_reader
 from gssr.model.balance import has_balance
@@ -113,7 +113,7 @@ class Run:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """What ``gssr analyze`` shows of the whole run, as plain dataclasses (gssr.model.analysis)."""
+        """What ``gssr analyze`` shows of the whole run, as plain dataclasses (gssr.model.results)."""
         return self.analyze()
 
     def analyze(self, gpus: Gpus = None, start: Time = None, end: Time = None, exact: bool = False) -> Analysis:

@@ -6,10 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gssr import __version__
 from gssr.api.recording import Recording, open_recording
+from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, NAMES, RATIO
 from gssr.store.bulk import BulkWriter
 from gssr.store.create import remove
@@ -20,8 +20,6 @@ from gssr.store.values import GREATEST, LATEST
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _CHUNK_SECONDS = 60
 """Written at once: doesn't cut a bucket of 10 s, nor one of 600 s."""

@@ -11,7 +11,7 @@ from gssr.commands.bar import Bar
 from gssr.commands.inputs import RULES, chosen, with_run
 
 if TYPE_CHECKING:
-    from gssr.model.analysis import Analysis
+    from gssr.model.results import Analysis
     from gssr.model.comparison import Comparison
     from gssr.model.verdicts.table import Table
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Ints
 from gssr.convert.sinks import Columns, Sink
 from gssr.convert.tables import Exported, Table
 from gssr.metrics import BY_NAME
@@ -13,8 +14,6 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table as Rules
 from gssr.store.reader import RunReader, Samples
 from gssr.store.whole import in_pieces
-
-Ints = NDArray[np.int64]
 
 ROWS = 1 << 16
 """Raw samples in memory at a time: 30 MB, and as much again while they are written."""

@@ -9,16 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
-from gssr.model.analysis import Floats, Statistics
+from gssr.model.results import Statistics
 from gssr.store.edges import Histograms
 from gssr.store.layout import RELATIVE_BIN_WIDTH, Block, Layout, layout_of
 from gssr.store.moments import empty_vectors, fold, merge
 from gssr.store.reader import RunReader, Samples
-
-Ints = NDArray[np.int64]
 
 PERCENTILES = (5.0, 50.0, 95.0)
 SURE = 1 / 10

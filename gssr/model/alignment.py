@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats
 from gssr.model.frame import Frame, Query
 from gssr.model.grid import choose_width, column_of
 from gssr.model.thinned import FINEST

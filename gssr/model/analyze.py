@@ -8,9 +8,10 @@ from typing import Literal, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Ints
 from gssr.metrics import BY_NAME, DERIVED, METRICS, SCORE_INPUTS
 from gssr.model.aggregate import UNKNOWN, Aggregate, filtered
-from gssr.model.analysis import Analysis, GpuMeans, GpuSummary, Series, Window
+from gssr.model.results import Analysis, GpuMeans, GpuSummary, Series, Window
 from gssr.model.balance import balance, has_balance, imbalance
 from gssr.model.clocks import disagreement
 from gssr.model.evidence import Evidence
@@ -42,7 +43,6 @@ EXACT_ROWS = 200_000
 """A run of up to this many rows is analysed from them; a longer one from its rollups and sketches."""
 
 Outliers = Literal["none", "leading", "trailing", "all"]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Flags, Floats
 from gssr.model.balance import scale_limit
 from gssr.model.frame import STALE_SECONDS, Frame
 from gssr.model.once import once
-from gssr.model.outliers import Flags, outliers
+from gssr.model.outliers import outliers
 from gssr.store.schema import GAP_INTERVALS
 
 THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Floats
 from gssr.metrics import BY_NAME, Metric
-from gssr.model.analysis import Balance, Floats, GpuSummary
+from gssr.model.results import Balance, GpuSummary
 from gssr.model.once import once
 from gssr.store.reader import Gpu
 

@@ -19,12 +19,8 @@ a band must not jump because one column was added.
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gssr.model.analysis import Floats
-from gssr.model.outliers import Flags
-
-Ints = NDArray[np.int64]
+from gssr.arrays import Flags, Floats, Ints
 
 PARTS = 16
 """Parts of the window that a GPU's course is seen in."""

@@ -12,11 +12,8 @@ own).
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gssr.model.analysis import Floats
-
-Ints = NDArray[np.int64]
+from gssr.arrays import Floats, Ints
 
 STRICT = 3.0
 _NORMAL = 0.6745

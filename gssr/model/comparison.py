@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, SCORE_INPUTS
-from gssr.model.analysis import Analysis, Floats, GpuSeries, Series, Window
+from gssr.model.results import Analysis, GpuSeries, Series, Window
 from gssr.model.analyze import Options
 from gssr.model.balance import full_scale, imbalance
 from gssr.model.contrast import METRICS
@@ -34,7 +34,6 @@ from gssr.score import score_of_means
 
 Outcome = Literal["better", "worse", "higher", "lower", "within noise", "unknown"]
 
-Ints = NDArray[np.int64]
 
 BETTER: Mapping[str, int] = {
     "score": 1, "imbalance": -1, "duration_s": -1, "gpu_hours": -1, "energy_j": -1, "sm_active": 1, "sm_occupancy": 1,

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, THROTTLES
-from gssr.model.analysis import Floats
-from gssr.model.frame import Frame, Grid, Ints, Means
+from gssr.model.frame import Frame, Grid, Means
 from gssr.model.once import once
 from gssr.model.window import ACTIVE_SHARE, IDLE
 

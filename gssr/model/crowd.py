@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.metrics import THROTTLES
-from gssr.model.analysis import Floats
-from gssr.model.frame import Ints
 from gssr.model.spans import Spans
 from gssr.model.tally import Tally
 from gssr.store.live_block import COUNTED, MANY_FILES, PUBLISH_SECONDS

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats
 
 FEWEST = 3
 """So many dips come back (a choice of our own)."""

@@ -6,11 +6,11 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.model.aggregate import PERCENTILES, UNKNOWN, Aggregate, aggregate_of, chosen, filtered
-from gssr.model.analysis import Floats, GpuSeries, Statistics
+from gssr.model.results import GpuSeries, Statistics
 from gssr.model.order_statistics import Bracket, Inside, brackets_around
 from gssr.model.sources import Rollups
 from gssr.store.chunks import each_chunk, in_turns
@@ -19,8 +19,6 @@ from gssr.store.moments import fold, merge
 from gssr.store.raw import ROWS_TOGETHER
 from gssr.store.reader import RunReader, Samples
 from gssr.store.schema import LEVELS
-
-Ints = NDArray[np.int64]
 
 _EVERY = 48
 """One of so many pages is read beforehand."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats
 from gssr.model.evidence import Course, Evidence
 from gssr.model.frame import Means
 from gssr.model.gpu_time_counts import Float32s

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Floats
 from gssr.metrics import SCORE_INPUTS
 from gssr.model.balance import imbalance
 from gssr.model.gather import gather
@@ -24,8 +25,6 @@ from gssr.store.reader import RunReader
 from gssr.store.schema import Column
 from gssr.store.totals import totals
 from gssr.store.whole import below
-
-Floats = NDArray[np.float64]
 
 HELD_DOWN = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
 """Clock event reasons that slow a GPU down and are no part of its ordinary work, as the power limit is."""

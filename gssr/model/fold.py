@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats
 from gssr.model.frame import Grid
 
 

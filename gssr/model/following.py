@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Flags, Floats, Ints
 from gssr.model.crowd import BEHIND_SECONDS, Crowd, News, is_crowd
-from gssr.model.frame import STALE_SECONDS, Flags, Ints
+from gssr.model.frame import STALE_SECONDS
 from gssr.model.lens import Lens
 from gssr.model.tally import Tally
 from gssr.store.follow import Follower

@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import place
 from gssr.metrics import SCORE_INPUTS
-from gssr.model.analysis import Floats, HostUse
+from gssr.model.results import HostUse
 from gssr.score import score_of_means
 from gssr.store.reader import Event, Gpu, Run
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 RECENT_SECONDS = 60.0
 """The running score's window."""

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.model import series
 from gssr.model.aggregate import chosen, filtered
-from gssr.model.analysis import Floats
 from gssr.model.evidence import METRICS, Course, Evidence, evidence_of, over_gpus
-from gssr.model.frame import Ints
 from gssr.model.glimpses import glimpses, rows_in, stretches, those_in, use
 from gssr.model.gpu_time_counts import (
     BITS,

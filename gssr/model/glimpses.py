@@ -6,15 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.model import series
 from gssr.model.aggregate import chosen
-from gssr.model.analysis import Floats
 from gssr.model.series import Bins
 from gssr.model.window import extent
 from gssr.store.reader import RunReader, Samples
 from gssr.store.use_rollup import HOST, UseTable
-
-Ints = series.Ints
 
 MOST_ROWS = 40_000
 """About so many raw rows are read, of all GPUs: they interleave. Some hundredths of a second."""

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Floats, Ints
 from gssr.metrics import CLOCK_EVENT_REASONS
 from gssr.model import series
 from gssr.model.aggregate import chosen
-from gssr.model.analysis import Floats, GpuSeries
+from gssr.model.results import GpuSeries
 from gssr.model.series import Bins
 from gssr.store.layout import FIELDS
 from gssr.store.reader import Buckets, RunReader, Samples
 from gssr.store.schema import LEVELS
 
-Ints = NDArray[np.int64]
 Float32s = NDArray[np.float32]
 
 FLAGS = tuple(name for _, name, _ in CLOCK_EVENT_REASONS)

@@ -8,17 +8,14 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats, Ints
 from gssr.model.frame import Grid, Space, over_space
 from gssr.model.gpu_time_counts import GpuTimeCounts
 from gssr.model.series import ROUND_WIDTHS
 from gssr.model.spans import cut
 from gssr.store.reader import RunReader
 from gssr.store.schema import LEVELS
-
-Ints = NDArray[np.int64]
 
 MOST_ROWS = 300_000
 """Columns narrower than a rollup bucket are made of raw rows: of no more than about so many."""

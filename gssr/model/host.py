@@ -1,6 +1,6 @@
 """What the nodes did beside the GPUs."""
 
-from gssr.model.analysis import HostUse
+from gssr.model.results import HostUse
 from gssr.store.reader import RunReader
 
 

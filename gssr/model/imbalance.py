@@ -5,12 +5,12 @@ from typing import Protocol
 
 import numpy as np
 
+from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import SCORE_INPUTS
-from gssr.model.analysis import Floats
 from gssr.model.balance import imbalance, scale_limit
-from gssr.model.frame import Frame, Ints, Means, Space, over_space
+from gssr.model.frame import Frame, Means, Space, over_space
 from gssr.model.once import once
-from gssr.model.outliers import Flags, outliers
+from gssr.model.outliers import outliers
 from gssr.score import score_of_means
 from gssr.store.reader import Gpu
 

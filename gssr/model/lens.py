@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.analysis import Floats, HostUse, Series
-from gssr.model.frame import RECENT_SECONDS, Grid, Ints, Means, Query, Space
+from gssr.arrays import Floats, Ints
+from gssr.model.results import HostUse, Series
+from gssr.model.frame import RECENT_SECONDS, Grid, Means, Query, Space
 from gssr.model.grid import Columns, choose_width, column_of, is_fine
 from gssr.model.host import host_use
 from gssr.model.spans import Spans

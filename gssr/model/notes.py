@@ -5,7 +5,7 @@ from datetime import datetime
 
 from gssr.metrics import BY_NAME
 from gssr.model.aggregate import is_within_a_bin
-from gssr.model.analysis import Analysis, GpuSummary
+from gssr.model.results import Analysis, GpuSummary
 from gssr.store.layout import RELATIVE_BIN_WIDTH
 from gssr.store.records import without_ranks
 from gssr.store.schema import GAP_INTERVALS

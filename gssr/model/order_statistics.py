@@ -11,11 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gssr.model.analysis import Floats
-
-Ints = NDArray[np.int64]
+from gssr.arrays import Floats, Ints
 
 MOST_KEPT = 1 << 19
 """Values in a bracket that are kept: 4 MB."""

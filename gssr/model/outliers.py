@@ -1,11 +1,8 @@
 """Which values are not like the rest."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gssr.model.analysis import Floats
-
-Flags = NDArray[np.bool_]
+from gssr.arrays import Flags, Floats
 
 Z = 3.5
 """The modified z-score above which a value is an outlier. Source: Iglewicz and Hoaglin, How to Detect and Handle Outliers

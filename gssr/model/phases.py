@@ -18,8 +18,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Floats
 from gssr.metrics import BY_NAME
-from gssr.model.analysis import Floats
 from gssr.model.balance import full_scale
 from gssr.model.changes import change_points, noise
 from gssr.model.dips import DEPTH, FEWEST, Cycle, cycle, cycle_of

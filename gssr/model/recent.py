@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from gssr.model.analysis import Floats
-from gssr.model.frame import RECENT_SECONDS, Ints, Means
+from gssr.arrays import Floats, Ints
+from gssr.model.frame import RECENT_SECONDS, Means
 
 _MOST_PIECES_OF = 30_000
 """Numbers kept for each second of the last minute; a larger run's are kept for each five seconds."""

@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gssr.arrays import Ints
 from gssr.model.phases import Phase
 from gssr.model.unevenness import Unevenness
 from gssr.model.verdict import Verdict
-
-Ints = NDArray[np.int64]
 
 MANY = 4096
 """GPUs: of fewer also those without samples are looked at."""

@@ -12,13 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Floats, Ints
 from gssr.model.aggregate import filtered
-from gssr.model.analysis import Floats, GpuSeries, Series
+from gssr.model.results import GpuSeries, Series
 from gssr.store.reader import Buckets, RunReader, Samples
 from gssr.store.schema import GAP_INTERVALS, LEVELS
 from gssr.store.totals import VECTORS_AT_ONCE
-
-Ints = NDArray[np.int64]
 
 MAX_EMPTY = 0.05
 """A bin's width is too narrow when more than this share of the (GPU, bin) cells is empty without a gap."""

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gssr.arrays import Ints
 from gssr.metrics import BY_NAME
 from gssr.model import series
 from gssr.model.aggregate import UNKNOWN, Aggregate, Totals, chosen, filtered, from_samples, is_sure
-from gssr.model.analysis import GpuSeries
+from gssr.model.results import GpuSeries
 from gssr.model.balance import has_balance
 from gssr.model.gpu_time_counts import (
     Counted,
@@ -28,8 +28,6 @@ from gssr.store.edges import edges_of
 from gssr.store.layout import layout_of, part_of
 from gssr.store.reader import RunReader, Samples
 from gssr.store.totals import totals
-
-Ints = NDArray[np.int64]
 
 MOST_AT_AN_END = 100_000
 """So many samples are looked at, at most, to tell which of a histogram's ten minutes lie in a window, if its percentiles are

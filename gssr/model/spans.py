@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.analysis import Floats
-from gssr.model.frame import Ints
+from gssr.arrays import Floats, Ints
 
 _SHORTEST = 1e-3
 """Seconds that a span has at least: that of a single sample has no length."""

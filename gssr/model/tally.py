@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, THROTTLES
-from gssr.model.analysis import Floats
-from gssr.model.frame import RECENT_SECONDS, Ints, Means
+from gssr.model.frame import RECENT_SECONDS, Means
 from gssr.model.recent import Recent
 from gssr.model.spans import Spans
 from gssr.model.thinned import SURELY_WHOLE

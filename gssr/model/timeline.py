@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats, Ints
 from gssr.model.balance import scale_limit
 from gssr.model.bands import Bands, bands
-from gssr.model.frame import BUSY, IDLE, Grid, Ints, Means, Query, Timeline
+from gssr.model.frame import BUSY, IDLE, Grid, Means, Query, Timeline
 from gssr.model.outliers import outliers
 from gssr.store.records import Gpu
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
-from gssr.model.analysis import Floats
 from gssr.model.balance import full_scale
 from gssr.model.bands import bands
 from gssr.model.evidence import Evidence
 from gssr.model.fold import coarser
-from gssr.model.frame import Ints, over_space
+from gssr.model.frame import over_space
 from gssr.model.imbalance import (
     Groups,
     Imbalance,

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Ints
 from gssr.gpu_name import without_domains
 from gssr.model.crowd import LOOK_SECONDS
 from gssr.model.following import Following
-from gssr.model.frame import Frame, Grid, Ints, Means, Query, State, nodes_of, over_space
+from gssr.model.frame import Frame, Grid, Means, Query, State, nodes_of, over_space
 from gssr.model.lens import newest
 from gssr.model.timeline import Timelines
 from gssr.model.watched_files import Files, identities, marks

@@ -8,7 +8,8 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.model.analysis import Floats, Series
+from gssr.arrays import Floats
+from gssr.model.results import Series
 from gssr.model.fold import coarser
 from gssr.store.reader import RunReader
 

@@ -1,9 +1,8 @@
 """A series of any number of bins drawn into a number of columns."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from gssr.arrays import Floats
 
 _SLIVER = 1e-6
 """A bin that covers less than this share of a column is rounding, not data."""

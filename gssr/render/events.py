@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gssr.arrays import Floats, Ints
 from gssr.render.roles import Role
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ LOOKS: dict[str, tuple[str, Role]] = {
 """How events are marked; those of other kinds with a star. The first in this order stays where several meet."""
 OTHER: tuple[str, Role] = ("*", "value")
 LEGEND = "m mark, g gap or loss, t throttling, * other"
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def timed(events: "Sequence[Event]") -> tuple[Floats, Ints]:

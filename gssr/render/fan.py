@@ -5,10 +5,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Floats
 from gssr.render.glyphs import CLAMPED, TOLERANCE, Glyphs
 from gssr.render.roles import Role, Row, Span
 
-Floats = NDArray[np.float64]
 _Cells = NDArray[np.int64]
 
 _DOTS = 4

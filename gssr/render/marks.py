@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Floats
 from gssr.render.glyphs import CLAMPED, MISSING, TOLERANCE, Glyphs
 from gssr.render.roles import RAMP, RAMP_LOW, Role, Row, Span
 
-Floats = NDArray[np.float64]
 Chars = NDArray[np.str_]
 Codes = NDArray[np.int8]
 

@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
+from gssr.arrays import Floats
 from gssr.metrics import Metric
 from gssr.model import balance
-from gssr.model.analysis import Analysis, Floats
+from gssr.model.results import Analysis
 from gssr.render import clock
 from gssr.render.columns import columns
 from gssr.render.scale import nice_above

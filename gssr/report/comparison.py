@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.comparison import Change, Comparison, Outcome
 from gssr.model.verdict import Verdict
 from gssr.render.cells import clean, clip, fit, wrap

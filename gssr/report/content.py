@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.metrics import Metric
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.phases import Phase
 from gssr.model.verdict import Verdict
 from gssr.render.cells import clean

@@ -11,7 +11,8 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from gssr.model.analysis import Analysis, Floats, GpuSummary, Statistics
+from gssr.arrays import Floats
+from gssr.model.results import Analysis, GpuSummary, Statistics
 from gssr.model.phases import Phase
 from gssr.model.roofline import Place, Unplaced
 from gssr.model.verdict import Verdict

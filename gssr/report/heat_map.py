@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.model.analysis import Analysis, Floats, GpuSeries
+from gssr.arrays import Floats
+from gssr.model.results import Analysis, GpuSeries
 from gssr.render.cells import clean, fit
 
 MOST_ROWS = 1024

@@ -1,6 +1,6 @@
 """Beside the GPUs: what the nodes and the workload's own processes did."""
 
-from gssr.model.analysis import Analysis, HostUse
+from gssr.model.results import Analysis, HostUse
 from gssr.render.roles import Row
 from gssr.render.scale import UNITS, fixed, percent
 from gssr.report.options import Options

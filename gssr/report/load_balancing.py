@@ -7,7 +7,7 @@ from statistics import median
 import numpy as np
 
 from gssr.metrics import Metric
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.balance import histogram
 from gssr.render.bar import bar
 from gssr.render.cells import cell_width, clean, clip, fit, wrap

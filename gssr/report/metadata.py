@@ -4,7 +4,7 @@ import shlex
 from datetime import UTC, datetime
 from itertools import groupby
 
-from gssr.model.analysis import Analysis, GpuSummary
+from gssr.model.results import Analysis, GpuSummary
 from gssr.render.cells import wrap
 from gssr.render.clock import duration
 from gssr.render.glyphs import Glyphs, glyphs

@@ -1,6 +1,6 @@
 """What the page says about the job and its data: the verdicts with their evidence and advice, then the data's flaws."""
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.verdict import Severity, Verdict
 from gssr.render.cells import clean, wrap
 from gssr.render.glyphs import Glyphs, glyphs

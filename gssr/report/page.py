@@ -6,7 +6,7 @@ import signal
 import numpy as np
 
 from gssr.metrics import SCORE_INPUTS, Metric
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
 from gssr.render.clock import duration, moment
 from gssr.render.events import told

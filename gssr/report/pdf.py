@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from gssr import __version__
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.render.cells import clean, fit
 from gssr.report.content import facts, figures, title, where
 from gssr.report.host import host_texts

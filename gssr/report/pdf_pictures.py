@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.render.scale import metric_of
 from gssr.report.axes import time_axis
 from gssr.report.content import along_time, compared_by, uneven_texts

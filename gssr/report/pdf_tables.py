@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.render.cells import clean
 from gssr.report.content import Table, definitions, metric_table, phase_table
 from gssr.report.png_frame import FAINT

@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 import plotext
-from numpy.typing import NDArray
 
+from gssr.arrays import Floats
 from gssr.render.bar import length
 from gssr.render.clock import Tick
 from gssr.render.columns import unbroken
 from gssr.render.glyphs import TO_ASCII, Glyphs
 from gssr.render.roles import Role, Row, Span
-
-Floats = NDArray[np.float64]
 
 LEAST_COLUMNS = 8
 """A canvas narrower than this is not drawn."""

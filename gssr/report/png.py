@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from gssr.metrics import Metric
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.balance import histogram
 from gssr.model.frame import over_space
 from gssr.render.cells import fit

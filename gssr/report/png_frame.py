@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from gssr.arrays import Floats
 from gssr.metrics import Metric
-from gssr.model.analysis import Analysis, Floats, GpuSummary
+from gssr.model.results import Analysis, GpuSummary
 from gssr.render.cells import fit
 from gssr.render.clock import duration, ticks
 from gssr.render.scale import UNKNOWN, fixed, percent, unit_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from gssr.metrics import Metric
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.render.scale import metric_of, unit_of
 from gssr.report.axes import full_scale, time_axis
 from gssr.report.heat_map import heat_map

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, BinaryIO
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.phases import Kind
 from gssr.render.clock import duration
 from gssr.render.scale import fixed, metric_of, percent, unit_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.roofline import Unplaced
 from gssr.render.roofline import FLOPS, INTENSITY, decade, engineering
 from gssr.render.scale import percent

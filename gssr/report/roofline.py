@@ -1,6 +1,6 @@
 """What bounds the work: where a run and its phases lie under the roofline."""
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.roofline import Place, Unplaced, roofs
 from gssr.peaks import Peaks
 from gssr.render.cells import clip

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.render.cells import clean, fit, flow
 from gssr.render.clock import duration
 from gssr.render.glyphs import glyphs

@@ -3,7 +3,7 @@
 from functools import partial
 
 from gssr.metrics import CLOCK_EVENT_REASONS, INDEX, THROTTLES, Metric
-from gssr.model.analysis import Analysis, Statistics
+from gssr.model.results import Analysis, Statistics
 from gssr.render.bar import bar
 from gssr.render.cells import wrap
 from gssr.render.glyphs import Glyphs, glyphs

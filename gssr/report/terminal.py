@@ -6,7 +6,7 @@ the analysis and the options alone, never on the terminal around it.
 
 from collections.abc import Sequence
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.render.cells import cleaned, clip
 from gssr.render.charset import in_ascii
 from gssr.render.glyphs import glyphs

@@ -1,7 +1,7 @@
 """When not: the GPUs averaged over space, along time."""
 
 from gssr.metrics import Metric
-from gssr.model.analysis import Analysis, Series
+from gssr.model.results import Analysis, Series
 from gssr.render.cells import clip, fit, pad
 from gssr.render.events import LEGEND, in_columns, timed
 from gssr.render.glyphs import Glyphs, glyphs

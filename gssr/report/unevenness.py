@@ -4,7 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from gssr.model.analysis import Analysis, Floats
+from gssr.arrays import Floats
+from gssr.model.results import Analysis
 from gssr.model.unevenness import Unevenness
 from gssr.render.bar import bar
 from gssr.render.cells import clean

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.store.buckets import codes_of
 from gssr.store.cover import uncounted
-from gssr.store.moments import Floats, Ints
 from gssr.store.part import Part
 from gssr.store.schema import SKETCH_SECONDS
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.store.moments import Flags, Ints, where
+from gssr.arrays import Flags, Ints
+from gssr.store.moments import where
 
 
 class SketchBins(NamedTuple):

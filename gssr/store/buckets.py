@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.store.moments import Ints
+from gssr.arrays import Ints
 
 _START = (1 << 40) - 1
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, DERIVED
 from gssr.store.layout import LAYOUT
-from gssr.store.moments import Floats, Ints, derive, fold, merge
+from gssr.store.moments import derive, fold, merge
 from gssr.store.open import RecordingError
 from gssr.store.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.thinning import Keep

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Flags, Floats, Ints
 from gssr.store.buckets import codes_of, positions_of, starts_of
 from gssr.store.layout import Layout, part_of
-from gssr.store.moments import Flags, Floats, Ints, where
+from gssr.store.moments import where
 from gssr.store.pages.table import Wanted
 from gssr.store.part import Part, Rows
 from gssr.store.raw import in_threads

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
+from gssr.arrays import Ints
 from gssr.metrics import BY_NAME
-from gssr.store.moments import Ints, derive
+from gssr.store.moments import derive
 from gssr.store.raw import Columns, in_threads
 from gssr.store.reader import RunReader, Samples
 

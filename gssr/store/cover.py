@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Flags, Ints
 from gssr.store import check_rollups, ends
 from gssr.store.buckets import Range, codes_of, cut_off, positions_of, starts_of
 from gssr.store.check_rollups import Rolled, samples_of
 from gssr.store.ends import Folded, fold_rows, joined_folded, stored_of
 from gssr.store.layout import Layout
-from gssr.store.moments import Flags, Ints, where
+from gssr.store.moments import where
 from gssr.store.part import OPEN_SECONDS, Part, Rows
 from gssr.store.raw import Columns, in_threads, joined
 from gssr.store.schema import LEVELS

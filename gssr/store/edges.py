@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Ints
 from gssr.store.bins import SketchBins
 from gssr.store.buckets import codes_of, cut_off
 from gssr.store.cover import cover
 from gssr.store.layout import layout_of, part_of
-from gssr.store.moments import Ints, merge, where
+from gssr.store.moments import merge, where
 from gssr.store.part import Part
 from gssr.store.schema import SKETCH_SECONDS
 from gssr.store.sketches import N_BINS, Told, count_bins, no_bins

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.store.buckets import Range, codes_of, cut_off, positions_of, starts_of
 from gssr.store.layout import Layout
-from gssr.store.moments import Floats, Ints, derive, empty_vectors, fold, merge
+from gssr.store.moments import derive, empty_vectors, fold, merge
 from gssr.store.part import Part, Rows
 from gssr.store.rolled import of_layout
 from gssr.store.schema import LEVELS

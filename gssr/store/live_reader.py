@@ -8,9 +8,9 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Ints
 from gssr.metrics import THROTTLES
 from gssr.store.live_block import CHECKED_FROM, COUNTED, GPU, HEAD, KIND, MAGIC
-from gssr.store.moments import Ints
 from gssr.store.schema import LIVE_SUFFIX
 from gssr.store.values import GREATEST, LATEST
 

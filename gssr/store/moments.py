@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import CLOCK_EVENT_REASONS
 from gssr.store.layout import HEAD, LAYOUT, Layout
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 def where(mask: Flags, *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:

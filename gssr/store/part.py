@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Floats, Ints
 from gssr.store.bounds import LEAST_BYTES
-from gssr.store.moments import Floats, Ints
 from gssr.store.pages.table import Wanted
 from gssr.store.raw import Columns, in_threads, joined
 from gssr.store.schema import LEVELS

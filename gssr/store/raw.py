@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.store.bounds import LEAST_BYTES
-from gssr.store.moments import Floats, Ints
 from gssr.store.pages.file import NotPlainError
 from gssr.store.pages.table import PageTable, Wanted, in_parts
 from gssr.store.pages.tree import LOWEST, Leaves

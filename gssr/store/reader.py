@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.store import ends
 from gssr.store.cover import cover
@@ -18,7 +19,7 @@ from gssr.store.descriptors import allow_descriptors
 from gssr.store.edges import Histograms, histograms
 from gssr.store.extents import Extent, extents_of
 from gssr.store.layout import Layout, layout_of, part_of
-from gssr.store.moments import Floats, Ints, derive, merge
+from gssr.store.moments import derive, merge
 from gssr.store.open import RecordingError, files_of
 from gssr.store.part import Part
 from gssr.store.places import places_of

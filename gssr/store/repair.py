@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.metrics import DERIVED
 from gssr.store.buckets import positions_of, starts_of
 from gssr.store.check_rollups import LONGEST, wrong_stretches
 from gssr.store.create import finished_runs, reopen, seal
 from gssr.store.layout import Layout
-from gssr.store.moments import Floats, Ints, derive, fold
+from gssr.store.moments import derive, fold
 from gssr.store.open import RecordingError
 from gssr.store.part import Part
 from gssr.store.reader import Recording

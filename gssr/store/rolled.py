@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.store.bins import SketchBins, decoded
 from gssr.store.layout import HEAD, Layout, part_of
-from gssr.store.moments import Floats, Ints, vectors_of, where
+from gssr.store.moments import vectors_of, where
 from gssr.store.pages.file import NotPlainError
 from gssr.store.pages.vectors import PageRollups, Rollups
 from gssr.store.rollup import empty_vector

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.store import check_rollups
 from gssr.store.buckets import codes_of, starts_of
 from gssr.store.check_rollups import samples_of
 from gssr.store.cover import uncounted_pieces
 from gssr.store.layout import part_of
-from gssr.store.moments import Flags, Floats, Ints, derive
+from gssr.store.moments import derive
 from gssr.store.part import Part
 from gssr.store.raw import in_threads
 from gssr.store.schema import SKETCH_SECONDS

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gssr.arrays import Flags, Floats, Ints
 from gssr.store.layout import HEAD, Layout
-from gssr.store.moments import Flags, Floats, Ints
 from gssr.store.values import GREATEST as GREATEST
 from gssr.store.values import LATEST, MOST_KEYS, number
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.store.layout import Layout, layout_of, part_of
-from gssr.store.moments import Floats, Ints, empty_vectors, merge
+from gssr.store.moments import empty_vectors, merge
 from gssr.store.reader import RunReader
 from gssr.store.schema import LEVELS
 

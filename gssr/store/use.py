@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gssr.store.moments import Floats, Ints
+from gssr.arrays import Floats, Ints
 from gssr.store.schema import LEVELS
 from gssr.store.sound import sound_numbers
 from gssr.store.use_rollup import HOST, WORKLOAD, UseTable, counted

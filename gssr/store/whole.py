@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gssr.arrays import Ints
 from gssr.store.below import count_below
-from gssr.store.moments import Ints
 from gssr.store.reader import RunReader, Samples
 from gssr.store.schema import TABLES
 

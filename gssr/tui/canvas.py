@@ -9,7 +9,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gssr.model.frame import Ints
+from gssr.arrays import Ints
 from gssr.render.roles import Role, Row
 from gssr.tui.calm import bytes_of, calmed, merged, too_much
 from gssr.tui.changes import cells_of, changed_spans

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.model.frame import Ints
+from gssr.arrays import Ints
 from gssr.render.cells import cell_width
 from gssr.render.roles import ROLES, Row, text_of
 

@@ -4,10 +4,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats, Ints
 from gssr.model.attention import attention
 from gssr.model.fold import Folded, fold
-from gssr.model.frame import Frame, Ints
+from gssr.model.frame import Frame
 from gssr.render.cells import fit, pad
 from gssr.render.clock import duration
 from gssr.render.marks import code, marks

@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gssr.model.frame import Ints
+from gssr.arrays import Ints
 from gssr.tui.order import Order, ordered
 from gssr.tui.view import Scene
 

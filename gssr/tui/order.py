@@ -5,12 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import is_named
 from gssr.metrics import BY_NAME
-from gssr.model.analysis import Floats
-from gssr.model.frame import Frame, Ints
+from gssr.model.frame import Frame
 from gssr.model.once import once
-from gssr.model.outliers import Flags
 from gssr.render.scale import unit_of
 from gssr.store.reader import Gpu
 from gssr.tui.view import Scene, Sort

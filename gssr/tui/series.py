@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats
 from gssr.model.fold import fold
 from gssr.model.frame import Frame, Space, over_space
 from gssr.model.once import once

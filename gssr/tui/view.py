@@ -5,7 +5,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gssr.model.frame import Frame, Ints, Query
+from gssr.arrays import Ints
+from gssr.model.frame import Frame, Query
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.render.glyphs import Glyphs

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gssr.metrics import BY_NAME
-from gssr.model.analysis import GpuSummary
+from gssr.model.results import GpuSummary
 from gssr.model.balance import balance, full_scale, histogram, imbalance
 
 

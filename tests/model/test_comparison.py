@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.comparison import TENTHS, Change, Comparison, compare, judged
 from gssr.model.phases import Phase
 from gssr.model.roofline import Unplaced

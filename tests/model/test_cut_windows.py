@@ -9,7 +9,7 @@ from ticks import T0, Record, random_values, ticks
 
 from gssr.metrics import BY_NAME
 from gssr.model import aggregate, analyze, gpu_time_counts, sources
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.analyze import Options
 from gssr.store.reader import RunReader
 

@@ -8,7 +8,7 @@ import pytest
 from ticks import T0, Record, random_values, ticks
 
 from gssr.metrics import METRICS
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.analyze import Options, analyze
 from gssr.model.notes import notes
 from gssr.store.records import Event

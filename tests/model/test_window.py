@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ticks import T0, Record, ticks
 
-from gssr.model.analysis import Window
+from gssr.model.results import Window
 from gssr.model.analyze import Options, analyze
 from gssr.model.window import cut, parse_time
 

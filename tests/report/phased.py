@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from analyses import START, analysis
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.dips import Cycle
 from gssr.model.frame import over_space
 from gssr.model.imbalance import by_index, by_node, imbalance_between

@@ -11,7 +11,7 @@ from analyses import activity, analysis, one_sample, run, without_counters, with
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.comparison import Comparison, compare
 from gssr.model.verdict import Verdict
 from gssr.render.cells import cell_width

@@ -10,7 +10,7 @@ import pytest
 from analyses import analysis, judged, one_sample, run, without_counters, without_gpus, without_samples
 
 from gssr.metrics import METRICS
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.report.document import document, to_json
 
 RUN = {

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from analyses import START, analysis, one_sample, run, without_counters, without_gpus, without_samples
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.phases import Phase
 from gssr.model.roofline import Place, Unplaced, place
 from gssr.model.verdict import Abstention, Finding, Verdict

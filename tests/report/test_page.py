@@ -20,7 +20,7 @@ from analyses import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.analysis import Analysis, Window
+from gssr.model.results import Analysis, Window
 from gssr.render.cells import cell_width
 from gssr.render.roles import text_of
 from gssr.report.options import Options, Parts, Verbosity, series_needed

@@ -10,7 +10,7 @@ import pytest
 from analyses import analysis, run
 from test_html_report import RUNS, judged
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.report.pdf import pdf_report
 
 

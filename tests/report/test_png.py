@@ -11,7 +11,7 @@ import matplotlib
 import pytest
 from analyses import analysis, one_sample, without_counters, without_gpus, without_samples
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.report.heat_map import short_place
 from gssr.report.png import load_balancing_png, time_series_png
 from gssr.report.png_frame import NothingToDrawError

@@ -10,7 +10,7 @@ import pytest
 from analyses import analysis, one_sample, without_gpus, without_samples
 from phased import phased, uneven
 
-from gssr.model.analysis import Analysis
+from gssr.model.results import Analysis
 from gssr.model.roofline import place
 from gssr.render.cells import cell_width
 from gssr.report.document import to_json

@@ -6,12 +6,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Floats
 from gssr.backends.synthetic.gpu import Job, Traits, values
 from gssr.backends.synthetic.scenarios import Scenario
 from gssr.backends.synthetic.signals import Ops
 from gssr.metrics import INDEX, METRICS
 
-Floats = NDArray[np.float64]
 Column = NDArray[np.float64] | NDArray[np.int64] | None
 
 

@@ -12,15 +12,15 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from gssr import __version__
+from gssr.arrays import Floats, Ints
 from gssr.backends.synthetic import BACK, LENGTH, LOST, MEASURES, device, known_scenario
-from gssr.backends.synthetic.arrays import Floats, evaluate, stack
+from gssr.backends.synthetic.arrays import evaluate, stack
 from gssr.backends.synthetic.gpu import traits
 from gssr.backends.synthetic.hosts import hosts
 from gssr.backends.synthetic.scenarios import Scenario
 from gssr.metrics import NAMES
 from gssr.store.bulk import BulkWriter
 from gssr.store.create import remove
-from gssr.store.moments import Ints
 from gssr.store.open import RecordingError
 from gssr.store.schema import LEVELS
 from gssr.store.thinning import Keep

@@ -1,9 +1,8 @@
 """What the nodes of a synthetic job and its processes do beside the GPUs: nothing that holds these up."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from gssr.arrays import Floats
 
 _GIB = 1 << 30
 _CORES = 128

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats
 from gssr.model.balance import imbalance as imbalance_of_means
 from gssr.model.evidence import over_gpus
 from gssr.model.imbalance import behind

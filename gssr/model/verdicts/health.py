@@ -2,9 +2,8 @@
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.metrics import THROTTLES
-from gssr.model.analysis import Floats
-from gssr.model.frame import Ints
 from gssr.model.verdict import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, Unknown, finding, group, median, positions, told, whole

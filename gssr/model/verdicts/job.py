@@ -5,9 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Flags, Floats
 from gssr.model.evidence import Evidence, over_gpus
-from gssr.model.outliers import Flags
 from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, average_of, warm_up_and_tear_down
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, Unknown, group, positions, told, whole
 from gssr.model.verdicts.job import Job

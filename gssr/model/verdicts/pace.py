@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Flags, Floats
 from gssr.model.dips import cycle
 from gssr.model.evidence import over_gpus
-from gssr.model.outliers import Flags
 from gssr.model.verdict import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, told

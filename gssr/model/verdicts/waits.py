@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gssr.model.analysis import Floats
-from gssr.model.outliers import Flags
+from gssr.arrays import Flags, Floats
 from gssr.model.verdict import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, told

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from gssr.arrays import Floats
 from gssr.metrics import Metric
-from gssr.model.analysis import Analysis, Floats
+from gssr.model.results import Analysis
 from gssr.model.balance import histogram
 from gssr.render.cells import clean
 from gssr.render.scale import fixed, metric_of, number, percent, scale_text, unit_of

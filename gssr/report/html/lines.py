@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gssr.model.analysis import Analysis, Floats
+from gssr.arrays import Floats
+from gssr.model.results import Analysis
 from gssr.render.clock import Tick, ticks
 from gssr.render.columns import unbroken
 from gssr.report.axes import time_axis

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from gssr.arrays import Floats
 from gssr.metrics import Metric
-from gssr.model.analysis import Analysis, Floats, Series
+from gssr.model.results import Analysis, Series
 from gssr.model.frame import over_space
 from gssr.render.clock import duration, moment
 from gssr.render.events import told

@@ -5,7 +5,7 @@ import io
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats
 
 STEPS = 250
 """Colours from nothing to the full scale: a step is 0.4 % of it."""

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from gssr.store.moments import Ints
-from gssr.store.pages.file import Bytes, NotPlainError, PageFile
+from gssr.arrays import Bytes, Ints
+from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.pages.tree import LEAF, Leaves, cell_starts, pieces, varints
 
 _OVERHEAD = 35

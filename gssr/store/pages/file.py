@@ -4,12 +4,10 @@ import os
 import weakref
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gssr.arrays import Bytes, Ints
 from gssr.store.companions import COMPANIONS, beside
-from gssr.store.moments import Ints
 
-Bytes = NDArray[np.uint8]
 Identity = tuple[int, int]
 """Device and inode."""
 

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.store.moments import Floats, Ints
+from gssr.arrays import Bytes, Floats, Ints
 from gssr.store.pages.cells import Cells
-from gssr.store.pages.file import Bytes, NotPlainError, PageFile
+from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.pages.tree import Leaves, pieces
 
 # What a column's serial type says: bytes of its value; for whole numbers how far 8 bytes that begin with it are to be

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Floats, Ints
 from gssr.store.columns import columns_of
-from gssr.store.moments import Floats, Ints
 from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.pages.rows import MOST_COLUMNS, Rows
 from gssr.store.pages.tree import Leaves, leaves

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.store.moments import Ints
-from gssr.store.pages.file import PADDING, Bytes, NotPlainError, PageFile
+from gssr.arrays import Bytes, Ints
+from gssr.store.pages.file import PADDING, NotPlainError, PageFile
 
 LEAF, INTERIOR = 13, 5
 """Kinds of the pages of a table."""

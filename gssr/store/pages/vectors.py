@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Bytes, Floats, Ints
 from gssr.store.columns import columns_of
-from gssr.store.moments import Floats, Ints
 from gssr.store.pages.cells import Cells
-from gssr.store.pages.file import Bytes, NotPlainError, PageFile
+from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.pages.rows import SHIFT, SIZE
 from gssr.store.pages.tree import HIGHEST, LOWEST, Leaves, leaves, pieces
 from gssr.store.schema import TABLES

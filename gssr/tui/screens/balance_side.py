@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats
 from gssr.model.fold import fold
 from gssr.model.imbalance import Imbalance, by_index, by_node
 from gssr.model.outliers import outliers

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gssr.model.frame import Frame, Ints
+from gssr.arrays import Ints
+from gssr.model.frame import Frame
 from gssr.model.imbalance import BEHIND, Imbalance, as_the_median, by_index
 from gssr.render.cells import clean
 from gssr.render.roles import Row, Span

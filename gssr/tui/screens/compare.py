@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Floats
 from gssr.model.alignment import difference, energies, origin, seconds, shares_columns
-from gssr.model.analysis import Floats
 from gssr.model.balance import imbalance
 from gssr.model.contrast import LARGE_POINTS, LARGE_RATIO, METRICS, Line, line
 from gssr.model.frame import Frame

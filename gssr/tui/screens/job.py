@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats, Ints
 from gssr.model.attention import attention
 from gssr.model.balance import imbalance
 from gssr.model.fold import fold
-from gssr.model.frame import RECENT_SECONDS, Frame, Ints, Means
+from gssr.model.frame import RECENT_SECONDS, Frame, Means
 from gssr.model.once import once
 from gssr.render.bar import bar
 from gssr.render.cells import cell_width, clean, clip, fit, pad

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gssr.model.frame import Ints
+from gssr.arrays import Ints
 from gssr.render.roles import Row
 from gssr.tui.cursor import moved
 from gssr.tui.screens.map_cells import cell_rows

@@ -4,10 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Flags, Floats, Ints
 from gssr.model.attention import attention
-from gssr.model.frame import Ints
-from gssr.model.outliers import Flags
 from gssr.render.cells import cell_width, clean, fit
 from gssr.render.marks import Marks, bars, blank, code, marks
 from gssr.render.roles import Role, Row

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.frame import Ints
+from gssr.arrays import Ints
 from gssr.render.cells import cell_width
 from gssr.tui.order import passing
 from gssr.tui.view import Scene

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.model.analysis import Floats
+from gssr.arrays import Floats
 from gssr.model.attention import attention
 from gssr.model.fold import fold
 from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad

@@ -3,22 +3,17 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.arrays import Floats
 from gssr.gpu_name import place
 from gssr.model.roofline import Place, Unplaced
 from gssr.model.verdict import Abstention, Verdict
 from gssr.peaks import Peaks
 from gssr.store.reader import Event, Run
 
-if TYPE_CHECKING:
-    from gssr.model.phases import Phase
-    from gssr.model.unevenness import Unevenness
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,47 +156,3 @@ class HostUse:
     workload_processes: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Analysis:
-    """One run (or a window and a selection of it), analysed.
-
-    ``metrics`` has every metric asked for, in the catalogue's order, ``flop_active`` among them, ``clock_event_reasons``
-    apart: that is ``clock_event_reasons``, the share of samples in which each flag was set (empty: not measured).
-    ``series`` and ``gpu_series`` hold the metrics drawn that have samples. ``gpus`` are sorted by node, device_index, uuid.
-    ``exact`` is False when percentiles come from the sketch. ``notes`` are sentences about the data (never about the job):
-    damage, gaps, metrics missing, GPUs without samples. ``imbalance``
-    is SM active's, whatever was asked for. ``host`` is None when nothing was recorded of the nodes. ``verdicts`` are the
-    worst first, and causes before what they explain; ``abstentions`` the rules that could not be judged; ``phases`` are in
-    the order of time. ``unevenness`` is None where there are no two GPUs to compare. ``peaks`` are those of all GPUs, None
-    where they are unknown; ``place`` is where the run lies under the roofline, None where that was not looked at.
-    ``ranks_missing`` are those that are not in the recording, None where nobody knows how many there are.
-    """
-
-    run: Run
-    state: str
-    window: Window
-    backend: str | None
-    gpus: tuple[GpuSummary, ...]
-    n_nodes: int
-    n_samples: int
-    n_gaps: int
-    score: float | None
-    metrics: dict[str, Statistics]
-    balance: dict[str, Balance]
-    clock_event_reasons: dict[str, float]
-    energy_j: float | None
-    gpu_hours: float
-    exact: bool
-    series: dict[str, Series]
-    gpu_series: dict[str, GpuSeries]
-    events: tuple[Event, ...]
-    notes: tuple[str, ...]
-    imbalance: float | None = None
-    host: HostUse | None = None
-    verdicts: tuple[Verdict, ...] = ()
-    abstentions: tuple[Abstention, ...] = ()
-    phases: "tuple[Phase, ...]" = ()
-    unevenness: "Unevenness | None" = None
-    peaks: Peaks | None = None
-    place: Place | Unplaced | None = None
-    ranks_missing: tuple[int, ...] | None = None
