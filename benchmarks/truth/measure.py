@@ -18,7 +18,7 @@ from gssr.model.analyze import analyze
 from gssr.model.evidence import METRICS
 from gssr.model.gather import evidence_names, gather
 from gssr.model.gpu_time_counts import MOST_BINS, count_rollups
-from gssr.model.verdict import Verdict
+from gssr.model.results import Verdict
 from gssr.model.verdicts import judge as verdicts_of
 from gssr.model.window import extent
 from gssr.store.reader import RunReader, open_recording

@@ -15,10 +15,10 @@ import numpy as np
 
 from gssr.api import notebook, tables
 from gssr.metrics import BY_NAME, DERIVED
-from gssr.model.results import Analysis
 from gssr.model.analyze import EXACT_ROWS, Options
 from gssr.model.analyze import analyze as analyze_reader
 from gssr.model.balance import has_balance
+from gssr.model.results import Analysis
 from gssr.model.selection import select_gpus
 from gssr.model.series import over_space
 from gssr.model.sources import Rollups

@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 
 from gssr.gpu_name import place
 from gssr.metrics import BY_NAME
-from gssr.model.results import Analysis, GpuSummary, Series
-from gssr.model.phases import Phase
-from gssr.model.verdict import Verdict
+from gssr.model.results import Analysis, GpuSummary, Phase, Series, Verdict
 from gssr.store.reader import Event, Gpu, Samples
 
 if TYPE_CHECKING:

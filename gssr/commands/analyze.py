@@ -9,8 +9,8 @@ from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put
 from gssr.commands.inputs import RULES, chosen, own_recordings
 
 if TYPE_CHECKING:
-    from gssr.model.results import Analysis
     from gssr.model.analyze import Options as Wanted
+    from gssr.model.results import Analysis
     from gssr.model.verdicts.table import Table
     from gssr.report.options import Options
     from gssr.report.runs import RunLine

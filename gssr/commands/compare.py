@@ -11,8 +11,8 @@ from gssr.commands.bar import Bar
 from gssr.commands.inputs import RULES, chosen, with_run
 
 if TYPE_CHECKING:
-    from gssr.model.results import Analysis
     from gssr.model.comparison import Comparison
+    from gssr.model.results import Analysis
     from gssr.model.verdicts.table import Table
 
 FAILED = 3

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from gssr.arrays import Ints
 from gssr.metrics import BY_NAME, DERIVED, METRICS, SCORE_INPUTS
 from gssr.model.aggregate import UNKNOWN, Aggregate, filtered
-from gssr.model.results import Analysis, GpuMeans, GpuSummary, Series, Window
 from gssr.model.balance import balance, has_balance, imbalance
 from gssr.model.clocks import disagreement
 from gssr.model.evidence import Evidence
@@ -21,15 +20,27 @@ from gssr.model.gpu_time_counts import BITS
 from gssr.model.host import host_use
 from gssr.model.notes import notes
 from gssr.model.phase_verdicts import judged
-from gssr.model.phases import Phase, phases
-from gssr.model.roofline import Place, Unplaced, place
+from gssr.model.phases import phases
+from gssr.model.results import (
+    Abstention,
+    Analysis,
+    GpuMeans,
+    GpuSummary,
+    Phase,
+    Place,
+    Series,
+    Unevenness,
+    Unplaced,
+    Verdict,
+    Window,
+)
+from gssr.model.roofline import place
 from gssr.model.sampled_gpus import looked_at, phases_in_all, unevenness_in_all, verdicts_in_all
 from gssr.model.selection import select_gpus
 from gssr.model.series import over_space
 from gssr.model.sources import Rollups, Rows, Source
 from gssr.model.thinned import thinning
-from gssr.model.unevenness import Unevenness, unevenness
-from gssr.model.verdict import Abstention, Verdict
+from gssr.model.unevenness import unevenness
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table

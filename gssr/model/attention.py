@@ -7,8 +7,10 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.model.balance import scale_limit
 from gssr.model.frame import STALE_SECONDS, Frame
+from gssr.model.imbalance import grouped_by_index, grouped_by_node, imbalance_between, score_of_medians
 from gssr.model.once import once
 from gssr.model.outliers import outliers
+from gssr.model.results import Imbalance, over_space
 from gssr.store.schema import GAP_INTERVALS
 
 THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
@@ -82,3 +84,32 @@ def _throttled(frame: Frame) -> Flags:
     for name in THROTTLES:
         found |= frame.window.per_gpu(name) >= THROTTLED_SHARE  # unknown is not throttled
     return found
+
+
+Selection = tuple[int, ...]
+"""Positions of the GPUs looked at; empty for all."""
+
+
+@once
+def imbalance_of(frame: Frame, selection: Selection) -> Imbalance:
+    """The imbalance of the selected GPUs in the frame's window, by the metric of its grid."""
+    grid = frame.grid
+    gpus = np.array(selection, np.int64) if selection else np.arange(frame.n_gpus)
+    values = grid.values[gpus] if selection else grid.values
+    means = frame.window.per_gpu(grid.metric)[gpus]
+    full = scale_limit(frame.gpus, grid.metric) or float(np.nanmax(means, initial=0.0))
+    window = max(frame.window.start, frame.first), min(frame.window.end, frame.last)
+    space = over_space(values) if selection else frame.space
+    return imbalance_between(gpus, means, values, space, full, window, grid.start, grid.width)
+
+
+@once
+def as_the_median(frame: Frame, selection: Selection) -> tuple[float | None, float | None]:
+    """The score of these GPUs together in the window, and what it would be if every one of them ran like the median GPU.
+    None where it can't be known."""
+    gpus = np.array(selection, np.int64) if selection else np.arange(frame.n_gpus)
+    return frame.window.score(gpus), score_of_medians(frame.window, gpus)
+
+
+by_node, by_index = once(grouped_by_node), once(grouped_by_index)
+"""The same of frames, of which the last ones are kept."""

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats
 from gssr.metrics import BY_NAME, Metric
-from gssr.model.results import Balance, GpuSummary
 from gssr.model.once import once
+from gssr.model.results import Balance, GpuSummary
 from gssr.store.reader import Gpu
 
 HISTOGRAM_BINS = 10

@@ -24,12 +24,10 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, SCORE_INPUTS
-from gssr.model.results import Analysis, GpuSeries, Series, Window
 from gssr.model.analyze import Options
 from gssr.model.balance import full_scale, imbalance
 from gssr.model.contrast import METRICS
-from gssr.model.phases import Kind, Phase
-from gssr.model.verdict import Verdict
+from gssr.model.results import Analysis, GpuSeries, Kind, Phase, Series, Verdict, Window
 from gssr.score import score_of_means
 
 Outcome = Literal["better", "worse", "higher", "lower", "within noise", "unknown"]

@@ -8,8 +8,9 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, THROTTLES
-from gssr.model.frame import Frame, Grid, Means
+from gssr.model.frame import Frame
 from gssr.model.once import once
+from gssr.model.results import Grid, Means
 from gssr.model.window import ACTIVE_SHARE, IDLE
 
 Kind = Literal["gpus", "moment", "window"]

@@ -1,12 +1,12 @@
 """Dips that come back: checkpoints, validation, waits for data."""
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats
+from gssr.model.results import Cycle
 
 FEWEST = 3
 """So many dips come back (a choice of our own)."""
@@ -17,19 +17,6 @@ REGULAR = 0.2
 or half a bin (a choice of our own; of distances without memory it is 0.69)."""
 _USUAL = 75
 """The percentile that stands for the level between dips; the lowest tenth for the dips."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cycle:
-    """``count`` dips, every ``period`` seconds (None: without a period), of ``seconds`` each on average, together ``share``
-    of the time; ``low`` and ``high``: the mean in and between them, in the metric's unit."""
-
-    count: int
-    period: float | None
-    seconds: float
-    share: float
-    low: float
-    high: float
 
 
 def cycle(values: Floats, width: float) -> Cycle | None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.model.frame import Means, nodes_of
 from gssr.model.gpu_time_counts import FLAGS, Counted, Float32s, GpuTimeCounts
+from gssr.model.results import Means, nodes_of
 from gssr.peaks import Peaks, peaks_of
 from gssr.store.reader import Event, Gpu, Run, RunReader
 

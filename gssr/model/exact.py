@@ -10,8 +10,8 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.model.aggregate import PERCENTILES, UNKNOWN, Aggregate, aggregate_of, chosen, filtered
-from gssr.model.results import GpuSeries, Statistics
 from gssr.model.order_statistics import Bracket, Inside, brackets_around
+from gssr.model.results import GpuSeries, Statistics
 from gssr.model.sources import Rollups
 from gssr.store.chunks import each_chunk, in_turns
 from gssr.store.layout import Layout, layout_of

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats
 from gssr.model.evidence import Course, Evidence
-from gssr.model.frame import Means
 from gssr.model.gpu_time_counts import Float32s
+from gssr.model.results import Means
 
 _NEAR = 1e-6
 _ENOUGH = 0.5

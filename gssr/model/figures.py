@@ -14,7 +14,7 @@ from gssr.metrics import SCORE_INPUTS
 from gssr.model.balance import imbalance
 from gssr.model.gather import gather
 from gssr.model.program import program_of
-from gssr.model.verdict import Verdict
+from gssr.model.results import Verdict
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table

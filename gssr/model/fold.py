@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats
-from gssr.model.frame import Grid
+from gssr.model.results import Grid
 
 
 class Folded(NamedTuple):

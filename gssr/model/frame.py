@@ -1,7 +1,7 @@
 """One look at a recording, growing or finished: what the live screen draws from, and nothing else. A frame never changes."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,9 +9,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import place
-from gssr.metrics import SCORE_INPUTS
-from gssr.model.results import HostUse
-from gssr.score import score_of_means
+from gssr.model.results import Grid, HostUse, Means, Space
 from gssr.store.reader import Event, Gpu, Run
 
 RECENT_SECONDS = 60.0
@@ -44,82 +42,6 @@ class Query:
     rows: int = 0
     grouped: bool = True
     energy: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What samples of a stretch of time add up to: ``n`` and ``total`` [n_metrics, n_gpus], the count and the sum of the
-    values by metric (in the order of ``names``) and GPU; ``start`` and ``end`` in unix s. The flags of THROTTLES count as
-    metrics: their mean is the share of samples in which they were set."""
-
-    names: tuple[str, ...]
-    start: float
-    end: float
-    n: Floats
-    total: Floats
-
-    def per_gpu(self, metric: str) -> Floats:
-        """[n_gpus]: each GPU's mean of the metric, NaN without samples."""
-        if metric not in self.names:
-            return np.full(self.n.shape[1], np.nan)
-        n, total = self.n[self.names.index(metric)], self.total[self.names.index(metric)]
-        means: Floats = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
-        return means
-
-    def overall(self, gpus: Ints | None = None) -> dict[str, float | None]:
-        """Each metric's mean over all samples of these GPUs (positions; None: all); None without any."""
-        n, total = (self.n, self.total) if gpus is None else (self.n[:, gpus], self.total[:, gpus])
-        counts, sums = n.sum(axis=1).tolist(), total.sum(axis=1).tolist()
-        return {name: sums[i] / counts[i] if counts[i] else None for i, name in enumerate(self.names)}
-
-    def score(self, gpus: Ints | None = None) -> float | None:
-        """The score of these GPUs together; None when it can't be known."""
-        return score_of_means(self.overall(gpus))
-
-    def scores(self) -> Floats:
-        """[n_gpus]: each GPU's own score, NaN where it can't be known."""
-        columns = {name: self.per_gpu(name).tolist() for name in SCORE_INPUTS}
-        found = [score_of_means({name: columns[name][gpu] for name in columns}) for gpu in range(self.n.shape[1])]
-        return np.array([np.nan if score is None else score for score in found], np.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """One metric, GPU by GPU, in columns of ``width`` seconds whose edges are multiples of it (unix s), the first from
-    ``start``: ``values`` [n_gpus, n_columns], NaN where a GPU has no sample. Columns that end by ``closed`` never change."""
-
-    metric: str
-    start: float
-    width: float
-    values: Floats
-    closed: float
-
-    @property
-    def n(self) -> int:
-        """How many columns."""
-        return int(self.values.shape[1])
-
-    @property
-    def end(self) -> float:
-        """Where the last column ends, unix s."""
-        return self.start + self.n * self.width
-
-    def column(self, time: float) -> int:
-        """The column that holds this time; the nearest one for a time outside."""
-        return min(max(int((time - self.start) // self.width), 0), max(self.n - 1, 0))
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """The grid over space, column by column, all [n_columns] and NaN where no GPU has a sample: ``mean``, ``low`` and
-    ``high``, and from the 5th to the 95th percentile of the GPUs ``p05``, ``p50``, ``p95``."""
-
-    mean: Floats
-    low: Floats
-    high: Floats
-    p05: Floats
-    p50: Floats
-    p95: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,38 +125,3 @@ class Frame:
     def on_node(self, node: int) -> Ints:
         """Positions of a node's GPUs."""
         return np.flatnonzero(self.node_of == node)
-
-
-def over_space(values: Floats) -> Space:
-    """The columns of a grid [n_gpus, n_columns] over its GPUs."""
-    n_columns = values.shape[1]
-    nothing = np.full(n_columns, np.nan)
-    if not len(values) or not np.isfinite(values).any():
-        return Space(nothing, nothing, nothing, nothing, nothing, nothing)
-    known = np.isfinite(values)
-    n = known.sum(axis=0)
-    mean = np.divide(np.where(known, values, 0.0).sum(axis=0), n, out=nothing.copy(), where=n > 0)
-    ordered = np.sort(values, axis=0)  # NaN last
-    return Space(
-        mean,
-        np.fmin.reduce(values, axis=0),
-        np.fmax.reduce(values, axis=0),
-        *(_percentile(ordered, n, share) for share in (0.05, 0.5, 0.95)),
-    )
-
-
-def _percentile(ordered: Floats, n: Ints, share: float) -> Floats:
-    """numpy's linear percentile of each column's first ``n`` values."""
-    position = share * np.maximum(n - 1, 0)
-    below = np.floor(position).astype(np.int64)
-    above = np.minimum(below + 1, np.maximum(n - 1, 0))
-    column = np.arange(ordered.shape[1])
-    low, high = ordered[below, column], ordered[above, column]
-    return np.asarray(low + (position - below) * (high - low), np.float64)
-
-
-def nodes_of(gpus: Sequence[Gpu]) -> tuple[tuple[str, ...], Ints]:
-    """The nodes' names in the GPUs' order, and [n_gpus] which of them each GPU is on."""
-    names = dict.fromkeys(gpu.node or "?" for gpu in gpus)
-    number = {name: index for index, name in enumerate(names)}
-    return tuple(names), np.array([number[gpu.node or "?"] for gpu in gpus], np.int64)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.model.frame import Grid, Space, over_space
 from gssr.model.gpu_time_counts import GpuTimeCounts
+from gssr.model.results import Grid, Space, over_space
 from gssr.model.series import ROUND_WIDTHS
 from gssr.model.spans import cut
 from gssr.store.reader import RunReader

@@ -1,78 +1,22 @@
 """What imbalance costs, and of what kind it is: of some GPUs, over their time means and column by column of time."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import SCORE_INPUTS
-from gssr.model.balance import imbalance, scale_limit
-from gssr.model.frame import Frame, Means, Space, over_space
-from gssr.model.once import once
+from gssr.model.balance import imbalance
 from gssr.model.outliers import outliers
+from gssr.model.results import Groups, Imbalance, Means, Space
 from gssr.score import score_of_means
 from gssr.store.reader import Gpu
-
-Selection = tuple[int, ...]
-"""Positions of the GPUs looked at; empty for all."""
 
 WORST_SECONDS = 60.0
 BEHIND = 0.8
 """A GPU is behind in a column of time where it is below this share of the median GPU (a threshold of our own)."""
 IDLE = 0.02
 """Below this share of the full scale the median GPU does nothing, and nobody is behind."""
-
-
-@dataclass(frozen=True, slots=True)
-class Imbalance:
-    """How uneven GPUs were in a window.
-
-    ``gpus`` [n] positions and ``means`` [n] their time means, NaN without samples. ``space``: these GPUs in each column of
-    the grid; ``over_time`` [n_columns]: 1 - mean/max there, NaN where the max is 0 or unknown; ``spread`` [n_columns]: from
-    the 5th to the 95th percentile, in the metric's unit.
-
-    ``of_means`` = 1 - mean/max of the time means, what pages call imbalance. ``resolved`` is the same column by column,
-    each weighted by its GPUs × max: sum of n (max - mean) over sum of n max. Who is behind at one time and ahead at another
-    counts in it, and not in ``of_means``: the difference is what rotates. Both are None when unknown. Source: POP's load
-    balance is mean/max, of which this is the complement.
-
-    ``gpu_hours``: the GPUs × the window's time; ``lost`` = ``resolved`` × these, what could have been used had all GPUs
-    done at any time what the busiest did; ``static`` = ``of_means`` × these, the part of it that time means show.
-
-    ``worst`` is the imbalance of the minute that lost most, which begins at ``worst_start`` (unix s).
-    ``low`` and ``high``: places in ``gpus`` of those that are not like the others (gssr.model.outliers), the farthest first.
-    ``behind_any``: the share of working columns in which some GPU is behind (BEHIND); ``behind_most``: the share in which
-    the one GPU is that is behind most often; ``n_behind``: how many GPUs ever are.
-    """
-
-    gpus: Ints
-    means: Floats
-    space: Space
-    over_time: Floats
-    spread: Floats
-    of_means: float | None
-    resolved: float | None
-    gpu_hours: float
-    worst: float | None
-    worst_start: float
-    low: Ints
-    high: Ints
-    behind_any: float
-    behind_most: float
-    n_behind: int
-
-    @property
-    def lost(self) -> float | None:
-        """GPU-hours."""
-        return None if self.resolved is None else self.resolved * self.gpu_hours
-
-    @property
-    def static(self) -> float | None:
-        """GPU-hours: never more than ``lost``."""
-        if self.lost is None or self.of_means is None:
-            return None
-        return min(self.of_means * self.gpu_hours, self.lost)
 
 
 class Placed(Protocol):
@@ -85,19 +29,6 @@ class Placed(Protocol):
     @property
     def node_of(self) -> Ints:
         """[n_gpus]: the number of each GPU's node."""
-
-
-@once
-def imbalance_of(frame: Frame, selection: Selection) -> Imbalance:
-    """The imbalance of the selected GPUs in the frame's window, by the metric of its grid."""
-    grid = frame.grid
-    gpus = np.array(selection, np.int64) if selection else np.arange(frame.n_gpus)
-    values = grid.values[gpus] if selection else grid.values
-    means = frame.window.per_gpu(grid.metric)[gpus]
-    full = scale_limit(frame.gpus, grid.metric) or float(np.nanmax(means, initial=0.0))
-    window = max(frame.window.start, frame.first), min(frame.window.end, frame.last)
-    space = over_space(values) if selection else frame.space
-    return imbalance_between(gpus, means, values, space, full, window, grid.start, grid.width)
 
 
 def imbalance_between(
@@ -174,14 +105,6 @@ def _how_often_behind(values: Floats, median: Floats, full: float) -> tuple[floa
     return float(late.any(axis=0).sum() / n_working), float(each.max() / n_working), int((each > 0).sum())
 
 
-@once
-def as_the_median(frame: Frame, selection: Selection) -> tuple[float | None, float | None]:
-    """The score of these GPUs together in the window, and what it would be if every one of them ran like the median GPU.
-    None where it can't be known."""
-    gpus = np.array(selection, np.int64) if selection else np.arange(frame.n_gpus)
-    return frame.window.score(gpus), score_of_medians(frame.window, gpus)
-
-
 def score_of_medians(means: Means, gpus: Ints) -> float | None:
     """The score of the medians of these GPUs' means, input by input; None where it can't be known."""
     medians: dict[str, float | None] = {}
@@ -197,18 +120,6 @@ def device_indices(gpus: tuple[Gpu, ...]) -> Ints:
     return np.array([-1 if gpu.device_index is None else gpu.device_index for gpu in gpus], np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """GPUs that have something in common, group by group: ``keys`` [k] what, ``means`` [k] the mean of the members' time
-    means, ``below`` [k] how far they are on average below their node's mean (metric's unit, negative: above), ``share`` [k]
-    of the members that are below it."""
-
-    keys: Ints
-    means: Floats
-    below: Floats
-    share: Floats
-
-
 def grouped_by_node(found: Imbalance, placed: Placed) -> Groups:
     """The GPUs by their node; ``keys`` are numbers of nodes."""
     return _groups(placed.node_of[found.gpus], np.zeros(len(found.gpus), np.int64), found.means)
@@ -217,10 +128,6 @@ def grouped_by_node(found: Imbalance, placed: Placed) -> Groups:
 def grouped_by_index(found: Imbalance, placed: Placed) -> Groups:
     """The GPUs by the driver's index within their node."""
     return _groups(device_indices(placed.gpus)[found.gpus], placed.node_of[found.gpus], found.means)
-
-
-by_node, by_index = once(grouped_by_node), once(grouped_by_index)
-"""The same of frames, of which the last ones are kept."""
 
 
 def _groups(key: Ints, within: Ints, means: Floats) -> Groups:

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.model.results import HostUse, Series
-from gssr.model.frame import RECENT_SECONDS, Grid, Means, Query, Space
+from gssr.model.frame import RECENT_SECONDS, Query
 from gssr.model.grid import Columns, choose_width, column_of, is_fine
 from gssr.model.host import host_use
+from gssr.model.results import Grid, HostUse, Means, Series, Space
 from gssr.model.spans import Spans
 from gssr.model.tally import Tally
 from gssr.model.thinned import FINEST

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from gssr.model.evidence import Evidence
 from gssr.model.excerpt import excerpt
-from gssr.model.phases import Phase
-from gssr.model.verdict import Verdict
+from gssr.model.results import Phase, Verdict
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.table import Table
 

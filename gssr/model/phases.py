@@ -11,10 +11,9 @@
 All thresholds are our own.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,16 +21,14 @@ from gssr.arrays import Floats
 from gssr.metrics import BY_NAME
 from gssr.model.balance import full_scale
 from gssr.model.changes import change_points, noise
-from gssr.model.dips import DEPTH, FEWEST, Cycle, cycle, cycle_of
+from gssr.model.dips import DEPTH, FEWEST, cycle, cycle_of
 from gssr.model.evidence import Evidence
 from gssr.model.excerpt import means_between
 from gssr.model.fold import coarser, means_from
-from gssr.model.roofline import Place, Unplaced, place
-from gssr.model.verdict import Verdict
+from gssr.model.results import Cycle, Kind, Phase
+from gssr.model.roofline import place
 from gssr.model.window import ACTIVE_SHARE, DETECTION_METRICS, IDLE, average_of, warm_up_and_tear_down
 from gssr.score import score_of_means
-
-Kind = Literal["start-up", "steady", "recurring", "idle", "tail"]
 
 METRICS = (DETECTION_METRICS, ("flop_active",), ("dram_active", "memory_copy_utilization"), ("power_usage",))
 """What changes are looked for in: the first that was measured of each."""
@@ -47,29 +44,6 @@ _ALIKE = 0.3
 """Stretches between dips differ by at most this share of the level."""
 _SHORT_DIP = 0.05
 """Dips without a period come back where none of them is longer than this share of the window."""
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A stretch of a run. ``start`` and ``end`` in unix s; ``share`` of the window's GPU-hours; ``score`` and ``means`` over
-    it, None where unknown; ``place`` under the roofline; ``verdicts`` are those that hold in it. ``cycle``: the dips of a
-    recurring phase, in the metric that tells work from waiting (the first measured of
-    gssr.model.window.DETECTION_METRICS)."""
-
-    kind: Kind
-    start: float
-    end: float
-    share: float
-    score: float | None
-    means: Mapping[str, float | None]
-    place: Place | Unplaced
-    verdicts: tuple[Verdict, ...] = ()
-    cycle: Cycle | None = None
-
-    @property
-    def seconds(self) -> float:
-        """How long it is."""
-        return self.end - self.start
 
 
 Span = tuple[int, int]

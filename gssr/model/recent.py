@@ -3,7 +3,8 @@
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.model.frame import RECENT_SECONDS, Means
+from gssr.model.frame import RECENT_SECONDS
+from gssr.model.results import Means
 
 _MOST_PIECES_OF = 30_000
 """Numbers kept for each second of the last minute; a larger run's are kept for each five seconds."""

@@ -1,19 +1,19 @@
 """What an analysis of a run holds. Every page, picture and JSON object is drawn from this and nothing else."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.arrays import Floats
+from gssr.arrays import Floats, Ints
 from gssr.gpu_name import place
-from gssr.model.roofline import Place, Unplaced
-from gssr.model.verdict import Abstention, Verdict
+from gssr.metrics import SCORE_INPUTS
 from gssr.peaks import Peaks
-from gssr.store.reader import Event, Run
-
+from gssr.score import score_of_means
+from gssr.store.reader import Event, Gpu, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +156,404 @@ class HostUse:
     workload_processes: float | None
 
 
+Severity = Literal["info", "warning", "critical"]
+
+
+SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
+"""The worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One number that a verdict rests on. ``metric``: a metric of the catalogue, a clock event reason, or what else was
+    measured; ``value`` in its unit; ``threshold``: what it was held against, None where it is only told; ``text``: both in
+    words."""
+
+    metric: str
+    value: float
+    threshold: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``code`` names the rule (gssr.model.verdicts.rules), ``source`` where its thresholds come from. ``start`` and ``end``:
+    when it held, unix s; ``gpus``: positions among the GPUs looked at of those concerned, empty for all of them."""
+
+    code: str
+    severity: Severity
+    title: str
+    evidence: tuple[Finding, ...]
+    advice: str
+    source: str
+    start: float
+    end: float
+    gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Abstention:
+    """A rule that could not be judged: ``reason`` says what was missing."""
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Everything that the rules say of a job: verdicts in the order of the rules, causes before what they explain."""
+
+    verdicts: tuple[Verdict, ...]
+    abstentions: tuple[Abstention, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """``count`` dips, every ``period`` seconds (None: without a period), of ``seconds`` each on average, together ``share``
+    of the time; ``low`` and ``high``: the mean in and between them, in the metric's unit."""
+
+    count: int
+    period: float | None
+    seconds: float
+    share: float
+    low: float
+    high: float
+
+
+Bound = Literal["compute", "memory", "neither"]
+
+
+NEAR = 0.4
+"""From this share of the roof on it is the roof that bounds; below, something else does (a threshold of our own)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipe:
+    """One pipe's part: ``metric`` its activity's name, ``label``, ``active`` (ratio), ``peak`` (FLOP/s), None where it is
+    unknown."""
+
+    metric: str
+    label: str
+    active: float
+    peak: float | None
+
+    @property
+    def flops(self) -> float:
+        """FLOP/s at most; 0 where the peak is unknown."""
+        return self.active * (self.peak or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One point, per GPU: ``flops`` (FLOP/s), ``bytes`` (B/s) and ``intensity`` (FLOP/B), upper bounds all. ``dominant``:
+    the pipe that does most of it; ``roof``: the FLOP/s that are possible at this intensity with that pipe; ``of_roof``:
+    ``flops`` as a share of it; ``ridge`` (FLOP/B): where the roof's slope ends. ``bound``: by which part of the roof, if it
+    is near.
+    ``unpriced``: active pipes whose peak is unknown, which are left out."""
+
+    flops: float
+    bytes: float
+    intensity: float
+    dominant: Pipe
+    pipes: tuple[Pipe, ...]
+    roof: float
+    ridge: float
+    unpriced: tuple[str, ...]
+
+    @property
+    def of_roof(self) -> float:
+        """A ratio; above 1 where several pipes together do more than the dominant one could."""
+        return self.flops / self.roof
+
+    @property
+    def bound(self) -> Bound:
+        """Compute right of the ridge, memory left of it, and neither below NEAR of the roof."""
+        if self.of_roof < NEAR:
+            return "neither"
+        return "compute" if self.intensity >= self.ridge else "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """Why there is no point: a clause."""
+
+    reason: str
+
+
+Kind = Literal["start-up", "steady", "recurring", "idle", "tail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of a run. ``start`` and ``end`` in unix s; ``share`` of the window's GPU-hours; ``score`` and ``means`` over
+    it, None where unknown; ``place`` under the roofline; ``verdicts`` are those that hold in it. ``cycle``: the dips of a
+    recurring phase, in the metric that tells work from waiting (the first measured of
+    gssr.model.window.DETECTION_METRICS)."""
+
+    kind: Kind
+    start: float
+    end: float
+    share: float
+    score: float | None
+    means: Mapping[str, float | None]
+    place: Place | Unplaced
+    verdicts: tuple[Verdict, ...] = ()
+    cycle: Cycle | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What samples of a stretch of time add up to: ``n`` and ``total`` [n_metrics, n_gpus], the count and the sum of the
+    values by metric (in the order of ``names``) and GPU; ``start`` and ``end`` in unix s. The flags of THROTTLES count as
+    metrics: their mean is the share of samples in which they were set."""
+
+    names: tuple[str, ...]
+    start: float
+    end: float
+    n: Floats
+    total: Floats
+
+    def per_gpu(self, metric: str) -> Floats:
+        """[n_gpus]: each GPU's mean of the metric, NaN without samples."""
+        if metric not in self.names:
+            return np.full(self.n.shape[1], np.nan)
+        n, total = self.n[self.names.index(metric)], self.total[self.names.index(metric)]
+        means: Floats = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+        return means
+
+    def overall(self, gpus: Ints | None = None) -> dict[str, float | None]:
+        """Each metric's mean over all samples of these GPUs (positions; None: all); None without any."""
+        n, total = (self.n, self.total) if gpus is None else (self.n[:, gpus], self.total[:, gpus])
+        counts, sums = n.sum(axis=1).tolist(), total.sum(axis=1).tolist()
+        return {name: sums[i] / counts[i] if counts[i] else None for i, name in enumerate(self.names)}
+
+    def score(self, gpus: Ints | None = None) -> float | None:
+        """The score of these GPUs together; None when it can't be known."""
+        return score_of_means(self.overall(gpus))
+
+    def scores(self) -> Floats:
+        """[n_gpus]: each GPU's own score, NaN where it can't be known."""
+        columns = {name: self.per_gpu(name).tolist() for name in SCORE_INPUTS}
+        found = [score_of_means({name: columns[name][gpu] for name in columns}) for gpu in range(self.n.shape[1])]
+        return np.array([np.nan if score is None else score for score in found], np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """One metric, GPU by GPU, in columns of ``width`` seconds whose edges are multiples of it (unix s), the first from
+    ``start``: ``values`` [n_gpus, n_columns], NaN where a GPU has no sample. Columns that end by ``closed`` never change."""
+
+    metric: str
+    start: float
+    width: float
+    values: Floats
+    closed: float
+
+    @property
+    def n(self) -> int:
+        """How many columns."""
+        return int(self.values.shape[1])
+
+    @property
+    def end(self) -> float:
+        """Where the last column ends, unix s."""
+        return self.start + self.n * self.width
+
+    def column(self, time: float) -> int:
+        """The column that holds this time; the nearest one for a time outside."""
+        return min(max(int((time - self.start) // self.width), 0), max(self.n - 1, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The grid over space, column by column, all [n_columns] and NaN where no GPU has a sample: ``mean``, ``low`` and
+    ``high``, and from the 5th to the 95th percentile of the GPUs ``p05``, ``p50``, ``p95``."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+    p05: Floats
+    p50: Floats
+    p95: Floats
+
+
+def over_space(values: Floats) -> Space:
+    """The columns of a grid [n_gpus, n_columns] over its GPUs."""
+    n_columns = values.shape[1]
+    nothing = np.full(n_columns, np.nan)
+    if not len(values) or not np.isfinite(values).any():
+        return Space(nothing, nothing, nothing, nothing, nothing, nothing)
+    known = np.isfinite(values)
+    n = known.sum(axis=0)
+    mean = np.divide(np.where(known, values, 0.0).sum(axis=0), n, out=nothing.copy(), where=n > 0)
+    ordered = np.sort(values, axis=0)  # NaN last
+    return Space(
+        mean,
+        np.fmin.reduce(values, axis=0),
+        np.fmax.reduce(values, axis=0),
+        *(_percentile(ordered, n, share) for share in (0.05, 0.5, 0.95)),
+    )
+
+
+def _percentile(ordered: Floats, n: Ints, share: float) -> Floats:
+    """numpy's linear percentile of each column's first ``n`` values."""
+    position = share * np.maximum(n - 1, 0)
+    below = np.floor(position).astype(np.int64)
+    above = np.minimum(below + 1, np.maximum(n - 1, 0))
+    column = np.arange(ordered.shape[1])
+    low, high = ordered[below, column], ordered[above, column]
+    return np.asarray(low + (position - below) * (high - low), np.float64)
+
+
+def nodes_of(gpus: Sequence[Gpu]) -> tuple[tuple[str, ...], Ints]:
+    """The nodes' names in the GPUs' order, and [n_gpus] which of them each GPU is on."""
+    names = dict.fromkeys(gpu.node or "?" for gpu in gpus)
+    number = {name: index for index, name in enumerate(names)}
+    return tuple(names), np.array([number[gpu.node or "?"] for gpu in gpus], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Imbalance:
+    """How uneven GPUs were in a window.
+
+    ``gpus`` [n] positions and ``means`` [n] their time means, NaN without samples. ``space``: these GPUs in each column of
+    the grid; ``over_time`` [n_columns]: 1 - mean/max there, NaN where the max is 0 or unknown; ``spread`` [n_columns]: from
+    the 5th to the 95th percentile, in the metric's unit.
+
+    ``of_means`` = 1 - mean/max of the time means, what pages call imbalance. ``resolved`` is the same column by column,
+    each weighted by its GPUs × max: sum of n (max - mean) over sum of n max. Who is behind at one time and ahead at another
+    counts in it, and not in ``of_means``: the difference is what rotates. Both are None when unknown. Source: POP's load
+    balance is mean/max, of which this is the complement.
+
+    ``gpu_hours``: the GPUs × the window's time; ``lost`` = ``resolved`` × these, what could have been used had all GPUs
+    done at any time what the busiest did; ``static`` = ``of_means`` × these, the part of it that time means show.
+
+    ``worst`` is the imbalance of the minute that lost most, which begins at ``worst_start`` (unix s).
+    ``low`` and ``high``: places in ``gpus`` of those that are not like the others (gssr.model.outliers), the farthest first.
+    ``behind_any``: the share of working columns in which some GPU is behind (BEHIND); ``behind_most``: the share in which
+    the one GPU is that is behind most often; ``n_behind``: how many GPUs ever are.
+    """
+
+    gpus: Ints
+    means: Floats
+    space: Space
+    over_time: Floats
+    spread: Floats
+    of_means: float | None
+    resolved: float | None
+    gpu_hours: float
+    worst: float | None
+    worst_start: float
+    low: Ints
+    high: Ints
+    behind_any: float
+    behind_most: float
+    n_behind: int
+
+    @property
+    def lost(self) -> float | None:
+        """GPU-hours."""
+        return None if self.resolved is None else self.resolved * self.gpu_hours
+
+    @property
+    def static(self) -> float | None:
+        """GPU-hours: never more than ``lost``."""
+        if self.lost is None or self.of_means is None:
+            return None
+        return min(self.of_means * self.gpu_hours, self.lost)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """GPUs that have something in common, group by group: ``keys`` [k] what, ``means`` [k] the mean of the members' time
+    means, ``below`` [k] how far they are on average below their node's mean (metric's unit, negative: above), ``share`` [k]
+    of the members that are below it."""
+
+    keys: Ints
+    means: Floats
+    below: Floats
+    share: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """GPUs that behave alike: ``gpus``, positions; ``mean``: of their time means, in the metric's unit; ``apart``: they are
+    not like the others (gssr.model.outliers)."""
+
+    name: str
+    gpus: tuple[int, ...]
+    mean: float
+    apart: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unevenness:
+    """Over a window, in the first metric measured of gssr.model.window.DETECTION_METRICS. ``start`` (unix s) and ``width``
+    (seconds) are those of the columns of ``imbalance``.
+
+    ``energy_lost`` (J): each GPU's power in a column × its share of what the busiest GPU did that it did not, summed; None
+    where power was not measured. ``score_as_median``: the score if all GPUs ran like the median GPU; None when unknown.
+    ``nodes``: names; the keys of ``by_node`` count them. ``by_index``: by the driver's index in the node. ``alike``: bands
+    of similar GPUs (gssr.model.bands), the largest first, those apart last."""
+
+    metric: str
+    start: float
+    width: float
+    imbalance: Imbalance
+    energy_lost: float | None
+    score_as_median: float | None
+    nodes: tuple[str, ...]
+    by_node: Groups
+    by_index: Groups
+    alike: tuple[Alike, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """One run (or a window and a selection of it), analysed.
+
+    ``metrics`` has every metric asked for, in the catalogue's order, ``flop_active`` among them, ``clock_event_reasons``
+    apart: that is ``clock_event_reasons``, the share of samples in which each flag was set (empty: not measured).
+    ``series`` and ``gpu_series`` hold the metrics drawn that have samples. ``gpus`` are sorted by node, device_index, uuid.
+    ``exact`` is False when percentiles come from the sketch. ``notes`` are sentences about the data (never about the job):
+    damage, gaps, metrics missing, GPUs without samples. ``imbalance``
+    is SM active's, whatever was asked for. ``host`` is None when nothing was recorded of the nodes. ``verdicts`` are the
+    worst first, and causes before what they explain; ``abstentions`` the rules that could not be judged; ``phases`` are in
+    the order of time. ``unevenness`` is None where there are no two GPUs to compare. ``peaks`` are those of all GPUs, None
+    where they are unknown; ``place`` is where the run lies under the roofline, None where that was not looked at.
+    ``ranks_missing`` are those that are not in the recording, None where nobody knows how many there are.
+    """
+
+    run: Run
+    state: str
+    window: Window
+    backend: str | None
+    gpus: tuple[GpuSummary, ...]
+    n_nodes: int
+    n_samples: int
+    n_gaps: int
+    score: float | None
+    metrics: dict[str, Statistics]
+    balance: dict[str, Balance]
+    clock_event_reasons: dict[str, float]
+    energy_j: float | None
+    gpu_hours: float
+    exact: bool
+    series: dict[str, Series]
+    gpu_series: dict[str, GpuSeries]
+    events: tuple[Event, ...]
+    notes: tuple[str, ...]
+    imbalance: float | None = None
+    host: HostUse | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    abstentions: tuple[Abstention, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    unevenness: Unevenness | None = None
+    peaks: Peaks | None = None
+    place: Place | Unplaced | None = None
+    ranks_missing: tuple[int, ...] | None = None

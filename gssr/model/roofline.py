@@ -12,71 +12,13 @@ FP64 part against the tensor cores' FP64: FP8 and sparse arithmetic do more, TF3
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 from gssr.metrics import BY_NAME
+from gssr.model.results import Pipe, Place, Unplaced
 from gssr.peaks import Peaks
-
-Bound = Literal["compute", "memory", "neither"]
 
 LEAST_ACTIVE = 0.005
 """Below this activity of all pipes, or of the memory, there is no place to speak of (a threshold of our own)."""
-NEAR = 0.4
-"""From this share of the roof on it is the roof that bounds; below, something else does (a threshold of our own)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pipe:
-    """One pipe's part: ``metric`` its activity's name, ``label``, ``active`` (ratio), ``peak`` (FLOP/s), None where it is
-    unknown."""
-
-    metric: str
-    label: str
-    active: float
-    peak: float | None
-
-    @property
-    def flops(self) -> float:
-        """FLOP/s at most; 0 where the peak is unknown."""
-        return self.active * (self.peak or 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One point, per GPU: ``flops`` (FLOP/s), ``bytes`` (B/s) and ``intensity`` (FLOP/B), upper bounds all. ``dominant``:
-    the pipe that does most of it; ``roof``: the FLOP/s that are possible at this intensity with that pipe; ``of_roof``:
-    ``flops`` as a share of it; ``ridge`` (FLOP/B): where the roof's slope ends. ``bound``: by which part of the roof, if it
-    is near.
-    ``unpriced``: active pipes whose peak is unknown, which are left out."""
-
-    flops: float
-    bytes: float
-    intensity: float
-    dominant: Pipe
-    pipes: tuple[Pipe, ...]
-    roof: float
-    ridge: float
-    unpriced: tuple[str, ...]
-
-    @property
-    def of_roof(self) -> float:
-        """A ratio; above 1 where several pipes together do more than the dominant one could."""
-        return self.flops / self.roof
-
-    @property
-    def bound(self) -> Bound:
-        """Compute right of the ridge, memory left of it, and neither below NEAR of the roof."""
-        if self.of_roof < NEAR:
-            return "neither"
-        return "compute" if self.intensity >= self.ridge else "memory"
-
-
-@dataclass(frozen=True, slots=True)
-class Unplaced:
-    """Why there is no point: a clause."""
-
-    reason: str
 
 
 def place(means: Mapping[str, float | None], peaks: Peaks | None) -> Place | Unplaced:

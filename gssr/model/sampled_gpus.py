@@ -7,9 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from gssr.arrays import Ints
-from gssr.model.phases import Phase
-from gssr.model.unevenness import Unevenness
-from gssr.model.verdict import Verdict
+from gssr.model.results import Phase, Unevenness, Verdict
 
 MANY = 4096
 """GPUs: of fewer also those without samples are looked at."""

@@ -14,7 +14,6 @@ from gssr.arrays import Ints
 from gssr.metrics import BY_NAME
 from gssr.model import series
 from gssr.model.aggregate import UNKNOWN, Aggregate, Totals, chosen, filtered, from_samples, is_sure
-from gssr.model.results import GpuSeries
 from gssr.model.balance import has_balance
 from gssr.model.gpu_time_counts import (
     Counted,
@@ -24,6 +23,7 @@ from gssr.model.gpu_time_counts import (
     series_of_rollups,
     series_of_rows,
 )
+from gssr.model.results import GpuSeries
 from gssr.store.edges import edges_of
 from gssr.store.layout import layout_of, part_of
 from gssr.store.reader import RunReader, Samples

@@ -8,8 +8,9 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, THROTTLES
-from gssr.model.frame import RECENT_SECONDS, Means
+from gssr.model.frame import RECENT_SECONDS
 from gssr.model.recent import Recent
+from gssr.model.results import Means
 from gssr.model.spans import Spans
 from gssr.model.thinned import SURELY_WHOLE
 from gssr.store.layout import FIELDS, Layout

@@ -11,8 +11,9 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.model.balance import scale_limit
 from gssr.model.bands import Bands, bands
-from gssr.model.frame import BUSY, IDLE, Grid, Means, Query, Timeline
+from gssr.model.frame import BUSY, IDLE, Query, Timeline
 from gssr.model.outliers import outliers
+from gssr.model.results import Grid, Means
 from gssr.store.records import Gpu
 
 MOST_BANDS = 8

@@ -1,8 +1,6 @@
 """How uneven the GPUs of a job were, as pages, pictures and JSON show it: what it cost, on which nodes and at which places,
 and which GPUs behave alike."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gssr.arrays import Floats, Ints
@@ -11,55 +9,15 @@ from gssr.model.balance import full_scale
 from gssr.model.bands import bands
 from gssr.model.evidence import Evidence
 from gssr.model.fold import coarser
-from gssr.model.frame import over_space
-from gssr.model.imbalance import (
-    Groups,
-    Imbalance,
-    grouped_by_index,
-    grouped_by_node,
-    imbalance_between,
-    score_of_medians,
-)
+from gssr.model.imbalance import grouped_by_index, grouped_by_node, imbalance_between, score_of_medians
 from gssr.model.outliers import outliers
+from gssr.model.results import Alike, Unevenness, over_space
 from gssr.model.window import DETECTION_METRICS
 
 MOST_BANDS = 8
 """Bands of similar GPUs; more could not be kept apart."""
 MOST_COLUMNS = 120
 """Of imbalance over time: in narrow columns the busiest GPU is the one with the luckiest noise."""
-
-
-@dataclass(frozen=True, slots=True)
-class Alike:
-    """GPUs that behave alike: ``gpus``, positions; ``mean``: of their time means, in the metric's unit; ``apart``: they are
-    not like the others (gssr.model.outliers)."""
-
-    name: str
-    gpus: tuple[int, ...]
-    mean: float
-    apart: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Unevenness:
-    """Over a window, in the first metric measured of gssr.model.window.DETECTION_METRICS. ``start`` (unix s) and ``width``
-    (seconds) are those of the columns of ``imbalance``.
-
-    ``energy_lost`` (J): each GPU's power in a column × its share of what the busiest GPU did that it did not, summed; None
-    where power was not measured. ``score_as_median``: the score if all GPUs ran like the median GPU; None when unknown.
-    ``nodes``: names; the keys of ``by_node`` count them. ``by_index``: by the driver's index in the node. ``alike``: bands
-    of similar GPUs (gssr.model.bands), the largest first, those apart last."""
-
-    metric: str
-    start: float
-    width: float
-    imbalance: Imbalance
-    energy_lost: float | None
-    score_as_median: float | None
-    nodes: tuple[str, ...]
-    by_node: Groups
-    by_index: Groups
-    alike: tuple[Alike, ...]
 
 
 def unevenness(evidence: Evidence) -> Unevenness | None:

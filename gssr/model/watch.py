@@ -15,8 +15,9 @@ from gssr.arrays import Ints
 from gssr.gpu_name import without_domains
 from gssr.model.crowd import LOOK_SECONDS
 from gssr.model.following import Following
-from gssr.model.frame import Frame, Grid, Means, Query, State, nodes_of, over_space
+from gssr.model.frame import Frame, Query, State
 from gssr.model.lens import newest
+from gssr.model.results import Grid, Means, nodes_of, over_space
 from gssr.model.timeline import Timelines
 from gssr.model.watched_files import Files, identities, marks
 from gssr.store.open import RecordingError

@@ -7,9 +7,8 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gssr.model.results import Analysis
 from gssr.model.comparison import Change, Comparison, Outcome
-from gssr.model.verdict import Verdict
+from gssr.model.results import Analysis, Verdict
 from gssr.render.cells import clean, clip, fit, wrap
 from gssr.render.clock import axis_text, duration
 from gssr.render.columns import columns

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gssr.model.results import Analysis
 from gssr.model.comparison import Change, Comparison, PhaseTotal
-from gssr.model.verdict import Verdict
+from gssr.model.results import Analysis, Verdict
 from gssr.report.document import number
 
 SCHEMA = "gssr.compare/1"

@@ -8,9 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.metrics import Metric
-from gssr.model.results import Analysis
-from gssr.model.phases import Phase
-from gssr.model.verdict import Verdict
+from gssr.model.results import Analysis, Phase, Verdict
 from gssr.render.cells import clean
 from gssr.render.clock import duration, moment
 from gssr.render.roles import text_of

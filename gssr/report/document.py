@@ -12,10 +12,7 @@ from itertools import islice
 from typing import Any
 
 from gssr.arrays import Floats
-from gssr.model.results import Analysis, GpuSummary, Statistics
-from gssr.model.phases import Phase
-from gssr.model.roofline import Place, Unplaced
-from gssr.model.verdict import Verdict
+from gssr.model.results import Analysis, GpuSummary, Phase, Place, Statistics, Unplaced, Verdict
 
 SCHEMA = "gssr.analyze/1"
 _TOKENS = 10_000

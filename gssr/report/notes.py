@@ -1,7 +1,6 @@
 """What the page says about the job and its data: the verdicts with their evidence and advice, then the data's flaws."""
 
-from gssr.model.results import Analysis
-from gssr.model.verdict import Severity, Verdict
+from gssr.model.results import Analysis, Severity, Verdict
 from gssr.render.cells import clean, wrap
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span

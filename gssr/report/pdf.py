@@ -19,7 +19,7 @@ from gssr.report.summary import clocks
 from gssr.score import CAVEAT
 
 if TYPE_CHECKING:
-    from gssr.model.verdict import Verdict
+    from gssr.model.results import Verdict
 
 _SEVERITIES = {"critical": "#b91c1c", "warning": "#c2410c", "info": BLUE}
 _COMMAND_LINES = 3

@@ -1,7 +1,6 @@
 """What it did when: the phases of a run."""
 
-from gssr.model.results import Analysis
-from gssr.model.phases import Phase
+from gssr.model.results import Analysis, Phase
 from gssr.model.window import DETECTION_METRICS
 from gssr.render.cells import clip, wrap
 from gssr.render.clock import duration, moment

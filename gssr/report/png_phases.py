@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, BinaryIO
 
-from gssr.model.results import Analysis
-from gssr.model.phases import Kind
+from gssr.model.results import Analysis, Kind
 from gssr.render.clock import duration
 from gssr.render.scale import fixed, metric_of, percent, unit_of
 from gssr.report.axes import time_axis

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from gssr.model.results import Analysis
-from gssr.model.roofline import Unplaced
+from gssr.model.results import Analysis, Unplaced
 from gssr.render.roofline import FLOPS, INTENSITY, decade, engineering
 from gssr.render.scale import percent
 from gssr.report.png_frame import BLUE, FAINT, INK, ORANGE, NothingToDrawError, picture

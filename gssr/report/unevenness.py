@@ -5,8 +5,7 @@ from functools import partial
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.results import Analysis
-from gssr.model.unevenness import Unevenness
+from gssr.model.results import Analysis, Unevenness
 from gssr.render.bar import bar
 from gssr.render.cells import clean
 from gssr.render.clock import duration, moment

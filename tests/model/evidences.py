@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from gssr.model.evidence import Course, Evidence, over_gpus
-from gssr.model.frame import Means, nodes_of
 from gssr.model.gpu_time_counts import FLAGS
+from gssr.model.results import Means, nodes_of
 from gssr.peaks import peaks_of
 from gssr.store.records import Event, Gpu, Run
 

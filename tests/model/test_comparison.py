@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.results import Analysis
 from gssr.model.comparison import TENTHS, Change, Comparison, compare, judged
-from gssr.model.phases import Phase
-from gssr.model.roofline import Unplaced
-from gssr.model.verdict import Verdict
+from gssr.model.results import Analysis, Phase, Unplaced, Verdict
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from analyses import activity, analysis, one_sample, run, without_counters, without_gpus, without_samples

@@ -8,9 +8,9 @@ import pytest
 from ticks import T0, Record, random_values, ticks
 
 from gssr.metrics import METRICS
-from gssr.model.results import Analysis
 from gssr.model.analyze import Options, analyze
 from gssr.model.notes import notes
+from gssr.model.results import Analysis
 from gssr.store.records import Event
 
 EVERYTHING = {"outliers": "all", "series": ("sm_active", "power_usage", "flop_active"), "bins": 20}

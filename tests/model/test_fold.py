@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gssr.model.fold import fold
-from gssr.model.frame import Grid
 from gssr.model.once import once
 from gssr.model.outliers import outliers
+from gssr.model.results import Grid
 
 NAN = np.nan
 

@@ -16,7 +16,7 @@ from gssr.model.evidence import Evidence
 from gssr.model.excerpt import excerpt
 from gssr.model.gather import gather
 from gssr.model.glimpses import Glimpses, stretches
-from gssr.model.verdict import Verdict
+from gssr.model.results import Verdict
 from gssr.model.verdicts import judge
 
 SECONDS, N_GPUS = 2400, 8

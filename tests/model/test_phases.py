@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from gssr.model.changes import change_points, noise
 from gssr.model.dips import cycle
 from gssr.model.evidence import Evidence
-from gssr.model.phases import MOST, Phase, phases
+from gssr.model.phases import MOST, phases
+from gssr.model.results import Phase
 
 
 def _levels(*parts: tuple[int, float]) -> np.ndarray:

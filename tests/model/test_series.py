@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ticks import T0, Record, ticks
 
-from gssr.model.results import GpuSeries
 from gssr.model.analyze import Options, analyze
+from gssr.model.results import GpuSeries
 from gssr.model.series import bins_of_buckets, over_space, slices_of_buckets, widths
 from gssr.store import check_rollups
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.frame import Grid, Means, Query, Timeline
+from gssr.model.frame import Query, Timeline
+from gssr.model.results import Grid, Means
 from gssr.model.timeline import Timelines
 from gssr.store.records import Gpu
 

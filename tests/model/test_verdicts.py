@@ -7,7 +7,7 @@ import pytest
 from evidences import GIB, HEALTHY, during, evidence, scaled
 
 from gssr.model.evidence import Evidence
-from gssr.model.verdict import Verdict
+from gssr.model.results import Verdict
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.engine import CONDITIONS
 from gssr.model.verdicts.pace import kendall, period

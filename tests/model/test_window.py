@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from ticks import T0, Record, ticks
 
-from gssr.model.results import Window
 from gssr.model.analyze import Options, analyze
+from gssr.model.results import Window
 from gssr.model.window import cut, parse_time
 
 START, END = 1000.0, 5000.0

@@ -4,9 +4,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, METRICS
-from gssr.model.results import Analysis, GpuSeries, GpuSummary, HostUse, Series, Statistics, Window
 from gssr.model.balance import balance
-from gssr.model.verdict import Abstention, Finding, Verdict
+from gssr.model.results import (
+    Abstention,
+    Analysis,
+    Finding,
+    GpuSeries,
+    GpuSummary,
+    HostUse,
+    Series,
+    Statistics,
+    Verdict,
+    Window,
+)
 from gssr.score import score_of_means
 from gssr.store.reader import Event, Run
 

@@ -11,9 +11,8 @@ from analyses import activity, analysis, one_sample, run, without_counters, with
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.results import Analysis
 from gssr.model.comparison import Comparison, compare
-from gssr.model.verdict import Verdict
+from gssr.model.results import Analysis, Verdict
 from gssr.render.cells import cell_width
 from gssr.render.roles import text_of
 from gssr.report.comparison import AT_ONCE, comparison_page

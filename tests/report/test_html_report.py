@@ -16,10 +16,8 @@ import numpy as np
 import pytest
 from analyses import START, analysis, one_sample, run, without_counters, without_gpus, without_samples
 
-from gssr.model.results import Analysis
-from gssr.model.phases import Phase
-from gssr.model.roofline import Place, Unplaced, place
-from gssr.model.verdict import Abstention, Finding, Verdict
+from gssr.model.results import Abstention, Analysis, Finding, Phase, Place, Unplaced, Verdict
+from gssr.model.roofline import place
 from gssr.peaks import peaks_of
 from gssr.report.heat_map import MOST_ROWS, heat_map
 from gssr.report.html.document import html_report

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gssr.metrics import SCORE_INPUTS
-from gssr.model.frame import Frame, Grid, Means, Query, nodes_of, over_space
+from gssr.model.frame import Frame, Query
+from gssr.model.results import Grid, Means, nodes_of, over_space
 from gssr.store.records import Event, Gpu, Run
 
 START = 1_700_000_000.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from looking import SIZES, fits, scene_of, text
 
-from gssr.model.frame import over_space
+from gssr.model.results import over_space
 from gssr.render.roles import text_of
 from gssr.tui.screens import balance
 from gssr.tui.view import View

@@ -5,7 +5,8 @@ import planted
 import pytest
 
 from gssr.model.gather import gather
-from gssr.model.phases import Phase, phases
+from gssr.model.phases import phases
+from gssr.model.results import Phase
 from gssr.store.reader import open_recording
 
 EXPECTED: dict[str, list[tuple[str, float]]] = {

@@ -8,7 +8,7 @@ import pytest
 
 from gssr.model.analyze import Options, analyze
 from gssr.model.gather import gather
-from gssr.model.verdict import Verdict
+from gssr.model.results import Verdict
 from gssr.model.verdicts import judge
 from gssr.store.reader import RunReader, open_recording
 

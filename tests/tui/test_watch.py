@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.backends.synthetic.bulk import Request, generate
-from gssr.model.frame import Frame, Query, over_space
+from gssr.model.frame import Frame, Query
+from gssr.model.results import over_space
 from gssr.model.watch import STALLED_SECONDS, Watch
 from gssr.tui.order import passing
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.model.verdict import Finding
+from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, told
 from gssr.model.verdicts.job import CLEARLY, Job

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.verdict import Finding, Severity
+from gssr.model.results import Finding, Severity
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.table import Rule

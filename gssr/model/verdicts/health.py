@@ -4,7 +4,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.metrics import THROTTLES
-from gssr.model.verdict import Finding
+from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, Unknown, finding, group, median, positions, told, whole
 from gssr.model.verdicts.job import Job

@@ -5,7 +5,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.model.dips import cycle
 from gssr.model.evidence import over_gpus
-from gssr.model.verdict import Finding
+from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, told
 from gssr.model.verdicts.job import Job, level_of, stretches

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from gssr.model.verdict import SEVERITIES
+from gssr.model.results import SEVERITIES
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Rule, Table
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from gssr.model.verdict import Severity
+from gssr.model.results import Severity
 from gssr.model.window import DETECTION_METRICS
 
 OURS = "ours"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.verdict import Finding
+from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, told
 from gssr.model.verdicts.job import CLEARLY, Job, stretches

@@ -5,8 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from importlib import resources
 
-from gssr.model.results import Analysis
-from gssr.model.verdict import Verdict
+from gssr.model.results import Analysis, Verdict
 from gssr.render.scale import count
 from gssr.report.axes import time_axis
 from gssr.report.content import (

@@ -7,8 +7,7 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.metrics import Metric
-from gssr.model.results import Analysis, Series
-from gssr.model.frame import over_space
+from gssr.model.results import Analysis, Series, over_space
 from gssr.render.clock import duration, moment
 from gssr.render.events import told
 from gssr.render.scale import count, fixed, metric_of, percent, scale_text, unit_of

@@ -1,7 +1,6 @@
 """What bounds the work: the run and its phases under the roofline of their GPUs."""
 
-from gssr.model.results import Analysis
-from gssr.model.roofline import Place, Unplaced
+from gssr.model.results import Analysis, Place, Unplaced
 from gssr.peaks import Peaks
 from gssr.render.roofline import FLOPS, INTENSITY, decade, engineering
 from gssr.render.roofline import share as place_on

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from gssr.model.imbalance import Imbalance, imbalance_of
+from gssr.model.attention import imbalance_of
+from gssr.model.results import Imbalance
 from gssr.render.cells import clip, flow, pad, wrap
 from gssr.render.charset import drawable
 from gssr.render.roles import Row, Span, text_of

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from gssr.arrays import Ints
+from gssr.model.attention import as_the_median, by_index
 from gssr.model.frame import Frame
-from gssr.model.imbalance import BEHIND, Imbalance, as_the_median, by_index
+from gssr.model.imbalance import BEHIND
+from gssr.model.results import Imbalance
 from gssr.render.cells import clean
 from gssr.render.roles import Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, percent, quantity

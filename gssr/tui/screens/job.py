@@ -9,8 +9,9 @@ from gssr.arrays import Floats, Ints
 from gssr.model.attention import attention
 from gssr.model.balance import imbalance
 from gssr.model.fold import fold
-from gssr.model.frame import RECENT_SECONDS, Frame, Means
+from gssr.model.frame import RECENT_SECONDS, Frame
 from gssr.model.once import once
+from gssr.model.results import Means
 from gssr.render.bar import bar
 from gssr.render.cells import cell_width, clean, clip, fit, pad
 from gssr.render.clock import duration
