@@ -11,9 +11,9 @@ from typing import NamedTuple
 from benchmarks.processes import CACHE, GSSR, PYTHON, spawn
 from benchmarks.table import Figure
 from benchmarks.terminal import Terminal, on_terminal
-from gssr.model.crowd import LOOK_SECONDS
-from gssr.model.frame import Query
-from gssr.model.watch import Watch
+from gssr.model.live.frame import Query
+from gssr.model.live.many_files import LOOK_SECONDS
+from gssr.model.live.watch import Watch
 
 MEMORY = "/dev/shm"
 """A thousand writers on one machine's disk would wait for each other."""

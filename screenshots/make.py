@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from gssr.model.alignment import aligned
-from gssr.model.watch import Watch
+from gssr.model.compare.alignment import aligned
+from gssr.model.live.watch import Watch
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import Row
 from gssr.tui import shell

@@ -11,8 +11,8 @@ import pytest
 import gssr
 from gssr.cli import main
 from gssr.gpu_name import is_named, place, without_domains
-from gssr.model.frame import Query
-from gssr.model.watch import Watch
+from gssr.model.live.frame import Query
+from gssr.model.live.watch import Watch
 from gssr.store.reader import Gpu
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from benchmarks.faults import Fault, Seen
 from benchmarks.faults.job import Job, Steps, first_wrong, in_words, passed_on, recorded, seen, until, workshop
 from benchmarks.processes import ENVIRONMENT
-from gssr.model.frame import Query
-from gssr.model.watch import Watch
+from gssr.model.live.frame import Query
+from gssr.model.live.watch import Watch
 from gssr.store.open import RecordingError
 
 RANKS = {"PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2", "HYDI_CONTROL_FD": "9"}

@@ -13,8 +13,8 @@ from benchmarks.fuzz.recordings import command
 from benchmarks.fuzz.seeds import seeds
 from gssr.backends.base import BackendError
 from gssr.backends.replay import open_replay
-from gssr.model.frame import Query
-from gssr.model.watch import Watch
+from gssr.model.live.frame import Query
+from gssr.model.live.watch import Watch
 from gssr.store.open import RecordingError
 from gssr.store.reader import open_recording
 

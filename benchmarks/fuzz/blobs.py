@@ -17,7 +17,7 @@ from benchmarks.fuzz import REAL, Parser, damage
 from benchmarks.fuzz.recordings import analyzed
 from benchmarks.fuzz.seeds import START, record, workshop
 from gssr.metrics import NAMES
-from gssr.model.crowd import Crowd
+from gssr.model.live.many_files import Crowd
 from gssr.store.live_block import CHECKED_FROM, LiveBlock
 from gssr.store.live_reader import BlockReader
 from gssr.store.open import RecordingError

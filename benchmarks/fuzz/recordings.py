@@ -18,8 +18,8 @@ from gssr import cli
 from gssr.backends.base import BackendError
 from gssr.backends.replay import open_replay
 from gssr.metrics import NAMES
-from gssr.model.frame import Query
-from gssr.model.watch import Watch
+from gssr.model.live.frame import Query
+from gssr.model.live.watch import Watch
 from gssr.store.follow import Follower
 from gssr.store.merge import merge
 from gssr.store.open import RecordingError

@@ -13,12 +13,12 @@ from benchmarks.table import Figure
 from benchmarks.truth import drawn
 from benchmarks.truth.jobs import JOBS, Labelled
 from benchmarks.truth.recording import write
-from gssr.model import series
 from gssr.model.analyze import analyze
-from gssr.model.evidence import METRICS
-from gssr.model.gather import evidence_names, gather
-from gssr.model.gpu_time_counts import MOST_BINS, count_rollups
+from gssr.model.evidence.evidence import METRICS
+from gssr.model.evidence.gather import evidence_names, gather
 from gssr.model.results import Verdict
+from gssr.model.statistics import series
+from gssr.model.statistics.gpu_time_counts import MOST_BINS, count_rollups
 from gssr.model.verdicts import judge as verdicts_of
 from gssr.model.window import extent
 from gssr.store.reader import RunReader, open_recording

@@ -17,12 +17,12 @@ from gssr.api import notebook, tables
 from gssr.metrics import BY_NAME, DERIVED
 from gssr.model.analyze import EXACT_ROWS, Options
 from gssr.model.analyze import analyze as analyze_reader
-from gssr.model.balance import has_balance
+from gssr.model.findings.notes import thinning
 from gssr.model.results import Analysis
 from gssr.model.selection import select_gpus
-from gssr.model.series import over_space
-from gssr.model.sources import Rollups
-from gssr.model.thinned import thinning
+from gssr.model.statistics.balance import has_balance
+from gssr.model.statistics.series import over_space
+from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts.site import from_environment
 from gssr.model.window import cut, extent
 from gssr.store import reader as store

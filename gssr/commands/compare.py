@@ -11,7 +11,7 @@ from gssr.commands.bar import Bar
 from gssr.commands.inputs import RULES, chosen, with_run
 
 if TYPE_CHECKING:
-    from gssr.model.comparison import Comparison
+    from gssr.model.compare.comparison import Comparison
     from gssr.model.results import Analysis
     from gssr.model.verdicts.table import Table
 
@@ -100,7 +100,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return fail(f"{len(analyses)} run: name another one to compare it with" if len(analyses) < 2 else
                     f"{len(analyses)} runs: no more than {MOST} can be compared", USAGE)  # fmt: skip
 
-    from gssr.model.comparison import compare
+    from gssr.model.compare.comparison import compare
 
     comparisons = [compare(analyses[0], own, chr(ord("A") + at)) for at, own in enumerate(analyses[1:], 1)]
     failed = _failed(comparisons, options.fail_below, limit)
@@ -118,8 +118,8 @@ def _analyses(files: Sequence[str], rules: "Table") -> "tuple[list[str], list[An
     from dataclasses import replace
 
     from gssr.model.analyze import analyze
-    from gssr.model.comparison import OPTIONS as WANTED
-    from gssr.model.comparison import compared
+    from gssr.model.compare.comparison import OPTIONS as WANTED
+    from gssr.model.compare.comparison import compared
     from gssr.store.memory import keep_freed
     from gssr.store.reader import open_recording
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put, tell
 
 if TYPE_CHECKING:
-    from gssr.model.fleet_reading import Fleet
+    from gssr.model.fleet.reading import Fleet
 
 BY = ("user", "label", "command", "job", "node", "gpu", "week", "verdict")
 SORTS = (
@@ -84,8 +84,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return fail(str(error), USAGE)
 
     from gssr.commands.bar import Bar
-    from gssr.model.fleet import NEEDS_VERDICTS
-    from gssr.model.fleet_reading import Request, read_fleet
+    from gssr.model.fleet.fleet import NEEDS_VERDICTS
+    from gssr.model.fleet.reading import Request, read_fleet
     from gssr.store.find import recordings_in
 
     places = recordings_in(options.places)
@@ -107,7 +107,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
 
 def _show(found: "Fleet", options: argparse.Namespace) -> int:
-    from gssr.model.fleet import groups
+    from gssr.model.fleet.fleet import groups
 
     if options.json:
         from gssr.report.fleet_document import to_json

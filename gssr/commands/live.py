@@ -15,9 +15,9 @@ def show(beside: "Beside") -> int:
     gc.enable()  # a screen makes garbage; what it was forked from may not
 
     from gssr.commands.tui import colors, default_hz, speaks_utf8
+    from gssr.model.live.watch import Watch
     from gssr.model.verdicts.rules import TABLE
     from gssr.model.verdicts.site import from_environment
-    from gssr.model.watch import Watch
     from gssr.profile.screen import DRAWN, REQUESTS
     from gssr.profile.terminal import SavedModes
     from gssr.render.glyphs import glyphs

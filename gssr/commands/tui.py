@@ -68,7 +68,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         os.environ.pop(name, None)  # the terminal knows its size, and when it changes
     _end_in_order()
 
-    from gssr.model.watch import Watch
+    from gssr.model.live.watch import Watch
     from gssr.render.glyphs import glyphs
     from gssr.tui.app import LiveScreen
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gssr.gpu_name import place
 from gssr.model.analyze import Options, analyze
-from gssr.model.figures import GPU_COLUMNS, RUN_COLUMNS, RunFigures, figures
+from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, RunFigures, figures
 from gssr.model.results import Analysis
 from gssr.model.verdicts.table import Table as Rules
 from gssr.render.scale import metric_of

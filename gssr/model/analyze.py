@@ -10,17 +10,11 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Ints
 from gssr.metrics import BY_NAME, DERIVED, METRICS, SCORE_INPUTS
-from gssr.model.aggregate import UNKNOWN, Aggregate, filtered
-from gssr.model.balance import balance, has_balance, imbalance
-from gssr.model.clocks import disagreement
-from gssr.model.evidence import Evidence
-from gssr.model.exact import Exact
-from gssr.model.gather import MOST_ROWS, evidence_names, gather
-from gssr.model.gpu_time_counts import BITS
-from gssr.model.host import host_use
-from gssr.model.notes import notes
-from gssr.model.phase_verdicts import judged
-from gssr.model.phases import phases
+from gssr.model.evidence.evidence import Evidence
+from gssr.model.evidence.gather import MOST_ROWS, evidence_names, gather
+from gssr.model.findings.notes import disagreement, notes, thinning
+from gssr.model.findings.phases import phases
+from gssr.model.findings.unevenness import unevenness
 from gssr.model.results import (
     Abstention,
     Analysis,
@@ -34,14 +28,17 @@ from gssr.model.results import (
     Verdict,
     Window,
 )
-from gssr.model.roofline import place
-from gssr.model.sampled_gpus import looked_at, phases_in_all, unevenness_in_all, verdicts_in_all
-from gssr.model.selection import select_gpus
-from gssr.model.series import over_space
-from gssr.model.sources import Rollups, Rows, Source
-from gssr.model.thinned import thinning
-from gssr.model.unevenness import unevenness
+from gssr.model.selection import looked_at, phases_in_all, select_gpus, unevenness_in_all, verdicts_in_all
+from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, filtered
+from gssr.model.statistics.balance import balance, has_balance, imbalance
+from gssr.model.statistics.exact import Exact
+from gssr.model.statistics.gpu_time_counts import BITS
+from gssr.model.statistics.host_use import host_use
+from gssr.model.statistics.roofline import place
+from gssr.model.statistics.series import over_space
+from gssr.model.statistics.sources import Rollups, Rows, Source
 from gssr.model.verdicts import judge
+from gssr.model.verdicts.of_phases import judged
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, cut, extent, warm_up_and_tear_down

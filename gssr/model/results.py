@@ -434,9 +434,9 @@ class Imbalance:
     done at any time what the busiest did; ``static`` = ``of_means`` × these, the part of it that time means show.
 
     ``worst`` is the imbalance of the minute that lost most, which begins at ``worst_start`` (unix s).
-    ``low`` and ``high``: places in ``gpus`` of those that are not like the others (gssr.model.outliers), the farthest first.
-    ``behind_any``: the share of working columns in which some GPU is behind (BEHIND); ``behind_most``: the share in which
-    the one GPU is that is behind most often; ``n_behind``: how many GPUs ever are.
+    ``low`` and ``high``: places in ``gpus`` of those that are not like the others (gssr.model.statistics.balance), the
+    farthest first. ``behind_any``: the share of working columns in which some GPU is behind (BEHIND); ``behind_most``: the
+    share in which the one GPU is that is behind most often; ``n_behind``: how many GPUs ever are.
     """
 
     gpus: Ints
@@ -483,7 +483,7 @@ class Groups:
 @dataclass(frozen=True, slots=True)
 class Alike:
     """GPUs that behave alike: ``gpus``, positions; ``mean``: of their time means, in the metric's unit; ``apart``: they are
-    not like the others (gssr.model.outliers)."""
+    not like the others (gssr.model.statistics.balance)."""
 
     name: str
     gpus: tuple[int, ...]
@@ -499,7 +499,7 @@ class Unevenness:
     ``energy_lost`` (J): each GPU's power in a column × its share of what the busiest GPU did that it did not, summed; None
     where power was not measured. ``score_as_median``: the score if all GPUs ran like the median GPU; None when unknown.
     ``nodes``: names; the keys of ``by_node`` count them. ``by_index``: by the driver's index in the node. ``alike``: bands
-    of similar GPUs (gssr.model.bands), the largest first, those apart last."""
+    of similar GPUs (gssr.model.findings.similar_gpus), the largest first, those apart last."""
 
     metric: str
     start: float

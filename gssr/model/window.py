@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats
-from gssr.model.fold import coarser
 from gssr.model.results import Series
+from gssr.model.statistics.grid import coarser
 from gssr.store.reader import RunReader
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from gssr.arrays import Floats
 from gssr.metrics import Metric
-from gssr.model import balance
 from gssr.model.results import Analysis
+from gssr.model.statistics import balance
 from gssr.render import clock
 from gssr.render.columns import columns
 from gssr.render.scale import nice_above

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gssr.model.comparison import Change, Comparison, Outcome
+from gssr.model.compare.comparison import Change, Comparison, Outcome
 from gssr.model.results import Analysis, Verdict
 from gssr.render.cells import clean, clip, fit, wrap
 from gssr.render.clock import axis_text, duration

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gssr.model.comparison import Change, Comparison, PhaseTotal
+from gssr.model.compare.comparison import Change, Comparison, PhaseTotal
 from gssr.model.results import Analysis, Verdict
 from gssr.report.document import number
 

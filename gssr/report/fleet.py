@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from gssr.model import fleet
-from gssr.model.figures import RunFigures
-from gssr.model.fleet import Group, NodeHealth, ScoreBin
-from gssr.model.fleet_reading import Fleet
+from gssr.model.fleet import fleet
+from gssr.model.fleet.figures import RunFigures
+from gssr.model.fleet.fleet import Group, NodeHealth, ScoreBin
+from gssr.model.fleet.reading import Fleet
 from gssr.render.bar import bar
 from gssr.render.cells import as_many, clean, fit, flow, wrap
 from gssr.render.glyphs import Glyphs, glyphs

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gssr.model import fleet
-from gssr.model.figures import RUN_COLUMNS, RunFigures
-from gssr.model.fleet import Group
-from gssr.model.fleet_reading import Fleet
+from gssr.model.fleet import fleet
+from gssr.model.fleet.figures import RUN_COLUMNS, RunFigures
+from gssr.model.fleet.fleet import Group
+from gssr.model.fleet.reading import Fleet
 from gssr.render.cells import clean
 from gssr.render.spreadsheet import cell
 from gssr.report.document import number

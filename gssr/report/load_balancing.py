@@ -7,8 +7,8 @@ from statistics import median
 import numpy as np
 
 from gssr.metrics import Metric
-from gssr.model.balance import histogram
 from gssr.model.results import Analysis
+from gssr.model.statistics.balance import histogram
 from gssr.render.bar import bar
 from gssr.render.cells import cell_width, clean, clip, fit, wrap
 from gssr.render.glyphs import Glyphs, glyphs

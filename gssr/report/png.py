@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from gssr.metrics import Metric
-from gssr.model.balance import histogram
 from gssr.model.results import Analysis, over_space
+from gssr.model.statistics.balance import histogram
 from gssr.render.cells import fit
 from gssr.render.scale import fixed, metric_of, unit_of
 from gssr.report.axes import time_axis

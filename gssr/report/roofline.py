@@ -1,7 +1,7 @@
 """What bounds the work: where a run and its phases lie under the roofline."""
 
 from gssr.model.results import Analysis, Place, Unplaced
-from gssr.model.roofline import roofs
+from gssr.model.statistics.roofline import roofs
 from gssr.peaks import Peaks
 from gssr.render.cells import clip
 from gssr.render.glyphs import glyphs

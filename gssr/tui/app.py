@@ -16,11 +16,11 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
-from gssr.model.alignment import aligned
-from gssr.model.frame import Frame
+from gssr.model.compare.alignment import aligned
+from gssr.model.live.frame import Frame
+from gssr.model.live.watch import Watch
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
-from gssr.model.watch import Watch
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row

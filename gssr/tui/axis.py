@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from gssr.model.balance import scale_limit
-from gssr.model.fold import Folded
-from gssr.model.frame import Frame
+from gssr.model.live.frame import Frame
 from gssr.model.results import Grid
+from gssr.model.statistics.balance import scale_limit
+from gssr.model.statistics.grid import Folded
 from gssr.render import clock
 from gssr.render.glyphs import TO_ASCII, Glyphs
 from gssr.render.roles import Row, Span

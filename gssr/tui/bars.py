@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gssr.model.frame import Frame
+from gssr.model.live.frame import Frame
 from gssr.render.bar import bar
 from gssr.render.cells import pad
 from gssr.render.glyphs import Glyphs

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from gssr.model.attention import attention
-from gssr.model.fold import fold
+from gssr.model.live.attention import attention
+from gssr.model.statistics.grid import fold
 from gssr.render.cells import clip, fit
 from gssr.render.fan import fan
 from gssr.render.roles import Role, Row, Span

@@ -5,9 +5,9 @@ from functools import lru_cache
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.model.attention import attention
-from gssr.model.fold import Folded, fold
-from gssr.model.frame import Frame
+from gssr.model.live.attention import attention
+from gssr.model.live.frame import Frame
+from gssr.model.statistics.grid import Folded, fold
 from gssr.render.cells import fit, pad
 from gssr.render.clock import duration
 from gssr.render.marks import code, marks

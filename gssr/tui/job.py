@@ -7,9 +7,9 @@ from dataclasses import replace
 from signal import Signals
 from typing import NamedTuple
 
+from gssr.model.live.watch import Watch
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
-from gssr.model.watch import Watch
 from gssr.render.cells import clean, pad
 from gssr.render.glyphs import Glyphs
 from gssr.render.overlay import laid_over

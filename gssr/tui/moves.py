@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from gssr.metrics import BY_NAME as METRICS
-from gssr.model.attention import attention
-from gssr.model.frame import Frame
-from gssr.model.grid import choose_width, ladder
-from gssr.model.thinned import FINEST
+from gssr.model.findings.notes import FINEST
+from gssr.model.live.attention import attention
+from gssr.model.live.frame import Frame
+from gssr.model.statistics.grid import choose_width, ladder
 from gssr.model.window import parse_time
 from gssr.tui.cursor import PAGE, inside, moved, with_cursor
 from gssr.tui.order import shown_gpus

@@ -8,8 +8,8 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import is_named
 from gssr.metrics import BY_NAME
-from gssr.model.frame import Frame
-from gssr.model.once import once
+from gssr.model.cached import once
+from gssr.model.live.frame import Frame
 from gssr.render.scale import unit_of
 from gssr.store.reader import Gpu
 from gssr.tui.view import Scene, Sort

@@ -4,8 +4,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from gssr.model.frame import Frame, Query
-from gssr.model.watch import Watch
+from gssr.model.live.frame import Frame, Query
+from gssr.model.live.watch import Watch
 
 Frames = tuple[Frame, ...]
 IDLE_SECONDS = 2.0

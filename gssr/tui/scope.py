@@ -1,6 +1,6 @@
 """What is looked at, in words: which GPUs, and which stretch of time."""
 
-from gssr.model.frame import Frame
+from gssr.model.live.frame import Frame
 from gssr.render.cells import clean
 from gssr.render.clock import duration
 from gssr.render.scale import count

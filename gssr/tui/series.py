@@ -3,10 +3,10 @@
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.fold import fold
-from gssr.model.frame import Frame
-from gssr.model.once import once
+from gssr.model.cached import once
+from gssr.model.live.frame import Frame
 from gssr.model.results import Space, over_space
+from gssr.model.statistics.grid import fold
 from gssr.render.fan import fan
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row, Span

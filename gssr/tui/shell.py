@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from gssr.model.frame import Frame, Query
+from gssr.model.live.frame import Frame, Query
 from gssr.render.cells import cell_width, clip, fit, flow, pad
 from gssr.render.charset import drawable
 from gssr.render.clock import duration

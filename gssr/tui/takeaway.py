@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Sequence
 
-from gssr.model.frame import Frame
+from gssr.model.live.frame import Frame
 from gssr.render.cells import clean
 from gssr.render.roles import Row, text_of
 from gssr.store.output_file import Access, output_file

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gssr.arrays import Ints
-from gssr.model.frame import Frame, Query
+from gssr.model.live.frame import Frame, Query
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.render.glyphs import Glyphs

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gssr.cli import main
-from gssr.model.watch import Watch
+from gssr.model.live.watch import Watch
 from gssr.render.glyphs import UTF8
 from gssr.store.output_file import PRIVATE
 from gssr.tui import shell

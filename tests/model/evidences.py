@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from gssr.model.evidence import Course, Evidence, over_gpus
-from gssr.model.gpu_time_counts import FLAGS
+from gssr.model.evidence.evidence import Course, Evidence, over_gpus
 from gssr.model.results import Means, nodes_of
+from gssr.model.statistics.gpu_time_counts import FLAGS
 from gssr.peaks import peaks_of
 from gssr.store.records import Event, Gpu, Run
 

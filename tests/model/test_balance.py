@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gssr.metrics import BY_NAME
-from gssr.model.balance import balance, full_scale, histogram, imbalance
 from gssr.model.results import GpuSummary
+from gssr.model.statistics.balance import balance, full_scale, histogram, imbalance
 
 
 def gpus(metric: str, means: list[float | None], **more: float | None) -> list[GpuSummary]:

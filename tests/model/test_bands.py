@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.bands import SIMILAR, Bands, bands
-from gssr.model.outliers import outliers
+from gssr.model.findings.similar_gpus import SIMILAR, Bands, bands
+from gssr.model.statistics.balance import outliers
 
 NAN = np.nan
 

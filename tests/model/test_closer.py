@@ -6,9 +6,8 @@ import pytest
 from evidences import HEALTHY, evidence
 from ticks import T0, Record, ticks
 
-from gssr.model.evidence import Evidence
-from gssr.model.excerpt import excerpt
-from gssr.model.gather import CLOSE, gather
+from gssr.model.evidence.evidence import Evidence, excerpt
+from gssr.model.evidence.gather import CLOSE, gather
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.engine import explains
 from gssr.model.verdicts.found import Found
@@ -21,8 +20,8 @@ SECONDS, INTERVAL = 2400, 5.0
 @pytest.fixture(name="large")
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every job had too many rows, and too many rollups of 10 s."""
-    monkeypatch.setattr("gssr.model.gather.MOST_ROWS", 0)
-    monkeypatch.setattr("gssr.model.gpu_time_counts.MOST_VECTORS", 0)
+    monkeypatch.setattr("gssr.model.evidence.gather.MOST_ROWS", 0)
+    monkeypatch.setattr("gssr.model.statistics.gpu_time_counts.MOST_VECTORS", 0)
 
 
 def _evidence(record: Record, factor, n_gpus: int = 8) -> Evidence:

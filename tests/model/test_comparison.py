@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.comparison import TENTHS, Change, Comparison, compare, judged
+from gssr.model.compare.comparison import TENTHS, Change, Comparison, compare, judged
 from gssr.model.results import Analysis, Phase, Unplaced, Verdict
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))

@@ -8,9 +8,10 @@ from test_statistics import PERCENTILES, alike
 from ticks import T0, Record, random_values, ticks
 
 from gssr.metrics import BY_NAME
-from gssr.model import aggregate, analyze, gpu_time_counts, sources
+from gssr.model import analyze
 from gssr.model.analyze import Options
 from gssr.model.results import Analysis
+from gssr.model.statistics import aggregate, gpu_time_counts, sources
 from gssr.store.reader import RunReader
 
 

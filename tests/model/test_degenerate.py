@@ -9,7 +9,7 @@ from ticks import T0, Record, random_values, ticks
 
 from gssr.metrics import METRICS
 from gssr.model.analyze import Options, analyze
-from gssr.model.notes import notes
+from gssr.model.findings.notes import notes
 from gssr.model.results import Analysis
 from gssr.store.records import Event
 

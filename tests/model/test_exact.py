@@ -13,11 +13,10 @@ from ticks import T0, Record, random_values, ticks
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.metrics import NAMES
 from gssr.model import analyze as analyze_module
-from gssr.model import exact, order_statistics
 from gssr.model.analyze import Options, analyze
-from gssr.model.exact import Exact
-from gssr.model.order_statistics import Bracket, brackets_around
-from gssr.model.sources import Rollups, Rows
+from gssr.model.statistics import exact
+from gssr.model.statistics.exact import Bracket, Exact, brackets_around
+from gssr.model.statistics.sources import Rollups, Rows
 from gssr.store import raw
 from gssr.store.reader import RunReader, open_recording
 
@@ -30,8 +29,8 @@ def small_chunks() -> Iterator[None]:
         patch.setattr(raw, "_ROWS", 100)
         patch.setattr(exact, "_EVERY", 3)
         patch.setattr(exact, "_MOST_VECTORS", 10)
-        patch.setattr(order_statistics, "MOST_KEPT", 64)
-        patch.setattr(order_statistics, "_CELLS", 32)
+        patch.setattr(exact, "MOST_KEPT", 64)
+        patch.setattr(exact, "_CELLS", 32)
         yield
 
 
@@ -123,8 +122,8 @@ def test_a_percentile_is_found_wherever_it_is_looked_for_first(pieces, share, wh
 
 
 def test_few_passes_are_enough_for_more_than_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order_statistics, "MOST_KEPT", 1000)
-    monkeypatch.setattr(order_statistics, "_CELLS", 1 << 14)
+    monkeypatch.setattr(exact, "MOST_KEPT", 1000)
+    monkeypatch.setattr(exact, "_CELLS", 1 << 14)
     values = np.random.default_rng(1).lognormal(size=100_000)
     (bracket,) = brackets_around(values[:0], 0, (0.5,))
     assert (bracket.low, bracket.high) == (-math.inf, math.inf)
@@ -138,7 +137,7 @@ def test_few_passes_are_enough_for_more_than_can_be_kept(monkeypatch: pytest.Mon
 
 
 def test_an_evenly_spread_sample_brackets_the_percentiles_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order_statistics, "MOST_KEPT", 100_000)
+    monkeypatch.setattr(exact, "MOST_KEPT", 100_000)
     random = np.random.default_rng(2)
     missed = 0
     for _ in range(30):

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.model.fold import fold
-from gssr.model.once import once
-from gssr.model.outliers import outliers
+from gssr.model.cached import once
 from gssr.model.results import Grid
+from gssr.model.statistics.balance import outliers
+from gssr.model.statistics.grid import fold
 
 NAN = np.nan
 

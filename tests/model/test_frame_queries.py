@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gssr.metrics import METRICS, THROTTLES
-from gssr.model.frame import Query
-from gssr.model.watch import Watch
+from gssr.model.live.frame import Query
+from gssr.model.live.watch import Watch
 from gssr.store.writer import Writer
 
 START = 1_700_000_400.0

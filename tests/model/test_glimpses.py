@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ticks import T0, Record, ticks
 
-from gssr.model import glimpses
-from gssr.model.evidence import Evidence
-from gssr.model.excerpt import excerpt
-from gssr.model.gather import gather
-from gssr.model.glimpses import Glimpses, stretches
+from gssr.model.evidence import glimpses
+from gssr.model.evidence.evidence import Evidence, excerpt
+from gssr.model.evidence.gather import gather
+from gssr.model.evidence.glimpses import Glimpses, stretches
 from gssr.model.results import Verdict
 from gssr.model.verdicts import judge
 
@@ -28,8 +27,8 @@ FAST, SLOW = 2.2e9, 0.9e9
 @pytest.fixture(name="large")
 def _(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every job had too many rows, and too many rollups of 10 s."""
-    monkeypatch.setattr("gssr.model.gather.MOST_ROWS", 0)
-    monkeypatch.setattr("gssr.model.gpu_time_counts.MOST_VECTORS", 0)
+    monkeypatch.setattr("gssr.model.evidence.gather.MOST_ROWS", 0)
+    monkeypatch.setattr("gssr.model.statistics.gpu_time_counts.MOST_VECTORS", 0)
 
 
 def _waiting(record: Record, waits: float, between: float, hosts: bool = True, **how: Any) -> Evidence:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gssr.model.attention import as_the_median, by_index, by_node, imbalance_of
-from gssr.model.frame import Frame, Query
+from gssr.model.live.attention import as_the_median, by_index, by_node, imbalance_of
+from gssr.model.live.frame import Frame, Query
 from gssr.model.results import Grid, Means, over_space
 from gssr.store.reader import Gpu
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from ticks import Record, random_values, ticks
 
-from gssr.model import sampled_gpus, tally
+from gssr.model import selection
 from gssr.model.analyze import Options, analyze
-from gssr.model.frame import Query
-from gssr.model.gpu_time_counts import CELLS_OF_A_ROW, FEW_CELLS, MOST_CELLS, GpuTimeCounts, most_bins
-from gssr.model.tally import Tally
-from gssr.model.watch import Watch
+from gssr.model.live import run_totals
+from gssr.model.live.frame import Query
+from gssr.model.live.run_totals import Tally
+from gssr.model.live.watch import Watch
+from gssr.model.statistics.gpu_time_counts import CELLS_OF_A_ROW, FEW_CELLS, MOST_CELLS, GpuTimeCounts, most_bins
 
 
 @pytest.mark.parametrize("n_gpus", [0, 1, 8, 1024, 10_000, 131_072, 10_000_000])
@@ -39,7 +40,7 @@ def test_gpus_that_were_never_sampled_are_left_out_of_what_is_judged(
     values = {"sm_active": np.where(gpu == 8, 0.0, 0.9), "gr_engine_active": np.where(gpu == 8, 0.0, 0.9)}
     reader = record(gpu, time, values, 20, sampling_ms=1000.0)
     own = analyze(reader, Options(gpus=("7", "8", "9")))
-    monkeypatch.setattr(sampled_gpus, "MANY", 10)
+    monkeypatch.setattr(selection, "MANY", 10)
     found = analyze(reader)
     assert [(each.code, each.title) for each in found.verdicts] == [(each.code, each.title) for each in own.verdicts]
     unused = next(each for each in found.verdicts if each.code == "gpus_unused")
@@ -59,7 +60,7 @@ def test_a_tally_made_in_pieces_is_that_of_the_whole(record: Record, monkeypatch
     reader = record(gpu[kept], time[kept], random_values(kept.sum(), 1, 0.1), 9, sampling_ms=1000.0)
     whole = Tally(reader, False)
     monkeypatch.setattr("gssr.store.totals.VECTORS_AT_ONCE", 2)
-    monkeypatch.setattr(tally, "_MANY", 0)
+    monkeypatch.setattr(run_totals, "_MANY", 0)
     apart = Tally(reader, False)
     assert whole.n_gaps.tolist() == apart.n_gaps.tolist() == [0, 0, 1, 0, 0, 0, 0, 0, 0]
     for name in ("rows", "last_time", "latest"):
@@ -72,7 +73,7 @@ def test_a_tally_made_in_pieces_is_that_of_the_whole(record: Record, monkeypatch
 def test_a_screen_of_very_many_gpus_has_fewer_columns(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, time = ticks(4, 300, 1.0)
     path = record(gpu, time, random_values(len(gpu), 1, 0.0), sampling_ms=1000.0).tails[0][0]
-    monkeypatch.setattr("gssr.model.lens.MOST_CELLS", 40)
+    monkeypatch.setattr("gssr.model.live.answers.MOST_CELLS", 40)
     watch = Watch(path)
     try:
         grid = watch.look(Query(columns=60, activity=True)).grid

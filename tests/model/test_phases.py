@@ -8,10 +8,9 @@ from evidences import START, evidence, scaled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.changes import change_points, noise
-from gssr.model.dips import cycle
-from gssr.model.evidence import Evidence
-from gssr.model.phases import MOST, phases
+from gssr.model.evidence.evidence import Evidence
+from gssr.model.findings.dips import change_points, cycle, noise
+from gssr.model.findings.phases import MOST, phases
 from gssr.model.results import Phase
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gssr.metrics import BY_NAME, THROTTLES
-from gssr.model.contrast import METRICS, Contrast, line, measured
-from gssr.model.reading import RULES, reading
+from gssr.model.compare.contrast import METRICS, Contrast, line, measured
+from gssr.model.compare.contrast_rules import RULES, reading
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.site import load
 

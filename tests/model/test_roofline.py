@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gssr.model.results import Place, Unplaced
-from gssr.model.roofline import place, roofs
+from gssr.model.statistics.roofline import place, roofs
 from gssr.peaks import PEAKS, peaks_of
 
 H100 = peaks_of("NVIDIA H100 80GB HBM3")

@@ -8,7 +8,7 @@ from ticks import T0, Record, ticks
 
 from gssr.model.analyze import Options, analyze
 from gssr.model.results import GpuSeries
-from gssr.model.series import bins_of_buckets, over_space, slices_of_buckets, widths
+from gssr.model.statistics.series import bins_of_buckets, over_space, slices_of_buckets, widths
 from gssr.store import check_rollups
 
 
@@ -111,7 +111,7 @@ def test_reading_rollups_in_slices_changes_nothing(record: Record, monkeypatch: 
     reader = record(gpu, time, {"sm_active": values}, sampling_ms=1000.0)
     window = {"start": "123.5", "end": "1777"}
     _, whole = drawn(reader, 50, exact=False, **window)
-    monkeypatch.setattr("gssr.model.series.VECTORS_AT_ONCE", 29)
+    monkeypatch.setattr("gssr.model.statistics.series.VECTORS_AT_ONCE", 29)
     _, sliced = drawn(reader, 50, exact=False, **window)
     assert np.array_equal(whole.values, sliced.values, equal_nan=True)
     inside = (gpu == 0) & (time >= T0 + 123.5) & (time < T0 + 1777)

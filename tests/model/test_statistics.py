@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from ticks import T0, Record, random_values, ticks
 
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, FLOP_ACTIVE, METRICS
-from gssr.model.aggregate import exact_statistics, sketch_percentiles
 from gssr.model.analyze import Options, analyze
+from gssr.model.statistics.aggregate import exact_statistics, sketch_percentiles
 from gssr.score import score
 
 PERCENTILES = {"p05": 5, "median": 50, "p95": 95}

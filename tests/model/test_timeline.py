@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.frame import Query, Timeline
+from gssr.model.live.frame import Query, Timeline
+from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, Means
-from gssr.model.timeline import Timelines
 from gssr.store.records import Gpu
 
 NAN = np.nan

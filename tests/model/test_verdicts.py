@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from evidences import GIB, HEALTHY, during, evidence, scaled
 
-from gssr.model.evidence import Evidence
+from gssr.model.evidence.evidence import Evidence
 from gssr.model.results import Verdict
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.engine import CONDITIONS

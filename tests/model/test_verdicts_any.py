@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ticks import Record, random_values, ticks
 
 from gssr.model.analyze import Options, analyze
-from gssr.model.gather import gather
+from gssr.model.evidence.gather import gather
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import TABLE
 from gssr.report.document import to_json
@@ -66,7 +66,7 @@ def test_recordings_with_hardly_any_rows_can_be_judged(record: Record, n_gpus: i
 
 
 def test_rollups_of_few_rows_can_be_gathered(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gssr.model.gather.MOST_ROWS", -1)
+    monkeypatch.setattr("gssr.model.evidence.gather.MOST_ROWS", -1)
     for n_gpus, n in ((0, 0), (1, 1), (2, 300)):
         gpu, time = ticks(n_gpus, n, 1.0)
         _checked(
@@ -80,7 +80,7 @@ def test_a_window_of_rollups_counts_the_rows_of_the_window(record: Record, monke
     reader = record(gpu, time, values, sampling_ms=1000.0)
     start, end = time[0] + 33.0, time[0] + 271.0
     exact = gather(reader, np.array([0, 2]), start, end)
-    monkeypatch.setattr("gssr.model.gather.MOST_ROWS", 0)
+    monkeypatch.setattr("gssr.model.evidence.gather.MOST_ROWS", 0)
     rolled = gather(reader, np.array([0, 2]), start, end)
     assert rolled.means.names == exact.means.names and rolled.width > exact.width
     np.testing.assert_array_equal(rolled.means.n, exact.means.n)

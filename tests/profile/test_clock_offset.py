@@ -5,7 +5,7 @@ import time
 import pytest
 
 from gssr.model.analyze import analyze
-from gssr.model.clocks import disagreement
+from gssr.model.findings.notes import disagreement
 from gssr.profile import clock
 from gssr.store.merge import merge
 from gssr.store.reader import open_recording

@@ -4,7 +4,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, METRICS
-from gssr.model.balance import balance
 from gssr.model.results import (
     Abstention,
     Analysis,
@@ -17,6 +16,7 @@ from gssr.model.results import (
     Verdict,
     Window,
 )
+from gssr.model.statistics.balance import balance
 from gssr.score import score_of_means
 from gssr.store.reader import Event, Run
 

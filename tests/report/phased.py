@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 from analyses import START, analysis
 
-from gssr.model.attention import by_index, by_node
-from gssr.model.imbalance import imbalance_between
+from gssr.model.findings.imbalance import imbalance_between
+from gssr.model.live.attention import by_index, by_node
 from gssr.model.results import Alike, Analysis, Cycle, Kind, Phase, Unevenness, Verdict, over_space
-from gssr.model.roofline import place
+from gssr.model.statistics.roofline import place
 from gssr.peaks import Peaks, peaks_of
 from gssr.score import score_of_means
 from gssr.store.reader import Gpu

@@ -11,7 +11,7 @@ from analyses import activity, analysis, one_sample, run, without_counters, with
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.comparison import Comparison, compare
+from gssr.model.compare.comparison import Comparison, compare
 from gssr.model.results import Analysis, Verdict
 from gssr.render.cells import cell_width
 from gssr.render.roles import text_of

@@ -17,7 +17,7 @@ import pytest
 from analyses import START, analysis, one_sample, run, without_counters, without_gpus, without_samples
 
 from gssr.model.results import Abstention, Analysis, Finding, Phase, Place, Unplaced, Verdict
-from gssr.model.roofline import place
+from gssr.model.statistics.roofline import place
 from gssr.peaks import peaks_of
 from gssr.report.heat_map import MOST_ROWS, heat_map
 from gssr.report.html.document import html_report

@@ -11,7 +11,7 @@ from analyses import analysis, one_sample, without_gpus, without_samples
 from phased import phased, uneven
 
 from gssr.model.results import Analysis
-from gssr.model.roofline import place
+from gssr.model.statistics.roofline import place
 from gssr.render.cells import cell_width
 from gssr.report.document import to_json
 from gssr.report.options import Options, Parts

@@ -21,8 +21,8 @@ print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
 """A process of its own, because a child's peak counts from before its program was loaded."""
 LOOK = """
 import sys
-from gssr.model.frame import Query
-from gssr.model.watch import Watch
+from gssr.model.live.frame import Query
+from gssr.model.live.watch import Watch
 watch = Watch(sys.argv[1])
 assert watch.look(Query(rows=30, columns=150, activity=True, energy=True), quick=True).problem is None
 """

@@ -20,7 +20,7 @@ from rich.cells import cell_len
 
 import gssr as gssr_api
 from gssr.cli import main
-from gssr.model.watch import Watch
+from gssr.model.live.watch import Watch
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8
 from gssr.render.roles import text_of

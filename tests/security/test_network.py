@@ -95,7 +95,7 @@ def test_no_command_that_reads_opens_a_socket(tmp_path: Path, watched: dict[str,
 
 def test_the_live_screen_has_no_socket_but_a_pair_of_its_own(tmp_path: Path, watched: dict[str, str]) -> None:
     script = (
-        "import asyncio; from gssr.model.watch import Watch; from gssr.render.glyphs import UTF8;"
+        "import asyncio; from gssr.model.live.watch import Watch; from gssr.render.glyphs import UTF8;"
         "from gssr.tui.app import LiveScreen\n"
         "async def run():\n"
         "    app = LiveScreen([Watch('none.sql')], UTF8, 10.0, 256)\n"

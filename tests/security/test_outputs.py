@@ -13,7 +13,7 @@ from two_users import ATTACKER, VICTIM, as_user
 
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.cli import main
-from gssr.model.watch import Watch
+from gssr.model.live.watch import Watch
 from gssr.render.glyphs import UTF8
 from gssr.store.output_file import PRIVATE, Access, access_of, output_file, output_folder
 from gssr.tui import shell

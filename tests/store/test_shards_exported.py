@@ -7,7 +7,7 @@ from merging import record
 
 from gssr.cli import main
 from gssr.convert.tables import EXPORTED
-from gssr.model.fleet_reading import read_fleet
+from gssr.model.fleet.reading import read_fleet
 from gssr.store.find import recordings_in
 from gssr.store.merge import merge
 

@@ -17,8 +17,8 @@ from gssr.backends.base import BackendError
 from gssr.backends.replay import ReplayBackend
 from gssr.metrics import NAMES
 from gssr.model.analyze import Options, analyze
-from gssr.model.frame import Query
-from gssr.model.watch import Watch
+from gssr.model.live.frame import Query
+from gssr.model.live.watch import Watch
 from gssr.store.open import RecordingError
 from gssr.store.reader import RunReader, open_recording
 from gssr.store.rollup import Rollups

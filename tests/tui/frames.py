@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gssr.metrics import SCORE_INPUTS
-from gssr.model.frame import Frame, Query
+from gssr.model.live.frame import Frame, Query
 from gssr.model.results import Grid, Means, nodes_of, over_space
 from gssr.store.records import Event, Gpu, Run
 

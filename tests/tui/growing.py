@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from gssr.metrics import CLOCK_EVENT_REASONS, FLOP_ACTIVE, INDEX, NAMES, THROTTLES
-from gssr.model.frame import Frame
+from gssr.model.live.frame import Frame
 from gssr.store.writer import Writer
 
 T0 = 1_700_000_400.0

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
-from gssr.model.alignment import aligned
-from gssr.model.frame import Frame, Query
-from gssr.model.watch import Watch
+from gssr.model.compare.alignment import aligned
+from gssr.model.live.frame import Frame, Query
+from gssr.model.live.watch import Watch
 from gssr.render.cells import cell_width, clip
 from gssr.render.glyphs import glyphs
 from gssr.render.roles import Row, text_of

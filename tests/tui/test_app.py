@@ -10,7 +10,7 @@ from textual.command import CommandList, CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from gssr.model.watch import Watch
+from gssr.model.live.watch import Watch
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import text_of
 from gssr.tui.app import LiveScreen

@@ -6,7 +6,7 @@ import frames
 import numpy as np
 import pytest
 
-from gssr.model.attention import attention
+from gssr.model.live.attention import attention
 
 NAN = np.nan
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from looking import SIZES, fits, frame_of, scene_of, text
 
-from gssr.model.alignment import aligned, difference, energies, origin, shares_columns
-from gssr.model.frame import Query
+from gssr.model.compare.alignment import aligned, difference, energies, origin, shares_columns
+from gssr.model.live.frame import Query
 from gssr.render.glyphs import glyphs
 from gssr.tui.screens import compare
 from gssr.tui.view import View

@@ -9,10 +9,10 @@ import pytest
 from growing import T0, Growing, Truth
 from test_watch import Clock
 
-from gssr.model import crowd
-from gssr.model.attention import attention
-from gssr.model.frame import Frame, Query
-from gssr.model.watch import REREAD_SECONDS, Watch
+from gssr.model.live import many_files
+from gssr.model.live.attention import attention
+from gssr.model.live.frame import Frame, Query
+from gssr.model.live.watch import REREAD_SECONDS, Watch
 from gssr.store import writer
 from gssr.store.follow import Follower, News
 
@@ -49,7 +49,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setattr(writer, "MANY_FILES", 1)
-    monkeypatch.setattr(crowd, "MANY_FILES", 2)
+    monkeypatch.setattr(many_files, "MANY_FILES", 2)
     return Job(tmp_path)
 
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from looking import text_rows
 
-from gssr.model.frame import Frame
-from gssr.model.watch import Watch
+from gssr.model.live.frame import Frame
+from gssr.model.live.watch import Watch
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of

@@ -12,9 +12,9 @@ from growing import Growing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.model.frame import Frame
-from gssr.model.grid import choose_width
-from gssr.model.watch import Watch
+from gssr.model.live.frame import Frame
+from gssr.model.live.watch import Watch
+from gssr.model.statistics.grid import choose_width
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8
 from gssr.render.roles import text_of
@@ -123,7 +123,7 @@ def test_zooming_in_and_out_again_gives_back_the_window(watches, depth, paused, 
 
 @pytest.mark.parametrize("most_rows", (300_000, 10_000, 6_000))
 def test_zooming_in_ends_at_the_finest_columns_that_can_be_read(watches, monkeypatch, most_rows) -> None:
-    monkeypatch.setattr("gssr.model.grid.MOST_ROWS", most_rows)
+    monkeypatch.setattr("gssr.model.statistics.grid.MOST_ROWS", most_rows)
     view = View(screen="time")
     for _ in range(30):
         view = _moved("zoom_in", _scene(watches["straggler"], view))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.model.frame import Frame
+from gssr.model.live.frame import Frame
 from gssr.render.glyphs import UTF8
 from gssr.tui.moves import MOVES
 from gssr.tui.order import ordered, parse_filter, percentiles

@@ -4,8 +4,8 @@ import numpy as np
 import planted
 import pytest
 
-from gssr.model.gather import gather
-from gssr.model.phases import phases
+from gssr.model.evidence.gather import gather
+from gssr.model.findings.phases import phases
 from gssr.model.results import Phase
 from gssr.store.reader import open_recording
 
@@ -41,7 +41,7 @@ def test_rollups_give_the_phases_of_raw_rows(
     name: str, plants: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exact = _found(plants[name])
-    monkeypatch.setattr("gssr.model.gather.MOST_ROWS", 0)
+    monkeypatch.setattr("gssr.model.evidence.gather.MOST_ROWS", 0)
     rolled = _found(plants[name])
     assert [phase.kind for phase in rolled] == [phase.kind for phase in exact]
     assert [phase.end for phase in rolled] == pytest.approx([phase.end for phase in exact], abs=20.0)

@@ -7,7 +7,7 @@ import planted
 import pytest
 
 from gssr.model.analyze import Options, analyze
-from gssr.model.gather import gather
+from gssr.model.evidence.gather import gather
 from gssr.model.results import Verdict
 from gssr.model.verdicts import judge
 from gssr.store.reader import RunReader, open_recording
@@ -51,7 +51,7 @@ def test_rollups_give_the_verdicts_of_raw_rows(
 ) -> None:
     reader = recorded(name)
     exact = _serious(judge(gather(reader, np.arange(len(reader.gpus)))).verdicts)
-    monkeypatch.setattr("gssr.model.gather.MOST_ROWS", 0)
+    monkeypatch.setattr("gssr.model.evidence.gather.MOST_ROWS", 0)
     rolled = gather(reader, np.arange(len(reader.gpus)))
     assert rolled.width >= 10
     assert _serious(judge(rolled).verdicts) == exact
@@ -70,7 +70,7 @@ def test_means_of_rollups_are_those_of_raw_rows(
     reader = recorded("slow_node")
     positions = np.arange(len(reader.gpus))[4:12]
     exact = gather(reader, positions)
-    monkeypatch.setattr("gssr.model.gather.MOST_ROWS", 0)
+    monkeypatch.setattr("gssr.model.evidence.gather.MOST_ROWS", 0)
     rolled = gather(reader, positions)
     assert exact.means.names == rolled.means.names
     np.testing.assert_array_equal(exact.means.n, rolled.means.n)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from frames import START, frame_of
 
-from gssr.model.alignment import aligned
-from gssr.model.frame import Query
+from gssr.model.compare.alignment import aligned
+from gssr.model.live.frame import Query
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import text_of
 from gssr.tui import shell

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from looking import text_rows
 
-from gssr.model.timeline import Timelines
-from gssr.model.watch import Watch
+from gssr.model.live.timeline import Timelines
+from gssr.model.live.watch import Watch
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
 from gssr.store.records import Event

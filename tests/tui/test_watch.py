@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.backends.synthetic.bulk import Request, generate
-from gssr.model.frame import Frame, Query
+from gssr.model.live.frame import Frame, Query
+from gssr.model.live.watch import STALLED_SECONDS, Watch
 from gssr.model.results import over_space
-from gssr.model.watch import STALLED_SECONDS, Watch
 from gssr.tui.order import passing
 
 WHOLE = Query(columns=40)
@@ -39,9 +39,9 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Time passes when ``clock.seconds`` is added to."""
     clock = Clock()
-    monkeypatch.setattr("gssr.model.watch.time", clock)
-    monkeypatch.setattr("gssr.model.following.time", clock)
-    monkeypatch.setattr("gssr.model.lens.time", clock)
+    monkeypatch.setattr("gssr.model.live.watch.time", clock)
+    monkeypatch.setattr("gssr.model.live.following.time", clock)
+    monkeypatch.setattr("gssr.model.live.answers.time", clock)
     return clock
 
 
@@ -319,7 +319,7 @@ def test_a_file_that_is_replaced_is_read_from_its_beginning(tmp_path, clock, wat
     first.grow(50)
     watch = watching(path)
     if same_inode:
-        monkeypatch.setattr("gssr.model.watched_files.os", _OneInode)
+        monkeypatch.setattr("gssr.model.live.watch.os", _OneInode)
     watch.look(WHOLE)
     first.writer._connection.close()
     for name in ("a.sql", "a.sql-wal", "a.sql-shm"):
@@ -461,7 +461,7 @@ def test_a_run_that_ends_between_two_looks_is_read_to_its_last_row(tmp_path, clo
 
 
 def test_a_quick_look_may_be_coarse_and_says_so(plants, watching, monkeypatch):
-    monkeypatch.setattr("gssr.model.lens.QUICK_CELLS", 5000)
+    monkeypatch.setattr("gssr.model.live.answers.QUICK_CELLS", 5000)
     watch = watching(plants["straggler"])
     query = Query("sm_active", columns=3000)
     quick = watch.look(query, quick=True)
@@ -489,7 +489,7 @@ def test_what_is_read_in_fine_columns_is_not_read_again_for_others(plants, watch
     afresh = [watching(plants["gap"]).look(query) for query in queries]
     watch = watching(plants["gap"])
     watch.look(queries[0])
-    monkeypatch.setattr("gssr.model.grid.Columns.read", None)
+    monkeypatch.setattr("gssr.model.statistics.grid.Columns.read", None)
     for query, frame in zip(queries, afresh, strict=True):
         _same(watch.look(query), frame)
 

@@ -3,10 +3,10 @@
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.balance import imbalance as imbalance_of_means
-from gssr.model.evidence import over_gpus
-from gssr.model.imbalance import behind
-from gssr.model.outliers import outliers
+from gssr.model.evidence.evidence import over_gpus
+from gssr.model.findings.imbalance import behind
+from gssr.model.statistics.balance import imbalance as imbalance_of_means
+from gssr.model.statistics.balance import outliers
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, group, median, medians, positions, told
 from gssr.model.verdicts.job import Job

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from gssr.metrics import BY_NAME
-from gssr.model.evidence import Evidence
-from gssr.model.gpu_time_counts import FLAGS
+from gssr.model.evidence.evidence import Evidence
 from gssr.model.results import SEVERITIES, Abstention, Judgement, Verdict
+from gssr.model.statistics.gpu_time_counts import FLAGS
 from gssr.model.verdicts import balance, bound, health, memory, pace, use, waits, words
 from gssr.model.verdicts.found import Found, Unknown
 from gssr.model.verdicts.job import Job

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.evidence import Evidence, over_gpus
+from gssr.model.evidence.evidence import Evidence, over_gpus
 from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, average_of, warm_up_and_tear_down
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.dips import cycle
-from gssr.model.evidence import over_gpus
+from gssr.model.evidence.evidence import over_gpus
+from gssr.model.findings.dips import cycle
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, told

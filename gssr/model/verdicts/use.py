@@ -3,7 +3,7 @@
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.model.evidence import over_gpus
+from gssr.model.evidence.evidence import over_gpus
 from gssr.model.verdicts import words
 from gssr.model.verdicts.found import Found, finding, group, positions, told, whole
 from gssr.model.verdicts.job import Job, stretches

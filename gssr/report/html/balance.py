@@ -6,8 +6,8 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.metrics import Metric
-from gssr.model.balance import histogram
 from gssr.model.results import Analysis
+from gssr.model.statistics.balance import histogram
 from gssr.render.cells import clean
 from gssr.render.scale import fixed, metric_of, number, percent, scale_text, unit_of
 from gssr.report.axes import full_scale

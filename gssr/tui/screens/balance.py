@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from gssr.model.attention import imbalance_of
+from gssr.model.live.attention import imbalance_of
 from gssr.model.results import Imbalance
 from gssr.render.cells import clip, flow, pad, wrap
 from gssr.render.charset import drawable

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gssr.model.attention import Selection, imbalance_of
-from gssr.model.balance import Histogram, histogram_of
-from gssr.model.frame import Frame
-from gssr.model.once import once
+from gssr.model.cached import once
+from gssr.model.live.attention import Selection, imbalance_of
+from gssr.model.live.frame import Frame
 from gssr.model.results import Imbalance
+from gssr.model.statistics.balance import Histogram, histogram_of
 from gssr.render.bar import length
 from gssr.render.cells import cell_width, clean, clip, fit, pad
 from gssr.render.roles import Role, Row, Span

@@ -5,10 +5,10 @@ from functools import partial
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.attention import by_index, by_node
-from gssr.model.fold import fold
-from gssr.model.outliers import outliers
+from gssr.model.live.attention import by_index, by_node
 from gssr.model.results import Imbalance
+from gssr.model.statistics.balance import outliers
+from gssr.model.statistics.grid import fold
 from gssr.render.area import area
 from gssr.render.bar import bar
 from gssr.render.cells import cell_width, clean, clip, fit, flow, pad

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from gssr.arrays import Ints
-from gssr.model.attention import as_the_median, by_index
-from gssr.model.frame import Frame
-from gssr.model.imbalance import BEHIND
+from gssr.model.findings.imbalance import BEHIND
+from gssr.model.live.attention import as_the_median, by_index
+from gssr.model.live.frame import Frame
 from gssr.model.results import Imbalance
 from gssr.render.cells import clean
 from gssr.render.roles import Row, Span

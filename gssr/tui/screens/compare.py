@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.alignment import difference, energies, origin, seconds, shares_columns
-from gssr.model.balance import imbalance
-from gssr.model.contrast import LARGE_POINTS, LARGE_RATIO, METRICS, Line, line
-from gssr.model.frame import Frame
+from gssr.model.compare.alignment import difference, energies, origin, seconds, shares_columns
+from gssr.model.compare.contrast import LARGE_POINTS, LARGE_RATIO, METRICS, Line, line
+from gssr.model.live.frame import Frame
+from gssr.model.statistics.balance import imbalance
 from gssr.render.area import area
 from gssr.render.cells import clean, clip, fit, flow
 from gssr.render.charset import drawable

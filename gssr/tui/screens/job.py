@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.model.attention import attention
-from gssr.model.balance import imbalance
-from gssr.model.fold import fold
-from gssr.model.frame import RECENT_SECONDS, Frame
-from gssr.model.once import once
+from gssr.model.cached import once
+from gssr.model.live.attention import attention
+from gssr.model.live.frame import RECENT_SECONDS, Frame
 from gssr.model.results import Means
+from gssr.model.statistics.balance import imbalance
+from gssr.model.statistics.grid import fold
 from gssr.render.bar import bar
 from gssr.render.cells import cell_width, clean, clip, fit, pad
 from gssr.render.clock import duration

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.attention import attention
+from gssr.model.live.attention import attention
 from gssr.render.cells import cell_width, clean, fit
 from gssr.render.marks import Marks, bars, blank, code, marks
 from gssr.render.roles import Role, Row

@@ -3,9 +3,9 @@
 import numpy as np
 
 from gssr.arrays import Flags
-from gssr.model.frame import Frame
-from gssr.model.once import once
-from gssr.model.outliers import outliers
+from gssr.model.cached import once
+from gssr.model.live.frame import Frame
+from gssr.model.statistics.balance import outliers
 from gssr.render.cells import clip, pad
 from gssr.render.marks import Marks, blank, code, marks
 from gssr.render.roles import Row

@@ -3,8 +3,8 @@
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.model.attention import attention
-from gssr.model.fold import fold
+from gssr.model.live.attention import attention
+from gssr.model.statistics.grid import fold
 from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad
 from gssr.render.roles import RAMP, Row, Span, joined, text_of
 from gssr.render.scale import NONE, count, fixed, metric_of, number, quantity, scale_text, unit_of

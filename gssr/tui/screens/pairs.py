@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from gssr.metrics import CLOCK_EVENT_REASONS, RATIO, THROTTLES, Metric
-from gssr.model.contrast import Line
+from gssr.model.compare.contrast import Line
 from gssr.render.bar import bar
 from gssr.render.cells import clean, fit, pad
 from gssr.render.glyphs import Glyphs

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from gssr.model.frame import Frame
-from gssr.model.once import once
+from gssr.model.cached import once
+from gssr.model.live.frame import Frame
 from gssr.render import events
 from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad
 from gssr.render.marks import Marks, bars, blank, code

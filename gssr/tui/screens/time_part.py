@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.model.attention import attention
-from gssr.model.fold import Folded, fold
-from gssr.model.frame import Frame, Timeline
+from gssr.model.live.attention import attention
+from gssr.model.live.frame import Frame, Timeline
+from gssr.model.statistics.grid import Folded, fold
 from gssr.render.cells import clean
 from gssr.render.clock import moment
 from gssr.tui.axis import full_scale

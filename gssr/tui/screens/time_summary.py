@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.model.frame import BUSY, IDLE
+from gssr.model.live.frame import BUSY, IDLE
 from gssr.render.cells import as_many, pad
 from gssr.render.marks import blank, code
 from gssr.render.roles import Role, Row, Span, text_of

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.metrics import BY_NAME, THROTTLES
-from gssr.model.contrast import Contrast, Line, contrast, line, measured
-from gssr.model.fold import fold
-from gssr.model.frame import Frame
-from gssr.model.reading import reading
+from gssr.model.compare.contrast import Contrast, Line, contrast, line, measured
+from gssr.model.compare.contrast_rules import reading
+from gssr.model.live.frame import Frame
+from gssr.model.statistics.grid import fold
 from gssr.render.area import area
 from gssr.render.cells import clip, fit, flow
 from gssr.render.charset import drawable

@@ -1,7 +1,7 @@
 """What Why says in words: what is compared, and what the comparison reads as, with the numbers that a rule used."""
 
-from gssr.model.contrast import Contrast
-from gssr.model.reading import Reading, Rule
+from gssr.model.compare.contrast import Contrast
+from gssr.model.compare.contrast_rules import Reading, Rule
 from gssr.render.cells import clean, clip, fit, wrap
 from gssr.render.clock import duration
 from gssr.render.roles import Row, Span

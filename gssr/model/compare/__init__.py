@@ -1,0 +1,1 @@
+"""One run, or one part of it, against another."""

@@ -1,0 +1,83 @@
+"""Two runs in the same columns of time: from their starts on, or from where they begin to work."""
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.model.findings.notes import FINEST
+from gssr.model.live.frame import Frame, Query
+from gssr.model.statistics.grid import choose_width, column_of
+
+
+def origin(frame: Frame, activity: bool) -> float:
+    """The time (unix s) that counts as 0: the first sample, or where the run begins to work as far as that is known."""
+    return frame.active_from if activity and frame.active_from is not None else frame.first
+
+
+def aligned(query: Query, activity: bool, one: Frame | None, other: Frame | None) -> tuple[Query, Query]:
+    """What to ask of both runs so that their columns are as wide and begin at the same time after the origin, to one column.
+
+    ``query`` is about ``one``: its span, its right edge and its cursor count from that run's origin; without a span both
+    are shown whole. What the frames say is used as far as it is known; asked again with the frames that come, the answer
+    stays the same. Selected GPUs of one run mean nothing in the other: all of both are looked at.
+    """
+    base = replace(query, activity=activity, gpus=(), rows=0, energy=True)
+    if one is None or other is None or not one.n_rows or not other.n_rows:
+        return base, replace(base, end=None, cursor=None)
+    zeros = origin(one, activity), origin(other, activity)
+    interval = max(one.sampling_seconds, other.sampling_seconds)
+    n_gpus = max(one.n_gpus, other.n_gpus)
+    least = FINEST if math.isfinite(max(one.thinned, other.thinned)) else 0.0
+    if query.span is None:
+        begin = min(one.first - zeros[0], other.first - zeros[1])
+        span = max(one.last - zeros[0], other.last - zeros[1]) - begin
+        width = choose_width(max(span, interval), max(query.columns - 1, 1), interval, n_gpus, snug=True, least=least)
+    else:
+        width = choose_width(query.span, query.columns, interval, n_gpus, least=least)
+        span = width * query.columns
+        begin = (one.last if query.end is None else query.end) - zeros[0] - span
+    found = []
+    for zero in zeros:
+        end = (column_of(zero + begin, width) + query.columns) * width
+        cursor = None if query.cursor is None else query.cursor - zeros[0] + zero
+        found.append(replace(base, span=query.columns * width, end=end, cursor=cursor, width=width))
+    return found[0], found[1]
+
+
+def shares_columns(one: Frame, other: Frame) -> bool:
+    """Whether the two frames' columns can be set beside each other."""
+    return one.grid.n == other.grid.n and one.grid.width == other.grid.width and one.grid.metric == other.grid.metric
+
+
+class Energies(NamedTuple):
+    """What the windows of two runs took, J, None where unknown; ``counted`` by the GPUs' own counters, else each GPU's mean
+    power over the window's time."""
+
+    one: float | None
+    other: float | None
+    counted: bool
+
+
+def energies(one: Frame, other: Frame) -> Energies:
+    """Of both runs in the same way: by counters where both have them."""
+    if one.energy_j is not None and other.energy_j is not None:
+        return Energies(one.energy_j, other.energy_j, True)
+    return Energies(_by_power(one), _by_power(other), False)
+
+
+def _by_power(frame: Frame) -> float | None:
+    power = frame.window.per_gpu("power_usage")
+    return float(np.nansum(power)) * seconds(frame) if np.isfinite(power).any() else None
+
+
+def seconds(frame: Frame) -> float:
+    """How much of the run the window holds, s."""
+    return max(min(frame.window.end, frame.last) - max(frame.window.start, frame.first), 0.0)
+
+
+def difference(one: Frame, other: Frame) -> Floats:
+    """[n_columns]: the one run's mean over its GPUs less the other's, NaN where either has none; see shares_columns."""
+    return one.space.mean - other.space.mean

@@ -1,0 +1,291 @@
+"""Two runs against each other: what changed, and whether it is more than noise.
+
+The yardstick of noise. Of a metric, and of the score in the same way, let m be the time means of a run's GPUs, and d the ten
+differences between the two runs' space averages, tenth by tenth of each run. Then
+
+    noise = 2 sqrt(g_A^2 + g_B^2 + t^2),   g = 1.4826 MAD(m) / sqrt(n GPUs),   t = std(d) / sqrt(10)
+
+that is two standard errors of the difference of the runs' means: ``g`` for the spread between GPUs that do the same work,
+with the median absolute deviation in place of the standard deviation so that a straggler is no noise; ``t`` for the spread
+over time, from batch means that are paired, so that a start-up that both runs have is no noise either. Differences of less
+than LEAST_SHARE of the first run's value, or LEAST_POINTS of the full scale, count as noise in any case.
+
+Sources: Rousseeuw and Croux, Alternatives to the Median Absolute Deviation (1993), for 1.4826; Law, Simulation Modeling and
+Analysis, 5th ed. (2015), 9.5.3 and 10.2.1, for batch means and paired differences. The least differences and the choice of
+tenths are our own. What varies from run to run only, such as the nodes that a job gets, no two runs can tell.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.metrics import BY_NAME, SCORE_INPUTS
+from gssr.model.analyze import Options
+from gssr.model.compare.contrast import METRICS
+from gssr.model.results import Analysis, GpuSeries, Kind, Phase, Series, Verdict, Window
+from gssr.model.statistics.balance import full_scale, imbalance
+from gssr.score import score_of_means
+
+Outcome = Literal["better", "worse", "higher", "lower", "within noise", "unknown"]
+
+
+BETTER: Mapping[str, int] = {
+    "score": 1, "imbalance": -1, "duration_s": -1, "gpu_hours": -1, "energy_j": -1, "sm_active": 1, "sm_occupancy": 1,
+    "flop_active": 1, "gr_engine_active": 1, "gpu_utilization": 1,
+}  # fmt: skip
+"""Where more is better (1) and where less is (-1). Of everything else it depends on the job."""
+TENTHS, FEWEST_TENTHS = 10, 5
+LEAST_SHARE, LEAST_POINTS = 0.01, 0.005
+LEAST_TOTAL_SHARE = 0.02
+"""Of duration, GPU-hours and energy, each one number of a run, so that nothing in it says how far they vary."""
+_MAD_TO_STD = 1.4826
+_BINS = 240
+_BALANCED = "sm_active"
+
+KINDS: tuple[Kind, ...] = ("start-up", "steady", "recurring", "idle", "tail")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One number of both runs, ``a`` and ``b``, in its stored unit; None where unknown. ``difference`` = b - a, ``relative``
+    = difference / a (None where a is 0); ``noise``: differences up to this say nothing, None where it can't be known.
+    ``outcome`` is b's, compared with a."""
+
+    name: str
+    a: float | None
+    b: float | None
+    difference: float | None
+    relative: float | None
+    noise: float | None
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTotal:
+    """All phases of one kind: how many, their seconds, share of GPU-hours, and score (None where unknown)."""
+
+    n: int
+    seconds: float
+    share: float
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``b`` compared with ``a``. ``totals``: the score, the imbalance of SM activity, duration, GPU-hours and energy, in the
+    order of BETTER; ``metrics``: those that either run has samples of, in the order of gssr.model.compare.contrast.METRICS.
+    ``phases``: by kind, of a and of b, None where it has none. Verdicts are told apart by their codes: ``gained`` b alone
+    has, ``lost`` a alone, ``kept`` both (as b has them). ``notes`` say in what else the two differ."""
+
+    a: Analysis
+    b: Analysis
+    totals: dict[str, Change]
+    metrics: dict[str, Change]
+    phases: dict[Kind, tuple[PhaseTotal | None, PhaseTotal | None]]
+    gained: tuple[Verdict, ...]
+    lost: tuple[Verdict, ...]
+    kept: tuple[Verdict, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def score(self) -> Change:
+        """The score's change."""
+        return self.totals["score"]
+
+
+OPTIONS = Options(series=tuple(dict.fromkeys((*METRICS, *SCORE_INPUTS))), bins=_BINS)
+"""What to ask gssr.model.analyze for, of runs that are to be compared."""
+
+
+def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
+    """Compare run ``b`` with run ``a``; both were analysed with OPTIONS. Notes call them A and ``letter``."""
+    names = [name for name in METRICS if any(name in run.metrics and run.metrics[name].n for run in (a, b))]
+    codes = [{verdict.code for verdict in run.verdicts} for run in (a, b)]
+    return Comparison(
+        a=a,
+        b=b,
+        totals=_totals(a, b),
+        metrics={name: _metric(name, a, b) for name in names},
+        phases=_phases(a, b),
+        gained=tuple(verdict for verdict in b.verdicts if verdict.code not in codes[0]),
+        lost=tuple(verdict for verdict in a.verdicts if verdict.code not in codes[1]),
+        kept=tuple(verdict for verdict in b.verdicts if verdict.code in codes[0]),
+        notes=tuple(_notes(a, b, letter)),
+    )
+
+
+def compared(analysis: Analysis) -> Analysis:
+    """An analysis made by OPTIONS without what no comparison looks at, GPU by GPU along time."""
+    kept = {name: own for name, own in analysis.gpu_series.items() if name == _BALANCED}
+    return replace(analysis, gpu_series=kept)
+
+
+def judged(name: str, a: float | None, b: float | None, noise: float | None) -> Change:
+    """A change with its outcome: unknown where a value or the noise is."""
+    if a is None or b is None:
+        return Change(name, a, b, None, None, noise, "unknown")
+    difference = b - a
+    outcome: Outcome = "unknown"
+    if noise is not None and abs(difference) <= noise:
+        outcome = "within noise"
+    elif noise is not None:
+        sign = BETTER.get(name, 0) * (1 if difference > 0 else -1)
+        neither: Outcome = "higher" if difference > 0 else "lower"
+        outcome = "better" if sign > 0 else "worse" if sign < 0 else neither
+    return Change(name, a, b, difference, difference / a if a else None, noise, outcome)
+
+
+def _totals(a: Analysis, b: Analysis) -> dict[str, Change]:
+    between = [_spread(_known(gpu.score for gpu in run.gpus)) for run in (a, b)]
+    noise = _joined(between, _tenths_of_score(a, b))
+    both_ended = a.state == b.state and a.run.exit_code == b.run.exit_code and a.state not in ("running", "lost")
+    found = {
+        "score": judged("score", a.score, b.score, None if noise is None else max(noise, LEAST_POINTS)),
+        "imbalance": judged("imbalance", a.imbalance, b.imbalance, _noise_of_imbalance(a, b)),
+    }
+    pairs = {
+        "duration_s": (a.window.duration, b.window.duration),
+        "gpu_hours": (a.gpu_hours, b.gpu_hours),
+        "energy_j": (a.energy_j, b.energy_j),
+    }
+    for name, (first, second) in pairs.items():
+        least = LEAST_TOTAL_SHARE * abs(first) if first is not None and both_ended else None
+        found[name] = judged(name, first, second, least)
+    return found
+
+
+def _metric(name: str, a: Analysis, b: Analysis) -> Change:
+    runs = (a, b)
+    means = [run.metrics[name].mean if name in run.metrics else None for run in runs]
+    between = [_spread(_known(gpu.mean.get(name) for gpu in run.gpus)) for run in runs]
+    along = _paired(*(_tenths(run.series.get(name), run.window) for run in runs))
+    noise = _joined(between, along)
+    if noise is not None:
+        full = max((full_scale(BY_NAME[name], run.gpus) or 0.0 for run in runs), default=0.0)
+        noise = max(noise, LEAST_SHARE * abs(means[0] or 0.0), LEAST_POINTS * full)
+    return judged(name, means[0], means[1], noise)
+
+
+def _known(values: Iterable[float | None]) -> Floats:
+    return np.array([value for value in values if value is not None], np.float64)
+
+
+def _spread(means: Floats) -> float | None:
+    """The variance of the mean of GPUs' means [n], from the spread between them; None of fewer than two."""
+    if len(means) < 2:
+        return None
+    std = _MAD_TO_STD * float(np.median(np.abs(means - np.median(means))))
+    return std**2 / len(means)
+
+
+def _paired(one: Floats, other: Floats) -> float | None:
+    """The variance of the mean of the differences between two runs' tenths; None of too few."""
+    apart = other - one
+    apart = apart[np.isfinite(apart)]
+    return float(np.var(apart, ddof=1)) / len(apart) if len(apart) >= FEWEST_TENTHS else None
+
+
+def _joined(between: Sequence[float | None], along: float | None) -> float | None:
+    """Two standard errors, from the variances between the GPUs of each run and along time. A single GPU has none of the
+    former; without the latter both runs' must be known. None where that is too little to go by."""
+    known = [variance for variance in between if variance is not None]
+    if along is None and len(known) < len(between):
+        return None
+    return 2.0 * math.sqrt(sum(known) + (along or 0.0))
+
+
+def _tenth_of(start: float, width: float, n: int, window: Window) -> Ints:
+    """[n]: which tenth of the window each of ``n`` bins is in, by its middle."""
+    middle = start + width * (np.arange(n) + 0.5) - window.start
+    return np.clip((TENTHS * middle / max(window.duration, 1e-9)).astype(np.int64), 0, TENTHS - 1)
+
+
+def _tenths(series: Series | None, window: Window) -> Floats:
+    """The mean of a series in each tenth of the window [10], NaN without samples; GPUs with a value count alike."""
+    if series is None:
+        return np.full(TENTHS, np.nan)
+    tenth = _tenth_of(series.start, series.width, len(series.mean), window)
+    weights = np.where(np.isfinite(series.mean), series.n_gpus, 0)
+    values = np.nan_to_num(series.mean) * weights
+    n = np.bincount(tenth, weights, TENTHS)
+    found: Floats = np.divide(np.bincount(tenth, values, TENTHS), n, out=np.full(TENTHS, np.nan), where=n > 0)
+    return found
+
+
+def _tenths_of_score(a: Analysis, b: Analysis) -> float | None:
+    """As ``_paired``, of the runs' scores in their tenths."""
+    scores = []
+    for run in (a, b):
+        inputs = {name: _tenths(run.series.get(name), run.window) for name in SCORE_INPUTS}
+        found = [score_of_means({name: float(own[at]) for name, own in inputs.items()}) for at in range(TENTHS)]
+        scores.append(np.array([np.nan if score is None else score for score in found]))
+    return _paired(scores[0], scores[1])
+
+
+def _noise_of_imbalance(a: Analysis, b: Analysis) -> float | None:
+    """From the imbalance of both runs in their tenths."""
+    found = [_imbalances(run.gpu_series.get(_BALANCED), run.window) for run in (a, b)]
+    noise = _joined([None], _paired(found[0], found[1]))
+    return None if noise is None else max(noise, LEAST_SHARE)
+
+
+def _imbalances(series: GpuSeries | None, window: Window) -> Floats:
+    found = np.full(TENTHS, np.nan)
+    if series is None or len(series.values) < 2:
+        return found
+    tenth = _tenth_of(series.start, series.width, series.values.shape[1], window)
+    for at in range(TENTHS):
+        own = series.values[:, tenth == at]
+        known = np.isfinite(own)
+        n = known.sum(axis=1)
+        means = np.where(known, own, 0.0).sum(axis=1)[n > 0] / n[n > 0]
+        value = imbalance(means)
+        found[at] = np.nan if value is None else value
+    return found
+
+
+def _phases(a: Analysis, b: Analysis) -> dict[Kind, tuple[PhaseTotal | None, PhaseTotal | None]]:
+    found = {kind: (_phase_total(a.phases, kind), _phase_total(b.phases, kind)) for kind in KINDS}
+    return {kind: pair for kind, pair in found.items() if pair != (None, None)}
+
+
+def _phase_total(phases: Sequence[Phase], kind: Kind) -> PhaseTotal | None:
+    own = [phase for phase in phases if phase.kind == kind]
+    if not own:
+        return None
+    seconds = [phase.seconds for phase in own]
+
+    def mean(name: str) -> float | None:
+        values = [phase.means.get(name) for phase in own]
+        known = [(value, length) for value, length in zip(values, seconds, strict=True) if value is not None]
+        whole = sum(length for _, length in known)
+        return sum(value * length for value, length in known) / whole if whole > 0 else None
+
+    score = own[0].score if len(own) == 1 else score_of_means({name: mean(name) for name in SCORE_INPUTS})
+    return PhaseTotal(len(own), sum(seconds), sum(phase.share for phase in own), score)
+
+
+_SAME: tuple[tuple[str, Callable[[Analysis], object]], ...] = (
+    ("GPU model", lambda run: ", ".join(sorted({gpu.name or "unknown" for gpu in run.gpus})) or "none"),
+    ("number of GPUs", lambda run: len(run.gpus)),
+    ("number of nodes", lambda run: run.n_nodes),
+    ("backend", lambda run: run.backend or "none"),
+    ("sampling interval", lambda run: "unknown" if run.run.sampling_ms is None else f"{run.run.sampling_ms:g} ms"),
+    ("exit code", lambda run: "none" if run.run.exit_code is None else run.run.exit_code),
+)
+"""What should be the same of runs that are compared, and is worth a word where it isn't."""
+
+
+def _notes(a: Analysis, b: Analysis, letter: str) -> list[str]:
+    found = [f"not the same {name}: {of(a)} in A, {of(b)} in {letter}" for name, of in _SAME if of(a) != of(b)]
+    if a.run.command != b.run.command:
+        found.append(
+            f"not the same command in A and {letter}: durations, GPU-hours and energy compare only if both did the same work"
+        )
+    if a.state != b.state or a.state in ("running", "lost"):
+        found.append(f"A is {a.state}, {letter} is {b.state}: their durations, GPU-hours and energy say nothing")
+    return found

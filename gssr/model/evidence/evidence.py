@@ -1,0 +1,279 @@
+"""What rules and phases look at: a job's GPUs and nodes over time, gathered once (gssr.model.evidence.gather).
+
+A part of the evidence, cut out of what was gathered: without another look at the recording.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Floats, Ints
+from gssr.model.results import Means, nodes_of
+from gssr.model.statistics.gpu_time_counts import FLAGS, Counted, Float32s, GpuTimeCounts
+from gssr.peaks import Peaks, peaks_of
+from gssr.store.reader import Event, Gpu, Run, RunReader
+
+METRICS = (
+    "gpu_utilization", "memory_copy_utilization", "gr_engine_active", "sm_active", "sm_occupancy", "tensor_active",
+    "tensor_dfma_active", "fp64_active", "fp32_active", "fp16_active", "dram_active", "pcie_tx_bytes", "pcie_rx_bytes",
+    "nvlink_tx_bytes", "nvlink_rx_bytes", "c2c_tx_bytes", "c2c_rx_bytes", "power_usage", "temperature", "sm_clock",
+    "memory_used", "flop_active",
+)  # fmt: skip
+"""What is gathered as series; derived ones last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The space average in finer bins: ``width`` seconds each from ``start`` (unix s); ``values`` by metric [n_instants],
+    NaN without samples; over ``n_gpus`` of the GPUs."""
+
+    start: float
+    width: float
+    values: Mapping[str, Floats]
+    n_gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A job, or a window and a selection of it. GPUs count from 0 in the order of ``gpus``; ``positions`` are theirs in the
+    run. ``start`` to ``end`` is the window, ``interval`` the sampling interval (s).
+
+    ``times`` [n_bins] are the bins' beginnings (unix s), each ``width`` seconds long: the first and the last may reach
+    beyond the window. ``series``: by metric [n_gpus, n_bins], in stored units, NaN without samples; only metrics that
+    anyone has samples of, ``flop_active`` among them. ``means``: over the window, GPU by GPU, of the same metrics and of
+    every clock event reason (the share of its samples). ``least`` and ``greatest``: by metric [n_gpus], single samples.
+    ``n_rows``, ``first_time``, ``last_time`` [n_gpus]. ``host`` and ``workload``: [n_bins] by column of
+    ``host_samples`` and ``workload_samples``, the mean over nodes, and over ranks; only what was measured.
+    ``node_of`` [n_gpus] numbers ``nodes``. ``peaks``: what the GPUs can do at most, None where they are unknown, or not
+    all of one model, or parts of a GPU.
+
+    ``closer``: some of the GPUs in shorter bins, where the series' are long; None elsewhere. ``glimpses``: the same in bins
+    of a sample or few, over stretches of the window (gssr.model.evidence.glimpses) between which ``times`` leap over an
+    empty bin; None where bins are as short, nothing is known of the nodes, or rows are too many to read some tens of seconds
+    of them.
+    """
+
+    run: Run
+    state: str
+    start: float
+    end: float
+    interval: float
+    gpus: tuple[Gpu, ...]
+    positions: Ints
+    nodes: tuple[str, ...]
+    node_of: Ints
+    times: Floats
+    width: float
+    series: Mapping[str, Float32s]
+    means: Means
+    least: Mapping[str, Floats]
+    greatest: Mapping[str, Floats]
+    n_rows: Ints
+    first_time: Floats
+    last_time: Floats
+    course: Course
+    host: Mapping[str, Floats]
+    workload: Mapping[str, Floats]
+    peaks: Peaks | None
+    events: tuple[Event, ...]
+    closer: "Evidence | None" = None
+    glimpses: "Evidence | None" = None
+
+    @property
+    def n_gpus(self) -> int:
+        """How many GPUs."""
+        return len(self.gpus)
+
+    @property
+    def seconds(self) -> float:
+        """How long the window is."""
+        return self.end - self.start
+
+    def has(self, *metrics: str) -> bool:
+        """Whether any GPU has samples of each of them; clock event reasons count as metrics."""
+        return all(
+            name in self.means.names and bool(self.means.n[self.means.names.index(name)].any()) for name in metrics
+        )
+
+    def mean(self, metric: str) -> float | None:
+        """Over all samples of all GPUs; None without any."""
+        if metric not in self.means.names:
+            return None
+        at = self.means.names.index(metric)
+        n = float(self.means.n[at].sum())
+        return float(self.means.total[at].sum()) / n if n else None
+
+    def over_space(self, metric: str) -> Floats:
+        """[n_bins]: the mean over the GPUs that have a value, NaN where none has."""
+        return over_gpus(self.series[metric]) if metric in self.series else np.full(len(self.times), np.nan)
+
+
+def evidence_of(
+    reader: RunReader,
+    positions: Ints,
+    span: tuple[float, float],
+    interval: float,
+    counted: Counted,
+    known: Sequence[str],
+) -> Evidence:
+    """What was counted, as evidence: its course in the bins of its series, and nothing of the nodes and the workload yet.
+    The cells of these metrics are given up for it."""
+    bins = counted.bins
+    gpus = tuple(reader.gpus[position] for position in positions.tolist())
+    nodes, node_of = nodes_of(gpus)
+    means = _means(counted, known, *span)
+    grids = {name: _grid(counted.cells, name) for name in known}
+    return Evidence(
+        run=reader.run,
+        state=reader.state,
+        start=span[0],
+        end=span[1],
+        interval=interval,
+        gpus=gpus,
+        positions=positions,
+        nodes=nodes,
+        node_of=node_of,
+        times=np.asarray(bins.start + bins.width * np.arange(bins.n), np.float64),
+        width=bins.width,
+        series=grids,
+        means=means,
+        least={name: counted.extremes(name)[0] for name in known},
+        greatest={name: counted.extremes(name)[1] for name in known},
+        n_rows=counted.n_rows,
+        first_time=counted.first_time,
+        last_time=counted.last_time,
+        course=Course(bins.start, bins.width, {name: over_gpus(grids[name]) for name in known}, len(gpus)),
+        host={},
+        workload={},
+        peaks=_peaks(gpus),
+        events=reader.events,
+    )
+
+
+def _peaks(gpus: tuple[Gpu, ...]) -> Peaks | None:
+    models = {gpu.name for gpu in gpus}
+    if len(models) != 1 or any(gpu.mig for gpu in gpus):
+        return None
+    return peaks_of(models.pop())
+
+
+def _grid(cells: GpuTimeCounts, name: str) -> Float32s:
+    """The means of a metric's cells, which are let go of: of many GPUs and metrics both would be twice as much."""
+    means = cells.means(name, kind=np.float32)
+    cells.n.pop(name, None)
+    cells.total.pop(name, None)
+    return means
+
+
+def _means(counted: Counted, known: Sequence[str], start: float, end: float) -> Means:
+    reasons = FLAGS if counted.flags[0].any() else ()
+    shape = len(known) + len(reasons), counted.n_rows.size
+    n, total = np.zeros(shape), np.zeros(shape)
+    for row, name in enumerate(known):
+        if name in counted.cells.n:
+            n[row] = counted.cells.n[name].sum(axis=1, dtype=np.float64)
+            total[row] = counted.cells.total[name].sum(axis=1)
+    if reasons:
+        n[len(known) :], total[len(known) :] = counted.flags[0], counted.flags[1:]
+    return Means((*known, *reasons), start, end, n, total)
+
+
+def over_gpus(values: Float32s | Floats) -> Floats:
+    """[n_bins]: the mean of values [n_gpus, n_bins] over the GPUs that have one, NaN where none has."""
+    known = np.isfinite(values)
+    n = known.sum(axis=0)
+    total = np.where(known, values, 0).sum(axis=0, dtype=np.float64)
+    return np.asarray(np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0), np.float64)
+
+
+_NEAR = 1e-6
+_ENOUGH = 0.5
+"""Means come from all GPUs where whole bins cover at least this share of a part, else from the finer course."""
+
+
+def means_between(evidence: Evidence, start: float, end: float) -> dict[str, float | None]:
+    """Each metric's mean over GPUs and time in a part of the window (unix s); None without samples.
+
+    Of the whole window it is that of all samples. Of a part it is the mean over the bins that lie in it, GPU by GPU; where
+    a part is so short that these cover less than half of it, that of the course, which stands for some of the GPUs only.
+    """
+    if start <= evidence.start and end >= evidence.end:
+        return {name: evidence.mean(name) for name in evidence.series}
+    whole = _inside(evidence.times, evidence.width, start, end, evidence)
+    if whole.sum() * evidence.width >= _ENOUGH * (end - start):
+        return {name: _mean(values[:, whole]) for name, values in evidence.series.items()}
+    course = evidence.course
+    n = len(next(iter(course.values.values()), ()))
+    times = np.asarray(course.start + course.width * np.arange(n), np.float64)
+    inside = _inside(times, course.width, start, end, evidence)
+    return {name: _mean(course.values[name][inside]) if name in course.values else None for name in evidence.series}
+
+
+def excerpt(evidence: Evidence, start: float, end: float) -> Evidence | None:
+    """The evidence of a part of the window (unix s): the bins whose middle lies in it; None where there is none.
+
+    Each bin counts as one sample: ``least`` and ``greatest`` are of bins, clock event reasons are unknown, and GPUs have as
+    many rows as bins with values.
+    """
+    middles = evidence.times + evidence.width / 2
+    inside = (middles >= start) & (middles < end)
+    if not inside.any():
+        return None
+    first, last = int(np.argmax(inside)), len(inside) - int(np.argmax(inside[::-1]))
+    series = {name: values[:, first:last] for name, values in evidence.series.items()}
+    times = evidence.times[first:last]
+    n_rows = np.zeros(evidence.n_gpus, np.int64)
+    for values in series.values():
+        np.maximum(n_rows, np.isfinite(values).sum(axis=1), out=n_rows)
+    silent = n_rows == 0
+    return replace(
+        evidence,
+        start=start,
+        end=end,
+        times=times,
+        series=series,
+        means=_means_within(series, start, end, evidence.n_gpus),
+        least={name: np.fmin.reduce(values, axis=1).astype(np.float64) for name, values in series.items()},
+        greatest={name: np.fmax.reduce(values, axis=1).astype(np.float64) for name, values in series.items()},
+        n_rows=n_rows,
+        first_time=np.where(silent, np.nan, np.maximum(evidence.first_time, start)),
+        last_time=np.where(silent, np.nan, np.minimum(evidence.last_time, end)),
+        course=_course(evidence.course, start, end),
+        host={name: values[first:last] for name, values in evidence.host.items()},
+        workload={name: values[first:last] for name, values in evidence.workload.items()},
+        events=tuple(event for event in evidence.events if start <= event.time < end),
+        closer=excerpt(evidence.closer, start, end) if evidence.closer else None,
+        glimpses=excerpt(evidence.glimpses, start, end) if evidence.glimpses else None,
+    )
+
+
+def _inside(times: Floats, width: float, start: float, end: float, evidence: Evidence) -> NDArray[np.bool_]:
+    """Which bins lie in a part; those at the window's ends may reach beyond it."""
+    low, high = np.maximum(times, evidence.start), np.minimum(times + width, evidence.end)
+    return (low >= start - _NEAR) & (high <= end + _NEAR) & (high > low)
+
+
+def _mean(values: Floats | Float32s) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(known.mean(dtype=np.float64)) if known.size else None
+
+
+def _means_within(series: Mapping[str, Float32s], start: float, end: float, n_gpus: int) -> Means:
+    known = [np.isfinite(values) for values in series.values()]
+    n = [each.sum(axis=1, dtype=np.float64) for each in known]
+    total = [
+        np.where(each, values, 0).sum(axis=1, dtype=np.float64)
+        for each, values in zip(known, series.values(), strict=True)
+    ]
+    shape = len(n), n_gpus
+    return Means(tuple(series), start, end, np.reshape(n, shape), np.reshape(total, shape))
+
+
+def _course(course: Course, start: float, end: float) -> Course:
+    n = len(next(iter(course.values.values()), ()))
+    first = min(max(round((start - course.start) / course.width), 0), n)
+    last = max(min(round((end - course.start) / course.width), n), first)
+    values = {name: series[first:last] for name, series in course.values.items()}
+    return Course(course.start + first * course.width, course.width, values, course.n_gpus)

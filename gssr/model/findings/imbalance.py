@@ -1,0 +1,141 @@
+"""What imbalance costs, and of what kind it is: of some GPUs, over their time means and column by column of time."""
+
+from typing import Protocol
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.metrics import SCORE_INPUTS
+from gssr.model.results import Groups, Imbalance, Means, Space
+from gssr.model.statistics.balance import imbalance, outliers
+from gssr.score import score_of_means
+from gssr.store.reader import Gpu
+
+WORST_SECONDS = 60.0
+BEHIND = 0.8
+"""A GPU is behind in a column of time where it is below this share of the median GPU (a threshold of our own)."""
+IDLE = 0.02
+"""Below this share of the full scale the median GPU does nothing, and nobody is behind."""
+
+
+class Placed(Protocol):
+    """What knows where GPUs are: a frame, or evidence."""
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs."""
+
+    @property
+    def node_of(self) -> Ints:
+        """[n_gpus]: the number of each GPU's node."""
+
+
+def imbalance_between(
+    gpus: Ints, means: Floats, values: Floats, space: Space, full: float, window: tuple[float, float], start: float,
+    width: float,
+) -> Imbalance:  # fmt: skip
+    """The imbalance of ``gpus`` [n], positions, by their time means [n] and their ``values`` [n, n_columns], columns of
+    ``width`` seconds from ``start`` (unix s), of which ``space`` is what they are over space. ``full`` is the metric's full
+    scale; ``window`` begins and ends at unix s."""
+    n = np.isfinite(values).sum(axis=0)
+    busiest = np.where(space.high > 0, space.high, np.nan)
+    over_time = np.maximum(1.0 - space.mean / busiest, 0.0)
+    could = np.nan_to_num(n * busiest)
+    left = np.nan_to_num(n * busiest * over_time)
+    worst, worst_column = _worst(left, could, max(round(WORST_SECONDS / width), 1))
+    any_behind, behind_most, n_behind = _how_often_behind(values, space.p50, full)
+    low, high = _apart(means, full)
+    return Imbalance(
+        gpus=gpus,
+        means=means,
+        space=space,
+        over_time=over_time,
+        spread=space.p95 - space.p05,
+        of_means=imbalance(means[np.isfinite(means)]),
+        resolved=float(left.sum() / could.sum()) if could.sum() > 0 else None,
+        gpu_hours=len(gpus) * max(window[1] - window[0], 0.0) / 3600,
+        worst=worst,
+        worst_start=max(start + worst_column * width, window[0]),
+        low=low,
+        high=high,
+        behind_any=any_behind,
+        behind_most=behind_most,
+        n_behind=n_behind,
+    )
+
+
+def _apart(means: Floats, full: float) -> tuple[Ints, Ints]:
+    """``low`` and ``high`` of means [n]."""
+    apart = np.flatnonzero(outliers(means, full))
+    if not len(apart):
+        return apart, apart
+    above = means[apart] - float(np.nanmedian(means))
+    order = np.argsort(-np.abs(above), kind="stable")
+    apart, above = apart[order], above[order]
+    return apart[above < 0], apart[above > 0]
+
+
+def _worst(left: Floats, could: Floats, columns: int) -> tuple[float | None, int]:
+    """The imbalance of the ``columns`` neighbours that lost most, and the first of them."""
+    columns = min(columns, len(left))
+    lost = np.convolve(left, np.ones(columns), "valid")
+    whole = np.convolve(could, np.ones(columns), "valid")
+    if not len(lost) or not lost.max() > 0:
+        return None, 0
+    at = int(np.argmax(lost))
+    return float(lost[at] / whole[at]), at
+
+
+def behind(values: Floats, median: Floats, full: float, share: float = BEHIND) -> tuple[Flags, Flags]:
+    """Where each of values [n_gpus, n_columns] is below ``share`` of their median [n_columns], and in which columns
+    [n_columns] that works (IDLE); in others, and without samples, nobody is behind."""
+    working = median > IDLE * full
+    late: Flags = values < np.where(working, share * median, -np.inf)  # NaN is never behind
+    return late, working
+
+
+def _how_often_behind(values: Floats, median: Floats, full: float) -> tuple[float, float, int]:
+    """``behind_any``, ``behind_most`` and ``n_behind`` of values [n_gpus, n_columns] and their median [n_columns]."""
+    late, working = behind(values, median, full)
+    n_working = int(working.sum())
+    if not n_working or not len(values):
+        return 0.0, 0.0, 0
+    each = late.sum(axis=1)
+    return float(late.any(axis=0).sum() / n_working), float(each.max() / n_working), int((each > 0).sum())
+
+
+def score_of_medians(means: Means, gpus: Ints) -> float | None:
+    """The score of the medians of these GPUs' means, input by input; None where it can't be known."""
+    medians: dict[str, float | None] = {}
+    for name in SCORE_INPUTS:
+        own = means.per_gpu(name)[gpus]
+        known = own[np.isfinite(own)]
+        medians[name] = float(np.median(known)) if len(known) else None
+    return score_of_means(medians)
+
+
+def device_indices(gpus: tuple[Gpu, ...]) -> Ints:
+    """[n_gpus]: the driver's index of each GPU in its node, -1 where it is unknown."""
+    return np.array([-1 if gpu.device_index is None else gpu.device_index for gpu in gpus], np.int64)
+
+
+def grouped_by_node(found: Imbalance, placed: Placed) -> Groups:
+    """The GPUs by their node; ``keys`` are numbers of nodes."""
+    return _groups(placed.node_of[found.gpus], np.zeros(len(found.gpus), np.int64), found.means)
+
+
+def grouped_by_index(found: Imbalance, placed: Placed) -> Groups:
+    """The GPUs by the driver's index within their node."""
+    return _groups(device_indices(placed.gpus)[found.gpus], placed.node_of[found.gpus], found.means)
+
+
+def _groups(key: Ints, within: Ints, means: Floats) -> Groups:
+    """``means`` [n] grouped by ``key`` [n] (from -1 on), compared with the mean of those that share ``within`` [n]."""
+    known = np.isfinite(means)
+    key, within, means = key[known] + 1, within[known], means[known]
+    around = np.bincount(within, means) / np.maximum(np.bincount(within), 1)
+    below = around[within] - means
+    n = np.bincount(key)
+    there = np.flatnonzero(n)
+    sums = (np.bincount(key, values)[there] / n[there] for values in (means, below, below > 0))
+    return Groups(there - 1, *sums)

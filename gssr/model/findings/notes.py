@@ -1,0 +1,178 @@
+"""Sentences about a recording's data, never about the job: what is missing, and how far numbers can be trusted.
+
+What is said of a recording of whose samples not all were kept.
+
+Do the nodes of a run agree on what time it is?
+
+Each was compared with one clock, that of the shared filesystem, when its recording began. Times are stored, and shown, as
+each node's own clock told them: the comparison is made once and has an error, and the recording's buckets, its events and
+the job's own logs are all in that clock.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from statistics import median_low
+
+from gssr.metrics import BY_NAME
+from gssr.model.results import Analysis, GpuSummary
+from gssr.model.statistics.aggregate import is_within_a_bin
+from gssr.store.layout import RELATIVE_BIN_WIDTH
+from gssr.store.reader import Process, RunReader
+from gssr.store.records import without_ranks
+from gssr.store.schema import GAP_INTERVALS, LEVELS
+from gssr.store.thinning import YOUNG_SECONDS
+
+_NAMED = 6
+_TROUBLE = ("storage", "backend_lost")
+"""Kinds of events that cost samples; gaps and lost GPUs are counted."""
+
+
+def notes(
+    analysis: Analysis,
+    damage: str | None,
+    last_time: float | None,
+    missing_seconds: float,
+    others: Sequence[str] = (),
+    thinned: bool = False,
+) -> tuple[str, ...]:
+    """The notes of an analysis (whose own are not looked at). ``last_time`` is the last sample's unix time,
+    ``missing_seconds`` the time without samples in gaps, summed over GPUs, ``others`` what else is to be said; ``thinned``:
+    not all samples are there."""
+    return (*_sentences(analysis, damage, last_time, missing_seconds, thinned), *others)
+
+
+def _sentences(
+    analysis: Analysis, damage: str | None, last_time: float | None, missing_seconds: float, thinned: bool
+) -> Iterator[str]:
+    last = "" if last_time is None else f"; last sample {datetime.fromtimestamp(last_time):%H:%M:%S}"
+    if damage:
+        yield damage
+    if analysis.ranks_missing:
+        yield f"not in the recording: {without_ranks(analysis.ranks_missing, analysis.run.world_size)}"
+    if analysis.state == "lost":
+        yield f"the recording stopped without an end: its sampler is gone{last}"
+    elif analysis.state == "running":
+        yield f"the run is still going{last}"
+    yield from dict.fromkeys(event.message for event in analysis.events if event.kind in _TROUBLE)
+    if not analysis.gpus:
+        yield "no GPU was recorded, only the host"
+    elif not analysis.n_samples:
+        yield "no GPU has samples" if analysis.window.whole else "no GPU has samples in this window"
+    else:
+        yield from _about_samples(analysis, missing_seconds, thinned)
+        yield from _about_the_end(analysis, last_time)
+
+
+def _about_samples(analysis: Analysis, missing_seconds: float, thinned: bool) -> Iterator[str]:
+    silent = [gpu for gpu in analysis.gpus if not gpu.n_samples]
+    if silent:
+        have = "has" if len(silent) == 1 else "have"
+        yield f"{len(silent)} of {len(analysis.gpus)} GPUs {have} no samples: {_places(silent)}"
+    if analysis.n_gaps:
+        gaps = "1 gap" if analysis.n_gaps == 1 else f"{analysis.n_gaps:,} gaps"
+        yield (
+            f"{gaps} of more than {GAP_INTERVALS:g} sampling intervals between samples: about "
+            f"{_rounded(missing_seconds)} GPU-seconds are missing"
+        )
+    absent = [name for name, own in analysis.metrics.items() if not own.n and not BY_NAME[name].derived]
+    if absent and len(absent) >= sum(not BY_NAME[name].derived for name in analysis.metrics):
+        yield "none of the metrics was measured"
+    elif absent:
+        yield f"not measured: {_some([BY_NAME[name].label for name in absent])}"
+    if not analysis.exact:
+        share = 100 * RELATIVE_BIN_WIDTH / 2
+        why = "of which not all samples were kept" if thinned else "of which not all samples were read (--exact does)"
+        yield (
+            f"percentiles come from histograms: each is off by at most {share:.1f} % of its value"
+            if all(is_within_a_bin(own) for own in analysis.metrics.values())
+            else f"percentiles are less sure: the window cuts histograms of ten minutes, {why}"
+        )
+
+
+def _about_the_end(analysis: Analysis, last_time: float | None) -> Iterator[str]:
+    """Samples that stop before the run does: no gap, for none follows."""
+    ended, interval_ms = analysis.run.ended_at, analysis.run.sampling_ms
+    if not analysis.window.whole or ended is None or interval_ms is None or last_time is None:
+        return
+    silence = ended - last_time
+    if silence > GAP_INTERVALS * interval_ms / 1000:
+        yield f"no samples of the last {_rounded(silence)} s of the run"
+
+
+def _places(gpus: Sequence[GpuSummary]) -> str:
+    """As ``_some``, of GPUs."""
+    return _some([gpu.place for gpu in gpus[: _NAMED + 1]], len(gpus))
+
+
+def _some(names: Sequence[str], n: int | None = None) -> str:
+    """The first few, and how many more; ``n``: of how many these are the first."""
+    n = len(names) if n is None else n
+    if n <= _NAMED + 1:
+        return ", ".join(names)
+    return ", ".join(names[:_NAMED]) + f" and {n - _NAMED} more"
+
+
+def _rounded(seconds: float) -> str:
+    """Three digits are enough."""
+    return f"{float(f'{seconds:.3g}'):,.10g}"
+
+
+FINEST = float(LEVELS[0])
+"""Nothing finer than this, s, can be shown of thinned samples."""
+
+SURELY_WHOLE = YOUNG_SECONDS - 60.0
+"""Samples of a growing run that are no older than this, s, have not been thinned, and will not be for a while."""
+
+_LEFT = {
+    "10s": f"only means over {FINEST:g} s were kept of",
+    "none": f"only statistics for every {FINEST:g} s were kept of",
+}
+
+
+def thinning(reader: RunReader) -> str | None:
+    """One sentence; None where every sample is there."""
+    until, last = reader.thinned_until, reader.last_time
+    if until == -math.inf:
+        return None
+    which = "the samples"
+    if last is not None and last >= until:
+        which = f"samples from before {datetime.fromtimestamp(until):%Y-%m-%d %H:%M:%S}"
+    return (
+        f"{_LEFT.get(reader.keep, _LEFT['none'])} {which} (--keep {reader.keep}): "
+        f"statistics count all of them, but nothing finer than {FINEST:g} s is known"
+    )
+
+
+_NODES_NAMED = 4
+
+
+def disagreement(processes: Iterable[Process], sampling_seconds: float) -> str | None:
+    """A sentence about the nodes whose clocks are more than a sampling interval (and the error of the comparison) away from
+    most others'; None when there are none, or it isn't known."""
+    offsets = {
+        process.node or "": (process.clock_offset, process.clock_error or 0.0)
+        for process in processes
+        if process.clock_offset is not None
+    }
+    if len(offsets) < 2:
+        return None
+    usual, usual_error = offsets[median_low((offset, node) for node, (offset, _) in offsets.items())[1]]
+    ahead = {node: (offset - usual, error + usual_error) for node, (offset, error) in sorted(offsets.items())}
+    away = {node: pair for node, pair in ahead.items() if abs(pair[0]) > max(sampling_seconds, pair[1])}
+    if not away:
+        return None
+    named = [
+        f"{node} is {_seconds(abs(by))} {'ahead' if by > 0 else 'behind'}"
+        for node, (by, _) in list(away.items())[:_NODES_NAMED]
+    ]
+    others = [f"{len(away) - _NODES_NAMED} more nodes differ"] if len(away) > _NODES_NAMED else []
+    error = max(error for _, error in away.values())
+    return (
+        f"clocks differ by more than a sampling interval: {', '.join([*named, *others])} (within {_seconds(error)}); "
+        "every time is by its own node's clock"
+    )
+
+
+def _seconds(seconds: float) -> str:
+    return f"{float(f'{seconds:.2g}'):.10g} s"

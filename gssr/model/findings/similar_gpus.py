@@ -1,0 +1,204 @@
+"""Similar GPUs in bands: which GPUs run alike over a window of time, so that thousands fit on a screen and one that does
+not run like the others has a line of its own.
+
+Each GPU is a point: its means over a few equal parts of the window, as shares of the full scale, and how much of each part
+it has no samples in. Two GPUs are as far apart as the root mean square of their parts' differences. Bands are made in two
+steps, as BIRCH does (Zhang, Ramakrishnan, Livny, SIGMOD 1996): first many small clusters, then these are merged.
+
+1. Small clusters by farthest-point traversal (Gonzalez, Theoretical Computer Science 38, 1985): the GPU farthest from all
+   centres becomes the next centre, so that stragglers are found first, whatever their number. One pass over the points for
+   each centre.
+2. Average linkage (Sokal and Michener 1958) of the small clusters: the nearest two are merged while they are similar, or
+   while there are too many. It does not weigh clusters by their size, as k-means and Ward's method do, to which one GPU
+   among thousands is not worth a band.
+
+GPUs whose means are outliers (gssr.model.statistics.balance) never share a band with others. A grouping is kept as long as
+it fits: a band must not jump because one column was added.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats, Ints
+
+PARTS = 16
+"""Parts of the window that a GPU's course is seen in."""
+SIMILAR = 0.10
+"""GPUs nearer than this share of the full scale are alike (a threshold of our own)."""
+ABSENT = 0.30
+"""A part without samples is as far from one with samples as this share of the full scale (a threshold of our own)."""
+_APART = 10.0
+"""How far outliers are from the others."""
+_SMALL = SIMILAR / 4
+"""Small clusters need not be smaller."""
+_MOST_SMALL = 40
+_BETTER = 1.25
+"""A new grouping replaces the old one when that is wider by more than this factor ..."""
+_MERGED = SIMILAR / 2
+"""... or when two of its bands have come as near as this."""
+_TIE = 1e-9
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class Bands(NamedTuple):
+    """``owner`` [n_gpus]: the band of each GPU; ``names``: a letter for each band."""
+
+    names: tuple[str, ...]
+    owner: Ints
+
+    def members(self, band: int) -> Ints:
+        """Who is in a band, ascending."""
+        return np.flatnonzero(self.owner == band)
+
+
+def bands(values: Floats, full: float, apart: Flags, at_most: int, before: Bands | None = None) -> Bands:
+    """``values`` [n_gpus, n_columns] (NaN: missing; ``full`` fills the axis) in at most ``at_most`` bands (1-26). ``apart``
+    [n_gpus] are outliers. ``before``: bands of the same GPUs a moment ago, kept if they still fit; else new bands take the
+    letters of those whose GPUs they have. At first A is the largest, and the outliers come last."""
+    if not len(values):
+        return Bands((), np.zeros(0, np.int64))
+    at_most = min(max(at_most, 1), len(LETTERS))
+    points = _points(values / full if full != 1 else values, apart)
+    found = _merged(points, *_small_clusters(points), at_most)
+    if before is not None and len(before.owner) == len(points) and len(before.names) <= at_most:
+        if _still_fits(points, before.owner, found):
+            return before
+        return _renamed(found, apart, before)
+    return _renamed(found, apart, None)
+
+
+def _points(values: Floats, apart: Flags) -> Floats:
+    """[n_gpus, dimensions]: distances between them are shares of the full scale."""
+    n_columns = values.shape[1]
+    edges = np.unique(np.arange(PARTS) * n_columns // PARTS) if n_columns else np.zeros(0, np.int64)
+    if not len(edges):
+        return np.where(apart, _APART, 0.0)[:, None]
+    sizes = np.diff(edges, append=n_columns)
+    means = np.add.reduceat(values, edges, axis=1) / sizes
+    holes = np.flatnonzero(np.isnan(means).any(axis=1))
+    absent = np.zeros(means.shape)
+    if len(holes):
+        known = np.isfinite(values[holes])
+        n = np.add.reduceat(known, edges, axis=1, dtype=np.float64)
+        totals = np.add.reduceat(np.where(known, values[holes], 0.0), edges, axis=1)
+        means[holes] = np.divide(totals, n, out=np.full(totals.shape, np.nan), where=n > 0)
+        means = np.where(np.isnan(means), _middle(means), means)
+        absent[holes] = ABSENT * (1 - n / sizes)
+    seen = [np.clip(means, 0.0, 1.5), absent] if len(holes) else [np.clip(means, 0.0, 1.5)]
+    weights = np.sqrt(sizes / n_columns)
+    points: Floats = np.concatenate([*(each * weights for each in seen), np.where(apart, _APART, 0.0)[:, None]], axis=1)
+    return points
+
+
+def _middle(means: Floats) -> Floats:
+    """[parts]: the median GPU of each part; 0 where nobody has samples."""
+    known = np.isfinite(means)
+    n = known.sum(axis=0)
+    ordered = np.sort(means, axis=0)  # NaN last
+    middle = ordered[np.maximum(n - 1, 0) // 2, np.arange(means.shape[1])]
+    return np.asarray(np.where(n > 0, middle, 0.0), np.float64)
+
+
+def _small_clusters(points: Floats) -> tuple[Floats, Ints]:
+    """Centres [m, dimensions], and [n_gpus] the nearest one of each point."""
+    lengths = np.einsum("ij,ij->i", points, points)
+
+    def squared(centre: Floats) -> Floats:
+        found: Floats = lengths + centre @ centre - 2 * (points @ centre)
+        return found
+
+    centres = [points[_least(squared(np.median(points, axis=0)), points)]]
+    nearest = squared(centres[0])
+    owner = np.zeros(len(points), np.int64)
+    while len(centres) < _MOST_SMALL and nearest.max() > _SMALL**2:
+        centre = points[_least(-nearest, points)]
+        distance = squared(centre)
+        nearer = distance < nearest
+        owner[nearer] = len(centres)
+        nearest = np.where(nearer, distance, nearest)
+        centres.append(centre)
+    return np.array(centres), owner
+
+
+def _least(values: Floats, points: Floats) -> int:
+    """The position of the least value; of several, of the point that comes first by its coordinates: the order of the GPUs
+    must not matter."""
+    tied = np.flatnonzero(values <= values.min() + _TIE)
+    if len(tied) > 1:
+        tied = tied[np.lexsort(np.round(points[tied], 9).T[::-1])]
+    return int(tied[0])
+
+
+def _merged(points: Floats, centres: Floats, owner: Ints, at_most: int) -> Ints:
+    """[n_gpus]: the band of each point after average linkage of the small clusters."""
+    sizes = np.bincount(owner, minlength=len(centres)).astype(np.float64)
+    centres = _centroids(points, owner, len(centres))
+    distance = _between(centres)
+    band = np.arange(len(centres))
+    alive = len(centres)
+    while alive > 1:
+        one, other = divmod(int(np.argmin(distance)), len(centres))
+        if distance[one, other] >= SIMILAR and alive <= at_most:
+            break
+        total = sizes[one] + sizes[other]
+        joined = (sizes[one] * distance[one] + sizes[other] * distance[other]) / total
+        distance[one], distance[:, one] = joined, joined
+        distance[other], distance[:, other], distance[one, one] = np.inf, np.inf, np.inf
+        sizes[one] = total
+        band[band == other] = one
+        alive -= 1
+    _, numbered = np.unique(band, return_inverse=True)
+    return np.asarray(numbered[owner], np.int64)
+
+
+def _centroids(points: Floats, owner: Ints, n: int) -> Floats:
+    """[n, dimensions]: the mean point of each of n groups, none of them empty."""
+    sizes = np.bincount(owner, minlength=n)
+    sums = [np.bincount(owner, points[:, dimension], n) for dimension in range(points.shape[1])]
+    return np.asarray(np.stack(sums, axis=1) / sizes[:, None], np.float64)
+
+
+def _between(centres: Floats) -> Floats:
+    """[n, n]: distances; infinity from each to itself."""
+    apart = centres[:, None, :] - centres[None, :, :]
+    distance: Floats = np.sqrt((apart**2).sum(axis=-1))
+    np.fill_diagonal(distance, np.inf)
+    return distance
+
+
+def _still_fits(points: Floats, old: Ints, new: Ints) -> bool:
+    n = int(old.max()) + 1
+    centres = _centroids(points, old, n)
+    near = n > 1 and float(_between(centres).min()) < _MERGED
+    return not near and _radius(points, old) <= max(SIMILAR, _BETTER * _radius(points, new))
+
+
+def _radius(points: Floats, owner: Ints) -> float:
+    """How far the farthest point is from the mean of its group."""
+    offset = points - _centroids(points, owner, int(owner.max()) + 1)[owner]
+    return float(np.sqrt(np.einsum("ij,ij->i", offset, offset).max()))
+
+
+def _renamed(owner: Ints, apart: Flags, before: Bands | None) -> Bands:
+    """The groups in the order of their letters."""
+    n = int(owner.max()) + 1
+    sizes, marked = np.bincount(owner, minlength=n), np.bincount(owner, apart, n) > 0
+    first = np.full(n, len(owner))
+    np.minimum.at(first, owner, np.arange(len(owner)))
+    order = sorted(range(n), key=lambda group: (marked[group], -sizes[group], first[group]))
+    letter: dict[int, str] = {}
+    if before is not None:
+        shared = np.zeros((n, len(before.names)), np.int64)
+        np.add.at(shared, (owner, before.owner), 1)
+        for place in np.argsort(-shared, axis=None, kind="stable").tolist():
+            group, old = divmod(place, len(before.names))
+            if shared[group, old] and group not in letter and before.names[old] not in letter.values():
+                letter[group] = before.names[old]
+    free = iter(sorted(set(LETTERS) - set(letter.values())))
+    for group in order:
+        if group not in letter:
+            letter[group] = next(free)
+    names = sorted(letter.values())
+    number = np.array([names.index(letter[group]) for group in range(n)], np.int64)
+    return Bands(tuple(names), number[owner])

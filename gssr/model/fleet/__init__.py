@@ -1,0 +1,1 @@
+"""What the runs of many recordings add up to."""

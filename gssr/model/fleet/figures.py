@@ -1,0 +1,330 @@
+"""A run in figures, as a fleet counts it: what it held, what it used, what was wasted; as a whole and GPU by GPU.
+
+Everything comes from small tables, rollups and sketches: no raw row of a finished run is read.
+
+What a command runs: the same word for every run of the same program, whatever its arguments.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Floats
+from gssr.metrics import SCORE_INPUTS
+from gssr.model.evidence.gather import gather
+from gssr.model.results import Verdict
+from gssr.model.statistics.balance import imbalance
+from gssr.model.verdicts import judge
+from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.table import Table
+from gssr.model.window import DETECTION_METRICS, extent
+from gssr.score import score_of_means
+from gssr.store.layout import FIELDS, Layout
+from gssr.store.reader import RunReader
+from gssr.store.schema import Column
+from gssr.store.totals import totals
+from gssr.store.whole import below
+
+_INTERPRETER = re.compile(
+    r"(?:python|pypy|perl|ruby|lua)[\d.]*|(?:ba|da|z|k|c|tc|fi)?sh|julia|Rscript|node|java|matlab"
+)
+_BEFORE = {"env", "nice", "nohup", "time", "timeout", "numactl", "taskset", "srun", "mpirun", "mpiexec", "stdbuf"}
+"""What only starts another program."""
+_TAKE_TEXT = ("-c", "-e", "-lc")
+_MODULE = "-m"
+
+
+def program_of(command: Sequence[str]) -> str | None:
+    """``train.py`` of ``/usr/bin/python3 -u /home/me/train.py --lr 1``, ``torch.distributed.run`` of ``python -m ...``,
+    ``sh -c`` of a text for the shell, ``solver`` of ``./bin/solver input``. None of no command."""
+    words = list(command)
+    while len(words) > 1 and os.path.basename(words[0]) in _BEFORE:
+        words = _after_options(words)
+    if not words:
+        return None
+    name = os.path.basename(words[0].rstrip("/")) or words[0]
+    if not _INTERPRETER.fullmatch(name):
+        return name
+    for place, word in enumerate(words[1:], 1):
+        if word in _TAKE_TEXT:
+            return f"{name} {word}"
+        if word == _MODULE and place + 1 < len(words):
+            return words[place + 1]
+        if not word.startswith("-"):
+            return os.path.basename(word.rstrip("/")) or word
+    return name
+
+
+def _after_options(words: Sequence[str]) -> list[str]:
+    """The words after a starter, its options, its settings (NAME=VALUE) and its numbers (a priority, a time limit)."""
+    rest = list(words[1:])
+    while len(rest) > 1 and (rest[0].startswith("-") or "=" in rest[0] or re.fullmatch(r"[\d.,:]+[smhd]?", rest[0])):
+        del rest[0]
+    return rest
+
+
+HELD_DOWN = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
+"""Clock event reasons that slow a GPU down and are no part of its ordinary work, as the power limit is."""
+_FEWEST = 3
+"""So many used GPUs can be compared with their median."""
+_READ = (*SCORE_INPUTS, *DETECTION_METRICS, "sm_clock", "energy", "clock_event_reasons")
+
+_FIELDS = {
+    "gauge": ("n", "sum"), "rate": ("n", "sum"), "counter": ("n", "increase"), "bits": ("n", *HELD_DOWN),
+}  # fmt: skip
+"""What is asked of them, by their kind."""
+
+COMMON = (
+    Column("gpu_hours", "REAL", "GPUs times the duration, h"),
+    Column("score", "REAL", "saturation score, 0-1; NULL where it can't be known"),
+    Column("wasted_gpu_hours", "REAL", "gpu_hours * (1 - score), h"),
+    Column("idle_gpu_hours", "REAL", "gpu_hours times the share of samples with SM active below 2 %, h"),
+    Column("throttled_gpu_hours", "REAL", "gpu_hours times the share of samples slowed down by heat or hardware, h"),
+    Column("energy_j", "REAL", "energy used, J"),
+    Column("wasted_energy_j", "REAL", "energy_j * (1 - score), J"),
+)  # fmt: skip
+RUN_COLUMNS = (
+    Column("run_id", "TEXT NOT NULL", "the run"),
+    Column("file", "TEXT NOT NULL", "the recording it was read from"),
+    Column("label", "TEXT", "the label given with --label"),
+    Column("program", "TEXT", "what was run: the program's name, and of an interpreter its script's"),
+    Column("job_id", "TEXT", "the launcher's job id"),
+    Column("user", "TEXT", "who ran it"),
+    Column("cluster", "TEXT", "name of the cluster"),
+    Column("state", "TEXT NOT NULL", "running, completed, failed, timeout, killed or lost"),
+    Column("started_at", "REAL", "unix time of the workload's start, s"),
+    Column("duration_s", "REAL NOT NULL", "from start to end, or to the last sample, s"),
+    Column("n_nodes", "INTEGER NOT NULL", "number of nodes"),
+    Column("n_gpus", "INTEGER NOT NULL", "number of GPUs"),
+    Column("n_samples", "INTEGER NOT NULL", "number of samples"),
+    Column("n_gaps", "INTEGER NOT NULL", "number of gaps, over all GPUs"),
+    *COMMON,
+    Column("unused_gpus", "INTEGER", "GPUs that did something in less than 2 % of their samples"),
+    Column("imbalance", "REAL", "1 - mean/max of the GPUs' mean SM active; NULL of fewer than two GPUs"),
+    Column("imbalance_gpu_hours", "REAL", "gpu_hours * imbalance, h"),
+)  # fmt: skip
+GPU_COLUMNS = (
+    Column("run_id", "TEXT NOT NULL", "the run"),
+    Column("gpu", "INTEGER NOT NULL", "number of the GPU within the run, from 0"),
+    Column("node", "TEXT", "the node it is in"),
+    Column("device_index", "INTEGER", "the driver's index on its node"),
+    Column("uuid", "TEXT", "the driver's UUID"),
+    Column("name", "TEXT", "product name"),
+    Column("n_samples", "INTEGER NOT NULL", "number of samples"),
+    Column("n_gaps", "INTEGER NOT NULL", "number of gaps"),
+    *COMMON,
+    Column("unused", "INTEGER", "1 where it did something in less than 2 % of its samples, else 0"),
+    Column("sm_active", "REAL", "mean SM active (ratio, 0-1)"),
+    Column("relative_activity", "REAL", "sm_active over that of the run's median used GPU; NULL of fewer than 3 used"),
+    Column("relative_clock", "REAL", "mean SM clock over that of the run's median used GPU; NULL of fewer than 3 used"),
+)  # fmt: skip
+"""Columns of the figures, in the order of the fields below. SM active stands for the first measured of DETECTION_METRICS."""
+
+
+class GpuFigures(NamedTuple):
+    """One GPU of a run: GPU_COLUMNS; None is unknown."""
+
+    run_id: str
+    gpu: int
+    node: str | None
+    device_index: int | None
+    uuid: str | None
+    name: str | None
+    n_samples: int
+    n_gaps: int
+    gpu_hours: float
+    score: float | None
+    wasted_gpu_hours: float | None
+    idle_gpu_hours: float | None
+    throttled_gpu_hours: float | None
+    energy_j: float | None
+    wasted_energy_j: float | None
+    unused: int | None
+    sm_active: float | None
+    relative_activity: float | None
+    relative_clock: float | None
+
+
+class RunFigures(NamedTuple):
+    """One run: RUN_COLUMNS; None is unknown. Beside these its GPUs and, where they were asked for, its verdicts."""
+
+    run_id: str
+    file: str
+    label: str | None
+    program: str | None
+    job_id: str | None
+    user: str | None
+    cluster: str | None
+    state: str
+    started_at: float | None
+    duration_s: float
+    n_nodes: int
+    n_gpus: int
+    n_samples: int
+    n_gaps: int
+    gpu_hours: float
+    score: float | None
+    wasted_gpu_hours: float | None
+    idle_gpu_hours: float | None
+    throttled_gpu_hours: float | None
+    energy_j: float | None
+    wasted_energy_j: float | None
+    unused_gpus: int | None
+    imbalance: float | None
+    imbalance_gpu_hours: float | None
+    gpus: tuple[GpuFigures, ...] = ()
+    verdicts: tuple[Verdict, ...] | None = None
+
+
+def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table = TABLE) -> RunFigures:
+    """The figures of a run of the recording ``file``. ``verdicts``: judge it as well, by ``rules``, which takes several
+    times as long."""
+    run, (start, end) = reader.run, extent(reader)
+    hours = (end - start) / 3600
+    counted = _Counted(reader)
+    gpus = tuple(_gpu(counted, reader, position, hours) for position in range(len(reader.gpus)))
+    gpu_hours = len(gpus) * hours
+    score = score_of_means(counted.means())
+    own = imbalance(counted.lead[np.isfinite(counted.lead)]) if len(gpus) > 1 else None
+    unused = [gpu.unused for gpu in gpus if gpu.unused is not None]
+    energy = total(gpu.energy_j for gpu in gpus)
+    return RunFigures(
+        run_id=run.run_id,
+        file=file,
+        label=run.label,
+        program=program_of(run.command),
+        job_id=run.job_id,
+        user=run.user,
+        cluster=run.cluster,
+        state=reader.state,
+        started_at=run.started_at,
+        duration_s=end - start,
+        n_nodes=run.n_nodes or len({gpu.node for gpu in gpus} | {process.node for process in reader.processes}),
+        n_gpus=len(gpus),
+        n_samples=sum(gpu.n_samples for gpu in gpus),
+        n_gaps=sum(gpu.n_gaps for gpu in gpus),
+        gpu_hours=gpu_hours,
+        score=score,
+        wasted_gpu_hours=_wasted(gpu_hours, score),
+        idle_gpu_hours=total(gpu.idle_gpu_hours for gpu in gpus),
+        throttled_gpu_hours=total(gpu.throttled_gpu_hours for gpu in gpus),
+        energy_j=energy,
+        wasted_energy_j=_wasted(energy, score),
+        unused_gpus=sum(unused) if unused else None,
+        imbalance=own,
+        imbalance_gpu_hours=None if own is None else own * gpu_hours,
+        gpus=gpus,
+        verdicts=judge(gather(reader, np.arange(len(gpus))), rules).verdicts if verdicts else None,
+    )
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """The sum of what is known; None where nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _wasted(amount: float | None, score: float | None) -> float | None:
+    return None if amount is None or score is None else amount * (1 - score)
+
+
+class _Counted:
+    """What the rollups and sketches of a run add up to, GPU by GPU: arrays [n_gpus], NaN is unknown."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._n_gpus = n_gpus = len(reader.gpus)
+        self._columns: dict[tuple[str, str], Floats] = {}
+        """One number of each GPU's block of a metric, where it is not 0."""
+        self.n_rows, self.n_gaps = np.zeros(n_gpus), np.zeros(n_gpus)
+        for own in totals(reader, _READ, None, None, None, reader.gap_seconds):
+            self._take_in(own.gpus, own.vectors, own.layout)
+        name = next((name for name in DETECTION_METRICS if self._column(name, "n").any()), None)
+        idle, known = below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
+        self.idle = _quotient(idle, known)
+        self.unused = np.where(known > 0, 1 - self.idle < TABLE.common.at("unused"), np.nan)
+        self.lead = self._mean(name)
+        self.activity = self._relative(self.lead)
+        self.clock = self._relative(self._mean("sm_clock"))
+        flags = self._column("clock_event_reasons", "n")
+        shares = [_quotient(self._column("clock_event_reasons", flag), flags) for flag in HELD_DOWN]
+        self.throttled = np.fmax.reduce(shares)
+        self.energy = np.where(self._column("energy", "n") > 1, self._column("energy", "increase"), np.nan)
+        inputs = {name: self._mean(name) for name in SCORE_INPUTS}
+        self.scores = [
+            score_of_means({name: float(column[gpu]) for name, column in inputs.items()}) if self.n_rows[gpu] else None
+            for gpu in range(n_gpus)
+        ]
+
+    def _take_in(self, gpus: NDArray[np.int64], vectors: Floats, layout: Layout) -> None:
+        """Keep of the rollups of some GPUs, each one's of the whole run [n, layout.width], what is asked for."""
+        self.n_rows[gpus], self.n_gaps[gpus] = vectors[:, 0], vectors[:, 1]
+        for metric, start, _ in layout.blocks:
+            for field in _FIELDS[metric.kind]:
+                column = vectors[:, start + FIELDS[metric.kind].index(field)]
+                if column.any():
+                    self._columns.setdefault((metric.name, field), np.zeros(self._n_gpus))[gpus] = column
+
+    def means(self) -> dict[str, float | None]:
+        """Of the inputs of the score, over all samples of all GPUs."""
+        found = {}
+        for name in SCORE_INPUTS:
+            n = self._column(name, "n").sum()
+            found[name] = float(self._column(name, "sum").sum() / n) if n else None
+        return found
+
+    def _column(self, name: str, field: str) -> Floats:
+        """One number of each GPU's block of a metric; 0 where the file lacks it."""
+        return self._columns.get((name, field), np.zeros(self._n_gpus))
+
+    def _mean(self, name: str | None) -> Floats:
+        if name is None:
+            return np.full(self._n_gpus, np.nan)
+        return _quotient(self._column(name, "sum"), self._column(name, "n"))
+
+    def _relative(self, means: Floats) -> Floats:
+        """To the median of the GPUs that were used."""
+        used = means[(self.unused == 0) & np.isfinite(means)]
+        middle = float(np.median(used)) if len(used) >= _FEWEST else 0.0
+        return means / middle if middle > 0 else np.full(len(means), np.nan)
+
+
+def _quotient(total: NDArray[np.generic], n: NDArray[np.generic]) -> Floats:
+    quotient = np.full(len(n), np.nan)
+    np.divide(total, n, out=quotient, where=np.asarray(n) > 0)
+    return quotient
+
+
+def _gpu(counted: _Counted, reader: RunReader, position: int, hours: float) -> GpuFigures:
+    def of(values: Floats) -> float | None:
+        value = float(values[position])
+        return value if value == value else None
+
+    gpu, score = reader.gpus[position], counted.scores[position]
+    idle, throttled, unused, energy = (
+        of(values) for values in (counted.idle, counted.throttled, counted.unused, counted.energy)
+    )
+    return GpuFigures(
+        run_id=gpu.run_id,
+        gpu=position,
+        node=gpu.node,
+        device_index=gpu.device_index,
+        uuid=gpu.uuid,
+        name=gpu.name,
+        n_samples=int(counted.n_rows[position]),
+        n_gaps=int(counted.n_gaps[position]),
+        gpu_hours=hours,
+        score=score,
+        wasted_gpu_hours=_wasted(hours, score),
+        idle_gpu_hours=None if idle is None else idle * hours,
+        throttled_gpu_hours=None if throttled is None else throttled * hours,
+        energy_j=energy,
+        wasted_energy_j=_wasted(energy, score),
+        unused=None if unused is None else int(unused),
+        sm_active=of(counted.lead),
+        relative_activity=of(counted.activity),
+        relative_clock=of(counted.clock),
+    )

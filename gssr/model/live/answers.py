@@ -1,0 +1,266 @@
+"""What a query asks of a recording: columns of time, and means over its window, its last minute and its cursor.
+
+What was computed is kept as long as it stays true: of a finished run for ever, of a growing one until it has grown.
+"""
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.model.findings.notes import FINEST
+from gssr.model.live.frame import RECENT_SECONDS, Query
+from gssr.model.live.run_totals import Tally
+from gssr.model.results import Grid, HostUse, Means, Series, Space
+from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine
+from gssr.model.statistics.host_use import host_use
+from gssr.model.window import DETECTION_METRICS, warm_up_and_tear_down
+from gssr.store.moments import merge
+from gssr.store.reader import RunReader
+from gssr.store.schema import LEVELS
+
+LAG_SECONDS, LAG_COSTS = 5.0, 20
+"""What changes while a run grows is computed anew after max(5 s, 20 times what it took)."""
+QUICK_CELLS = 50_000
+"""More than so many (GPU, column) cells are not read for a quick look."""
+MANY_GPUS, MOST_CELLS, FEW_CELLS = 20_000, 2_000_000, 500_000
+"""No more (GPU, column) cells are counted, so that of very many GPUs there are fewer columns than were asked for; of more
+than MANY_GPUS, which nobody has, FEW_CELLS."""
+FEW_ROWS = 20_000
+"""A minute that cuts buckets of 10 s is widened to them where more rows than these would have to be read."""
+SELDOM_WIDTH = 2.0
+"""Where the files are read seldom, columns are at least so wide, s: about two live blocks."""
+_KEPT = 6
+
+Read = Callable[[], RunReader]
+"""The run, to read from now."""
+
+
+class Shown(NamedTuple):
+    """What a query shows; see Frame."""
+
+    metric: str
+    grid: Grid
+    space: Space
+    window: Means
+    recent: Means
+    moment: dict[str, float | None]
+    host: HostUse | None
+    refined: bool
+    active_from: float | None
+    energy_j: float | None
+
+
+class _Answer(NamedTuple):
+    value: object
+    at: float
+    """When it was computed, monotonic s."""
+    cost: float
+    """How long that took, s."""
+
+
+class Lens:
+    """Looks at one run of which ``tally`` counts all rows. ``seldom``: reading the files is dear; what was read of a growing
+    run is good until ``renew``."""
+
+    def __init__(self, tally: Tally, interval: float, n_gpus: int, seldom: bool = False) -> None:
+        self._tally = tally
+        self._renewed = 0.0 if seldom else None
+        self._interval = interval
+        self._n_gpus = n_gpus
+        self._grids: OrderedDict[tuple[str, float, int, int | None], Columns] = OrderedDict()
+        self._answers: OrderedDict[tuple[str, float, float], _Answer] = OrderedDict()
+
+    def add(self, gpu: Ints, moment: Floats, values: dict[str, Floats]) -> None:
+        """Count new rows: positions, unix s and values by metric, all [n]."""
+        for columns in self._grids.values():
+            columns.add(gpu, moment, values[columns.metric])
+
+    def add_spans(self, spans: Spans) -> None:
+        """Count what GPUs did since, where their rows are not read."""
+        for columns in self._grids.values():
+            row = self._tally.names.index(columns.metric)
+            columns.add_spans(spans.gpu, spans.start, spans.end, spans.n[row], spans.total[row])
+
+    def renew(self) -> None:
+        """Read anew what is asked for from now on."""
+        self._renewed = time.monotonic()
+
+    def show(self, query: Query, read: Read, growing: bool, quick: bool) -> Shown:
+        """What the query asks for. ``growing``: rows may still come."""
+        tally = self._tally
+        metric = query.metric if query.metric in tally.metrics else tally.metrics[0]
+        newest = tally.last if query.end is None else min(query.end, tally.last)
+        span = max(newest - tally.first, self._interval) if query.span is None else query.span
+        n = self._at_most(query.columns)
+        whole = query.span is None
+        width = query.width or choose_width(
+            span,
+            max(n - 1, 1) if whole else n,
+            self._interval,
+            self._n_gpus,
+            snug=whole,
+            least=0.0 if self._renewed is None else SELDOM_WIDTH,
+        )
+        refined = not (quick and width < LEVELS[-1] and self._n_gpus * span / width > QUICK_CELLS)
+        width = width if refined else float(LEVELS[-1])
+        if is_fine(width) and max(newest - n * width, tally.first) < tally.thinned:
+            width = FINEST
+        last = column_of(tally.last, width) if query.end is None else math.ceil(query.end / width - 1e-9) - 1
+        first = column_of(tally.first, width) if query.span is None else last - n + 1
+        columns = self._columns(metric, width, first, n, query, read)
+        grid, space = columns.grid(tally.settled() - 2 * self._interval if growing else math.inf)
+        if last - first + 1 < n and query.end is not None:
+            grid, space = _up_to(grid, space, max(last - first + 1, 0))
+        end = min((last + 1) * width, math.nextafter(tally.last, math.inf))
+        window = self._window(query, grid, end, read, growing)
+        moment: dict[str, float | None] = {}
+        if query.cursor is not None:
+            at = grid.start + grid.column(query.cursor) * width
+            means = self._means("moment", at, at + width, query, read, growing and at + width > tally.last)
+            moment = means.overall(np.array(query.gpus) if query.gpus else None)
+        growing_host = growing and grid.end > tally.last
+        host = self._kept(
+            ("host", grid.start, grid.end), query, growing_host, lambda: host_use(read(), grid.start, grid.end)
+        )
+        assert host is None or isinstance(host, HostUse)
+        recent = self._recent(query, end, read, growing)
+        active_from = self._active_from(query, read, growing) if query.activity else None
+        energy = self._energy(query, grid, read, growing) if query.energy else None
+        return Shown(metric, grid, space, window, recent, moment, host, refined, active_from, energy)
+
+    def _at_most(self, columns: int) -> int:
+        """So many columns, or as many as there may be."""
+        cells = MOST_CELLS if self._n_gpus <= MANY_GPUS else FEW_CELLS
+        return max(min(columns, cells // max(self._n_gpus, 1)), 1)
+
+    def _energy(self, query: Query, grid: Grid, read: Read, growing: bool) -> float | None:
+        """J by the counters of all GPUs that have samples, in the grid's window."""
+
+        def compute() -> float | None:
+            reader = read()
+            if "energy" not in reader.metrics:
+                return None
+            buckets = reader.buckets(grid.start, grid.end, names=("energy",))
+            found = merge(buckets.vectors, buckets.gpu, self._n_gpus, reader.gap_seconds, buckets.layout)
+            n, increase = found[:, buckets.layout.blocks[0].start], found[:, buckets.layout.width - 1]
+            known = bool((n[found[:, 0] > 0] > 1).all()) and bool(n.any())
+            return float(increase.sum()) if known else None
+
+        ends = growing and grid.end > self._tally.last
+        joules = self._kept(("energy", grid.start, grid.end), query, ends, compute)
+        assert joules is None or isinstance(joules, float)
+        return joules
+
+    def _active_from(self, query: Query, read: Read, growing: bool) -> float | None:
+        """Where the warm-up ends, unix s; the first sample where nothing tells."""
+        tally = self._tally
+        metric = next((name for name in DETECTION_METRICS if name in tally.metrics), None)
+        if metric is None:
+            return tally.first
+
+        def average(start: float, end: float, bins: int) -> Series:
+            least = FINEST if start < tally.thinned else 0.0
+            width = choose_width(end - start, self._at_most(bins), self._interval, self._n_gpus, least=least)
+            first = column_of(start, width)
+            columns = Columns(metric, width, first, column_of(end, width) - first + 1, self._n_gpus)
+            columns.read(read())
+            grid, space = columns.grid(math.inf)
+            counted = np.isfinite(grid.values).sum(axis=0)
+            return Series(metric, grid.start, width, space.mean, space.low, space.high, counted)
+
+        def compute() -> float:
+            return tally.first + warm_up_and_tear_down(average, tally.first, tally.last)[0]
+
+        found = self._kept(("active_from", tally.first, math.inf), query, growing, compute)
+        assert isinstance(found, float)
+        return found
+
+    def _columns(self, metric: str, width: float, first: int, n: int, query: Query, read: Read) -> Columns:
+        sliding = query.end is None and query.span is not None
+        key = (metric, width, n, None if sliding else first)
+        found = self._grids.pop(key, None)
+        if found is None:
+            found = self._made_of_others(metric, width, first, n, sliding)
+        if found is None:
+            found = Columns(metric, width, first, n, self._n_gpus, sliding)
+            found.read(read())
+        self._grids[key] = found
+        while len(self._grids) > _KEPT:
+            self._grids.popitem(last=False)
+        return found
+
+    def _made_of_others(self, metric: str, width: float, first: int, n: int, sliding: bool) -> Columns | None:
+        """What other columns of the metric tell: a screen that asks for more or fewer of them need not read again."""
+        span = (self._tally.first, self._tally.last)
+        others = (columns for columns in reversed(self._grids.values()) if columns.metric == metric)
+        made = (Columns.made_of(columns, width, first, n, sliding, *span) for columns in others)
+        return next((columns for columns in made if columns is not None), None)
+
+    def _window(self, query: Query, grid: Grid, end: float, read: Read, growing: bool) -> Means:
+        tally = self._tally
+        if grid.start <= tally.first and end >= tally.last:
+            return tally.whole()
+        ends = growing and end >= tally.last
+        return self._means("window", grid.start, math.inf if query.end is None else end, query, read, ends)
+
+    def _recent(self, query: Query, end: float, read: Read, growing: bool) -> Means:
+        if query.end is None and growing:
+            return self._tally.recent()
+        begin, step = end - RECENT_SECONDS, LEVELS[0]
+        if end >= self._tally.last:
+            end = math.inf
+        if begin < self._tally.thinned or self._n_gpus * step / max(self._interval, 1e-3) > FEW_ROWS:
+            begin, end = begin // step * step, end if end == math.inf else -(-end // step) * step
+        return self._means("recent", begin, end, query, read, False)
+
+    def _means(self, what: str, start: float, end: float, query: Query, read: Read, growing: bool) -> Means:
+        def compute() -> Means:
+            last = min(end, self._tally.last)
+            upper = None if end == math.inf else end
+            return self._tally.means_of(read().buckets(start, upper, names=self._tally.counted), start, last)
+
+        found = self._kept((what, start, end), query, growing, compute)
+        assert isinstance(found, Means)
+        return found
+
+    def _kept(
+        self, what: tuple[str, float, float], query: Query, growing: bool, compute: Callable[[], object]
+    ) -> object:
+        """An answer that is still good, else a new one. What slides with a growing run is good for some seconds, although
+        its window has moved on."""
+        looked_at = query.cursor if what[0] == "moment" else None
+        key = (what[0], query.span or 0.0, looked_at or 0.0) if growing else what
+        found = self._answers.pop(key, None)
+        now = time.monotonic()
+        if found is None or (growing and self._is_old(found, now)):
+            value = compute()
+            found = _Answer(value, now, time.monotonic() - now)
+        self._answers[key] = found
+        while len(self._answers) > 4 * _KEPT:
+            self._answers.popitem(last=False)
+        return found.value
+
+    def _is_old(self, answer: _Answer, now: float) -> bool:
+        if self._renewed is not None:
+            return answer.at < self._renewed
+        return now - answer.at > max(LAG_SECONDS, LAG_COSTS * answer.cost)
+
+
+def _up_to(grid: Grid, space: Space, n: int) -> tuple[Grid, Space]:
+    """The same with nothing in the columns after the first ``n``."""
+    late = np.arange(grid.n) >= n
+    curves = (np.where(late, np.nan, getattr(space, name)) for name in Space.__slots__)
+    return replace(grid, values=np.where(late, np.nan, grid.values)), Space(*curves)
+
+
+def newest(values: Floats) -> Floats:
+    """[n_gpus]: each GPU's last value that is not NaN in a grid's ``values``; NaN without any."""
+    known = np.isfinite(values)
+    last = values.shape[1] - 1 - np.argmax(known[:, ::-1], axis=1)
+    return np.where(known.any(axis=1), values[np.arange(len(values)), last], np.nan)

@@ -1,0 +1,242 @@
+"""What all rows of a growing run add up to, GPU by GPU: read once, then counted on row by row."""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, THROTTLES
+from gssr.model.findings.notes import SURELY_WHOLE
+from gssr.model.live.frame import RECENT_SECONDS
+from gssr.model.live.last_minute import Recent
+from gssr.model.results import Means
+from gssr.model.statistics.grid import Spans
+from gssr.store.layout import FIELDS, Layout
+from gssr.store.moments import derive
+from gssr.store.reader import Buckets, RunReader
+from gssr.store.schema import LEVELS
+from gssr.store.totals import Totals, totals
+
+_FLAGS = "clock_event_reasons"
+SILENT_SECONDS = 10.0
+"""A file whose newest row is older than this, compared with the others', is not waited for."""
+
+
+_MANY = 4096
+
+
+class Tally:
+    """Counts and sums of every metric that has a mean, over the whole run and over its last minute. ``metrics``: these,
+    derived ones first; ``names``: these and THROTTLES, each as a metric of its own that is 1 where the flag is set and else
+    0; ``stored``: the columns that they are made of, ``counted``: what of rollups. ``rows``, ``n_gaps`` and
+    ``last_time`` (unix s, NaN without rows) [n_gpus]; ``latest`` [n_metrics, n_gpus] the newest values, NaN without any:
+    where samples were not kept, the means of their last 10 s."""
+
+    def __init__(self, reader: RunReader, growing: bool, others: Ints | None = None) -> None:
+        """``others``: only these GPUs (positions) are read; of the rest all is still to be added."""
+        known = [name for name in reader.metrics if name in BY_NAME]
+        gauges = tuple(name for name in known if BY_NAME[name].kind in ("gauge", "rate"))
+        derived = [metric for metric in DERIVED if set(metric.parts) <= set(gauges)]
+        flags = tuple(name for name in known if name == _FLAGS)
+        self._throttles = [reason for reason in CLOCK_EVENT_REASONS if flags and reason[1] in THROTTLES]
+        self.metrics = (*(metric.name for metric in derived), *gauges)
+        self.names = (*self.metrics, *(name for _, name, _ in self._throttles))
+        self.stored = (*gauges, *flags)
+        self.counted = (*self.metrics, *flags)
+        self._derived = derived
+        self._n_gpus = len(reader.gpus)
+        self._gap = reader.gap_seconds
+        self._thins = growing and reader.keep != "raw"
+        self._thinned_until = reader.thinned_until
+        self._hardly_any = self._n_gpus > _MANY and reader.n_rows < self._n_gpus / 8
+        self._n, self._total = self._nothing()
+        self.n_gaps = np.zeros(self._n_gpus, np.int64)
+        self.last_time = np.full(self._n_gpus, np.nan)
+        self.latest = np.full((len(self.names), self._n_gpus), np.nan)
+        self.rows = np.zeros(self._n_gpus, np.int64)
+        self.first = self.last = math.nan
+        self._recent = Recent(self.names, self._n_gpus)
+        tails = reader.tails
+        self._file = np.zeros(self._n_gpus, np.int64)  # which of the files each GPU's rows are in
+        for number, (_, _, position) in enumerate(tails):
+            self._file[list(position.values())] = number
+        self._n_files = len(tails)
+        if (others is None or len(others)) and reader.last_time is not None:
+            self._read(reader, growing, others)
+        self._read_up_to = self.last_time.copy()
+
+    def _read(self, reader: RunReader, growing: bool, gpus: Ints | None) -> None:
+        for own in totals(reader, self.counted, gpus, None, None, self._gap):
+            self._count_whole(own)
+        if math.isnan(self.last):
+            return
+        if growing:
+            start = math.floor((self.last - RECENT_SECONDS) / LEVELS[0]) * float(LEVELS[0])
+            recent = reader.buckets(start, level=LEVELS[0], names=self.counted, gpus=gpus)
+            for begin in np.unique(recent.start).tolist():
+                inside = recent.start == begin
+                piece = Buckets(
+                    recent.gpu[inside],
+                    recent.start[inside],
+                    recent.seconds[inside],
+                    recent.vectors[inside],
+                    recent.layout,
+                )
+                self._recent.add(self.means_of(piece, begin, min(begin + LEVELS[0], self.last)))
+        begin = self.last - 2.5 * max(reader.sampling_seconds, 0.05)
+        if reader.thinned_until > begin:
+            begin = math.floor(self.last / LEVELS[0]) * float(LEVELS[0])
+            means = self.means_of(reader.buckets(begin, names=self.counted, gpus=gpus), begin, self.last)
+            np.divide(means.total, means.n, out=self.latest, where=means.n > 0)
+            return
+        newest = reader.samples(self.metrics, gpus, start=begin)
+        for row, name in enumerate(self.metrics):
+            column = newest.values[name]
+            present = np.isfinite(column)
+            self.latest[row, newest.gpu[present]] = column[present]
+
+    def _count_whole(self, own: Totals) -> None:
+        """Count what the rows of some GPUs add up to."""
+        if not len(own.gpus):
+            return
+        rows, gaps, first, last = own.vectors[:, :4].T
+        self.rows[own.gpus] = rows
+        self.n_gaps[own.gpus] = gaps
+        self.first = float(np.fmin(self.first, np.fmin.reduce(first)))
+        self.last = float(np.fmax(self.last, np.fmax.reduce(last)))
+        self._add_up(own.gpus, own.vectors, own.layout, self._n, self._total)
+        self.last_time[own.gpus] = np.fmax(self.last_time[own.gpus], last)
+
+    def means_of(self, buckets: Buckets, start: float, end: float) -> Means:
+        """What rollups add up to."""
+        n, total = self._nothing()
+        self._add_up(buckets.gpu, buckets.vectors, buckets.layout, n, total)
+        return Means(self.names, start, end, n, total)
+
+    def _add_up(self, gpu: Ints, vectors: Floats, layout: Layout, n: Floats, total: Floats) -> None:
+        """Add rollups to counts and sums [n_names, n_gpus]."""
+        sampled, place = np.unique(gpu, return_inverse=True)
+        for block in layout.blocks:
+            counts = vectors[:, block.start]
+            if not counts.any():
+                continue
+            summed = {block.metric.name: block.start + 1}
+            if block.metric.kind == "bits":
+                summed = {name: block.start + FIELDS["bits"].index(name) for _, name, _ in self._throttles}
+            for name, at in summed.items():
+                row = self.names.index(name)
+                n[row, sampled] += np.bincount(place, counts, len(sampled))
+                total[row, sampled] += np.bincount(place, vectors[:, at], len(sampled))
+
+    def _nothing(self) -> tuple[Floats, Floats]:
+        """Counts and sums [n_names, n_gpus] to write into. Where nothing is written they take no memory: zeros of this size
+        are pages that the kernel gives when they are touched. Where hardly any GPU has samples, each one's numbers lie
+        together."""
+        shape = (len(self.names), self._n_gpus)
+        order: Literal["C", "F"] = "F" if self._hardly_any else "C"
+        return np.zeros(shape, order=order), np.zeros(shape, order=order)
+
+    def add(self, gpu: Ints, time: Floats, rows: Floats) -> dict[str, Floats]:
+        """Count new rows [n, len(stored)]; their values by metric, derived ones too."""
+        values = {name: rows[:, index] for index, name in enumerate(self.stored)}
+        values |= {metric.name: derive(values, metric.parts) for metric in self._derived}
+        if self._throttles:
+            values |= _split(values.pop(_FLAGS), self._throttles)
+        known = self._read_up_to[gpu] >= time
+        if known.any():  # a rollup held them already, though they came after the rows that were read
+            new = ~known
+            self._count(gpu[new], time[new], {name: column[new] for name, column in values.items()})
+        else:
+            self._count(gpu, time, values)
+        return values
+
+    def add_spans(self, spans: Spans) -> None:
+        """Count what GPUs did since, where their rows are not read."""
+        gpu, end = spans.gpu, spans.end
+        self._n, self._total = self._n.copy(), self._total.copy()  # frames hold those of before
+        self._n[:, gpu] += spans.n
+        self._total[:, gpu] += spans.total
+        self.n_gaps[gpu] += spans.gaps
+        self.last_time[gpu] = end
+        known = np.isfinite(spans.latest)
+        self.latest[: len(known), gpu] = np.where(known, spans.latest, self.latest[: len(known), gpu])
+        self.rows[gpu] += spans.rows
+        self.first, self.last = float(np.fmin(self.first, spans.start.min())), float(np.fmax(self.last, end.max()))
+        # Of the last minute, to a few seconds: a span counts where it ends, but for one that is longer.
+        piece = np.floor(end / self._recent.seconds)
+        new = (end - spans.start <= RECENT_SECONDS) & (end >= self.last - RECENT_SECONDS)
+        for number in np.unique(piece[new]).tolist():
+            own = np.flatnonzero(new & (piece == number))
+            n, total = self._nothing()
+            n[:, gpu[own]] = spans.n[:, own]
+            total[:, gpu[own]] = spans.total[:, own]
+            begin = number * self._recent.seconds
+            self._recent.add(Means(self.names, begin, float(end[own].max()), n, total))
+
+    def _count(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> None:
+        if not len(gpu):
+            return
+        order = np.lexsort((time, gpu))
+        ordered, moment = gpu[order], time[order]
+        starts = np.diff(ordered, prepend=-1) != 0
+        before = np.where(starts, self.last_time[ordered], np.roll(moment, 1))
+        np.add.at(self.n_gaps, ordered, moment - before > self._gap)
+        np.fmax.at(self.last_time, gpu, time)
+        for row, name in enumerate(self.names):
+            known = np.isfinite(values[name])
+            self.latest[row, gpu[known]] = values[name][known]
+        new = self._sums(gpu, time, values)
+        self._n, self._total = self._n + new.n, self._total + new.total
+        self.rows += np.bincount(gpu, minlength=self._n_gpus)
+        self.first, self.last = float(np.fmin(self.first, new.start)), float(np.fmax(self.last, new.end))
+        pieces = self._recent.cut(time)
+        if len(pieces) == 1 and len(pieces[0]) == len(gpu):
+            self._recent.add(new)
+        else:
+            for piece in pieces:
+                own = {name: values[name][piece] for name in self.names}
+                self._recent.add(self._sums(gpu[piece], time[piece], own))
+
+    def _sums(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Means:
+        """What rows add up to."""
+        n, total = self._nothing()
+        for row, name in enumerate(self.names):
+            known = np.isfinite(values[name])
+            owner = gpu[known]
+            n[row] = np.bincount(owner, minlength=self._n_gpus)
+            total[row] = np.bincount(owner, values[name][known], self._n_gpus)
+        return Means(self.names, float(time.min()), float(time.max()), n, total)
+
+    @property
+    def thinned(self) -> float:
+        """Nothing finer than FINEST is known of the time before this, unix s; minus infinity where all samples are there.
+        While a run grows this moves on."""
+        return max(self._thinned_until, self.last - SURELY_WHOLE) if self._thins else self._thinned_until
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all GPUs."""
+        return int(self.rows.sum())
+
+    def whole(self) -> Means:
+        """Over the whole run."""
+        return Means(self.names, self.first, self.last, self._n, self._total)
+
+    def recent(self) -> Means:
+        """Over the last minute, as far as it is known to a few seconds."""
+        return self._recent.means(self.last)
+
+    def settled(self) -> float:
+        """Up to when (unix s) every file that still grows has given its rows: what comes is later than that."""
+        newest = np.full(self._n_files, -math.inf)
+        np.fmax.at(newest, self._file, self.last_time)
+        return float(newest[newest > self.last - SILENT_SECONDS].min(initial=self.last))
+
+
+def _split(flags: Floats, reasons: Sequence[tuple[int, str, str]]) -> dict[str, Floats]:
+    """Each flag by itself [n]: 1 where it is set, else 0; NaN where nothing is known."""
+    known = np.isfinite(flags)
+    bits = np.where(known, flags, 0.0).astype(np.int64)
+    return {name: np.where(known, (bits & bit) != 0, np.nan) for bit, name, _ in reasons}

@@ -1,0 +1,165 @@
+"""The grid in as many lines as fit: similar GPUs in one line, or neighbours; and how many GPUs are busy over time.
+
+Of a growing run only the columns that were not complete before are computed anew.
+"""
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.model.findings.similar_gpus import Bands, bands
+from gssr.model.live.frame import BUSY, IDLE, Query, Timeline
+from gssr.model.results import Grid, Means
+from gssr.model.statistics.balance import outliers, scale_limit
+from gssr.store.records import Gpu
+
+MOST_BANDS = 8
+"""Bands of similar GPUs; more could not be kept apart by eye."""
+REGROUP_SECONDS, REGROUP_COSTS = 2.0, 100
+"""Which GPUs are similar is looked at anew after max(2 s, 100 times what it took) while a run grows."""
+
+
+class _Made(NamedTuple):
+    """What was made last, and of what."""
+
+    asked: tuple[object, ...]
+    grid: Grid
+    following: bool
+    owner: Ints
+    """[n_looked_at]: the line of each GPU."""
+    timeline: Timeline
+    at: float
+    """When the GPUs were grouped, monotonic s."""
+    cost: float
+    """How long that took, s."""
+
+
+class Timelines:
+    """Makes one timeline after another of a run."""
+
+    def __init__(self) -> None:
+        self._made: _Made | None = None
+
+    def show(
+        self, query: Query, grid: Grid, window: Means, gpus: tuple[Gpu, ...], node_of: Ints, growing: bool
+    ) -> Timeline:
+        """The timeline that a query asks for, of a grid whose window has these means. ``growing``: rows may still come."""
+        looked_at = np.array(query.gpus, np.int64) if query.gpus else np.arange(len(gpus))
+        asked = (grid.metric, query.gpus, query.grouped, query.rows)
+        made = self._made if self._made is not None and self._made.asked == asked else None
+        if made is not None and made.grid.values is grid.values:
+            return made.timeline
+        means = window.per_gpu(grid.metric)
+        full = scale_limit(gpus, grid.metric) or float(np.nanmax(means, initial=0.0)) or 1.0
+        now = time.monotonic()
+        following = growing and query.end is None
+        fresh = (
+            made is None
+            or not (following and made.following)
+            or made.grid.width != grid.width
+            or now - made.at > max(REGROUP_SECONDS, REGROUP_COSTS * made.cost)
+        )
+        if made is not None and not fresh:
+            names, owner, members = made.timeline.names, made.owner, made.timeline.members
+            at, cost = made.at, made.cost
+        else:
+            names, owner = self._grouped(query, grid, looked_at, node_of, means, full)
+            if made is not None and np.array_equal(owner, made.owner):
+                members = made.timeline.members
+            else:
+                members = tuple(looked_at[owner == line] for line in range(int(owner.max(initial=-1)) + 1))
+            at, cost = now, time.monotonic() - now
+        timeline = Timeline(names, members, *self._columns(grid, looked_at, owner, len(members), full, made))
+        self._made = _Made(asked, grid, following, owner, timeline, at, cost)
+        return timeline
+
+    def _grouped(
+        self, query: Query, grid: Grid, looked_at: Ints, node_of: Ints, means: Floats, full: float
+    ) -> tuple[tuple[str, ...], Ints]:
+        """The lines' letters, and [n_looked_at] the line of each GPU."""
+        if not query.grouped:
+            return (), _neighbours(node_of[looked_at], query.rows)
+        made = self._made
+        before = None
+        if made is not None and made.asked[:3] == (grid.metric, query.gpus, True):
+            before = Bands(made.timeline.names, made.owner)
+        values = grid.values[:, _filled(grid)]
+        apart = outliers(means, full)
+        if query.gpus:
+            values, apart = values[looked_at], apart[looked_at]
+        found = bands(values, full, apart, min(query.rows, MOST_BANDS), before)
+        return found.names, found.owner
+
+    def _columns(
+        self, grid: Grid, looked_at: Ints, owner: Ints, n_lines: int, full: float, made: _Made | None
+    ) -> tuple[Floats, Floats, Floats]:
+        """``mean``, ``low`` and ``shares`` of a Timeline; what was complete in the last one comes from there."""
+        mean, low = np.full((n_lines, grid.n), np.nan), np.full((n_lines, grid.n), np.nan)
+        shares = np.full((3, grid.n), np.nan)
+        wanted = np.ones(grid.n, bool)
+        if made is not None and made.grid.width == grid.width and np.array_equal(made.owner, owner):
+            shift = round((grid.start - made.grid.start) / grid.width)
+            before = np.arange(grid.n) + shift
+            ends = grid.start + (np.arange(grid.n) + 1) * grid.width
+            kept = (before >= 0) & (before < made.grid.n) & (ends <= made.grid.closed)
+            for new, old in zip((mean, low, shares), _lines(made.timeline), strict=True):
+                new[:, kept] = old[:, before[kept]]
+            wanted = ~kept
+        order = np.argsort(owner, kind="stable")
+        starts = np.searchsorted(owner[order], np.arange(n_lines))
+        positions = looked_at[order]
+        in_place = len(positions) == len(grid.values) and bool((np.diff(positions) == 1).all())
+        columns = slice(None) if wanted.all() else np.flatnonzero(wanted)
+        values = grid.values[:, columns]
+        if not in_place:
+            values = values[positions]
+        mean[:, columns], low[:, columns] = _reduced(values, starts)
+        shares[:, columns] = _shares(values, full)
+        return mean, low, shares
+
+
+def _neighbours(node_of: Ints, at_most: int) -> Ints:
+    """[n]: the line of each GPU, so many neighbours to a line that ``at_most`` lines do; whole nodes, or equal parts of a
+    node, where all have the same size."""
+    each = max(-(-len(node_of) // at_most), 1)
+    sizes = np.unique(np.bincount(node_of)[np.unique(node_of)]) if len(node_of) else np.zeros(0, np.int64)
+    if len(sizes) == 1:
+        size = int(sizes[0])
+        each = next((part for part in range(each, size) if size % part == 0), -(-each // size) * size)
+    return np.arange(len(node_of)) // each
+
+
+def _filled(grid: Grid) -> slice:
+    """The columns that are complete, between the first and the last in which a GPU has a value; all where none is."""
+    known = np.isfinite(grid.values).any(axis=0)
+    done = np.flatnonzero(known & (grid.start + (np.arange(grid.n) + 1) * grid.width <= grid.closed))
+    return slice(int(done[0]), int(done[-1]) + 1) if len(done) else slice(None)
+
+
+def _lines(timeline: Timeline) -> tuple[Floats, Floats, Floats]:
+    return timeline.mean, timeline.low, timeline.shares
+
+
+def _reduced(values: Floats, starts: Ints) -> tuple[Floats, Floats]:
+    """Mean and least of the rows of ``values`` [n_gpus, n_columns] from each start to the next."""
+    if not len(starts):
+        return values[:0], values[:0]
+    total = np.add.reduceat(values, starts, axis=0)
+    n: Floats = np.diff(starts, append=len(values)).astype(np.float64)[:, None]
+    if np.isnan(total).any():
+        known = np.isfinite(values)
+        n = np.add.reduceat(known, starts, axis=0, dtype=np.float64)
+        total = np.add.reduceat(np.where(known, values, 0.0), starts, axis=0)
+    mean = np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0)
+    return mean, np.fmin.reduceat(values, starts, axis=0)
+
+
+def _shares(values: Floats, full: float) -> Floats:
+    """[3, n_columns]: see Timeline."""
+    n = np.isfinite(values).sum(axis=0)
+    busy, idle = (values >= BUSY * full).sum(axis=0), (values < IDLE * full).sum(axis=0)
+    counts = np.stack([busy, n - busy - idle, idle]).astype(np.float64)
+    shares: Floats = np.divide(counts, n, out=np.full(counts.shape, np.nan), where=n > 0)
+    return shares

@@ -1,0 +1,287 @@
+"""GPU x time: samples counted into cells of GPU and bin, metric by metric, from raw rows, from rollups, or from what GPUs
+did between two looks. Series, evidence and the grid of the screen are made of it.
+
+Memory is bounded by what there is to count: a metric that nobody measured takes none, and a run with very many GPUs is
+counted in few bins (``most_bins``).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Floats, Ints
+from gssr.metrics import CLOCK_EVENT_REASONS
+from gssr.model.results import GpuSeries
+from gssr.model.statistics import series
+from gssr.model.statistics.aggregate import chosen
+from gssr.model.statistics.series import Bins
+from gssr.store.layout import FIELDS
+from gssr.store.reader import Buckets, RunReader, Samples
+from gssr.store.schema import LEVELS
+
+Float32s = NDArray[np.float32]
+
+FLAGS = tuple(name for _, name, _ in CLOCK_EVENT_REASONS)
+BITS = "clock_event_reasons"
+
+MOST_BINS = 720
+MOST_VECTORS, FEWEST_BINS = 50_000, 20
+"""A coarser rollup is read when the finer one has more than so many buckets, a tenth of a second, if that leaves enough
+bins."""
+MOST_CELLS, FEW_CELLS, CELLS_OF_A_ROW = 640_000, 50_000, 2
+"""A metric has no more cells than MOST_CELLS, 8 MB, and of few rows no more than so many times their number: samples that
+come regularly fill nearly all of their cells. FEW_CELLS it may have in any case."""
+_FEW = 8
+"""Where fewer cells than one in so many are touched only these are."""
+
+
+def most_bins(n_gpus: int, n_rows: int, most: int) -> int:
+    """The most bins, of ``most`` asked for, in which so many GPUs are counted that have so many rows."""
+    cells = min(MOST_CELLS, max(FEW_CELLS, CELLS_OF_A_ROW * n_rows))
+    return max(1, min(most, cells // max(n_gpus, 1)))
+
+
+class GpuTimeCounts:
+    """``n`` and ``total``: by metric [n_gpus, n_bins] the samples in each cell (as ``kind``; float32 is exact up to 2^24)
+    and their sum; only of metrics that have samples, of the ``names`` that are counted."""
+
+    def __init__(self, names: Sequence[str], n_gpus: int, n_bins: int, kind: type = np.float32) -> None:
+        self.names = tuple(names)
+        self.n_gpus, self.n_bins = n_gpus, n_bins
+        self.n: dict[str, NDArray[Any]] = {}
+        self.total: dict[str, Floats] = {}
+        self._kind = kind
+
+    def cells(self, name: str) -> tuple[NDArray[Any], Floats]:
+        """``n`` and ``total`` of a metric that has samples, or is about to."""
+        if name not in self.n:
+            self.n[name] = np.zeros((self.n_gpus, self.n_bins), self._kind)
+            self.total[name] = np.zeros((self.n_gpus, self.n_bins))
+        return self.n[name], self.total[name]
+
+    def add_rows(self, gpu: Ints, bin_: Ints, values: Mapping[str, Floats]) -> None:
+        """Count rows [rows]: GPUs, their bins, and the values by metric (NaN: missing)."""
+        cell = gpu * self.n_bins + bin_
+        for name in self.names:
+            known = np.isfinite(values[name])
+            if known.any():
+                self._add(name, cell[known], None, values[name][known])
+
+    def add_spans(self, name: str, gpu: Ints, bin_: Ints, n: Floats, total: Floats) -> None:
+        """Count what lies in parts of cells [spans]: counts and sums of a metric."""
+        if len(gpu):
+            self._add(name, gpu * self.n_bins + bin_, n, total)
+
+    def _add(self, name: str, cell: Ints, n: Floats | None, total: Floats) -> None:
+        """``n``: None for single samples."""
+        counts, sums = self.cells(name)
+        size = counts.size
+        if len(cell) * _FEW < size:  # a tick: touch only what it touches
+            np.add.at(counts.reshape(-1), cell, 1 if n is None else n)
+            np.add.at(sums.reshape(-1), cell, total)
+        else:
+            counts += np.bincount(cell, n, size).reshape(counts.shape)
+            sums += np.bincount(cell, total, size).reshape(counts.shape)
+
+    def add_rollups(self, gpu: Ints, bin_: Ints, buckets: Buckets) -> None:
+        """Count rollups [buckets]: GPUs and bins of the whole."""
+        if not len(gpu):
+            return
+        # Of many GPUs and bins these are few, one after the other.
+        own = _extent(gpu), _extent(bin_)
+        n_gpus, n_bins = (part.stop - part.start for part in own)
+        cell = (gpu - own[0].start) * n_bins + bin_ - own[1].start
+        full = in_order(cell, n_gpus, n_bins)
+
+        def summed(column: Floats) -> Floats:
+            if full:
+                return column.reshape(n_bins, n_gpus).T
+            return np.asarray(np.bincount(cell, column, n_gpus * n_bins).reshape(n_gpus, n_bins), np.float64)
+
+        for block in buckets.layout.blocks:
+            n = buckets.vectors[:, block.start]
+            if block.metric.name in self.names and n.any():
+                counts, sums = self.cells(block.metric.name)
+                counts[own] += summed(n)
+                sums[own] += summed(buckets.vectors[:, block.start + 1])
+
+    def means(self, name: str, first: int = 0, kind: type = np.float64) -> NDArray[Any]:
+        """[n_gpus, bins from ``first`` on]: the mean of each cell, NaN without samples."""
+        shape = (self.n_gpus, self.n_bins - first)
+        values: NDArray[Any] = np.full(shape, np.nan, kind)
+        if name in self.n:
+            n = self.n[name][:, first:]
+            np.divide(self.total[name][:, first:], n, out=values, where=n > 0, casting="same_kind")
+        return values
+
+    def put_together(self, name: str, starts: Ints, cells: slice = slice(None)) -> tuple[Floats, Floats]:
+        """Counts and sums of a metric that has samples [n_gpus, len(starts)], in groups of the bins ``cells`` that begin at
+        ``starts``."""
+        n = np.add.reduceat(self.n[name][:, cells], starts, axis=1, dtype=np.float64)
+        return n, np.add.reduceat(self.total[name][:, cells], starts, axis=1)
+
+    def move(self, shift: int) -> None:
+        """Let each bin be the one that was ``shift`` after it; what moves out of sight is forgotten."""
+        for cells in (self.n, self.total):
+            for name, old in cells.items():
+                new = np.zeros_like(old)
+                if 0 < shift < self.n_bins:
+                    new[:, :-shift] = old[:, shift:]
+                elif 0 < -shift < self.n_bins:
+                    new[:, -shift:] = old[:, :shift]
+                cells[name] = new
+
+
+def _extent(places: Ints) -> slice:
+    return slice(int(places.min()), int(places.max()) + 1)
+
+
+def in_order(cell: Ints, n_gpus: int, n_bins: int) -> bool:
+    """Whether rollups come as they mostly do: of each GPU one in each bin, bin by bin. ``cell``: GPU * n_bins + bin."""
+    return np.array_equal(cell, (np.arange(n_bins)[:, None] + np.arange(n_gpus) * n_bins).reshape(-1))
+
+
+class Counted:
+    """A window of a run: its ``cells`` in ``bins``. GPU by GPU [n_gpus]: ``least`` and ``greatest``, single samples, by
+    metric that has samples, NaN without any; ``n_rows``, ``first_time`` and ``last_time``, unix s; ``flags`` [1 +
+    len(FLAGS), n_gpus]: samples with flags, then those with each of them set."""
+
+    def __init__(self, names: Sequence[str], n_gpus: int, bins: Bins) -> None:
+        self.bins = bins
+        self.cells = GpuTimeCounts(names, n_gpus, bins.n)
+        self.least: dict[str, Floats] = {}
+        self.greatest: dict[str, Floats] = {}
+        self.flags = np.zeros((1 + len(FLAGS), n_gpus))
+        self.n_rows = np.zeros(n_gpus, np.int64)
+        self.first_time = np.full(n_gpus, np.nan)
+        self.last_time = np.full(n_gpus, np.nan)
+
+    def extremes(self, name: str) -> tuple[Floats, Floats]:
+        """``least`` and ``greatest`` of a metric that has samples, or is about to."""
+        if name not in self.least:
+            self.least[name], self.greatest[name] = (np.full(len(self.n_rows), np.nan) for _ in range(2))
+        return self.least[name], self.greatest[name]
+
+    def holds(self, names: Sequence[str], bins: Bins) -> bool:
+        """Whether ``gpu_series`` can make series of these metrics in these bins."""
+        ratio = bins.width / self.bins.width
+        shift = (self.bins.start - bins.start) / self.bins.width
+        inside = shift >= 0 and self.bins.start + self.bins.n * self.bins.width <= bins.start + bins.n * bins.width
+        return ratio == round(ratio) and shift == round(shift) and inside and set(self.cells.names) >= set(names)
+
+    def gpu_series(self, name: str, bins: Bins) -> GpuSeries:
+        """Each GPU's series of a metric in bins that are whole numbers of the cells."""
+        ratio, shift = round(bins.width / self.bins.width), round((self.bins.start - bins.start) / self.bins.width)
+        target = (np.arange(self.bins.n) + shift) // ratio
+        starts = np.flatnonzero(np.diff(target, prepend=-1))
+        values = np.full((len(self.n_rows), bins.n), np.nan)
+        if name in self.cells.n:
+            n, total = self.cells.put_together(name, starts)
+            values[:, target[starts]] = np.divide(total, n, out=np.full(n.shape, np.nan), where=n > 0)
+        return GpuSeries(name, bins.start, bins.width, values)
+
+
+def count_rows(rows: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> Counted:
+    """Count raw rows of these metrics and, where they are among the rows' values, the clock event reasons; ``rows.gpu``
+    counts from 0 to ``n_gpus`` - 1."""
+    counted, gpu = Counted(names, n_gpus, bins), rows.gpu
+    counted.cells.add_rows(gpu, bins.holding(rows.time), rows.values)
+    for name in counted.cells.n:
+        least, greatest = counted.extremes(name)
+        np.fmin.at(least, gpu, rows.values[name])
+        np.fmax.at(greatest, gpu, rows.values[name])
+    if BITS in rows.values:
+        known = np.isfinite(rows.values[BITS])
+        flags, own = rows.values[BITS][known].astype(np.int64), gpu[known]
+        counted.flags[0] = np.bincount(own, minlength=n_gpus)
+        for number, (bit, _, _) in enumerate(CLOCK_EVENT_REASONS, 1):
+            counted.flags[number] = np.bincount(own[(flags & bit) != 0], minlength=n_gpus)
+    counted.n_rows += np.bincount(gpu, minlength=n_gpus)
+    np.fmin.at(counted.first_time, gpu, rows.time)
+    np.fmax.at(counted.last_time, gpu, rows.time)
+    return counted
+
+
+def bins_to_count(n_gpus: int, n_rows: int, span: tuple[float, float], interval: float) -> Bins:
+    """Bins over ``span`` (unix s): at most MOST_BINS, of the finest level that is not too much to read of so many GPUs, of
+    which there are so many rows; ``interval`` is the sampling interval, s."""
+    seconds, level = span[1] - span[0], LEVELS[0]
+    for coarser in LEVELS[1:]:
+        if n_gpus * seconds / level > MOST_VECTORS and seconds / coarser >= FEWEST_BINS:
+            level = coarser
+    return series.bins_of_buckets(*span, max(interval, level / 2), most_bins(n_gpus, n_rows, MOST_BINS))
+
+
+def count_rollups(
+    reader: RunReader,
+    names: Sequence[str],
+    positions: Ints,
+    bins: Bins,
+    window: tuple[float | None, float | None],
+) -> Counted:
+    """Count the rollups of these metrics, and the clock event reasons, of some GPUs (``positions``) in ``bins``, which are
+    whole buckets. Rows with window[0] <= time < window[1] count (None: open)."""
+    counted = Counted(names, len(positions), bins)
+    for buckets in series.slices_of_buckets(reader, (*names, BITS), positions, bins, *window):
+        gpu = chosen(buckets.gpu, positions, len(reader.gpus))
+        if len(gpu):
+            counted.cells.add_rollups(gpu, bins.holding(buckets.start), buckets)
+            _count_by_gpu(counted, buckets, gpu)
+    return counted
+
+
+def _count_by_gpu(counted: Counted, buckets: Buckets, gpu: Ints) -> None:
+    """Add what is not told bin by bin."""
+    vectors, own = buckets.vectors, _extent(gpu)
+    n_gpus = own.stop - own.start
+    # As they mostly are: all GPUs, again and again.
+    full = len(gpu) % n_gpus == 0 and np.array_equal(gpu, np.tile(np.arange(own.start, own.stop), len(gpu) // n_gpus))
+
+    def extreme(which: np.ufunc, into: Floats, column: Floats) -> None:
+        if full:
+            into[own] = which(into[own], which.reduce(column.reshape(-1, n_gpus), axis=0))
+        else:
+            which.at(into, gpu, column)
+
+    counted.n_rows += np.bincount(gpu, vectors[:, 0], counted.n_rows.size).astype(np.int64)
+    extreme(np.fmin, counted.first_time, vectors[:, 2])
+    extreme(np.fmax, counted.last_time, vectors[:, 3])
+    for block in buckets.layout.blocks:
+        name, at = block.metric.name, block.start
+        if name == BITS:
+            for number, field in enumerate(("n", *FLAGS)):
+                column = vectors[:, at + FIELDS["bits"].index(field)]
+                counted.flags[number] += np.bincount(gpu, column, counted.n_rows.size)
+        elif name in counted.cells.n:
+            least, greatest = counted.extremes(name)
+            extreme(np.fmin, least, vectors[:, at + 3])
+            extreme(np.fmax, greatest, vectors[:, at + 4])
+
+
+def series_of_rows(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> dict[str, GpuSeries]:
+    """Each GPU's series of each metric from raw rows; ``samples.gpu`` counts from 0 to ``n_gpus`` - 1."""
+    bin_, found = bins.holding(samples.time), {}
+    for name in names:
+        cells = GpuTimeCounts([name], n_gpus, bins.n)
+        cells.add_rows(samples.gpu, bin_, samples.values)
+        found[name] = GpuSeries(name, bins.start, bins.width, cells.means(name))
+    return found
+
+
+def series_of_rollups(
+    reader: RunReader,
+    names: Sequence[str],
+    positions: Ints,
+    bins: Bins,
+    start: float | None,
+    end: float | None,
+) -> dict[str, GpuSeries]:
+    """Each GPU's series of each metric from rollups; the arguments are those of
+    gssr.model.statistics.series.slices_of_buckets."""
+    cells = GpuTimeCounts(names, len(positions), bins.n)
+    for buckets in series.slices_of_buckets(reader, names, positions, bins, start, end):
+        gpu = chosen(buckets.gpu, positions, len(reader.gpus))
+        cells.add_rollups(gpu, bins.holding(buckets.start), buckets)
+    return {name: GpuSeries(name, bins.start, bins.width, cells.means(name)) for name in names}

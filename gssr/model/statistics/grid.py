@@ -1,0 +1,279 @@
+"""GPU × time: one metric's samples counted into columns of time, from a recording and then row by row as it grows.
+
+Columns are aligned to unix time, so that one that is over never changes, whatever comes after it and wherever the view
+moves.
+
+What GPUs did in the time between two looks, where their single samples were not read.
+
+More columns of time than there are cells: neighbours go together.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Floats, Ints
+from gssr.model.results import Grid, Space, over_space
+from gssr.model.statistics.gpu_time_counts import GpuTimeCounts
+from gssr.model.statistics.series import ROUND_WIDTHS
+from gssr.store.reader import RunReader
+from gssr.store.schema import LEVELS
+
+_SHORTEST = 1e-3
+"""Seconds that a span has at least: that of a single sample has no length."""
+
+
+class Spans(NamedTuple):
+    """``gpu`` [n]: positions, each once. The samples of a span lie in start < time <= end (unix s, [n]; a GPU's first one at
+    the start itself): ``rows`` [n] of them, with ``gaps`` [n] gaps. ``n`` and ``total`` [n_names, n]: counts and sums by
+    metric; ``latest`` [n_metrics, n] the newest values, NaN without any."""
+
+    gpu: Ints
+    start: Floats
+    end: Floats
+    rows: Ints
+    gaps: Ints
+    n: Floats
+    total: Floats
+    latest: Floats
+
+
+class Pieces(NamedTuple):
+    """Spans cut at the edges of columns: ``of`` [n] is the span, ``column`` [n] the number of the column, ``share`` [n] what
+    of the span lies in it, 0-1."""
+
+    of: Ints
+    column: Ints
+    share: Floats
+
+
+def cut(start: Floats, end: Floats, known: Floats, width: float) -> Pieces:
+    """Cut start < time <= end, but for what is not after ``known`` (all [n], unix s), at multiples of ``width``, s. Samples
+    count as spread evenly."""
+    start = np.minimum(start, end - _SHORTEST)
+    begin = np.maximum(start, known)
+    new = np.flatnonzero(end > begin)
+    first = np.floor(begin[new] / width + 1e-9).astype(np.int64)
+    last = np.floor(end[new] / width + 1e-9).astype(np.int64)
+    sizes = last - first + 1
+    of = np.repeat(new, sizes)
+    column = np.repeat(first, sizes) + np.arange(len(of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    inside = np.minimum(end[of], (column + 1) * width) - np.maximum(begin[of], column * width)
+    return Pieces(of, column, np.maximum(inside, 0.0) / (end - start)[of])
+
+
+class Folded(NamedTuple):
+    """Columns of ``width`` seconds from ``start`` (unix s), of which ``factor`` of the grid went into each: ``values``
+    [..., n] are their means, ``low`` and ``high`` the extremes among them; NaN where none has a value."""
+
+    start: float
+    width: float
+    factor: int
+    values: Floats
+    low: Floats
+    high: Floats
+
+    @property
+    def n(self) -> int:
+        """How many columns."""
+        return int(self.values.shape[-1])
+
+    def column(self, time: float) -> int | None:
+        """The column that holds a time (unix s), None for a time outside."""
+        found = int((time - self.start) // self.width)
+        return found if 0 <= found < self.n else None
+
+
+def fold(grid: Grid, values: Floats, cells: int, last: float | None = None) -> Folded:
+    """``values`` [..., grid.n] in at most ``cells`` columns: as they are where they fit, else the means of so many
+    neighbours that all do. Neighbours are counted in unix time, so that a column that is over never changes. ``last``: leave
+    out the columns after this time (unix s), where nothing is any more."""
+    n = grid.n if last is None else min(grid.column(last) + 1, grid.n)
+    values = values[..., :n]
+    cells = max(cells, 1)
+    if n <= cells:
+        return Folded(grid.start, grid.width, 1, values, values, values)
+    number = round(grid.start / grid.width)
+    factor = -(-n // cells)
+    while (number + n - 1) // factor - number // factor + 1 > cells:
+        factor += 1
+    first = number // factor
+    edges = np.unique(np.maximum(np.arange(first, (number + n - 1) // factor + 1) * factor - number, 0))
+    means = means_from(values, edges)
+    low, high = np.fmin.reduceat(values, edges, axis=-1), np.fmax.reduceat(values, edges, axis=-1)
+    return Folded(first * factor * grid.width, factor * grid.width, factor, means, low, high)
+
+
+def means_from(values: Floats, edges: Sequence[int] | NDArray[np.int64]) -> Floats:
+    """[..., len(edges)]: the means of what is known of ``values`` [..., n] from each edge to the next, NaN without any."""
+    known = np.isfinite(values)
+    n = np.add.reduceat(known, edges, axis=-1, dtype=np.int64)
+    total = np.add.reduceat(np.where(known, values, 0.0), edges, axis=-1)
+    return np.asarray(np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0), np.float64)
+
+
+def coarser(values: Floats, step: int) -> Floats:
+    """Bins [..., n] put together ``step`` by ``step``: the means of what is known, NaN without any."""
+    if step <= 1 or not values.shape[-1]:
+        return values
+    return means_from(values, np.arange(0, values.shape[-1], step))
+
+
+MOST_ROWS = 300_000
+"""Columns narrower than a rollup bucket are made of raw rows: of no more than about so many."""
+
+
+SNUG_STEPS, SNUG_WIDTHS = (1, 1.5, 2, 3, 4, 5, 6, 8), (12, 15, 25, 40, 50, 90, 180, 240, 420)
+"""More widths for a whole run, so that it fills its columns better: below 10 s times powers of ten, and above."""
+
+
+def ladder(interval: float, snug: bool = False) -> Iterator[float]:
+    """The widths a column can have, seconds, ascending without end: 1, 2, 5 times powers of ten below 10 s, from two
+    sampling intervals on (then jitter empties no column), then ROUND_WIDTHS, multiples of a rollup's bucket; then days
+    doubled. ``snug``: with those of SNUG_STEPS and SNUG_WIDTHS."""
+    least = 2 * interval * (1 - 1e-9)
+    fine = (step / power for power in (100, 10, 1) for step in (SNUG_STEPS if snug else (1, 2, 5)))
+    widths = sorted({*ROUND_WIDTHS, *SNUG_WIDTHS}) if snug else ROUND_WIDTHS
+    coarse = (float(width) for width in widths)
+    yield from (width for width in (*fine, *coarse) if width >= least)
+    day = float(ROUND_WIDTHS[-1])
+    while True:
+        day *= 2
+        yield day
+
+
+def is_fine(width: float) -> bool:
+    """Whether columns of this width need raw rows: they are no multiple of a rollup's bucket."""
+    return width % LEVELS[0] != 0
+
+
+def choose_width(
+    span: float, columns: int, interval: float, n_gpus: int, snug: bool = False, least: float = 0.0
+) -> float:
+    """The narrowest width of the ladder, of at least ``least`` s, of which ``columns`` cover ``span`` seconds, and which can
+    be read in reasonable time."""
+    rows = n_gpus * span / max(interval, 1e-3)
+    for width in ladder(interval, snug):
+        if width < least or (is_fine(width) and rows > MOST_ROWS):
+            continue
+        if width * columns >= span * (1 - 1e-9):
+            return width
+    raise AssertionError("the ladder has no end")
+
+
+class Columns:
+    """Counts and sums in ``n_columns`` columns from number ``first`` on: column k is [k × width, (k + 1) × width)."""
+
+    def __init__(
+        self, metric: str, width: float, first: int, n_columns: int, n_gpus: int, sliding: bool = False
+    ) -> None:
+        """``sliding``: the last column is always the newest one."""
+        self.metric = metric
+        self.width = width
+        self.first = first
+        self._sliding = sliding
+        self._cells = GpuTimeCounts([metric], n_gpus, n_columns, np.float64)  # of a span parts may lie in several
+        self._read_up_to = np.full(n_gpus, -math.inf)
+        self._values: Floats | None = None
+        self._space: Space | None = None
+        self._changed = 0
+        """Columns from here on are newer than ``_values`` and ``_space``."""
+
+    def read(self, reader: RunReader) -> None:
+        """Count what a recording holds of these columns."""
+        start, end = self.first * self.width, (self.first + self._cells.n_bins) * self.width
+        if is_fine(self.width):
+            rows = reader.samples([self.metric], None, start, end)
+            value = rows.values[self.metric]
+            known = np.isfinite(value)
+            self._count(rows.gpu[known], rows.time[known], np.ones(int(known.sum())), value[known])
+            np.fmax.at(self._read_up_to, rows.gpu, rows.time)
+            return
+        level = max(level for level in LEVELS if self.width % level == 0)
+        buckets = reader.buckets(start, end, level=level, names=[self.metric])
+        block = buckets.layout.blocks[0]
+        self._count(buckets.gpu, buckets.start, buckets.vectors[:, block.start], buckets.vectors[:, block.start + 1])
+        np.fmax.at(self._read_up_to, buckets.gpu, buckets.vectors[:, 3])
+
+    @classmethod
+    def made_of(
+        cls, other: "Columns", width: float, first: int, n_columns: int, sliding: bool, start: float, end: float
+    ) -> "Columns | None":
+        """The same samples in other columns, at once; None where ``other`` has no finer columns of all that lies in them.
+        ``start`` and ``end`` are the times of the first and the newest sample, unix s."""
+        ratio = round(width / other.width)
+        if abs(ratio * other.width - width) > 1e-9 * width:
+            return None
+        low = max(first * ratio, column_of(start, other.width))
+        high = min((first + n_columns) * ratio - 1, column_of(end, other.width))
+        if not other.first <= low <= high < other.first + other._cells.n_bins:
+            return None
+        made = cls(other.metric, width, first, n_columns, other._cells.n_gpus, sliding)
+        target = np.arange(low, high + 1) // ratio - first
+        starts = np.flatnonzero(np.diff(target, prepend=-1))
+        if other.metric in other._cells.n:
+            held = slice(low - other.first, high + 1 - other.first)
+            counts, sums = made._cells.cells(other.metric)
+            counts[:, target[starts]], sums[:, target[starts]] = other._cells.put_together(other.metric, starts, held)
+        made._read_up_to = other._read_up_to.copy()
+        return made
+
+    def add(self, gpu: Ints, time: Floats, value: Floats) -> None:
+        """Count rows that were added since, but for those that were there already when the recording was read: positions,
+        unix s, values (NaN: missing) [n]."""
+        if self._sliding and len(time):
+            newest = column_of(float(time.max()), self.width)
+            self.move_to(max(self.first, newest - self._cells.n_bins + 1))
+        known = np.isfinite(value) & (time > self._read_up_to[gpu])
+        self._count(gpu[known], time[known], np.ones(int(known.sum())), value[known])
+
+    def add_spans(self, gpu: Ints, start: Floats, end: Floats, n: Floats, total: Floats) -> None:
+        """The same of what lies in start < time <= end (unix s): counts and sums, all [n]. A span that reaches over several
+        columns is divided among them by its length."""
+        if self._sliding and len(end):
+            newest = column_of(float(end.max()), self.width)
+            self.move_to(max(self.first, newest - self._cells.n_bins + 1))
+        of, column, share = cut(start, end, self._read_up_to[gpu], self.width)
+        self._count(gpu[of], np.asarray(column * self.width, np.float64), n[of] * share, total[of] * share)
+
+    def _count(self, gpu: Ints, time: Floats, n: Floats, total: Floats) -> None:
+        column = np.floor(time / self.width + 1e-9).astype(np.int64) - self.first
+        inside = (column >= 0) & (column < self._cells.n_bins) & (n > 0)
+        if not inside.any():
+            return
+        self._cells.add_spans(self.metric, gpu[inside], column[inside], n[inside], total[inside])
+        self._changed = min(self._changed, int(column[inside].min()))
+
+    def move_to(self, first: int) -> None:
+        """Let the first column be another one; what moves out of sight is forgotten."""
+        if first != self.first:
+            self._cells.move(first - self.first)
+            self.first = first
+            self._values = None
+            self._changed = 0
+
+    def grid(self, closed: float) -> tuple[Grid, Space]:
+        """What was counted so far, as it is shown. ``closed``: columns that end by then are complete (unix s)."""
+        n_columns = self._cells.n_bins
+        at = min(self._changed, n_columns)
+        if self._values is None or self._space is None:
+            at = 0
+        fresh = self._cells.means(self.metric, at)
+        if at == 0 or self._values is None or self._space is None:
+            self._values, self._space = fresh, over_space(fresh)
+        elif at < n_columns:
+            self._values = np.concatenate([self._values[:, :at], fresh], axis=1)
+            newest = over_space(fresh)
+            self._space = Space(
+                *(np.concatenate([getattr(self._space, f)[:at], getattr(newest, f)]) for f in Space.__slots__)
+            )
+        self._changed = n_columns
+        return Grid(self.metric, self.first * self.width, self.width, self._values, closed), self._space
+
+
+def column_of(time: float, width: float) -> int:
+    """The number of the column that holds a time (unix s)."""
+    return math.floor(time / width + 1e-9)

@@ -1,0 +1,147 @@
+"""Statistics over space: each GPU's means in bins of time, and their mean over the GPUs.
+
+Time is cut into bins of at least one sampling interval; a GPU's value in a bin is the mean of its samples there, and the
+space average is the mean over the GPUs that have a value. GPUs are never aligned by the numbers of their samples.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Floats, Ints
+from gssr.model.results import GpuSeries, Series
+from gssr.model.statistics.aggregate import filtered
+from gssr.store.reader import Buckets, RunReader, Samples
+from gssr.store.schema import GAP_INTERVALS, LEVELS
+from gssr.store.totals import VECTORS_AT_ONCE
+
+MAX_EMPTY = 0.05
+"""A bin's width is too narrow when more than this share of the (GPU, bin) cells is empty without a gap."""
+ROUND_WIDTHS = (10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+"""Widths from 10 s on; every one is a multiple of a rollup level. Above them, doubled days."""
+_CLOCK_NOISE = 1e-6  # s; a float64 holds unix time to 0.24 microseconds
+
+
+class Bins(NamedTuple):
+    """``n`` bins of ``width`` seconds from ``start`` (unix s)."""
+
+    start: float
+    width: float
+    n: int
+
+    def holding(self, time: Floats) -> Ints:
+        """The bin of each time; what lies beyond an end belongs to the bin there."""
+        position = np.floor((time - self.start + _CLOCK_NOISE) / self.width).astype(np.int64)
+        return np.clip(position, 0, self.n - 1)
+
+
+def widths(interval: float) -> Iterator[float]:
+    """Widths for bins, ascending without end: 1, 2 and 5 sampling intervals (seconds, above 0), then round numbers of
+    seconds that are multiples of the interval, or ten times as long, when it does not matter any more."""
+    for factor in (1, 2, 5):
+        yield round(factor * interval, 9)
+    for width in _round_widths():
+        multiple = width / interval
+        if multiple > 5 and (multiple >= 10 or abs(multiple - round(multiple)) < 1e-6):
+            yield width
+
+
+def _round_widths() -> Iterator[float]:
+    """1, 2, 5 times powers of ten below 10 s, ROUND_WIDTHS, and doubled days."""
+    for power in (1000, 100, 10, 1):
+        yield from (step / power for step in (1, 2, 5))
+    yield from (float(width) for width in ROUND_WIDTHS)
+    yield from (float(ROUND_WIDTHS[-1] << doubled) for doubled in count(1))
+
+
+def _bins(start: float, end: float, width: float) -> Bins:
+    return Bins(start, width, max(1, math.ceil((end - start - _CLOCK_NOISE) / width)))
+
+
+def bins_of_samples(samples: Samples, start: float, end: float, interval: float, most: int) -> Bins:
+    """At most ``most`` bins from ``start`` to ``end`` (unix s) for these rows: the narrowest of ``widths`` in which no more
+    than MAX_EMPTY of the cells are empty where there is no gap.
+
+    Ticks come a little late, and bins of one interval would turn empty and double by turns when a tick falls near an edge;
+    GPUs sampled at a lower rate than the others would enter only some bins and make the average jump. Both show as empty
+    cells between two rows of a GPU that are no further apart than GAP_INTERVALS of its own usual spacing.
+    """
+    order = np.lexsort((samples.time, samples.gpu))
+    gpu, time = samples.gpu[order], samples.time[order]
+    spacing = np.diff(time)
+    same = np.diff(gpu) == 0
+    gap = spacing > GAP_INTERVALS * np.maximum(interval, _usual_spacing(gpu[1:], spacing, same))
+
+    def holds(bins: Bins) -> bool:
+        steps = np.where(same, np.diff(bins.holding(time)), 0)
+        cells = int(steps.sum()) + len(np.unique(gpu))
+        return int(np.maximum(steps - 1, 0)[~gap].sum()) <= MAX_EMPTY * cells
+
+    candidates = (_bins(start, end, width) for width in widths(interval))
+    return next(bins for bins in candidates if bins.n <= max(most, 1) and holds(bins))
+
+
+def _usual_spacing(gpu: Ints, spacing: Floats, same: NDArray[np.bool_]) -> Floats:
+    """For each pair of rows, the median spacing of its GPU (0 for pairs across GPUs)."""
+    usual = np.zeros(len(gpu))
+    if not len(gpu):
+        return usual
+    starts = np.flatnonzero(np.concatenate(([True], np.diff(gpu) != 0)))
+    for first, last in zip(starts, np.append(starts[1:], len(gpu)), strict=True):
+        own = slice(first, last)
+        inside = spacing[own][same[own]]
+        if len(inside):
+            usual[own] = np.median(inside)
+    return usual
+
+
+def bins_of_buckets(start: float, end: float, interval: float, most: int) -> Bins:
+    """Bins made of whole rollup buckets, so aligned to unix time: at most ``most`` (but at least two are possible) that
+    cover ``start`` to ``end``, the narrowest that is at least two sampling intervals wide: then jitter empties none."""
+    candidates = (
+        _bins(math.floor(start / width) * width, end, width)
+        for width in _round_widths()
+        if width >= max(LEVELS[0], 2 * interval)
+    )
+    return next(bins for bins in candidates if bins.n <= max(most, 2))
+
+
+def slices_of_buckets(
+    reader: RunReader,
+    names: Sequence[str],
+    positions: Ints,
+    bins: Bins,
+    start: float | None,
+    end: float | None,
+) -> Iterator[Buckets]:
+    """The rollups of these metrics that make up ``bins``, some time or some GPUs at once. ``positions`` are the GPUs' in
+    ``reader.gpus``, as the buckets' own are; rows with start <= time < end count (None: open)."""
+    level = max(level for level in LEVELS if bins.width % level == 0)
+    long = LEVELS[-1]  # where a slice ends no bucket is cut, of whatever level
+    at_once = max(1, VECTORS_AT_ONCE * level // long)
+    gpus = [positions[first : first + at_once] for first in range(0, len(positions), at_once)]
+    # One wrong clock, and years may lie between two rows.
+    sparse = VECTORS_AT_ONCE * bins.n * bins.width / max(reader.n_rows, 1)
+    step = long * max(1, at_once // max(1, len(positions)), int(min(sparse, bins.n * bins.width) / long))
+    first, last = bins.start // step + 1, math.ceil((bins.start + bins.n * bins.width) / step)
+    cuts = [number * step for number in range(int(first), last)]
+    cuts = [cut for cut in cuts if (start is None or cut > start) and (end is None or cut < end)]
+    for lower, upper in zip([start, *cuts], [*cuts, end], strict=True):
+        for own in gpus:
+            yield reader.buckets(lower, upper, level=level, gpus=filtered(reader, own), names=names)
+
+
+def over_space(gpu_series: GpuSeries) -> Series:
+    """The space average, with the least and the greatest GPU of each bin."""
+    values = gpu_series.values
+    known = np.isfinite(values)
+    n = known.sum(axis=0)
+    total = np.where(known, values, 0.0).sum(axis=0)
+    mean = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+    low = np.fmin.reduce(values, axis=0, initial=np.nan)
+    high = np.fmax.reduce(values, axis=0, initial=np.nan)
+    return Series(gpu_series.metric, gpu_series.start, gpu_series.width, mean, low, high, n)

@@ -1,0 +1,198 @@
+"""Where an analysis takes its numbers from: raw rows, or rollups and sketches. Both answer the same questions.
+
+GPUs are numbered from 0 within the selection. ``lower`` and ``upper`` bound the rows that count, lower <= time < upper in
+unix s, None where nothing is cut off: rows just before a run's start and after its end belong to it.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from gssr.arrays import Ints
+from gssr.metrics import BY_NAME
+from gssr.model.results import GpuSeries
+from gssr.model.statistics import series
+from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, Totals, chosen, filtered, from_samples, is_sure
+from gssr.model.statistics.balance import has_balance
+from gssr.model.statistics.gpu_time_counts import (
+    Counted,
+    bins_to_count,
+    count_rollups,
+    most_bins,
+    series_of_rollups,
+    series_of_rows,
+)
+from gssr.store.edges import edges_of
+from gssr.store.layout import layout_of, part_of
+from gssr.store.reader import RunReader, Samples
+from gssr.store.totals import totals
+
+MOST_AT_AN_END = 100_000
+"""So many samples are looked at, at most, to tell which of a histogram's ten minutes lie in a window, if its percentiles are
+sure enough without (gssr.model.statistics.aggregate.is_sure)."""
+MOST_CUT = 3 / 4
+"""Of a window of which more than this share lies in histograms that it cuts all samples in these are looked at."""
+PASSED_OVER = 5
+"""Samples of other GPUs that lie between take so much less time."""
+FEWEST_OF_MOST = 1 / 4
+"""Of the bins that a series may have it has so many at least, where that spares reading finer rollups than were read."""
+
+
+class Source(Protocol):
+    """The rows of the selected GPUs."""
+
+    exact: bool
+    """False when percentiles come from the sketch."""
+
+    def aggregate(
+        self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
+    ) -> Aggregate:
+        """What the rows add up to, for these metrics."""
+        ...
+
+    def gpu_series(
+        self,
+        names: Sequence[str],
+        span: tuple[float, float],
+        lower: float | None,
+        upper: float | None,
+        interval: float,
+        most: int,
+    ) -> dict[str, GpuSeries]:
+        """Each GPU's series of these metrics over ``span``, in at most ``most`` bins of at least ``interval`` seconds."""
+        ...
+
+
+class Rows:
+    """Raw rows of the metrics ``names``, read once."""
+
+    exact = True
+
+    def __init__(
+        self, reader: RunReader, positions: Ints, names: Sequence[str], lower: float | None, upper: float | None
+    ) -> None:
+        rows = reader.samples(names, filtered(reader, positions), lower, upper)
+        unknown = np.full(len(rows.time), np.nan)  # of all metrics that nobody measured the same
+        values = {name: own if np.isfinite(own).any() else unknown for name, own in rows.values.items()}
+        self._rows = Samples(chosen(rows.gpu, positions, len(reader.gpus)), rows.time, values)
+        self._n_gpus = len(positions)
+
+    def between(
+        self, names: Sequence[str], lower: float | None, upper: float | None, places: Ints | None = None
+    ) -> Samples:
+        """The rows of these metrics with lower <= time < upper; of the GPUs at these ``places``, numbered anew (None: of
+        all)."""
+        rows = self._rows
+        values = {name: rows.values[name] for name in names}
+        inside = np.ones(len(rows.time), bool)
+        if lower is not None:
+            inside &= rows.time >= lower
+        if upper is not None:
+            inside &= rows.time < upper
+        gpu = rows.gpu
+        if places is not None and len(places) < self._n_gpus:
+            gpu = chosen(gpu, places, self._n_gpus)
+            inside &= gpu >= 0
+        if inside.all():
+            return Samples(gpu, rows.time, values)
+        return Samples(gpu[inside], rows.time[inside], {name: column[inside] for name, column in values.items()})
+
+    def aggregate(
+        self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
+    ) -> Aggregate:
+        """As in Source."""
+        return from_samples(self.between(names, lower, upper), self._n_gpus, gap_seconds)
+
+    def gpu_series(
+        self,
+        names: Sequence[str],
+        span: tuple[float, float],
+        lower: float | None,
+        upper: float | None,
+        interval: float,
+        most: int,
+    ) -> dict[str, GpuSeries]:
+        """As in Source."""
+        rows = self.between(names, lower, upper)
+        bins = series.bins_of_samples(rows, *span, interval, most_bins(self._n_gpus, len(rows.time), most))
+        return series_of_rows(rows, names, self._n_gpus, bins)
+
+
+class Rollups:
+    """Rollups and sketches. A series over so short a span that it holds no more than ``few_rows`` is made of raw rows, which
+    can be cut finer."""
+
+    exact = False
+
+    def __init__(self, reader: RunReader, positions: Ints, few_rows: int) -> None:
+        self._reader = reader
+        self._positions = positions
+        self._few_rows = few_rows
+        self._counted: tuple[float | None, float | None, Counted] | None = None
+
+    def count(
+        self,
+        names: Sequence[str],
+        span: tuple[float, float],
+        lower: float | None,
+        upper: float | None,
+        interval: float,
+    ) -> Counted:
+        """The rows with lower <= time < upper in cells of GPU and time (gssr.model.statistics.gpu_time_counts). Series of
+        the same window whose bins consist of these cells need not be read any more."""
+        bins = bins_to_count(len(self._positions), self._reader.n_rows, span, interval)
+        counted = count_rollups(self._reader, names, self._positions, bins, (lower, upper))
+        self._counted = (lower, upper, counted)
+        return counted
+
+    def aggregate(
+        self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
+    ) -> Aggregate:
+        """As in Source."""
+        gpus = filtered(self._reader, self._positions)
+        sums = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
+        for own in totals(self._reader, names, self._positions, lower, upper, gap_seconds):
+            sums.add(chosen(own.gpus, self._positions, len(self._reader.gpus)), own.vectors)
+        sketched = [name for name in names if has_balance(BY_NAME[name])]
+        most = MOST_AT_AN_END if self._is_mostly_whole(lower, upper) else math.inf
+        found = self._reader.histograms(sketched, lower, upper, gpus, most)
+        aggregate = sums.aggregate(found)
+        unsure = [name for name in sketched if not is_sure(aggregate.statistics.get(name, UNKNOWN))]
+        if not (found.readable and unsure):
+            return aggregate
+        return sums.aggregate(found.with_others(self._reader.histograms(unsure, lower, upper, gpus)))
+
+    def _is_mostly_whole(self, lower: float | None, upper: float | None) -> bool:
+        """Whether enough of a window lies in histograms that it does not cut: else bounds of the rest would be wide."""
+        cut = edges_of(-math.inf if lower is None else lower, math.inf if upper is None else upper)
+        start = self._reader.first_time if lower is None else lower
+        end = self._reader.last_time if upper is None else upper
+        return sum(edge.upper - edge.lower for edge in cut) <= MOST_CUT * ((end or 0.0) - (start or 0.0))
+
+    def gpu_series(
+        self,
+        names: Sequence[str],
+        span: tuple[float, float],
+        lower: float | None,
+        upper: float | None,
+        interval: float,
+        most: int,
+    ) -> dict[str, GpuSeries]:
+        """As in Source."""
+        few = len(self._positions) * (span[1] - span[0]) / interval <= self._few_rows
+        gpus = filtered(self._reader, self._positions)
+        few = few and self._reader.rows_between(*span, gpus) <= PASSED_OVER * self._few_rows
+        if few and self._reader.thinned_until <= span[0]:
+            rows = Rows(self._reader, self._positions, names, lower, upper)
+            return rows.gpu_series(names, span, None, None, interval, most)
+        most = most_bins(len(self._positions), self._reader.n_rows, most)
+        bins = series.bins_of_buckets(*span, interval, most)
+        if self._counted is not None and self._counted[:2] == (lower, upper):
+            counted = self._counted[2]
+            if counted.bins.width > bins.width and counted.bins.n >= most * FEWEST_OF_MOST:
+                bins = counted.bins
+            if counted.holds(names, bins):
+                return {name: counted.gpu_series(name, bins) for name in names}
+        return series_of_rollups(self._reader, names, self._positions, bins, lower, upper)
