@@ -1,11 +1,8 @@
 """Where in ``samples`` of a file each of its runs begins."""
 
-import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from gssr.store.shard import Shard
+from gssr.store.guarded_file import GuardedFile
 
 _KEYS_AT_ONCE = 10_000
 
@@ -14,8 +11,8 @@ class Begins:
     """Rollups know where a run begins; of runs without any, all rows are looked through, once for all of these runs
     together: a file of very many runs takes no longer for that."""
 
-    def __init__(self, shard: "Shard") -> None:
-        self._shard: Shard = weakref.proxy(shard)  # which holds this one: no circle keeps files open
+    def __init__(self, file: GuardedFile) -> None:
+        self._file = file
         self._known: dict[str, int | None] = {}
         self._first: dict[int, int] = {}
         """By the keys of GPUs without rollups, as far as rows were looked through."""
@@ -30,14 +27,14 @@ class Begins:
             found = self._in_rollups(run_id)
             if found is None:
                 found = self._in_samples(run_id)
-            if found is None and run_id == self._shard.runs[-1].run_id:
+            if found is None and run_id == self._file.runs[-1].run_id:
                 return None
             self._known[run_id] = found
         return self._known[run_id]
 
     def after(self, run_id: str) -> int | None:
         """The rowid at which the rows of a later run begin; None where no later one has any."""
-        runs = self._shard.runs
+        runs = self._file.runs
         if self._places is None:
             self._places = {run.run_id: place for place, run in reversed(list(enumerate(runs)))}
             # All but the newest run's stay as they are.
@@ -48,12 +45,12 @@ class Begins:
         return None if place == len(runs) - 1 else _lesser(self._least[len(runs) - 2 - place], self.of(runs[-1].run_id))
 
     def _keys(self, run_id: str) -> list[int]:
-        return [gpu.gpu for gpu in self._shard.gpus(run_id)]
+        return [gpu.gpu for gpu in self._file.gpus(run_id)]
 
     def _in_rollups(self, run_id: str) -> int | None:
         keys = self._keys(run_id)
         for level in (600, 10) if keys else ():
-            for (found,) in self._shard.all(
+            for (found,) in self._file.all(
                 f"SELECT min(first_rowid) FROM rollup WHERE gpu IN ({_listed(keys)}) AND level = {level}"
             ):
                 if found is not None:
@@ -66,17 +63,17 @@ class Begins:
 
     def _look_through(self) -> None:
         """Look at the rows that have come since the last time."""
-        last = max((row[0] or 0 for row in self._shard.all("SELECT max(rowid) FROM samples")), default=0)
+        last = max((row[0] or 0 for row in self._file.all("SELECT max(rowid) FROM samples")), default=0)
         if last <= self._looked_through:
             return
-        begun = (run.run_id for run in self._shard.runs if self._known.get(run.run_id) is None)
+        begun = (run.run_id for run in self._file.runs if self._known.get(run.run_id) is None)
         keys = [key for run_id in begun if self._in_rollups(run_id) is None for key in self._keys(run_id)]
         for begin in range(0, len(keys), _KEYS_AT_ONCE):
             own = _listed(keys[begin : begin + _KEYS_AT_ONCE])
             query = (
                 f"SELECT gpu, min(rowid) FROM samples WHERE rowid > ? AND rowid <= ? AND gpu IN ({own}) GROUP BY gpu"
             )
-            for key, rowid in self._shard.all(query, (self._looked_through, last)):
+            for key, rowid in self._file.all(query, (self._looked_through, last)):
                 self._first.setdefault(key, rowid)
         self._looked_through = last
 

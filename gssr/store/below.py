@@ -17,9 +17,9 @@ def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints,
     falls into the sketch's bin of the limit itself, 1/128 of it wide, is not below it. Zero where the file lacks the
     metric."""
     below, known = np.zeros(n_gpus, np.int64), np.zeros(n_gpus, np.int64)
-    if name not in part.shard.layout.sketched:
+    if name not in part.shard.file.layout.sketched:
         return below, known
-    index, edge = part.shard.layout.sketched.index(name), int(_keys(np.array([limit]))[0])
+    index, edge = part.shard.file.layout.sketched.index(name), int(_keys(np.array([limit]))[0])
     codes = [np.empty(0, np.int64)]
     for batch in part.shard.rolled.sketches(part.keys(None), -np.inf, np.inf):
         if not part.sound(batch.gpu).all():

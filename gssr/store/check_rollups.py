@@ -44,8 +44,8 @@ def counted(part: Part) -> Counted:
 
 
 def _count(part: Part) -> Counted:
-    layout = part_of(part.shard.layout, ())
-    keys = part.keys(None) if len(part.shard.runs) > 1 else None  # else also those of GPUs whose rows don't count
+    layout = part_of(part.shard.file.layout, ())
+    keys = part.keys(None) if len(part.shard.file.runs) > 1 else None  # else also those of GPUs whose rows don't count
     key, bucket, vectors = part.shard.rolled.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
     n_rows, n_rowids = int(vectors[:, 0].sum()), part.last + 1 - part.first
     key, bucket, vectors = where(np.isin(key, list(part.position)), key, bucket, vectors)
@@ -178,7 +178,7 @@ def _expected(part: Part, gpus: Ints | None, seconds: int, window: tuple[float, 
     if seconds == LONGEST:
         inside = _within(gpus, known.codes, window)
         return known.codes[inside], known.rows[inside], lost
-    gpu, start, vectors = _read(part, seconds, part.keys(gpus), *window, part_of(part.shard.layout, ()))
+    gpu, start, vectors = _read(part, seconds, part.keys(gpus), *window, part_of(part.shard.file.layout, ()))
     codes = codes_of(gpu, start)
     order = np.argsort(codes)
     return codes[order], vectors[order, 0].astype(np.int64), lost
@@ -196,7 +196,7 @@ def samples_of(part: Part, names: Sequence[str], codes: Ints, seconds: int, star
     values of stored metrics. Where they are thinned they can't be counted any more: the file is damaged."""
     begins = starts_of(codes)
     if (begins < part.thinned).any():
-        part.shard.damaged("rollups of samples that are thinned")
+        part.shard.file.damaged("rollups of samples that are thinned")
         codes, begins = where(begins >= part.thinned, codes, begins)
     if not len(codes):
         return
@@ -213,5 +213,5 @@ def wrong_stretches(part: Part) -> Ints:
     hold what can't be."""
     for level in LEVELS:
         for lower, upper in slices(part, -np.inf, np.inf, level):
-            rollups(part, level, None, lower, upper, part.shard.layout)
+            rollups(part, level, None, lower, upper, part.shard.file.layout)
     return np.array(sorted(code for first, code in part.shard.recounted if first == part.first), np.int64)

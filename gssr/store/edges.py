@@ -120,7 +120,7 @@ def _add_edge(
     """Add to ``counts`` the samples of a part that lie in a sketch which the window cuts. ``checked``: sketches are to hold
     what rollups say (of thinned samples they are all there is). Where they don't it returns False, and what was added is of
     no use."""
-    order = part.shard.layout.sketched
+    order = part.shard.file.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
     for own in _groups(part, gpus):
         n, ends = _held(part, names, edge, own, gap_seconds)
@@ -156,8 +156,8 @@ def _groups(part: Part, gpus: Ints | None) -> Iterator[Ints]:
 def _held(part: Part, names: Sequence[str], edge: Edge, gpus: Ints, gap_seconds: float) -> tuple[Ints, Ints]:
     """Of each GPU (by position) and each metric of a sketch, how many samples lie in the window's part [positions, metrics],
     and the ranks of the bins of the least and the greatest of them [positions, metrics, 2]. Nothing of other metrics."""
-    order = part.shard.layout.sketched
-    layout = part_of(layout_of(part.shard.metrics), [name for name in names if name in order])
+    order = part.shard.file.layout.sketched
+    layout = part_of(layout_of(part.shard.file.metrics), [name for name in names if name in order])
     gpu, _, _, vectors = cover(part, edge.lower, edge.upper, SKETCH_SECONDS, gpus, layout, gap_seconds)
     n_gpus = int(gpus.max()) + 1
     whole = merge(vectors, gpu, n_gpus, gap_seconds, layout)

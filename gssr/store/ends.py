@@ -37,7 +37,7 @@ class Ends(NamedTuple):
 def hold(part: Part, start: float, end: float, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
     """Have the samples at the ends of [start, end) read: ``held`` gives them. ``gpus`` are positions, None: all;
     ``interval`` is about the time between two samples of one, s."""
-    layout = part.shard.layout
+    layout = part.shard.file.layout
     names = stored_of(layout)
     rows_per_second = len(part.position if gpus is None else gpus) / interval
     found = {}
@@ -75,7 +75,7 @@ def held(part: Part, ranges: Sequence[Range], gpus: Ints | None, gap_seconds: fl
     if gpus is not None:
         own = np.isin(gpu, gpus)
         gpu, start, seconds, vectors = gpu[own], start[own], seconds[own], vectors[own]
-    return gpu, start, seconds, of_layout(vectors, part.shard.layout, layout)
+    return gpu, start, seconds, of_layout(vectors, part.shard.file.layout, layout)
 
 
 def joined_folded(pieces: Sequence[Folded]) -> Folded:

@@ -13,7 +13,7 @@ from gssr.store.bounds import LEAST_BYTES
 from gssr.store.pages.table import Wanted
 from gssr.store.raw import Columns, in_threads, joined
 from gssr.store.schema import LEVELS
-from gssr.store.shard import Shard
+from gssr.store.shard import RecordingFile
 from gssr.store.values import LATEST
 
 OPEN_SECONDS = 60
@@ -32,7 +32,7 @@ Rows = tuple[Ints, Floats, dict[str, Floats]]
 class Part(NamedTuple):
     """A run's share of one file."""
 
-    shard: Shard
+    shard: RecordingFile
     first: int
     last: int
     """Rowids of its samples."""
@@ -64,7 +64,7 @@ class Part(NamedTuple):
         """True for the keys of the run's GPUs. Where another turns up nothing was filtered out: the file is damaged."""
         found = np.isin(keys, list(self.position))
         if not found.all():
-            self.shard.damaged("a GPU that it doesn't list")
+            self.shard.file.damaged("a GPU that it doesn't list")
         return found
 
     def rowids(self, start: float, end: float) -> tuple[int, int]:
@@ -72,8 +72,8 @@ class Part(NamedTuple):
         if not (math.isfinite(start) or math.isfinite(end)):
             return self.first, self.last
         lower, upper = int(max(start, 0.0)), math.ceil(min(end, 1e15))
-        newest = self.shard.newest_bucket(LEVELS[0], self.keys(None))
-        found = self.shard.all(
+        newest = self.shard.rolled.newest_bucket(LEVELS[0], self.keys(None))
+        found = self.shard.file.all(
             "SELECT min(first_rowid), max(last_rowid) FROM rollup WHERE level = ? AND bucket > ? AND bucket < ?"
             " AND first_rowid >= ? AND last_rowid <= ?",
             (LEVELS[0], lower - LEVELS[0], upper, self.first, self.last),
@@ -84,7 +84,7 @@ class Part(NamedTuple):
         if not self.unended or upper <= newest - OPEN_SECONDS:
             return first, last
         # Rows of a GPU that has not closed its bucket may come before the first of one that has.
-        before = self.shard.all(
+        before = self.shard.file.all(
             "SELECT min(first_rowid) FROM rollup WHERE level = ?1 AND first_rowid >= ?3 AND bucket ="
             " (SELECT max(bucket) FROM rollup WHERE level = ?1 AND bucket <= ?2 AND first_rowid >= ?3)",
             (LEVELS[0], lower - LEVELS[0], self.first),
@@ -104,8 +104,8 @@ class Part(NamedTuple):
             is_apart = self._hold_all([], start - LATE_SECONDS, end + LATE_SECONDS)  # before or after it all
             return [] if is_apart else self.searched(start, end)
         ranges = [(first, last)]
-        if self.shard.merged:
-            found = self.shard.all(
+        if self.shard.file.merged:
+            found = self.shard.file.all(
                 "SELECT min(first_rowid), max(last_rowid) FROM rollup WHERE level = ? AND bucket > ? AND bucket < ?"
                 " AND first_rowid >= ? AND last_rowid <= ? GROUP BY gpu ORDER BY 1",
                 (LEVELS[0], int(max(start, 0.0)) - LEVELS[0], math.ceil(min(end, 1e15)), self.first, self.last),
@@ -164,7 +164,7 @@ class Part(NamedTuple):
         writer of ours has given them."""
         known = self.shard.in_order
         if (self.first, self.last) not in known:
-            dense = (self.last - self.first) * LEAST_BYTES <= self.shard.size()
+            dense = (self.last - self.first) * LEAST_BYTES <= self.shard.file.size()
             known[self.first, self.last] = dense or all(self._ascend(*rank) for rank in self._ranks())
         return known[self.first, self.last]
 
@@ -196,7 +196,7 @@ class Part(NamedTuple):
 
     def _ranks(self) -> list[tuple[int, int]]:
         """The first and last rowid of each rank's samples."""
-        rows = ((row.first_rowid, row.last_rowid) for row in self.shard.merged)
+        rows = ((row.first_rowid, row.last_rowid) for row in self.shard.file.merged)
         ranks = [(low, high) for low, high in rows if low and high and self.first <= low and high <= self.last]
         return ranks or [(self.first, self.last)]
 
@@ -204,7 +204,7 @@ class Part(NamedTuple):
         """The time of the first sample in this ORDER of those with rowids from ``first`` to ``last``; None where there is
         none, or where that is no time."""
         query = f"SELECT time FROM samples WHERE rowid BETWEEN ? AND ? ORDER BY rowid {order} LIMIT 1"
-        found = self.shard.all(query, (first, last)) if first <= last else []
+        found = self.shard.file.all(query, (first, last)) if first <= last else []
         return float(found[0][0]) if found and found[0][0] is not None else None
 
     def _first_from(self, low: int, high: int, time: float, at_least: bool) -> int:
@@ -213,7 +213,7 @@ class Part(NamedTuple):
         while low <= high:
             middle = (low + high) // 2
             query = "SELECT rowid, time FROM samples WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?"
-            rows = self.shard.all(query, (middle, high, _LOOK_AHEAD))
+            rows = self.shard.file.all(query, (middle, high, _LOOK_AHEAD))
             times = [(rowid, when) for rowid, when in rows if when is not None and 0 <= when <= LATEST]
             if times and times[0][1] < time:
                 low = max(middle, times[0][0]) + 1  # on a damaged page SQLite may find a lower one

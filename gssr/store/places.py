@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gssr.store.records import Gpu, gpu_order, shared_gpu
-from gssr.store.shard import Shard
+from gssr.store.shard import RecordingFile
 from gssr.store.spans import apart
 
 Identity = tuple[str | None, str]
-_Entry = tuple[Shard, Gpu]
+_Entry = tuple[RecordingFile, Gpu]
 
 
 class Places(NamedTuple):
@@ -18,23 +18,23 @@ class Places(NamedTuple):
     of a file is in ``gpus``, where several list the GPU. ``in_turns``: the rows of a GPU are in several files."""
 
     gpus: tuple[Gpu, ...]
-    positions: dict[Shard, dict[int, int]]
-    whole: frozenset[Shard]
-    keys: dict[tuple[Shard, int], int]
+    positions: dict[RecordingFile, dict[int, int]]
+    whole: frozenset[RecordingFile]
+    keys: dict[tuple[RecordingFile, int], int]
     in_turns: bool
 
-    def key(self, shard: Shard, key: int) -> int | None:
+    def key(self, shard: RecordingFile, key: int) -> int | None:
         """What a key of a file is in ``gpus``; None where it is none of the run's."""
         return self.keys.get((shard, key), key if key in self.positions[shard] else None)
 
 
-def places_of(run_id: str, shards: Sequence[Shard], sampling_seconds: float) -> Places:
+def places_of(run_id: str, shards: Sequence[RecordingFile], sampling_seconds: float) -> Places:
     """Look through the files that hold the run."""
     # A file may list a hundred thousand GPUs: of those that are listed once as little as can be is kept.
     listed: dict[Identity, _Entry] = {}
     several: dict[Identity, list[_Entry]] = {}
     for shard in shards:
-        for gpu in shard.gpus(run_id):
+        for gpu in shard.file.gpus(run_id):
             first = listed.setdefault(_identity(gpu), (shard, gpu))
             if first[1] is not gpu:
                 several.setdefault(_identity(gpu), [first]).append((shard, gpu))
@@ -42,29 +42,29 @@ def places_of(run_id: str, shards: Sequence[Shard], sampling_seconds: float) -> 
     for identity, found in several.items():
         listed[identity] = (found[0][0], shared_gpu([gpu for _, gpu in found]))
     order = sorted(listed, key=lambda identity: gpu_order(listed[identity][1]))
-    keys: dict[tuple[Shard, int], int] = {}
-    positions: dict[Shard, dict[int, int]] = {shard: {} for shard in shards}
+    keys: dict[tuple[RecordingFile, int], int] = {}
+    positions: dict[RecordingFile, dict[int, int]] = {shard: {} for shard in shards}
     for position, identity in enumerate(order):
         own = listed[identity]
         for shard, gpu in several.get(identity, ()):
             keys[shard, gpu.gpu] = own[1].gpu
         for shard, gpu in counting.get(identity, (own,)):
             positions[shard][gpu.gpu] = position
-    whole = frozenset(shard for shard in shards if len(shard.runs) == 1 and shard not in not_counting)
+    whole = frozenset(shard for shard in shards if len(shard.file.runs) == 1 and shard not in not_counting)
     gpus = tuple(listed[identity][1] for identity in order)
     return Places(gpus, positions, whole, keys, any(len(found) > 1 for found in counting.values()))
 
 
 def _counting(
     run_id: str, several: Mapping[Identity, Sequence[_Entry]], sampling_seconds: float
-) -> tuple[dict[Identity, list[_Entry]], set[Shard]]:
+) -> tuple[dict[Identity, list[_Entry]], set[RecordingFile]]:
     """Of GPUs that are listed several times where rows that count are, and the files that hold others."""
-    listing: dict[Shard, list[int]] = {}
+    listing: dict[RecordingFile, list[int]] = {}
     for found in several.values():
         for shard, gpu in found:
             listing.setdefault(shard, []).append(gpu.gpu)
     spans = {shard: shard.spans(run_id, keys) for shard, keys in listing.items()}
-    counting, not_counting = dict[Identity, list[_Entry]](), set[Shard]()
+    counting, not_counting = dict[Identity, list[_Entry]](), set[RecordingFile]()
     for identity, found in several.items():
         sampled = [(shard, gpu) for shard, gpu in found if gpu.gpu in spans[shard]]
         chosen = apart([spans[shard][gpu.gpu] for shard, gpu in sampled], sampling_seconds)

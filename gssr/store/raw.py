@@ -3,25 +3,22 @@
 import os
 import sqlite3
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.store.bounds import LEAST_BYTES
+from gssr.store.guarded_file import IMPOSSIBLE, GuardedFile
 from gssr.store.pages.file import NotPlainError
 from gssr.store.pages.table import PageTable, Wanted, in_parts
 from gssr.store.pages.tree import LOWEST, Leaves
-from gssr.store.sound import GREATEST
+from gssr.store.sound import GREATEST, sound_samples
 from gssr.store.values import LATEST, MOST_KEYS
-
-if TYPE_CHECKING:
-    from gssr.store.shard import Shard
 
 Columns = tuple[Ints, Floats, dict[str, Floats]]
 """GPU keys int64[n], unix times float64[n], values float64[n] by metric (NaN is NULL)."""
@@ -44,8 +41,8 @@ _MOST_THREADS = 4
 class RawRows:
     """The rows of ``samples``."""
 
-    def __init__(self, shard: "Shard") -> None:
-        self._shard: Shard = weakref.proxy(shard)  # which holds this one: no circle keeps files open
+    def __init__(self, file: GuardedFile) -> None:
+        self._file = file
         self._lock = threading.Lock()
         self._table: PageTable | None = None
         self._may_be_plain = True
@@ -75,7 +72,7 @@ class RawRows:
         """The rowids from ``first`` to ``last``, ``size`` of them every ``step``, where there are rows. Where a file has
         fewer bytes than so many rows would take it is as many rows instead: they may lie so far apart that each would be
         alone."""
-        by_rows = (last - first) * LEAST_BYTES > self._shard.size()
+        by_rows = (last - first) * LEAST_BYTES > self._file.size()
         failed = 0
         while first <= last and failed < _MOST_FAILED:
             found = self._ends(first, last, size if by_rows else 1)
@@ -98,10 +95,11 @@ class RawRows:
         damaged."""
         rows = f"SELECT rowid AS r FROM samples WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT {n}"
         with self._lock:
-            return self._shard.all(f"SELECT min(r), max(r) FROM ({rows})", (first, min(last, _HIGHEST)))
+            return self._file.all(f"SELECT min(r), max(r) FROM ({rows})", (first, min(last, _HIGHEST)))
 
     def samples(self, wanted: Wanted) -> Columns:
-        """All rows that are wanted, in the order of the file."""
+        """All rows that are wanted, in the order of the file: GPU keys, times and one array per metric (NaN for NULL and for
+        columns the file lacks)."""
         if self._open() is None:
             return self._through_sqlite(wanted)
         return joined(list(in_threads(self.pieces(wanted))), wanted.names)
@@ -110,9 +108,9 @@ class RawRows:
         """The table's pages; None where they can't be read."""
         if self._table is None and self._may_be_plain:
             try:
-                pages = self._shard.plain.pages()
+                pages = self._file.pages()
                 if pages is not None:
-                    self._table = PageTable(pages, self._shard.connection)
+                    self._table = PageTable(pages, self._file.connection)
             except (NotPlainError, sqlite3.DatabaseError):
                 pass
             self._may_be_plain = self._table is not None
@@ -132,7 +130,30 @@ class RawRows:
 
     def _through_sqlite(self, wanted: Wanted) -> Columns:
         with self._lock:
-            return self._shard.through_sqlite(wanted)
+            return self._rows_of(wanted)
+
+    def _rows_of(self, wanted: Wanted) -> Columns:
+        metrics = wanted.names
+        present = [name for name in metrics if name in self._file.metrics]
+        where = "rowid BETWEEN ? AND ?"
+        parameters: list[object] = [wanted.first, wanted.last]
+        if np.isfinite(wanted.start) or np.isfinite(wanted.end):
+            where += " AND time >= ? AND time < ?"
+            parameters += [wanted.start, wanted.end]
+        if wanted.keys is not None:
+            where += f" AND gpu IN ({','.join(map(str, wanted.keys))})"
+        columns = ", ".join(["gpu", "time", *present])
+        batches = []
+        for batch in self._file.rows(f"SELECT {columns} FROM samples WHERE {where}", parameters):
+            rows, sound = sound_samples(batch)
+            batches.append(rows)
+            if not sound:
+                self._file.damaged(IMPOSSIBLE)
+        table = np.concatenate(batches).T if batches else np.empty((len(present) + 2, 0))
+        n = table.shape[1]
+        values = {name: table[position + 2] for position, name in enumerate(present)}
+        values |= {name: np.full(n, np.nan) for name in metrics if name not in values}
+        return table[0].astype(np.int64), table[1], values
 
 
 def _are_sound(gpu: Ints, time: Floats, values: dict[str, Floats]) -> bool:

@@ -18,6 +18,7 @@ from gssr.store.cover import cover
 from gssr.store.descriptors import allow_descriptors
 from gssr.store.edges import Histograms, histograms
 from gssr.store.extents import Extent, extents_of
+from gssr.store.guarded_file import catalogue_order
 from gssr.store.layout import Layout, layout_of, part_of
 from gssr.store.moments import derive, merge
 from gssr.store.open import RecordingError, files_of
@@ -29,7 +30,7 @@ from gssr.store.records import Process as Process
 from gssr.store.records import Run as Run
 from gssr.store.records import joined, missing_ranks
 from gssr.store.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
-from gssr.store.shard import Shard, catalogue_order
+from gssr.store.shard import RecordingFile
 from gssr.store.use import Bins
 from gssr.store.use_rollup import HOST, WORKLOAD, UseTable
 
@@ -62,12 +63,12 @@ class Buckets:
 class Recording:
     """What one argument of a command names: open it with ``open_recording``."""
 
-    def __init__(self, path: str, shards: Sequence[Shard], unreadable: str | None = None) -> None:
+    def __init__(self, path: str, shards: Sequence[RecordingFile], unreadable: str | None = None) -> None:
         self.path = path
         self._shards = list(shards)
         self._unreadable = unreadable
         begun: dict[str, float] = {}
-        for run in (run for shard in self._shards for run in shard.runs):
+        for run in (run for shard in self._shards for run in shard.file.runs):
             start = math.inf if run.started_at is None else run.started_at
             begun[run.run_id] = min(begun.get(run.run_id, math.inf), start)
         self.runs = tuple(RunReader(run_id, self._shards) for run_id in sorted(begun, key=begun.__getitem__))
@@ -76,7 +77,7 @@ class Recording:
     @property
     def damage(self) -> str | None:
         """What could not be read so far, in one sentence."""
-        return self._unreadable or next((shard.damage for shard in self._shards if shard.damage), None)
+        return self._unreadable or next((shard.file.damage for shard in self._shards if shard.file.damage), None)
 
     def close(self) -> None:
         """Close every file."""
@@ -107,10 +108,10 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     return recording
 
 
-def _opened(names: Sequence[str]) -> tuple[list[Shard], list[str], bool]:
+def _opened(names: Sequence[str]) -> tuple[list[RecordingFile], list[str], bool]:
     """The files that make up a recording, apart from those that are part of another of them already; why others can't be
     read; and whether one is gone: merged in this moment."""
-    shards: list[Shard] = []
+    shards: list[RecordingFile] = []
     errors: list[str] = []
     merged: set[str] = set()
     gone = False
@@ -118,8 +119,8 @@ def _opened(names: Sequence[str]) -> tuple[list[Shard], list[str], bool]:
         if os.path.basename(name) in merged:
             continue
         try:
-            shards.append(Shard(name))
-            merged.update(row.shard for row in shards[-1].merged)
+            shards.append(RecordingFile(name))
+            merged.update(row.shard for row in shards[-1].file.merged)
         except RecordingError as error:
             errors.append(str(error))
             gone = gone or not os.path.lexists(name)
@@ -131,28 +132,28 @@ def _opened(names: Sequence[str]) -> tuple[list[Shard], list[str], bool]:
 class RunReader:
     """One run. Reading is lazy; what a damaged file could not give is said by ``damage``."""
 
-    def __init__(self, run_id: str, shards: Sequence[Shard]) -> None:
-        holders = [shard for shard in shards if any(run.run_id == run_id for run in shard.runs)]
-        self.run: Run = joined([run for shard in holders for run in shard.runs if run.run_id == run_id])
+    def __init__(self, run_id: str, shards: Sequence[RecordingFile]) -> None:
+        holders = [shard for shard in shards if any(run.run_id == run_id for run in shard.file.runs)]
+        self.run: Run = joined([run for shard in holders for run in shard.file.runs if run.run_id == run_id])
         self.state = self.run.state
         self._shards = holders
         self._places = places_of(run_id, holders, self.sampling_seconds)
         self.gpus = self._places.gpus
         self._parts = [self._part(shard, found) for shard, found in self._places.positions.items() if found]
-        self.metrics = catalogue_order(list(dict.fromkeys(name for shard in holders for name in shard.metrics)))
+        self.metrics = catalogue_order(list(dict.fromkeys(name for shard in holders for name in shard.file.metrics)))
         """Metric columns of the files, in the catalogue's order; derived ones apart."""
 
-    def _part(self, shard: Shard, position: dict[int, int]) -> Part:
+    def _part(self, shard: RecordingFile, position: dict[int, int]) -> Part:
         first, last = shard.rowids(self.run.run_id)
-        whole = shard in self._places.whole and not shard.damage
+        whole = shard in self._places.whole and not shard.file.damage
         ended = self.state not in ("running", "lost")
-        unended = not (ended and shard.counts_up_to(last, None if whole else list(position)))
+        unended = not (ended and shard.rolled.counts_up_to(last, None if whole else list(position)))
         return Part(shard, first, last, position, whole, unended, shard.thinned_until(self.run.run_id), ended)
 
     @property
     def damage(self) -> str | None:
         """What could not be read so far, in one sentence."""
-        return next((shard.damage for shard in self._shards if shard.damage), None)
+        return next((shard.file.damage for shard in self._shards if shard.file.damage), None)
 
     @property
     def recounted(self) -> str | None:
@@ -169,7 +170,7 @@ class RunReader:
     @property
     def processes(self) -> tuple[Process, ...]:
         """One row per rank."""
-        rows = (row for each in self._shards for row in each.processes(self.run.run_id))
+        rows = (row for each in self._shards for row in each.file.processes(self.run.run_id))
         return tuple(sorted(rows, key=lambda process: process.rank))
 
     @property
@@ -183,7 +184,7 @@ class RunReader:
         rows = (
             event if event.gpu is None else event._replace(gpu=self._places.key(shard, event.gpu))
             for shard in self._shards
-            for event in shard.events(self.run.run_id)
+            for event in shard.file.events(self.run.run_id)
         )
         return tuple(sorted(rows, key=lambda event: event.time))
 
@@ -191,12 +192,12 @@ class RunReader:
     def tails(self) -> list[tuple[str, int, dict[int, int]]]:
         """Where to go on following: for each file its name, the last rowid read here, and the positions of its GPUs by
         their keys in the file."""
-        parts = {part.shard.path: part for part in self._parts}
+        parts = {part.shard.file.path: part for part in self._parts}
         found = []
         for shard in self._shards:
-            part = parts.get(shard.path)
+            part = parts.get(shard.file.path)
             last = part.last if part else shard.rowids(self.run.run_id)[1]
-            found.append((shard.path, last, dict(part.position) if part else {}))
+            found.append((shard.file.path, last, dict(part.position) if part else {}))
         return found
 
     @property
@@ -222,7 +223,7 @@ class RunReader:
     @property
     def keep(self) -> str:
         """What is kept of old samples: raw, 10s (means over 10 s), or none; of ranks that differ what is least."""
-        kept = [row.keep for shard in self._shards for row in shard.thinned if row.run_id == self.run.run_id]
+        kept = [row.keep for shard in self._shards for row in shard.file.thinned if row.run_id == self.run.run_id]
         return "none" if "none" in kept else kept[0] if kept else "raw"
 
     @property

@@ -19,7 +19,7 @@ from gssr.store.open import RecordingError
 from gssr.store.part import Part
 from gssr.store.reader import Recording
 from gssr.store.schema import LEVELS
-from gssr.store.shard import Shard
+from gssr.store.shard import RecordingFile
 from gssr.store.sketches import count_bins, no_bins
 from gssr.store.use_rollup import USE_TABLES, add_up, newest_row, roll_up
 
@@ -46,12 +46,12 @@ def repair(path: str) -> Repaired:
     """Repair the recording in one file. What nobody wrote before a recorder was killed is rolled up as well. Raises
     TakenError when somebody is recording into it, RecordingError when it can't be read or written."""
     finished_runs(path)
-    shard = Shard(path)
+    shard = RecordingFile(path)
     with closing(shard):
-        if shard.damage:
-            raise RecordingError(shard.damage)
+        if shard.file.damage:
+            raise RecordingError(shard.file.damage)
         work, n_thinned = _found(shard)
-        layout = shard.layout
+        layout = shard.file.layout
         use = [
             table for table in USE_TABLES if not all(shard.use.counts_all(table, level, table.each) for level in LEVELS)
         ]
@@ -74,10 +74,10 @@ def repair(path: str) -> Repaired:
     return Repaired(sum(len(stretches.keys) for stretches in work), n_thinned, tuple(table.samples for table in use))
 
 
-def _found(shard: Shard) -> tuple[list[_Work], int]:
+def _found(shard: RecordingFile) -> tuple[list[_Work], int]:
     """What is to be made anew, and how many stretches can't be."""
     work, n_thinned = [], 0
-    for run in Recording(shard.path, [shard]).runs:
+    for run in Recording(shard.file.path, [shard]).runs:
         for part in run._parts:
             codes = _wrong(part._replace(ended=True))
             young = starts_of(codes) >= part.thinned
@@ -95,7 +95,7 @@ def _found(shard: Shard) -> tuple[list[_Work], int]:
 
 def _wrong(part: Part) -> Ints:
     """The stretches, by their numbers, in which any rollup or sketch is not what the samples say."""
-    sketched = part.shard.layout.sketched
+    sketched = part.shard.file.layout.sketched
     count_bins(no_bins(sketched), part, sketched, -np.inf, np.inf, None)
     return wrong_stretches(part)
 

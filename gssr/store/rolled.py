@@ -3,14 +3,14 @@ and sketches."""
 
 import math
 import sqlite3
-import weakref
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.store.bins import SketchBins, decoded
+from gssr.store.guarded_file import IMPOSSIBLE, GuardedFile
 from gssr.store.layout import HEAD, Layout, part_of
 from gssr.store.moments import vectors_of, where
 from gssr.store.pages.file import NotPlainError
@@ -26,9 +26,6 @@ from gssr.store.sound import (
 )
 from gssr.store.within import within
 
-if TYPE_CHECKING:
-    from gssr.store.shard import Shard
-
 _BLOBS_AT_ONCE = 1024
 """Rollups fetched before they are decoded: a megabyte; of sketches, which are larger, an eighth."""
 
@@ -37,8 +34,6 @@ _MOST_KEPT = 2048
 
 _SHARE = 1 / 8
 """For so many of a file's GPUs those that are wanted are looked for among all of a stretch."""
-
-IMPOSSIBLE = "values that can't be"
 
 _Found = tuple[Ints, Ints, Floats]
 """GPU keys and starts [n], vectors [n, layout.width]."""
@@ -58,8 +53,8 @@ class RolledUp:
     n_kept = 0
     """Of all files together."""
 
-    def __init__(self, shard: "Shard") -> None:
-        self._shard: Shard = weakref.proxy(shard)  # which holds this one: no circle keeps files open
+    def __init__(self, file: GuardedFile) -> None:
+        self._file = file
         self._pages: PageRollups | None = None
         self._may_be_plain = True
         self._last: tuple[tuple[int, float, float], tuple[Ints, Ints]] | None = None
@@ -84,7 +79,7 @@ class RolledUp:
     ) -> _Found:
         """Closed buckets of a level that lie within [start, end): GPU keys, starts, and vectors in ``layout``, which may
         keep only some of the file's blocks. ``counted_anew``: what can't be, and is left out, the caller counts anew."""
-        known = part_of(layout, [block.metric.name for block in self._shard.layout.blocks])
+        known = part_of(layout, [block.metric.name for block in self._file.layout.blocks])
         if known.width < layout.width:  # of ranks' files not all may have every column
             gpu, bucket, vectors = self.rollups(level, keys, start, end, known, counted_anew)
             return gpu, bucket, of_layout(vectors, known, layout)
@@ -95,7 +90,7 @@ class RolledUp:
             batches = list(self._through_sqlite(level, keys, start, end, layout))
         found = [batch for batch, _ in batches]
         if sum(n - len(batch[0]) for batch, n in batches) and not counted_anew:
-            self._shard.damaged(IMPOSSIBLE)
+            self._file.damaged(IMPOSSIBLE)
         if len(found) == 1:
             return found[0]
         nothing = np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, layout.width))
@@ -126,7 +121,7 @@ class RolledUp:
             level, most = LEVELS[-1], _MOST_KEPT - RolledUp.n_kept
             query = f"SELECT count(*) FROM (SELECT 1 FROM rollup WHERE level = {level} LIMIT {most + 1})"
             try:
-                ((n,),) = self._shard.connection.execute(query).fetchall()
+                ((n,),) = self._file.connection.execute(query).fetchall()
             except sqlite3.DatabaseError as error:
                 raise NotPlainError(str(error)) from None
             self._are_many = n > most
@@ -141,13 +136,13 @@ class RolledUp:
         self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
     ) -> Iterator[tuple[_Found, int]]:
         """The same of any file."""
-        shard, columns = self._shard, self._columns_of(layout)
+        file, columns = self._file, self._columns_of(layout)
         query = "SELECT gpu, bucket, first_rowid, last_rowid, data FROM rollup"
         query += f" WHERE level = {level} AND {within(start, end, level, keys)}"
-        for batch in shard.rows(query, fetch=_BLOBS_AT_ONCE):
+        for batch in file.rows(query, fetch=_BLOBS_AT_ONCE):
             head, rows = sound_buckets(batch, level)
-            rows, head = _kept(rows, are_vectors(head[:, 0], [row[-1] for row in rows], shard.layout), head)
-            vectors = vectors_of([row[-1] for row in rows], shard.layout, columns)
+            rows, head = _kept(rows, are_vectors(head[:, 0], [row[-1] for row in rows], file.layout), head)
+            vectors = vectors_of([row[-1] for row in rows], file.layout, columns)
             fine = are_rollups(vectors, head[:, 1], ranges_in(rows), level, layout)
             gpu, bucket, vectors = where(fine, head[:, 0], head[:, 1], vectors)
             yield (gpu, bucket, vectors), len(batch)
@@ -157,19 +152,19 @@ class RolledUp:
         if not self._may_be_plain:
             raise NotPlainError("it was not before")
         if self._pages is None:
-            shard = self._shard
-            pages = shard.plain.pages()
+            file = self._file
+            pages = file.pages()
             if pages is None:
                 raise NotPlainError("not a finished file")
             try:
-                self._pages = PageRollups(pages, shard.connection, shard.layout.width)
+                self._pages = PageRollups(pages, file.connection, file.layout.width)
             except sqlite3.DatabaseError as error:
                 raise NotPlainError(str(error)) from None
         return self._pages
 
     def _rowids(self, level: int, keys: Sequence[int] | None, start: float, end: float) -> Ints:
         """Rowids of rollups in the order of their index. Raises NotPlainError."""
-        n_gpus = sum(len(self._shard.gpus(run.run_id)) for run in self._shard.runs)
+        n_gpus = sum(len(self._file.gpus(run.run_id)) for run in self._file.runs)
         if keys is not None and len(keys) < n_gpus * _SHARE:
             return self._listed(level, keys, start, end)[0]
         if self._last is None or self._last[0] != (level, start, end):
@@ -182,7 +177,7 @@ class RolledUp:
         condition = f"level = {level} AND {within(start, end, level, keys)}"
         query = f"SELECT count(*), group_concat(rowid), group_concat(gpu) FROM rollup WHERE {condition}"
         try:
-            ((n, *texts),) = self._shard.connection.execute(query).fetchall()
+            ((n, *texts),) = self._file.connection.execute(query).fetchall()
             rowids, gpus = (np.fromstring(text or "", np.int64, sep=",") for text in texts)
         except (sqlite3.DatabaseError, ValueError) as error:
             raise NotPlainError(str(error)) from None
@@ -192,9 +187,9 @@ class RolledUp:
 
     def _columns_of(self, layout: Layout) -> Ints | None:
         """Which numbers of this file's vectors make a vector of ``layout``; None: all."""
-        if layout == self._shard.layout:
+        if layout == self._file.layout:
             return None
-        own = {block.metric.name: block for block in self._shard.layout.blocks}
+        own = {block.metric.name: block for block in self._file.layout.blocks}
         columns = list(range(4))
         for block in layout.blocks:
             mine = own[block.metric.name]
@@ -206,14 +201,31 @@ class RolledUp:
     ) -> Iterator[Sketches]:
         """The closed sketches that lie within [start, end), in batches; see ``rollups``."""
         query = f"SELECT gpu, bucket, data FROM sketch WHERE {within(start, end, SKETCH_SECONDS, keys)}"
-        for batch in self._shard.rows(query, fetch=_BLOBS_AT_ONCE // 8):
+        for batch in self._file.rows(query, fetch=_BLOBS_AT_ONCE // 8):
             head, rows = sound_buckets(batch, SKETCH_SECONDS)
-            fine, bins = decoded([row[2] for row in rows], len(self._shard.layout.sketched))
+            fine, bins = decoded([row[2] for row in rows], len(self._file.layout.sketched))
             if len(bins.sizes) < len(batch) and not counted_anew:
-                self._shard.damaged(IMPOSSIBLE)
+                self._file.damaged(IMPOSSIBLE)
             if len(bins.sizes):
                 gpu, bucket = where(fine, *head.T)
                 yield Sketches(gpu, bucket, bins)
+
+    def newest_bucket(self, level: int, keys: Sequence[int] | None) -> int | None:
+        """Start of the newest closed bucket of a level; None when there is none."""
+        only = f" AND gpu IN ({','.join(map(str, keys))})" if keys is not None else ""
+        found = self._file.all(
+            f"SELECT bucket FROM rollup WHERE level = ?{only} ORDER BY bucket DESC LIMIT 1", (level,)
+        )
+        return int(found[0][0]) if found and found[0][0] is not None else None
+
+    def counts_up_to(self, rowid: int, keys: Sequence[int] | None) -> bool:
+        """Whether closed buckets count these GPUs' rows up to the last one, ``rowid``. In a run that ended they do, unless
+        the disk had no space for more than its end."""
+        newest = self.newest_bucket(LEVELS[0], keys)
+        found = self._file.all(
+            "SELECT max(last_rowid) FROM rollup WHERE level = ? AND bucket >= ?", (LEVELS[0], (newest or 0) - LEVELS[1])
+        )
+        return bool(found) and found[0][0] is not None and int(found[0][0]) >= rowid
 
 
 def _check_level(rows: Rollups, level: int) -> None:

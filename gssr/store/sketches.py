@@ -30,7 +30,7 @@ def no_bins(names: Sequence[str]) -> Ints:
 
 def count_bins(counts: Ints, part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
     """Add for each metric how many samples of [start, end) fell into each bin."""
-    order = part.shard.layout.sketched
+    order = part.shard.file.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
     stored = list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
     told = Told(part, names, start, end, gpus) if part.ended else None
@@ -71,7 +71,7 @@ class Told:
     """What rollups tell of the sketches that lie in a window of a run that has ended."""
 
     def __init__(self, part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
-        layout = part_of(part.shard.layout, names)
+        layout = part_of(part.shard.file.layout, names)
         counts = [block.start for block in layout.blocks]
         codes, n, wrong = [np.empty(0, np.int64)], [np.empty((0, len(counts)))], [np.empty(0, np.int64)]
         for lower, upper in check_rollups.slices(part, start, end, SKETCH_SECONDS):
@@ -82,7 +82,7 @@ class Told:
         order = np.argsort(np.concatenate(codes))
         self._codes = np.concatenate(codes)[order]
         self._n = np.concatenate(n)[order]
-        sketched = part.shard.layout.sketched
+        sketched = part.shard.file.layout.sketched
         self._columns = [sketched.index(block.metric.name) for block in layout.blocks if block.metric.name in sketched]
         untold = np.concatenate(wrong)
         begins = starts_of(untold)

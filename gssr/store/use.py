@@ -3,19 +3,16 @@ rows themselves."""
 
 import math
 import sqlite3
-import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
+from gssr.store.guarded_file import GuardedFile
 from gssr.store.schema import LEVELS
 from gssr.store.sound import sound_numbers
 from gssr.store.use_rollup import HOST, WORKLOAD, UseTable, counted
-
-if TYPE_CHECKING:
-    from gssr.store.shard import Shard
 
 MOST_ROWS = 100_000
 """A window that cuts buckets of a table with more rows, a tenth of a second, is widened to whole buckets of 10 s."""
@@ -29,8 +26,8 @@ Window = tuple[float, float]
 class Use:
     """``host_samples`` and ``workload_samples`` of a file."""
 
-    def __init__(self, shard: "Shard") -> None:
-        self._shard: Shard = weakref.proxy(shard)  # which holds this one: no circle keeps files open
+    def __init__(self, file: GuardedFile) -> None:
+        self._file = file
         self._whole: dict[tuple[UseTable, int, str], bool] = {}
 
     def host(self, run_id: str, window: Window) -> list[tuple[Any, ...]]:
@@ -50,7 +47,7 @@ class Use:
             wanted = ", ".join(f"{_n(name)}, total({name}_sum), max({name}_max)" for name in table.values)
             query = f"SELECT {wanted} FROM {table.rollup} WHERE level = {level} AND {table.each} AND run_id = ?"
             query += f" AND bucket >= ? AND bucket < ?{rest}"
-        return [_possible(row) for row in self._shard.all(query, (run_id, *window))]
+        return [_possible(row) for row in self._file.all(query, (run_id, *window))]
 
     def over_time(
         self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins
@@ -77,7 +74,7 @@ class Use:
 
     def _rows(self, query: str, parameters: Sequence[object], n_columns: int) -> Floats:
         """What a query finds [n, columns], as far as its first column is a number."""
-        found = [row for batch in self._shard.rows(query, parameters) for row in batch]
+        found = [row for batch in self._file.rows(query, parameters) for row in batch]
         if not found:
             return np.empty((0, n_columns))
         table, _ = sound_numbers(found)
@@ -103,7 +100,7 @@ class Use:
         """Whether these rollups say it all: not those of a file that grows, or was cut off, or is an earlier version's."""
         key = table, level, whose
         if key not in self._whole:
-            ended = all(run.state != "running" for run in self._shard.runs)
+            ended = all(run.state != "running" for run in self._file.runs)
             self._whole[key] = ended and self.counts_all(*key)
         return self._whole[key]
 
@@ -111,15 +108,15 @@ class Use:
         """Whether the rollups of a level count as many rows as there are: those of each owner, or of all together (a
         condition of ``table``)."""
         try:
-            return counted(self._shard.connection, "main", table, level, whose) == self._n_rows(table)
+            return counted(self._file.connection, "main", table, level, whose) == self._n_rows(table)
         except sqlite3.DatabaseError as error:
-            self._shard.damaged(error)
+            self._file.damaged(error)
             return False
 
     def _n_rows(self, table: UseTable) -> int:
         """Rows are numbered without holes."""
         ends = f"SELECT (SELECT min(rowid) FROM {table.samples}), (SELECT max(rowid) FROM {table.samples})"
-        return sum(last - first + 1 for first, last in self._shard.all(ends) if first is not None)
+        return sum(last - first + 1 for first, last in self._file.all(ends) if first is not None)
 
 
 def _widened(window: Window, level: int) -> Window:

@@ -37,4 +37,4 @@ def use_rows(reader: RunReader, table: str) -> Iterator[list[tuple[Any, ...]]]:
     """The run's rows of ``host_samples`` or ``workload_samples`` in batches, in file order; columns are the schema's."""
     columns = ", ".join(column.name for column in TABLES[table])
     for shard in reader._shards:
-        yield from shard.rows(f"SELECT {columns} FROM {table} WHERE run_id = ?", (reader.run.run_id,))
+        yield from shard.file.rows(f"SELECT {columns} FROM {table} WHERE run_id = ?", (reader.run.run_id,))

@@ -12,8 +12,8 @@ import pytest
 from sample_rows import START, rows_of, write
 
 from gssr.store.follow import Follower
+from gssr.store.guarded_file import GuardedFile
 from gssr.store.merge import merge
-from gssr.store.plain import Plain
 from gssr.store.reader import RunReader, open_recording
 from gssr.store.sound import GREATEST
 from gssr.store.values import LATEST
@@ -80,7 +80,7 @@ def test_samples_are_what_sqlite_reads(tmp_path: Path, monkeypatch: pytest.Monke
     seed = tmp_path / "seed.sql"
     write(seed, rows_of(N_ROWS, N_GPUS), N_GPUS)
     if not by_pages:
-        monkeypatch.setattr(Plain, "pages", lambda _: None)
+        monkeypatch.setattr(GuardedFile, "pages", lambda _: None)
     path, n_whole = tmp_path / "a.sql", 0
     for number_ in range(60):
         rng = random.Random(number_)

@@ -14,10 +14,11 @@ from gssr.model.analyze import Options, analyze
 from gssr.store import bounds
 from gssr.store.bounds import MOST_EVENTS, MOST_GPUS, MOST_RANKS, MOST_RUNS
 from gssr.store.guard import Guarded
+from gssr.store.guarded_file import GuardedFile
 from gssr.store.open import RecordingError, connect
 from gssr.store.pages.file import NotPlainError
 from gssr.store.reader import open_recording
-from gssr.store.shard import Shard
+from gssr.store.shard import RecordingFile
 from gssr.store.whole import in_pieces
 from gssr.store.writer import Writer
 
@@ -48,7 +49,7 @@ def test_a_file_of_more_than_anybody_has_is_refused_before_any_of_it_is_read(
     path = tmp_path / "a.sql"
     write(path, rows_of(20, 1), 1)
     fill(path, table, most + 1)
-    monkeypatch.setattr("gssr.store.shard.read_runs", lambda _: pytest.fail("runs were read"))
+    monkeypatch.setattr("gssr.store.guarded_file.read_runs", lambda _: pytest.fail("runs were read"))
     with pytest.raises(RecordingError, match=rf"a\.sql: is damaged, or not made by gssr: .* {most:,} rows in {table}"):
         open_recording(path)
 
@@ -119,7 +120,7 @@ def test_rows_that_come_late_in_the_newest_run_are_found(tmp_path: Path) -> None
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("INSERT INTO runs (run_id, state) VALUES ('x', 'completed')")
         connection.execute("INSERT INTO gpus (gpu, run_id) VALUES (9, 'x')")
-    shard = Shard(str(path))
+    shard = RecordingFile(str(path))
     assert shard.rowids("x") == (21, 20) and shard.rowids("r") == (1, 20)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("INSERT INTO samples (gpu, time) VALUES (9, 1e9), (9, 2e9)")
@@ -208,10 +209,10 @@ def test_samples_all_of_which_lie_far_apart_are_read_as_others_are(
         connection.execute(f"UPDATE samples SET rowid = -rowid * {1 << 40}")
         connection.execute("UPDATE samples SET rowid = -rowid")
     if not by_pages:
-        monkeypatch.setattr("gssr.store.plain.PageFile", lambda *_: (_ for _ in ()).throw(NotPlainError("no pages")))
+        monkeypatch.setattr("gssr.store.guarded_file.PageFile", lambda *_: (_ for _ in ()).throw(NotPlainError("no pages")))
     asked: list[int] = []
-    rows = Shard.rows
-    monkeypatch.setattr(Shard, "rows", lambda *arguments, **named: asked.append(1) or rows(*arguments, **named))
+    rows = GuardedFile.rows
+    monkeypatch.setattr(GuardedFile, "rows", lambda *arguments, **named: asked.append(1) or rows(*arguments, **named))
     assert read() == before
     assert len(asked) < 2000  # of 3,000 rows
 
@@ -227,10 +228,10 @@ def test_rows_whose_numbers_lie_far_apart_take_no_longer_than_others(
         connection.execute(statement.format(high=1 << 62, when=START + 30))
         connection.execute("UPDATE samples SET sm_active = 'text' WHERE rowid = 7")  # not to be read from pages
         connection.execute("DELETE FROM rollup")
-    monkeypatch.setattr("gssr.store.plain.PageFile", lambda *_: (_ for _ in ()).throw(NotPlainError("no pages")))
+    monkeypatch.setattr("gssr.store.guarded_file.PageFile", lambda *_: (_ for _ in ()).throw(NotPlainError("no pages")))
     asked = []
-    rows = Shard.rows
-    monkeypatch.setattr(Shard, "rows", lambda *arguments, **named: asked.append(1) or rows(*arguments, **named))
+    rows = GuardedFile.rows
+    monkeypatch.setattr(GuardedFile, "rows", lambda *arguments, **named: asked.append(1) or rows(*arguments, **named))
     (run,) = open_recording(path).runs
     analyze(run, Options())
     assert sum(len(piece.time) for piece in in_pieces(run, ["sm_active"], 50)) >= 120

@@ -16,11 +16,11 @@ from merging import rollups_are_those_of_the_rows
 from sample_rows import START, rows_of, write
 
 from gssr.store.blobs import pack_sketch, unpack_sketch
+from gssr.store.guarded_file import GuardedFile
 from gssr.store.layout import LAYOUT
 from gssr.store.moments import merge as merged
 from gssr.store.reader import RunReader, open_recording
 from gssr.store.repair import repair
-from gssr.store.shard import Shard
 
 N_GPUS = 2
 METRICS = ("sm_active", "flop_active", "pcie_tx_bytes")
@@ -206,6 +206,6 @@ def test_a_damaged_page_whose_rows_have_other_numbers_does_not_hold_up_a_search(
 ) -> None:
     """SQLite then gives rows below those that it was asked for."""
     (part,) = open_recording(sound.path).runs[0]._parts
-    monkeypatch.setattr(Shard, "all", lambda *_: [(shown, 0.0)])
+    monkeypatch.setattr(GuardedFile, "all", lambda *_: [(shown, 0.0)])
     assert part._first_from(1, 4000, START, at_least=True) == 4001
     assert list(part.shard.raw.stretches(1, 100, 40, 40)) == [(1, 40), (41, 80), (81, 100)]

@@ -14,12 +14,12 @@ from sample_rows import START, rows_of, write
 from gssr.metrics import NAMES
 from gssr.model.analyze import Options, analyze
 from gssr.store.guard import OPERATIONS, Guarded
+from gssr.store.guarded_file import GuardedFile
 from gssr.store.live_reader import BlockReader
 from gssr.store.merge import merge
 from gssr.store.open import RecordingError, connect
 from gssr.store.reader import open_recording
 from gssr.store.schema import TABLES
-from gssr.store.shard import Shard
 from gssr.store.writer import Writer
 
 NEVER = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT {} FROM c"
@@ -317,7 +317,7 @@ def test_what_it_takes_to_open_a_file_grows_with_its_runs_and_no_faster(tmp_path
             connection.execute("INSERT INTO runs (run_id, state) VALUES (?, 'completed')", (f"x{number}",))
             connection.execute("INSERT INTO gpus (gpu, run_id) VALUES (?, ?)", (number + 9, f"x{number}"))
     queries = []
-    ask = Shard.rows
-    monkeypatch.setattr(Shard, "rows", lambda *arguments, **named: queries.append(1) or ask(*arguments, **named))
+    ask = GuardedFile.rows
+    monkeypatch.setattr(GuardedFile, "rows", lambda *arguments, **named: queries.append(1) or ask(*arguments, **named))
     assert len(open_recording(path).runs) == 101
     assert len(queries) < 101 * 15

@@ -19,7 +19,7 @@ from gssr.store.pages.file import NotPlainError, PageFile, identity_of
 from gssr.store.pages.tree import HIGHEST, LOWEST, leaves
 from gssr.store.rolled import RolledUp
 from gssr.store.schema import LEVELS
-from gssr.store.shard import Shard
+from gssr.store.shard import RecordingFile
 
 WINDOWS = [(-math.inf, math.inf), (START + 7, START + 66.0), (START + 30, math.inf), (START + 1e6, math.inf)]
 
@@ -38,11 +38,11 @@ def rollups(path: Path, monkeypatch, pages: bool, keys: list[list[int] | None]) 
     with monkeypatch.context() as patch:
         if not pages:
             patch.setattr(RolledUp, "_open", refuse)
-        shard = Shard(str(path))
+        shard = RecordingFile(str(path))
         layouts = [
-            shard.layout,
-            part_of(shard.layout, ["flop_active", "energy", "temperature"]),
-            part_of(shard.layout, []),
+            shard.file.layout,
+            part_of(shard.file.layout, ["flop_active", "energy", "temperature"]),
+            part_of(shard.file.layout, []),
         ]
         found = [
             list(shard.rolled.rollups(level, own, *window, layout))
@@ -52,7 +52,7 @@ def rollups(path: Path, monkeypatch, pages: bool, keys: list[list[int] | None]) 
             for layout in layouts
         ]
         assert shard.rolled._may_be_plain is pages
-        damaged = shard.damage is not None
+        damaged = shard.file.damage is not None
         shard.close()
     return found, damaged
 
@@ -89,8 +89,8 @@ def test_of_ranks_merged_into_pages_of_any_size(tmp_path, monkeypatch, large):
 
 def test_a_run_that_goes_on_is_read_through_sqlite(tmp_path):
     writer = write(tmp_path / "a.sql", rows_of(300, 3, 1), 3, finish=False)
-    shard = Shard(str(tmp_path / "a.sql"))
-    assert len(shard.rolled.rollups(10, None, -math.inf, math.inf, shard.layout)[0]) > 30
+    shard = RecordingFile(str(tmp_path / "a.sql"))
+    assert len(shard.rolled.rollups(10, None, -math.inf, math.inf, shard.file.layout)[0]) > 30
     assert not shard.rolled._may_be_plain
     shard.close()
     del writer
@@ -139,17 +139,17 @@ def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path, monkeypatch):
                 [0, 1, 127, 128, 255, rng.randrange(256)]
             )
         path.write_bytes(bad)
-        shard, other = Shard(str(path)), None
-        one = shard.rolled.rollups(10, None, -math.inf, math.inf, shard.layout)
+        shard, other = RecordingFile(str(path)), None
+        one = shard.rolled.rollups(10, None, -math.inf, math.inf, shard.file.layout)
         with monkeypatch.context() as patch:
             patch.setattr(RolledUp, "_open", refuse)
-            other = Shard(str(path))
-            expected = other.rolled.rollups(10, None, -math.inf, math.inf, other.layout)
-        if other.damage is None or "values" in other.damage:
+            other = RecordingFile(str(path))
+            expected = other.rolled.rollups(10, None, -math.inf, math.inf, other.file.layout)
+        if other.file.damage is None or "values" in other.file.damage:
             n_same += 1
             for a, b in zip(one, expected, strict=True):
                 np.testing.assert_array_equal(a, b)
-            assert (shard.damage is None) == (other.damage is None)
+            assert (shard.file.damage is None) == (other.file.damage is None)
         shard.close()
         other.close()
     assert n_same > 20
@@ -159,12 +159,12 @@ def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path, monkeypatch):
 def test_a_file_written_meanwhile_is_read_through_sqlite(tmp_path, level):
     path = tmp_path / "a.sql"
     write(path, rows_of(300, 3, 1), 3)
-    shard = Shard(str(path))
-    before = shard.rolled.rollups(level, None, -math.inf, math.inf, shard.layout)
+    shard = RecordingFile(str(path))
+    before = shard.rolled.rollups(level, None, -math.inf, math.inf, shard.file.layout)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE runs SET label = 'changed'")
         connection.commit()
-    after = shard.rolled.rollups(level, None, -math.inf, math.inf, shard.layout)
+    after = shard.rolled.rollups(level, None, -math.inf, math.inf, shard.file.layout)
     assert not shard.rolled._may_be_plain
     for a, b in zip(before, after, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -175,10 +175,10 @@ def test_files_that_are_open_together_keep_no_more_than_one(tmp_path, monkeypatc
     before, paths = RolledUp.n_kept, [tmp_path / f"{name}.sql" for name in "ab"]
     for path in paths:
         write(path, rows_of(1300, 3, 1), 3)
-    shards = [Shard(str(path)) for path in paths]
+    shards = [RecordingFile(str(path)) for path in paths]
 
-    def read(shard: Shard) -> list:
-        return list(shard.rolled.rollups(LEVELS[-1], [1, 2], START, math.inf, shard.layout))
+    def read(shard: RecordingFile) -> list:
+        return list(shard.rolled.rollups(LEVELS[-1], [1, 2], START, math.inf, shard.file.layout))
 
     alone = read(shards[0])
     n = RolledUp.n_kept - before

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.store.bulk import BulkWriter
+from gssr.store.guarded_file import GuardedFile
 from gssr.store.merge import merge
 from gssr.store.reader import RunReader, open_recording
 from gssr.store.repair import repair
 from gssr.store.schema import LEVELS
-from gssr.store.shard import Shard
 from gssr.store.use_rollup import HOST, USE_TABLES, WORKLOAD, counted
 from gssr.store.writer import Writer
 
@@ -75,14 +75,14 @@ def _from_rows(path: Path, windows: list[tuple[float | None, float | None]]) -> 
 def _(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the tables that queries for numbers go to."""
     seen: list[str] = []
-    everything = Shard.rows
+    everything = GuardedFile.rows
 
-    def rows_of(shard: Shard, query: str, *more):
+    def rows_of(shard: GuardedFile, query: str, *more):
         if "min(rowid)" not in query:
             seen.append(query.split(" FROM ")[1].split()[0])
         return everything(shard, query, *more)
 
-    monkeypatch.setattr(Shard, "rows", rows_of)
+    monkeypatch.setattr(GuardedFile, "rows", rows_of)
     return seen
 
 
