@@ -17,9 +17,8 @@ from gssr.store.blobs import unpack_vector
 from gssr.store.columns import columns_of
 from gssr.store.layout import layout_of
 from gssr.store.open import RecordingError, connect, files_of
-from gssr.store.records import Gpu, Run, gpu_order, read_gpus, read_runs
+from gssr.store.records import Gpu, Run, gpu_order, read_gpus, read_runs, read_thinned
 from gssr.store.spans import apart, spans_of
-from gssr.store.thinning import read_thinned
 from gssr.store.values import GREATEST, LATEST, number
 
 CHUNK_ROWS = 512

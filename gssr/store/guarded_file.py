@@ -18,15 +18,16 @@ from gssr.store.records import (
     Merged,
     Process,
     Run,
+    Thinned,
     read_events,
     read_gpus,
     read_merged,
     read_processes,
     read_runs,
+    read_thinned,
     state_in,
 )
 from gssr.store.sound import GREATEST
-from gssr.store.thinning import Thinned, read_thinned
 from gssr.store.values import number
 
 _Record = TypeVar("_Record", Gpu, Process, Event)

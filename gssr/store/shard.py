@@ -11,10 +11,10 @@ from gssr.store.begins import Begins
 from gssr.store.guarded_file import GuardedFile
 from gssr.store.open import RecordingError
 from gssr.store.raw import RawRows
+from gssr.store.records import read_thinned
 from gssr.store.rolled import RolledUp
 from gssr.store.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.spans import Span, spans_of, times_of
-from gssr.store.thinning import read_thinned
 from gssr.store.use import Use
 from gssr.store.values import LATEST
 

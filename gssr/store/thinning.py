@@ -9,11 +9,10 @@ first sample: rowids go on ascending with time, and what rollups say of them sta
 import math
 import sqlite3
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from gssr.metrics import NAMES
 from gssr.store.blobs import unpack_vector
-from gssr.store.columns import columns_of
 from gssr.store.layout import LAYOUT, Layout
 from gssr.store.schema import LEVELS, SKETCH_SECONDS
 
@@ -28,47 +27,6 @@ SHRINK_PAGES = 4_096
 """Pages given back to the filesystem at once."""
 
 _STEP = LEVELS[0]
-
-
-class Thinned(NamedTuple):
-    """One row of ``thinned``."""
-
-    run_id: str
-    rank: int
-    keep: str
-    end_time: float | None
-    first_rowid: int | None
-    last_rowid: int | None
-
-
-def read_thinned(connection: sqlite3.Connection) -> list[Thinned]:
-    """What was thinned, rank by rank; nothing in a file of an earlier version. Raises sqlite3.Error."""
-    if not columns_of(connection, "thinned"):
-        return []
-    rows = [Thinned(*row) for row in connection.execute(f"SELECT {', '.join(Thinned._fields)} FROM main.thinned")]
-    if not all(map(_is_sound, rows)):
-        raise sqlite3.DatabaseError("thinned holds values that can't be")
-    return rows
-
-
-def _is_sound(row: Thinned) -> bool:
-    if row.end_time is None:
-        return (row.first_rowid, row.last_rowid) == (None, None)
-    rowids = (row.first_rowid, row.last_rowid)
-    numbers = all(isinstance(rowid, int) and 0 < rowid < 1 << 62 for rowid in rowids)
-    return numbers and isinstance(row.end_time, float) and math.isfinite(row.end_time)
-
-
-def ends_of(connection: sqlite3.Connection) -> tuple[int | None, int | None]:
-    """First and last rowid that samples of the file have, or had before they were thinned; None without any. Raises
-    sqlite3.Error."""
-    ends = connection.execute(
-        "SELECT (SELECT min(rowid) FROM main.samples), (SELECT max(rowid) FROM main.samples)"
-    ).fetchone()
-    thinned = read_thinned(connection)
-    firsts = [rowid for rowid in (ends[0], *(row.first_rowid for row in thinned)) if rowid is not None]
-    lasts = [rowid for rowid in (ends[1], *(row.last_rowid for row in thinned)) if rowid is not None]
-    return min(firsts, default=None), max(lasts, default=None)
 
 
 def mean_row(vector: Sequence[float], layout: Layout = LAYOUT) -> tuple[float, dict[str, float | None]]:

@@ -16,10 +16,11 @@ from gssr.store.create import TakenError, create, finished_runs, remove, reopen,
 from gssr.store.live_block import MANY_FILES, LiveBlock
 from gssr.store.open import RecordingError
 from gssr.store.pending import Pending, Value, insertion
+from gssr.store.records import ends_of
 from gssr.store.reserve import Reserve, reason
 from gssr.store.rollup import Rollups, Row, empty_vector
 from gssr.store.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK, LEVELS
-from gssr.store.thinning import Keep, Thinner, ends_of
+from gssr.store.thinning import Keep, Thinner
 from gssr.store.use_rollup import UseRollups
 
 COMMIT_SECONDS = 0.5

@@ -209,7 +209,9 @@ def test_samples_all_of_which_lie_far_apart_are_read_as_others_are(
         connection.execute(f"UPDATE samples SET rowid = -rowid * {1 << 40}")
         connection.execute("UPDATE samples SET rowid = -rowid")
     if not by_pages:
-        monkeypatch.setattr("gssr.store.guarded_file.PageFile", lambda *_: (_ for _ in ()).throw(NotPlainError("no pages")))
+        monkeypatch.setattr(
+            "gssr.store.guarded_file.PageFile", lambda *_: (_ for _ in ()).throw(NotPlainError("no pages"))
+        )
     asked: list[int] = []
     rows = GuardedFile.rows
     monkeypatch.setattr(GuardedFile, "rows", lambda *arguments, **named: asked.append(1) or rows(*arguments, **named))

@@ -15,10 +15,9 @@ from gssr.store.merge.keys import Keys, mapped, unchanged
 from gssr.store.merge.sources import Source
 from gssr.store.merge.uncounted import roll_up_rest
 from gssr.store.pending import write_rollup, write_sketch
-from gssr.store.records import joined, missing_ranks, read_merged, read_processes, read_runs, without_ranks
+from gssr.store.records import ends_of, joined, missing_ranks, read_merged, read_processes, read_runs, without_ranks
 from gssr.store.rollup import RollupRow, SketchRow
 from gssr.store.schema import GAP_INTERVALS, LEVELS, RANKS_MISSING, TABLES
-from gssr.store.thinning import ends_of
 from gssr.store.use_rollup import USE_TABLES, UseTable, add_up, counted, newest_row, roll_up
 
 _COARSEST = LEVELS[-1]

@@ -7,10 +7,9 @@ from contextlib import closing
 
 from gssr.store.merge.sources import Source
 from gssr.store.open import connect
-from gssr.store.records import Gpu
+from gssr.store.records import Gpu, ends_of
 from gssr.store.schema import LEVELS
 from gssr.store.spans import Span, apart, spans_of
-from gssr.store.thinning import ends_of
 
 Identity = tuple[str, str | None, str]
 Listing = tuple[str, int]

@@ -9,9 +9,18 @@ from typing import NamedTuple
 from gssr.store.columns import columns_of
 from gssr.store.liveness import silent_seconds, time_in
 from gssr.store.open import RecordingError, connect, missing_end
-from gssr.store.records import Gpu, Run, missing_ranks, read_gpus, read_processes, read_runs, state_in
+from gssr.store.records import (
+    Gpu,
+    Run,
+    ends_of,
+    missing_ranks,
+    read_gpus,
+    read_processes,
+    read_runs,
+    read_thinned,
+    state_in,
+)
 from gssr.store.starts import FRESH_SECONDS
-from gssr.store.thinning import ends_of, read_thinned
 
 SUFFIX = ".sql"
 

@@ -6,8 +6,7 @@ from contextlib import closing
 
 from gssr.store.columns import columns_of
 from gssr.store.open import connect
-from gssr.store.records import Merged
-from gssr.store.thinning import ends_of
+from gssr.store.records import Merged, ends_of
 
 _ROWS = 16
 """Of each file so many samples, spread over it, are compared value by value."""
