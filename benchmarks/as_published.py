@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gssr.store.reader import open_recording
+from gssr.store.read.recording import open_recording
 
 MIB = 1 << 20
 SHARES = (

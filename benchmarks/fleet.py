@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.processes import CACHE, GSSR, MB, PYTHON, Cost, median, run
 from benchmarks.table import Figure
 from gssr.backends.synthetic.bulk import Request, generate
-from gssr.store.schema import TABLES
+from gssr.store.format.schema import TABLES
 
 JOBS = ("train", "stencil", "idle", "imbalanced", "startup")
 GPUS = 8

@@ -6,7 +6,7 @@ import time
 
 from gssr.backends.synthetic import MEASURES, SyntheticBackend, device
 from gssr.store.liveness import boot_id, process_start
-from gssr.store.writer import Writer
+from gssr.store.write.writer import Writer
 
 PER_NODE = 8
 _PATTERNS = 16

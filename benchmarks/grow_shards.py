@@ -8,7 +8,7 @@ import time
 
 from gssr.backends.synthetic import MEASURES, SyntheticBackend, device
 from gssr.store.liveness import boot_id, process_start
-from gssr.store.writer import Writer
+from gssr.store.write.writer import Writer
 
 INTERVAL = 0.5
 _TICKS_A_SECOND = round(1 / INTERVAL)

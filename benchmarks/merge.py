@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.processes import CACHE, ENVIRONMENT, GSSR, MB, PYTHON, Cost, median, run
 from benchmarks.table import Figure
 from gssr.metrics import NAMES
-from gssr.store.schema import GPU_KEYS_PER_RANK, INDEXES, TABLES
+from gssr.store.format.schema import GPU_KEYS_PER_RANK, INDEXES, TABLES
 
 GPUS = 8
 HERTZ = 10

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from benchmarks.processes import CACHE, ENVIRONMENT, PYTHON, ROOT
 from benchmarks.table import Figure
 from gssr.metrics import NAMES
-from gssr.store.follow import Follower
-from gssr.store.open import RecordingError
-from gssr.store.writer import COMMIT_SECONDS, Writer
+from gssr.store.read.follow import Follower
+from gssr.store.read.open import RecordingError
+from gssr.store.write.writer import COMMIT_SECONDS, Writer
 
 GPUS = 8
 BEGIN, STEP = 1_700_000_000.0, 0.125  # s; so that sums of steps are exact

@@ -128,7 +128,7 @@ def slope_of(at: list[float], values: list[float]) -> float:
 
 def _follow(path: str) -> None:
     """Poll the recording ten times a second, and forget what comes."""
-    from gssr.store.follow import Follower
+    from gssr.store.read.follow import Follower
 
     follower = Follower(path, ("sm_active", "power_usage"))
     while True:

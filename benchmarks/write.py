@@ -12,9 +12,9 @@ from benchmarks.processes import CACHE, PYTHON, run
 from benchmarks.table import Figure
 from gssr.backends.base import Row
 from gssr.backends.synthetic import SyntheticBackend
-from gssr.store.rollup import Rollups
-from gssr.store.schema import GAP_INTERVALS
-from gssr.store.writer import COMMIT_SECONDS, Writer
+from gssr.store.format.rollup import Rollups
+from gssr.store.format.schema import GAP_INTERVALS
+from gssr.store.write.writer import COMMIT_SECONDS, Writer
 
 HERTZ = 10
 BLOCK_SECONDS = 10

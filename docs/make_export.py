@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gssr.convert.tables import EXPORTED, Table
 from gssr.metrics import BY_NAME
-from gssr.store.schema import Column
+from gssr.store.format.schema import Column
 
 PAGE = Path(__file__).with_name("export.md")
 BEGIN, END = "<!-- tables: made by docs/make_export.py -->\n", "<!-- end of tables -->"

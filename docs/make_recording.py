@@ -1,10 +1,11 @@
-"""Writes the tables of docs/recording.md from the schema: run it after every change to gssr/store/schema.py or layout.py."""
+"""Writes the tables of docs/recording.md from the schema: run it after every change to gssr/store/format/schema.py or
+layout.py."""
 
 from pathlib import Path
 
 from gssr.metrics import FLOP_ACTIVE
-from gssr.store.layout import FIELDS, HEAD
-from gssr.store.schema import EVENT_KINDS, TABLES
+from gssr.store.format.layout import FIELDS, HEAD
+from gssr.store.format.schema import EVENT_KINDS, TABLES
 
 PAGE = Path(__file__).with_name("recording.md")
 

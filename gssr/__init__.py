@@ -9,7 +9,7 @@ that this process is part of; ``gssr.METRICS`` is the catalogue. Everything is i
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.5.0"
+from gssr.version import __version__
 
 if TYPE_CHECKING:
     from gssr.api.recording import Recording as Recording

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from gssr import __version__
 from gssr.commands import OK, USAGE, Command, add_options, fail
+from gssr.version import __version__
 
 NAMES = ("profile", "tui", "analyze", "compare", "fleet", "export", "merge", "mark", "demo", "doctor")
 """The commands, each a module of gssr.commands."""

@@ -6,12 +6,13 @@ import sys
 import time
 from typing import Literal, NamedTuple
 
-from gssr import __version__, launch
+from gssr import launch
 from gssr.backends import BACKENDS
 from gssr.backends.base import Offer
 from gssr.backends.inquiry import InquiryError, inquire
 from gssr.backends.synthetic.scenarios import SCENARIOS
-from gssr.store.filesystem import filesystem_of, journal_mode
+from gssr.store.disk import filesystem_of, journal_mode
+from gssr.version import __version__
 
 OLDEST_SQLITE = (3, 26, 0)
 _DRIVER_FIRST = "NVIDIA's driver comes first: see GPUs"
@@ -100,7 +101,7 @@ def _stand_ins() -> list[Finding]:
 
 def _host() -> Finding:
     from gssr.backends.host import HostSampler
-    from gssr.store.schema import TABLES
+    from gssr.store.format.schema import TABLES
 
     sampler = HostSampler()
     sampler.sample(time.time())

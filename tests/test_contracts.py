@@ -26,7 +26,7 @@ HEAVY = {
 
 BESIDE_A_JOB = [
     "gssr", "gssr.launch", "gssr.backends.base", "gssr.backends.host", "gssr.backends.workload",
-    "gssr.backends.synthetic", "gssr.store.writer",
+    "gssr.backends.synthetic", "gssr.store.write.writer",
     *(f"gssr.profile.{source.stem}" for source in SOURCES if source.parent.name == "profile" and source.stem != "__init__"),
 ]  # fmt: skip
 

@@ -13,7 +13,7 @@ from gssr.cli import main
 from gssr.gpu_name import is_named, place, without_domains
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
-from gssr.store.reader import Gpu
+from gssr.store.format.rows import Gpu
 
 
 def _gpu(node: str | None, index: int | None, mig: str | None = None, uuid: str | None = "GPU-5a7e") -> Gpu:

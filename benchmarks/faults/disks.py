@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.faults import Fault, NotHereError, Seen
 from benchmarks.faults.job import Ended, Job, Steps, first_wrong, in_words, passed_on, workshop
 from benchmarks.processes import ENVIRONMENT, GSSR, ROOT
-from gssr.store.open import RecordingError
+from gssr.store.read.open import RecordingError
 
 ENDED = ("completed", "failed")
 

@@ -17,7 +17,7 @@ from benchmarks.faults.job import Job, Steps, first_wrong, in_words, passed_on, 
 from benchmarks.processes import ENVIRONMENT
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
-from gssr.store.open import RecordingError
+from gssr.store.read.open import RecordingError
 
 RANKS = {"PMI_SIZE": "2", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2", "HYDI_CONTROL_FD": "9"}
 

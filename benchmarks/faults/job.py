@@ -222,13 +222,13 @@ class Job:
         return Ended(code, (self.folder / "out").read_bytes(), own, others)
 
     def recorded(self) -> Recorded:
-        """What the recording holds. Raises gssr.store.open.RecordingError."""
+        """What the recording holds. Raises gssr.store.read.open.RecordingError."""
         return recorded(self.path)
 
 
 def recorded(path: Path) -> Recorded:
-    """What a recording holds of its last run. Raises gssr.store.open.RecordingError."""
-    from gssr.store.reader import open_recording  # here: the other benchmarks' process stays small
+    """What a recording holds of its last run. Raises gssr.store.read.open.RecordingError."""
+    from gssr.store.read.recording import open_recording  # here: the other benchmarks' process stays small
 
     reader = open_recording(path).runs[-1]
     samples = reader.samples([])

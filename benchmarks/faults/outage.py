@@ -27,9 +27,9 @@ from benchmarks.faults import Fault, Seen
 from benchmarks.faults.job import in_words
 from benchmarks.fuzz.recordings import command
 from benchmarks.fuzz.seeds import record, workshop
-from gssr.store.open import RecordingError
-from gssr.store.reader import open_recording
-from gssr.store.writer import CHECKPOINT_SECONDS, COMMIT_SECONDS
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import open_recording
+from gssr.store.write.writer import CHECKPOINT_SECONDS, COMMIT_SECONDS
 
 PAGE_SIZES = (4096, 16384)
 """Of a recording, and of one that was merged from many ranks' files and is added to."""
@@ -68,7 +68,7 @@ def _recorded(path: Path, mode: str, page_size: int) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute(f"PRAGMA page_size={page_size}")
         connection.execute("VACUUM")
-    with patch("gssr.store.create.journal_mode", lambda _: mode):
+    with patch("gssr.store.write.create.journal_mode", lambda _: mode):
         writer = record(path, "r1", append=True, ended=False, n_ticks=_N_TICKS)
     for suffix in ("", "-wal", "-journal"):
         if os.path.exists(f"{path}{suffix}"):

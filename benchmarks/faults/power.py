@@ -15,8 +15,8 @@ from gssr.backends.base import BackendError
 from gssr.backends.replay import open_replay
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
-from gssr.store.open import RecordingError
-from gssr.store.reader import open_recording
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import open_recording
 
 _PAGE, _LOG_HEAD, _FRAME = 4096, 32, 4120
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.faults import Fault, Seen
 from benchmarks.faults.job import MOST_LOST, Job, Steps, first_wrong, in_words, passed_on, seen, until
 from gssr.store.liveness import process_start
-from gssr.store.open import RecordingError
+from gssr.store.read.open import RecordingError
 
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGALRM)
 """By a sampler: what ends a job is no end for its recording."""

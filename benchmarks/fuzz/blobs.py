@@ -18,14 +18,14 @@ from benchmarks.fuzz.recordings import analyzed
 from benchmarks.fuzz.seeds import START, record, workshop
 from gssr.metrics import NAMES
 from gssr.model.live.many_files import Crowd
-from gssr.store.live_block import CHECKED_FROM, LiveBlock
-from gssr.store.live_reader import BlockReader
-from gssr.store.open import RecordingError
+from gssr.store.format.schema import LIVE_SUFFIX, TABLES
+from gssr.store.live_block.read import BlockReader
+from gssr.store.live_block.write import CHECKED_FROM, LiveBlock
 from gssr.store.pages.file import NotPlainError, PageFile, identity_of
-from gssr.store.pages.table import PageTable, Wanted, in_parts
-from gssr.store.pages.vectors import PageRollups
-from gssr.store.reader import open_recording
-from gssr.store.schema import LIVE_SUFFIX, TABLES
+from gssr.store.pages.rollups import PageRollups
+from gssr.store.pages.samples import PageTable, Wanted, in_parts
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import open_recording
 
 Array = NDArray[np.float64]
 

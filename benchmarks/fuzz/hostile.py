@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from benchmarks.fuzz import SMALL, damage, value
-from gssr.store.schema import TABLES
+from gssr.store.format.schema import TABLES
 
 _NEVER = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT {} FROM c"
 

@@ -13,7 +13,7 @@ from benchmarks.fuzz.seeds import START, record
 from benchmarks.processes import CACHE, GSSR, MB, PYTHON, Cost, run
 from benchmarks.table import Figure
 from benchmarks.terminal import on_terminal
-from gssr.store.create import create
+from gssr.store.write.create import create
 
 Rows = Iterable[tuple[object, ...]]
 HOUR = 3600.0

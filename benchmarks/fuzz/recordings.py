@@ -20,11 +20,11 @@ from gssr.backends.replay import open_replay
 from gssr.metrics import NAMES
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
-from gssr.store.follow import Follower
 from gssr.store.merge import merge
-from gssr.store.open import RecordingError
-from gssr.store.reader import open_recording
-from gssr.store.writer import Writer
+from gssr.store.read.follow import Follower
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import open_recording
+from gssr.store.write.writer import Writer
 
 _PAGES: tuple[list[str], ...] = (
     [], ["--json"], ["--terminal"], ["--json", "-d", "all"], ["-v", "high", "-mtd"], ["--from", "60", "--to", "-5m"],

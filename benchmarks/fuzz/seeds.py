@@ -13,8 +13,8 @@ from typing import Any
 
 from gssr.metrics import NAMES
 from gssr.store.merge import merge
-from gssr.store.pending import Value
-from gssr.store.writer import Writer
+from gssr.store.write.pending import Value
+from gssr.store.write.writer import Writer
 
 START = 1_700_000_003.0
 STEP = 2.0

@@ -29,9 +29,9 @@ from gssr.profile.output import choose
 from gssr.profile.request import Request, UnrecordedError, UsageError
 from gssr.render.cells import cell_width, clean
 from gssr.render.roles import text_of
-from gssr.store.filesystem import filesystem_of
-from gssr.store.reader import Recording
-from gssr.store.records import Gpu
+from gssr.store.disk import filesystem_of
+from gssr.store.format.rows import Gpu
+from gssr.store.read.recording import Recording
 from gssr.tui.output import log_tail
 
 _RULES = (

@@ -21,7 +21,7 @@ from gssr import launch
 from gssr.backends import driver
 from gssr.backends.base import Device
 from gssr.backends.driver import Gpu
-from gssr.store.open import RecordingError
+from gssr.store.read.open import RecordingError
 
 TRAINING, STENCIL = "benchmarks.on_gpu.training", "benchmarks.on_gpu.stencil"
 MOST_BYTES = 1_000_000

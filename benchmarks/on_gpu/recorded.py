@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gssr.metrics import NAMES
-from gssr.store.reader import open_recording
+from gssr.store.read.recording import open_recording
 
 Floats = Any
 """An array of float64."""

@@ -21,8 +21,8 @@ from gssr.model.statistics import series
 from gssr.model.statistics.gpu_time_counts import MOST_BINS, count_rollups
 from gssr.model.verdicts import judge as verdicts_of
 from gssr.model.window import extent
-from gssr.store.reader import RunReader, open_recording
-from gssr.store.schema import LEVELS
+from gssr.store.format.schema import LEVELS
+from gssr.store.read.recording import RunReader, open_recording
 
 LEAST_PRECISION, LEAST_RECALL = 0.95, 0.9
 LONG_SECONDS, LONG_INTERVAL, LONG_GPUS = 3600, 2.0, 8

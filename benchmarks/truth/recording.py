@@ -10,8 +10,8 @@ from benchmarks.truth.hardware import Hardware
 from benchmarks.truth.job import Job
 from benchmarks.truth.readings import measured
 from gssr.backends.synthetic.bulk import START, spread_over_ranks
-from gssr.store.bulk import BulkWriter
-from gssr.store.use_rollup import HOST, WORKLOAD
+from gssr.store.format.host_rollups import HOST, WORKLOAD
+from gssr.store.write.bulk import BulkWriter
 
 _CHUNK_SECONDS = 60.0
 """Written at once: doesn't cut a bucket of 10 s."""

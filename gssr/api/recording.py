@@ -25,8 +25,8 @@ from gssr.model.statistics.series import over_space
 from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts.site import from_environment
 from gssr.model.window import cut, extent
-from gssr.store import reader as store
-from gssr.store.reader import RunReader
+from gssr.store.read import recording as store
+from gssr.store.read.recording import RunReader
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -234,7 +234,7 @@ class Recording:
         with a sentence, for a recording of several files, and RecordingError."""
         import sqlite_utils
 
-        from gssr.store.open import connect_for_questions, files_of
+        from gssr.store.read.open import connect_for_questions, files_of
 
         files = files_of(self.path)
         if len(files) > 1:
@@ -278,7 +278,7 @@ class Recording:
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:
-    """Open a recording for reading: ``NAME.sql``, ``NAME.sql.d``, or both. Raises gssr.store.open.RecordingError, one
+    """Open a recording for reading: ``NAME.sql``, ``NAME.sql.d``, or both. Raises gssr.store.read.open.RecordingError, one
     sentence that names the file, when there is nothing to read."""
     return Recording(store.open_recording(path))
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from gssr.gpu_name import place
 from gssr.metrics import BY_NAME
 from gssr.model.results import Analysis, GpuSummary, Phase, Series, Verdict
-from gssr.store.reader import Event, Gpu, Samples
+from gssr.store.format.rows import Event, Gpu
+from gssr.store.read.recording import Samples
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gssr import __version__
 from gssr.api.recording import Recording, open_recording
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, NAMES, RATIO
-from gssr.store.bulk import BulkWriter
-from gssr.store.create import remove
-from gssr.store.open import RecordingError
-from gssr.store.schema import TABLES
-from gssr.store.values import GREATEST, LATEST
+from gssr.store.format.limits import GREATEST, LATEST
+from gssr.store.format.schema import TABLES
+from gssr.store.read.open import RecordingError
+from gssr.store.write.bulk import BulkWriter
+from gssr.store.write.create import remove
+from gssr.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,7 @@ def from_pandas(
     interval, by default the median spacing.
 
     What ``Run.samples()`` and ``Run.gpus`` give comes back as it was. Raises ValueError, a sentence, for a table that can't
-    be samples, and gssr.store.open.RecordingError when the file exists or can't be written."""
+    be samples, and gssr.store.read.open.RecordingError when the file exists or can't be written."""
     path = os.fspath(path)
     names = _metrics(samples)
     if not len(samples):

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from gssr.backends.base import Backend, BackendError, Change, Device, Opened, Row
 from gssr.backends.ending import Patience, Silence
-from gssr.store.schema import GAP_INTERVALS
+from gssr.store.format.schema import GAP_INTERVALS
 
 _T = TypeVar("_T")
 

@@ -47,7 +47,7 @@ class Offer(NamedTuple):
 class Change(NamedTuple):
     """Something that happened to a backend or one of its GPUs, to be kept as an event.
 
-    ``kind`` is one of gssr.store.schema.EVENT_KINDS; ``gpu`` the position in ``Backend.gpus``, None for all."""
+    ``kind`` is one of gssr.store.format.schema.EVENT_KINDS; ``gpu`` the position in ``Backend.gpus``, None for all."""
 
     kind: str
     gpu: int | None

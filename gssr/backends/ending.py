@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from gssr.backends.base import Row
 from gssr.metrics import METRICS
-from gssr.store.schema import GAP_INTERVALS
+from gssr.store.format.schema import GAP_INTERVALS
 
 END_SECONDS = 0.1
 """What the last answer may take: the command has ended, and somebody waits for its exit code."""

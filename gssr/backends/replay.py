@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 from gssr.backends.base import Backend, BackendError, Change, Device, Row
 from gssr.metrics import METRICS, NAMES
-from gssr.store.blobs import unpack_vector
-from gssr.store.columns import columns_of
-from gssr.store.layout import layout_of
-from gssr.store.open import RecordingError, connect, files_of
-from gssr.store.records import Gpu, Run, gpu_order, read_gpus, read_runs, read_thinned
-from gssr.store.spans import apart, spans_of
-from gssr.store.values import GREATEST, LATEST, number
+from gssr.store.format.columns import columns_of
+from gssr.store.format.layout import layout_of
+from gssr.store.format.limits import GREATEST, LATEST, number
+from gssr.store.format.rollup import unpack_vector
+from gssr.store.format.rows import Gpu, Run, gpu_order
+from gssr.store.read.gpu_spans import apart, spans_of
+from gssr.store.read.open import RecordingError, connect, files_of
+from gssr.store.read.small_tables import read_gpus, read_runs, read_thinned
 
 CHUNK_ROWS = 512
 

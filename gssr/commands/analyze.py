@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gssr.model.verdicts.table import Table
     from gssr.report.options import Options
     from gssr.report.runs import RunLine
-    from gssr.store.reader import Recording
+    from gssr.store.read.recording import Recording
 
 REPORT_ENDS = (".html", ".pdf")
 """What the names of reports end in."""
@@ -135,7 +135,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     except ValueError as error:
         return fail(str(error), USAGE)
 
-    from gssr.store.memory import keep_freed
+    from gssr.store.format.vectors import keep_freed
 
     keep_freed()
     reading = _Reading(options, metrics, rules)
@@ -170,8 +170,8 @@ class _Reading:
     def analyses(self, names: Sequence[str]) -> "Iterator[Analysis]":
         """Those of all runs of these recordings that are asked for. Raises ValueError, with a sentence, for what one does
         not have, or has too much of."""
-        from gssr.store.open import RecordingError
-        from gssr.store.reader import open_recording
+        from gssr.store.read.open import RecordingError
+        from gssr.store.read.recording import open_recording
 
         for name in names:
             try:

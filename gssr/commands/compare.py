@@ -84,7 +84,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return fail(f"--fail-if-worse: {error}", USAGE)
 
     from gssr.model.verdicts.site import from_environment, load
-    from gssr.store.open import RecordingError
+    from gssr.store.read.open import RecordingError
 
     try:
         rules = load(options.rules) if options.rules is not None else from_environment()
@@ -120,8 +120,8 @@ def _analyses(files: Sequence[str], rules: "Table") -> "tuple[list[str], list[An
     from gssr.model.analyze import analyze
     from gssr.model.compare.comparison import OPTIONS as WANTED
     from gssr.model.compare.comparison import compared
-    from gssr.store.memory import keep_freed
-    from gssr.store.reader import open_recording
+    from gssr.store.format.vectors import keep_freed
+    from gssr.store.read.recording import open_recording
 
     keep_freed()
     names: list[str] = []

@@ -35,7 +35,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     wrong usage."""
     from gssr.convert.tables import EXPORTED
     from gssr.model.verdicts.site import from_environment
-    from gssr.store.find import recordings_in
+    from gssr.store.read.find import recordings_in
 
     names = [word.strip() for word in (options.tables or ",".join(EXPORTED)).split(",") if word.strip()]
     unknown = [name for name in names if name not in EXPORTED]
@@ -89,8 +89,8 @@ def _export(
     from gssr.commands.bar import Bar
     from gssr.convert.export import export
     from gssr.convert.sinks import ExportError
-    from gssr.store.open import RecordingError
-    from gssr.store.reader import open_recording
+    from gssr.store.read.open import RecordingError
+    from gssr.store.read.recording import open_recording
 
     bar, n_runs, code = Bar("exporting"), 0, OK
     try:

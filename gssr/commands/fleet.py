@@ -86,7 +86,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     from gssr.commands.bar import Bar
     from gssr.model.fleet.fleet import NEEDS_VERDICTS
     from gssr.model.fleet.reading import Request, read_fleet
-    from gssr.store.find import recordings_in
+    from gssr.store.read.find import recordings_in
 
     places = recordings_in(options.places)
     bar = Bar("reading")

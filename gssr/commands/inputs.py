@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gssr.commands import Option
 
 if TYPE_CHECKING:
-    from gssr.store.reader import Recording, RunReader
+    from gssr.store.read.recording import Recording, RunReader
 
 RULES = Option(
     ("--rules",),

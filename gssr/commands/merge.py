@@ -16,7 +16,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 
     from gssr.render.cells import clean
     from gssr.store.merge import merge, names_of
-    from gssr.store.open import RecordingError
+    from gssr.store.read.open import RecordingError
 
     path, folder = names_of(options.file)
     if not os.path.isdir(folder):
@@ -45,8 +45,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
 def _repair(path: str) -> int:
     """Of a recording in one file, make the rollups anew that are missing or damaged."""
     from gssr.render.cells import clean
-    from gssr.store.open import RecordingError
-    from gssr.store.repair import repair
+    from gssr.store.merge.repair import repair
+    from gssr.store.read.open import RecordingError
 
     try:
         repaired = repair(path)

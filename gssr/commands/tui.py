@@ -55,8 +55,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return fail("no recording here; name one: gssr tui FILE.sql", USAGE)
     run_id = None
     if options.run is not None:
-        from gssr.store.open import RecordingError
-        from gssr.store.reader import open_recording
+        from gssr.store.read.open import RecordingError
+        from gssr.store.read.recording import open_recording
 
         try:
             run_id = chosen(open_recording(names[0]), options.run)[0].run.run_id

@@ -12,8 +12,8 @@ from gssr.convert.tables import Exported, Table
 from gssr.metrics import BY_NAME
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table as Rules
-from gssr.store.reader import RunReader, Samples
-from gssr.store.whole import in_pieces
+from gssr.store.read.everything import in_pieces
+from gssr.store.read.recording import RunReader, Samples
 
 ROWS = 1 << 16
 """Raw samples in memory at a time: 30 MB, and as much again while they are written."""

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gssr import __version__
 from gssr.convert.sinks import Columns, ExportError
 from gssr.convert.tables import NODE, RUN, Table
 from gssr.metrics import BY_NAME
-from gssr.store.descriptors import allow_descriptors
+from gssr.store.disk import allow_descriptors
+from gssr.store.format.schema import Column
 from gssr.store.output_file import Access, new_file, output_folder
-from gssr.store.schema import Column
+from gssr.version import __version__
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 FILE = "data.parquet"

@@ -13,10 +13,10 @@ from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, RunFigures, figur
 from gssr.model.results import Analysis
 from gssr.model.verdicts.table import Table as Rules
 from gssr.render.scale import metric_of
-from gssr.store.reader import RunReader
-from gssr.store.schema import TABLES, Column
-from gssr.store.values import sound_rows
-from gssr.store.whole import use_rows
+from gssr.store.format.limits import sound_rows
+from gssr.store.format.schema import TABLES, Column
+from gssr.store.read.everything import use_rows
+from gssr.store.read.recording import RunReader
 
 Rows = Iterator[Sequence[tuple[Any, ...]]]
 """Batches of rows, values in the order of the table's columns; None where NULL."""

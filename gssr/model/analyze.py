@@ -44,8 +44,9 @@ from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, cut, extent, warm_up_and_tear_down
 from gssr.peaks import Peaks
 from gssr.score import score_of_means
-from gssr.store.reader import Gpu, RunReader
-from gssr.store.schema import GAP_INTERVALS
+from gssr.store.format.rows import Gpu
+from gssr.store.format.schema import GAP_INTERVALS
+from gssr.store.read.recording import RunReader
 
 EXACT_ROWS = 200_000
 """A run of up to this many rows is analysed from them; a longer one from its rollups and sketches."""

@@ -13,7 +13,7 @@ from gssr.gpu_name import place
 from gssr.metrics import SCORE_INPUTS
 from gssr.peaks import Peaks
 from gssr.score import score_of_means
-from gssr.store.reader import Event, Gpu, Run
+from gssr.store.format.rows import Event, Gpu, Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.gpu_name import is_named, listed
 from gssr.model.results import Phase, Unevenness, Verdict
-from gssr.store.reader import Gpu
+from gssr.store.format.rows import Gpu
 
 
 def select_gpus(gpus: Sequence[Gpu], selectors: Sequence[str] | None) -> tuple[int, ...]:

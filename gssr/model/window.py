@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Floats
 from gssr.model.results import Series
 from gssr.model.statistics.grid import coarser
-from gssr.store.reader import RunReader
+from gssr.store.read.recording import RunReader
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"

@@ -7,8 +7,8 @@ suspended. So a step of the system clock shifts nothing in a recording: it is an
 import os
 import time
 
-from gssr.store.filesystem import LOCAL as LOCAL_FILESYSTEMS
-from gssr.store.filesystem import filesystem_of
+from gssr.store.disk import LOCAL as LOCAL_FILESYSTEMS
+from gssr.store.disk import filesystem_of
 
 STEP_SECONDS = 0.5
 """A system clock that moves this much against the recording's was set; below it is being slewed."""

@@ -13,7 +13,7 @@ from gssr.profile.forecast import Forecast, core_share
 from gssr.profile.plan import Plan
 from gssr.profile.request import Request
 from gssr.profile.session import plan_of
-from gssr.store.thinning import KEEPS, YOUNG_SECONDS
+from gssr.store.write.thinning import KEEPS, YOUNG_SECONDS
 
 _TIMES = (("1 hour", 3600.0), ("24 hours", 86_400.0), ("a week", 604_800.0))
 _LABEL, _COLUMN = 11, 14

@@ -15,9 +15,9 @@ from typing import NamedTuple, NoReturn
 
 from gssr.profile.plan import Plan
 from gssr.profile.stderr import say
+from gssr.store.disk import FILE
+from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import process_start, time_in
-from gssr.store.private import FILE
-from gssr.store.schema import ENDED_SUFFIX
 
 LOOK_SECONDS = 2.0
 """How long a rank may take to find out whether it is last."""
@@ -151,8 +151,8 @@ def _is_lost(path: str) -> bool:
     from contextlib import closing
     from sqlite3 import DatabaseError
 
-    from gssr.store.open import RecordingError, connect
-    from gssr.store.records import read_runs, state_in
+    from gssr.store.read.open import RecordingError, connect
+    from gssr.store.read.small_tables import read_runs, state_in
 
     try:
         with closing(connect(path)) as connection:
@@ -165,9 +165,9 @@ def _is_lost(path: str) -> bool:
 
 def _merge(run: Run, seconds: float) -> str | None:
     """Merge; where the page is to be read from, None when another rank sees to that."""
-    from gssr.store.create import TakenError
     from gssr.store.merge import BusyError, GoneError, merge
-    from gssr.store.open import RecordingError
+    from gssr.store.read.open import RecordingError
+    from gssr.store.write.create import TakenError
 
     try:
         names = [name for name in os.listdir(run.folder) if name.endswith(f".{run.run_id}.sql")]

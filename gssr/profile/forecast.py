@@ -6,9 +6,9 @@ what is lost in them.
 
 from typing import NamedTuple
 
-from gssr.store.layout import LAYOUT
-from gssr.store.schema import INDEXES, LEVELS, SKETCH_SECONDS, TABLES
-from gssr.store.thinning import YOUNG_SECONDS, Keep
+from gssr.store.format.layout import LAYOUT
+from gssr.store.format.schema import INDEXES, LEVELS, SKETCH_SECONDS, TABLES
+from gssr.store.write.thinning import YOUNG_SECONDS, Keep
 
 PAGE = 4096
 ROW, VALUE = 52.0, 5.3

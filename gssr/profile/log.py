@@ -6,8 +6,8 @@ from errno import EPERM
 from typing import NamedTuple
 
 from gssr.profile.request import UsageError
-from gssr.store.open import log_of
-from gssr.store.private import FILE, PLANTED, is_planted
+from gssr.store.disk import FILE, PLANTED, is_planted
+from gssr.store.read.open import log_of
 
 
 class Log(NamedTuple):

@@ -5,7 +5,7 @@ so does one that adds its run (-a) where others may do so at the same time: each
 
 All ranks of a run decide alike, though each looks at another moment and jobs begin and end meanwhile. With -f, -a and the
 default name nothing is to be decided where the launcher names the run. Where it doesn't, or where a recording that is there
-must not be touched, the first rank decides for all (gssr.store.starts).
+must not be touched, the first rank decides for all (gssr.store.write.starts).
 """
 
 import os
@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from gssr import launch
 from gssr.profile.request import Request, UnrecordedError, UsageError
-from gssr.store.private import FILE, PLANTED, is_planted, make_folder
-from gssr.store.starts import Ours, Start, UnagreedError, agree
+from gssr.store.disk import FILE, PLANTED, is_planted, make_folder
+from gssr.store.write.starts import Ours, Start, UnagreedError, agree
 
 
 class Output(NamedTuple):
@@ -259,7 +259,7 @@ def _is_recording(output: str, request: Request) -> bool:
             raise UsageError(f"-o {shown}: is not a file: choose another name")  # but a pipe, or a device
         if status.st_size == 0:
             return False  # it is used as it is
-        from gssr.store.open import looks_like_recording  # only here: most outputs are new
+        from gssr.store.read.open import looks_like_recording  # only here: most outputs are new
 
         ours = looks_like_recording(output)
     except FileNotFoundError:
@@ -296,8 +296,8 @@ def _runs_in(path: str) -> list[_Found]:
     import sqlite3
     from contextlib import closing
 
-    from gssr.store.open import RecordingError, connect
-    from gssr.store.records import read_processes, read_runs, state_in
+    from gssr.store.read.open import RecordingError, connect
+    from gssr.store.read.small_tables import read_processes, read_runs, state_in
 
     try:
         with closing(connect(path)) as connection:

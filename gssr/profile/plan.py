@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from gssr.store.pending import Value
-    from gssr.store.thinning import Keep
+    from gssr.store.write.pending import Value
+    from gssr.store.write.thinning import Keep
 
 SEPARATOR = "\x1f"
 """Between the words of a line from the supervisor to the sampler."""

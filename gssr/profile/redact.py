@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from gssr.launch import Place
 from gssr.profile.request import Request
-from gssr.store.pending import Value
-from gssr.store.thinning import Keep
-from gssr.store.writer import Writer
+from gssr.store.write.pending import Value
+from gssr.store.write.thinning import Keep
+from gssr.store.write.writer import Writer
 
 LEFT_OUT = "(left out)"
 _PATH = re.compile(r"(?<![\w/])~?/[^\s'\",;:()]+")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from gssr.profile.screen import Show
-    from gssr.store.thinning import Keep
+    from gssr.store.write.thinning import Keep
 
 
 class UsageError(Exception):

@@ -19,11 +19,11 @@ from gssr.profile.output import whole_of
 from gssr.profile.plan import SEPARATOR, Plan
 from gssr.profile.share import Share
 from gssr.profile.summary import whole_run
-from gssr.store.create import overwriting
+from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.liveness import boot_id, process_start
-from gssr.store.open import RecordingError
-from gssr.store.schema import GAP_INTERVALS
-from gssr.store.writer import Writer
+from gssr.store.read.open import RecordingError
+from gssr.store.write.create import overwriting
+from gssr.store.write.writer import Writer
 
 if TYPE_CHECKING:
     from gssr.backends.host import HostSampler

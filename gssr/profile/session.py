@@ -8,7 +8,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from gssr import __version__, launch
+from gssr import launch
 from gssr.backends import check
 from gssr.backends.base import BackendError
 from gssr.metrics import NAMES, select
@@ -18,12 +18,13 @@ from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UnrecordedError, UsageError
 from gssr.profile.stderr import say
 from gssr.profile.supervise import supervise
+from gssr.version import __version__
 
 if TYPE_CHECKING:
     from gssr.profile.live import Live
     from gssr.profile.screen import Show
     from gssr.profile.status import Status
-    from gssr.store.pending import Value
+    from gssr.store.write.pending import Value
 
 STATUS_WITHOUT_SCREEN = "60s"
 """How often --live prints a status line where there is no terminal."""

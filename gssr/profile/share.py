@@ -17,7 +17,7 @@ from gssr.backends.opening import Opening
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
 from gssr.profile.claims import Claims
 from gssr.profile.plan import Plan
-from gssr.store.writer import COMMIT_SECONDS, Writer
+from gssr.store.write.writer import COMMIT_SECONDS, Writer
 
 LOOK_SECONDS = 0.5
 """What another rank sampled is taken over this long after its end at most."""

@@ -17,10 +17,9 @@ from gssr.profile.plan import Plan
 from gssr.profile.request import UsageError
 from gssr.profile.stderr import say
 from gssr.profile.summary import whole_run
-from gssr.store.blobs import unpack_vector
-from gssr.store.open import RecordingError, connect, files_of
-from gssr.store.rollup import Vector, empty_vector, merge
-from gssr.store.schema import GAP_INTERVALS, LEVELS
+from gssr.store.format.rollup import Vector, empty_vector, merge, unpack_vector
+from gssr.store.format.schema import GAP_INTERVALS, LEVELS
+from gssr.store.read.open import RecordingError, connect, files_of
 
 SHORTEST, LONGEST = 1.0, 86_400.0  # s
 _UNITS = {"s": 1, "m": 60, "h": 3600}

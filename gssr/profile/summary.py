@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from gssr.metrics import SCORE_INPUTS
 from gssr.score import result_line, score_of_means
-from gssr.store.layout import LAYOUT
+from gssr.store.format.layout import LAYOUT
 
 
 def whole_run(vectors: Collection[Sequence[float]]) -> str:

@@ -53,7 +53,7 @@ class Recorder(Protocol):
         """The workload was started, as process ``pid`` at unix time ``when``. Not called if it can't be executed."""
 
     def event(self, kind: str, message: str) -> None:
-        """Something happened; ``kind`` is one of gssr.store.schema.EVENT_KINDS."""
+        """Something happened; ``kind`` is one of gssr.store.format.schema.EVENT_KINDS."""
 
     def ended(self, exit_code: int, state: str, when: float) -> None:
         """The workload ended; ``state`` is completed, failed, timeout or killed."""

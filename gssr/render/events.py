@@ -9,7 +9,7 @@ from gssr.arrays import Floats, Ints
 from gssr.render.roles import Role
 
 if TYPE_CHECKING:
-    from gssr.store.records import Event
+    from gssr.store.format.rows import Event
 
 LOOKS: dict[str, tuple[str, Role]] = {
     "gap": ("g", "gap"), "gpu_lost": ("g", "gap"), "gpu_back": ("g", "gap"), "backend_lost": ("g", "gap"),

@@ -12,7 +12,7 @@ from gssr.render.roles import Row
 from gssr.render.scale import UNKNOWN, fixed
 from gssr.report.options import Options
 from gssr.report.page import section
-from gssr.store.records import ranges
+from gssr.store.format.rows import ranges
 
 _LABEL = 13
 _NODES = {"low": 4, "medium": 16, "high": 100_000}

@@ -15,7 +15,7 @@ from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, percent, quantity, scale_text
 from gssr.report.axes import time_axis
 from gssr.score import result_line
-from gssr.store.reader import Event
+from gssr.store.format.rows import Event
 
 LABEL = 11
 """Cells that the labels at the left of a page take."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
-from gssr import __version__
 from gssr.model.results import Analysis
 from gssr.render.cells import clean, fit
 from gssr.report.content import facts, figures, title, where
@@ -17,6 +16,7 @@ from gssr.report.png_frame import BLUE, FAINT, INK, ORANGE, style
 from gssr.report.sheet import BODY, DIM, LABEL, MARGIN, SMALL, TALL, WIDE, Font, Sheet
 from gssr.report.summary import clocks
 from gssr.score import CAVEAT
+from gssr.version import __version__
 
 if TYPE_CHECKING:
     from gssr.model.results import Verdict

@@ -4,8 +4,7 @@ have been booted since."""
 import os
 import time
 
-from gssr.store.companions import beside
-from gssr.store.private import FILE
+from gssr.store.disk import FILE, beside
 
 CLOCK = "clock."
 """What a file is called that is made only to see its time."""

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from errno import EISDIR, ELOOP, EPERM
 from typing import BinaryIO, NamedTuple
 
-from gssr.store.open import RecordingError, files_of
-from gssr.store.private import FILE, PLANTED, is_planted
+from gssr.store.disk import FILE, PLANTED, is_planted
+from gssr.store.read.open import RecordingError, files_of
 
 _OTHERS = 0o066
 _GROUP = 0o070

@@ -24,8 +24,8 @@ from gssr.model.verdicts.table import Table
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row
-from gssr.store.open import log_of
 from gssr.store.output_file import access_of
+from gssr.store.read.open import log_of
 from gssr.tui import shell
 from gssr.tui.actions import ACTIONS
 from gssr.tui.canvas import Canvas

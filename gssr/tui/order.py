@@ -11,7 +11,7 @@ from gssr.metrics import BY_NAME
 from gssr.model.cached import once
 from gssr.model.live.frame import Frame
 from gssr.render.scale import unit_of
-from gssr.store.reader import Gpu
+from gssr.store.format.rows import Gpu
 from gssr.tui.view import Scene, Sort
 
 SHARES: dict[Sort, float] = {"p05": 0.05, "p95": 0.95}

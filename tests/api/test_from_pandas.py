@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import gssr
-from gssr.store.open import RecordingError
+from gssr.store.read.open import RecordingError
 
 START = 1_700_000_000.0
 

@@ -12,8 +12,8 @@ import pytest
 
 import gssr
 from gssr.report.document import document
-from gssr.store.open import RecordingError
-from gssr.store.reader import open_recording
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import open_recording
 
 
 @pytest.fixture(scope="module")

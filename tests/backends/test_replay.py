@@ -11,7 +11,7 @@ from gssr.backends.base import Backend, BackendError, Row
 from gssr.backends.replay import ReplayBackend, check_spec, open_replay, parse
 from gssr.backends.synthetic import SyntheticBackend
 from gssr.metrics import NAMES
-from gssr.store.writer import Writer
+from gssr.store.write.writer import Writer
 
 START = 1_700_000_000.0
 

@@ -15,7 +15,7 @@ from gssr.backends.synthetic.bulk import GPUS_PER_NODE, START, Request, generate
 from gssr.backends.synthetic.gpu import traits
 from gssr.metrics import NAMES
 from gssr.model.analyze import analyze
-from gssr.store.reader import open_recording
+from gssr.store.read.recording import open_recording
 
 HOUR = 3600.0
 

@@ -11,8 +11,8 @@ from benchmarks.truth import drawn, measure
 from benchmarks.truth.jobs import HEALTHY, JOBS, Labelled
 from benchmarks.truth.recording import write
 from gssr.model.verdicts.rules import TABLE
-from gssr.store.reader import open_recording
-from gssr.store.use_rollup import USE_TABLES
+from gssr.store.format.host_rollups import USE_TABLES
+from gssr.store.read.recording import open_recording
 
 ROOT = Path(__file__).parent.parent.parent
 BY_NAME = {labelled.name: labelled for labelled in JOBS}

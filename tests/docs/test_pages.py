@@ -15,7 +15,7 @@ from gssr.commands import Command, analyze, compare, demo, doctor, export, fleet
 from gssr.launch import LAUNCHERS
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.profile.workload import FORWARDED
-from gssr.store.schema import STATES
+from gssr.store.format.schema import STATES
 
 README = fenced.ROOT / "README.md"
 DOCS = fenced.ROOT / "docs"

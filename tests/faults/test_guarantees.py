@@ -13,8 +13,8 @@ import pytest
 from benchmarks.faults import processes, table
 from benchmarks.faults.job import MOST_LOST
 from benchmarks.faults.table import FAULTS, kept_in
-from gssr.store import create
-from gssr.store.writer import CHECKPOINT_SECONDS, COMMIT_SECONDS, Writer
+from gssr.store.write import create
+from gssr.store.write.writer import CHECKPOINT_SECONDS, COMMIT_SECONDS, Writer
 
 TESTS = Path(__file__).parents[1]
 DOCS = TESTS.parent / "docs"

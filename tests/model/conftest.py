@@ -8,8 +8,8 @@ import pytest
 from ticks import T0, Record
 
 from gssr.metrics import NAMES
-from gssr.store.reader import RunReader, open_recording
-from gssr.store.writer import Writer
+from gssr.store.read.recording import RunReader, open_recording
+from gssr.store.write.writer import Writer
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from gssr.model.evidence.evidence import Course, Evidence, over_gpus
 from gssr.model.results import Means, nodes_of
 from gssr.model.statistics.gpu_time_counts import FLAGS
 from gssr.peaks import peaks_of
-from gssr.store.records import Event, Gpu, Run
+from gssr.store.format.rows import Event, Gpu, Run
 
 START = 1_780_000_200.0
 GIB = float(1 << 30)

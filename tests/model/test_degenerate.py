@@ -11,7 +11,7 @@ from gssr.metrics import METRICS
 from gssr.model.analyze import Options, analyze
 from gssr.model.findings.notes import notes
 from gssr.model.results import Analysis
-from gssr.store.records import Event
+from gssr.store.format.rows import Event
 
 EVERYTHING = {"outliers": "all", "series": ("sm_active", "power_usage", "flop_active"), "bins": 20}
 both_ways = pytest.mark.parametrize("exact", [True, False])

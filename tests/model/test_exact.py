@@ -17,16 +17,16 @@ from gssr.model.analyze import Options, analyze
 from gssr.model.statistics import exact
 from gssr.model.statistics.exact import Bracket, Exact, brackets_around
 from gssr.model.statistics.sources import Rollups, Rows
-from gssr.store import raw
-from gssr.store.reader import RunReader, open_recording
+from gssr.store.read import samples
+from gssr.store.read.recording import RunReader, open_recording
 
 
 @pytest.fixture(scope="module")
 def small_chunks() -> Iterator[None]:
     """Some pages at once, brackets that can't hold all that falls into them, and samples that tell little."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(raw, "_PAGES", 12)
-        patch.setattr(raw, "_ROWS", 100)
+        patch.setattr(samples, "_PAGES", 12)
+        patch.setattr(samples, "_ROWS", 100)
         patch.setattr(exact, "_EVERY", 3)
         patch.setattr(exact, "_MOST_VECTORS", 10)
         patch.setattr(exact, "MOST_KEPT", 64)

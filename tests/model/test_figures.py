@@ -14,7 +14,7 @@ from gssr.model.fleet import reading
 from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, GpuFigures, RunFigures, figures, program_of
 from gssr.model.fleet.fleet import BY, groups, job_of, scores, slow_nodes, together, uneven, week_of, with_unused
 from gssr.model.fleet.reading import read_fleet
-from gssr.store.reader import open_recording
+from gssr.store.read.recording import open_recording
 
 HOT = "hot"
 """A training run in which heat slows down the one GPU of the second node."""

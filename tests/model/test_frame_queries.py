@@ -8,7 +8,7 @@ import pytest
 from gssr.metrics import METRICS, THROTTLES
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
-from gssr.store.writer import Writer
+from gssr.store.write.writer import Writer
 
 START = 1_700_000_400.0
 

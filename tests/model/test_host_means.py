@@ -5,8 +5,8 @@ import sqlite3
 import pytest
 
 from gssr.model.analyze import Options, analyze
-from gssr.store.reader import open_recording
-from gssr.store.writer import Writer
+from gssr.store.read.recording import open_recording
+from gssr.store.write.writer import Writer
 
 START = 1_700_000_000.0
 

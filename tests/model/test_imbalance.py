@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from gssr.model.live.attention import as_the_median, by_index, by_node, imbalance_of
 from gssr.model.live.frame import Frame, Query
 from gssr.model.results import Grid, Means, over_space
-from gssr.store.reader import Gpu
+from gssr.store.format.rows import Gpu
 
 WIDTH = 10.0
 NODE = 4

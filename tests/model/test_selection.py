@@ -3,7 +3,7 @@
 import pytest
 
 from gssr.model.selection import select_gpus
-from gssr.store.reader import Gpu
+from gssr.store.format.rows import Gpu
 
 NODES = ["nid001", "nid001", "nid002", "nid0012"]
 GPUS = [Gpu(i, "r", node, 0, i % 2, f"GPU-{i}{i}aB-{i}", *[None] * 9) for i, node in enumerate(NODES)]

@@ -9,7 +9,7 @@ from ticks import T0, Record, ticks
 from gssr.model.analyze import Options, analyze
 from gssr.model.results import GpuSeries
 from gssr.model.statistics.series import bins_of_buckets, over_space, slices_of_buckets, widths
-from gssr.store import check_rollups
+from gssr.store.read import check_rollups
 
 
 def drawn(reader, bins: int = 72, exact: bool | None = None, **options):  # type: ignore[no-untyped-def]

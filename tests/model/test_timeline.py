@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gssr.model.live.frame import Query, Timeline
 from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, Means
-from gssr.store.records import Gpu
+from gssr.store.format.rows import Gpu
 
 NAN = np.nan
 

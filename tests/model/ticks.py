@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from gssr.metrics import METRICS
-from gssr.store.reader import RunReader
+from gssr.store.read.recording import RunReader
 
 Record = Callable[..., RunReader]
 """The fixture ``record``: arrays in, a run's reader out."""

@@ -10,11 +10,11 @@ import pytest
 
 from gssr.profile import afterword
 from gssr.profile.afterword import MOST, Afterword
-from gssr.store.reader import open_recording
+from gssr.store.read.recording import open_recording
 
 BEGIN = """
 import os, signal, sys
-from gssr.store.writer import Writer
+from gssr.store.write.writer import Writer
 writer = Writer(sys.argv[1])
 writer.begin({"run_id": "mine", "state": "running", "started_at": 1e9, "sampling_ms": 100.0}, {"rank": 2})
 os.kill(os.getpid(), signal.SIGKILL)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from supervised import ROOT, until
 
-from gssr.store.open import RecordingError
-from gssr.store.reader import RunReader, open_recording
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import RunReader, open_recording
 
 
 def start(folder: Path, *options: str, **environ: str) -> "subprocess.Popen[str]":

@@ -7,10 +7,10 @@ import pytest
 from gssr.model.analyze import analyze
 from gssr.model.findings.notes import disagreement
 from gssr.profile import clock
+from gssr.store.format.rows import Process
 from gssr.store.merge import merge
-from gssr.store.reader import open_recording
-from gssr.store.records import Process
-from gssr.store.writer import Writer
+from gssr.store.read.recording import open_recording
+from gssr.store.write.writer import Writer
 
 
 @pytest.mark.parametrize("skew", [0.0, 3.25, -100.0])

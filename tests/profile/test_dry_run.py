@@ -13,7 +13,7 @@ from gssr.backends.synthetic import MEASURES
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.metrics import NAMES
 from gssr.profile.forecast import Forecast, core_share
-from gssr.store.thinning import KEEPS
+from gssr.store.write.thinning import KEEPS
 
 NEAR = 0.25
 """Predicted sizes are within this of those that come about."""

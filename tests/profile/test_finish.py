@@ -14,9 +14,9 @@ from supervised import UNTIL_GO
 from gssr.profile import finish
 from gssr.profile.plan import Plan
 from gssr.store.liveness import process_start
-from gssr.store.open import RecordingError
-from gssr.store.reader import open_recording
-from gssr.store.writer import Writer
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import open_recording
+from gssr.store.write.writer import Writer
 
 ROOT = Path(__file__).parent.parent.parent
 

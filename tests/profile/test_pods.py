@@ -11,7 +11,7 @@ import pytest
 from supervised import ROOT
 
 from gssr.store.merge import merge
-from gssr.store.reader import RunReader, open_recording
+from gssr.store.read.recording import RunReader, open_recording
 
 N = 3
 

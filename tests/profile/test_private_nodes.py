@@ -14,8 +14,8 @@ import pytest
 from supervised import UNTIL_GO, until
 
 import gssr
-from gssr.store.open import RecordingError
-from gssr.store.reader import RunReader, open_recording
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import RunReader, open_recording
 
 ROOT = Path(__file__).parents[2]
 MOUNT = ROOT / "tests" / "fakes" / "fuse" / "mount.py"

@@ -14,8 +14,8 @@ import pytest
 from supervised import UNTIL_GO, until
 
 from gssr.metrics import NAMES
-from gssr.store.reader import open_recording
-from gssr.store.schema import GAP_INTERVALS
+from gssr.store.format.schema import GAP_INTERVALS
+from gssr.store.read.recording import open_recording
 
 GSSR = [sys.executable, "-m", "gssr"]
 

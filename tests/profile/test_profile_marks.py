@@ -14,7 +14,7 @@ import pytest
 from gssr.marks import LONGEST
 from gssr.profile.clock import Clock
 from gssr.profile.marks import MOST, Ear, Marks, cleaned, listen
-from gssr.store.reader import open_recording
+from gssr.store.read.recording import open_recording
 
 GSSR = f"{sys.executable} -m gssr"
 

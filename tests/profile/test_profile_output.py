@@ -11,8 +11,8 @@ from gssr.launch import where_am_i
 from gssr.profile.output import choose
 from gssr.profile.request import Request, UnrecordedError, UsageError
 from gssr.store.merge import merge
-from gssr.store.reader import open_recording
-from gssr.store.writer import Writer
+from gssr.store.read.recording import open_recording
+from gssr.store.write.writer import Writer
 
 ALONE: dict[str, str] = {}
 
@@ -158,7 +158,7 @@ def test_a_recording_that_another_deletes_while_it_is_looked_at_is_none(monkeypa
         raise FileNotFoundError
 
     record(ALONE)
-    monkeypatch.setattr("gssr.store.open.looks_like_recording", deleted_meanwhile)
+    monkeypatch.setattr("gssr.store.read.open.looks_like_recording", deleted_meanwhile)
     assert chosen(ALONE, overwrite=True).overwrite
 
 
@@ -234,7 +234,7 @@ def test_ranks_of_jobs_that_begin_in_any_order_and_end_meanwhile_are_refused_who
 
 
 def test_what_is_half_written_leaves_the_run_unrecorded_and_is_nothing_after_a_minute(folder, monkeypatch):
-    monkeypatch.setattr("gssr.store.starts.PATIENCE", 0.1)
+    monkeypatch.setattr("gssr.store.write.starts.PATIENCE", 0.1)
     (folder / "a.sql.d").mkdir()
     (folder / "a.sql.d" / "run").write_text("c-9.0 -")
     with pytest.raises(UnrecordedError, match="another rank has not written"):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from supervised import UNTIL_GO, until
 
-from gssr.store.reader import open_recording
+from gssr.store.read.recording import open_recording
 
 GSSR = [sys.executable, "-m", "gssr"]
 

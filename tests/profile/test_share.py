@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from supervised import UNTIL_GO, until
 
-from gssr.store.reader import open_recording
+from gssr.store.read.recording import open_recording
 
 WITHOUT_CLAIMS = """
 import sys

@@ -13,8 +13,8 @@ from gssr.model.analyze import analyze
 from gssr.profile.plan import Plan
 from gssr.profile.request import UsageError
 from gssr.profile.status import Progress, seconds_of
-from gssr.store.reader import open_recording
-from gssr.store.writer import Writer
+from gssr.store.read.recording import open_recording
+from gssr.store.write.writer import Writer
 
 ROOT = Path(__file__).parent.parent.parent
 START, STEP = 1_700_000_400.0, 1.0

@@ -8,8 +8,8 @@ from gssr.metrics import NAMES
 from gssr.model.analyze import analyze
 from gssr.profile.summary import whole_run
 from gssr.report.page import closing_line
-from gssr.store.reader import open_recording
-from gssr.store.writer import Writer
+from gssr.store.read.recording import open_recording
+from gssr.store.write.writer import Writer
 
 START = 1_700_000_003.0
 

@@ -18,7 +18,7 @@ from gssr.model.results import (
 )
 from gssr.model.statistics.balance import balance
 from gssr.score import score_of_means
-from gssr.store.reader import Event, Run
+from gssr.store.format.rows import Event, Run
 
 START = 1_700_000_000.0
 DRAWN = ("sm_active", "tensor_active", "dram_active", "power_usage", "memory_used")

@@ -11,7 +11,7 @@ from gssr.model.results import Alike, Analysis, Cycle, Kind, Phase, Unevenness, 
 from gssr.model.statistics.roofline import place
 from gssr.peaks import Peaks, peaks_of
 from gssr.score import score_of_means
-from gssr.store.reader import Gpu
+from gssr.store.format.rows import Gpu
 
 H100 = peaks_of("NVIDIA H100 80GB HBM3")
 MEANS: dict[str, float | None] = {

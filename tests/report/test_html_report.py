@@ -23,7 +23,7 @@ from gssr.report.heat_map import MOST_ROWS, heat_map
 from gssr.report.html.document import html_report
 from gssr.report.html.markup import data, tag
 from gssr.report.html.picture import BLANK, STEPS, indices, png
-from gssr.store.reader import Event
+from gssr.store.format.rows import Event
 
 VOID = {"meta", "br", "img", "link"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x00\u202e"

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from benchmarks.fuzz.recordings import analyzed
 from benchmarks.fuzz.seeds import START, record, workshop
 from gssr.metrics import NAMES
-from gssr.store.layout import layout_of
-from gssr.store.schema import APPLICATION_ID, LEVELS, SCHEMA_VERSION, TABLES
+from gssr.store.format.layout import layout_of
+from gssr.store.format.schema import APPLICATION_ID, LEVELS, SCHEMA_VERSION, TABLES
 
 RUNS, NODES = ("r1", "r2", "r3"), ("n1", "", "n\x1b[2J")
 QUICK = settings(

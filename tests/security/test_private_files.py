@@ -16,9 +16,9 @@ from gssr.profile.log import check_log, open_log
 from gssr.profile.marks import listen
 from gssr.profile.output import choose
 from gssr.profile.request import Request, UsageError
-from gssr.store.create import create
-from gssr.store.live_block import LiveBlock
-from gssr.store.open import RecordingError
+from gssr.store.live_block.write import LiveBlock
+from gssr.store.read.open import RecordingError
+from gssr.store.write.create import create
 
 pytestmark = pytest.mark.xdist_group("two users")  # who share /dev/shm
 

@@ -13,7 +13,7 @@ import pytest
 from gssr.launch import where_am_i
 from gssr.profile.redact import LEFT_OUT, names_to_hide, redacted, without
 from gssr.profile.request import Request
-from gssr.store.schema import TABLES
+from gssr.store.format.schema import TABLES
 
 ROOT = Path(__file__).parents[2]
 SECRETS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gssr.store.reader import open_recording
+from gssr.store.read.recording import open_recording
 
 pytestmark = pytest.mark.xdist_group("slurm")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cluster import ROOT, wait_for
 
-from gssr.store.open import RecordingError
-from gssr.store.reader import RunReader, open_recording
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import RunReader, open_recording
 
 sys.path.insert(0, str(ROOT / "tests" / "profile"))
 from live_terminal import LiveTerminal

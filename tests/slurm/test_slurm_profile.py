@@ -8,8 +8,8 @@ import pytest
 from cluster import wait_for
 
 from gssr.backends.synthetic import device
-from gssr.store.open import RecordingError
-from gssr.store.reader import open_recording
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import open_recording
 
 pytestmark = pytest.mark.xdist_group("slurm")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from cluster import Cluster, wait_for
 
-from gssr.store.open import RecordingError
-from gssr.store.reader import RunReader, open_recording
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import RunReader, open_recording
 
 pytestmark = pytest.mark.xdist_group("slurm")
 

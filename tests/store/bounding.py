@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.store.reader import RunReader
+from gssr.store.read.recording import RunReader
 
 METRICS = ("sm_active", "flop_active", "pcie_tx_bytes", "temperature")
 _KEYS = np.arange(1 << 16)

@@ -15,11 +15,11 @@ from gssr.metrics import NAMES
 from gssr.model.analyze import Options, analyze
 from gssr.report.document import to_json
 from gssr.store import merge as package
+from gssr.store.format.schema import RANKS_MISSING
 from gssr.store.merge import merge
 from gssr.store.merge.lock import Lock
-from gssr.store.reader import open_recording
-from gssr.store.schema import RANKS_MISSING
-from gssr.store.writer import Writer
+from gssr.store.read.recording import open_recording
+from gssr.store.write.writer import Writer
 
 RUN = "c-1.0"
 
@@ -138,7 +138,7 @@ def close_to(left: object, right: object) -> bool:
 
 def rollups_are_those_of_the_rows(path: Path) -> None:
     """Every level counts every sample of every GPU once, and its rowids are those of the bucket's rows."""
-    from gssr.store.blobs import unpack_vector
+    from gssr.store.format.rollup import unpack_vector
 
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         rows: dict[tuple, list] = {}

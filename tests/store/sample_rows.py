@@ -3,7 +3,7 @@
 import random
 
 from gssr.metrics import NAMES
-from gssr.store.writer import Writer
+from gssr.store.write.writer import Writer
 
 START = 1_700_000_003.0
 STEP = 0.5

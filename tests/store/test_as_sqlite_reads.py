@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from sample_rows import START, rows_of, write
 
-from gssr.store.follow import Follower
-from gssr.store.guarded_file import GuardedFile
+from gssr.store.format.limits import LATEST
+from gssr.store.format.plausible import GREATEST
 from gssr.store.merge import merge
-from gssr.store.reader import RunReader, open_recording
-from gssr.store.sound import GREATEST
-from gssr.store.values import LATEST
+from gssr.store.read.follow import Follower
+from gssr.store.read.guarded_file import GuardedFile
+from gssr.store.read.recording import RunReader, open_recording
 
 NAMES = ("sm_active", "sm_clock", "power_usage", "energy", "clock_event_reasons")
 N_ROWS, N_GPUS = 60, 2

@@ -7,9 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.store.bins import decoded
-from gssr.store.blobs import MalformedError, pack_sketch, unpack_sketch
-from gssr.store.rollup import Histogram
+from gssr.store.format.rollup import Histogram, MalformedError, pack_sketch, unpack_sketch
+from gssr.store.format.vectors import decoded
 
 METRICS = 4
 

@@ -11,16 +11,16 @@ from sample_rows import START, rows_of, write
 from gssr.backends.base import BackendError
 from gssr.backends.replay import open_replay
 from gssr.model.analyze import Options, analyze
-from gssr.store import bounds
-from gssr.store.bounds import MOST_EVENTS, MOST_GPUS, MOST_RANKS, MOST_RUNS
-from gssr.store.guard import Guarded
-from gssr.store.guarded_file import GuardedFile
-from gssr.store.open import RecordingError, connect
+from gssr.store.format.limits import MOST_EVENTS, MOST_GPUS, MOST_RANKS, MOST_RUNS
 from gssr.store.pages.file import NotPlainError
-from gssr.store.reader import open_recording
-from gssr.store.shard import RecordingFile
-from gssr.store.whole import in_pieces
-from gssr.store.writer import Writer
+from gssr.store.read import bounds
+from gssr.store.read.everything import in_pieces
+from gssr.store.read.guard import Guarded
+from gssr.store.read.guarded_file import GuardedFile
+from gssr.store.read.open import RecordingError, connect
+from gssr.store.read.recording import open_recording
+from gssr.store.read.recording_file import RecordingFile
+from gssr.store.write.writer import Writer
 
 ROWS = {
     "runs": ("run_id, state", "'x' || x, 'completed'"),
@@ -49,7 +49,7 @@ def test_a_file_of_more_than_anybody_has_is_refused_before_any_of_it_is_read(
     path = tmp_path / "a.sql"
     write(path, rows_of(20, 1), 1)
     fill(path, table, most + 1)
-    monkeypatch.setattr("gssr.store.guarded_file.read_runs", lambda _: pytest.fail("runs were read"))
+    monkeypatch.setattr("gssr.store.read.guarded_file.read_runs", lambda _: pytest.fail("runs were read"))
     with pytest.raises(RecordingError, match=rf"a\.sql: is damaged, or not made by gssr: .* {most:,} rows in {table}"):
         open_recording(path)
 
@@ -210,7 +210,7 @@ def test_samples_all_of_which_lie_far_apart_are_read_as_others_are(
         connection.execute("UPDATE samples SET rowid = -rowid")
     if not by_pages:
         monkeypatch.setattr(
-            "gssr.store.guarded_file.PageFile", lambda *_: (_ for _ in ()).throw(NotPlainError("no pages"))
+            "gssr.store.read.guarded_file.PageFile", lambda *_: (_ for _ in ()).throw(NotPlainError("no pages"))
         )
     asked: list[int] = []
     rows = GuardedFile.rows
@@ -230,7 +230,9 @@ def test_rows_whose_numbers_lie_far_apart_take_no_longer_than_others(
         connection.execute(statement.format(high=1 << 62, when=START + 30))
         connection.execute("UPDATE samples SET sm_active = 'text' WHERE rowid = 7")  # not to be read from pages
         connection.execute("DELETE FROM rollup")
-    monkeypatch.setattr("gssr.store.guarded_file.PageFile", lambda *_: (_ for _ in ()).throw(NotPlainError("no pages")))
+    monkeypatch.setattr(
+        "gssr.store.read.guarded_file.PageFile", lambda *_: (_ for _ in ()).throw(NotPlainError("no pages"))
+    )
     asked = []
     rows = GuardedFile.rows
     monkeypatch.setattr(GuardedFile, "rows", lambda *arguments, **named: asked.append(1) or rows(*arguments, **named))

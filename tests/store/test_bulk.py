@@ -6,10 +6,10 @@ import numpy as np
 from sample_rows import START, STEP, rows_of, write
 
 from gssr.metrics import NAMES
-from gssr.store.bulk import BulkWriter
-from gssr.store.reader import open_recording
-from gssr.store.use_rollup import HOST, WORKLOAD
-from gssr.store.writer import Writer
+from gssr.store.format.host_rollups import HOST, WORKLOAD
+from gssr.store.read.recording import open_recording
+from gssr.store.write.bulk import BulkWriter
+from gssr.store.write.writer import Writer
 
 
 def test_bulk_and_sampler_write_the_same_recording(tmp_path):

@@ -8,9 +8,9 @@ from test_store import WINDOWS, check
 from test_turns import Sorted, record
 
 from gssr.metrics import NAMES
-from gssr.store import ends
-from gssr.store.edges import Edge, edges_of
-from gssr.store.reader import open_recording
+from gssr.store.read import window_edges
+from gssr.store.read.histograms import Edge, edges_of
+from gssr.store.read.recording import open_recording
 
 TEMPERATURE = 2 + NAMES.index("temperature")
 CUT = WINDOWS[1:7]
@@ -69,7 +69,7 @@ def test_gpus_that_changed_hands_are_bounded_file_by_file(tmp_path, rows, finish
 
 @pytest.mark.parametrize("at_once", [50_000, 5])
 def test_ends_that_were_read_once_count_the_same(path, rows, monkeypatch, at_once):
-    monkeypatch.setattr(ends, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(window_edges, "_ROWS_AT_ONCE", at_once)
     reader = open_recording(path).runs[0]
     for start, end in WINDOWS:
         reader.hold_ends(start, end)
@@ -89,7 +89,7 @@ def test_ends_that_were_read_are_not_read_again(path, monkeypatch):
     reader = open_recording(path).runs[0]
     start, end = START + 33.3, START + 801.7
     reader.hold_ends(start, end)
-    monkeypatch.setattr("gssr.store.cover.uncounted", None)
+    monkeypatch.setattr("gssr.store.read.window.uncounted", None)
     reader.buckets(start, end)
     reader.buckets(start, end, level=10, gpus=np.array([1]), names=["sm_active"])
     reader.buckets(START + 33.3, START + 597, names=["power_usage"])

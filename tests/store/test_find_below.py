@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from gssr.backends.synthetic.bulk import Request, generate
-from gssr.store.find import recordings_in
-from gssr.store.reader import open_recording
-from gssr.store.whole import below, in_pieces
+from gssr.store.read.everything import below, in_pieces
+from gssr.store.read.find import recordings_in
+from gssr.store.read.recording import open_recording
 
 IDLE = 0.02
 

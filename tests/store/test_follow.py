@@ -6,7 +6,7 @@ import time
 
 from sample_rows import rows_of, write
 
-from gssr.store.follow import Follower
+from gssr.store.read.follow import Follower
 
 
 def test_following_hands_out_every_row_once_and_in_order(tmp_path):
@@ -33,8 +33,8 @@ def test_following_hands_out_every_row_once_and_in_order(tmp_path):
 
 
 def test_following_a_shared_filesystem_gives_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "TRUNCATE")
-    monkeypatch.setattr("gssr.store.follow.journal_mode", lambda _path: "TRUNCATE")
+    monkeypatch.setattr("gssr.store.write.create.journal_mode", lambda _path: "TRUNCATE")
+    monkeypatch.setattr("gssr.store.read.follow.journal_mode", lambda _path: "TRUNCATE")
     test_following_hands_out_every_row_once_and_in_order(tmp_path)
 
 
@@ -51,7 +51,9 @@ def test_a_replaced_file_is_followed_from_its_beginning(tmp_path):
 
 
 def test_a_replacement_is_noticed_though_it_got_the_same_inode(tmp_path, monkeypatch):
-    monkeypatch.setattr("gssr.store.follow.journal_mode", lambda _path: "TRUNCATE")  # it is opened afresh for each look
+    monkeypatch.setattr(
+        "gssr.store.read.follow.journal_mode", lambda _path: "TRUNCATE"
+    )  # it is opened afresh for each look
     path = tmp_path / "a.sql"
     write(path, rows_of(20, 1), 1)
     follower = Follower(str(path), [])
@@ -63,7 +65,7 @@ def test_a_replacement_is_noticed_though_it_got_the_same_inode(tmp_path, monkeyp
 
 
 def test_what_a_killed_writer_left_half_done_does_not_hold_up_its_followers(tmp_path, monkeypatch):
-    for module in ("create", "follow"):
+    for module in ("write.create", "read.follow"):
         monkeypatch.setattr(f"gssr.store.{module}.journal_mode", lambda _path: "TRUNCATE")
     writer = write(tmp_path / "a.sql", rows_of(50, 2), 2, finish=False)
     writer._connection.execute("PRAGMA cache_size=1")

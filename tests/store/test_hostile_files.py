@@ -13,14 +13,14 @@ from sample_rows import START, rows_of, write
 
 from gssr.metrics import NAMES
 from gssr.model.analyze import Options, analyze
-from gssr.store.guard import OPERATIONS, Guarded
-from gssr.store.guarded_file import GuardedFile
-from gssr.store.live_reader import BlockReader
+from gssr.store.format.schema import TABLES
+from gssr.store.live_block.read import BlockReader
 from gssr.store.merge import merge
-from gssr.store.open import RecordingError, connect
-from gssr.store.reader import open_recording
-from gssr.store.schema import TABLES
-from gssr.store.writer import Writer
+from gssr.store.read.guard import OPERATIONS, Guarded
+from gssr.store.read.guarded_file import GuardedFile
+from gssr.store.read.open import RecordingError, connect
+from gssr.store.read.recording import open_recording
+from gssr.store.write.writer import Writer
 
 NEVER = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT {} FROM c"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gssr.metrics import INDEX, NAMES
-from gssr.store.live_block import COUNTED, MANY_FILES
-from gssr.store.live_reader import BlockReader, Blocks
+from gssr.store.live_block.read import BlockReader, Blocks
+from gssr.store.live_block.write import COUNTED, MANY_FILES
 from gssr.store.merge import merge
-from gssr.store.writer import Writer
+from gssr.store.write.writer import Writer
 
 T0 = 1_700_000_000.0
 

@@ -15,13 +15,13 @@ from merging import RUN, close_to, content, files, json_of, record, rollups_are_
 from sample_rows import START, rows_of, write
 
 from gssr.model.analyze import analyze
+from gssr.store.format.schema import RANKS_MISSING
 from gssr.store.merge import BusyError, GoneError, merge
 from gssr.store.merge.lock import acquire
 from gssr.store.merge.verify import all_full, missing_from
-from gssr.store.open import RecordingError
-from gssr.store.reader import open_recording
-from gssr.store.records import read_merged
-from gssr.store.schema import RANKS_MISSING
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import open_recording
+from gssr.store.read.small_tables import read_merged
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ def test_a_host_whose_clock_is_ahead_takes_nobody_who_records_for_lost(recording
 
 @pytest.mark.parametrize("mode", ["WAL", "TRUNCATE"])
 def test_ranks_are_added_to_a_file_that_holds_other_runs(recording, monkeypatch, mode):
-    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: mode)
+    monkeypatch.setattr("gssr.store.write.create.journal_mode", lambda _path: mode)
     write(recording, rows_of(100, 3), 3, run_id="before")
     for rank in range(3):
         record(recording, rank)
@@ -250,7 +250,7 @@ def test_a_late_file_joins_its_run_although_another_was_added_since(recording):
 
 
 def test_a_merge_that_was_killed_before_the_disk_had_it_all_is_ended_first(recording, monkeypatch):
-    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "WAL")
+    monkeypatch.setattr("gssr.store.write.create.journal_mode", lambda _path: "WAL")
     write(recording, rows_of(10, 1), 1, run_id="before")
     record(recording, 0)
     pid = os.fork()
@@ -374,7 +374,7 @@ def test_large_recordings_are_merged_into_large_pages_and_small_ones_stay_small(
     with closing(sqlite3.connect(recording)) as connection:
         assert connection.execute("PRAGMA page_size").fetchone() == (4096,)
     recording.unlink()
-    monkeypatch.setattr("gssr.store.create._MANY_BYTES", 1000)
+    monkeypatch.setattr("gssr.store.write.create._MANY_BYTES", 1000)
     path = record(recording, 0)
     before = json_of(recording)
     assert path.exists()

@@ -45,7 +45,7 @@ def overwriting(folder: Path) -> Path:
 )
 def test_a_merge_killed_at_any_moment_is_as_if_it_had_not_begun_or_had_ended(tmp_path, made, monkeypatch):
     if made is added_on_a_shared_filesystem:
-        monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "TRUNCATE")
+        monkeypatch.setattr("gssr.store.write.create.journal_mode", lambda _path: "TRUNCATE")
     only = "c-1.0" if made is overwriting else None
     template = tmp_path / "template"
     template.mkdir()

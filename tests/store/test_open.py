@@ -13,13 +13,13 @@ from contextlib import closing
 import pytest
 from sample_rows import START, rows_of, write
 
-from gssr.store import records
-from gssr.store.create import TakenError, overwriting
-from gssr.store.filesystem import filesystem_of, journal_mode
+from gssr.store.disk import filesystem_of, journal_mode
 from gssr.store.liveness import boot_id, process_start
-from gssr.store.open import RecordingError
-from gssr.store.reader import open_recording
-from gssr.store.writer import Writer
+from gssr.store.read import small_tables
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import open_recording
+from gssr.store.write.create import TakenError, overwriting
+from gssr.store.write.writer import Writer
 
 
 def sentence(path) -> str:
@@ -127,7 +127,7 @@ def test_a_link_to_a_recording_is_the_recording(tmp_path):
 
 
 def test_a_hot_journal_is_rolled_back_in_a_private_copy(tmp_path, monkeypatch):
-    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "TRUNCATE")
+    monkeypatch.setattr("gssr.store.write.create.journal_mode", lambda _path: "TRUNCATE")
     writer = write(tmp_path / "a.sql", rows_of(50, 2), 2, finish=False)
     writer._connection.execute("PRAGMA cache_size=1")
     writer._connection.execute("BEGIN IMMEDIATE")
@@ -218,7 +218,7 @@ def test_a_file_belongs_to_the_first_who_begins_a_run_in_it(tmp_path, monkeypatc
     path = str(tmp_path / "a.sql")
     first = Writer(path)
     with monkeypatch.context() as patch:
-        patch.setattr("gssr.store.create._is_empty_file", lambda _path: True)  # seen in the moment before
+        patch.setattr("gssr.store.write.create._is_empty_file", lambda _path: True)  # seen in the moment before
         rival = Writer(path)
     begin(first, "first")
     with pytest.raises(TakenError):
@@ -256,7 +256,7 @@ def test_a_schema_that_is_no_text_is_damage(tmp_path, text):
 
 
 def test_a_reader_at_the_very_end_costs_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "TRUNCATE")
+    monkeypatch.setattr("gssr.store.write.create.journal_mode", lambda _path: "TRUNCATE")
     writer = write(tmp_path / "a.sql", rows_of(100, 2), 2, finish=False)
     reader = sqlite3.connect(tmp_path / "a.sql", isolation_level=None, check_same_thread=False)
     reader.execute("BEGIN")
@@ -269,7 +269,7 @@ def test_a_reader_at_the_very_end_costs_nothing(tmp_path, monkeypatch):
 
 
 def test_a_reader_that_stays_does_not_hold_up_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("gssr.store.writer.LAST_BUSY_MS", 60_000)  # so that waiting for a lock is no slow machine
+    monkeypatch.setattr("gssr.store.write.writer.LAST_BUSY_MS", 60_000)  # so that waiting for a lock is no slow machine
     writer = write(tmp_path / "a.sql", rows_of(100, 2), 2, finish=False)
     reader = open_recording(tmp_path / "a.sql")
     began = time.monotonic()
@@ -328,7 +328,7 @@ def test_what_is_no_longer_used_lets_go_of_its_files_at_once(tmp_path):
 def test_of_two_that_add_a_run_at_the_same_moment_one_is_told(tmp_path, monkeypatch):
     path = str(tmp_path / "a.sql")
     write(tmp_path / "a.sql", rows_of(4, 1), 1, run_id="before")
-    look, first = records.is_recorded_into, []
+    look, first = small_tables.is_recorded_into, []
 
     def look_just_before_another_begins(*arguments):
         found = look(*arguments)
@@ -338,7 +338,7 @@ def test_of_two_that_add_a_run_at_the_same_moment_one_is_told(tmp_path, monkeypa
             begin(first[0], "first")
         return found
 
-    monkeypatch.setattr(records, "is_recorded_into", look_just_before_another_begins)
+    monkeypatch.setattr(small_tables, "is_recorded_into", look_just_before_another_begins)
     second = Writer(path, append=True)
     with pytest.raises(TakenError):
         begin(second, "second")

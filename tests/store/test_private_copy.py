@@ -15,10 +15,10 @@ import pytest
 from sample_rows import rows_of as sample_rows
 from sample_rows import write
 
-from gssr.store import private_copy
 from gssr.store.merge import merge
-from gssr.store.open import RecordingError, connect
-from gssr.store.private_copy import copy_whole, is_left, private_folder
+from gssr.store.read import private_copy
+from gssr.store.read.open import RecordingError, connect
+from gssr.store.read.private_copy import copy_whole, is_left, private_folder
 
 N = 1000
 
@@ -149,7 +149,7 @@ def test_what_a_killed_process_has_copied_is_gone_with_the_next_copy(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code = (
-        "import sys\nfrom gssr.store.private_copy import private_folder\n"
+        "import sys\nfrom gssr.store.read.private_copy import private_folder\n"
         "with private_folder() as folder:\n    open(folder + '/copy', 'w').close()\n    print(folder, flush=True)\n"
         "    sys.stdin.read()\n"
     )

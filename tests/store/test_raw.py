@@ -10,13 +10,13 @@ from merging import record
 from sample_rows import START, rows_of, write
 
 from gssr.metrics import NAMES
-from gssr.store import raw
-from gssr.store.chunks import each_chunk
 from gssr.store.merge import merge
 from gssr.store.pages.file import PageFile, identity_of
-from gssr.store.pages.table import PageTable
-from gssr.store.raw import RawRows, in_threads
-from gssr.store.reader import open_recording
+from gssr.store.pages.samples import PageTable
+from gssr.store.read import samples as raw
+from gssr.store.read.everything import each_chunk
+from gssr.store.read.recording import open_recording
+from gssr.store.read.samples import RawRows, in_threads
 
 WINDOWS = [(None, None), (START + 3, START + 17.2), (None, START + 11.25), (START + 28.5, None)]
 

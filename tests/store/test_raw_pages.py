@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.store.pages.file import NotPlainError, PageFile, identity_of
-from gssr.store.pages.table import PageTable, Wanted, in_parts
+from gssr.store.pages.samples import PageTable, Wanted, in_parts
 
 PAGE_SIZES = [512, 1024, 4096, 8192, 65536]
 SPECIAL = [

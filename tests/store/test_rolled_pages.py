@@ -12,14 +12,14 @@ from merging import json_of, record
 from sample_rows import START, rows_of, write
 
 from gssr.metrics import NAMES
-from gssr.store.layout import part_of
+from gssr.store.format.layout import part_of
+from gssr.store.format.schema import LEVELS
 from gssr.store.merge import merge
-from gssr.store.pages import vectors
+from gssr.store.pages import rollups as vectors
 from gssr.store.pages.file import NotPlainError, PageFile, identity_of
 from gssr.store.pages.tree import HIGHEST, LOWEST, leaves
-from gssr.store.rolled import RolledUp
-from gssr.store.schema import LEVELS
-from gssr.store.shard import RecordingFile
+from gssr.store.read.recording_file import RecordingFile
+from gssr.store.read.rollups import RolledUp
 
 WINDOWS = [(-math.inf, math.inf), (START + 7, START + 66.0), (START + 30, math.inf), (START + 1e6, math.inf)]
 
@@ -77,7 +77,7 @@ def test_of_one_run_and_of_runs_one_after_the_other(tmp_path, monkeypatch):
 @pytest.mark.parametrize("large", [False, True])
 def test_of_ranks_merged_into_pages_of_any_size(tmp_path, monkeypatch, large):
     if large:
-        monkeypatch.setattr("gssr.store.create._MANY_BYTES", 0)
+        monkeypatch.setattr("gssr.store.write.create._MANY_BYTES", 0)
     for rank in range(4):
         record(tmp_path / "a.sql", rank, n_ticks=200)
     merge(str(tmp_path / "a.sql"))
@@ -183,7 +183,7 @@ def test_files_that_are_open_together_keep_no_more_than_one(tmp_path, monkeypatc
     alone = read(shards[0])
     n = RolledUp.n_kept - before
     assert n >= 6  # of all GPUs
-    monkeypatch.setattr("gssr.store.rolled._MOST_KEPT", RolledUp.n_kept)
+    monkeypatch.setattr("gssr.store.read.rollups._MOST_KEPT", RolledUp.n_kept)
     for a, b, c in zip(alone, read(shards[1]), read(shards[0]), strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(a, c)

@@ -13,9 +13,9 @@ import pytest
 from sample_rows import START, STEP, rows_of, write
 
 from gssr.metrics import FLOP_ACTIVE, NAMES
+from gssr.store.format.vectors import derive, fold, merge
 from gssr.store.liveness import boot_id
-from gssr.store.moments import derive, fold, merge
-from gssr.store.reader import RunReader, open_recording
+from gssr.store.read.recording import RunReader, open_recording
 
 
 def plain(rows, start=-np.inf, end=np.inf, level=None):

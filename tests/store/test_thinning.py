@@ -19,11 +19,11 @@ from gssr.metrics import NAMES
 from gssr.model.analyze import Options, analyze
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
-from gssr.store.open import RecordingError
-from gssr.store.reader import RunReader, open_recording
-from gssr.store.rollup import Rollups
-from gssr.store.thinning import KEEPS, YOUNG_SECONDS
-from gssr.store.writer import Writer
+from gssr.store.format.rollup import Rollups
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import RunReader, open_recording
+from gssr.store.write.thinning import KEEPS, YOUNG_SECONDS
+from gssr.store.write.writer import Writer
 
 START, STEP = 1_700_000_003.0, 1.0
 GPUS = 2
@@ -202,7 +202,7 @@ def test_readers_of_a_recording_that_is_thinned_find_each_sample_once(tmp_path, 
 
 
 def test_where_there_are_no_snapshots_a_reader_is_told_to_read_again_what_went_meanwhile(tmp_path, monkeypatch):
-    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "TRUNCATE")
+    monkeypatch.setattr("gssr.store.write.create.journal_mode", lambda _path: "TRUNCATE")
     writer = begun(tmp_path / "a.sql", "none")
     go_on(writer, 0, 15 * MINUTE)
     early = the_run(tmp_path / "a.sql")

@@ -7,8 +7,8 @@ from sample_rows import START, STEP, rows_of, write
 from test_store import WINDOWS, check
 
 from gssr.metrics import NAMES
-from gssr.store.reader import open_recording
-from gssr.store.spans import Span, apart
+from gssr.store.read.gpu_spans import Span, apart
+from gssr.store.read.recording import open_recording
 
 
 def record(folder, rank, rows, n_gpus, finish=True):

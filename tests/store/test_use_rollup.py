@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.store.bulk import BulkWriter
-from gssr.store.guarded_file import GuardedFile
+from gssr.store.format.host_rollups import HOST, USE_TABLES, WORKLOAD, counted
+from gssr.store.format.schema import LEVELS
 from gssr.store.merge import merge
-from gssr.store.reader import RunReader, open_recording
-from gssr.store.repair import repair
-from gssr.store.schema import LEVELS
-from gssr.store.use_rollup import HOST, USE_TABLES, WORKLOAD, counted
-from gssr.store.writer import Writer
+from gssr.store.merge.repair import repair
+from gssr.store.read.guarded_file import GuardedFile
+from gssr.store.read.recording import RunReader, open_recording
+from gssr.store.write.bulk import BulkWriter
+from gssr.store.write.writer import Writer
 
 START = 1_700_000_003.0
 
@@ -99,7 +99,7 @@ def test_rollups_and_rows_say_the_same(tmp_path_factory, seconds: int, seed: int
 
 
 def test_a_window_of_many_rows_is_widened_to_whole_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gssr.store.use.MOST_ROWS", 500)
+    monkeypatch.setattr("gssr.store.read.host_use.MOST_ROWS", 500)
     _record(tmp_path / "r.sql", 900)
     run = open_recording(tmp_path / "r.sql").runs[0]
     edge = START // 10 * 10

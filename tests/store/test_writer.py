@@ -10,10 +10,10 @@ import pytest
 from sample_rows import START, STEP, rows_of, write
 
 from gssr.metrics import NAMES
-from gssr.store import pending
-from gssr.store.open import RecordingError, connect
-from gssr.store.reader import open_recording
-from gssr.store.writer import Writer
+from gssr.store.read.open import RecordingError, connect
+from gssr.store.read.recording import open_recording
+from gssr.store.write import pending
+from gssr.store.write.writer import Writer
 
 
 def messages(reader):
@@ -121,7 +121,7 @@ def test_a_number_that_no_column_holds_is_missing_and_costs_nothing_else(tmp_pat
 @pytest.fixture
 def network(monkeypatch):
     """As on a filesystem shared between hosts, where readers and the writer lock each other out."""
-    monkeypatch.setattr("gssr.store.create.journal_mode", lambda _path: "TRUNCATE")
+    monkeypatch.setattr("gssr.store.write.create.journal_mode", lambda _path: "TRUNCATE")
 
 
 def look(path) -> sqlite3.Connection:

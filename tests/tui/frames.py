@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from gssr.metrics import SCORE_INPUTS
 from gssr.model.live.frame import Frame, Query
 from gssr.model.results import Grid, Means, nodes_of, over_space
-from gssr.store.records import Event, Gpu, Run
+from gssr.store.format.rows import Event, Gpu, Run
 
 START = 1_700_000_000.0
 NAMES = ("flop_active", *SCORE_INPUTS, "power_usage", "hw_thermal", "sw_power_cap")

@@ -8,7 +8,7 @@ import numpy as np
 
 from gssr.metrics import CLOCK_EVENT_REASONS, FLOP_ACTIVE, INDEX, NAMES, THROTTLES
 from gssr.model.live.frame import Frame
-from gssr.store.writer import Writer
+from gssr.store.write.writer import Writer
 
 T0 = 1_700_000_400.0
 """Unix time at which buckets of every level begin."""

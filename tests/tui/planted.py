@@ -11,7 +11,7 @@ import numpy as np
 from gssr.arrays import Floats
 from gssr.backends.synthetic import MEASURES, device
 from gssr.backends.synthetic.bulk import START, spread_over_ranks
-from gssr.store.bulk import BulkWriter
+from gssr.store.write.bulk import BulkWriter
 
 PER_NODE = 4
 CHUNK_SECONDS = 60

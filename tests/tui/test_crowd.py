@@ -13,8 +13,8 @@ from gssr.model.live import many_files
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import REREAD_SECONDS, Watch
-from gssr.store import writer
-from gssr.store.follow import Follower, News
+from gssr.store.read.follow import Follower, News
+from gssr.store.write import writer
 
 WHOLE = Query(columns=40)
 SLIDING = Query("power_usage", span=60.0, columns=30)
@@ -41,8 +41,8 @@ class Job:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("watch", "lens", "crowd", "following"):
-        monkeypatch.setattr(f"gssr.model.{module}.time", clock)
+    for module in ("watch", "answers", "many_files", "following"):
+        monkeypatch.setattr(f"gssr.model.live.{module}.time", clock)
     return clock
 
 

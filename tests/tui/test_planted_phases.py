@@ -7,7 +7,7 @@ import pytest
 from gssr.model.evidence.gather import gather
 from gssr.model.findings.phases import phases
 from gssr.model.results import Phase
-from gssr.store.reader import open_recording
+from gssr.store.read.recording import open_recording
 
 EXPECTED: dict[str, list[tuple[str, float]]] = {
     "io_dip": [("steady", 250), ("idle", 272), ("steady", 600)],

@@ -10,7 +10,7 @@ from gssr.model.analyze import Options, analyze
 from gssr.model.evidence.gather import gather
 from gssr.model.results import Verdict
 from gssr.model.verdicts import judge
-from gssr.store.reader import RunReader, open_recording
+from gssr.store.read.recording import RunReader, open_recording
 
 EXPECTED = {
     "healthy": set(),

@@ -13,7 +13,7 @@ from gssr.model.live.watch import Watch
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
-from gssr.store.records import Event
+from gssr.store.format.rows import Event
 from gssr.tui import shell
 from gssr.tui.actions import ACTIONS
 from gssr.tui.moves import MOVES

@@ -15,7 +15,7 @@ from gssr.model.live.timeline import Timelines
 from gssr.model.live.watch import Watch
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
-from gssr.store.records import Event
+from gssr.store.format.rows import Event
 from gssr.tui import shell
 from gssr.tui.cursor import PAGE
 from gssr.tui.moves import MOVES

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from gssr.backends.base import BackendError
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.backends.synthetic.scenarios import SCENARIOS
-from gssr.store.create import remove
-from gssr.store.open import RecordingError, looks_like_recording
-from gssr.store.private import PLANTED, is_planted
-from gssr.store.thinning import KEEPS
+from gssr.store.disk import PLANTED, is_planted
+from gssr.store.read.open import RecordingError, looks_like_recording
+from gssr.store.write.create import remove
+from gssr.store.write.thinning import KEEPS
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,7 +11,6 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from gssr import __version__
 from gssr.arrays import Floats, Ints
 from gssr.backends.synthetic import BACK, LENGTH, LOST, MEASURES, device, known_scenario
 from gssr.backends.synthetic.arrays import evaluate, stack
@@ -19,12 +18,13 @@ from gssr.backends.synthetic.gpu import traits
 from gssr.backends.synthetic.hosts import hosts
 from gssr.backends.synthetic.scenarios import Scenario
 from gssr.metrics import NAMES
-from gssr.store.bulk import BulkWriter
-from gssr.store.create import remove
-from gssr.store.open import RecordingError
-from gssr.store.schema import LEVELS
-from gssr.store.thinning import Keep
-from gssr.store.use_rollup import HOST, WORKLOAD
+from gssr.store.format.host_rollups import HOST, WORKLOAD
+from gssr.store.format.schema import LEVELS
+from gssr.store.read.open import RecordingError
+from gssr.store.write.bulk import BulkWriter
+from gssr.store.write.create import remove
+from gssr.store.write.thinning import Keep
+from gssr.version import __version__
 
 START = 1_700_000_400.0
 """Unix time at which every generated run starts: at the edge of all buckets, and the same in every file."""

@@ -13,7 +13,8 @@ from gssr.arrays import Floats, Ints
 from gssr.model.results import Means, nodes_of
 from gssr.model.statistics.gpu_time_counts import FLAGS, Counted, Float32s, GpuTimeCounts
 from gssr.peaks import Peaks, peaks_of
-from gssr.store.reader import Event, Gpu, Run, RunReader
+from gssr.store.format.rows import Event, Gpu, Run
+from gssr.store.read.recording import RunReader
 
 METRICS = (
     "gpu_utilization", "memory_copy_utilization", "gr_engine_active", "sm_active", "sm_occupancy", "tensor_active",

@@ -23,9 +23,9 @@ from gssr.model.statistics.gpu_time_counts import (
     series_of_rows,
 )
 from gssr.model.window import extent
-from gssr.store.reader import RunReader, Samples
-from gssr.store.schema import LEVELS
-from gssr.store.use_rollup import HOST, WORKLOAD
+from gssr.store.format.host_rollups import HOST, WORKLOAD
+from gssr.store.format.schema import LEVELS
+from gssr.store.read.recording import RunReader, Samples
 
 MOST_INSTANTS = 4_000
 """Bins of the course."""

@@ -11,8 +11,8 @@ from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import chosen
 from gssr.model.statistics.series import Bins
 from gssr.model.window import extent
-from gssr.store.reader import RunReader, Samples
-from gssr.store.use_rollup import HOST, UseTable
+from gssr.store.format.host_rollups import HOST, UseTable
+from gssr.store.read.recording import RunReader, Samples
 
 MOST_ROWS = 40_000
 """About so many raw rows are read, of all GPUs: they interleave. Some hundredths of a second."""

@@ -9,7 +9,7 @@ from gssr.metrics import SCORE_INPUTS
 from gssr.model.results import Groups, Imbalance, Means, Space
 from gssr.model.statistics.balance import imbalance, outliers
 from gssr.score import score_of_means
-from gssr.store.reader import Gpu
+from gssr.store.format.rows import Gpu
 
 WORST_SECONDS = 60.0
 BEHIND = 0.8

@@ -17,11 +17,11 @@ from statistics import median_low
 from gssr.metrics import BY_NAME
 from gssr.model.results import Analysis, GpuSummary
 from gssr.model.statistics.aggregate import is_within_a_bin
-from gssr.store.layout import RELATIVE_BIN_WIDTH
-from gssr.store.reader import Process, RunReader
-from gssr.store.records import without_ranks
-from gssr.store.schema import GAP_INTERVALS, LEVELS
-from gssr.store.thinning import YOUNG_SECONDS
+from gssr.store.format.layout import RELATIVE_BIN_WIDTH
+from gssr.store.format.rows import Process, without_ranks
+from gssr.store.format.schema import GAP_INTERVALS, LEVELS
+from gssr.store.read.recording import RunReader
+from gssr.store.write.thinning import YOUNG_SECONDS
 
 _NAMED = 6
 _TROUBLE = ("storage", "backend_lost")

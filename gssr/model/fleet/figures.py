@@ -23,11 +23,11 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, extent
 from gssr.score import score_of_means
-from gssr.store.layout import FIELDS, Layout
-from gssr.store.reader import RunReader
-from gssr.store.schema import Column
-from gssr.store.totals import totals
-from gssr.store.whole import below
+from gssr.store.format.layout import FIELDS, Layout
+from gssr.store.format.schema import Column
+from gssr.store.read.everything import below
+from gssr.store.read.recording import RunReader
+from gssr.store.read.totals import totals
 
 _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|lua)[\d.]*|(?:ba|da|z|k|c|tc|fi)?sh|julia|Rscript|node|java|matlab"

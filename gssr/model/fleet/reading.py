@@ -14,8 +14,8 @@ from gssr.model.fleet.figures import RunFigures, figures
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.model.window import extent
-from gssr.store.open import RecordingError
-from gssr.store.reader import open_recording
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import open_recording
 
 MOST_PROCESSES = 16
 PER_PROCESS = 25

@@ -20,9 +20,9 @@ from gssr.model.results import Grid, HostUse, Means, Series, Space
 from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine
 from gssr.model.statistics.host_use import host_use
 from gssr.model.window import DETECTION_METRICS, warm_up_and_tear_down
-from gssr.store.moments import merge
-from gssr.store.reader import RunReader
-from gssr.store.schema import LEVELS
+from gssr.store.format.schema import LEVELS
+from gssr.store.format.vectors import merge
+from gssr.store.read.recording import RunReader
 
 LAG_SECONDS, LAG_COSTS = 5.0, 20
 """What changes while a run grows is computed anew after max(5 s, 20 times what it took)."""

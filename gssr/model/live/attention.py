@@ -10,7 +10,7 @@ from gssr.model.findings.imbalance import grouped_by_index, grouped_by_node, imb
 from gssr.model.live.frame import STALE_SECONDS, Frame
 from gssr.model.results import Imbalance, over_space
 from gssr.model.statistics.balance import outliers, scale_limit
-from gssr.store.schema import GAP_INTERVALS
+from gssr.store.format.schema import GAP_INTERVALS
 
 THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
 """Reasons for low clocks that something is wrong behind: the power limit holds down every busy GPU now and then."""

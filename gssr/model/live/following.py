@@ -13,11 +13,11 @@ from gssr.model.live.answers import Lens
 from gssr.model.live.frame import STALE_SECONDS
 from gssr.model.live.many_files import BEHIND_SECONDS, Crowd, News, is_crowd
 from gssr.model.live.run_totals import Tally
-from gssr.store.follow import Follower
-from gssr.store.reader import RunReader
-from gssr.store.records import Run, joined
-from gssr.store.schema import GAP_INTERVALS
-from gssr.store.sound import sound_samples
+from gssr.store.format.plausible import sound_samples
+from gssr.store.format.rows import Run, joined
+from gssr.store.format.schema import GAP_INTERVALS
+from gssr.store.read.follow import Follower
+from gssr.store.read.recording import RunReader
 
 ROWS_AT_ONCE = 50_000
 MOST_ROWS = 4 * ROWS_AT_ONCE

@@ -10,7 +10,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import place
 from gssr.model.results import Grid, HostUse, Means, Space
-from gssr.store.reader import Event, Gpu, Run
+from gssr.store.format.rows import Event, Gpu, Run
 
 RECENT_SECONDS = 60.0
 """The running score's window."""

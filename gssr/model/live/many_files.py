@@ -15,9 +15,9 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import THROTTLES
 from gssr.model.live.run_totals import Tally
 from gssr.model.statistics.grid import Spans
-from gssr.store.live_block import COUNTED, MANY_FILES, PUBLISH_SECONDS
-from gssr.store.live_reader import BlockReader, Blocks, Entries
-from gssr.store.records import LOST_INTERVALS, LOST_SECONDS
+from gssr.store.live_block.read import BlockReader, Blocks, Entries
+from gssr.store.live_block.write import COUNTED, MANY_FILES, PUBLISH_SECONDS
+from gssr.store.read.small_tables import LOST_INTERVALS, LOST_SECONDS
 
 LOOK_SECONDS = 2.0
 """Between two looks at the blocks."""

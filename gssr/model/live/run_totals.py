@@ -13,11 +13,11 @@ from gssr.model.live.frame import RECENT_SECONDS
 from gssr.model.live.last_minute import Recent
 from gssr.model.results import Means
 from gssr.model.statistics.grid import Spans
-from gssr.store.layout import FIELDS, Layout
-from gssr.store.moments import derive
-from gssr.store.reader import Buckets, RunReader
-from gssr.store.schema import LEVELS
-from gssr.store.totals import Totals, totals
+from gssr.store.format.layout import FIELDS, Layout
+from gssr.store.format.schema import LEVELS
+from gssr.store.format.vectors import derive
+from gssr.store.read.recording import Buckets, RunReader
+from gssr.store.read.totals import Totals, totals
 
 _FLAGS = "clock_event_reasons"
 SILENT_SECONDS = 10.0

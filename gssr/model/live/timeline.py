@@ -13,7 +13,7 @@ from gssr.model.findings.similar_gpus import Bands, bands
 from gssr.model.live.frame import BUSY, IDLE, Query, Timeline
 from gssr.model.results import Grid, Means
 from gssr.model.statistics.balance import outliers, scale_limit
-from gssr.store.records import Gpu
+from gssr.store.format.rows import Gpu
 
 MOST_BANDS = 8
 """Bands of similar GPUs; more could not be kept apart by eye."""

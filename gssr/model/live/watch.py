@@ -22,10 +22,10 @@ from gssr.model.live.frame import Frame, Query, State
 from gssr.model.live.many_files import LOOK_SECONDS
 from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, Means, nodes_of, over_space
-from gssr.store.companions import beside
-from gssr.store.open import RecordingError, files_of
-from gssr.store.reader import Recording, RunReader, open_recording
-from gssr.store.records import Event, Gpu, Run
+from gssr.store.disk import beside
+from gssr.store.format.rows import Event, Gpu, Run
+from gssr.store.read.open import RecordingError, files_of
+from gssr.store.read.recording import Recording, RunReader, open_recording
 
 Files = tuple[tuple[str, int, int], ...]
 

@@ -1,7 +1,7 @@
 """Statistics over time: what every GPU's rows of a window add up to, from raw rows or from rollups.
 
-Both ways end in one rollup vector per GPU (gssr.store.layout), so that counts, means, gaps, energy and clock event reasons
-are computed once. They differ in the percentiles: exact from raw rows, bounded from the sketch's histogram.
+Both ways end in one rollup vector per GPU (gssr.store.format.layout), so that counts, means, gaps, energy and clock event
+reasons are computed once. They differ in the percentiles: exact from raw rows, bounded from the sketch's histogram.
 """
 
 import math
@@ -13,10 +13,10 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.model.results import Statistics
-from gssr.store.edges import Histograms
-from gssr.store.layout import RELATIVE_BIN_WIDTH, Block, Layout, layout_of
-from gssr.store.moments import empty_vectors, fold, merge
-from gssr.store.reader import RunReader, Samples
+from gssr.store.format.layout import RELATIVE_BIN_WIDTH, Block, Layout, layout_of
+from gssr.store.format.vectors import empty_vectors, fold, merge
+from gssr.store.read.histograms import Histograms
+from gssr.store.read.recording import RunReader, Samples
 
 PERCENTILES = (5.0, 50.0, 95.0)
 SURE = 1 / 10

@@ -13,7 +13,7 @@ from gssr.arrays import Flags, Floats
 from gssr.metrics import BY_NAME, Metric
 from gssr.model.cached import once
 from gssr.model.results import Balance, GpuSummary
-from gssr.store.reader import Gpu
+from gssr.store.format.rows import Gpu
 
 HISTOGRAM_BINS = 10
 

@@ -20,12 +20,12 @@ from gssr.metrics import BY_NAME
 from gssr.model.results import GpuSeries, Statistics
 from gssr.model.statistics.aggregate import PERCENTILES, UNKNOWN, Aggregate, aggregate_of, chosen, filtered
 from gssr.model.statistics.sources import Rollups
-from gssr.store.chunks import each_chunk, in_turns
-from gssr.store.layout import Layout, layout_of
-from gssr.store.moments import fold, merge
-from gssr.store.raw import ROWS_TOGETHER
-from gssr.store.reader import RunReader, Samples
-from gssr.store.schema import LEVELS
+from gssr.store.format.layout import Layout, layout_of
+from gssr.store.format.schema import LEVELS
+from gssr.store.format.vectors import fold, merge
+from gssr.store.read.everything import each_chunk, in_turns
+from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.samples import ROWS_TOGETHER
 
 MOST_KEPT = 1 << 19
 """Values in a bracket that are kept: 4 MB."""

@@ -17,9 +17,9 @@ from gssr.model.results import GpuSeries
 from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import chosen
 from gssr.model.statistics.series import Bins
-from gssr.store.layout import FIELDS
-from gssr.store.reader import Buckets, RunReader, Samples
-from gssr.store.schema import LEVELS
+from gssr.store.format.layout import FIELDS
+from gssr.store.format.schema import LEVELS
+from gssr.store.read.recording import Buckets, RunReader, Samples
 
 Float32s = NDArray[np.float32]
 

@@ -19,8 +19,8 @@ from gssr.arrays import Floats, Ints
 from gssr.model.results import Grid, Space, over_space
 from gssr.model.statistics.gpu_time_counts import GpuTimeCounts
 from gssr.model.statistics.series import ROUND_WIDTHS
-from gssr.store.reader import RunReader
-from gssr.store.schema import LEVELS
+from gssr.store.format.schema import LEVELS
+from gssr.store.read.recording import RunReader
 
 _SHORTEST = 1e-3
 """Seconds that a span has at least: that of a single sample has no length."""

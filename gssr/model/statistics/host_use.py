@@ -1,7 +1,7 @@
 """What the nodes did beside the GPUs."""
 
 from gssr.model.results import HostUse
-from gssr.store.reader import RunReader
+from gssr.store.read.recording import RunReader
 
 
 def host_use(reader: RunReader, start: float | None, end: float | None) -> HostUse | None:

@@ -24,10 +24,10 @@ from gssr.model.statistics.gpu_time_counts import (
     series_of_rollups,
     series_of_rows,
 )
-from gssr.store.edges import edges_of
-from gssr.store.layout import layout_of, part_of
-from gssr.store.reader import RunReader, Samples
-from gssr.store.totals import totals
+from gssr.store.format.layout import layout_of, part_of
+from gssr.store.read.histograms import edges_of
+from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.totals import totals
 
 MOST_AT_AN_END = 100_000
 """So many samples are looked at, at most, to tell which of a histogram's ten minutes lie in a window, if its percentiles are

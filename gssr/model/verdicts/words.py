@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gssr.gpu_name import place as place
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
-from gssr.store.reader import Gpu
+from gssr.store.format.rows import Gpu
 
 _NAMED = 3
 _REASONS = {name for _, name, _ in CLOCK_EVENT_REASONS}

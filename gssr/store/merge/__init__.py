@@ -12,19 +12,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
-from gssr.store.companions import COMPANIONS, beside
-from gssr.store.create import create_unguarded, finished_runs, remove, reopen, seal
+from gssr.store.disk import COMPANIONS, PLANTED, beside, is_planted
+from gssr.store.format.rows import Merged, Run, missing_ranks
+from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import silent_seconds, time_in
-from gssr.store.merge.attach import clear, scratch
 from gssr.store.merge.copy import Copier, HolesError, UnfitError
 from gssr.store.merge.lock import Lock, acquire
-from gssr.store.merge.sources import Found, Source, look
+from gssr.store.merge.sources import Found, Source, clear, look, scratch
 from gssr.store.merge.verify import all_full, missing_from
-from gssr.store.open import RecordingError, connect
-from gssr.store.private import PLANTED, is_planted
-from gssr.store.records import Merged, Run, missing_ranks, read_merged, read_processes, read_runs
-from gssr.store.schema import ENDED_SUFFIX
-from gssr.store.starts import FRESH_SECONDS, started_in
+from gssr.store.read.open import RecordingError, connect
+from gssr.store.read.small_tables import read_merged, read_processes, read_runs
+from gssr.store.write.create import create_unguarded, finished_runs, remove, reopen, seal
+from gssr.store.write.starts import FRESH_SECONDS, started_in
 
 OPERATIONS = 1_000_000
 """SQLite shows that the merge is at work after so many of its operations: some tenths of a second."""

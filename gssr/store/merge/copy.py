@@ -2,23 +2,57 @@
 
 Samples are copied as they lie where they can be: same columns, same keys of GPUs. Their rowids change by one number for
 the whole file, and those in its rollups with them.
+
+Rolling up what a rank's file left uncounted: the end of one that was cut off. In the merged file the rollups of all
+ranks are read together, so none may lack its last minutes.
 """
 
 import math
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from gssr.store.blobs import unpack_sketch, unpack_vector
-from gssr.store.columns import own_name
-from gssr.store.merge.attach import attached
-from gssr.store.merge.keys import Keys, mapped, unchanged
-from gssr.store.merge.sources import Source
-from gssr.store.merge.uncounted import roll_up_rest
-from gssr.store.pending import write_rollup, write_sketch
-from gssr.store.records import ends_of, joined, missing_ranks, read_merged, read_processes, read_runs, without_ranks
-from gssr.store.rollup import RollupRow, SketchRow
-from gssr.store.schema import GAP_INTERVALS, LEVELS, RANKS_MISSING, TABLES
-from gssr.store.use_rollup import USE_TABLES, UseTable, add_up, counted, newest_row, roll_up
+from gssr.metrics import NAMES
+from gssr.store.format.columns import columns_of, own_name
+from gssr.store.format.host_rollups import USE_TABLES, UseTable, add_up, counted, newest_row, roll_up
+from gssr.store.format.limits import GREATEST, LATEST, number
+from gssr.store.format.rollup import RollupRow, Rollups, SketchRow, unpack_sketch, unpack_vector
+from gssr.store.format.rows import joined, missing_ranks, without_ranks
+from gssr.store.format.schema import GAP_INTERVALS, LEVELS, RANKS_MISSING, TABLES
+from gssr.store.merge.gpu_keys import Keys, mapped, unchanged
+from gssr.store.merge.sources import Source, attached
+from gssr.store.read.small_tables import ends_of, read_merged, read_processes, read_runs
+from gssr.store.write.pending import write_rollup, write_sketch
+
+_ROWS_AT_ONCE = 4096
+
+
+def roll_up_rest(connection: sqlite3.Connection, last: int, counted: Mapping[int, int], gap_seconds: float) -> None:
+    """Roll up the samples of GPUs (by key) with rowids from behind ``counted`` up to ``last``. Raises sqlite3.Error."""
+    columns = columns_of(connection, "samples")
+    wanted = ", ".join(name if name in columns else "NULL" for name in NAMES)
+    rollups = Rollups(gap_seconds, [name for name in NAMES if name in columns])
+    cursor = connection.execute(
+        f"SELECT rowid, gpu, time, {wanted} FROM main.samples WHERE rowid BETWEEN ? AND ? ORDER BY rowid",
+        (min(counted.values()) + 1, last),
+    )
+    while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+        for rowid, key, time, *values in rows:
+            if rowid > counted.get(key, last) and number(time, LATEST) is not None:
+                rollups.add(
+                    rowid, key, (key, time, *(None if value is None else number(value, GREATEST) for value in values))
+                )
+        _write(connection, rollups, gap_seconds)
+    rollups.close_all()
+    _write(connection, rollups, gap_seconds)
+
+
+def _write(connection: sqlite3.Connection, rollups: Rollups, gap_seconds: float) -> None:
+    closed, sketches = rollups.take()
+    for bucket in closed:
+        write_rollup(connection, bucket, gap_seconds)
+    for sketch in sketches:
+        write_sketch(connection, sketch)
+
 
 _COARSEST = LEVELS[-1]
 

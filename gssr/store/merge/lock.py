@@ -8,9 +8,8 @@ import os
 import time
 from binascii import hexlify
 
-from gssr.store.companions import small_text
+from gssr.store.disk import FILE, small_text
 from gssr.store.liveness import boot_id, process_start, stamped_now
-from gssr.store.private import FILE
 
 STALE_SECONDS = 60.0
 """A lock that was not touched for so long is taken over, by the clock of the filesystem."""

@@ -4,9 +4,10 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 
-from gssr.store.columns import columns_of
-from gssr.store.open import connect
-from gssr.store.records import Merged, ends_of
+from gssr.store.format.columns import columns_of
+from gssr.store.format.rows import Merged
+from gssr.store.read.open import connect
+from gssr.store.read.small_tables import ends_of
 
 _ROWS = 16
 """Of each file so many samples, spread over it, are compared value by value."""

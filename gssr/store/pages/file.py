@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 
 from gssr.arrays import Bytes, Ints
-from gssr.store.companions import COMPANIONS, beside
+from gssr.store.disk import COMPANIONS, beside
 
 Identity = tuple[int, int]
 """Device and inode."""

@@ -9,7 +9,7 @@ from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad
 from gssr.render.marks import Marks, bars, blank, code
 from gssr.render.roles import RAMP, RAMP_LOW, Role, Row, Span, text_of
 from gssr.render.scale import metric_of, number, scale_text, unit_of
-from gssr.store.records import Event
+from gssr.store.format.rows import Event
 from gssr.tui.axis import full_scale
 from gssr.tui.scope import gpus_text, window_text
 from gssr.tui.screens.time_layout import MEDIUM, NARROW, WIDE

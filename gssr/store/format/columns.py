@@ -1,0 +1,17 @@
+"""What the columns of a recording's tables are called. For SQLite SM_CLOCK and sm_clock are one name: so they are for its
+readers."""
+
+import sqlite3
+
+from gssr.store.format.schema import TABLES
+
+
+def own_name(name: str, table: str) -> str:
+    """The name of a column as gssr.store.format.schema has it; as it is where that has none."""
+    own = name.lower()
+    return own if any(column.name == own for column in TABLES[table]) else name
+
+
+def columns_of(connection: sqlite3.Connection, table: str, schema: str = "main") -> list[str]:
+    """The names of a table's columns, in its order; none when there is no such table. Raises sqlite3.Error."""
+    return [own_name(row[1], table) for row in connection.execute(f"PRAGMA {schema}.table_info({table})")]

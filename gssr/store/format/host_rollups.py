@@ -1,0 +1,134 @@
+"""Rollups of ``host_samples`` and ``workload_samples``: SQLite counts its own rows, when their buckets are over.
+
+There is a row a second of each node, and of each rank that samples: of a thousand for an hour seven million, which no page
+can wait for. A bucket of a node or rank may have several rows, each of other samples: what is late opens another one. What
+all of them do together over time is added up once more: that is what a job is judged by.
+
+What columns of the host's and the workload's samples add up to.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from gssr.store.format.columns import columns_of
+from gssr.store.format.schema import LEVELS, TABLES
+
+
+class UseTable(NamedTuple):
+    """A table that stands beside the GPUs' samples: its name, that of its rollup, the column that says whose a row is, and
+    those with values. ``each`` and ``together``: conditions for the rollups of single owners, and of all of them."""
+
+    samples: str
+    rollup: str
+    owner: str
+    values: tuple[str, ...]
+    each: str
+    together: str
+
+
+def _table(samples: str, rollup: str, everyone: str) -> UseTable:
+    columns = [column.name for column in TABLES[samples]]
+    owner = columns[1]
+    return UseTable(samples, rollup, owner, tuple(columns[3:]), f"{owner} > {everyone}", f"{owner} = {everyone}")
+
+
+HOST = _table("host_samples", "host_rollup", "''")
+WORKLOAD = _table("workload_samples", "workload_rollup", "-1")
+USE_TABLES = (HOST, WORKLOAD)
+
+
+def newest_row(connection: sqlite3.Connection, table: UseTable) -> int:
+    """Rowid of the newest row of a table; 0 when it is empty. Raises sqlite3.Error."""
+    ((rowid,),) = connection.execute(f"SELECT max(rowid) FROM main.{table.samples}").fetchall()
+    return int(rowid or 0)
+
+
+def roll_up(connection: sqlite3.Connection, table: UseTable, level: int, after: int, last: int) -> None:
+    """Write buckets of ``level`` seconds of the rows after rowid ``after`` up to ``last``. Raises sqlite3.Error."""
+    counted = ", ".join(f"count({name}), total({name}), max({name})" for name in table.values)
+    connection.execute(
+        f"INSERT INTO main.{table.rollup} SELECT run_id, {table.owner}, {level}, CAST(time / {level} AS INTEGER) * {level},"
+        f" count(*), {counted} FROM main.{table.samples} WHERE rowid > ? AND rowid <= ? GROUP BY 1, 2, 4",
+        (after, last),
+    )
+
+
+def add_up(connection: sqlite3.Connection, table: UseTable) -> None:
+    """Add up what the owners of rows did together, anew; nothing of a single one. Raises sqlite3.Error."""
+    rollup, owner = f"main.{table.rollup}", table.owner
+    connection.execute(f"DELETE FROM {rollup} WHERE level IN ({', '.join(map(str, LEVELS))}) AND {table.together}")
+    ends = (f"(SELECT {end}({owner}) FROM {rollup} WHERE level = {LEVELS[-1]})" for end in ("min", "max"))
+    ((first, last),) = connection.execute(f"SELECT {', '.join(ends)}").fetchall()
+    if first == last:
+        return
+    everyone = table.together.removeprefix(f"{owner} = ")
+    sums = ", ".join(f"sum({name}_n), total({name}_sum), max({name}_max)" for name in table.values)
+    for level in LEVELS:
+        connection.execute(
+            f"INSERT INTO {rollup} SELECT run_id, {everyone}, level, bucket, sum(n_rows), {sums} FROM {rollup}"
+            f" WHERE level = {level} GROUP BY run_id, bucket"
+        )
+
+
+def counted(connection: sqlite3.Connection, schema: str, table: UseTable, level: int, whose: str) -> int | None:
+    """How many rows the rollups of a level count, those of ``table.each`` or ``table.together``; None where there are none
+    of such. Raises sqlite3.Error."""
+    if columns_of(connection, table.rollup, schema) != [column.name for column in TABLES[table.rollup]]:
+        return None
+    query = f"SELECT CAST(total(n_rows) AS INTEGER) FROM {schema}.{table.rollup} WHERE level = {level} AND {whose}"
+    ((n,),) = connection.execute(query).fetchall()
+    return int(n)
+
+
+class UseRollups:
+    """What one writer's file has rolled up. Only the writer adds rows while this lives."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Rows that are there already are somebody else's. Raises sqlite3.Error."""
+        self._connection = connection
+        self._until = {(table, level): newest_row(connection, table) for table in USE_TABLES for level in LEVELS}
+
+    def close(self, all_of_them: bool = False) -> None:
+        """Write the buckets that ended before the newest row, or all. Raises sqlite3.Error; then nothing was written, and
+        the next call may write it."""
+        connection, until = self._connection, {}
+        connection.execute("BEGIN IMMEDIATE")
+        for (table, level), after in self._until.items():
+            last = newest_row(connection, table)
+            if last > after and not all_of_them:
+                ((last,),) = connection.execute(
+                    f"SELECT min(rowid) - 1 FROM {table.samples} WHERE rowid > :after AND time >= {level} *"
+                    f" (SELECT CAST(time / {level} AS INTEGER) FROM {table.samples} WHERE rowid = :last)",
+                    {"after": after, "last": last},
+                ).fetchall()
+            if last > after:
+                roll_up(connection, table, level, after, last)
+                until[table, level] = last
+        for table in USE_TABLES if all_of_them else ():
+            add_up(connection, table)
+        connection.execute("COMMIT")
+        self._until |= until
+
+
+class Extent(NamedTuple):
+    """A column's count of values that are not NULL, their sum, and the greatest (None without any)."""
+
+    n: int
+    total: float
+    greatest: float | None
+
+    @property
+    def mean(self) -> float | None:
+        """None without any."""
+        return self.total / self.n if self.n else None
+
+
+def extents_of(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Extent]:
+    """Rows of (count, sum, greatest) per column, joined."""
+    joined_rows = {}
+    for index, name in enumerate(columns):
+        triples = [row[3 * index : 3 * index + 3] for row in rows]
+        greatest = [triple[2] for triple in triples if triple[2] is not None]
+        joined_rows[name] = Extent(sum(t[0] for t in triples), sum(t[1] for t in triples), max(greatest, default=None))
+    return joined_rows

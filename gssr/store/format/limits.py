@@ -1,0 +1,99 @@
+"""What the columns of a recording may hold. SQLite keeps values of any type in any column, and a file may come from
+anybody: what none of our writers could have written reads as NULL, which is unknown.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from gssr.store.format.schema import TABLES
+
+LATEST = 1e11
+"""Unix times, s, are from 0 to this: some three thousand years."""
+MOST_KEYS = 1 << 24
+"""Keys of GPUs are below this: 64 for each of 262,144 ranks."""
+GREATEST = 1e30
+"""No sample is greater: sums and squares of any number of them can be told."""
+_MANY, _MOST, _ANY = 1 << 31, (1 << 63) - 1, sys.float_info.max
+
+_BOUNDS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("time", "started_at", "ended_at", "bucket"), (0, LATEST)),
+    **dict.fromkeys(("clock_offset", "clock_error"), (-LATEST, LATEST)),
+    **dict.fromkeys(("rank", "local_rank", "device_index", "world_size", "n_nodes", "sm_count", "pid"), (0, _MANY)),
+    **dict.fromkeys(("first_rowid", "last_rowid", "memory_total", "power_limit", "max_sm_clock"), (0, _MOST)),
+    "gpu": (0, MOST_KEYS - 1),
+    "sampling_ms": (1e-3, 1e10),
+    "exit_code": (-_MANY, _MANY),
+}
+"""Least and greatest; other numbers are any finite ones."""
+
+_Check = Callable[[Any], Any]
+
+
+def number(value: Any, greatest: float = _ANY) -> float | None:
+    """The value as it is where it is a number from -``greatest`` to ``greatest``; else None."""
+    return value if isinstance(value, int | float) and -greatest <= value <= greatest else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _blob(value: Any) -> bytes | None:
+    return value if isinstance(value, bytes) else None
+
+
+def _bounded(least: float, greatest: float, whole: bool) -> _Check:
+    def check(value: Any) -> Any:
+        fits = isinstance(value, int) or (not whole and isinstance(value, float))
+        return value if fits and least <= value <= greatest else None
+
+    return check
+
+
+def _check_of(name: str, kind: str) -> _Check:
+    if kind.startswith("TEXT"):
+        return _text
+    if kind.startswith("BLOB"):
+        return _blob
+    return _bounded(*_BOUNDS.get(name, (-_ANY, _ANY)), whole=kind.startswith("INTEGER"))
+
+
+@cache
+def _checks(table: str, names: tuple[str, ...]) -> tuple[tuple[_Check, bool], ...]:
+    """For each column its check, and whether a row without it is none."""
+    types = {column.name: column.type for column in TABLES[table]}
+    return tuple(
+        (_check_of(name, types[name]), "NOT NULL" in types[name] or "PRIMARY KEY" in types[name]) for name in names
+    )
+
+
+def sound_rows(table: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows of these columns of a table: what can't be is None, and a row is left out that lacks what it must have."""
+    checks = _checks(table, tuple(names))
+    sound = []
+    for row in rows:
+        values = tuple(check(value) for (check, _), value in zip(checks, row, strict=True))
+        if not any(value is None and needed for (_, needed), value in zip(checks, values, strict=True)):
+            sound.append(values)
+    return sound
+
+
+MOST_RUNS = 1 << 12
+
+
+MOST_GPUS = 1 << 17
+"""Of all runs in a file. The largest machines have half as many."""
+
+
+MOST_RANKS = 1 << 18
+"""Of all runs in a file."""
+
+
+MOST_EVENTS = 1 << 17
+"""Of a run: the earliest are read."""
+
+
+LEAST_BYTES = 6
+"""Of a row: two in its page's list, its length, its rowid and a head of two."""

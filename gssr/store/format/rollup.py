@@ -1,0 +1,458 @@
+"""Rollups and sketches kept while recording, in plain Python: no numpy in the sampler.
+
+A GPU's rows are collected for its current bucket of 10 s and folded column by column, which lets the built-in ``sum``,
+``min`` and ``max`` do the work. A closed bucket is merged into the GPU's buckets of 60 s and 600 s.
+``gssr.store.format.vectors`` does the same arithmetic on arrays; a test holds the two equal.
+
+Packing rollups and sketches into the blobs that gssr.store.format.layout describes, and back, in plain Python.
+"""
+
+import math
+import sqlite3
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from operator import add, itemgetter
+from struct import pack
+from typing import Any, NamedTuple
+
+from gssr.metrics import CLOCK_EVENT_REASONS, FLOP_ACTIVE, INDEX
+from gssr.store.format.layout import HEAD, LAYOUT, Layout
+from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
+
+NAN = math.nan
+_FOLD_ROWS = 101  # rows of a GPU, 1 KB each, kept before they are folded: a bucket of 10 Hz is folded as a whole
+_FOLD_SPREAD = 32  # not all GPUs in the same tick: some wait for up to this many rows more
+_UPPER_HALF = slice(1, None, 2) if sys.byteorder == "little" else slice(0, None, 2)
+
+Row = Sequence[Any]
+"""(position of the GPU, time, values in catalogue order): int, float, then numbers or None."""
+Vector = list[float]
+Histogram = Counter[int]
+
+
+class RollupRow(NamedTuple):
+    """One closed bucket: the columns of ``rollup``, its vector not yet packed. When rows came late a bucket is closed more
+    than once: it is to be merged into what stands in the file already."""
+
+    gpu: int
+    level: int
+    bucket: int
+    first_rowid: int
+    last_rowid: int
+    vector: Vector
+
+
+class SketchRow(NamedTuple):
+    """One closed sketch: histograms in the order of Layout.sketched; to be merged as a RollupRow is."""
+
+    gpu: int
+    bucket: int
+    histograms: list[Histogram]
+
+
+def empty_vector(layout: Layout = LAYOUT) -> Vector:
+    """The vector of a bucket without rows."""
+    vector = [0.0, 0.0, NAN, NAN]
+    for block in layout.blocks:
+        if block.metric.kind == "counter":
+            vector += (0.0, NAN, NAN, 0.0)
+        elif block.metric.kind == "bits":
+            vector += (0.0,) * block.width
+        else:
+            vector += (0.0, 0.0, 0.0, NAN, NAN)
+    return vector
+
+
+def merge(into: Vector, other: Vector, gap_seconds: float, layout: Layout = LAYOUT) -> None:
+    """Add the bucket ``other`` of the same GPU to ``into``. More than ``gap_seconds`` between the two is a gap. For counters
+    the two are taken in the order of their first rows; rows that interleave in time (late ones) make their ``increase`` a
+    lower bound."""
+    if not other[0]:
+        return
+    if not into[0]:
+        into[:] = other
+        return
+    other_first = other[2] < into[2]
+    overlap = other[2] < into[3] if not other_first else other[3] > into[2]
+    into[0] += other[0]
+    into[1] += other[1] + (max(other[2] - into[3], into[2] - other[3]) > gap_seconds)
+    into[2] = min(into[2], other[2])
+    into[3] = max(into[3], other[3])
+    for metric, s, width in layout.blocks:
+        n, m = into[s], other[s]
+        if not m:
+            continue
+        if not n:
+            into[s : s + width] = other[s : s + width]
+        elif metric.kind == "counter":
+            a, b = (other, into) if other_first else (into, other)
+            first, last = a[s + 1], b[s + 2]
+            between = 0.0 if overlap else max(0.0, b[s + 1] - a[s + 2])
+            into[s : s + 4] = (n + m, first, last, a[s + 3] + b[s + 3] + between)
+        elif metric.kind == "bits":
+            into[s] = n + m
+            into[s + 1] = float(int(into[s + 1]) | int(other[s + 1]))
+            for k in range(s + 2, s + width):
+                into[k] += other[k]
+        else:
+            delta = other[s + 1] / m - into[s + 1] / n
+            into[s] = n + m
+            into[s + 1] += other[s + 1]
+            into[s + 2] += other[s + 2] + delta * delta * n * m / (n + m)
+            if other[s + 3] < into[s + 3]:
+                into[s + 3] = other[s + 3]
+            if other[s + 4] > into[s + 4]:
+                into[s + 4] = other[s + 4]
+
+
+def finite(column: Iterable[float | None]) -> list[float]:
+    """The values that are neither missing nor infinite."""
+    return [value for value in column if value is not None and math.isfinite(value)]
+
+
+def _fold_values(column: Sequence[float | None], histogram: Histogram) -> Vector | None:
+    """[n, sum, m2, min, max] of a column, its values counted into ``histogram``; None when all are missing.
+
+    This is where the sampler spends its time: every step is one call that loops in C."""
+    values: Sequence[float] = column  # type: ignore[assignment]
+    try:
+        total = sum(values)
+    except TypeError:  # None is among them
+        values = finite(column)
+        total = sum(values)
+    if not math.isfinite(total):
+        values = finite(values)
+        total = sum(values)
+    if not values:
+        return None
+    n = len(values)
+    ordered = sorted(values)
+    low, high = ordered[0], ordered[-1]
+    if low == high:
+        distance = 0.0
+        histogram[_bins((low,))[0]] += n
+    else:
+        distance = math.dist(values, (total / n,) * n)
+        histogram.update(_bins(ordered))
+    return [float(n), float(total), distance * distance, float(low), float(high)]
+
+
+def _bins(values: Sequence[float]) -> Sequence[int]:
+    """The bins of a sketch that the values fall into."""
+    return array("H", pack(f"{len(values)}f", *values))[_UPPER_HALF]
+
+
+def row_sums(columns: Sequence[Sequence[float | None]]) -> Sequence[float | None]:
+    """The sum of each row, left to right; None where one of its values is missing."""
+    total = columns[0]
+    try:
+        for column in columns[1:]:
+            total = list(map(add, total, column))
+    except TypeError:  # None is among them
+        return [None if None in row else sum(row) for row in zip(*columns, strict=True)]
+    return total
+
+
+def _fold_counter(column: Sequence[float | None]) -> Vector | None:
+    values = finite(column)
+    if not values:
+        return None
+    increase = 0.0
+    for before, after in pairwise(values):
+        if after > before:
+            increase += after - before
+    return [float(len(values)), float(values[0]), float(values[-1]), increase]
+
+
+def _fold_bits(column: Sequence[float | None]) -> Vector | None:
+    n = either = 0
+    shares = [0.0] * len(CLOCK_EVENT_REASONS)
+    for value, times in Counter(column).items():
+        if value is None or not math.isfinite(value):
+            continue
+        flags = int(value)
+        n += times
+        either |= flags
+        for k, (bit, _, _) in enumerate(CLOCK_EVENT_REASONS):
+            if flags & bit:
+                shares[k] += times
+    return [float(n), float(either), *shares] if n else None
+
+
+class _Bucket:
+    """A bucket of one GPU that is still open."""
+
+    __slots__ = ("first_rowid", "last_rowid", "start", "vector")
+
+    def __init__(self, start: int, first_rowid: int) -> None:
+        self.start = start
+        self.first_rowid = first_rowid
+        self.last_rowid = first_rowid
+        self.vector = empty_vector()
+
+
+class _Gpu:
+    """What is open for one GPU."""
+
+    __slots__ = ("buckets", "end", "fold_rows", "histograms", "late", "rows", "sketch_start")
+
+    def __init__(self, fold_rows: int) -> None:
+        self.fold_rows = fold_rows
+        self.buckets: list[_Bucket | None] = [None] * len(LEVELS)
+        self.end = -math.inf  # of the open bucket of the finest level
+        self.rows: list[Row] = []
+        self.sketch_start = 0
+        self.histograms: list[Histogram] = []
+        self.late: list[tuple[int, Row]] = []
+
+
+class Rollups:
+    """Everything open in one file. ``gap_seconds``: more than this between two rows of a GPU is a gap. ``measured`` names
+    the metrics that may have values; the others cost nothing."""
+
+    def __init__(self, gap_seconds: float, measured: Iterable[str]) -> None:
+        self._gap = gap_seconds
+        self._gpus: dict[int, _Gpu] = {}
+        self._closed: list[RollupRow] = []
+        self._sketches: list[SketchRow] = []
+        self.totals: dict[int, Vector] = {}
+        """Everything closed so far, GPU by GPU."""
+        self._empty = empty_vector()
+        names = set(measured)
+        sketched = {name: position for position, name in enumerate(LAYOUT.sketched)}
+        self._plan = [
+            (
+                block.metric.kind,
+                block.start,
+                block.width,
+                INDEX[block.metric.name] + 2,
+                sketched.get(block.metric.name, -1),
+            )
+            for block in LAYOUT.blocks
+            if block.metric.name in names
+        ]
+        self._flop = next(block.start for block in LAYOUT.blocks if block.metric is FLOP_ACTIVE)
+        self._flop_sketch = sketched[FLOP_ACTIVE.name]
+        parts = FLOP_ACTIVE.parts
+        self._flop_columns = [INDEX[part] + 2 for part in parts] if names.issuperset(parts) else []
+
+    def add(self, rowid: int, gpu: int, row: Row) -> None:
+        """Count one row of ``samples`` that has, or will have, this rowid; ``gpu`` is its key in the file."""
+        state = self._gpus.get(gpu)
+        if state is None:
+            state = self._gpus[gpu] = _Gpu(_FOLD_ROWS + len(self._gpus) % _FOLD_SPREAD)
+        time: float = row[1]
+        bucket = state.buckets[0]
+        if time >= state.end:
+            if bucket is not None:
+                self._close(gpu, state)
+            start = math.floor(time / LEVELS[0]) * LEVELS[0]
+            bucket = state.buckets[0] = _Bucket(start, rowid)
+            state.end = start + LEVELS[0]
+        elif bucket is None or time < bucket.start:
+            state.late.append((rowid, row))
+            return
+        bucket.last_rowid = rowid
+        state.rows.append(row)
+        if len(state.rows) >= state.fold_rows:
+            self._fold_into_open(gpu, state)
+
+    def take(self) -> tuple[list[RollupRow], list[SketchRow]]:
+        """What was closed since the last call, to be written in one transaction with the rows it covers."""
+        closed, sketches = self._closed, self._sketches
+        self._closed, self._sketches = [], []
+        return closed, sketches
+
+    def close_before(self, time: float) -> None:
+        """Close the buckets of GPUs that are silent: those that ended before ``time``. What comes later is merged in."""
+        for gpu, state in self._gpus.items():
+            if state.end < time and (state.buckets[0] is not None or state.late):
+                self._close(gpu, state)
+            if state.end < time:
+                for level in range(1, len(LEVELS)):
+                    coarse = state.buckets[level]
+                    if coarse is not None and coarse.start + LEVELS[level] < time:
+                        self._emit(gpu, state, level)
+                if state.sketch_start + SKETCH_SECONDS < time:
+                    self._emit_sketch(gpu, state)
+
+    def close_all(self) -> None:
+        """Close every open bucket: the recording has ended."""
+        for gpu, state in self._gpus.items():
+            self._close(gpu, state)
+            for level in range(1, len(LEVELS)):
+                self._emit(gpu, state, level)
+            self._emit_sketch(gpu, state)
+
+    def _fold(self, rows: list[Row], histograms: list[Histogram]) -> Vector:
+        rows.sort(key=itemgetter(1))  # gaps and counters are between neighbours in time
+        columns: list[Sequence[float | None]] = list(zip(*rows, strict=True))
+        vector = self._empty[:]
+        times: Sequence[float] = columns[1]  # type: ignore[assignment]
+        n_gaps = sum(later - earlier > self._gap for earlier, later in pairwise(times))
+        vector[:4] = float(len(rows)), float(n_gaps), times[0], times[-1]
+        for kind, start, width, column, sketch in self._plan:
+            values = columns[column]
+            if kind == "counter":
+                folded = _fold_counter(values)
+            elif kind == "bits":
+                folded = _fold_bits(values)
+            else:
+                folded = _fold_values(values, histograms[sketch])
+            if folded is not None:
+                vector[start : start + width] = folded
+        if self._flop_columns:
+            flops = row_sums([columns[column] for column in self._flop_columns])
+            folded = _fold_values(flops, histograms[self._flop_sketch])
+            if folded is not None:
+                vector[self._flop : self._flop + len(folded)] = folded
+        return vector
+
+    def _fold_into_open(self, gpu: int, state: _Gpu) -> None:
+        bucket = state.buckets[0]
+        assert bucket is not None
+        sketch_start = bucket.start // SKETCH_SECONDS * SKETCH_SECONDS
+        if sketch_start != state.sketch_start:
+            self._emit_sketch(gpu, state)
+        if not state.histograms:
+            state.sketch_start = sketch_start
+            state.histograms = [Counter() for _ in LAYOUT.sketched]
+        vector = self._fold(state.rows, state.histograms)
+        merge(bucket.vector, vector, self._gap)
+        state.rows = []
+
+    def _close(self, gpu: int, state: _Gpu) -> None:
+        """Close the open bucket of the finest level, and the coarser ones and the sketch that end before it."""
+        bucket = state.buckets[0]
+        if bucket is not None:
+            self._close_open(gpu, state, bucket)
+        self._count_late(gpu, state)
+        self._emit(gpu, state, 0)
+
+    def _close_open(self, gpu: int, state: _Gpu, bucket: _Bucket) -> None:
+        if state.rows:
+            self._fold_into_open(gpu, state)
+        for level in range(1, len(LEVELS)):
+            start = bucket.start // LEVELS[level] * LEVELS[level]
+            coarse = state.buckets[level]
+            if coarse is not None and coarse.start != start:
+                self._emit(gpu, state, level)
+                coarse = None
+            if coarse is None:
+                coarse = state.buckets[level] = _Bucket(start, bucket.first_rowid)
+            merge(coarse.vector, bucket.vector, self._gap)
+            coarse.last_rowid = bucket.last_rowid
+
+    def _count_late(self, gpu: int, state: _Gpu) -> None:
+        """Rows that came after their bucket was closed: merged where they belong, in this same transaction, so that the
+        last_rowid of the newest bucket says truly up to where rows are counted."""
+        together: dict[int, list[tuple[int, Row]]] = {}
+        for rowid, row in state.late:
+            together.setdefault(math.floor(row[1] / LEVELS[0]) * LEVELS[0], []).append((rowid, row))
+        newest = state.buckets[0]
+        for finest, late in together.items():
+            first, last = late[0][0], late[-1][0]
+            if newest is not None:
+                newest.last_rowid = max(newest.last_rowid, last)
+            histograms: list[Histogram] = [Counter() for _ in LAYOUT.sketched]
+            vector = self._fold([row for _, row in late], histograms)
+            for level, seconds in enumerate(LEVELS):
+                start = finest // seconds * seconds
+                coarse = state.buckets[level]
+                if coarse is not None and coarse.start == start:
+                    merge(coarse.vector, vector, self._gap)
+                    coarse.last_rowid = max(coarse.last_rowid, last)
+                else:
+                    self._closed.append(RollupRow(gpu, seconds, start, first, last, vector))
+                    if seconds == LEVELS[-1]:
+                        merge(self.totals.setdefault(gpu, empty_vector()), vector, self._gap)
+            start = finest // SKETCH_SECONDS * SKETCH_SECONDS
+            if state.histograms and start == state.sketch_start:
+                for histogram, more in zip(state.histograms, histograms, strict=True):
+                    histogram.update(more)
+            else:
+                self._sketches.append(SketchRow(gpu, start, histograms))
+        state.late = []
+
+    def _emit(self, gpu: int, state: _Gpu, level: int) -> None:
+        bucket = state.buckets[level]
+        if bucket is not None:
+            if LEVELS[level] == LEVELS[-1]:
+                merge(self.totals.setdefault(gpu, empty_vector()), bucket.vector, self._gap)
+            self._closed.append(
+                RollupRow(gpu, LEVELS[level], bucket.start, bucket.first_rowid, bucket.last_rowid, bucket.vector)
+            )
+            state.buckets[level] = None
+
+    def _emit_sketch(self, gpu: int, state: _Gpu) -> None:
+        if state.histograms:
+            self._sketches.append(SketchRow(gpu, state.sketch_start, state.histograms))
+            state.histograms = []
+
+
+assert len(HEAD) == 4  # the head is filled by position above
+
+
+class MalformedError(sqlite3.DatabaseError):
+    """A blob is not what it should be: to whoever reads the file it is as damaged as one that SQLite can't read."""
+
+
+def _little_endian(values: array) -> bytes:  # type: ignore[type-arg]
+    if sys.byteorder != "little":
+        values = values[:]
+        values.byteswap()
+    return values.tobytes()
+
+
+def _from_little_endian(typecode: str, data: bytes) -> array:  # type: ignore[type-arg]
+    values: array = array(typecode)  # type: ignore[type-arg]
+    values.frombytes(data)
+    if sys.byteorder != "little":
+        values.byteswap()
+    return values
+
+
+def pack_vector(vector: Sequence[float]) -> bytes:
+    """A rollup's vector as its blob."""
+    return _little_endian(array("d", vector))
+
+
+def unpack_vector(data: bytes) -> Vector:
+    """A rollup's blob as its vector. Raises MalformedError."""
+    if not isinstance(data, bytes) or len(data) % 8 or len(data) < 8 * len(HEAD):
+        raise MalformedError("a rollup is malformed")
+    return list(_from_little_endian("d", data))
+
+
+def pack_sketch(histograms: Sequence[Histogram]) -> bytes:
+    """Histograms, in the order of Layout.sketched, as a sketch's blob."""
+    keys = array("H")
+    counts = array("I")
+    for histogram in histograms:
+        for key in sorted(histogram):
+            keys.append(key)
+            counts.append(histogram[key])
+    head = array("H", [len(histograms), *(len(histogram) for histogram in histograms)])
+    return _little_endian(head) + _little_endian(keys) + _little_endian(counts)
+
+
+def unpack_sketch(data: bytes) -> list[Histogram]:
+    """A sketch's blob as its histograms. Raises MalformedError."""
+    n_metrics = int.from_bytes(data[:2], "little") if isinstance(data, bytes) else 0
+    start = 2 + 2 * n_metrics
+    if not isinstance(data, bytes) or len(data) < start:
+        raise MalformedError("a sketch is malformed")
+    sizes = _from_little_endian("H", data[2:start])
+    total = sum(sizes)
+    if len(data) != start + 6 * total:
+        raise MalformedError("a sketch is malformed")
+    keys = _from_little_endian("H", data[start : start + 2 * total])
+    counts = _from_little_endian("I", data[start + 2 * total :])
+    histograms, at = [], 0
+    for size in sizes:
+        histograms.append(Counter(dict(zip(keys[at : at + size], counts[at : at + size], strict=True))))
+        at += size
+    return histograms

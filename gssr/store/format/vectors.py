@@ -1,0 +1,255 @@
+"""Rollup vectors as arrays: folding samples into them and merging them.
+
+The arithmetic is that of gssr.store.format.rollup; here it runs over many GPUs and buckets at once.
+
+Sketches as arrays: histograms of samples, one after the other, as gssr.store.format.layout describes them.
+
+Memory between arrays: what one gave back is for the next one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.metrics import CLOCK_EVENT_REASONS
+from gssr.store.format.layout import HEAD, LAYOUT, Layout
+
+
+def where(mask: Flags, *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Of each column what is chosen; itself where that is all of it: rollups are large."""
+    return columns if mask.all() else tuple(column[mask] for column in columns)
+
+
+def _starts(group: Ints) -> Ints:
+    """Where each run of equal numbers begins."""
+    return np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1]))) if len(group) else np.empty(0, np.int64)
+
+
+def empty_vectors(n: int, layout: Layout = LAYOUT) -> Floats:
+    """[n, layout.width]: buckets without rows."""
+    vectors = np.zeros((n, layout.width))
+    vectors[:, 2:4] = np.nan
+    for metric, start, _width in layout.blocks:
+        if metric.kind == "counter":
+            vectors[:, start + 1 : start + 3] = np.nan
+        elif metric.kind != "bits":
+            vectors[:, start + 3 : start + 5] = np.nan
+    return vectors
+
+
+def fold(
+    group: Ints, time: Floats, values: Mapping[str, Floats], gap_seconds: float, layout: Layout = LAYOUT
+) -> tuple[Ints, Floats]:
+    """Fold samples into one vector per group.
+
+    ``group`` and ``time`` are [n]; ``values`` holds [n] arrays (NaN is missing) for the metrics there are, the derived
+    ones too. A group lies within one GPU; two of its rows further apart than ``gap_seconds`` are a gap. Returns the groups
+    that have rows, ascending, and their vectors.
+    """
+    order = np.lexsort((time, group))
+    group, time = group[order], time[order]
+    starts = _starts(group)
+    vectors = empty_vectors(len(starts), layout)
+    if not len(starts):
+        return group, vectors
+    sizes = np.diff(np.append(starts, len(group)))
+    vectors[:, 0] = sizes
+    vectors[:, 2] = time[starts]
+    vectors[:, 3] = time[starts + sizes - 1]
+    wide = np.append(0.0, np.diff(time) > gap_seconds)
+    wide[starts] = 0.0
+    vectors[:, 1] = np.add.reduceat(wide, starts)
+    for metric, s, _width in layout.blocks:
+        if metric.name not in values:
+            continue
+        column = np.asarray(values[metric.name], np.float64)[order]
+        known = np.isfinite(column)
+        n = np.add.reduceat(known, starts, dtype=np.float64)
+        some = n > 0
+        if not some.any():
+            continue
+        vectors[:, s] = n
+        if metric.kind == "counter":
+            vectors[:, s + 1 : s + 4] = _fold_counter(column, known, starts, some)
+        elif metric.kind == "bits":
+            flags = np.where(known, column, 0).astype(np.int64)
+            vectors[:, s + 1] = np.bitwise_or.reduceat(flags, starts)
+            for k, (bit, _, _) in enumerate(CLOCK_EVENT_REASONS):
+                vectors[:, s + 2 + k] = np.add.reduceat((flags & bit) != 0, starts, dtype=np.float64)
+        else:
+            filled = np.where(known, column, 0.0)
+            total = np.add.reduceat(filled, starts)
+            mean = np.divide(total, n, out=np.zeros_like(total), where=some)
+            deviation = np.where(known, column - np.repeat(mean, sizes), 0.0)
+            low = np.minimum.reduceat(np.where(known, column, np.inf), starts)
+            high = np.maximum.reduceat(np.where(known, column, -np.inf), starts)
+            vectors[:, s + 1] = total
+            vectors[:, s + 2] = np.where(low == high, 0.0, np.add.reduceat(deviation * deviation, starts))
+            vectors[:, s + 3] = np.where(some, low, np.nan)
+            vectors[:, s + 4] = np.where(some, high, np.nan)
+    return group[starts], vectors
+
+
+def _fold_counter(column: Floats, known: NDArray[np.bool_], starts: Ints, some: NDArray[np.bool_]) -> Floats:
+    """[groups, 3]: first, last and increase of a counter."""
+    n_groups = len(starts)
+    label = np.repeat(np.arange(n_groups), np.diff(np.append(starts, len(column))))[known]
+    values = column[known]
+    result = np.full((n_groups, 3), np.nan)
+    result[:, 2] = 0.0
+    first = _starts(label)
+    result[some, 0] = values[first]
+    result[some, 1] = values[np.append(first[1:], len(values)) - 1]
+    rise = np.where(label[1:] == label[:-1], np.maximum(np.diff(values), 0.0), 0.0)
+    result[:, 2] = np.bincount(label[1:], weights=rise, minlength=n_groups) if len(rise) else 0.0
+    return result
+
+
+def merge(vectors: Floats, group: Ints, n_groups: int, gap_seconds: float, layout: Layout = LAYOUT) -> Floats:
+    """Merge buckets: [n, layout.width] vectors with a group number each (0 <= group < n_groups) into [n_groups,
+    layout.width]. A group lies within one GPU where gaps (more than ``gap_seconds`` between two buckets of a group) and
+    counters matter: both take a group's buckets in the order of their first rows."""
+    merged = empty_vectors(n_groups, layout)
+    filled = vectors[:, 0] > 0
+    vectors, group = vectors[filled], group[filled]
+    order = np.lexsort((vectors[:, 2], group))
+    vectors, group = vectors[order], group[order]
+    starts = _starts(group)
+    if not len(starts):
+        return merged
+    sizes = np.diff(np.append(starts, len(group)))
+    out = empty_vectors(len(starts), layout)
+    wide = np.append(0.0, vectors[1:, 2] - vectors[:-1, 3] > gap_seconds)
+    wide[starts] = 0.0
+    out[:, 0] = np.add.reduceat(vectors[:, 0], starts)
+    out[:, 1] = np.add.reduceat(vectors[:, 1] + wide, starts)
+    out[:, 2] = np.fmin.reduceat(vectors[:, 2], starts)
+    out[:, 3] = np.fmax.reduceat(vectors[:, 3], starts)
+    for metric, s, width in layout.blocks:
+        block = vectors[:, s : s + width]
+        if metric.kind == "counter":
+            out[:, s : s + width] = _merge_counter(block, vectors[:, 2:4], starts)
+        elif metric.kind == "bits":
+            out[:, s : s + width] = np.add.reduceat(block, starts)
+            out[:, s + 1] = np.bitwise_or.reduceat(block[:, 1].astype(np.int64), starts)
+        else:
+            n, total = np.add.reduceat(block[:, :2], starts).T
+            mean = np.divide(total, n, out=np.zeros_like(total), where=n > 0)
+            own = np.divide(block[:, 1], block[:, 0], out=np.zeros(len(block)), where=block[:, 0] > 0)
+            between = block[:, 0] * np.square(own - np.repeat(mean, sizes))
+            out[:, s], out[:, s + 1] = n, total
+            low, high = np.fmin.reduceat(block[:, 3], starts), np.fmax.reduceat(block[:, 4], starts)
+            out[:, s + 2] = np.where(low == high, 0.0, np.add.reduceat(block[:, 2] + between, starts))
+            out[:, s + 3], out[:, s + 4] = low, high
+    merged[group[starts]] = out
+    return merged
+
+
+def _merge_counter(block: Floats, times: Floats, starts: Ints) -> Floats:
+    n_groups = len(starts)
+    label = np.repeat(np.arange(n_groups), np.diff(np.append(starts, len(block))))
+    out = np.tile(np.array([0.0, np.nan, np.nan, 0.0]), (n_groups, 1))
+    out[:, 0] = np.add.reduceat(block[:, 0], starts)
+    out[:, 3] = np.add.reduceat(block[:, 3], starts)
+    known = block[:, 0] > 0
+    block, label, times = block[known], label[known], times[known]
+    first = _starts(label)
+    if len(first):
+        out[label[first], 1] = block[first, 1]
+        out[label[first], 2] = block[np.append(first[1:], len(block)) - 1, 2]
+        follows = (label[1:] == label[:-1]) & (times[1:, 0] >= times[:-1, 1])
+        rise = np.where(follows, np.maximum(block[1:, 1] - block[:-1, 2], 0.0), 0.0)
+        out[:, 3] += np.bincount(label[1:], weights=rise, minlength=n_groups)[:n_groups] if len(rise) else 0.0
+    return out
+
+
+def vectors_of(blobs: Sequence[bytes], layout: Layout = LAYOUT, columns: Ints | None = None) -> Floats:
+    """[n, layout.width] from rollup blobs, or of each vector only these ``columns``; shorter ones (from before columns were
+    added) get an empty tail."""
+    lengths = {len(blob) for blob in blobs}
+    if lengths == {8 * layout.width}:
+        table = np.frombuffer(b"".join(blobs), dtype="<f8").reshape(len(blobs), layout.width)
+        return table.astype(np.float64) if columns is None else table[:, columns].astype(np.float64, copy=False)
+    vectors = empty_vectors(len(blobs), layout)
+    for row, blob in enumerate(blobs):
+        values = np.frombuffer(blob, dtype="<f8")[: layout.width]
+        vectors[row, : len(values)] = values
+    return vectors if columns is None else vectors[:, columns]
+
+
+def derive(values: Mapping[str, Floats], parts: tuple[str, ...]) -> Floats:
+    """The sum of the parts, left to right; NaN where one of them is missing."""
+    total: Any = 0.0
+    for part in parts:
+        total = total + values[part]
+    return np.asarray(total, np.float64)
+
+
+assert len(HEAD) == 4  # the head is filled by position above
+
+
+class SketchBins(NamedTuple):
+    """The bins of some sketches: ``sizes`` [n, metrics] how many each has of each metric (of those that an old sketch lacks
+    none), ``keys`` and ``counts`` theirs, one sketch and one metric after the other."""
+
+    sizes: Ints
+    keys: Ints
+    counts: Ints
+
+    def of(self, chosen: Flags) -> "SketchBins":
+        """Those of some of the sketches, ``chosen`` [n]."""
+        if chosen.all():
+            return self
+        keys, counts = where(np.repeat(chosen, self.sizes.sum(axis=1)), self.keys, self.counts)
+        return SketchBins(self.sizes[chosen], keys, counts)
+
+    def samples(self) -> Ints:
+        """[n, metrics]: how many samples each sketch holds of each metric."""
+        found, sizes = np.zeros(self.sizes.size, np.int64), self.sizes.reshape(-1)
+        some = sizes > 0
+        if some.any():
+            found[some] = np.add.reduceat(self.counts, (np.cumsum(sizes) - sizes)[some])
+        return found.reshape(self.sizes.shape)
+
+    def of_each(self, values: Ints) -> Ints:
+        """For each bin the one of ``values`` [metrics] that is its metric's."""
+        return np.repeat(np.tile(values, len(self.sizes)), self.sizes.reshape(-1))
+
+
+def decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Flags, SketchBins]:
+    """Which [n] of these are sketches, of no more than so many metrics and as long as they say; and the bins of those."""
+    lengths = np.array([len(blob) for blob in blobs], np.int64)
+    begins = np.cumsum(lengths) - lengths
+    data = b"".join((*blobs, bytes(2)))
+    at_every_byte = np.frombuffer(data, np.uint8)
+    of_each = at_every_byte[begins].astype(np.int64) | at_every_byte[begins + 1].astype(np.int64) << 8
+    heads = 2 + 2 * of_each
+    fine = (lengths >= heads) & (of_each <= n_metrics)
+    sizes = np.zeros((len(blobs), n_metrics), np.int64)
+    for own in np.unique(of_each[fine & (of_each > 0)]).tolist():
+        rows = np.flatnonzero(fine & (of_each == own))
+        places = begins[rows, None] + np.arange(2, 2 + 2 * own)
+        sizes[rows, :own] = at_every_byte[places].view("<u2")
+    n_bins = sizes.sum(axis=1)
+    fine &= lengths == heads + 6 * n_bins
+    keys, counts, view = [], [], memoryview(data)
+    first = (begins + heads)[fine]
+    for start, total in zip(first.tolist(), n_bins[fine].tolist(), strict=True):
+        keys.append(view[start : start + 2 * total])
+        counts.append(view[start + 2 * total : start + 6 * total])
+    columns = np.frombuffer(b"".join(keys), "<u2"), np.frombuffer(b"".join(counts), "<u4")
+    return fine, SketchBins(sizes[fine], *(column.astype(np.int64) for column in columns))
+
+
+_KEPT = 8 << 20
+
+
+def keep_freed() -> None:
+    """Have glibc keep memory that is freed, instead of giving it back to the kernel, which clears it page by page when the
+    next array asks for it: a third of all page faults of an analysis. Once a mapping of some megabytes was freed, smaller
+    blocks come from the heap, whose end is cut off only when twice as much of it is free (mallopt(3), M_MMAP_THRESHOLD: it
+    adjusts itself). Elsewhere this does nothing."""
+    np.empty(_KEPT, np.uint8)

@@ -1,0 +1,1 @@
+"""A rank's live block: its newest state in one small file, for whoever watches many ranks."""

@@ -1,0 +1,160 @@
+"""A rank's live block: what its GPUs have done since the run began, in a small file beside the rank's own, for whoever
+watches more ranks than can be asked by SQL.
+
+It is rewritten in place once a second: at most 4 KiB for 8 GPUs. It holds counts and sums since the beginning, not those of
+the last seconds: what came between two blocks is their difference, however many were missed in between. It counts exactly
+the rows up to ``last_rowid``, which are committed, so that reading can go on with the rows themselves at any time. Nothing
+protects it but its checksum: a block that does not fit to it is read again. Little endian, one after the other:
+
+    head         magic, kind (of the layout), length in bytes, checksum of all that follows (crc32), sequence number,
+                 last_rowid, unix time
+    each GPU     key, rows, gaps, rows with flags, first and last time; of each of COUNTED its n, of each its sum, of each
+                 its newest value (NaN without any); of each of THROTTLES the number of rows in which it was set
+"""
+
+import math
+import os
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from operator import itemgetter
+from struct import Struct
+from zlib import crc32
+
+from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, FLOP_ACTIVE, INDEX, METRICS, THROTTLES
+from gssr.store.disk import FILE
+from gssr.store.format.rollup import NAN, Row, finite, row_sums
+from gssr.store.format.schema import LIVE_SUFFIX
+
+MANY_FILES = 64
+"""A run of more ranks than these is watched by their blocks; others need none."""
+PUBLISH_SECONDS = 1.0
+COUNTED = tuple(metric.name for metric in (*DERIVED, *METRICS) if metric.kind in ("gauge", "rate"))
+"""Metrics that have a mean."""
+
+MAGIC = b"GSSR"
+KIND = crc32(" ".join((*COUNTED, *THROTTLES)).encode())
+"""Blocks of a version with another catalogue are not understood."""
+HEAD = Struct("<4sIIIQqd")
+CHECKED_FROM = 16
+"""The checksum is of all bytes from here on."""
+_M, _T = len(COUNTED), len(THROTTLES)
+GPU = Struct(f"<IIIIdd{_M}I{_M}d{_M}f{_T}I")
+
+_EARLY = 0.01  # s: a tick may come this much early
+_STORED = [(place, INDEX[name] + 2) for place, name in enumerate(COUNTED) if name in INDEX]
+_FLOP = COUNTED.index(FLOP_ACTIVE.name)
+_PARTS = [INDEX[part] + 2 for part in FLOP_ACTIVE.parts]
+_FLAGS = INDEX["clock_event_reasons"] + 2
+_BITS = [next(bit for bit, name, _ in CLOCK_EVENT_REASONS if name == throttle) for throttle in THROTTLES]
+
+
+class _Counts:
+    """One GPU's."""
+
+    __slots__ = ("first", "held", "last", "latest", "n", "n_flags", "n_gaps", "n_rows", "new", "total")
+
+    def __init__(self) -> None:
+        self.new: list[Row] = []
+        self.n_rows = self.n_gaps = self.n_flags = 0
+        self.first = self.last = NAN
+        self.n = [0] * _M
+        self.total = [0.0] * _M
+        self.latest = [NAN] * _M
+        self.held = [0] * _T
+
+    def count_new(self, gap_seconds: float) -> None:
+        rows, self.new = self.new, []
+        rows.sort(key=itemgetter(1))
+        columns = list(zip(*rows, strict=True))
+        times = columns[1]
+        before = times[0] if math.isnan(self.last) else self.last
+        self.n_gaps += sum(later - earlier > gap_seconds for earlier, later in pairwise((before, *times)))
+        self.n_rows += len(rows)
+        self.first = min(self.first, times[0]) if self.first == self.first else times[0]
+        self.last = max(before, times[-1])
+        for place, column in _STORED:
+            self._add(place, columns[column])
+        self._add(_FLOP, row_sums([columns[column] for column in _PARTS]))
+        for value, times_seen in Counter(columns[_FLAGS]).items():
+            if value is not None and math.isfinite(value):
+                self.n_flags += times_seen
+                for which, bit in enumerate(_BITS):
+                    self.held[which] += times_seen * bool(int(value) & bit)
+
+    def _add(self, place: int, column: Sequence[float | None]) -> None:
+        if column[0] is None and column.count(None) == len(column):
+            return  # not measured
+        values: Sequence[float] = column  # type: ignore[assignment]
+        try:
+            total = sum(values)
+        except TypeError:  # None is among them
+            values = finite(column)
+            total = sum(values)
+        if not math.isfinite(total):
+            values = finite(values)
+            total = sum(values)
+        if values:
+            self.n[place] += len(values)
+            self.total[place] += total
+            self.latest[place] = values[-1]
+
+    def packed(self, key: int) -> bytes:
+        counts = (key, self.n_rows, self.n_gaps, self.n_flags)
+        return GPU.pack(*counts, self.first, self.last, *self.n, *self.total, *self.latest, *self.held)
+
+
+class LiveBlock:
+    """The block beside the recording at ``recording``. Nothing here raises: where no block can be written there is none.
+    ``gap_seconds``: more than this between two rows of a GPU is a gap."""
+
+    def __init__(self, recording: str) -> None:
+        self.gap_seconds = math.inf
+        self._path = recording + LIVE_SUFFIX
+        self._counts: dict[int, _Counts] = {}
+        self._sequence = 0
+        self._published = -math.inf
+
+    def add(self, gpu: int, row: Row) -> None:
+        """Count a row of the GPU with this key."""
+        counts = self._counts.get(gpu)
+        if counts is None:
+            counts = self._counts[gpu] = _Counts()
+        counts.new.append(row)
+
+    def publish(self, now: float, last_rowid: int) -> None:
+        """Write the block, at most once a second. All rows that were added are committed, the last as ``last_rowid``."""
+        if self._sequence < 0 or 0 <= now - self._published < PUBLISH_SECONDS - _EARLY:
+            return
+        self._published = now
+        for counts in self._counts.values():
+            if counts.new:
+                counts.count_new(self.gap_seconds)
+        self._sequence += 1
+        payload = b"".join([counts.packed(key) for key, counts in self._counts.items()])
+        head = (MAGIC, KIND, HEAD.size + len(payload))
+        checked = HEAD.pack(*head, 0, self._sequence, last_rowid, now)[CHECKED_FROM:] + payload
+        made = 0
+        try:
+            if self._sequence == 1:
+                made = os.O_CREAT | os.O_EXCL
+                if os.path.lexists(self._path):
+                    os.unlink(self._path)  # of a run that was killed
+            # Opened anew each time: on network filesystems closing it is what makes it visible elsewhere.
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | made | os.O_CLOEXEC, FILE)
+            try:
+                os.pwrite(descriptor, HEAD.pack(*head, crc32(checked), self._sequence, last_rowid, now) + payload, 0)
+            finally:
+                os.close(descriptor)
+        except (FileNotFoundError, PermissionError):
+            self._sequence = -1  # deleted, or merged: it is not wanted any more
+        except OSError:
+            pass  # no space, say
+
+    def remove(self) -> None:
+        """The end is written: readers find it in the recording itself."""
+        self._sequence = -1
+        try:
+            os.unlink(self._path)
+        except OSError:
+            pass

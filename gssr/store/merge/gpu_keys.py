@@ -1,0 +1,131 @@
+"""Which key each GPU has in the merged file.
+
+A rank's keys are unique in its run (gssr.store.format.schema.GPU_KEYS_PER_RANK), so they stay as they are, unless the file
+holds another run, or a rank has more GPUs than there are keys for one: then all are numbered anew, in the same order. A GPU
+that several ranks list, and sample in turns, is one GPU.
+
+GPUs that several ranks sampled at the same time, because they could not agree on one: of those samples only one rank's
+count. Readers decide which (gssr.store.read.gpu_spans), and still can, because in the merged file each such rank keeps its
+key.
+"""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+
+from gssr.store.format.rows import Gpu
+from gssr.store.format.schema import LEVELS
+from gssr.store.merge.sources import Source
+from gssr.store.read.gpu_spans import Span, apart, spans_of
+from gssr.store.read.open import connect
+from gssr.store.read.small_tables import ends_of
+
+Identity = tuple[str, str | None, str]
+Listing = tuple[str, int]
+"""A GPU in a rank's file: the file's name ("" is the merged file) and the key there."""
+
+
+def identity(run_id: str, node: str | None, uuid: str | None, key: int) -> Identity:
+    """What makes it this GPU, whatever file it is in."""
+    return (run_id, node, uuid or f"key {key}")
+
+
+def doubled(connection: sqlite3.Connection, sources: Sequence[Source]) -> set[Listing]:
+    """Those GPUs of the files, and of the recording that is open as ``connection``, whose samples don't count. Raises
+    RecordingError, sqlite3.Error."""
+    listed: dict[Identity, list[Listing]] = {}
+    for key, run_id, node, uuid in connection.execute("SELECT gpu, run_id, node, uuid FROM gpus ORDER BY gpu"):
+        listed.setdefault(identity(run_id, node, uuid, key), []).append(("", key))
+    for source in sources:
+        for gpu in source.gpus if source.last else ():
+            listed.setdefault(_of(gpu), []).append((source.name, gpu.gpu))
+    several = {found: listings for found, listings in listed.items() if len(listings) > 1}
+    spans: dict[Listing, Span] = {}
+    intervals = {source.run.run_id: (source.run.sampling_ms or 0.0) / 1000 for source in sources}
+    own = [key for listings in several.values() for name, key in listings if not name]
+    if own:
+        last = ends_of(connection)[1] or 0
+        spans |= {("", key): span for key, span in _spans(connection, own, last, counted=True).items()}
+    for source in sources:
+        keys = [key for listings in several.values() for name, key in listings if name == source.name]
+        if keys:
+            spans |= {(source.name, key): span for key, span in _spans_in(source, keys).items()}
+    found = set[Listing]()
+    for (run_id, *_), listings in several.items():
+        sampled = [listing for listing in listings if listing in spans]
+        counting = apart([spans[listing] for listing in sampled], intervals.get(run_id, 0.0))
+        found.update(sampled[index] for index in set(range(len(sampled))).difference(counting))
+    return found
+
+
+def _of(gpu: Gpu) -> Identity:
+    return identity(gpu.run_id, gpu.node, gpu.uuid, gpu.gpu)
+
+
+def _spans_in(source: Source, keys: Sequence[int]) -> dict[int, Span]:
+    with closing(connect(source.path)) as connection:
+        (last,) = connection.execute("SELECT max(last_rowid) FROM rollup WHERE level = ?", (LEVELS[0],)).fetchone()
+        return _spans(connection, keys, source.last, counted=(last or 0) >= source.last)
+
+
+def _spans(connection: sqlite3.Connection, keys: Sequence[int], last: int, counted: bool) -> dict[int, Span]:
+    def query(statement: str, values: Sequence[object]) -> list[tuple[object, ...]]:
+        return connection.execute(statement, tuple(values)).fetchall()
+
+    return spans_of(query, keys, last, counted)
+
+
+class Keys:
+    """The keys of the recording that is open as ``connection``."""
+
+    def __init__(self, connection: sqlite3.Connection, sources: Sequence[Source]) -> None:
+        """``sources`` are all that are to come. Raises sqlite3.Error, RecordingError."""
+        self._doubled = doubled(connection, sources)
+        rows = connection.execute("SELECT gpu, run_id, node, uuid FROM gpus").fetchall()
+        rows = [row for row in rows if isinstance(row[0], int)]
+        self._taken = {key for key, *_ in rows}
+        self._highest = max(self._taken, default=-1)
+        self._known = {
+            identity(run_id, node, uuid, key): key for key, run_id, node, uuid in rows if ("", key) not in self._doubled
+        }
+        coming = [gpu.gpu for source in sources for gpu in source.gpus]
+        runs = {source.run.run_id for source in sources}
+        self._anew = len(runs.union(run_id for _, run_id, *_ in rows)) > 1 or len(set(coming)) < len(coming)
+
+    def of(self, source: Source) -> tuple[dict[int, int], list[int]]:
+        """For the file's keys of GPUs those in the merged file; and the file's keys of GPUs that are in it already."""
+        keys: dict[int, int] = {}
+        shared: list[int] = []
+        for gpu in source.gpus:
+            one = identity(gpu.run_id, gpu.node, gpu.uuid, gpu.gpu)
+            if (source.name, gpu.gpu) in self._doubled:
+                keys[gpu.gpu] = self._new(gpu)
+            elif one in self._known:
+                keys[gpu.gpu] = self._known[one]
+                shared.append(gpu.gpu)
+            else:
+                keys[gpu.gpu] = self._known[one] = self._new(gpu)
+        return keys, shared
+
+    def _new(self, gpu: Gpu) -> int:
+        key = gpu.gpu
+        if self._anew or key in self._taken:
+            key = self._highest + 1
+        self._taken.add(key)
+        self._highest = max(self._highest, key)
+        return key
+
+
+def unchanged(keys: Mapping[int, int]) -> bool:
+    """Whether every GPU has the key it had."""
+    return all(old == new for old, new in keys.items())
+
+
+def mapped(keys: Mapping[int, int]) -> str:
+    """The SQL expression for the new key of a row's ``gpu``; NULL where that is NULL or unknown."""
+    if unchanged(keys):
+        return "gpu"
+    shifts = {new - old for old, new in keys.items()}
+    if len(shifts) == 1:
+        return f"gpu + {shifts.pop()}"
+    return "CASE gpu " + " ".join(f"WHEN {old} THEN {new}" for old, new in keys.items()) + " END"

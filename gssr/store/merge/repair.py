@@ -1,0 +1,149 @@
+"""Repairing the rollups and sketches of a recording that has ended: what is missing or damaged is made anew from the
+samples, in one transaction. So are rollups of what nodes and processes did that do not count all of it."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.metrics import DERIVED
+from gssr.store.format.host_rollups import USE_TABLES, add_up, newest_row, roll_up
+from gssr.store.format.layout import Layout
+from gssr.store.format.schema import LEVELS
+from gssr.store.format.vectors import derive, fold
+from gssr.store.read.check_rollups import LONGEST, wrong_stretches
+from gssr.store.read.histograms import count_bins, no_bins
+from gssr.store.read.open import RecordingError
+from gssr.store.read.part import Part
+from gssr.store.read.recording import Recording
+from gssr.store.read.recording_file import RecordingFile
+from gssr.store.read.window_edges import positions_of, starts_of
+from gssr.store.write.create import finished_runs, reopen, seal
+
+
+class Repaired(NamedTuple):
+    """How many stretches of 600 s of a GPU had rollups or sketches that were missing or damaged: ``n`` were made anew, of
+    ``n_thinned`` the samples are gone. ``use``: tables beside the samples whose rollups were made anew."""
+
+    n: int
+    n_thinned: int
+    use: tuple[str, ...] = ()
+
+
+class _Work(NamedTuple):
+    """Stretches that begin at the same time: the GPUs' keys, and the ranges of rowids that hold their samples."""
+
+    begin: int
+    keys: tuple[int, ...]
+    ranges: tuple[tuple[int, int], ...]
+    gap_seconds: float
+
+
+def repair(path: str) -> Repaired:
+    """Repair the recording in one file. What nobody wrote before a recorder was killed is rolled up as well. Raises
+    TakenError when somebody is recording into it, RecordingError when it can't be read or written."""
+    finished_runs(path)
+    shard = RecordingFile(path)
+    with closing(shard):
+        if shard.file.damage:
+            raise RecordingError(shard.file.damage)
+        work, n_thinned = _found(shard)
+        layout = shard.file.layout
+        use = [
+            table for table in USE_TABLES if not all(shard.use.counts_all(table, level, table.each) for level in LEVELS)
+        ]
+    if work or use:
+        connection = reopen(path)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for stretches in work:
+                _make_anew(connection, stretches, layout)
+            for table in use:
+                connection.execute(f"DELETE FROM {table.rollup}")
+                for level in LEVELS:
+                    roll_up(connection, table, level, 0, newest_row(connection, table))
+                add_up(connection, table)
+            connection.execute("COMMIT")
+        except (sqlite3.Error, ValueError, TypeError) as error:  # which samples of a damaged file may raise
+            raise RecordingError(f"{path}: can't be repaired: {error}") from None
+        finally:
+            seal(connection)
+    return Repaired(sum(len(stretches.keys) for stretches in work), n_thinned, tuple(table.samples for table in use))
+
+
+def _found(shard: RecordingFile) -> tuple[list[_Work], int]:
+    """What is to be made anew, and how many stretches can't be."""
+    work, n_thinned = [], 0
+    for run in Recording(shard.file.path, [shard]).runs:
+        for part in run._parts:
+            codes = _wrong(part._replace(ended=True))
+            young = starts_of(codes) >= part.thinned
+            n_thinned += int((~young).sum())
+            key_of = {position: key for key, position in part.position.items()}
+            begins, own = np.unique(starts_of(codes[young]), return_inverse=True)
+            keys: list[list[int]] = [[] for _ in begins]
+            for place, position in zip(own.tolist(), positions_of(codes[young]).tolist(), strict=True):
+                keys[place].append(key_of[position])
+            for begin, those in zip(begins.tolist(), keys, strict=True):
+                ranges = tuple(part.searched(begin, begin + LONGEST))
+                work.append(_Work(begin, tuple(those), ranges, run.gap_seconds))
+    return work, n_thinned
+
+
+def _wrong(part: Part) -> Ints:
+    """The stretches, by their numbers, in which any rollup or sketch is not what the samples say."""
+    sketched = part.shard.file.layout.sketched
+    count_bins(no_bins(sketched), part, sketched, -np.inf, np.inf, None)
+    return wrong_stretches(part)
+
+
+def _make_anew(connection: sqlite3.Connection, work: _Work, layout: Layout) -> None:
+    begin, end = work.begin, work.begin + LONGEST
+    where = f"gpu IN ({','.join(map(str, work.keys))}) AND bucket >= ? AND bucket < ?"
+    for table in ("rollup", "sketch"):
+        connection.execute(f"DELETE FROM {table} WHERE {where}", (begin, end))
+    names = [block.metric.name for block in layout.blocks if not block.metric.derived]
+    columns = ", ".join(["rowid", "gpu", "time", *(f'"{name}"' for name in names)])
+    for key in work.keys:
+        query = f"SELECT {columns} FROM samples WHERE rowid BETWEEN ? AND ? AND gpu = ? AND time >= ? AND time < ?"
+        rows = [row for ends in work.ranges for row in connection.execute(query, (*ends, key, begin, end))]
+        if rows:
+            table_ = np.array(rows, np.float64).T
+            values = dict(zip(names, table_[3:], strict=True))
+            values |= {
+                metric.name: derive(values, metric.parts) for metric in DERIVED if set(metric.parts) <= set(names)
+            }
+            rowids = np.array([row[0] for row in rows], np.int64)
+            connection.executemany(
+                "INSERT INTO rollup (gpu, level, bucket, first_rowid, last_rowid, data) VALUES (?, ?, ?, ?, ?, ?)",
+                _rollups(key, rowids, table_[2], values, work.gap_seconds, layout),
+            )
+            blob = _sketch([values.get(name, np.empty(0)) for name in layout.sketched])
+            connection.execute("INSERT INTO sketch (gpu, bucket, data) VALUES (?, ?, ?)", (key, begin, blob))
+
+
+def _rollups(
+    key: int, rowids: Ints, time: Floats, values: dict[str, Floats], gap_seconds: float, layout: Layout
+) -> Iterator[tuple[int, int, int, int, int, bytes]]:
+    """Rows of ``rollup``: what a GPU's samples of a stretch add up to, at every level."""
+    for level in LEVELS:
+        bucket = np.floor(time / level).astype(np.int64) * level
+        groups, vectors = fold(bucket, time, values, gap_seconds, layout)
+        for start, vector in zip(groups.tolist(), vectors, strict=True):
+            own = rowids[bucket == start]
+            yield key, level, start, int(own.min()), int(own.max()), vector.astype("<f8").tobytes()
+
+
+def _sketch(columns: Sequence[Floats]) -> bytes:
+    """The blob of a sketch (gssr.store.format.layout)."""
+    sizes, keys, counts = [], [], []
+    for column in columns:
+        known = column[np.isfinite(column)].astype(np.float32)
+        bins, n = np.unique(known.view(np.uint32) >> 16, return_counts=True)
+        sizes.append(len(bins))
+        keys.append(bins.astype("<u2").tobytes())
+        counts.append(n.astype("<u4").tobytes())
+    return np.array([len(sizes), *sizes], "<u2").tobytes() + b"".join(keys) + b"".join(counts)

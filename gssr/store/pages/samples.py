@@ -1,0 +1,88 @@
+"""The table ``samples`` of a finished file, read from its pages."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.store.format.columns import columns_of
+from gssr.store.pages.file import NotPlainError, PageFile
+from gssr.store.pages.rows import MOST_COLUMNS, Rows
+from gssr.store.pages.tree import Leaves, leaves
+
+_EXACT = float(1 << 53)
+"""Below this every whole number is a float64."""
+
+
+class Wanted(NamedTuple):
+    """Columns by name, and which rows: of these GPUs (None: all), with first <= rowid <= last and start <= time < end."""
+
+    names: Sequence[str]
+    keys: Sequence[int] | None
+    first: int
+    last: int
+    start: float
+    end: float
+
+
+class PageTable:
+    """``samples`` of a file that is finished. Several threads may read at once."""
+
+    def __init__(self, file: PageFile, connection: sqlite3.Connection) -> None:
+        """``connection`` reads the same file. Raises NotPlainError, sqlite3.DatabaseError."""
+        self._place = {name: place for place, name in enumerate(columns_of(connection, "samples"))}
+        roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'samples'").fetchall()
+        columns = connection.execute("PRAGMA table_info(samples)").fetchall()
+        if len(roots) != 1 or list(self._place)[:2] != ["gpu", "time"] or len(columns) > MOST_COLUMNS:
+            raise NotPlainError("no table of samples")
+        if any(default is not None or key for _, _, _, _, default, key in columns):
+            raise NotPlainError("a column that is not what its rows say")
+        self._root = int(roots[0][0])
+        self._file = file
+
+    def leaves(self, first: int, last: int) -> Leaves:
+        """The pages that hold the rows with first <= rowid <= last. Raises NotPlainError."""
+        found = leaves(self._file, self._root, first, last)
+        if not self._file.is_unchanged():
+            raise NotPlainError("it is being written")
+        return found
+
+    def read(self, found: Leaves, wanted: Wanted) -> tuple[Ints, Floats, dict[str, Floats]]:
+        """GPU keys, times and one array per metric (NaN for NULL and for columns the file lacks) of the rows on these pages
+        that are wanted. Raises NotPlainError."""
+        rows = Rows(self._file, found, len(self._place))
+        if not self._file.is_unchanged():
+            raise NotPlainError("it is being written")
+        if wanted.first > rows.rowid[0] or wanted.last < rows.rowid[-1]:
+            rows.keep((rows.rowid >= wanted.first) & (rows.rowid <= wanted.last))
+        gpu, time = _comparable(rows.column(0)), _comparable(rows.column(1))
+        if (gpu != np.floor(gpu)).any():
+            raise NotPlainError("a GPU that is no number")
+        chosen = np.ones(len(gpu), bool)
+        if np.isfinite(wanted.start) or np.isfinite(wanted.end):
+            chosen &= (time >= wanted.start) & (time < wanted.end)
+        if wanted.keys is not None:
+            chosen &= np.isin(gpu, np.array(wanted.keys, np.float64))
+        rows.keep(chosen)
+        if not chosen.all():
+            gpu, time = gpu[chosen], time[chosen]
+        values: dict[str, Floats] = {}
+        for name in sorted((name for name in wanted.names if name in self._place), key=self._place.__getitem__):
+            values[name] = rows.column(self._place[name])
+        nothing = np.full(len(gpu), np.nan)
+        return gpu.astype(np.int64), time, {name: values.get(name, nothing) for name in wanted.names}
+
+
+def _comparable(values: Floats) -> Floats:
+    """Values that are compared: SQLite compares whole numbers to the last digit, where floats have none left."""
+    if not (np.abs(values) < _EXACT).all():  # NaN is not, either
+        raise NotPlainError("a number that is too large")
+    return values
+
+
+def in_parts(found: Leaves, most: int) -> Iterator[Leaves]:
+    """At most so many pages at a time."""
+    for begin in range(0, len(found.page), most):
+        yield found.part(begin, begin + most)

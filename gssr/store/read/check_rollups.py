@@ -1,0 +1,217 @@
+"""Do rollups count every sample of a run that has ended? What they don't is counted anew, from the samples.
+
+The coarsest rollups are held against the rowids, of which samples take one each; finer ones against the coarser, which
+count the same samples, when they are read. So whatever is missing shows, and what could not have been written
+(gssr.store.format.plausible) counts as missing. However much that is, the samples are read once for it.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.store.format.layout import Layout, part_of
+from gssr.store.format.schema import LEVELS
+from gssr.store.format.vectors import where
+from gssr.store.pages.samples import Wanted
+from gssr.store.read.part import Part, Rows
+from gssr.store.read.samples import in_threads
+from gssr.store.read.window_edges import codes_of, positions_of, starts_of
+
+LONGEST = LEVELS[-1]
+_ROLLUPS_AT_ONCE = 1024
+
+
+class Counted(NamedTuple):
+    """``codes`` [n], ascending: the buckets of LONGEST seconds that rollups count, and ``rows`` [n] the samples in each.
+    ``lost``: those whose samples they don't count, or not all."""
+
+    codes: Ints
+    rows: Ints
+    lost: Ints
+
+
+def counted(part: Part) -> Counted:
+    """What the coarsest rollups of a part count whose run has ended: looked at once. Where their sum is not the number of
+    rowids every sample is looked at."""
+    known = part.shard.counted
+    if (part.first, part.last) not in known:
+        known[part.first, part.last] = _count(part)
+    found: Counted = known[part.first, part.last]
+    return found
+
+
+def _count(part: Part) -> Counted:
+    layout = part_of(part.shard.file.layout, ())
+    keys = part.keys(None) if len(part.shard.file.runs) > 1 else None  # else also those of GPUs whose rows don't count
+    key, bucket, vectors = part.shard.rolled.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
+    n_rows, n_rowids = int(vectors[:, 0].sum()), part.last + 1 - part.first
+    key, bucket, vectors = where(np.isin(key, list(part.position)), key, bucket, vectors)
+    codes = codes_of(part.positions(key), bucket)
+    order = np.argsort(codes)
+    codes, rows = codes[order], vectors[order, 0].astype(np.int64)
+    if n_rows == n_rowids:
+        return Counted(codes, rows, np.empty(0, np.int64))
+    found, n = _in_samples(part)
+    young = starts_of(found) >= part.thinned
+    found, n = found[young], n[young]
+    place = np.searchsorted(codes, found)
+    there = place < len(codes)
+    there[there] = codes[place[there]] == found[there]
+    told = np.zeros(len(found), np.int64)
+    told[there] = rows[place[there]]
+    # With fewer rows than rowids samples may be missing that a full disk had no space for.
+    lost: Ints = found[told != n if n_rows > n_rowids else told < n]
+    kept = ~np.isin(codes, lost)
+    return Counted(codes[kept], rows[kept], lost)
+
+
+def _in_samples(part: Part) -> tuple[Ints, Ints]:
+    """The buckets of LONGEST seconds that have samples, and how many."""
+    codes, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for gpu, time, _ in in_threads(part.pieces([], None, -np.inf, np.inf)):
+        found, n = np.unique(codes_of(gpu, time // LONGEST * LONGEST), return_counts=True)
+        codes.append(found)
+        counts.append(n)
+    found, group = np.unique(np.concatenate(codes), return_inverse=True)
+    return found, np.bincount(group, np.concatenate(counts), len(found)).astype(np.int64)
+
+
+def slices(part: Part, start: float, end: float, level: int) -> Iterator[tuple[float, float]]:
+    """The window [start, end), unix s, in pieces none of which has many rollups of a level, nor cuts one."""
+    known = counted(part)
+    starts = np.unique(starts_of(np.concatenate([known.codes, known.lost])))  # a wrong time may be years apart
+    n = max(1, _ROLLUPS_AT_ONCE * level // LONGEST // max(1, len(part.position)))
+    cuts: list[int] = starts[n::n].tolist()
+    yield from pairwise([start, *(cut for cut in cuts if start < cut < end), end])
+
+
+class Rolled(NamedTuple):
+    """Rollups of a level that lie in a window: positions, starts, vectors; and the stretches, by their numbers, of
+    ``seconds`` each, in which they do not count what they should: rollups in these are left out."""
+
+    gpu: Ints
+    bucket: Ints
+    vectors: Floats
+    wrong: Ints
+    seconds: int
+
+
+def rollups(part: Part, level: int, gpus: Ints | None, lower: float, upper: float, layout: Layout) -> Rolled:
+    """The rollups of a level in [lower, upper), unix s, of these GPUs (positions; None: all), as far as they are sound."""
+    keys = part.keys(gpus)
+    if not part.ended:
+        gpu, bucket, vectors = _read(part, level, keys, lower, upper, layout)
+        return Rolled(gpu, bucket, vectors, np.empty(0, np.int64), level)
+    lower, upper = _clipped(part, lower, upper)
+    seconds = _held_against(level, lower, upper)
+    low, high = np.floor(lower / seconds) * seconds, np.ceil(upper / seconds) * seconds
+    gpu, bucket, vectors = _read(part, level, keys, low, high, layout)
+    wrong = _wrong(part, gpus, gpu, bucket, vectors[:, 0], seconds, (low, high))
+    kept = (bucket >= lower) & (bucket + level <= upper)
+    if len(wrong):
+        kept &= ~np.isin(codes_of(gpu, bucket // seconds * seconds), wrong)
+        part.shard.recounted.update(
+            (part.first, code) for code in codes_of(positions_of(wrong), starts_of(wrong) // LONGEST * LONGEST).tolist()
+        )
+    gpu, bucket, vectors = where(kept, gpu, bucket, vectors)
+    return Rolled(gpu, bucket, vectors, wrong, seconds)
+
+
+def _clipped(part: Part, lower: float, upper: float) -> tuple[float, float]:
+    """What of a window can hold rollups; of thinned samples more than is counted of may be left."""
+    known = counted(part)
+    starts = starts_of(np.concatenate([known.codes, known.lost]))
+    if not len(starts) or part.thinned > -np.inf:
+        return lower, upper
+    lower = max(lower, float(starts.min()))
+    return lower, max(min(upper, float(starts.max()) + LONGEST), lower)
+
+
+def _read(
+    part: Part, level: int, keys: list[int] | None, lower: float, upper: float, layout: Layout
+) -> tuple[Ints, Ints, Floats]:
+    if upper - lower < level:
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, layout.width))
+    key, bucket, vectors = part.shard.rolled.rollups(level, keys, lower, upper, layout, counted_anew=part.ended)
+    key, bucket, vectors = where(part.sound(key), key, bucket, vectors)
+    return part.positions(key), bucket, vectors
+
+
+def _held_against(level: int, lower: float, upper: float) -> int:
+    """The level whose buckets tell what those of ``level`` in [lower, upper) should count: the one that asks for less to be
+    read. The window is widened to its buckets."""
+    if level != LEVELS[0] or not (np.isfinite(lower) or np.isfinite(upper)):
+        return LONGEST
+    beyond = (lower % LONGEST if np.isfinite(lower) else 0.0) + (-upper % LONGEST if np.isfinite(upper) else 0.0)
+    return LEVELS[1] if upper - lower < beyond * LEVELS[1] / level else LONGEST
+
+
+def _wrong(
+    part: Part,
+    gpus: Ints | None,
+    gpu: Ints,
+    bucket: Ints,
+    rows: Floats,
+    seconds: int,
+    window: tuple[float, float],
+) -> Ints:
+    """Which buckets of ``seconds`` in the window, whole ones, have not got all their samples counted by the finer ones of
+    ``gpu`` and ``bucket`` with ``rows``."""
+    codes, expected, lost = _expected(part, gpus, seconds, window)
+    mine = codes_of(gpu, bucket // seconds * seconds)
+    place = np.searchsorted(codes, mine)
+    known = place < len(codes)
+    known[known] = codes[place[known]] == mine[known]
+    sums = np.bincount(place[known], rows[known], len(codes))
+    return np.unique(np.concatenate([codes[sums != expected], mine[~known], lost]))
+
+
+def _expected(part: Part, gpus: Ints | None, seconds: int, window: tuple[float, float]) -> tuple[Ints, Ints, Ints]:
+    """Buckets of ``seconds`` in the window by their numbers, ascending; how many samples each has; and those of which that
+    is known to be told wrongly."""
+    known = counted(part)
+    lost = (known.lost[:, None] + np.arange(0, LONGEST, seconds)).reshape(-1)
+    lost = lost[_within(gpus, lost, window)]
+    if seconds == LONGEST:
+        inside = _within(gpus, known.codes, window)
+        return known.codes[inside], known.rows[inside], lost
+    gpu, start, vectors = _read(part, seconds, part.keys(gpus), *window, part_of(part.shard.file.layout, ()))
+    codes = codes_of(gpu, start)
+    order = np.argsort(codes)
+    return codes[order], vectors[order, 0].astype(np.int64), lost
+
+
+def _within(gpus: Ints | None, codes: Ints, window: tuple[float, float]) -> Flags:
+    """[n]: which buckets, by their numbers, are those of the GPUs and in the window."""
+    start = starts_of(codes)
+    inside = (start >= window[0]) & (start < window[1])
+    return np.asarray(inside if gpus is None else inside & np.isin(positions_of(codes), gpus), bool)
+
+
+def samples_of(part: Part, names: Sequence[str], codes: Ints, seconds: int, start: float, end: float) -> Iterator[Rows]:
+    """The samples in [start, end), unix s, of stretches of ``seconds`` (their numbers: gssr.store.read.window_edges), in
+    pieces, with values of stored metrics. Where they are thinned they can't be counted any more: the file is damaged."""
+    begins = starts_of(codes)
+    if (begins < part.thinned).any():
+        part.shard.file.damaged("rollups of samples that are thinned")
+        codes, begins = where(begins >= part.thinned, codes, begins)
+    if not len(codes):
+        return
+    low, high = max(start, float(begins.min())), min(end, float(begins.max()) + seconds)
+    wanted = Wanted(names, part.keys(np.unique(positions_of(codes))), 0, 0, low, high)
+    for gpu, time, values in in_threads(part.pieces_in(part.searched(low, high), wanted)):
+        own = np.isin(codes_of(gpu, time // seconds * seconds), codes)
+        if own.any():
+            yield gpu[own], time[own], {name: value[own] for name, value in values.items()}
+
+
+def wrong_stretches(part: Part) -> Ints:
+    """The stretches of LONGEST seconds, by their numbers, in which rollups of any level do not count what they should, or
+    hold what can't be."""
+    for level in LEVELS:
+        for lower, upper in slices(part, -np.inf, np.inf, level):
+            rollups(part, level, None, lower, upper, part.shard.file.layout)
+    return np.array(sorted(code for first, code in part.shard.recounted if first == part.first), np.int64)

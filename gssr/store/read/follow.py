@@ -1,0 +1,154 @@
+"""Following a recording that grows: what came since the last look, cheaply, and never in the writer's way.
+
+On this host a long-lived connection reads past the last rowid it saw. On a filesystem shared between hosts nothing says
+when pages cached here are stale, so each look opens the file afresh and is thrown away unless the file stood still
+meanwhile.
+"""
+
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from gssr.store.disk import beside, fingerprint, journal_mode
+from gssr.store.format.columns import columns_of
+from gssr.store.format.rows import Run
+from gssr.store.read.open import RecordingError, connect
+from gssr.store.read.small_tables import LOST_SECONDS, read_runs, state_in
+
+_TRIES = 5
+_STALE_SECONDS = 10.0
+"""What a host has cached of a file on a shared filesystem may not fit together for so long: no damage if it did before, nor
+where another host has only begun to write it."""
+
+
+class News(NamedTuple):
+    """What one look found: rows of ``samples`` as (gpu, time, then the columns asked for), whether more are waiting, how
+    the newest run stands, and the rowid of the newest event (0 without any). ``anew``: the rows are from the beginning,
+    because those that come next are not to be had: it is another file, or samples were thinned meanwhile."""
+
+    rows: list[tuple[Any, ...]]
+    more: bool
+    run: Run | None
+    state: str
+    event: int = 0
+    anew: bool = False
+
+
+class Follower:
+    """Follows one file, which need not exist yet. ``columns`` are metric columns of ``samples``."""
+
+    def __init__(self, path: str, columns: Sequence[str], from_rowid: int = 0) -> None:
+        self.path = path
+        self.rowid = from_rowid
+        """Up to where rows were handed out; give it to another Follower to go on there."""
+        self._columns = list(columns)
+        self._shared: bool | None = None
+        self._read_at = math.inf  # monotonic, s; before that, when it was first looked at
+        self._connection: sqlite3.Connection | None = None
+        self._inode: tuple[int, int] | None = None
+        self._last: list[float] = []  # GPU and time of the row up to which rows were handed out
+        self._anew = False
+
+    def poll(self, limit: int = 100_000) -> News:
+        """At most ``limit`` new rows. With no file yet the state is ``waiting``. Raises RecordingError when the file is no
+        recording, or has become unreadable."""
+        problem: Exception | None = None
+        self._read_at = min(self._read_at, time.monotonic())
+        for _ in range(_TRIES):
+            if not self._is_there():
+                return News([], False, None, "waiting")
+            try:
+                problem, news = None, self._look_at_rest(limit)
+            except FileNotFoundError:
+                continue
+            except (sqlite3.Error, RecordingError) as error:
+                problem, news = error, None
+                self.close()
+            if news is not None:
+                self._read_at = time.monotonic()
+                if news.rows:
+                    self.rowid, *self._last = news.rows[-1][:3]
+                anew, self._anew = self._anew, False
+                return news._replace(rows=[row[1:] for row in news.rows], anew=anew)
+            time.sleep(0.02)
+        if self._shared and time.monotonic() - self._read_at < _STALE_SECONDS:
+            return News([], True, None, "running")
+        if isinstance(problem, sqlite3.Error):
+            raise RecordingError(f"{self.path}: can't be read any more: {problem}")
+        if problem is not None:
+            raise problem
+        return News([], True, None, "running")
+
+    def skip_to(self, rowid: int) -> None:
+        """Rows up to this one are known already."""
+        if rowid > self.rowid:
+            self.rowid, self._last = rowid, []
+
+    def _look_at_rest(self, limit: int) -> News | None:
+        """What is new; None when, on a shared filesystem, the file did not stand still meanwhile."""
+        if self._shared is None:
+            self._shared = journal_mode(self.path) != "WAL"
+        if not self._shared:
+            return self._look(limit)
+        before = fingerprint(self.path)
+        try:
+            news = self._look(limit)
+        finally:
+            self.close()
+        after = fingerprint(self.path)
+        # A journal means that a transaction is under way, unless whoever began it is gone.
+        busy = after.sizes[2] > 0 and time.time() - os.stat(beside(self.path, "-journal")).st_mtime < LOST_SECONDS
+        return None if busy or before != after else news
+
+    def _look(self, limit: int) -> News:
+        if self._connection is None:
+            self._connection = connect(self.path)
+        connection = self._connection
+        if self._last and self._last != list(_row(connection, self.rowid)):
+            self._begin_anew()  # another file of the same name, which may even have the same inode
+        present = columns_of(connection, "samples")
+        own = (name if name in present else f"NULL AS {name}" for name in self._columns)
+        columns = ", ".join(["rowid", "gpu", "time", *own])
+        rows = connection.execute(
+            f"SELECT {columns} FROM samples WHERE rowid > ? ORDER BY rowid LIMIT ?", (self.rowid, limit)
+        ).fetchall()
+        runs = read_runs(connection)
+        run = runs[-1] if runs else None
+        state = state_in(connection, run, self.path) if run else "running"
+        (event,) = connection.execute("SELECT max(rowid) FROM events").fetchone()
+        return News(rows, len(rows) == limit, run, state, event or 0)
+
+    def _is_there(self) -> bool:
+        """Also notices a file that was replaced by another: that one is read from its beginning."""
+        try:
+            status = os.stat(self.path)
+        except FileNotFoundError:
+            self.close()
+            self.rowid = 0
+            return False
+        if status.st_size == 0:
+            return False
+        inode = (status.st_dev, status.st_ino)
+        if self._inode is not None and inode != self._inode:
+            self.close()
+            self._begin_anew()
+        self._inode = inode
+        return True
+
+    def _begin_anew(self) -> None:
+        self._anew = self._anew or self.rowid > 0
+        self.rowid, self._last = 0, []
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _row(connection: sqlite3.Connection, rowid: int) -> Sequence[float]:
+    """GPU and time of a row; empty when there is none."""
+    return connection.execute("SELECT gpu, time FROM samples WHERE rowid = ?", (rowid,)).fetchone() or ()

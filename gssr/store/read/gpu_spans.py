@@ -1,0 +1,71 @@
+"""When the rows of a GPU begin and end in each of several files: ranks that share it sample it one after the other, each
+into its own file. Where they could not agree on one, several have sampled it at once: then only one counts at a time."""
+
+import math
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any, NamedTuple
+
+from gssr.store.format.limits import number
+from gssr.store.format.schema import GAP_INTERVALS, LEVELS
+
+
+class Span(NamedTuple):
+    """Unix times of the first and the last row, s."""
+
+    begin: float
+    end: float
+
+
+_TIMES = Struct("<16xdd")
+"""First and last time, in the head of a rollup's vector: gssr.store.format.layout."""
+
+Query = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
+"""Runs a statement with its parameters."""
+
+
+def spans_of(query: Query, keys: Sequence[int], last: int, counted: bool) -> dict[int, Span]:
+    """The spans of these GPUs (keys of the file), but for those that have no rows. ``last`` is the rowid of the run's last
+    row; ``counted``: rollups count them all. The rows themselves may be thinned."""
+    only = ",".join(map(str, keys))
+    closed = query(
+        "SELECT gpu, min(bucket), max(bucket), max(last_rowid) FROM rollup"
+        f" WHERE level = ? AND gpu IN ({only}) GROUP BY gpu",
+        (LEVELS[0],),
+    )
+    times: dict[int, list[float]] = {}
+    closed = [row for row in closed if all(isinstance(value, int) for value in row)]
+    finals = {key: final for key, _, _, final in closed}
+    for key, *buckets, _ in closed:
+        at = "SELECT data FROM rollup WHERE level = ? AND bucket = ? AND gpu = ?"
+        times[key] = [
+            time for bucket in buckets for (data,) in query(at, (LEVELS[0], bucket, key)) for time in times_of(data)
+        ]
+    for key in () if counted else keys:
+        rest = "SELECT min(time), max(time) FROM samples WHERE rowid > ? AND rowid <= ? AND gpu = ?"
+        for found in query(rest, (finals.get(key, 0), last, key)):
+            times.setdefault(key, []).extend(time for time in found if number(time) is not None)
+    return {key: Span(min(found), max(found)) for key, found in times.items() if found}
+
+
+def times_of(data: object) -> tuple[float, ...]:
+    """Times of a bucket's first and last row, unix s, from its blob; nothing from one that is damaged."""
+    times = _TIMES.unpack_from(data) if isinstance(data, bytes) and len(data) >= _TIMES.size else ()
+    return times if all(map(math.isfinite, times)) else ()
+
+
+def apart(spans: Sequence[Span], sampling_seconds: float) -> list[int]:
+    """Which of the spans of one GPU count, so that none of its rows counts twice: of those that overlap the longest, of
+    equally long ones the first. Their indices, by time. One that begins no more than a gap before the other ends follows
+    it, unless that is half of it."""
+    chosen: list[int] = []
+    for index in sorted(range(len(spans)), key=lambda index: spans[index].begin - spans[index].end):
+        if not any(_overlap(spans[index], spans[other], GAP_INTERVALS * sampling_seconds) for other in chosen):
+            chosen.append(index)
+    return sorted(chosen, key=lambda index: spans[index].begin)
+
+
+def _overlap(one: Span, other: Span, tolerated: float) -> bool:
+    common = min(one.end, other.end) - max(one.begin, other.begin)
+    shorter = min(one.end - one.begin, other.end - other.begin)
+    return common >= 0 and (common > tolerated or 2 * common >= shorter)

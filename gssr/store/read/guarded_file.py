@@ -1,0 +1,174 @@
+"""One open file of a recording: its guarded connection, its pages where it is finished, its runs, and what of it could not
+be read."""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from gssr.metrics import INDEX
+from gssr.store.disk import fingerprint
+from gssr.store.format.columns import columns_of
+from gssr.store.format.layout import Layout, layout_of
+from gssr.store.format.limits import MOST_EVENTS, number
+from gssr.store.format.plausible import GREATEST
+from gssr.store.format.rows import Event, Gpu, Merged, Process, Run, Thinned
+from gssr.store.pages.file import NotPlainError, PageFile, identity_of
+from gssr.store.read.open import RecordingError, connect, missing_end
+from gssr.store.read.small_tables import (
+    read_events,
+    read_gpus,
+    read_merged,
+    read_processes,
+    read_runs,
+    read_thinned,
+    state_in,
+)
+
+_Record = TypeVar("_Record", Gpu, Process, Event)
+_Id = TypeVar("_Id", str, str | None)
+_MANY_RUNS = 20
+"""The GPUs of so many are looked for in one go."""
+IMPOSSIBLE = "values that can't be"
+
+
+class GuardedFile:
+    """Raises RecordingError when it can't be opened. ``damage`` says what could not be read, if anything."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._identity = identity_of(path)
+        self._pages: PageFile | None = None
+        self._may_be_plain = True
+        self.connection = connect(path)
+        try:
+            columns = columns_of(self.connection, "samples")
+        except sqlite3.Error as error:  # a writer on another host, whose lock is not seen here, has just begun to write
+            self.close()
+            raise RecordingError(f"{path}: can't be read: {error}") from None
+        self.metrics = [name for name in columns if name not in ("gpu", "time")]
+        self.layout: Layout = layout_of(self.metrics)
+        self.damage: str | None = missing_end(path)
+        self.runs: list[Run] = []
+        self._gpus: dict[str, list[Gpu]] = {}
+        self.merged: list[Merged] = []
+        """The ranks' files that are part of this one."""
+        self.thinned: list[Thinned] = []
+        """Of which rows of ``samples`` are not there any more, or only as means."""
+        self.is_snapshot = False
+        """What others write meanwhile is not seen."""
+        try:
+            self.is_snapshot = self.connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+            if self.is_snapshot:
+                self.connection.execute("BEGIN")  # for all that follows; it holds no writer up
+            for run in read_runs(self.connection):
+                self.runs.append(run._replace(state=state_in(self.connection, run, path)))
+            self.merged = read_merged(self.connection)
+            self.thinned = read_thinned(self.connection)
+        except sqlite3.DatabaseError as error:
+            self.damaged(error)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+        if self._pages is not None:
+            self._pages.close()
+        self._pages, self._may_be_plain = None, False
+
+    def __del__(self) -> None:
+        # A connection holds itself, by its cache of statements: its file would stay open until garbage is collected.
+        if hasattr(self, "connection"):
+            self.close()
+
+    def pages(self) -> PageFile | None:
+        """The file's pages; None where they can't be read past SQLite. A file that grows is not looked at."""
+        if self._pages is None and self._may_be_plain:
+            try:
+                if not self.damage and all(run.state != "running" for run in self.runs):
+                    self._pages = PageFile(self.path, self._identity)
+            except NotPlainError:
+                pass
+            self._may_be_plain = self._pages is not None
+        return self._pages
+
+    def size(self) -> int:
+        """Bytes of the file, and of what of it is in a write-ahead log; 0 when it is gone."""
+        try:
+            return sum(size for size in fingerprint(self.path).sizes if size > 0)
+        except OSError:
+            return 0
+
+    def damaged(self, error: Exception | str) -> None:
+        """Remember that reading failed; what was read before stays valid."""
+        self.damage = self.damage or f"{self.path}: is damaged ({error}): only a part could be read"
+
+    def rows(
+        self, query: str, parameters: Sequence[object] = (), fetch: int = 16_384
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a query in batches; ends early, with ``damage`` set, where the file is damaged."""
+        handed_out = 0
+        try:
+            cursor = self.connection.execute(query, parameters)
+            while batch := cursor.fetchmany(fetch):
+                yield batch
+                handed_out += len(batch)
+        except (sqlite3.DatabaseError, OverflowError) as error:  # or a number that no integer of SQLite's can be
+            self.damaged(error)
+            yield from self._up_to_damage(query, parameters, handed_out)
+
+    def _up_to_damage(self, query: str, parameters: Sequence[object], skip: int) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of the batch that a damaged page cut short, one by one."""
+        rows: list[tuple[Any, ...]] = []
+        try:
+            for number, row in enumerate(self.connection.execute(query, parameters)):
+                if number >= skip:
+                    rows.append(row)
+        except (sqlite3.DatabaseError, OverflowError):
+            pass
+        if rows:
+            yield rows
+
+    def all(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query for numbers, or for blobs alone, as ``rows``; None where there is something else."""
+        if query.startswith("SELECT data "):
+            return [row for batch in self.rows(query, parameters) for row in batch]
+        return [tuple(map(_told, row)) for batch in self.rows(query, parameters) for row in batch]
+
+    def gpus(self, run_id: str) -> list[Gpu]:
+        """The GPUs of a run in this file, as they were when first asked for."""
+        if len(self.runs) >= _MANY_RUNS and not self._gpus:
+            listed = self._small_table(read_gpus, None)
+            self._gpus = {run.run_id: [] for run in self.runs}
+            for gpu in listed:
+                self._gpus.setdefault(gpu.run_id, []).append(gpu)
+        if run_id not in self._gpus:
+            self._gpus[run_id] = self._small_table(read_gpus, run_id)
+        return self._gpus[run_id]
+
+    def processes(self, run_id: str) -> list[Process]:
+        """The processes of a run in this file."""
+        return self._small_table(read_processes, run_id)
+
+    def events(self, run_id: str) -> list[Event]:
+        """The events of a run in this file, MOST_EVENTS at most."""
+        found = self._small_table(read_events, run_id)
+        if len(found) > MOST_EVENTS:
+            self.damage = self.damage or f"{self.path}: has more than {MOST_EVENTS:,} events: later ones are left out"
+        return found[:MOST_EVENTS]
+
+    def _small_table(self, read: Callable[[sqlite3.Connection, _Id], list[_Record]], run_id: _Id) -> list[_Record]:
+        """All rows, or none where the table can't be read."""
+        try:
+            return read(self.connection, run_id)
+        except sqlite3.DatabaseError as error:
+            self.damaged(error)
+            return []
+
+
+def _told(value: Any) -> Any:
+    """A number as it is; None where it is none, or none that can be."""
+    return None if value is None else number(value, GREATEST)
+
+
+def catalogue_order(names: Sequence[str]) -> tuple[str, ...]:
+    """Metric columns in the catalogue's order; unknown ones (a later version's) last."""
+    return tuple(sorted(names, key=lambda name: INDEX.get(name, len(INDEX))))

@@ -1,0 +1,299 @@
+"""Histograms of windows that cut a sketch whose samples are thinned, or too many to be read: which of them lie in the
+window is not known.
+
+How many do, and between which values, rollups tell, GPU by GPU. So there are a histogram that takes its share of every bin,
+and two that no window can go beyond: of the least samples that there were, and of the greatest.
+
+Histograms of a window: sketches inside, raw rows where they are cut, not closed yet, or count anything else than the
+rollups beside them.
+"""
+
+import math
+import mmap
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.metrics import BY_NAME
+from gssr.store.format.layout import layout_of, part_of
+from gssr.store.format.schema import SKETCH_SECONDS
+from gssr.store.format.vectors import SketchBins, derive, merge, where
+from gssr.store.read import check_rollups
+from gssr.store.read.check_rollups import samples_of
+from gssr.store.read.part import Part
+from gssr.store.read.samples import in_threads
+from gssr.store.read.window import cover, uncounted_pieces
+from gssr.store.read.window_edges import codes_of, cut_off, starts_of
+
+N_BINS = 1 << 16
+
+
+def no_bins(names: Sequence[str]) -> Ints:
+    """int64[len(names) + 1, 65536], for ``count_bins``: of each metric the bins of a sketch (gssr.store.format.layout); last
+    what nobody asked for. Only pages of it that are written to take memory: numpy has huge ones made of its own arrays."""
+    shape = len(names) + 1, N_BINS
+    return np.frombuffer(mmap.mmap(-1, 8 * shape[0] * shape[1], mmap.MAP_PRIVATE), np.int64).reshape(shape)
+
+
+def count_bins(counts: Ints, part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
+    """Add for each metric how many samples of [start, end) fell into each bin."""
+    order = part.shard.file.layout.sketched
+    places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
+    stored = list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
+    told = Told(part, names, start, end, gpus) if part.ended else None
+    codes = [np.empty(0, np.int64)]
+    for batch in part.shard.rolled.sketches(part.keys(gpus), start, end, counted_anew=part.ended):
+        if not part.sound(batch.gpu).all():
+            continue
+        own, bins = codes_of(part.positions(batch.gpu), batch.bucket), batch.bins
+        if told is not None:
+            right = told.by_sketches(own, bins.samples())
+            own, bins = own[right], bins.of(right)
+        codes.append(own)
+        np.add.at(counts.reshape(-1), bins.of_each(places * N_BINS) + bins.keys, bins.counts)
+    taken = [(SKETCH_SECONDS, np.concatenate(codes))]
+    if told is not None:
+        again = told.again(taken[0][1])
+        part.shard.recounted.update((part.first, code) for code in again.tolist())
+        taken.append((SKETCH_SECONDS, again))
+        for _gpu, _time, values in samples_of(part, stored, again, SKETCH_SECONDS, start, end):
+            _add(counts, names, values)
+    for _gpu, _time, values in in_threads(uncounted_pieces(part, stored, start, end, SKETCH_SECONDS, gpus, taken)):
+        _add(counts, names, values)
+
+
+def _add(counts: Ints, names: Sequence[str], values: dict[str, Floats]) -> None:
+    """Count the values of raw rows."""
+    for own, name in zip(counts, names, strict=False):
+        metric = BY_NAME[name]
+        column = derive(values, metric.parts) if metric.derived else values[name]
+        column = column[np.isfinite(column)].astype(np.float32)
+        if len(column):
+            keys = column.view(np.uint32) >> 16
+            low, high = int(keys.min()), int(keys.max())  # mostly they are near each other
+            own[low : high + 1] += np.bincount(keys - np.uint32(low), minlength=high - low + 1)
+
+
+class Told:
+    """What rollups tell of the sketches that lie in a window of a run that has ended."""
+
+    def __init__(self, part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
+        layout = part_of(part.shard.file.layout, names)
+        counts = [block.start for block in layout.blocks]
+        codes, n, wrong = [np.empty(0, np.int64)], [np.empty((0, len(counts)))], [np.empty(0, np.int64)]
+        for lower, upper in check_rollups.slices(part, start, end, SKETCH_SECONDS):
+            rolled = check_rollups.rollups(part, SKETCH_SECONDS, gpus, lower, upper, layout)
+            codes.append(codes_of(rolled.gpu, rolled.bucket))
+            n.append(rolled.vectors[:, counts])
+            wrong.append(rolled.wrong)
+        order = np.argsort(np.concatenate(codes))
+        self._codes = np.concatenate(codes)[order]
+        self._n = np.concatenate(n)[order]
+        sketched = part.shard.file.layout.sketched
+        self._columns = [sketched.index(block.metric.name) for block in layout.blocks if block.metric.name in sketched]
+        untold = np.concatenate(wrong)
+        begins = starts_of(untold)
+        self._untold = untold[(begins >= start) & (begins + SKETCH_SECONDS <= end)]
+
+    def by_sketches(self, codes: Ints, sizes: Ints) -> Flags:
+        """[n]: which of the sketches of these buckets, by their numbers, hold as many samples of each metric as rollups say;
+        ``sizes`` [n, metrics] are theirs."""
+        place = np.minimum(np.searchsorted(self._codes, codes), max(len(self._codes) - 1, 0))
+        if not len(self._codes):
+            return np.zeros(len(codes), bool)
+        return np.asarray((self._codes[place] == codes) & (self._n[place] == sizes[:, self._columns]).all(axis=1), bool)
+
+    def again(self, counted: Ints) -> Ints:
+        """The buckets, by their numbers, whose samples are to be counted anew; ``counted`` are those of right sketches."""
+        some = self._codes[self._n.any(axis=1)]
+        return np.unique(np.concatenate([some[~np.isin(some, counted)], self._untold]))
+
+
+_NEGATIVE = 0x8000  # keys from here on are those of negative values
+_GPUS_AT_ONCE = 64
+"""Each has some thirty rollups beside an end of the window."""
+FEW_ROWS = 10_000
+"""Of a file so many samples at an end of a window are read as fast as they are bounded."""
+
+
+class Histograms(NamedTuple):
+    """By metric, how many samples fell into each of the 65,536 bins of a sketch: as far as that is known in ``counts``. Each
+    order statistic lies between those of ``least`` and of ``greatest``; None where ``counts`` is exact. ``readable``: it
+    would be if more samples were read."""
+
+    counts: dict[str, Ints]
+    least: dict[str, Ints] | None = None
+    greatest: dict[str, Ints] | None = None
+    readable: bool = False
+
+    def with_others(self, others: "Histograms") -> "Histograms":
+        """The same with what ``others`` tell of their metrics instead."""
+        kept = [
+            {name: own for name, own in bound.items() if name not in others.counts}
+            for bound in (self.least or {}, self.greatest or {})
+        ]
+        least, greatest = kept[0] | (others.least or {}), kept[1] | (others.greatest or {})
+        return Histograms(self.counts | others.counts, least, greatest, others.readable)
+
+
+Bounded = tuple[Ints, Ints, Ints]
+"""As gssr.store.read.histograms.no_bins: a share of what there is, the least, the greatest."""
+
+
+class Edge(NamedTuple):
+    """A sketch that a window cuts: where it begins, and what of it lies in the window, unix s."""
+
+    begin: int
+    lower: float
+    upper: float
+
+
+def histograms(
+    parts: Sequence[Part],
+    names: Sequence[str],
+    window: tuple[float, float],
+    gpus: Ints | None,
+    gap_seconds: float,
+    interval: float,
+    most_rows: float,
+) -> Histograms:
+    """Of the samples of some GPUs (positions; None: all) in window[0] <= time < window[1], unix s. Those in a sketch that is
+    cut are read, if they still are there, up to ``most_rows`` at each end; ``interval`` is about the time between two of a
+    GPU, s."""
+    dear = {edge for edge in edges_of(*window) if _n_rows(parts, edge, interval) > most_rows}
+    counts, bounded = no_bins(names), (no_bins(names), no_bins(names), no_bins(names))
+    readable = thinned = False
+    for part in parts:
+        lower, upper = window
+        for edge in sorted(dear) if part.ended else ():
+            if edge.lower < part.thinned or _n_rows([part], edge, interval) <= min(FEW_ROWS, most_rows):
+                continue
+            if not _add_edge(bounded, part, names, edge, gpus, gap_seconds, checked=True):
+                return histograms(parts, names, window, gpus, gap_seconds, interval, math.inf)
+            readable = True
+            lower, upper = (edge.upper, upper) if edge.lower == window[0] else (lower, edge.lower)
+        if lower < upper:
+            count_bins(counts, part, names, lower, upper, gpus)
+        for edge in _thinned(part, *window):
+            thinned |= _add_edge(bounded, part, names, edge, gpus, gap_seconds, checked=False)
+    if not (readable or thinned):
+        return Histograms(dict(zip(names, counts, strict=False)))
+    some = np.flatnonzero(counts)
+    for bins in bounded:
+        bins.reshape(-1)[some] += counts.reshape(-1)[some]
+    share, least, greatest = (dict(zip(names, bins, strict=False)) for bins in bounded)
+    return Histograms(share, least, greatest, readable)
+
+
+def _n_rows(parts: Sequence[Part], edge: Edge, interval: float) -> float:
+    """About how many samples reading some of an edge looks at."""
+    return sum(len(part.position) for part in parts) * (edge.upper - edge.lower) / interval
+
+
+def edges_of(start: float, end: float) -> list[Edge]:
+    """Those of the window [start, end), in the order of time."""
+    ranges = cut_off(start, end, SKETCH_SECONDS)
+    return [Edge(int(lower // SKETCH_SECONDS) * SKETCH_SECONDS, lower, upper) for lower, upper in ranges]
+
+
+def _thinned(part: Part, start: float, end: float) -> list[Edge]:
+    """Those whose samples are thinned, as far as they are."""
+    found = edges_of(start, end)
+    return [edge._replace(upper=min(edge.upper, part.thinned)) for edge in found if edge.lower < part.thinned]
+
+
+def _add_edge(
+    counts: Bounded, part: Part, names: Sequence[str], edge: Edge, gpus: Ints | None, gap_seconds: float, checked: bool
+) -> bool:
+    """Add to ``counts`` the samples of a part that lie in a sketch which the window cuts. ``checked``: sketches are to hold
+    what rollups say (of thinned samples they are all there is). Where they don't it returns False, and what was added is of
+    no use."""
+    order = part.shard.file.layout.sketched
+    places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
+    for own in _groups(part, gpus):
+        n, ends = _held(part, names, edge, own, gap_seconds)
+        end = edge.begin + SKETCH_SECONDS
+        told = Told(part, names, edge.begin, end, own) if checked else None
+        right = [np.empty(0, np.int64)]
+        for batch in part.shard.rolled.sketches(part.keys(own), edge.begin, end, counted_anew=checked):
+            position = part.positions(batch.gpu)
+            if told is not None:
+                codes = codes_of(position, batch.bucket)
+                if not told.by_sketches(codes, batch.bins.samples()).all():
+                    return False
+                right.append(codes)
+            chosen = _chosen(n[position], ends[position], batch.bins)
+            if told is not None and (chosen.n != n[position]).any():
+                return False
+            bins = places[chosen.metric] * N_BINS + chosen.keys
+            for into, weights in zip(counts, chosen.weights, strict=True):
+                np.add.at(into.reshape(-1), bins, weights)
+        if told is not None and len(told.again(np.concatenate(right))):
+            return False
+    return True
+
+
+def _groups(part: Part, gpus: Ints | None) -> Iterator[Ints]:
+    """The part's GPUs among these, some at a time."""
+    own = np.array(sorted(part.position.values()), np.int64)
+    own = own if gpus is None else own[np.isin(own, gpus)]
+    for first in range(0, len(own), _GPUS_AT_ONCE):
+        yield own[first : first + _GPUS_AT_ONCE]
+
+
+def _held(part: Part, names: Sequence[str], edge: Edge, gpus: Ints, gap_seconds: float) -> tuple[Ints, Ints]:
+    """Of each GPU (by position) and each metric of a sketch, how many samples lie in the window's part [positions, metrics],
+    and the ranks of the bins of the least and the greatest of them [positions, metrics, 2]. Nothing of other metrics."""
+    order = part.shard.file.layout.sketched
+    layout = part_of(layout_of(part.shard.file.metrics), [name for name in names if name in order])
+    gpu, _, _, vectors = cover(part, edge.lower, edge.upper, SKETCH_SECONDS, gpus, layout, gap_seconds)
+    n_gpus = int(gpus.max()) + 1
+    whole = merge(vectors, gpu, n_gpus, gap_seconds, layout)
+    n, ends = np.zeros((n_gpus, len(order)), np.int64), np.zeros((n_gpus, len(order), 2), np.int64)
+    for block in layout.blocks:
+        if block.metric.name in order:
+            column = order.index(block.metric.name)
+            n[:, column] = whole[:, block.start]
+            extremes = np.ascontiguousarray(whole[:, block.start + 3 : block.start + 5], np.float32)
+            ends[:, column] = _rank((extremes.view(np.uint32) >> 16).astype(np.int64))
+    return n, ends
+
+
+class _Chosen(NamedTuple):
+    """Of samples in bins some: metrics and keys of the bins, and how many of each: its share, the least, the greatest ones
+    there are. ``n`` [sketches, metrics]: how many in all."""
+
+    metric: Ints
+    keys: Ints
+    weights: tuple[Ints, Ints, Ints]
+    n: Ints
+
+
+def _chosen(n: Ints, ends: Ints, bins: SketchBins) -> _Chosen:
+    """Of the samples in sketches of each metric ``n`` [sketches, metrics], in bins whose ranks are from ends[..., 0] to
+    ends[..., 1]."""
+    sizes, keys, weights = bins
+    cell = np.repeat(np.arange(n.size), sizes.reshape(-1))
+    rank = _rank(keys)
+    low, high = ends.reshape(-1, 2).T
+    inside = (n.reshape(-1) > 0)[cell] & (rank >= low[cell]) & (rank <= high[cell])
+    cell, rank, keys, weights = where(inside, cell, rank, keys, weights)
+    if (keys >= _NEGATIVE).any():
+        order = np.lexsort((rank, cell))
+        cell, keys, weights = cell[order], keys[order], weights[order]
+    total = np.bincount(cell, weights, n.size).astype(np.int64)
+    wanted = np.minimum(n.reshape(-1), total)
+    below = np.cumsum(weights) - (np.cumsum(total) - total)[cell]
+    own, left = wanted[cell], (total - wanted)[cell]
+    before = below - weights
+    share = below * own // total[cell] - before * own // total[cell]
+    least = np.minimum(below, own) - np.minimum(before, own)
+    greatest = np.maximum(below - left, 0) - np.maximum(before - left, 0)
+    return _Chosen(cell % n.shape[1], keys, (share, least, greatest), wanted.reshape(n.shape))
+
+
+def _rank(keys: Ints) -> Ints:
+    """Keys by value: a negative one falls as its key grows."""
+    return np.where(keys >= _NEGATIVE, _NEGATIVE - 1 - keys, keys)

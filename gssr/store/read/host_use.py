@@ -1,0 +1,138 @@
+"""What a file says of nodes and of the workload's processes: from their rollups where these count all rows, else from the
+rows themselves."""
+
+import math
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.store.format.host_rollups import HOST, WORKLOAD, UseTable, counted
+from gssr.store.format.plausible import sound_numbers
+from gssr.store.format.schema import LEVELS
+from gssr.store.read.guarded_file import GuardedFile
+
+MOST_ROWS = 100_000
+"""A window that cuts buckets of a table with more rows, a tenth of a second, is widened to whole buckets of 10 s."""
+
+Bins = tuple[float, float, int]
+"""Their start (unix s), width (s) and number."""
+Window = tuple[float, float]
+"""Rows with window[0] <= time < window[1] count, unix s; infinite: open."""
+
+
+class Use:
+    """``host_samples`` and ``workload_samples`` of a file."""
+
+    def __init__(self, file: GuardedFile) -> None:
+        self._file = file
+        self._whole: dict[tuple[UseTable, int, str], bool] = {}
+
+    def host(self, run_id: str, window: Window) -> list[tuple[Any, ...]]:
+        """One row: for each value column of ``host_samples`` its count, sum and greatest."""
+        return self._added_up(HOST, run_id, window, "")
+
+    def workload(self, run_id: str, window: Window) -> list[tuple[Any, ...]]:
+        """One row per rank: the same of ``workload_samples``."""
+        return self._added_up(WORKLOAD, run_id, window, " GROUP BY rank")
+
+    def _added_up(self, table: UseTable, run_id: str, window: Window, rest: str) -> list[tuple[Any, ...]]:
+        level, window = self._read_at(table, window)
+        if level is None:
+            wanted = ", ".join(f"count({name}), total({name}), max({name})" for name in table.values)
+            query = f"SELECT {wanted} FROM {table.samples} WHERE run_id = ? AND time >= ? AND time < ?{rest}"
+        else:
+            wanted = ", ".join(f"{_n(name)}, total({name}_sum), max({name}_max)" for name in table.values)
+            query = f"SELECT {wanted} FROM {table.rollup} WHERE level = {level} AND {table.each} AND run_id = ?"
+            query += f" AND bucket >= ? AND bucket < ?{rest}"
+        return [_possible(row) for row in self._file.all(query, (run_id, *window))]
+
+    def over_time(
+        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins
+    ) -> tuple[Ints, Floats]:
+        """Bins [n] of a table, and the counts and sums of these value columns [n, 2 * columns], by turns; what lies beyond
+        an end of the bins belongs to the one there. A bin may come more than once."""
+        start, width, n = bins
+        level, window = self._read_at(table, window, (start, width))
+        if level is not None:
+            whose = table.together if self._is_whole(table, level, table.together) else table.each
+            wanted = ", ".join(f"{_n(name)}, total({name}_sum)" for name in names)
+            query = f"SELECT bucket, {wanted} FROM {table.rollup} WHERE level = {level} AND {whose} AND run_id = ?"
+            query += " AND bucket >= ? AND bucket < ? GROUP BY bucket"
+            rows = self._rows(query, (run_id, *window), 1 + 2 * len(names))
+        else:
+            wanted = ", ".join(f"count({name}), total({name})" for name in names)
+            query = f"SELECT min(max(CAST((time - ?) / ? AS INTEGER), 0), ?) AS bin, {wanted} FROM {table.samples}"
+            query += " WHERE run_id = ? AND time >= ? AND time < ? GROUP BY bin"
+            rows = self._rows(query, (start, float(width), n - 1, run_id, *window), 1 + 2 * len(names))
+        at = rows[:, 0] if level is None else np.clip(np.trunc((rows[:, 0] - start) / width), 0, n - 1)
+        sums = rows[:, 1:].reshape(len(rows), len(names), 2)
+        sums[~np.isfinite(sums).all(axis=2)] = 0.0  # a sum that can't be is none of anything
+        return at.astype(np.int64), sums.reshape(len(rows), 2 * len(names))
+
+    def _rows(self, query: str, parameters: Sequence[object], n_columns: int) -> Floats:
+        """What a query finds [n, columns], as far as its first column is a number."""
+        found = [row for batch in self._file.rows(query, parameters) for row in batch]
+        if not found:
+            return np.empty((0, n_columns))
+        table, _ = sound_numbers(found)
+        return table[np.isfinite(table[:, 0])]
+
+    def _read_at(self, table: UseTable, window: Window, edges: Sequence[float] = ()) -> tuple[int | None, Window]:
+        """The coarsest rollups that no end of the window, and no other edge, cuts, None where only rows will do; and the
+        window, of many rows widened to whole buckets where it cuts them."""
+        cuts = [edge for edge in (*window, *edges) if math.isfinite(edge)]
+        for level in reversed(LEVELS):
+            if all(edge % level == 0 for edge in cuts) and self._says_all(table, level, bool(edges)):
+                return level, window
+        level, many = LEVELS[0], self._n_rows(table) > MOST_ROWS
+        if many and all(edge % level == 0 for edge in edges) and self._says_all(table, level, bool(edges)):
+            return level, _widened(window, level)
+        return None, window
+
+    def _says_all(self, table: UseTable, level: int, together: bool) -> bool:
+        """``together``: what no single owner's rollups need say."""
+        return (together and self._is_whole(table, level, table.together)) or self._is_whole(table, level, table.each)
+
+    def _is_whole(self, table: UseTable, level: int, whose: str) -> bool:
+        """Whether these rollups say it all: not those of a file that grows, or was cut off, or is an earlier version's."""
+        key = table, level, whose
+        if key not in self._whole:
+            ended = all(run.state != "running" for run in self._file.runs)
+            self._whole[key] = ended and self.counts_all(*key)
+        return self._whole[key]
+
+    def counts_all(self, table: UseTable, level: int, whose: str) -> bool:
+        """Whether the rollups of a level count as many rows as there are: those of each owner, or of all together (a
+        condition of ``table``)."""
+        try:
+            return counted(self._file.connection, "main", table, level, whose) == self._n_rows(table)
+        except sqlite3.DatabaseError as error:
+            self._file.damaged(error)
+            return False
+
+    def _n_rows(self, table: UseTable) -> int:
+        """Rows are numbered without holes."""
+        ends = f"SELECT (SELECT min(rowid) FROM {table.samples}), (SELECT max(rowid) FROM {table.samples})"
+        return sum(last - first + 1 for first, last in self._file.all(ends) if first is not None)
+
+
+def _widened(window: Window, level: int) -> Window:
+    lower, upper = window
+    if math.isfinite(lower):
+        lower = math.floor(lower / level) * float(level)
+    if math.isfinite(upper):
+        upper = math.ceil(upper / level) * float(level)
+    return lower, upper
+
+
+def _n(name: str) -> str:
+    return f"CAST(total({name}_n) AS INTEGER)"
+
+
+def _possible(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row of counts, sums and greatest values by turns. Where a sum can't be there is none of it."""
+    groups = [row[at : at + 3] for at in range(0, len(row), 3)]
+    return tuple(value for group in groups for value in ((0, 0.0, None) if group[1] is None else group))

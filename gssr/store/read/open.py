@@ -1,0 +1,208 @@
+"""Opening recordings for reading, without ever changing them."""
+
+import os
+import sqlite3
+from collections.abc import Sequence
+
+from gssr.metrics import NAMES
+from gssr.store.disk import COMPANIONS, beside, is_file_or_none, is_hollow
+from gssr.store.format.columns import columns_of
+from gssr.store.format.schema import APPLICATION_ID, SCHEMA_VERSION, create_view
+from gssr.store.read.bounds import check_sizes
+from gssr.store.read.guard import Guarded, UnsafeError, answers, check_schema, distrust, only_reads
+
+_CACHE_KIB = 100
+"""Of pages that SQLite keeps: a thousand files are read at once, and from each hardly a page twice."""
+_MAGIC = b"SQLite format 3\0"
+
+
+class RecordingError(Exception):
+    """A recording can't be read or written; the text is one sentence that names the file."""
+
+
+def log_of(path: str) -> str:
+    """The name of the log beside a recording, ``NAME.sql`` or ``NAME.sql.d``: what the workload printed."""
+    return path.rstrip("/").removesuffix(".d").removesuffix(".sql") + ".log"
+
+
+def looks_like_recording(path: str) -> bool:
+    """True for a file that GSSR made (or that is empty), judged by its head alone: a damaged recording is one too."""
+    with open(path, "rb") as stream:
+        head = stream.read(100)
+    return not head or (head.startswith(_MAGIC) and head[68:72] == APPLICATION_ID.to_bytes(4, "big"))
+
+
+def files_of(path: str) -> list[str]:
+    """The files that make up a recording: of ``NAME.sql`` itself and the shards in ``NAME.sql.d`` those that exist, by
+    either name; of any other folder the shards in it. Raises RecordingError for a folder without any; ``connect`` finds
+    that a file is missing."""
+    if path.rstrip("/").endswith(".sql.d") and os.path.isfile(path.rstrip("/")[:-2]):
+        path = path.rstrip("/")[:-2]  # merged, or half so
+    folder = path.rstrip("/") if os.path.isdir(path) else path + ".d"
+    names = [] if os.path.isdir(path) else [path] * os.path.lexists(path)
+    if os.path.isdir(folder):
+        try:
+            names += [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".sql")]
+        except OSError as error:
+            raise RecordingError(f"{folder}: can't be read: {error.strerror}") from None
+        if not names:
+            raise RecordingError(f"{path}: holds no recording")
+    return names or [path]
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """A recording, open for reading only, and for nothing else (gssr.store.read.guard). Nothing is written to its folder:
+    where SQLite would have to repair the file first, a private copy is read.
+
+    Raises RecordingError when it is missing, empty, not a recording, or of a newer schema.
+    """
+    files = _check_file(path)
+    try:
+        try:
+            return _checked(_connect_read_only(path, files), path)
+        except sqlite3.OperationalError as error:
+            if not os.access(path, os.R_OK):
+                raise RecordingError(f"{path}: permission denied") from None
+            return _by_copy(path, files, error)
+    except UnsafeError as error:
+        raise RecordingError(f"{path}: is damaged, or not made by gssr: {error}") from None
+    except sqlite3.DatabaseError as error:
+        raise RecordingError(f"{path}: is damaged: {error}") from None
+    except UnicodeDecodeError:  # SQLite's message, which quotes the damage
+        raise RecordingError(f"{path}: is damaged: malformed database schema") from None
+
+
+def connect_for_questions(path: str) -> sqlite3.Connection:
+    """The same for questions that the user asks in SQL: any that only read, of any table, however long they take. The view
+    ``gpu_samples`` is the connection's own. Raises RecordingError."""
+    connection = connect(path)
+    connection.set_authorizer(None)
+    connection.set_progress_handler(None, 0)
+    try:
+        if set(columns_of(connection, "samples")).issuperset(NAMES):  # one of an earlier version may have fewer
+            connection.execute(create_view("TEMP VIEW"))
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise RecordingError(f"{path}: is damaged: {error}") from None
+    connection.set_authorizer(answers)
+    return connection
+
+
+def _check_file(path: str) -> list[str]:
+    """The file, and what may be beside it. Raises RecordingError when one of them is not what it should be."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise RecordingError(f"{path}: is not a file")  # but a pipe, which might never answer, or a device
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(16)
+    except FileNotFoundError:
+        raise RecordingError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise RecordingError(f"{path}: is a directory, not a recording") from None
+    except OSError as error:
+        raise RecordingError(f"{path}: can't be read: {error.strerror}") from None
+    if not head:
+        raise RecordingError(f"{path}: is empty: nothing was recorded into it")
+    if head != _MAGIC:
+        raise RecordingError(f"{path}: is not a recording (not an SQLite database)")
+    file = os.path.realpath(path)
+    for suffix in COMPANIONS:
+        if not is_file_or_none(file + suffix):  # SQLite would wait for a pipe
+            raise RecordingError(f"{path}: can't be read: {os.path.basename(path)}{suffix} is not a file")
+        if is_hollow(file + suffix):
+            raise RecordingError(f"{path}: can't be read: {os.path.basename(path)}{suffix} is one large hole")
+    return [file, *(file + suffix for suffix in COMPANIONS)]
+
+
+def _connect_read_only(path: str, files: Sequence[str]) -> Guarded:
+    from urllib.parse import quote  # here, because what starts beside a job must start quickly
+
+    uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro"
+    connection = sqlite3.connect(
+        uri, uri=True, isolation_level=None, timeout=2.0, check_same_thread=False, factory=Guarded
+    )
+    return _distrusting(connection, files)
+
+
+def _distrusting(connection: Guarded, files: Sequence[str]) -> Guarded:
+    connection.text_factory = _text
+    connection.budget.files = files
+    try:
+        distrust(connection)
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _text(data: bytes) -> str:
+    """Text of a file that may be damaged."""
+    return data.decode("utf-8", "replace")
+
+
+def _by_copy(path: str, files: Sequence[str], why: sqlite3.OperationalError) -> sqlite3.Connection:
+    """A private copy of what can't be read itself, and ``why``. Raises RecordingError, sqlite3.DatabaseError."""
+    try:
+        return _checked(_connect_copy(path, files), path)
+    except (sqlite3.OperationalError, OSError):
+        raise RecordingError(f"{path}: can't be read: {why}") from None
+
+
+def _connect_copy(path: str, files: Sequence[str]) -> Guarded:
+    """A private copy: for a file that an unfinished transaction or an unreadable write-ahead log stands in the way of."""
+    from gssr.store.read.private_copy import copy_whole, private_folder
+
+    with private_folder() as folder:  # SQLite keeps reading from the open file
+        copy = os.path.join(folder, "recording.sql")
+        copy_whole(path, copy)
+        connection = sqlite3.connect(copy, isolation_level=None, check_same_thread=False, factory=Guarded)
+        return _distrusting(connection, files)
+
+
+def missing_end(path: str) -> str | None:
+    """A sentence when the file is shorter than its own head says; None when it is whole, or can't tell because parts of it
+    still are in a write-ahead log."""
+    with open(path, "rb") as stream:
+        head = stream.read(100)
+    if (
+        os.path.exists(beside(path, "-wal")) or head[24:28] != head[92:96]
+    ):  # the page count is valid only with this counter
+        return None
+    page_size = int.from_bytes(head[16:18], "big")
+    size = int.from_bytes(head[28:32], "big") * (65536 if page_size == 1 else page_size)
+    found = os.path.getsize(path)
+    return f"{path}: is cut off: {found:,} of {size:,} bytes are there" if found < size else None
+
+
+def _checked(connection: Guarded, path: str) -> sqlite3.Connection:
+    try:
+        problem = _what_is_wrong(connection)
+        if problem is None:
+            check_schema(connection)
+            connection.bound()
+            check_sizes(connection)
+            connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}").fetchall()
+            connection.set_authorizer(only_reads)
+            return connection
+    except BaseException:
+        connection.close()
+        raise
+    connection.close()
+    raise RecordingError(f"{path}: {problem}")
+
+
+def _what_is_wrong(connection: sqlite3.Connection) -> str | None:
+    """Why it is no recording that this version knows."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    tables = {str(name).lower() for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if application != APPLICATION_ID or "runs" not in tables:
+        if {"data", "process_metadata"} <= tables:
+            return "is a recording of the older GSSR 0.x, which this version can't read"
+        if not tables:
+            return "holds nothing: nothing was recorded into it"
+        return "is an SQLite database of something else, not a recording"
+    if version > SCHEMA_VERSION:
+        return f"has schema {version}, this gssr knows up to {SCHEMA_VERSION}: read it with a newer gssr"
+    return None

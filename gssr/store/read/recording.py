@@ -1,0 +1,401 @@
+"""Reading recordings: a file, a folder of shards, or both, as runs whose samples and rollups come out as arrays.
+
+What a GPU is called differs from file to file; here GPUs are *positions* in ``RunReader.gpus``, which is sorted by node,
+device index and UUID.
+"""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.metrics import BY_NAME
+from gssr.store.disk import allow_descriptors
+from gssr.store.format.host_rollups import HOST, WORKLOAD, Extent, UseTable, extents_of
+from gssr.store.format.layout import Layout, layout_of, part_of
+from gssr.store.format.rows import Event, Process, Run, joined, missing_ranks
+from gssr.store.format.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
+from gssr.store.format.vectors import derive, merge
+from gssr.store.read import window_edges
+from gssr.store.read.gpu_sources import places_of
+from gssr.store.read.guarded_file import catalogue_order
+from gssr.store.read.histograms import Histograms, histograms
+from gssr.store.read.host_use import Bins
+from gssr.store.read.open import RecordingError, files_of
+from gssr.store.read.part import Part
+from gssr.store.read.recording_file import RecordingFile
+from gssr.store.read.window import cover
+
+_PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared memory
+_TRIES = 5  # to open all of a recording whose ranks' files are being merged meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Raw rows in file order: ``gpu`` int64[n] positions, ``time`` float64[n] unix s, ``values`` float64[n] by metric name
+    (NaN is NULL)."""
+
+    gpu: Ints
+    time: Floats
+    values: Mapping[str, Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Rollups: ``gpu`` int64[n] positions, ``start`` float64[n] unix s, ``seconds`` float64[n] lengths, ``vectors``
+    float64[n, layout.width]."""
+
+    gpu: Ints
+    start: Floats
+    seconds: Floats
+    vectors: Floats
+    layout: Layout
+
+
+class Recording:
+    """What one argument of a command names: open it with ``open_recording``."""
+
+    def __init__(self, path: str, shards: Sequence[RecordingFile], unreadable: str | None = None) -> None:
+        self.path = path
+        self._shards = list(shards)
+        self._unreadable = unreadable
+        begun: dict[str, float] = {}
+        for run in (run for shard in self._shards for run in shard.file.runs):
+            start = math.inf if run.started_at is None else run.started_at
+            begun[run.run_id] = min(begun.get(run.run_id, math.inf), start)
+        self.runs = tuple(RunReader(run_id, self._shards) for run_id in sorted(begun, key=begun.__getitem__))
+        """Its runs, in the order in which they began."""
+
+    @property
+    def damage(self) -> str | None:
+        """What could not be read so far, in one sentence."""
+        return self._unreadable or next((shard.file.damage for shard in self._shards if shard.file.damage), None)
+
+    def close(self) -> None:
+        """Close every file."""
+        for shard in self._shards:
+            shard.close()
+
+
+def open_recording(path: str | os.PathLike[str]) -> Recording:
+    """Open a recording for reading: ``NAME.sql``, ``NAME.sql.d``, or the one that exists of the two; both when both do.
+
+    Raises RecordingError, one sentence that names the file, when there is nothing to read.
+    """
+    path = os.fspath(path)
+    for attempt in range(_TRIES):
+        names = files_of(path)
+        allow_descriptors(_PER_SHARD * len(names))
+        shards, errors, gone = _opened(names)
+        if not gone or attempt == _TRIES - 1:
+            break
+        for shard in shards:
+            shard.close()
+    if not shards:
+        raise RecordingError(errors[0])
+    n_others = f"; {len(errors) - 1} more can't be read" if len(errors) > 1 else ""
+    recording = Recording(path, shards, errors[0] + n_others if errors else None)
+    if not recording.runs:
+        raise RecordingError(recording.damage or f"{path}: holds no run: nothing was recorded into it")
+    return recording
+
+
+def _opened(names: Sequence[str]) -> tuple[list[RecordingFile], list[str], bool]:
+    """The files that make up a recording, apart from those that are part of another of them already; why others can't be
+    read; and whether one is gone: merged in this moment."""
+    shards: list[RecordingFile] = []
+    errors: list[str] = []
+    merged: set[str] = set()
+    gone = False
+    for name in names:
+        if os.path.basename(name) in merged:
+            continue
+        try:
+            shards.append(RecordingFile(name))
+            merged.update(row.shard for row in shards[-1].file.merged)
+        except RecordingError as error:
+            errors.append(str(error))
+            gone = gone or not os.path.lexists(name)
+        except OSError as error:
+            errors.append(f"{name}: can't be read: {error.strerror}")
+    return shards, errors, gone and len(names) > 1
+
+
+class RunReader:
+    """One run. Reading is lazy; what a damaged file could not give is said by ``damage``."""
+
+    def __init__(self, run_id: str, shards: Sequence[RecordingFile]) -> None:
+        holders = [shard for shard in shards if any(run.run_id == run_id for run in shard.file.runs)]
+        self.run: Run = joined([run for shard in holders for run in shard.file.runs if run.run_id == run_id])
+        self.state = self.run.state
+        self._shards = holders
+        self._places = places_of(run_id, holders, self.sampling_seconds)
+        self.gpus = self._places.gpus
+        self._parts = [self._part(shard, found) for shard, found in self._places.positions.items() if found]
+        self.metrics = catalogue_order(list(dict.fromkeys(name for shard in holders for name in shard.file.metrics)))
+        """Metric columns of the files, in the catalogue's order; derived ones apart."""
+
+    def _part(self, shard: RecordingFile, position: dict[int, int]) -> Part:
+        first, last = shard.rowids(self.run.run_id)
+        whole = shard in self._places.whole and not shard.file.damage
+        ended = self.state not in ("running", "lost")
+        unended = not (ended and shard.rolled.counts_up_to(last, None if whole else list(position)))
+        return Part(shard, first, last, position, whole, unended, shard.thinned_until(self.run.run_id), ended)
+
+    @property
+    def damage(self) -> str | None:
+        """What could not be read so far, in one sentence."""
+        return next((shard.file.damage for shard in self._shards if shard.file.damage), None)
+
+    @property
+    def recounted(self) -> str | None:
+        """What had to be counted anew so far because rollups or sketches are missing or damaged, in one sentence."""
+        n = sum(first == part.first for part in self._parts for first, _ in part.shard.recounted)
+        if not n:
+            return None
+        stretches = "1 stretch" if n == 1 else f"{n:,} stretches"
+        return (
+            f"rollups of {stretches} of 10 minutes of a GPU are missing or damaged: counted anew from the samples, which "
+            "takes longer; gssr merge FILE.sql repairs them"
+        )
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """One row per rank."""
+        rows = (row for each in self._shards for row in each.file.processes(self.run.run_id))
+        return tuple(sorted(rows, key=lambda process: process.rank))
+
+    @property
+    def ranks_missing(self) -> tuple[int, ...] | None:
+        """The ranks that are not in the recording, in order; None where nobody knows how many there are."""
+        return missing_ranks(self.run.world_size, (process.rank for process in self.processes))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """Everything that happened, by time. GPU keys are those of ``gpus``."""
+        rows = (
+            event if event.gpu is None else event._replace(gpu=self._places.key(shard, event.gpu))
+            for shard in self._shards
+            for event in shard.file.events(self.run.run_id)
+        )
+        return tuple(sorted(rows, key=lambda event: event.time))
+
+    @property
+    def tails(self) -> list[tuple[str, int, dict[int, int]]]:
+        """Where to go on following: for each file its name, the last rowid read here, and the positions of its GPUs by
+        their keys in the file."""
+        parts = {part.shard.file.path: part for part in self._parts}
+        found = []
+        for shard in self._shards:
+            part = parts.get(shard.file.path)
+            last = part.last if part else shard.rowids(self.run.run_id)[1]
+            found.append((shard.file.path, last, dict(part.position) if part else {}))
+        return found
+
+    @property
+    def sampling_seconds(self) -> float:
+        """The sampling interval; 0 when it is unknown."""
+        return (self.run.sampling_ms or 0.0) / 1000
+
+    @property
+    def gap_seconds(self) -> float:
+        """More than this between two rows of a GPU is a gap; infinity when the sampling interval is unknown."""
+        return GAP_INTERVALS * self.sampling_seconds or math.inf
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of ``samples`` (an upper bound where a full disk made the sampler drop some)."""
+        return sum(part.last - part.first + 1 for part in self._parts)
+
+    @property
+    def first_time(self) -> float | None:
+        """Unix time of the first sample."""
+        return min(self._times_at(0), default=None)
+
+    @property
+    def keep(self) -> str:
+        """What is kept of old samples: raw, 10s (means over 10 s), or none; of ranks that differ what is least."""
+        kept = [row.keep for shard in self._shards for row in shard.file.thinned if row.run_id == self.run.run_id]
+        return "none" if "none" in kept else kept[0] if kept else "raw"
+
+    @property
+    def thinned_until(self) -> float:
+        """Samples from before this (unix s) were thinned, of all GPUs or some; minus infinity when none were."""
+        return max((shard.thinned_until(self.run.run_id) for shard in self._shards), default=-math.inf)
+
+    def has_rows(self, most: int, start: float | None) -> bool:
+        """Whether every raw row from ``start`` (unix s, None: the run's begin) on is there, and the run has no more than
+        ``most``."""
+        return self.n_rows <= most and self.thinned_until <= (-math.inf if start is None else start)
+
+    def whole_buckets(self, start: float | None, end: float | None) -> tuple[float | None, float | None]:
+        """The window [start, end) (unix s, None: open), widened to whole buckets of 10 s where the samples that would tell
+        what lies in a part of one are thinned."""
+        until, step = self.thinned_until, LEVELS[0]
+        if start is not None and start < until:
+            start = math.floor(start / step) * float(step)
+        if end is not None and end < until:
+            end = math.ceil(end / step) * float(step)
+        return start, end
+
+    @property
+    def last_time(self) -> float | None:
+        """Unix time of the last sample."""
+        return max(self._times_at(1), default=None)
+
+    def _times_at(self, end: int) -> list[float]:
+        shards = dict.fromkeys(part.shard for part in self._parts)
+        return [time for shard in shards for time in shard.times_at(self.run.run_id, end)]
+
+    def host_use(self, start: float | None = None, end: float | None = None) -> dict[str, Extent]:
+        """What the nodes did in the window: each value column of ``host_samples``, over all nodes."""
+        window = _bounds(start, end)
+        return extents_of(HOST.values, [row for each in self._shards for row in each.use.host(self.run.run_id, window)])
+
+    def workload_use(self, start: float | None = None, end: float | None = None) -> list[dict[str, Extent]]:
+        """What the workload's processes did in the window: each value column of ``workload_samples``, rank by rank."""
+        window = _bounds(start, end)
+        rows = [row for shard in self._shards for row in shard.use.workload(self.run.run_id, window)]
+        return [extents_of(WORKLOAD.values, [row]) for row in rows]
+
+    def use_over_time(
+        self, table: UseTable, start: float | None, end: float | None, bins: Bins, names: Sequence[str] = ()
+    ) -> dict[str, Floats]:
+        """What the nodes (HOST) or the workload's processes (WORKLOAD) did in start <= time < end (unix s, None: open), in
+        ``bins`` [n]: each value column's (of ``names``, or all) mean over nodes or ranks, NaN without samples; columns
+        without any are left out."""
+        names, window = names or table.values, _bounds(start, end)
+        sums = np.zeros((bins[2], 2 * len(names)))
+        for shard in self._shards:
+            np.add.at(sums, *shard.use.over_time(table, names, self.run.run_id, window, bins))
+        count, total = sums[:, ::2], sums[:, 1::2]
+        means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+        return {name: means[:, column] for column, name in enumerate(names) if count[:, column].any()}
+
+    def samples(
+        self, names: Sequence[str], gpus: Ints | None = None, start: float | None = None, end: float | None = None
+    ) -> Samples:
+        """Raw rows with start <= time < end (None: open), each GPU's in the order of its file. ``names`` may hold derived
+        metrics; ``gpus`` are positions (None: all)."""
+        stored = dict.fromkeys(name for name in names if not BY_NAME[name].derived)
+        for name in names:
+            stored |= dict.fromkeys(BY_NAME[name].parts)
+        lower, upper = _bounds(start, end)
+        pieces = [part.raw(list(stored), gpus, lower, upper) for part in self._parts_of(gpus)]
+        gpu = np.concatenate([piece[0] for piece in pieces]) if pieces else np.empty(0, np.int64)
+        time = np.concatenate([piece[1] for piece in pieces]) if pieces else np.empty(0)
+        values = {
+            name: np.concatenate([piece[2][name] for piece in pieces]) if pieces else np.empty(0) for name in stored
+        }
+        if self._places.in_turns:
+            order = np.argsort(time, kind="stable")
+            gpu, time, values = gpu[order], time[order], {name: value[order] for name, value in values.items()}
+        for name in names:
+            if BY_NAME[name].derived:
+                values[name] = derive(values, BY_NAME[name].parts)
+        self._check_thinning([lower])
+        return Samples(gpu, time, {name: values[name] for name in names})
+
+    def _check_thinning(self, starts: Sequence[float]) -> None:
+        """Raises RecordingError when samples that were needed, from one of ``starts`` on or the newest, were thinned while
+        they were read."""
+        for shard in self._shards:
+            shard.check_thinning(self.run.run_id, min(starts, default=math.inf))
+
+    def buckets(
+        self,
+        start: float | None = None,
+        end: float | None = None,
+        level: int | None = None,
+        gpus: Ints | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Buckets:
+        """Rollups that cover [start, end) exactly once (None: open).
+
+        With ``level`` None the coarsest cover: buckets of 600, 60 and 10 s, and raw rows folded where a bucket is cut by the
+        window or not closed yet. With a level, one bucket for each GPU and step of that length. ``names`` keeps only these
+        metrics' blocks (see Buckets.layout).
+        """
+        layout = layout_of(self.metrics)
+        if names is not None:
+            layout = part_of(layout, names)
+        lower, upper = _bounds(*self.whole_buckets(start, end))
+        pieces = [
+            cover(part, lower, upper, level or LEVELS[-1], gpus, layout, self.gap_seconds)
+            for part in self._parts_of(gpus)
+        ]
+        if len(pieces) == 1:  # not copied: they may be large
+            gpu, begin, seconds, vectors = pieces[0]
+        else:
+            gpu = np.concatenate([piece[0] for piece in pieces]) if pieces else np.empty(0, np.int64)
+            begin = np.concatenate([piece[1] for piece in pieces]) if pieces else np.empty(0)
+            seconds = np.concatenate([piece[2] for piece in pieces]) if pieces else np.empty(0)
+            vectors = np.concatenate([piece[3] for piece in pieces]) if pieces else np.empty((0, layout.width))
+        self._check_thinning(_cut(lower, upper, LEVELS[0]))
+        # Join the pieces of a bucket that is cut, or not closed, or was sampled by several ranks in turns.
+        if level is not None and (self._places.in_turns or (seconds != level).any()):
+            step = np.floor(begin / level).astype(np.int64)
+            pairs, group = np.unique(np.column_stack([gpu, step]), axis=0, return_inverse=True)
+            vectors = merge(vectors, group.reshape(-1), len(pairs), self.gap_seconds, layout)
+            gpu, begin, seconds = pairs[:, 0], pairs[:, 1] * float(level), np.full(len(pairs), float(level))
+        return Buckets(gpu, begin, seconds, vectors, layout)
+
+    def hold_ends(self, start: float | None, end: float | None, gpus: Ints | None = None) -> None:
+        """Read what no rollup counts at the ends of [start, end) (unix s, None: open), once for all that is asked of this
+        window and these GPUs (positions; None: all) until the next call. Of a run that has ended."""
+        lower, upper = _bounds(*self.whole_buckets(start, end))
+        for part in self._parts_of(gpus):
+            if part.ended:
+                window_edges.hold(part, lower, upper, gpus, self.gap_seconds, self.sampling_seconds or 1.0)
+
+    def rows_between(self, start: float, end: float, gpus: Ints | None = None) -> float:
+        """About how many samples reading those of some GPUs in [start, end), unix s, looks at: of a file in which all GPUs
+        take turns they are everybody's."""
+        return sum(len(part.position) for part in self._parts_of(gpus)) * (end - start) / (self.sampling_seconds or 1.0)
+
+    def _parts_of(self, gpus: Ints | None) -> list[Part]:
+        """Those that have rows of one of these GPUs (positions; None: all). Of a thousand ranks' files a few GPUs are in a
+        few."""
+        if gpus is None:
+            return self._parts
+        wanted = set(gpus.tolist())
+        return [part for part in self._parts if not wanted.isdisjoint(part.position.values())]
+
+    def histogram(
+        self,
+        names: Sequence[str],
+        start: float | None = None,
+        end: float | None = None,
+        gpus: Ints | None = None,
+    ) -> dict[str, Ints]:
+        """For each metric, how many samples fell into each of the 65,536 bins of a sketch (gssr.store.format.layout), as far
+        as that is known: see ``histograms``."""
+        return self.histograms(names, start, end, gpus).counts
+
+    def histograms(
+        self,
+        names: Sequence[str],
+        start: float | None = None,
+        end: float | None = None,
+        gpus: Ints | None = None,
+        most_rows: float = math.inf,
+    ) -> Histograms:
+        """The same with what is known of a window that cuts sketches whose samples are thinned, or of which more than
+        ``most_rows`` had to be looked at to tell which lie in it (a run's that has ended)."""
+        lower, upper = _bounds(*self.whole_buckets(start, end))
+        seconds = self.gap_seconds, self.sampling_seconds or 1.0
+        found = histograms(self._parts_of(gpus), names, (lower, upper), gpus, *seconds, most_rows)
+        self._check_thinning(_cut(lower, upper, SKETCH_SECONDS))
+        return found
+
+
+def _cut(lower: float, upper: float, step: int) -> list[float]:
+    """Where the buckets of ``step`` seconds begin that the ends of [lower, upper) cut."""
+    return [edge - edge % step for edge in (lower, upper) if math.isfinite(edge) and edge % step]
+
+
+def _bounds(start: float | None, end: float | None) -> tuple[float, float]:
+    return -math.inf if start is None else start, math.inf if end is None else end

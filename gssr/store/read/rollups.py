@@ -1,0 +1,279 @@
+"""What a file's writer has counted already: closed buckets, from the file's pages where it is finished, else through SQLite;
+and sketches.
+
+Which rows of ``rollup`` and ``sketch`` are asked for, in SQL.
+"""
+
+import math
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.store.format.layout import HEAD, Layout, part_of
+from gssr.store.format.plausible import are_placed, are_rollups, are_vectors, ranges_in, sound_buckets
+from gssr.store.format.rollup import empty_vector
+from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
+from gssr.store.format.vectors import SketchBins, decoded, vectors_of, where
+from gssr.store.pages.file import NotPlainError
+from gssr.store.pages.rollups import PageRollups, Rollups
+from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
+
+_NAMED = 1_000
+"""So many buckets or fewer are asked for by name: then the index finds each GPU's in each, and no others are looked at."""
+
+
+def within(start: float, end: float, seconds: int, keys: Sequence[int] | None) -> str:
+    """The condition that a bucket of ``seconds`` lies within [start, end), unix s or infinite, and is of one of these GPU
+    keys (None: of any)."""
+    conditions = ["1"]
+    if keys is not None and math.isfinite(end - start) and end - start <= _NAMED * seconds:
+        named = range(-(-math.ceil(start) // seconds) * seconds, math.floor(end) - seconds + 1, seconds)
+        conditions.append(f"bucket IN ({','.join(map(str, named))})")
+    else:
+        if math.isfinite(start):
+            conditions.append(f"bucket >= {math.ceil(start)}")
+        if math.isfinite(end):
+            conditions.append(f"bucket <= {math.floor(end) - seconds}")
+    if keys is not None:
+        conditions.append(f"gpu IN ({','.join(map(str, keys))})")
+    return " AND ".join(conditions)
+
+
+_BLOBS_AT_ONCE = 1024
+"""Rollups fetched before they are decoded: a megabyte; of sketches, which are larger, an eighth."""
+
+_MOST_KEPT = 2048
+"""So many rollups of the coarsest level are kept once they are read, of all open files together: two megabytes."""
+
+_SHARE = 1 / 8
+"""For so many of a file's GPUs those that are wanted are looked for among all of a stretch."""
+
+_Found = tuple[Ints, Ints, Floats]
+"""GPU keys and starts [n], vectors [n, layout.width]."""
+
+
+class Sketches(NamedTuple):
+    """GPU keys and starts [n], and the bins."""
+
+    gpu: Ints
+    bucket: Ints
+    bins: SketchBins
+
+
+class RolledUp:
+    """``rollup`` and ``sketch`` of a file."""
+
+    n_kept = 0
+    """Of all files together."""
+
+    def __init__(self, file: GuardedFile) -> None:
+        self._file = file
+        self._pages: PageRollups | None = None
+        self._may_be_plain = True
+        self._last: tuple[tuple[int, float, float], tuple[Ints, Ints]] | None = None
+        """What was listed last: who reads a stretch in pieces asks for other GPUs of the same one next."""
+        self._kept: Rollups | None = None
+        self._are_many = False
+
+    def close(self) -> None:
+        """The file is being closed."""
+        if self._kept is not None:
+            RolledUp.n_kept -= len(self._kept.gpu)
+        self._pages, self._kept, self._may_be_plain = None, None, False
+
+    def rollups(
+        self,
+        level: int,
+        keys: Sequence[int] | None,
+        start: float,
+        end: float,
+        layout: Layout,
+        counted_anew: bool = False,
+    ) -> _Found:
+        """Closed buckets of a level that lie within [start, end): GPU keys, starts, and vectors in ``layout``, which may
+        keep only some of the file's blocks. ``counted_anew``: what can't be, and is left out, the caller counts anew."""
+        known = part_of(layout, [block.metric.name for block in self._file.layout.blocks])
+        if known.width < layout.width:  # of ranks' files not all may have every column
+            gpu, bucket, vectors = self.rollups(level, keys, start, end, known, counted_anew)
+            return gpu, bucket, of_layout(vectors, known, layout)
+        try:
+            batches = [self._decoded(level, keys, start, end, layout)]
+        except NotPlainError:
+            self._may_be_plain = False
+            batches = list(self._through_sqlite(level, keys, start, end, layout))
+        found = [batch for batch, _ in batches]
+        if sum(n - len(batch[0]) for batch, n in batches) and not counted_anew:
+            self._file.damaged(IMPOSSIBLE)
+        if len(found) == 1:
+            return found[0]
+        nothing = np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, layout.width))
+        gpu, bucket, vectors = (np.concatenate(column) for column in zip(nothing, *found, strict=True))
+        return gpu, bucket, vectors
+
+    def _decoded(
+        self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
+    ) -> tuple[_Found, int]:
+        """Those of a finished file's that hold what they can, and how many there were. Raises NotPlainError."""
+        columns, pages = self._columns_of(layout), self._open()
+        kept = self._coarsest(pages) if level == LEVELS[-1] else None
+        if kept is not None:
+            pages.check()
+            rows = _those_of(kept, keys, start, end, columns)
+        else:
+            rows = pages.read(self._rowids(level, keys, start, end), columns)
+            _check_level(rows, level)
+        fine = are_placed(rows.gpu, rows.bucket, level)
+        fine &= are_rollups(rows.vectors, rows.bucket, rows.rowids, level, layout)
+        gpu, bucket, vectors = where(fine, rows.gpu, rows.bucket, rows.vectors)
+        return (gpu, bucket, vectors), len(rows.gpu)
+
+    def _coarsest(self, pages: PageRollups) -> Rollups | None:
+        """All rollups of the coarsest level, which whoever reads a recording asks for again and again; None where they are
+        too many to be kept. Raises NotPlainError."""
+        if not self._are_many and self._kept is None:
+            level, most = LEVELS[-1], _MOST_KEPT - RolledUp.n_kept
+            query = f"SELECT count(*) FROM (SELECT 1 FROM rollup WHERE level = {level} LIMIT {most + 1})"
+            try:
+                ((n,),) = self._file.connection.execute(query).fetchall()
+            except sqlite3.DatabaseError as error:
+                raise NotPlainError(str(error)) from None
+            self._are_many = n > most
+            if not self._are_many:
+                rows = pages.read(self._listed(level, None, -math.inf, math.inf)[0], None)
+                _check_level(rows, level)
+                self._kept = rows
+                RolledUp.n_kept += len(rows.gpu)
+        return self._kept
+
+    def _through_sqlite(
+        self, level: int, keys: Sequence[int] | None, start: float, end: float, layout: Layout
+    ) -> Iterator[tuple[_Found, int]]:
+        """The same of any file."""
+        file, columns = self._file, self._columns_of(layout)
+        query = "SELECT gpu, bucket, first_rowid, last_rowid, data FROM rollup"
+        query += f" WHERE level = {level} AND {within(start, end, level, keys)}"
+        for batch in file.rows(query, fetch=_BLOBS_AT_ONCE):
+            head, rows = sound_buckets(batch, level)
+            rows, head = _kept(rows, are_vectors(head[:, 0], [row[-1] for row in rows], file.layout), head)
+            vectors = vectors_of([row[-1] for row in rows], file.layout, columns)
+            fine = are_rollups(vectors, head[:, 1], ranges_in(rows), level, layout)
+            gpu, bucket, vectors = where(fine, head[:, 0], head[:, 1], vectors)
+            yield (gpu, bucket, vectors), len(batch)
+
+    def _open(self) -> PageRollups:
+        """The table's pages. Raises NotPlainError."""
+        if not self._may_be_plain:
+            raise NotPlainError("it was not before")
+        if self._pages is None:
+            file = self._file
+            pages = file.pages()
+            if pages is None:
+                raise NotPlainError("not a finished file")
+            try:
+                self._pages = PageRollups(pages, file.connection, file.layout.width)
+            except sqlite3.DatabaseError as error:
+                raise NotPlainError(str(error)) from None
+        return self._pages
+
+    def _rowids(self, level: int, keys: Sequence[int] | None, start: float, end: float) -> Ints:
+        """Rowids of rollups in the order of their index. Raises NotPlainError."""
+        n_gpus = sum(len(self._file.gpus(run.run_id)) for run in self._file.runs)
+        if keys is not None and len(keys) < n_gpus * _SHARE:
+            return self._listed(level, keys, start, end)[0]
+        if self._last is None or self._last[0] != (level, start, end):
+            self._last = (level, start, end), self._listed(level, None, start, end)
+        rowids, gpus = self._last[1]
+        return rowids if keys is None else rowids[np.isin(gpus, np.array(keys, np.int64))]
+
+    def _listed(self, level: int, keys: Sequence[int] | None, start: float, end: float) -> tuple[Ints, Ints]:
+        """Rowids of rollups and the keys of their GPUs: as two texts, which takes a third of the time that rows take."""
+        condition = f"level = {level} AND {within(start, end, level, keys)}"
+        query = f"SELECT count(*), group_concat(rowid), group_concat(gpu) FROM rollup WHERE {condition}"
+        try:
+            ((n, *texts),) = self._file.connection.execute(query).fetchall()
+            rowids, gpus = (np.fromstring(text or "", np.int64, sep=",") for text in texts)
+        except (sqlite3.DatabaseError, ValueError) as error:
+            raise NotPlainError(str(error)) from None
+        if not len(rowids) == len(gpus) == n:
+            raise NotPlainError("an index of other values")
+        return rowids, gpus
+
+    def _columns_of(self, layout: Layout) -> Ints | None:
+        """Which numbers of this file's vectors make a vector of ``layout``; None: all."""
+        if layout == self._file.layout:
+            return None
+        own = {block.metric.name: block for block in self._file.layout.blocks}
+        columns = list(range(4))
+        for block in layout.blocks:
+            mine = own[block.metric.name]
+            columns += range(mine.start, mine.start + mine.width)
+        return np.array(columns)
+
+    def sketches(
+        self, keys: Sequence[int] | None, start: float, end: float, counted_anew: bool = False
+    ) -> Iterator[Sketches]:
+        """The closed sketches that lie within [start, end), in batches; see ``rollups``."""
+        query = f"SELECT gpu, bucket, data FROM sketch WHERE {within(start, end, SKETCH_SECONDS, keys)}"
+        for batch in self._file.rows(query, fetch=_BLOBS_AT_ONCE // 8):
+            head, rows = sound_buckets(batch, SKETCH_SECONDS)
+            fine, bins = decoded([row[2] for row in rows], len(self._file.layout.sketched))
+            if len(bins.sizes) < len(batch) and not counted_anew:
+                self._file.damaged(IMPOSSIBLE)
+            if len(bins.sizes):
+                gpu, bucket = where(fine, *head.T)
+                yield Sketches(gpu, bucket, bins)
+
+    def newest_bucket(self, level: int, keys: Sequence[int] | None) -> int | None:
+        """Start of the newest closed bucket of a level; None when there is none."""
+        only = f" AND gpu IN ({','.join(map(str, keys))})" if keys is not None else ""
+        found = self._file.all(
+            f"SELECT bucket FROM rollup WHERE level = ?{only} ORDER BY bucket DESC LIMIT 1", (level,)
+        )
+        return int(found[0][0]) if found and found[0][0] is not None else None
+
+    def counts_up_to(self, rowid: int, keys: Sequence[int] | None) -> bool:
+        """Whether closed buckets count these GPUs' rows up to the last one, ``rowid``. In a run that ended they do, unless
+        the disk had no space for more than its end."""
+        newest = self.newest_bucket(LEVELS[0], keys)
+        found = self._file.all(
+            "SELECT max(last_rowid) FROM rollup WHERE level = ? AND bucket >= ?", (LEVELS[0], (newest or 0) - LEVELS[1])
+        )
+        return bool(found) and found[0][0] is not None and int(found[0][0]) >= rowid
+
+
+def _check_level(rows: Rollups, level: int) -> None:
+    if (rows.level != level).any():
+        raise NotPlainError("an index of something else")
+
+
+def _those_of(rows: Rollups, keys: Sequence[int] | None, start: float, end: float, columns: Ints | None) -> Rollups:
+    """The rows of these GPUs (None: all) within [start, end), and these ``columns`` (None: all) of their vectors."""
+    seconds, vectors = LEVELS[-1], rows.vectors if columns is None else rows.vectors.T[columns].T
+    inside = (rows.bucket >= start) & (rows.bucket + seconds <= end)
+    if keys is not None:
+        inside &= np.isin(rows.gpu, np.array(keys, np.int64))
+    if inside.all():
+        return rows._replace(vectors=vectors)
+    gpu, level, bucket, rowids, vectors = where(inside, rows.gpu, rows.level, rows.bucket, rows.rowids, vectors)
+    return Rollups(gpu, level, bucket, rowids, vectors)
+
+
+def _kept(rows: list[tuple[Any, ...]], fit: list[bool], head: Ints) -> tuple[list[tuple[Any, ...]], Ints]:
+    """The rows that fit, and their heads."""
+    return (rows, head) if all(fit) else ([row for row, fits in zip(rows, fit, strict=True) if fits], head[fit])
+
+
+def of_layout(vectors: Floats, known: Layout, layout: Layout) -> Floats:
+    """Vectors of ``known`` as those of ``layout``: of what it has more there are no values."""
+    if known == layout:
+        return vectors
+    other = np.tile(np.array(empty_vector(layout)), (len(vectors), 1))
+    other[:, : len(HEAD)] = vectors[:, : len(HEAD)]
+    own = {block.metric.name: block for block in known.blocks}
+    for metric, start, width in layout.blocks:
+        if metric.name in own:
+            other[:, start : start + width] = vectors[:, own[metric.name].start :][:, :width]
+    return other

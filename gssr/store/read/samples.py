@@ -1,0 +1,201 @@
+"""The raw rows of one file, in pieces that threads can read: from its pages where it is finished, else through SQLite."""
+
+import os
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.store.format.limits import LATEST, LEAST_BYTES, MOST_KEYS
+from gssr.store.format.plausible import GREATEST, sound_samples
+from gssr.store.pages.file import NotPlainError
+from gssr.store.pages.samples import PageTable, Wanted, in_parts
+from gssr.store.pages.tree import LOWEST, Leaves
+from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
+
+Columns = tuple[Ints, Floats, dict[str, Floats]]
+"""GPU keys int64[n], unix times float64[n], values float64[n] by metric (NaN is NULL)."""
+Result = TypeVar("Result")
+
+_PAGES = 512
+"""Pages at once: decoded, their rows stay in the processor's cache."""
+_ROWS = 16_384
+"""Rows at once through SQLite."""
+ROWS_TOGETHER = 16
+"""About so many rows are on a page."""
+_HIGHEST = (1 << 63) - 1
+_MOST_FAILED = 10_000
+"""Stretches in which no row can be found for damage."""
+_FEW = 4
+"""So few pieces are not worth threads."""
+_MOST_THREADS = 4
+
+
+class RawRows:
+    """The rows of ``samples``."""
+
+    def __init__(self, file: GuardedFile) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._table: PageTable | None = None
+        self._may_be_plain = True
+
+    def close(self) -> None:
+        """The file is being closed."""
+        self._table, self._may_be_plain = None, False
+
+    def pieces(self, wanted: Wanted, every: int = 1) -> Iterator[Callable[[], Columns]]:
+        """What reads the rows that are wanted, piece by piece in the order of the file; each may be called in any thread.
+        With ``every`` only about so many times fewer, ROWS_TOGETHER at a time, evenly spread."""
+        table = self._open()
+        if table is not None:
+            try:
+                found = table.leaves(wanted.first, wanted.last)
+            except NotPlainError:
+                table = None
+            else:
+                found = Leaves(*(column[every // 2 :: every] for column in found))
+                yield from (partial(self._decoded, table, part, wanted) for part in in_parts(found, _PAGES))
+        if table is None:
+            size, step = (_ROWS, _ROWS) if every == 1 else (ROWS_TOGETHER, ROWS_TOGETHER * every)
+            for first, last in self.stretches(wanted.first, wanted.last, size, step):
+                yield partial(self._through_sqlite, wanted._replace(first=first, last=last))
+
+    def stretches(self, first: int, last: int, size: int, step: int) -> Iterator[tuple[int, int]]:
+        """The rowids from ``first`` to ``last``, ``size`` of them every ``step``, where there are rows. Where a file has
+        fewer bytes than so many rows would take it is as many rows instead: they may lie so far apart that each would be
+        alone."""
+        by_rows = (last - first) * LEAST_BYTES > self._file.size()
+        failed = 0
+        while first <= last and failed < _MOST_FAILED:
+            found = self._ends(first, last, size if by_rows else 1)
+            if not found:
+                failed += 1  # a damaged page: there may be rows behind it
+            elif None in found[0]:
+                return
+            else:
+                first = max(first, found[0][0])  # on a damaged page SQLite may find a lower one
+            if found and by_rows:
+                yield first, max(first, found[0][1])
+                behind = found if step == size else self._ends(first, last, step) or found
+                first = max(first, behind[0][1]) + 1
+            else:
+                yield first, min(first + size - 1, last)
+                first += step
+
+    def _ends(self, first: int, last: int, n: int) -> list[tuple[Any, ...]]:
+        """The rowids of the first and the last of ``n`` rows from ``first`` on, None without any; nothing where a page is
+        damaged."""
+        rows = f"SELECT rowid AS r FROM samples WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT {n}"
+        with self._lock:
+            return self._file.all(f"SELECT min(r), max(r) FROM ({rows})", (first, min(last, _HIGHEST)))
+
+    def samples(self, wanted: Wanted) -> Columns:
+        """All rows that are wanted, in the order of the file: GPU keys, times and one array per metric (NaN for NULL and for
+        columns the file lacks)."""
+        if self._open() is None:
+            return self._through_sqlite(wanted)
+        return joined(list(in_threads(self.pieces(wanted))), wanted.names)
+
+    def _open(self) -> PageTable | None:
+        """The table's pages; None where they can't be read."""
+        if self._table is None and self._may_be_plain:
+            try:
+                pages = self._file.pages()
+                if pages is not None:
+                    self._table = PageTable(pages, self._file.connection)
+            except (NotPlainError, sqlite3.DatabaseError):
+                pass
+            self._may_be_plain = self._table is not None
+        return self._table
+
+    def _decoded(self, table: PageTable, part: Leaves, wanted: Wanted) -> Columns:
+        try:
+            columns = table.read(part, wanted)
+            if _are_sound(*columns):
+                return columns
+        except NotPlainError:
+            pass
+        low = int(part.low[0])
+        first = wanted.first if low == LOWEST else max(wanted.first, low + 1)
+        last = min(wanted.last, int(part.high[-1]))
+        return self._through_sqlite(wanted._replace(first=first, last=last))
+
+    def _through_sqlite(self, wanted: Wanted) -> Columns:
+        with self._lock:
+            return self._rows_of(wanted)
+
+    def _rows_of(self, wanted: Wanted) -> Columns:
+        metrics = wanted.names
+        present = [name for name in metrics if name in self._file.metrics]
+        where = "rowid BETWEEN ? AND ?"
+        parameters: list[object] = [wanted.first, wanted.last]
+        if np.isfinite(wanted.start) or np.isfinite(wanted.end):
+            where += " AND time >= ? AND time < ?"
+            parameters += [wanted.start, wanted.end]
+        if wanted.keys is not None:
+            where += f" AND gpu IN ({','.join(map(str, wanted.keys))})"
+        columns = ", ".join(["gpu", "time", *present])
+        batches = []
+        for batch in self._file.rows(f"SELECT {columns} FROM samples WHERE {where}", parameters):
+            rows, sound = sound_samples(batch)
+            batches.append(rows)
+            if not sound:
+                self._file.damaged(IMPOSSIBLE)
+        table = np.concatenate(batches).T if batches else np.empty((len(present) + 2, 0))
+        n = table.shape[1]
+        values = {name: table[position + 2] for position, name in enumerate(present)}
+        values |= {name: np.full(n, np.nan) for name in metrics if name not in values}
+        return table[0].astype(np.int64), table[1], values
+
+
+def _are_sound(gpu: Ints, time: Floats, values: dict[str, Floats]) -> bool:
+    """Whether there is nothing that gssr.store.format.plausible would have to say something of."""
+    if not len(gpu):
+        return True
+    placed = gpu.min() >= 0 and gpu.max() < MOST_KEYS and time.min() >= 0 and time.max() <= LATEST
+    return bool(placed) and not any((np.abs(column) > GREATEST).any() for column in values.values())
+
+
+def joined(pieces: list[Columns], names: Sequence[str]) -> Columns:
+    """Pieces one after the other. They are given up column by column, so that no more than one column is there twice."""
+    if len(pieces) == 1:
+        return pieces[0]
+    columns: list[list[Any]] = [[piece[0] for piece in pieces], [piece[1] for piece in pieces]]
+    columns += [[piece[2].pop(name) for piece in pieces] for name in dict.fromkeys(names)]
+    pieces.clear()
+    gpu, time, *values = (_emptied(column, np.float64 if number else np.int64) for number, column in enumerate(columns))
+    return gpu, time, dict(zip(dict.fromkeys(names), values, strict=True))
+
+
+def _emptied(column: list[Any], kind: type) -> Any:
+    """All of a column in one; what it was made of is given up."""
+    whole = np.concatenate([np.empty(0, kind), *column])
+    column.clear()
+    return whole
+
+
+def in_threads(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
+    """What these give, in their order; several are at work at once, few ahead of what was taken."""
+    waiting = iter(tasks)
+    few = list(islice(waiting, _FEW))
+    n = min(_MOST_THREADS, len(os.sched_getaffinity(0)))
+    if len(few) < _FEW or n == 1:
+        yield from (task() for task in chain(few, waiting))
+        return
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    with ThreadPoolExecutor(n) as pool:
+        under_way: deque[Future[Result]] = deque()
+        for task in chain(few, waiting):
+            under_way.append(pool.submit(task))
+            if len(under_way) > 2 * n:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()

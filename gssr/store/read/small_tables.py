@@ -1,0 +1,156 @@
+"""The small tables of a recording as rows: runs, processes, GPUs, events. Columns and units:
+gssr.store.format.schema.TABLES."""
+
+import json
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from gssr.store.format.columns import columns_of
+from gssr.store.format.limits import MOST_EVENTS, sound_rows
+from gssr.store.format.rows import _STATE_ORDER, Event, Gpu, Merged, Process, Run, Thinned
+from gssr.store.liveness import boot_id, process_start, silent_seconds
+
+LOST_SECONDS, LOST_INTERVALS = 15.0, 10
+"""A recorder that can't be looked at from here is lost after max(15 s, 10 sampling intervals) of silence."""
+
+Clock = Callable[[], float]
+
+_AT_ONCE = 4096
+_DAMAGED = "\ufffd"  # in a text that was none
+
+
+def _select(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], rest: str, *parameters: str
+) -> Iterator[tuple[Any, ...]]:
+    """Rows of a table, as far as they are sound (gssr.store.format.limits); columns that the file lacks are None. What a row
+    has in common with the one before is there once: of a hundred thousand GPUs that is most."""
+    present = columns_of(connection, table)
+    wanted = ", ".join(name if name in present else f"NULL AS {name}" for name in columns)
+    cursor = connection.execute(f"SELECT {wanted} FROM {table} {rest}", parameters)
+    before: tuple[Any, ...] = (None,) * len(columns)
+    while batch := cursor.fetchmany(_AT_ONCE):
+        for row in sound_rows(table, columns, batch):
+            pairs = zip(before, row, strict=True)
+            before = tuple(old if old == new and type(old) is type(new) else new for old, new in pairs)
+            yield before
+
+
+def _of_run(
+    connection: sqlite3.Connection, table: str, columns: Sequence[str], run_id: str, order: str
+) -> Iterator[tuple[Any, ...]]:
+    """The same of one run."""
+    if _DAMAGED in run_id:  # SQLite knows it by other bytes
+        rows = _select(connection, table, (*columns, "run_id"), f"ORDER BY {order}")
+        return (row[:-1] for row in rows if row[-1] == run_id)
+    # +: not by an index, which may be damaged
+    return _select(connection, table, columns, f"WHERE +run_id = ? ORDER BY {order}", run_id)
+
+
+def _command(text: str | None) -> tuple[str, ...]:
+    try:
+        words = json.loads(text) if text else []
+    except (ValueError, RecursionError):  # of a thousand brackets
+        return (str(text),)
+    return tuple(str(word) for word in words) if isinstance(words, list) else (str(words),)
+
+
+def read_runs(connection: sqlite3.Connection) -> list[Run]:
+    """Every run, in the order it was added."""
+    rows = [Run(*row) for row in _select(connection, "runs", Run._fields, "ORDER BY rowid")]
+    return [
+        run._replace(
+            command=_command(run.command),  # type: ignore[arg-type]
+            state=run.state if run.state in _STATE_ORDER else "running",
+        )
+        for run in rows
+    ]
+
+
+def read_processes(connection: sqlite3.Connection, run_id: str) -> list[Process]:
+    """The processes of a run, by rank."""
+    return [Process(*row) for row in _of_run(connection, "processes", Process._fields, run_id, "rank")]
+
+
+def read_gpus(connection: sqlite3.Connection, run_id: str | None) -> list[Gpu]:
+    """The GPUs of a run (None: of all runs), by key."""
+    if run_id is None:
+        return [Gpu(*row) for row in _select(connection, "gpus", Gpu._fields, "ORDER BY gpu")]
+    return [Gpu(*row) for row in _of_run(connection, "gpus", Gpu._fields, run_id, "gpu")]
+
+
+def read_events(connection: sqlite3.Connection, run_id: str) -> list[Event]:
+    """The events of a run, by time: no more than MOST_EVENTS + 1 of them."""
+    order = f"time, rowid LIMIT {MOST_EVENTS + 1}"
+    rows = [Event(*row) for row in _of_run(connection, "events", Event._fields, run_id, order)]
+    return [event if event.message is not None else event._replace(message="") for event in rows]
+
+
+def read_merged(connection: sqlite3.Connection) -> list[Merged]:
+    """The ranks' files that were merged into this one, in that order; none in a file of an earlier version."""
+    if not columns_of(connection, "merged"):
+        return []
+    return [Merged(*row) for row in _select(connection, "merged", Merged._fields, "ORDER BY rowid")]
+
+
+def state_in(connection: sqlite3.Connection, run: Run, path: str, clock: Clock = time.time) -> str:
+    """``state_of`` a run in an open file. Ranks are merged when none of them is recorded any more: what says ``running``
+    then is lost, however lately the merged file was written."""
+    if run.state == "running" and any(row.run_id == run.run_id for row in read_merged(connection)):
+        return "lost"
+    return state_of(run, read_processes(connection, run.run_id), path, clock)
+
+
+def state_of(run: Run, processes: Iterable[Process], path: str, clock: Clock = time.time) -> str:
+    """How one file says the run stands: its stored state, or ``lost`` when that is ``running`` and whoever recorded it is
+    gone: its process on this node, or silent for too long elsewhere. ``clock`` tells the unix time, s: whoever may write
+    asks the filesystem's (gssr.store.liveness.time_in), because that of this host may be wrong."""
+    if run.state != "running":
+        return run.state
+    here, boot = os.uname().nodename, boot_id()
+    running = [process for process in processes if process.state == "running"]
+    for process in running:
+        if process.hostname == here and process.boot_id == boot and process.pid is not None:
+            if process_start(process.pid) != process.pid_start:
+                return "lost"
+            return "running"
+    patience = max(LOST_SECONDS, LOST_INTERVALS * (run.sampling_ms or 0.0) / 1000)
+    return "lost" if silent_seconds(path, clock()) > patience else "running"
+
+
+def is_recorded_into(connection: sqlite3.Connection, path: str, clock: Clock = time.time) -> bool:
+    """Whether somebody is recording into this file now."""
+    return any(state_in(connection, run, path, clock) == "running" for run in read_runs(connection))
+
+
+def read_thinned(connection: sqlite3.Connection) -> list[Thinned]:
+    """What was thinned, rank by rank; nothing in a file of an earlier version. Raises sqlite3.Error."""
+    if not columns_of(connection, "thinned"):
+        return []
+    rows = [Thinned(*row) for row in connection.execute(f"SELECT {', '.join(Thinned._fields)} FROM main.thinned")]
+    if not all(map(_is_sound, rows)):
+        raise sqlite3.DatabaseError("thinned holds values that can't be")
+    return rows
+
+
+def _is_sound(row: Thinned) -> bool:
+    if row.end_time is None:
+        return (row.first_rowid, row.last_rowid) == (None, None)
+    rowids = (row.first_rowid, row.last_rowid)
+    numbers = all(isinstance(rowid, int) and 0 < rowid < 1 << 62 for rowid in rowids)
+    return numbers and isinstance(row.end_time, float) and math.isfinite(row.end_time)
+
+
+def ends_of(connection: sqlite3.Connection) -> tuple[int | None, int | None]:
+    """First and last rowid that samples of the file have, or had before they were thinned; None without any. Raises
+    sqlite3.Error."""
+    ends = connection.execute(
+        "SELECT (SELECT min(rowid) FROM main.samples), (SELECT max(rowid) FROM main.samples)"
+    ).fetchone()
+    thinned = read_thinned(connection)
+    firsts = [rowid for rowid in (ends[0], *(row.first_rowid for row in thinned)) if rowid is not None]
+    lasts = [rowid for rowid in (ends[1], *(row.last_rowid for row in thinned)) if rowid is not None]
+    return min(firsts, default=None), max(lasts, default=None)

@@ -1,0 +1,208 @@
+"""Covering a window with rollups: coarse buckets inside, finer ones towards its edges, raw rows where nothing else fits.
+
+The writer closes buckets only when they are over, and writes them in one transaction with the rows they count. So in a
+finished run closed buckets count everything; in one that still runs, or was cut off, the newest rows are counted by none.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Flags, Ints
+from gssr.store.format.layout import Layout
+from gssr.store.format.schema import LEVELS
+from gssr.store.format.vectors import where
+from gssr.store.read import check_rollups, window_edges
+from gssr.store.read.check_rollups import Rolled, samples_of
+from gssr.store.read.part import OPEN_SECONDS, Part, Rows
+from gssr.store.read.samples import Columns, in_threads, joined
+from gssr.store.read.window_edges import (
+    Folded,
+    Range,
+    codes_of,
+    cut_off,
+    fold_rows,
+    joined_folded,
+    positions_of,
+    starts_of,
+    stored_of,
+)
+
+_MOST_FOLDED = 4096
+"""Buckets that are waiting to be merged, at least: four megabytes."""
+
+
+def cover(
+    part: Part, start: float, end: float, coarsest: int, gpus: Ints | None, layout: Layout, gap_seconds: float
+) -> Folded:
+    """Positions, starts, lengths and vectors of buckets that count every row of [start, end) once; none is longer than
+    ``coarsest`` seconds."""
+    taken: list[tuple[int, Ints]] = []
+    out: list[Folded] = []
+    ranges: list[Range] = [(start, end)]
+    for level in (level for level in reversed(LEVELS) if level <= coarsest):
+        finer: list[Range] = []
+        for lower, upper in ranges:
+            rolled = check_rollups.rollups(part, level, gpus, lower, upper, layout)
+            fresh = _not_taken(rolled.gpu, rolled.bucket, taken)
+            gpu, bucket, vectors = where(fresh, rolled.gpu, rolled.bucket, rolled.vectors)
+            out.append((gpu, bucket.astype(np.float64), np.full(len(gpu), float(level)), vectors))
+            out += _counted_anew(part, rolled, level, taken, start, end, layout, gap_seconds)
+            taken += [(level, codes_of(gpu, bucket)), (rolled.seconds, rolled.wrong)]
+            anew = starts_of(rolled.wrong)
+            anew = anew[
+                (anew >= lower) & (anew + rolled.seconds <= upper)
+            ]  # counted for all GPUs, one way or the other
+            begins, lasts = np.append(bucket, anew), np.append(bucket, anew + rolled.seconds - level)
+            finer += _uncovered(lower, upper, level, begins, lasts, part.unended)
+        ranges = finer
+    out.append(_rest(part, start, end, gpus, taken, layout, gap_seconds))
+    return joined_folded([piece for piece in out if len(piece[0])] or out[-1:])
+
+
+def _counted_anew(
+    part: Part,
+    rolled: Rolled,
+    level: int,
+    taken: Sequence[tuple[int, Ints]],
+    start: float,
+    end: float,
+    layout: Layout,
+    gap_seconds: float,
+) -> list[Folded]:
+    """Buckets of the samples of [start, end) that rollups of a level should count and don't: of ``level`` seconds, of the
+    finest level where the window cuts what holds them."""
+    found: list[Folded] = []
+    for rows in samples_of(part, stored_of(layout), rolled.wrong, rolled.seconds, start, end):
+        fresh = _fresh(part, taken, rows)
+        begin = fresh[1] // rolled.seconds * rolled.seconds
+        whole = (begin >= start) & (begin + rolled.seconds <= end)
+        for step, own in ((level, whole), (LEVELS[0], ~whole)):
+            found.append(fold_rows(_those(fresh, own), gap_seconds, layout, step))
+        if sum(len(piece[0]) for piece in found[1:]) > max(_MOST_FOLDED, len(found[0][0])):
+            found = [window_edges.merged(found, gap_seconds, layout)]
+    return [window_edges.merged(found, gap_seconds, layout)] if found else []
+
+
+def _rest(
+    part: Part,
+    start: float,
+    end: float,
+    gpus: Ints | None,
+    taken: Sequence[tuple[int, Ints]],
+    layout: Layout,
+    gap_seconds: float,
+) -> Folded:
+    """Buckets of the samples of [start, end) that none of those ``taken`` counts."""
+    ranges = cut_off(start, end, LEVELS[0])
+    if part.ended and (any(len(codes) for _, codes in taken) or ranges == [(start, end)]):
+        held = window_edges.held(part, ranges, gpus, gap_seconds, layout)
+        if held is not None:
+            gpu, begin, seconds, vectors = held
+            fresh = _not_taken(gpu, begin, taken)
+            return gpu[fresh], begin[fresh], seconds[fresh], vectors[fresh]
+    return fold_rows(uncounted(part, stored_of(layout), start, end, LEVELS[0], gpus, taken), gap_seconds, layout)
+
+
+def _not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) -> NDArray[np.bool_]:
+    """True where no bucket that was taken already counts this time of this GPU."""
+    fresh = np.ones(len(gpu), bool)
+    for level, codes in taken:
+        if len(gpu) and len(codes):
+            fresh &= ~np.isin(codes_of(gpu, time // level * level), codes)
+    return fresh
+
+
+def _uncovered(lower: float, upper: float, level: int, begins: Ints, lasts: Ints, unended: bool) -> list[Range]:
+    """Where finer buckets may be needed after these of ``level``: before the first of those that begin what is covered,
+    after the last of those that end it, and, in an unended run, beside the newest ones, which some GPUs may not have closed
+    yet."""
+    if not len(begins):
+        return [(lower, upper)]
+    first, last = float(begins.min()), float(lasts.max())
+    end = max(first, last - OPEN_SECONDS // level * level) if unended else last + level
+    return [piece for piece in ((lower, first), (end, upper)) if piece[0] < piece[1]]
+
+
+def uncounted(
+    part: Part,
+    names: Sequence[str],
+    start: float,
+    end: float,
+    step: int,
+    gpus: Ints | None,
+    taken: Sequence[tuple[int, Ints]],
+) -> Rows:
+    """Raw rows of [start, end) that no bucket in ``taken`` counts: at the window's edges, and the newest of an unended
+    run. ``step`` is the length of the finest bucket looked for."""
+    return joined(list(in_threads(uncounted_pieces(part, names, start, end, step, gpus, taken))), names)
+
+
+def uncounted_pieces(
+    part: Part,
+    names: Sequence[str],
+    start: float,
+    end: float,
+    step: int,
+    gpus: Ints | None,
+    taken: Sequence[tuple[int, Ints]],
+) -> Iterator[Callable[[], Rows]]:
+    """What gives the same piece by piece, in any thread."""
+    ranges: list[tuple[float, float, Ints | None]] = [
+        (lower, upper, gpus) for lower, upper in cut_off(start, end, step)
+    ]
+    newest = max((int(_end(codes, level).max()) for level, codes in taken if len(codes)), default=None)
+    if newest is None:
+        ranges = [(start, end, gpus)]
+    elif part.unended:
+        recent = min(max(start, float(newest - step)), end)
+        ranges = [(lower, min(upper, recent), gpus) for lower, upper, gpus in ranges if lower < recent]
+        tail = max(start, float(newest - step - OPEN_SECONDS), *(upper for _, upper, _ in ranges))
+        behind = _behind(part, gpus, recent, taken)
+        if tail < recent and len(behind):
+            ranges.append((tail, recent, behind))
+        if recent < end:
+            ranges.append((recent, end, gpus))
+    for lower, upper, chosen in ranges:
+        near = [(level, _near(codes, level, lower, upper)) for level, codes in taken]
+        for read in part.pieces(names, chosen, lower, upper):
+            yield partial(_read_fresh, part, near, read)
+
+
+def _near(codes: Ints, level: int, lower: float, upper: float) -> Ints:
+    """The buckets of ``level`` seconds, by their numbers, that can count a row of [lower, upper)."""
+    starts = starts_of(codes)
+    return codes[(starts < upper) & (starts + level > lower)]
+
+
+def _read_fresh(part: Part, taken: Sequence[tuple[int, Ints]], read: Callable[[], Columns]) -> Columns:
+    return _fresh(part, taken, read())
+
+
+def _fresh(part: Part, taken: Sequence[tuple[int, Ints]], rows: Rows) -> Rows:
+    """The rows that no bucket counts yet, and that are not thinned."""
+    gpu, time, _ = rows
+    return _those(rows, _not_taken(gpu, time, taken) & (time >= part.thinned))
+
+
+def _those(rows: Rows, chosen: Flags) -> Rows:
+    """Some of the rows."""
+    gpu, time, values = rows
+    if chosen.all():
+        return rows
+    return gpu[chosen], time[chosen], {name: value[chosen] for name, value in values.items()}
+
+
+def _behind(part: Part, gpus: Ints | None, time: float, taken: Sequence[tuple[int, Ints]]) -> Ints:
+    """Positions of the GPUs whose rows before ``time`` are not all counted by the buckets taken."""
+    counted = [positions_of(codes[_end(codes, level) >= time]) for level, codes in taken if len(codes)]
+    wanted = np.array(sorted(part.position.values()), np.int64) if gpus is None else gpus
+    return wanted[~np.isin(wanted, np.concatenate(counted))] if counted else wanted
+
+
+def _end(codes: Ints, level: int) -> Ints:
+    """Where the buckets of these (position, bucket) numbers end."""
+    return starts_of(codes) + level

@@ -1,0 +1,137 @@
+"""The samples at the ends of a window that cuts buckets of 10 s: no rollup tells of them. Who asks several things of one
+window has them read and folded once, for all of it.
+
+Buckets of time: their numbers, and where a window cuts them.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Floats, Ints
+from gssr.store.format.layout import Layout
+from gssr.store.format.schema import LEVELS
+from gssr.store.format.vectors import derive, empty_vectors, fold, merge
+from gssr.store.read.part import Part, Rows
+from gssr.store.read.rollups import of_layout
+
+_START = (1 << 40) - 1
+
+Range = tuple[float, float]
+"""A window [start, end), unix s."""
+
+
+def codes_of(gpu: Ints, bucket: NDArray[Any]) -> Ints:
+    """One number for each (position, start of a bucket)."""
+    return gpu * (1 << 40) + np.asarray(bucket, np.int64)
+
+
+def starts_of(codes: Ints) -> Ints:
+    """Where the buckets of these numbers begin, unix s."""
+    return codes & _START
+
+
+def positions_of(codes: Ints) -> Ints:
+    """Whose the buckets of these numbers are."""
+    return codes >> 40
+
+
+def cut_off(start: float, end: float, step: int) -> list[Range]:
+    """The parts of [start, end) that are cut off from the buckets of ``step`` seconds it cuts."""
+    ranges = []
+    if math.isfinite(start) and start % step:
+        ranges.append((start, min(end, (start // step + 1) * step)))
+    if math.isfinite(end) and end % step and (not ranges or end > ranges[0][1]):
+        ranges.append((max(start, end // step * step), end))
+    return ranges
+
+
+_ROWS_AT_ONCE = 50_000
+"""Some ten megabytes of every metric."""
+_MOST_PIECES = 8
+"""Each looks through all samples of the 10 s."""
+
+Folded = tuple[Ints, Floats, Floats, Floats]
+"""Positions, starts, lengths and vectors of buckets."""
+
+
+class Ends(NamedTuple):
+    """The buckets that the ends of a window cut, as far as they lie in it: positions, starts, lengths and vectors (all
+    metrics of the file) by what of each is in the window. ``gpus``: whose they are, None: everybody's."""
+
+    gpus: frozenset[int] | None
+    gap_seconds: float
+    buckets: dict[Range, Folded]
+
+
+def hold(part: Part, start: float, end: float, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
+    """Have the samples at the ends of [start, end) read: ``held`` gives them. ``gpus`` are positions, None: all;
+    ``interval`` is about the time between two samples of one, s."""
+    layout = part.shard.file.layout
+    names = stored_of(layout)
+    rows_per_second = len(part.position if gpus is None else gpus) / interval
+    found = {}
+    for lower, upper in cut_off(start, end, LEVELS[0]):
+        n = min(max(1, math.ceil(rows_per_second * (upper - lower) / _ROWS_AT_ONCE)), _MOST_PIECES)
+        times = [*(lower + (upper - lower) * k / n for k in range(n)), upper]
+        pieces = (part.raw(names, gpus, *piece) for piece in pairwise(times))
+        folded = [fold_rows(rows, gap_seconds, layout) for rows in pieces]
+        found[lower, upper] = folded[0] if n == 1 else merged(folded, gap_seconds, layout)
+    part.shard.held[part.first, part.last] = Ends(
+        None if gpus is None else frozenset(gpus.tolist()), gap_seconds, found
+    )
+
+
+def merged(pieces: Sequence[Folded], gap_seconds: float, layout: Layout) -> Folded:
+    """Of each GPU and start one bucket."""
+    gpu, begin, seconds, vectors = joined_folded(pieces)
+    _, first, group, n = np.unique(codes_of(gpu, begin), return_index=True, return_inverse=True, return_counts=True)
+    several = n > 1
+    found = vectors[first]  # most of them may be the only ones: vectors are large
+    pieces_of = several[group]
+    place = (np.cumsum(several) - 1)[group[pieces_of]]
+    found[several] = merge(vectors[pieces_of], place, int(several.sum()), gap_seconds, layout)
+    return gpu[first], begin[first], seconds[first], found
+
+
+def held(part: Part, ranges: Sequence[Range], gpus: Ints | None, gap_seconds: float, layout: Layout) -> Folded | None:
+    """Buckets of these parts of a window (``cut_off``) and GPUs, in ``layout``; None where they are not held."""
+    ends: Ends | None = part.shard.held.get((part.first, part.last))
+    if ends is None or ends.gap_seconds != gap_seconds or any(own not in ends.buckets for own in ranges) or not ranges:
+        return None
+    if ends.gpus is not None and (gpus is None or not ends.gpus.issuperset(gpus.tolist())):
+        return None
+    gpu, start, seconds, vectors = joined_folded([ends.buckets[own] for own in ranges])
+    if gpus is not None:
+        own = np.isin(gpu, gpus)
+        gpu, start, seconds, vectors = gpu[own], start[own], seconds[own], vectors[own]
+    return gpu, start, seconds, of_layout(vectors, part.shard.file.layout, layout)
+
+
+def joined_folded(pieces: Sequence[Folded]) -> Folded:
+    """One after the other; at least one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    gpu, begin, seconds, vector = (np.concatenate([piece[k] for piece in pieces]) for k in range(4))
+    return gpu, begin, seconds, vector
+
+
+def stored_of(layout: Layout) -> list[str]:
+    """The columns of ``samples`` that vectors of this layout are made of."""
+    blocks = sorted(layout.blocks, key=lambda block: block.metric.derived)  # derived ones last
+    return list(dict.fromkeys(name for block in blocks for name in block.metric.parts or (block.metric.name,)))
+
+
+def fold_rows(rows: Rows, gap_seconds: float, layout: Layout, step: int = LEVELS[0]) -> Folded:
+    """Rows folded into buckets of ``step`` seconds."""
+    gpu, time, values = rows
+    if not len(gpu):
+        return gpu, np.empty(0), np.empty(0), empty_vectors(0, layout)
+    derived = {metric.name: derive(values, metric.parts) for metric, _, _ in layout.blocks if metric.derived}
+    bucket = np.floor(time / step).astype(np.int64) * step
+    groups, vectors = fold(codes_of(gpu, bucket), time, values | derived, gap_seconds, layout)
+    return positions_of(groups), starts_of(groups).astype(np.float64), np.full(len(groups), float(step)), vectors

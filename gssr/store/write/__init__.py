@@ -1,0 +1,1 @@
+"""Writing recordings, beside a job or whole: committed as they grow."""

@@ -1,0 +1,231 @@
+"""Writing whole recordings from arrays: the same file as gssr.store.write.writer makes, fifty times as fast.
+
+For generated and imported data, not for the sampler: it uses numpy, and until ``finish`` a crash loses everything.
+"""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.metrics import BY_NAME, DERIVED
+from gssr.store.format.host_rollups import UseTable
+from gssr.store.format.layout import LAYOUT
+from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
+from gssr.store.format.vectors import derive, fold, merge
+from gssr.store.read.open import RecordingError
+from gssr.store.write.thinning import Keep
+from gssr.store.write.writer import Writer
+
+_INSERT_ROWS = 1000  # converting and binding this many at once stays in the processor's cache
+_STATEMENT_ROWS = 10  # a statement takes 999 values, or more in newer versions of SQLite
+_N_KEYS = 1 << 16
+
+
+class BulkWriter(Writer):
+    """A Writer that takes columns. Rows come in time order, in chunks that don't cut a bucket of 10 s."""
+
+    def __init__(self, path: str, keep: Keep = "raw") -> None:
+        """Create the file, in which samples are kept as ``keep`` says. Raises RecordingError."""
+        super().__init__(path)
+        self._bulk_keep: Keep = keep
+        for pragma in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", "cache_size=-65536"):
+            self._connection.execute(f"PRAGMA {pragma}").fetchall()
+        self._coarse: dict[int, list[_Closed]] = {level: [] for level in LEVELS[1:]}
+        self._sketch_counts: _SketchCounts | None = None
+
+    def add_columns(self, gpu: Ints, time: Floats, values: Mapping[str, Floats]) -> None:
+        """Add rows: ``gpu`` int64[n] positions, ``time`` float64[n] unix s ascending, ``values`` float64[n] (NaN is NULL) of
+        every measured metric. Raises RecordingError."""
+        if not len(gpu):
+            return
+        keys = np.asarray(self._keys, np.int64)[gpu]
+        rowids = np.arange(self._next_rowid, self._next_rowid + len(gpu))
+        self._next_rowid += len(gpu)
+        try:
+            self._connection.execute("BEGIN")
+            if self._bulk_keep == "raw":
+                self._insert_columns([rowids, keys, time, *(values[name] for name in self._pending.measured)])
+            closed = self._roll_up(keys, time, values, rowids)
+            if self._bulk_keep == "10s":
+                self._insert_columns(self._means(closed))
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise RecordingError(f"{self.path}: can't be written: {error}") from None
+
+    def add_use(self, table: UseTable, owners: Sequence[str | int], time: Floats, values: Floats) -> None:
+        """Add rows of nodes (HOST: ``owners`` are their names) or processes (WORKLOAD: ranks): ``time`` float64[n] unix s,
+        ``values`` float64[n, owners, columns from the first after time on] (NaN is NULL). Raises RecordingError."""
+        marks = ", ".join("?" * (3 + values.shape[2]))
+        rows = (
+            (self._pending.run_id, owner, when, *(None if value != value else value for value in column))
+            for when, columns in zip(time.tolist(), values.tolist(), strict=True)
+            for owner, column in zip(owners, columns, strict=True)
+        )
+        try:
+            self._connection.execute("BEGIN")
+            self._connection.executemany(f"INSERT INTO {table.samples} VALUES ({marks})", rows)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise RecordingError(f"{self.path}: can't be written: {error}") from None
+
+    def finish(self, now: float, exit_code: int | None, state: str, ended_at: float) -> bool:
+        """As Writer.finish. Raises RecordingError."""
+        try:
+            end = self._coarse[LEVELS[-1]][-1].bucket.max() + LEVELS[0] if self._coarse[LEVELS[-1]] else None
+            for level in LEVELS[1:]:
+                self._close_coarse(level, None)
+            self._close_sketches()
+            if self._bulk_keep != "raw" and end is not None:
+                self._connection.execute(
+                    "INSERT INTO thinned SELECT run_id, rank, ?, ?, 1, ? FROM processes",
+                    (self._bulk_keep, float(end), self._next_rowid - 1),
+                )
+        except sqlite3.Error as error:
+            raise RecordingError(f"{self.path}: can't be written: {error}") from None
+        return super().finish(now, exit_code, state, ended_at)
+
+    def _means(self, closed: "_Closed") -> list[Ints | Floats]:
+        """What stays of the samples of closed buckets: the columns of gssr.store.write.thinning.mean_row."""
+        order = np.argsort(closed.first)
+        vectors = closed.vectors[order]
+        columns = {block.metric.name: vectors[:, block.start : block.start + block.width].T for block in LAYOUT.blocks}
+        found: list[Ints | Floats] = [closed.first[order], closed.gpu[order], vectors[:, 2:4].mean(axis=1)]
+        for name in self._pending.measured:
+            n, second, *rest = columns[name]
+            kind = BY_NAME[name].kind
+            mean = np.divide(second, n, out=np.full(len(n), np.nan), where=n > 0)
+            known = {"counter": rest[0], "bits": second}.get(kind, mean)
+            found.append(np.where(n > 0, known, np.nan))
+        return found
+
+    def _insert_columns(self, columns: list[Ints | Floats]) -> None:
+        n, width = len(columns[0]), len(columns)
+        for start in range(0, n, _INSERT_ROWS):
+            rows = min(_INSERT_ROWS, n - start)
+            values: list[Any] = [None] * (rows * width)
+            for position, column in enumerate(columns):
+                values[position::width] = column[start : start + rows].tolist()
+            at_once = _STATEMENT_ROWS if rows % _STATEMENT_ROWS == 0 else 1
+            statement = self._pending.insert + f", ({', '.join('?' * width)})" * (at_once - 1)
+            size = at_once * width
+            self._connection.executemany(statement, (values[at : at + size] for at in range(0, len(values), size)))
+
+    def _roll_up(self, keys: Ints, time: Floats, values: Mapping[str, Floats], rowids: Ints) -> "_Closed":
+        """Write the rollups of rows; which buckets of the finest level they closed."""
+        whole = dict(values)
+        for metric in DERIVED:
+            if all(part in values for part in metric.parts):
+                whole[metric.name] = derive(values, metric.parts)
+        step = np.floor(time / LEVELS[0]).astype(np.int64)
+        groups, vectors = fold((keys << 32) + step, time, whole, self._pending.gap_seconds)
+        place = np.searchsorted(groups, (keys << 32) + step)
+        first = np.full(len(groups), np.iinfo(np.int64).max)
+        last = np.zeros(len(groups), np.int64)
+        np.minimum.at(first, place, rowids)
+        np.maximum.at(last, place, rowids)
+        closed = _Closed(groups >> 32, (groups & 0xFFFFFFFF) * LEVELS[0], first, last, vectors)
+        self._insert_rollups(LEVELS[0], closed)
+        for level in LEVELS[1:]:
+            self._close_coarse(level, int(closed.bucket.min()))
+            self._coarse[level].append(closed)
+        sketch_start = int(closed.bucket.min()) // SKETCH_SECONDS * SKETCH_SECONDS
+        if self._sketch_counts is not None and self._sketch_counts.start != sketch_start:
+            self._close_sketches()
+        if self._sketch_counts is None:
+            self._sketch_counts = _SketchCounts(sketch_start, self._keys)
+        self._sketch_counts.add(np.searchsorted(self._keys, keys), whole)
+        return closed
+
+    def _insert_rollups(self, level: int, closed: "_Closed") -> None:
+        blobs = [row.tobytes() for row in closed.vectors.astype("<f8")]
+        heads = (column.tolist() for column in (closed.gpu, closed.bucket, closed.first, closed.last))
+        self._connection.executemany(
+            f"INSERT INTO rollup (gpu, level, bucket, first_rowid, last_rowid, data) VALUES (?, {level}, ?, ?, ?, ?)",
+            zip(*heads, blobs, strict=True),
+        )
+
+    def _close_coarse(self, level: int, before: int | None) -> None:
+        """Write the coarse buckets that end at or before ``before`` (None: all)."""
+        waiting = self._coarse[level]
+        if not waiting or (before is not None and before // level * level <= int(waiting[0].bucket.min())):
+            return
+        self._coarse[level] = []
+        gpu, bucket, first, last = (
+            np.concatenate([getattr(closed, name) for closed in waiting]) for name in ("gpu", "bucket", "first", "last")
+        )
+        vectors = np.concatenate([closed.vectors for closed in waiting])
+        codes, group = np.unique((gpu << 32) + bucket // level, return_inverse=True)
+        firsts = np.full(len(codes), np.iinfo(np.int64).max)
+        lasts = np.zeros(len(codes), np.int64)
+        np.minimum.at(firsts, group, first)
+        np.maximum.at(lasts, group, last)
+        merged = merge(vectors, group, len(codes), self._pending.gap_seconds)
+        self._insert_rollups(level, _Closed(codes >> 32, (codes & 0xFFFFFFFF) * level, firsts, lasts, merged))
+
+    def _close_sketches(self) -> None:
+        if self._sketch_counts is not None:
+            self._connection.executemany(
+                "INSERT INTO sketch (gpu, bucket, data) VALUES (?, ?, ?)", self._sketch_counts.rows()
+            )
+            self._sketch_counts = None
+
+
+class _Closed:
+    """Closed buckets of a level: GPU keys, starts, first and last rowids, vectors."""
+
+    __slots__ = ("bucket", "first", "gpu", "last", "vectors")
+
+    def __init__(self, gpu: Ints, bucket: Ints, first: Ints, last: Ints, vectors: Floats) -> None:
+        self.gpu, self.bucket, self.first, self.last, self.vectors = gpu, bucket, first, last, vectors
+
+
+class _SketchCounts:
+    """The sketches of one bucket of 600 s, all GPUs at once: per metric a dense count for each GPU and each bin seen."""
+
+    def __init__(self, start: int, keys: list[int]) -> None:
+        self.start = start
+        self._keys = keys
+        self._place = {name: np.full(_N_KEYS, -1, np.int64) for name in LAYOUT.sketched}  # bin → column
+        self._bins: dict[str, Ints] = {name: np.empty(0, np.int64) for name in LAYOUT.sketched}
+        self._counts = {name: np.zeros((len(keys), 0), np.int64) for name in LAYOUT.sketched}
+
+    def add(self, gpu: Ints, values: Mapping[str, Floats]) -> None:
+        """Count rows: ``gpu`` int64[n] positions among the keys, ``values`` float64[n]."""
+        for name in LAYOUT.sketched:
+            if name not in values:
+                continue
+            column = np.asarray(values[name], np.float32)
+            known = np.isfinite(column)
+            mine, column = (gpu, column) if known.all() else (gpu[known], column[known])
+            bins = (column.view(np.uint32) >> 16).astype(np.int64)
+            place = self._place[name]
+            seen = np.flatnonzero(np.bincount(bins, minlength=_N_KEYS))
+            new = seen[place[seen] < 0]
+            if len(new):
+                place[new] = len(self._bins[name]) + np.arange(len(new))
+                self._bins[name] = np.append(self._bins[name], new)
+                self._counts[name] = np.pad(self._counts[name], ((0, 0), (0, len(new))))
+            shape = self._counts[name].shape
+            flat = np.bincount(mine * shape[1] + place[bins], minlength=shape[0] * shape[1])
+            self._counts[name] += flat.reshape(shape)
+
+    def rows(self) -> list[tuple[int, int, bytes]]:
+        """(GPU key, bucket, blob) of every GPU that has samples."""
+        tables = []
+        for name in LAYOUT.sketched:
+            order = np.argsort(self._bins[name])
+            tables.append((self._bins[name][order], self._counts[name][:, order]))
+        rows = []
+        for index, key in enumerate(self._keys):
+            found = [(bins[counts[index] > 0], counts[index][counts[index] > 0]) for bins, counts in tables]
+            sizes = [len(bins) for bins, _ in found]
+            if not any(sizes):
+                continue
+            head = np.array([len(found), *sizes], "<u2")
+            keys = np.concatenate([bins for bins, _ in found]).astype("<u2")
+            counts = np.concatenate([count for _, count in found]).astype("<u4")
+            rows.append((key, self.start, head.tobytes() + keys.tobytes() + counts.tobytes()))
+        return rows

@@ -1,0 +1,254 @@
+"""Making recordings: a new file to write, an existing one to add to, or one to be replaced."""
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from errno import EPERM
+
+from gssr.store.disk import COMPANIONS, FILE, PLANTED, beside, is_file_or_none, is_planted, journal_mode, make_folder
+from gssr.store.format.columns import columns_of
+from gssr.store.format.schema import APPLICATION_ID, LIVE_SUFFIX, SCHEMA_VERSION, TABLES, create_statements
+from gssr.store.read.bounds import check_sizes
+from gssr.store.read.guard import UnsafeError, check_schema, distrust, not_by_itself
+from gssr.store.read.open import RecordingError, connect
+from gssr.store.read.private_copy import journal_names_another
+
+_BUSY_SECONDS = 5.0
+"""How long a reader's lock is waited for before the recording begins."""
+
+_SEALING_MS = 200
+"""How long each step of sealing waits for readers."""
+
+_LOG_BYTES = 4_000_000
+"""To this a write-ahead log is cut once it is in the file: it grows where a reader holds its place, as a stopped one."""
+
+_PAGES, _LARGE_PAGES, _MANY_BYTES = 4096, 16384, 16_000_000
+"""Bytes of a page. Files with large ones are written a quarter faster, and read faster as well; a small recording would be
+mostly empty pages, and one that is written tick by tick would write each of them over and over."""
+
+_LOCK_TRIES, _LOCK_PAUSE = 40, 0.05  # s
+
+
+class TakenError(RecordingError):
+    """Somebody else is recording into the file."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: is being recorded into by another gssr: give each its own -o")
+
+
+def remove(path: str) -> None:
+    """Delete a recording, what SQLite keeps beside it, and a live block; of a link, what it leads to."""
+    file = os.path.realpath(path) if os.path.islink(path) else path
+    for name in [file, file + LIVE_SUFFIX, *(beside(path, suffix) for suffix in COMPANIONS)]:
+        try:
+            os.unlink(name)
+        except FileNotFoundError:
+            pass
+
+
+def finished_runs(path: str) -> frozenset[str]:
+    """Ids of a recording's runs, all of which have ended or are lost. Raises TakenError when somebody is recording into
+    it, RecordingError as ``connect`` does."""
+    from gssr.store.liveness import time_in
+    from gssr.store.read.small_tables import is_recorded_into
+
+    folder = os.path.dirname(os.path.realpath(path))
+    with closing(connect(path)) as connection:
+        try:
+            # First, so that a run which is added meanwhile is not among them.
+            found = frozenset(run_id for (run_id,) in connection.execute("SELECT run_id FROM runs"))
+            if is_recorded_into(connection, path, lambda: time_in(folder)):
+                raise TakenError(path)
+            return found
+        except sqlite3.DatabaseError as error:
+            raise RecordingError(f"{path}: is damaged: {error}") from None
+
+
+@contextmanager
+def overwriting(path: str) -> Iterator[None]:
+    """Delete a recording; inside, the one in its place is begun, while other processes that are to overwrite it as well
+    wait, and then find it taken. Raises TakenError when somebody is recording into it by now, RecordingError when it
+    can't be deleted."""
+    try:
+        folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise RecordingError(f"{path}: can't be overwritten: {error.strerror}") from None
+    try:
+        _lock(folder, path)
+        _delete(path)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _lock(folder: int, path: str) -> None:
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE)
+        except OSError:
+            return  # some network filesystems have no such locks
+    raise TakenError(path)
+
+
+def _delete(path: str) -> None:
+    try:
+        finished_runs(path)
+    except TakenError:
+        raise
+    except RecordingError:
+        pass  # damaged, or gone already
+    try:
+        remove(path)
+    except OSError as error:
+        raise RecordingError(f"{path}: can't be overwritten: {error.strerror}") from None
+
+
+def create(path: str, shrinks: bool = False) -> sqlite3.Connection:
+    """A new, empty recording, open for writing; an empty file is made one. ``shrinks``: it can give pages that are free back
+    to the filesystem (gssr.store.write.thinning). Raises RecordingError when something else is there or it can't be made.
+    Another process may be making it at the same moment: ``Writer.begin`` decides."""
+    own = False
+    try:
+        _make_empty(path)
+        own = True
+    except FileExistsError:
+        if not _is_empty_file(path):
+            raise RecordingError(f"{path}: exists already") from None
+    except OSError as error:
+        raise RecordingError(f"{path}: can't be written: {error.strerror}") from None
+    try:
+        return _open_for_writing(path, shrinks)
+    except sqlite3.Error as error:
+        if own and "locked" not in str(error):  # by another process, whose file it is as well
+            remove(path)
+        raise RecordingError(f"{path}: can't be written: {error}") from None
+
+
+def _make_empty(path: str) -> None:
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+    for name in (path, path + LIVE_SUFFIX, *(beside(path, suffix) for suffix in COMPANIONS)):
+        if is_planted(name):
+            raise PermissionError(EPERM, f"{name} {PLANTED}")
+    try:
+        os.close(os.open(path, flags, FILE))
+    except FileNotFoundError:
+        if not os.path.dirname(path).endswith(".sql.d"):
+            raise
+        make_folder(os.path.dirname(path))  # a merge has just removed it
+        os.close(os.open(path, flags, FILE))
+
+
+def _is_empty_file(path: str) -> bool:
+    try:
+        return os.path.isfile(path) and os.path.getsize(path) == 0
+    except OSError:
+        return False
+
+
+def create_unguarded(path: str, size: int = 0) -> sqlite3.Connection:
+    """A new recording to be filled in one go, or deleted when that fails: nothing protects it against a crash. It will have
+    about ``size`` bytes. Raises sqlite3.Error, OSError."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE))
+    connection = sqlite3.connect(path, isolation_level=None, uri=True)
+    pages = f"page_size={_LARGE_PAGES if size > _MANY_BYTES else _PAGES}"
+    for pragma in (pages, "journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE"):
+        connection.execute(f"PRAGMA main.{pragma}").fetchall()  # but not of what is attached
+    _make_tables(connection)
+    return connection
+
+
+def seal(connection: sqlite3.Connection) -> None:
+    """Make a recording, whose writing has ended, one plain file that opens from anywhere; and close it. Whoever reads it is
+    not waited for long: a job that ends may have only seconds until its SIGKILL."""
+    try:
+        connection.execute(f"PRAGMA busy_timeout={_SEALING_MS}").fetchall()
+        (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if not busy:
+            # All of it is on the disk. What is left is a word in the head, which is right in either state: waiting for the
+            # disk three times more would only hold up the end of the job.
+            connection.execute("PRAGMA synchronous=OFF").fetchall()
+        connection.execute("PRAGMA journal_mode=DELETE").fetchall()
+    except sqlite3.Error:
+        pass  # a reader has it open: it stays a write-ahead log, which is as good on this host
+    connection.close()
+
+
+def reopen(path: str) -> sqlite3.Connection:
+    """An existing recording (``finished_runs`` says whether it is one), open for writing another run into it. Raises
+    RecordingError when it can't be written."""
+    if is_planted(path):
+        raise RecordingError(f"{path}: can't be written: {PLANTED}")
+    try:
+        return _open_for_writing(path)
+    except sqlite3.Error as error:
+        raise RecordingError(f"{path}: can't be written: {error}") from None
+
+
+def _open_for_writing(path: str, shrinks: bool = False) -> sqlite3.Connection:
+    # uri: for the names of files to attach, not for this one.
+    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_SECONDS, check_same_thread=False, uri=True)
+    if _is_empty_file(path):
+        connection.execute("PRAGMA synchronous=OFF")  # nothing is in it yet that a loss of power could take
+        if shrinks:
+            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # a choice that a database has only while it is empty
+    else:
+        _distrust(connection, path)
+    _make_tables(connection)  # before the switch to WAL: the file itself tells what it is from its first second on
+    mode = journal_mode(path)
+    for attempt in range(20):  # the busy timeout does not cover the switch to WAL
+        try:
+            connection.execute(f"PRAGMA journal_mode={mode}")
+            break
+        except sqlite3.OperationalError:
+            if attempt == 19:
+                connection.close()
+                raise
+            time.sleep(0.05)
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}").fetchall()
+    return connection
+
+
+def _distrust(connection: sqlite3.Connection, path: str) -> None:
+    """Nothing that somebody else put into the file runs when it is written. Raises sqlite3.Error."""
+    try:
+        for suffix in COMPANIONS:
+            if not is_file_or_none(beside(path, suffix)):
+                raise UnsafeError(f"{os.path.basename(path)}{suffix} is not a file")
+        if journal_names_another(path):
+            raise UnsafeError(
+                f"{os.path.basename(path)}-journal was not made by gssr: delete it, or choose another name"
+            )
+        distrust(connection)
+        check_schema(connection, to_write=True)
+    except OSError as error:
+        raise UnsafeError(str(error.strerror)) from None
+    finally:
+        connection.set_progress_handler(None, 0)
+    check_sizes(connection, to_write=True)
+    connection.set_authorizer(not_by_itself)
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    for statement in create_statements():
+        connection.execute(statement)
+    _add_missing_columns(connection)
+    connection.execute("COMMIT")
+
+
+def _add_missing_columns(connection: sqlite3.Connection) -> None:
+    """Columns that this version knows and an older file lacks."""
+    for table, columns in TABLES.items():
+        present = columns_of(connection, table)
+        for column in columns:
+            if column.name not in present:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column.name} {column.type}")

@@ -1,0 +1,181 @@
+"""What a writer has not written yet, and how it gets into the file: all of it in one transaction, or none."""
+
+import sqlite3
+from collections.abc import Callable, Collection, Mapping
+from operator import itemgetter
+from typing import Any
+
+from gssr.metrics import METRICS
+from gssr.store.format.rollup import (
+    RollupRow,
+    Row,
+    SketchRow,
+    merge,
+    pack_sketch,
+    pack_vector,
+    unpack_sketch,
+    unpack_vector,
+)
+from gssr.store.format.schema import SKETCH_SECONDS, TABLES
+
+MAX_ROWS = 50_000
+"""Samples kept (about 1 KB each) while the file can't be written; beyond that the oldest are dropped, and the rollups that
+only counted them."""
+MAX_OTHERS = 10_000
+"""The same for each of the tables beside them."""
+
+Value = str | int | float | None
+
+_KEYS = {"runs": ("run_id",), "processes": ("run_id", "rank")}
+
+
+def _insert_into(table: str, columns: Collection[str]) -> str:
+    """The statement that inserts these columns."""
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+
+
+def insertion(table: str, values: Mapping[str, Value]) -> tuple[str, list[Value]]:
+    """The statement that inserts a row of these columns, and its parameters. Raises ValueError for an unknown column."""
+    names = [column.name for column in TABLES[table] if column.name in values]
+    if len(names) != len(values):
+        raise ValueError(f"{table} has no column {set(values) - set(names)}")
+    return _insert_into(table, names), [values[name] for name in names]
+
+
+_OTHERS = {
+    table: _insert_into(table, [column.name for column in TABLES[table]])
+    for table in ("host_samples", "workload_samples", "events")
+}
+
+
+def _only_time(row: Row) -> tuple[Any, ...]:
+    return (row[1],)
+
+
+class Pending:
+    """What is to be written of one run, or of one rank of it.
+
+    ``rows`` are (rowid, GPU key) + ``columns`` of what the backend gave; ``others`` whole rows of the tables that grow
+    beside ``samples``; ``closed`` and ``sketches`` come from Rollups.take."""
+
+    def __init__(self) -> None:
+        self.run_id = ""
+        self.rank = 0
+        self.measured: list[str] = []
+        self.insert = ""
+        """The statement for rows of ``samples``: rowid, gpu, time and the measured metrics."""
+        self.gap_seconds = 0.0
+        self.columns: Callable[[Row], tuple[Any, ...]] = _only_time
+        """Of a row that a backend gives, what is written: its time and the values of the measured metrics."""
+        self.forget()
+
+    def measure(self, names: Collection[str], gap_seconds: float) -> None:
+        """Of samples to come, the columns of these metrics are written. More than ``gap_seconds`` between two is a gap."""
+        present = [(place, metric.name) for place, metric in enumerate(METRICS, 2) if metric.name in names]
+        self.measured = [name for _, name in present]
+        self.insert = _insert_into("samples", ["rowid", "gpu", "time", *self.measured])
+        self.gap_seconds = gap_seconds
+        self.columns = itemgetter(1, *(place for place, _ in present)) if present else _only_time
+
+    def forget(self) -> None:
+        """All of it has been written."""
+        self.rows: list[tuple[Any, ...]] = []
+        self.closed: list[RollupRow] = []
+        self.sketches: list[SketchRow] = []
+        self.others: dict[str, list[tuple[Value, ...]]] = {table: [] for table in _OTHERS}
+        self._singles: list[tuple[str, list[Value]]] = []
+        self._updates: dict[str, dict[str, Value]] = {}
+
+    def __bool__(self) -> bool:
+        several = (self.rows, self.closed, self.sketches, self._singles, self._updates, *self.others.values())
+        return any(several)
+
+    def add(self, table: str, values: Mapping[str, Value]) -> None:
+        """Insert a row of these columns into a table that does not grow."""
+        self._singles.append(insertion(table, values))
+
+    def update(self, table: str, values: Mapping[str, Value]) -> None:
+        """Change the run's row of ``runs``, or the rank's of ``processes``."""
+        self._updates.setdefault(table, {}).update(values)
+
+    def keep_the_end(self) -> None:
+        """Forget all but what happened last, which needs little space."""
+        singles, updates, events = self._singles, self._updates, self.others["events"]
+        self.forget()
+        self._singles, self._updates, self.others["events"] = singles, updates, events
+
+    def drop_oldest(self) -> int:
+        """Keep no more than the limits allow; the number of samples dropped."""
+        for others in self.others.values():
+            del others[:-MAX_OTHERS]
+        n_dropped = max(0, len(self.rows) - MAX_ROWS)
+        if n_dropped:
+            del self.rows[:n_dropped]
+            oldest = self.rows[0][2]
+            self.closed = [row for row in self.closed if row.bucket + row.level > oldest]
+            self.sketches = [row for row in self.sketches if row.bucket + SKETCH_SECONDS > oldest]
+        return n_dropped
+
+    def null_what_does_not_fit(self) -> None:
+        """Make NULL of integers that SQLite can't hold: a driver's -1 without a sign, where it has no value."""
+        self.rows = [
+            tuple(None if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 else value for value in row)
+            for row in self.rows
+        ]
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write all of it in one transaction. Raises sqlite3.Error, or OverflowError (null_what_does_not_fit),
+        then maybe inside of the transaction."""
+        connection.execute("BEGIN IMMEDIATE")
+        if self.rows:
+            connection.executemany(self.insert, self.rows)
+        for statement, parameters in self._singles:
+            connection.execute(statement, parameters)
+        for table, others in self.others.items():
+            if others:
+                connection.executemany(_OTHERS[table], others)
+        for table, values in self._updates.items():
+            assignments = ", ".join(f"{name} = ?" for name in values)
+            where = " AND ".join(f"{key} = ?" for key in _KEYS[table])
+            keys = (self.run_id, self.rank)[: len(_KEYS[table])]
+            connection.execute(f"UPDATE {table} SET {assignments} WHERE {where}", (*values.values(), *keys))
+        for rollup in self.closed:
+            write_rollup(connection, rollup, self.gap_seconds)
+        for sketch in self.sketches:
+            write_sketch(connection, sketch)
+        connection.execute("COMMIT")
+
+
+def write_rollup(connection: sqlite3.Connection, row: RollupRow, gap_seconds: float) -> None:
+    """Insert a bucket, or merge it into the one of the same GPU and time that is there. Raises sqlite3.Error."""
+    where = (row.level, row.bucket, row.gpu)
+    inserted = connection.execute(
+        "INSERT OR IGNORE INTO rollup (level, bucket, gpu, first_rowid, last_rowid, data) VALUES (?, ?, ?, ?, ?, ?)",
+        (*where, row.first_rowid, row.last_rowid, pack_vector(row.vector)),
+    )
+    if inserted.rowcount:
+        return
+    first, last, data = connection.execute(
+        "SELECT first_rowid, last_rowid, data FROM rollup WHERE level = ? AND bucket = ? AND gpu = ?", where
+    ).fetchone()
+    vector = unpack_vector(data)
+    merge(vector, row.vector, gap_seconds)
+    connection.execute(
+        "UPDATE rollup SET first_rowid = ?, last_rowid = ?, data = ? WHERE level = ? AND bucket = ? AND gpu = ?",
+        (min(first, row.first_rowid), max(last, row.last_rowid), pack_vector(vector), *where),
+    )
+
+
+def write_sketch(connection: sqlite3.Connection, row: SketchRow) -> None:
+    """The same with a sketch."""
+    where = (row.bucket, row.gpu)
+    inserted = connection.execute(
+        "INSERT OR IGNORE INTO sketch (bucket, gpu, data) VALUES (?, ?, ?)", (*where, pack_sketch(row.histograms))
+    )
+    if inserted.rowcount:
+        return
+    (data,) = connection.execute("SELECT data FROM sketch WHERE bucket = ? AND gpu = ?", where).fetchone()
+    histograms = unpack_sketch(data)
+    for histogram, more in zip(histograms, row.histograms, strict=True):
+        histogram.update(more)
+    connection.execute("UPDATE sketch SET data = ? WHERE bucket = ? AND gpu = ?", (pack_sketch(histograms), *where))

@@ -1,0 +1,195 @@
+"""How the ranks of a run decide alike, without talking and without waiting for one another: by who was first.
+
+``NAME.sql.d/run``, then ``run.2``, ``run.3`` … each tell of one run that was to be begun, in one line: its id, what tells
+its launch from others, and whether it is recorded. A rank reads them in turn. Where one is its run's, that counts; where
+they end, it decides by what it sees, and makes the next file, which only one can: it then is what all others of the run
+read. Only ``merge`` removes them, with the folder.
+
+A file comes into being as a whole, by a link; where there are none, as it is written. Whoever was killed meanwhile has left
+a part: others wait a moment for the rest, then go on without a recording, and after a minute take it for none.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from errno import EEXIST
+from itertools import count
+from typing import NamedTuple
+
+from gssr.launch import is_name
+from gssr.store.disk import FILE, make_folder, small_text
+from gssr.store.format.schema import START_NAME
+from gssr.store.liveness import time_in
+
+PATIENCE = 2.0
+"""How long a rank waits for what another has begun to write, s."""
+FRESH_SECONDS = 60.0
+"""Ranks of one launch begin within this time of each other; what was to begin longer ago, and has left nothing but the word
+of it, has not begun."""
+
+ASIDE = "start."
+"""What is to become one of the files is called so, until it is."""
+
+_PAUSE = 0.02
+_RECORDED, _REFUSED = "recorded", "refused"
+_NOTHING = "-"
+
+
+class UnagreedError(Exception):
+    """It can't be found out what the other ranks do; the text is one sentence."""
+
+
+class Start(NamedTuple):
+    """One run that was to be begun. ``launch`` as in ``Place``; ``age`` in s, by the filesystem's clock."""
+
+    run_id: str
+    launch: str
+    refused: bool
+    age: float = 0.0
+
+    @property
+    def fresh(self) -> bool:
+        """Whether ranks of it may still be about to begin."""
+        return self.age <= FRESH_SECONDS
+
+
+Ours = str | Callable[[Start], bool]
+
+
+def agree(folder: str, ours: Ours, decide: Callable[[Sequence[Start]], Start]) -> Start:
+    """What the first rank of our run decided: this one, if there is none yet, by ``decide``, which is given what was to be
+    begun before. ``ours`` is the run's id, or says of a run whether it is ours. Raises UnagreedError."""
+    reading = _Reading(folder)
+    try:
+        while True:
+            try:
+                found = _look(folder, reading, ours, decide)
+                if found is not None:
+                    return found
+            except FileNotFoundError:
+                if not os.path.isdir(os.path.dirname(folder)):
+                    raise
+            reading.pause(folder)  # a merge has just removed what was in it
+    except OSError as error:
+        raise UnagreedError(f"{folder}: can't be written: {error.strerror or error}") from None
+
+
+class _Reading:
+    """Reads the files of a folder, and waits for them no longer than it may in all."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._pauses = folder, int(PATIENCE / _PAUSE)
+        self._now: float | None = None
+
+    def pause(self, path: str) -> None:
+        """Let others write. Raises UnagreedError when that was waited for long enough."""
+        if not self._pauses:
+            raise UnagreedError(f"{path}: another rank has not written there whether this run is recorded")
+        self._pauses -= 1
+        time.sleep(_PAUSE)
+
+    def age(self, path: str) -> float:
+        """Seconds since the file was written. Raises OSError."""
+        if self._now is None:
+            self._now = time_in(self._folder)
+        return self._now - os.stat(path).st_mtime
+
+    def whole(self, path: str) -> str | None:
+        """What stands in a file, once all of it does, or never will; None when there is none. Raises UnagreedError,
+        OSError."""
+        while True:
+            try:
+                text = small_text(path)
+                if text.endswith("\n") or self.age(path) > FRESH_SECONDS:
+                    return text
+            except FileNotFoundError:
+                return None
+            self.pause(path)
+
+
+def _look(folder: str, reading: _Reading, ours: Ours, decide: Callable[[Sequence[Start]], Start]) -> Start | None:
+    """The same; None when the files were removed meanwhile."""
+    make_folder(folder)
+    before: list[Start] = []
+    path, last = "", ""
+    for number in count(1):
+        path, last = os.path.join(folder, START_NAME if number == 1 else f"{START_NAME}.{number}"), path
+        text = reading.whole(path)
+        while text is None:
+            own = decide(before)
+            if _is_first(path, own):
+                if not last or os.path.exists(last):
+                    return own
+                os.unlink(path)
+                return None
+            text = reading.whole(path)
+            if text is None:
+                reading.pause(path)
+        start = _parsed(text)
+        if start is None:
+            continue
+        if start.run_id == ours:
+            return start
+        start = start._replace(age=reading.age(path))
+        if callable(ours) and ours(start):
+            return start
+        before.append(start)
+    raise AssertionError  # there is always one number more
+
+
+def started_in(folder: str) -> dict[str, Start]:
+    """What the files say that are there, by their names, the newest first; what is no line of theirs is left out. Raises
+    OSError."""
+    names = [name for name in os.listdir(folder) if name.partition(".")[0] == START_NAME]
+    reading, found = _Reading(folder), {}
+    for name in sorted(names, key=lambda name: (len(name), name), reverse=True):
+        path = os.path.join(folder, name)
+        start = _parsed(small_text(path))
+        if start is not None:
+            found[name] = start._replace(age=reading.age(path))
+    return found
+
+
+def _parsed(text: str) -> Start | None:
+    """None of what gssr has not written."""
+    words = text.split()
+    if len(words) != 3 or not (is_name(words[0]) and is_name(words[1])) or words[2] not in (_RECORDED, _REFUSED):
+        return None
+    return Start(words[0], "" if words[1] == _NOTHING else words[1], words[2] == _REFUSED)
+
+
+def _is_first(path: str, start: Start) -> bool:
+    """Make the file. Raises OSError where none can be made."""
+    text = f"{start.run_id} {start.launch or _NOTHING} {_REFUSED if start.refused else _RECORDED}\n".encode()
+    aside = f"{os.path.dirname(path)}/{ASIDE}{os.uname().nodename}-{os.getpid()}"
+    try:
+        _write(aside, text, os.O_TRUNC)
+        try:
+            os.link(aside, path)
+            return True
+        except FileExistsError:
+            # On NFS the answer to a link that was made can get lost, and the second try finds the first one's.
+            return os.stat(aside).st_nlink > 1
+        except FileNotFoundError:
+            return False  # a merge has just removed the folder, or what lay aside in it
+        except OSError:
+            pass  # a filesystem without hard links
+    finally:
+        try:
+            os.unlink(aside)
+        except OSError:
+            pass
+    try:
+        _write(path, text, os.O_EXCL)
+        return True
+    except FileExistsError:
+        return False
+
+
+def _write(path: str, text: bytes, flag: int) -> None:
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | flag, FILE)
+    try:
+        if os.write(descriptor, text) != len(text):
+            raise OSError(EEXIST, "is half written")
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,342 @@
+"""Writing a recording: one writer, one file, committed while sampling.
+
+What is added is kept for at most COMMIT_SECONDS and then written in one transaction: samples, the rollups that closed with
+them, host samples, events. When a write fails (disk full, quota) everything is kept and tried again, up to limits: a job
+may run for days beside a full disk.
+"""
+
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+
+from gssr.store.disk import Reserve, reason
+from gssr.store.format.host_rollups import UseRollups
+from gssr.store.format.rollup import Rollups, Row, empty_vector
+from gssr.store.format.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK, LEVELS
+from gssr.store.live_block.write import MANY_FILES, LiveBlock
+from gssr.store.read.bounds import highest_key
+from gssr.store.read.open import RecordingError
+from gssr.store.read.small_tables import ends_of
+from gssr.store.write.create import TakenError, create, finished_runs, remove, reopen, seal
+from gssr.store.write.pending import Pending, Value, insertion
+from gssr.store.write.thinning import Keep, Thinner
+
+COMMIT_SECONDS = 0.5
+"""Rows are at most this old (and one tick) when they are committed; a killed sampler loses no more."""
+CHECKPOINT_SECONDS = 10.0
+BUSY_MS = 100
+"""How long a commit waits for a reader's lock before sampling goes on; the next one tries again."""
+LAST_BUSY_MS = 5000
+"""How long the last commit waits for a reader's lock: there is no later try."""
+LAST_THINNING_SECONDS = 2.0
+"""What is young at the end is thinned for no longer than this: a job that ends may have only seconds until its SIGKILL."""
+LOCKED_SECONDS = 10.0
+"""A file that readers keep locked for longer than this can't be written; up to then the next try will do."""
+LONGEST_PAUSE_SECONDS = 10.0
+"""While the file can't be written the pause between two tries doubles up to this: each costs what all that is kept costs."""
+SILENT_SECONDS = 20.0
+"""A GPU's bucket that ended this long ago is closed although no later row came: readers may rely on it."""
+
+_EARLY = 0.01
+"""A tick may come this much early, s: else every second one of those that are a pause apart would be passed over."""
+_ROWS_AT_ONCE = 256
+"""Rows that are numbered and rolled up in one go, unless they are to be committed before."""
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """What tells a file from another of the same name; None when there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _is_one_of_many(path: str, world_size: Value) -> bool:
+    """Whether so many ranks record beside this one that they are watched by live blocks."""
+    few = isinstance(world_size, int) and world_size <= MANY_FILES
+    return os.path.dirname(path).endswith(".sql.d") and not few  # unknown: there may be many
+
+
+class Writer:
+    """The writer of one run into one file. Times are unix seconds on the recording's clock."""
+
+    def __init__(self, path: str, append: bool = False, keep: Keep = "raw") -> None:
+        """Create the file, or with ``append`` open it to add a run, of which samples that are old are kept as ``keep`` says.
+        Raises RecordingError."""
+        self.path = path
+        self._append = append
+        self._keep: Keep = keep
+        self._thinner: Thinner | None = None
+        self._earlier = finished_runs(path) if append else frozenset[str]()
+        self._connection = reopen(path) if append else create(path, shrinks=keep != "raw")
+        self._pending = Pending()
+        self._node = ""
+        self._keys: list[int] = []
+        self._added: list[Row] = []
+        self._rollups: Rollups | None = None
+        self._use: UseRollups | None = None
+        self._last_use = -math.inf
+        self._block: LiveBlock | None = None
+        self._dropped = 0
+        self._reserve: Reserve | None = None
+        self._failing_since: float | None = None
+        self.due = -math.inf
+        """When ``tick`` has something to do again."""
+        self._pause = COMMIT_SECONDS
+        self._last_checkpoint = -math.inf
+        self._identity = _identity(path)
+        self.problem: str | None = None
+        self._next_rowid = 1
+
+    def begin(self, run: Mapping[str, Value], process: Mapping[str, Value]) -> None:
+        """Record the run and this rank's process at once; keys are columns of ``runs`` and ``processes``. The run's row is
+        left alone when another rank made it already. Raises RecordingError, also when somebody has begun another run in the
+        same file since it was opened."""
+        pending = self._pending
+        pending.run_id, pending.rank = str(run["run_id"]), int(process["rank"] or 0)
+        self._node = str(process.get("node") or "")
+        try:
+            self._reserve = Reserve(self.path)
+            self._connection.execute("BEGIN IMMEDIATE")
+            present = {run_id for (run_id,) in self._connection.execute("SELECT run_id FROM runs")}
+            if present - self._earlier - {pending.run_id}:
+                self._connection.execute("ROLLBACK")
+                raise TakenError(self.path)
+            highest_key(self._connection)
+            self._next_rowid = (ends_of(self._connection)[1] or 0) + 1
+            if pending.run_id not in present:
+                self._connection.execute(*insertion("runs", run))
+            self._connection.execute(*insertion("processes", {"run_id": pending.run_id, **process}))
+            if self._keep != "raw":
+                self._thinner = Thinner(self._connection, pending.run_id, pending.rank, self._keep)
+            self._connection.execute("COMMIT")
+            self._use = UseRollups(self._connection)
+            self._connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+            if _is_one_of_many(self.path, run.get("world_size")):
+                self._block = LiveBlock(self.path)
+        except (sqlite3.Error, OSError) as error:
+            self._connection.close()
+            if not self._append:
+                remove(self.path)  # nothing is in it
+            why = error.strerror if isinstance(error, OSError) else reason(error, self.path)
+            raise RecordingError(f"{self.path}: can't be written: {why}") from None
+
+    def add_gpus(
+        self,
+        gpus: Sequence[Mapping[str, Value]],
+        measured: Sequence[str],
+        sampling_seconds: float,
+    ) -> None:
+        """Add the GPUs (columns of ``gpus``) that this rank may use, in the order of the positions that rows will name, and
+        say which metrics may have values. Raises RecordingError."""
+        pending = self._pending
+        try:
+            highest = highest_key(self._connection)
+            patience = min(BUSY_MS, max(1, int(sampling_seconds * 500)))  # half a tick: waiting costs no sample
+            self._connection.execute(f"PRAGMA busy_timeout={patience}")
+        except sqlite3.Error as error:
+            raise RecordingError(f"{self.path}: can't be read: {error}") from None
+        base = pending.rank * GPU_KEYS_PER_RANK if highest is None else highest + 1
+        self._keys = [base + position for position in range(len(gpus))]
+        if self._thinner is not None:
+            self._thinner.keys = self._keys
+        owner: dict[str, Value] = {"run_id": pending.run_id, "node": self._node, "rank": pending.rank}
+        for key, gpu in zip(self._keys, gpus, strict=True):
+            pending.add("gpus", {"gpu": key, **owner, **gpu})
+            pending.add("process_gpus", {"run_id": pending.run_id, "rank": pending.rank, "gpu": key})
+        gap_seconds = GAP_INTERVALS * sampling_seconds
+        pending.measure(set(measured), gap_seconds)
+        self._rollups = Rollups(gap_seconds, measured)
+        if self._block is not None:
+            self._block.gap_seconds = gap_seconds
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add samples: (position of the GPU, time, values in catalogue order)."""
+        self._added += rows
+        if len(self._added) >= _ROWS_AT_ONCE and self._rollups is not None:
+            self._take_added(self._rollups)
+
+    def _take_added(self, rollups: Rollups) -> None:
+        """Number and roll up what was added since the last time. In one go, and not at every tick: what runs for the first
+        time after a sleep takes two or three times as long, because it has left the processor's caches."""
+        rowid, waiting, block = self._next_rowid, self._pending.rows, self._block
+        keys, columns = self._keys, self._pending.columns
+        for row in self._added:
+            key = keys[row[0]]
+            waiting.append((rowid, key, *columns(row)))
+            rollups.add(rowid, key, row)
+            if block is not None:
+                block.add(key, row)
+            rowid += 1
+        self._next_rowid, self._added = rowid, []
+
+    def add_host(self, time: float, values: Sequence[float | None]) -> None:
+        """Add a row of ``host_samples``: its columns from cpu_utilization on."""
+        self._pending.others["host_samples"].append((self._pending.run_id, self._node, time, *values))
+
+    def add_workload(self, time: float, values: Sequence[float | None]) -> None:
+        """Add a row of ``workload_samples``: cpu, rss, n_processes."""
+        pending = self._pending
+        pending.others["workload_samples"].append((pending.run_id, pending.rank, time, *values))
+
+    def event(self, time: float, kind: str, message: str, gpu: int | None = None) -> None:
+        """Add an event; ``gpu`` is a position in the backend's list."""
+        pending, key = self._pending, None if gpu is None else self._keys[gpu]
+        text = message.encode("utf-8", "backslashreplace").decode()  # it may quote a file name in any encoding
+        pending.others["events"].append((pending.run_id, time, self._node, key, pending.rank, kind, text))
+
+    def sampled_every(self, seconds: float) -> None:
+        """The run is sampled at this interval, not at the one that was asked for."""
+        self._pending.update("runs", {"sampling_ms": 1000 * seconds})
+
+    def started(self, time: float) -> None:
+        """The workload was started."""
+        for table in ("processes", "runs"):
+            self._pending.update(table, {"started_at": time})
+
+    def tick(self, now: float) -> None:
+        """Commit if it is time. Never raises: ``problem`` says in one sentence why the last write failed, else None."""
+        if now < self.due:
+            return
+        if self.commit(now):
+            self._thin(now)
+            if now - self._last_use >= LEVELS[0]:
+                self._last_use = now
+                self._roll_up_use()
+        if self._block is not None and not self._pending:  # else it holds rows that are not committed
+            self._block.publish(now, self._next_rowid - 1)
+        if self.problem is None and now - self._last_checkpoint >= CHECKPOINT_SECONDS:
+            self._last_checkpoint = now
+            try:
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            except sqlite3.Error:
+                pass  # the next one will do
+        self.due = now + self._pause - _EARLY
+
+    def commit(self, now: float) -> bool:
+        """Write everything added so far in one transaction; False when that failed (and is kept to be tried again)."""
+        pending = self._pending
+        if self._rollups is not None:
+            self._take_added(self._rollups)
+            self._rollups.close_before(now - SILENT_SECONDS)
+            closed, sketches = self._rollups.take()
+            pending.closed += closed
+            pending.sketches += sketches
+        if not pending:
+            return True
+        try:
+            try:
+                pending.write(self._connection)
+            except OverflowError:
+                self._connection.execute("ROLLBACK")
+                pending.null_what_does_not_fit()
+                pending.write(self._connection)
+        except sqlite3.Error as error:
+            self._failed(now, error)
+            return False
+        pending.forget()
+        self._failing_since, self._pause = None, COMMIT_SECONDS
+        if self.problem is not None:
+            lost = f"; {self._dropped} samples were lost" if self._dropped else ""
+            self.problem, self._dropped = None, 0
+            self.event(now, "storage", f"the recording is written again{lost}")
+        return True
+
+    def _thin(self, now: float) -> bool:
+        """Thin one more bucket, if there is one and it can be written."""
+        try:
+            return self._thinner is not None and self._thinner.step(now)
+        except sqlite3.Error:
+            self._undo()
+            return False  # a reader holds the file locked, or no space is left: the next one will do
+
+    def _roll_up_use(self, all_of_it: bool = False) -> None:
+        """Count what was committed beside the samples. Where that can't be, readers count the rows."""
+        try:
+            if self._use is not None:
+                self._use.close(all_of_it)
+        except sqlite3.Error:
+            self._undo()
+
+    def _undo(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            pass  # the next BEGIN says what is wrong
+
+    def _failed(self, now: float, error: sqlite3.Error) -> None:
+        """A transaction failed: undo it, and keep what it was to write for the next try."""
+        self._undo()
+        if self._failing_since is None:
+            self._failing_since = now
+        locked, why = "locked" in str(error), reason(error, self.path)
+        if not locked or now - self._failing_since > LOCKED_SECONDS:
+            if self.problem is None:
+                self.event(now, "storage", f"the recording could not be written: {why}")
+            self.problem = f"{self.path}: can't be written: {why}"
+        if not locked:
+            self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+        self._dropped += self._pending.drop_oldest()
+
+    def finish(self, now: float, exit_code: int | None, state: str, ended_at: float) -> bool:
+        """Close the rollups, record the end, commit and seal the file: afterwards it is one plain file that opens from
+        anywhere. False when it could not be written."""
+        if self._rollups is not None:
+            self._take_added(self._rollups)
+            self._rollups.close_all()
+        if self.commit(now):  # before the end is written: a recording that has ended does not change, it may be merged
+            self._roll_up_use(all_of_it=True)
+            if self._thinner is not None:
+                self._thin_all()
+        for table in ("processes", "runs"):
+            self._pending.update(table, {"ended_at": ended_at, "exit_code": exit_code, "state": state})
+        self._connection.execute(f"PRAGMA busy_timeout={LAST_BUSY_MS}")
+        written = self.commit(now)
+        if not written:
+            problem = self.problem or f"{self.path}: can't be written: somebody else holds it locked"
+            # No space for all: how it ended still finds room.
+            self._pending.keep_the_end()
+            self._give_room()
+            self.commit(now)
+            self.problem = problem
+        elif self._pending:
+            self.commit(now)  # that it is written again
+        if written and self._thinner is not None:
+            self._shrink(self._thinner)
+        self._give_room()
+        seal(self._connection)
+        if self._block is not None:
+            self._block.remove()
+        return written
+
+    def _give_room(self) -> None:
+        """What was reserved for the end is needed now, or not any more."""
+        if self._reserve is not None:
+            self._reserve.release()
+
+    def _thin_all(self) -> None:
+        """Of a run that is over, all of which is rolled up, nothing need stay as it was."""
+        deadline = time.monotonic() + LAST_THINNING_SECONDS
+        while time.monotonic() < deadline and self._thin(math.inf):
+            pass
+
+    def _shrink(self, thinner: Thinner) -> None:
+        try:
+            thinner.shrink()
+        except sqlite3.Error:
+            pass  # a reader has the file open: it stays as long as it is
+
+    @property
+    def moved(self) -> bool:
+        """Whether the file was deleted, moved or replaced since it was opened: nothing is at ``path`` any more."""
+        return _identity(self.path) != self._identity
+
+    @property
+    def totals(self) -> Mapping[int, Sequence[float]]:
+        """What each GPU (by key) has done, as a rollup's vector over the whole run; complete after ``finish``."""
+        found = self._rollups.totals if self._rollups is not None else {}
+        return {key: found.get(key) or empty_vector() for key in self._keys}
