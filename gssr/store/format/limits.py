@@ -13,6 +13,15 @@ LATEST = 1e11
 """Unix times, s, are from 0 to this: some three thousand years."""
 MOST_KEYS = 1 << 24
 """Keys of GPUs are below this: 64 for each of 262,144 ranks."""
+MOST_RUNS = 1 << 12
+MOST_GPUS = 1 << 17
+"""Of all runs in a file. The largest machines have half as many."""
+MOST_RANKS = 1 << 18
+"""Of all runs in a file."""
+MOST_EVENTS = 1 << 17
+"""Of a run: the earliest are read."""
+LEAST_BYTES = 6
+"""Of a row: two in its page's list, its length, its rowid and a head of two."""
 GREATEST = 1e30
 """No sample is greater: sums and squares of any number of them can be told."""
 _MANY, _MOST, _ANY = 1 << 31, (1 << 63) - 1, sys.float_info.max
@@ -78,22 +87,3 @@ def sound_rows(table: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]]
         if not any(value is None and needed for (_, needed), value in zip(checks, values, strict=True)):
             sound.append(values)
     return sound
-
-
-MOST_RUNS = 1 << 12
-
-
-MOST_GPUS = 1 << 17
-"""Of all runs in a file. The largest machines have half as many."""
-
-
-MOST_RANKS = 1 << 18
-"""Of all runs in a file."""
-
-
-MOST_EVENTS = 1 << 17
-"""Of a run: the earliest are read."""
-
-
-LEAST_BYTES = 6
-"""Of a row: two in its page's list, its length, its rowid and a head of two."""
