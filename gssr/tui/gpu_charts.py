@@ -56,12 +56,12 @@ def _block(scene: Scene, gpu: int, height: int, under: bool) -> list[Row]:
     nothing = np.full(folded.n, np.nan)
     chart = fan(folded.values, nothing, nothing, max(height - 1 - n_bars, 1), glyphs, cursor=at)
     means = frame.window.overall(np.array([gpu]))
-    rows = [_title(scene, gpu, folded.width, under)]
+    rows = [_chart_title(scene, gpu, folded.width, under)]
     rows += metric_bars(frame, means, scene.width, n_bars, glyphs, name) if n_bars else []
     return (rows + framed(chart, full, name, glyphs))[:height]
 
 
-def _title(scene: Scene, gpu: int, width: float, under: bool) -> Row:
+def _chart_title(scene: Scene, gpu: int, width: float, under: bool) -> Row:
     frame, view, glyphs = scene.frame, scene.view, scene.glyphs
     metric = metric_of(frame.grid.metric)
     letters = attention(frame).letters(gpu)

@@ -13,7 +13,6 @@ from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, quantity
 from gssr.tui.axis import age_text
 from gssr.tui.footer import footer
-from gssr.tui.footer import footer_action as footer_action
 from gssr.tui.output import output_pane
 from gssr.tui.overlays import overlay_rows
 from gssr.tui.panels import beside, clicked, main_width, panels

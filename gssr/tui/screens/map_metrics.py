@@ -98,10 +98,10 @@ def _panels(
     box = blank(len(names), height, size)
     box.chars[:, line[fits], x[fits]], box.codes[:, line[fits], x[fits]] = found.chars[:, fits], found.codes[:, fits]
     means = window.overall(gpus if len(gpus) < frame.n_gpus else None)
-    for number, name in enumerate(names):
+    for index, name in enumerate(names):
         metric = metric_of(name)
-        own = Marks(box.chars[number], box.codes[number])
-        _head(own, metric.short, quantity(means.get(name), metric), bool(flags[number].any()))
+        own = Marks(box.chars[index], box.codes[index])
+        _head(own, metric.short, quantity(means.get(name), metric), bool(flags[index].any()))
     rows = Marks(box.chars.reshape(-1, size), box.codes.reshape(-1, size)).rows()
     return [rows[top : top + height] for top in range(0, len(rows), height)]
 
