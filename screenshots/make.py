@@ -13,8 +13,8 @@ from gssr.model.live.watch import Watch
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import Row
 from gssr.tui import shell
+from gssr.tui.export import to_png, to_svg
 from gssr.tui.moves import MOVES, go_to
-from gssr.tui.picture import to_png, to_svg
 from gssr.tui.view import Scene, View
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from gssr.model.analyze import Options as Wanted
     from gssr.model.results import Analysis
     from gssr.model.verdicts.table import Table
-    from gssr.report.options import Options
-    from gssr.report.runs import RunLine
+    from gssr.report.page import Options
+    from gssr.report.terminal import RunLine
     from gssr.store.read.recording import Recording
 
 REPORT_ENDS = (".html", ".pdf")
@@ -189,7 +189,7 @@ class _Reading:
     def _of(self, name: str, recording: "Recording") -> "Iterator[Analysis]":
         from gssr.commands.bar import Bar
         from gssr.model.analyze import analyze
-        from gssr.report.runs import MOST_PAGES, run_line
+        from gssr.report.terminal import MOST_PAGES, run_line
 
         options, readers = self._options, chosen(recording, self._options.run)
         many = len(readers) > MOST_PAGES
@@ -224,7 +224,7 @@ def _wanted(
     from gssr.metrics import SCORE_INPUTS
     from gssr.model.analyze import Options as Wanted
     from gssr.report.content import BINS, report_series
-    from gssr.report.options import series_needed
+    from gssr.report.page import series_needed
 
     series = () if options.json or tables else series_needed(_page_options(options, metrics))
     bins = max(options.width, look.WIDTH) * (3 if options.png is not None else 1)
@@ -271,7 +271,7 @@ def _selectors(text: str) -> tuple[str, ...]:
 
 
 def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) -> "Options":
-    from gssr.report.options import Options
+    from gssr.report.page import Options
 
     return Options(
         width=options.width,
@@ -286,9 +286,8 @@ def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[s
         code = _report(shown, options.report)
         if code != OK:
             return code
-    from gssr.report.options import Parts
-    from gssr.report.runs import runs_page
-    from gssr.report.terminal import apart, pages, to_text
+    from gssr.report.page import Parts
+    from gssr.report.terminal import apart, pages, runs_page, to_text
 
     drawing = _drawing(options)
     if drawing.png:
@@ -328,11 +327,10 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
 
 
 def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing, folder: str | None) -> None:
-    from gssr.report.png import load_balancing_png, time_series_png
-    from gssr.report.png_frame import NothingToDrawError
-    from gssr.report.png_heat_map import heat_map_png
-    from gssr.report.png_phases import phases_png
-    from gssr.report.png_roofline import roofline_png
+    from gssr.report.png.figure import NothingToDrawError
+    from gssr.report.png.over_time import heat_map_png, phases_png
+    from gssr.report.png.png import load_balancing_png, time_series_png
+    from gssr.report.png.roofline import roofline_png
     from gssr.store.output_file import access_of, output_file, output_folder
 
     several = len(analyses) > 1
@@ -378,7 +376,7 @@ def _write_report(shown: Sequence[_Shown], path: str) -> None:
     reported = [analysis for each in shown for analysis in each.analyses]
     with output_file(path, access_of(each.name for each in shown)) as file:
         if path.lower().endswith(".pdf"):
-            from gssr.report.pdf import pdf_report
+            from gssr.report.pdf.pdf import pdf_report
 
             pdf_report(reported, file)
         else:

@@ -177,11 +177,11 @@ def _show(
     names: Sequence[str], comparisons: "Sequence[Comparison]", failed: Sequence[str], options: argparse.Namespace
 ) -> int:
     if options.json:
-        from gssr.report.comparison_document import to_json
+        from gssr.report.comparison import to_json
 
         return put(to_json(names, comparisons, failed))
     from gssr.report.comparison import comparison_page
-    from gssr.report.options import Options
+    from gssr.report.page import Options
     from gssr.report.terminal import to_text
 
     ascii_only = look.ascii_only(options)

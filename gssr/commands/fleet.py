@@ -110,12 +110,12 @@ def _show(found: "Fleet", options: argparse.Namespace) -> int:
     from gssr.model.fleet.fleet import groups
 
     if options.json:
-        from gssr.report.fleet_document import to_json
+        from gssr.report.fleet import to_json
 
         by = (options.by,) if options.by else BY[:-1]
         return put(to_json(found, by, options.sort, options.most))
     if options.csv:
-        from gssr.report.fleet_document import groups_csv, runs_csv
+        from gssr.report.fleet import groups_csv, runs_csv
 
         for sentence in found.unreadable:
             tell(sentence)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gssr.convert.sinks import Columns, ExportError
 from gssr.convert.tables import Table
-from gssr.render.spreadsheet import cell
+from gssr.render.scale import cell
 from gssr.store.output_file import Access, new_file, output_folder
 
 

@@ -1,8 +1,130 @@
-"""A series of any number of bins drawn into a number of columns."""
+"""A series of any number of bins drawn into a number of columns.
+
+Filled columns over time on a fixed axis, several rows high.
+
+Horizontal bars.
+
+Strips: one mark per time column on a fixed axis, on one line.
+
+The difference of two strips, column by column.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 import numpy as np
 
 from gssr.arrays import Floats
+from gssr.render.glyphs import CLAMPED, MISSING, TOLERANCE, Glyphs, level
+from gssr.render.roles import Role, Row, Span, text_of
+
+
+def area(
+    fractions: Sequence[float], height: int, glyphs: Glyphs, role: Role = "series", cursor: int | None = None
+) -> list[Row]:
+    """``height`` rows of one cell per column, filled from below up to its fraction of the full scale: zero is the lowest
+    mark, NaN is blank, above the full scale ends in ``^``. The column ``cursor`` is marked from top to bottom."""
+    columns = [_column(fraction, height, glyphs) for fraction in fractions]
+    rows: list[Row] = []
+    for y in range(height):
+        cells: list[tuple[str, Role]] = []
+        for x, column in enumerate(columns):
+            mark = column[y]
+            cells.append((mark, "cursor" if x == cursor else "outlier" if mark == CLAMPED else role))
+        grouped = groupby(cells, key=lambda cell: cell[1])
+        rows.append(tuple(Span("".join(mark for mark, _ in own), name) for name, own in grouped))
+    return rows
+
+
+def _column(fraction: float, height: int, glyphs: Glyphs) -> str:
+    """One column's marks from the top down."""
+    if fraction != fraction:
+        return MISSING * height
+    if fraction > 1 + TOLERANCE:
+        return CLAMPED + glyphs.full * (height - 1)
+    filled = min(max(fraction, 0.0), 1.0) * height
+    full = min(int(filled), height)
+    rest = filled - full
+    if full == height:
+        return glyphs.full * height
+    tip = level(rest, glyphs.levels) if rest > 0 or full == 0 else ""
+    return MISSING * (height - full - len(tip)) + tip + glyphs.full * full
+
+
+def bar(fraction: float | None, width: int, glyphs: Glyphs, role: Role = "series") -> Row:
+    """A bar of exactly ``width`` cells on a fixed axis: ``fraction`` of it filled, the rest the track. Zero is all track, a
+    missing value all blank, and above the full scale ends in ``^``."""
+    if width < 1:
+        return ()
+    if fraction is None or fraction != fraction:
+        return (Span(" " * width),)
+    if fraction > 1 + TOLERANCE:
+        return _spans((glyphs.full * (width - 1), role), (CLAMPED, "outlier"))
+    filled = length(fraction, width, glyphs)
+    return _spans((filled, role), (glyphs.track * (width - len(filled)), "dim"))
+
+
+def length(fraction: float, width: int, glyphs: Glyphs) -> str:
+    """The filled cells alone, at most ``width``: eighths where the set has them. More than zero always shows."""
+    steps = len(glyphs.parts) + 1
+    eighths = min(max(round(fraction * width * steps), 1 if fraction > 0 else 0), width * steps)
+    full, part = divmod(eighths, steps)
+    return glyphs.full * full + (glyphs.parts[part - 1] if part else "")
+
+
+def _spans(*pieces: tuple[str, Role]) -> Row:
+    return tuple(Span(text, role) for text, role in pieces if text)
+
+
+def strip(fractions: Iterable[float | None], glyphs: Glyphs, role: Role = "series") -> Row:
+    """One cell per value, a fraction of the full scale: zero is the lowest mark, None and NaN are blank, above the full
+    scale is ``^`` with the role ``outlier``."""
+    spans: list[Span] = []
+    for mark in (level(fraction, glyphs.levels) for fraction in fractions):
+        kind: Role = "outlier" if mark == CLAMPED else role
+        if spans and spans[-1].role == kind:
+            spans[-1] = Span(spans[-1].text + mark, kind)
+        else:
+            spans.append(Span(mark, kind))
+    return tuple(spans)
+
+
+def marked(row: Row, cell: int | None) -> Row:
+    """``row``, whose characters take one cell each, with one cell under the cursor; None or a cell outside changes
+    nothing."""
+    if cell is None or not 0 <= cell < len(text_of(row)):
+        return row
+    spans: list[Span] = []
+    at = 0
+    for span in row:
+        inside = cell - at
+        if 0 <= inside < len(span.text):
+            pieces = (
+                Span(span.text[:inside], span.role),
+                Span(span.text[inside], "cursor"),
+                Span(span.text[inside + 1 :], span.role),
+            )
+            spans += [piece for piece in pieces if piece.text]
+        else:
+            spans.append(span)
+        at += len(span.text)
+    return tuple(spans)
+
+
+SAME = 0.02
+"""Differences up to this share of the full scale don't count."""
+_ROLES: dict[str, Role] = {"=": "dim", "-": "outlier", "+": "value", MISSING: "plain"}
+
+
+def difference_strip(fractions: Iterable[float]) -> Row:
+    """One cell per difference, a fraction of the full scale: ``=`` within SAME of 0, ``-`` below, ``+`` above; NaN is
+    blank."""
+    marks = (
+        MISSING if fraction != fraction else "=" if abs(fraction) <= SAME else "-" if fraction < 0 else "+"
+        for fraction in fractions
+    )  # fmt: skip
+    return tuple(Span("".join(own), _ROLES[mark]) for mark, own in groupby(marks))
+
 
 _SLIVER = 1e-6
 """A bin that covers less than this share of a column is rounding, not data."""

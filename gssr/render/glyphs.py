@@ -1,9 +1,14 @@
 """The characters that drawings are made of, each one cell wide: a set for UTF-8 and one for pure ASCII.
 
 Height or density grows with the value. Zero is the lowest mark, missing is blank, a value above the full scale is ``^``.
+
+Rows in the characters that the terminal can draw.
 """
 
 from typing import NamedTuple
+
+from gssr.render.cells import cell_width, cleaned
+from gssr.render.roles import Row, Span
 
 MISSING = " "
 CLAMPED = "^"
@@ -58,3 +63,19 @@ def level(fraction: float | None, levels: str) -> str:
     if fraction > 1 + TOLERANCE:
         return CLAMPED
     return levels[step(fraction, len(levels))]
+
+
+def drawable(row: Row, glyphs: Glyphs) -> Row:
+    """The row, clean; for a set of ASCII glyphs with a stand-in of as many cells for every other character."""
+    row = cleaned(row)
+    if not glyphs.levels.isascii():
+        return row
+    return tuple(Span(in_ascii(span.text), span.role) for span in row)
+
+
+def in_ascii(text: str) -> str:
+    """Text in ASCII, with a stand-in of as many cells for every other character; ``?`` for each cell without one."""
+    if text.isascii():
+        return text
+    text = text.replace("°C", "C ").translate(TO_ASCII)
+    return "".join(char if char.isascii() else "?" * cell_width(char) for char in text)

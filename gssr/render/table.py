@@ -1,11 +1,16 @@
-"""Aligned columns that give way, one after another, on a narrow page."""
+"""Aligned columns that give way, one after another, on a narrow page.
+
+A line across the page that says what follows.
+
+One drawing on top of another.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from gssr.render.cells import cell_width, clip, fit, fit_row, pad
 from gssr.render.glyphs import Glyphs
-from gssr.render.roles import Row, Span, text_of
+from gssr.render.roles import Role, Row, Span, text_of
 
 Cell: TypeAlias = str | Row | Callable[[int], Row]
 """Text, a row, or what draws itself into a given number of cells."""
@@ -85,4 +90,52 @@ def _line(
         else:
             row = fit_row(cell, sizes[i], glyphs.ellipsis, columns[i].keep)
         spans.extend(pad(row, sizes[i], columns[i].align))
+    return tuple(spans)
+
+
+def rule(
+    title: str, width: int, glyphs: Glyphs, about: Row = (), right: Row = (), role: Role = "heading"
+) -> Row:  # fmt: skip
+    """``── title  about ─────── right ─`` in exactly ``width`` cells. What does not fit is left out: ``about`` first, then
+    ``right``; at last the title is cut."""
+    line: Row = (Span(glyphs.rule + " ", "dim"), Span(fit(title, max(width - 2, 0), glyphs.ellipsis), role))
+    end: Row = (Span(" "), *right, Span(" " + glyphs.rule, "dim")) if right else ()
+    if cell_width(text_of(line)) + cell_width(text_of(end)) + 2 > width:
+        end = ()
+    for piece in about:
+        if cell_width(text_of(line)) + 2 + cell_width(piece.text) + cell_width(text_of(end)) + 2 <= width:
+            line = (*line, Span("  "), piece)
+    room = width - cell_width(text_of(line)) - cell_width(text_of(end)) - 1
+    if room > 0:
+        line = (*line, Span(" "), Span(glyphs.rule * room, "dim"))
+    elif room == 0:
+        line = (*line, Span(" "))
+    return clip((*line, *end), width)
+
+
+def laid_over(rows: Sequence[Row], box: Sequence[Row], width: int) -> list[Row]:
+    """``rows`` of ``width`` cells with ``box`` in their middle; what has no room is cut."""
+    wide = min(max((cell_width(text_of(row)) for row in box), default=0), width)
+    left, top = (width - wide) // 2, max((len(rows) - len(box)) // 2, 0)
+    drawn = list(rows)
+    for y, row in enumerate(box[: len(rows)], top):
+        under = pad(rows[y], width)
+        line = (*pad(clip(under, left), left), *pad(row, wide), *_after(under, left + wide))
+        drawn[y] = pad(line, width)
+    return drawn
+
+
+def _after(row: Row, cells: int) -> Row:
+    """What follows the first ``cells`` cells of a row; a blank in place of half a wide character."""
+    spans: list[Span] = []
+    skipped = 0
+    for span in row:
+        text = span.text
+        while text and skipped < cells:
+            skipped += cell_width(text[0])
+            text = text[1:]
+            if skipped > cells:
+                text = " " + text
+        if text:
+            spans.append(Span(text, span.role))
     return tuple(spans)

@@ -1,26 +1,27 @@
 """The page of ``gssr compare``: what is better, worse or the same, and what counts as noise.
 
 The first run is A; every other one is compared with it.
+
+The object that ``gssr compare --json`` prints. Its keys are only ever added to; what is not known is null.
 """
 
+import json
 import shlex
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
-from gssr.model.compare.comparison import Change, Comparison, Outcome
+from gssr.model.compare.comparison import Change, Comparison, Outcome, PhaseTotal
 from gssr.model.results import Analysis, Verdict
 from gssr.render.cells import clean, clip, fit, wrap
 from gssr.render.clock import axis_text, duration
-from gssr.render.columns import columns
-from gssr.render.difference import SAME, difference_strip
+from gssr.render.columns import SAME, columns, difference_strip, strip
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, fixed, metric_of, percent, scale_text, unit_of
-from gssr.render.strip import strip
 from gssr.render.table import Cell, Column, table
-from gssr.report.axes import full_scale
-from gssr.report.options import Options, lead
-from gssr.report.page import drawn, place, section
+from gssr.report.document import number
+from gssr.report.page import Options, drawn, full_scale, lead, place, section
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 AT_ONCE = 4
@@ -243,3 +244,66 @@ def _notes(comparisons: Sequence[Comparison], width: int, marks: Glyphs) -> list
     for sentence in sentences:
         rows += wrap(sentence, width, f"{marks.bullet} ", "  ")
     return rows
+
+
+SCHEMA = "gssr.compare/1"
+
+
+def document(names: Sequence[str], comparisons: Sequence[Comparison], failed: Sequence[str]) -> dict[str, Any]:
+    """``names``: what each run was called, the first one's first; ``failed``: sentences on the conditions that don't
+    hold."""
+    runs = [comparisons[0].a, *(each.b for each in comparisons)]
+    return {
+        "schema": SCHEMA,
+        "runs": [_run(name, run) for name, run in zip(names, runs, strict=True)],
+        "comparisons": [_comparison(at, each) for at, each in enumerate(comparisons, 1)],
+        "failed": list(failed),
+    }
+
+
+def to_json(names: Sequence[str], comparisons: Sequence[Comparison], failed: Sequence[str]) -> str:
+    """The object as ASCII text with a newline at its end."""
+    return json.dumps(document(names, comparisons, failed), indent=1, allow_nan=False) + "\n"
+
+
+def _run(name: str, run: Analysis) -> dict[str, Any]:
+    return {
+        "file": name,
+        "run_id": run.run.run_id,
+        "label": run.run.label,
+        "state": run.state,
+        "exit_code": run.run.exit_code,
+        "n_gpus": len(run.gpus),
+        "n_nodes": run.n_nodes,
+        "score": number(run.score),
+        "verdicts": [verdict.code for verdict in run.verdicts],
+    }
+
+
+def _comparison(at: int, each: Comparison) -> dict[str, Any]:
+    return {
+        "a": 0,
+        "b": at,
+        "outcome": each.score.outcome,
+        **{name: _change(change) for name, change in each.totals.items()},
+        "metrics": {name: _change(change) for name, change in each.metrics.items()},
+        "phases": {kind: {"a": _phase(a), "b": _phase(b)} for kind, (a, b) in each.phases.items()},
+        "verdicts": {"gained": _codes(each.gained), "lost": _codes(each.lost), "kept": _codes(each.kept)},
+        "notes": list(each.notes),
+    }
+
+
+def _codes(verdicts: Sequence[Verdict]) -> list[dict[str, str]]:
+    return [{"code": own.code, "severity": own.severity, "title": own.title} for own in verdicts]
+
+
+def _phase(total: PhaseTotal | None) -> Mapping[str, float | None] | None:
+    if total is None:
+        return None
+    return {"n": total.n, "seconds": number(total.seconds), "share": number(total.share), "score": number(total.score)}
+
+
+def _change(change: Change) -> dict[str, Any]:
+    found = asdict(change)
+    keys = ("a", "b", "difference", "relative", "noise")
+    return {key: number(found[key]) for key in keys} | {"outcome": change.outcome}

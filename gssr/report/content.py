@@ -13,12 +13,22 @@ from gssr.render.cells import clean
 from gssr.render.clock import duration, moment
 from gssr.render.roles import text_of
 from gssr.render.scale import UNKNOWN, count, energy, fixed, metric_of, number, percent, quantity, unit_of
-from gssr.report.axes import time_axis
-from gssr.report.options import Options, lead, series_needed
-from gssr.report.page import compared, drawn, ending, left_out, place, sampling, why_no_score
+from gssr.report.load_balancing import as_the_median, lost, when
+from gssr.report.page import (
+    Options,
+    compared,
+    drawn,
+    ending,
+    lead,
+    left_out,
+    place,
+    sampling,
+    series_needed,
+    time_axis,
+    why_no_score,
+)
 from gssr.report.phases import letters, what
 from gssr.report.summary import shown
-from gssr.report.unevenness import as_the_median, lost, when
 from gssr.score import CAVEAT, DEFINITION
 
 SERIES = (

@@ -1,19 +1,29 @@
-"""The frame of a page: its head, its section titles, its notes and its closing line."""
+"""The frame of a page: its head, its section titles, its notes and its closing line.
+
+The axes that all drawings of one page share.
+
+What a page is asked to show.
+"""
 
 import shlex
 import signal
+from collections.abc import Collection
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Floats
 from gssr.metrics import SCORE_INPUTS, Metric
 from gssr.model.results import Analysis
+from gssr.model.statistics import balance
+from gssr.render import clock
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
 from gssr.render.clock import duration, moment
+from gssr.render.columns import columns
 from gssr.render.events import told
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import UNKNOWN, count, fixed, metric_of, percent, quantity, scale_text
-from gssr.report.axes import time_axis
+from gssr.render.scale import UNKNOWN, count, fixed, metric_of, nice_above, percent, quantity, scale_text
 from gssr.score import result_line
 from gssr.store.format.rows import Event
 
@@ -193,3 +203,93 @@ def strip_legend(metric: Metric, full: float, glyphs: Glyphs) -> str:
 def closing_line(analysis: Analysis) -> str:
     """The line for programs that ends a page (gssr.score.result_line)."""
     return result_line(analysis.score, analysis.imbalance, len(analysis.gpus), analysis.n_gaps)
+
+
+class TimeAxis(NamedTuple):
+    """The window, unix s from ``begin`` to ``end``, labelled by the time since ``origin``."""
+
+    begin: float
+    end: float
+    origin: float
+
+    def columns(self, values: Floats, start: float, width: float, n: int) -> Floats:
+        """A series' ``values`` [..., bins], ``width`` seconds each from ``start``, in ``n`` columns of the axis."""
+        return columns(values, start, width, self.begin, self.end, n)
+
+    def text(self, width: int) -> str:
+        """The labels on one line."""
+        return clock.axis_text(self.begin - self.origin, self.end - self.origin, width)
+
+    def ticks(self, width: int) -> list[clock.Tick]:
+        """The labels, at columns (from 0) of an axis that is ``width`` columns long."""
+        begin, span = self.begin - self.origin, self.end - self.begin
+        return [
+            clock.Tick(min((tick.at - begin) / span * width, width - 1.0) if span > 0 else 0.0, tick.label)
+            for tick in clock.ticks(begin, begin + span, width)
+        ]
+
+
+def time_axis(analysis: Analysis) -> TimeAxis:
+    """The time axis of an analysis: its window, counted from the run's start. A window without length, as that of a single
+    sample, is drawn one sampling interval long."""
+    window, started = analysis.window, analysis.run.started_at
+    end = window.end if window.end > window.start else window.start + (analysis.run.sampling_ms or 1000.0) / 1000.0
+    return TimeAxis(window.start, end, window.start if started is None else started)
+
+
+def full_scale(analysis: Analysis, metric: Metric) -> float:
+    """The value that fills the metric's axis, in its stored unit: the catalogue's or the GPUs' own limit; where neither is
+    known, a round number above all samples."""
+    statistics = analysis.metrics.get(metric.name)
+    return balance.full_scale(metric, analysis.gpus) or nice_above(statistics.max if statistics else None, metric)
+
+
+Verbosity = Literal["low", "medium", "high"]
+
+
+class Parts(NamedTuple):
+    """Which parts a page has; its head, its notes and its closing line are always there."""
+
+    summary: bool = True
+    time_series: bool = False
+    load_balancing: bool = False
+    metadata: bool = False
+    phases: bool = False
+    roofline: bool = False
+
+
+class Options(NamedTuple):
+    """How a page is drawn: ``width`` in cells, ``ascii`` for pure ASCII. ``metrics`` are those asked for by name: they are
+    shown whatever the verbosity."""
+
+    width: int = 80
+    ascii: bool = False
+    verbosity: Verbosity = "medium"
+    metrics: tuple[str, ...] | None = None
+
+
+KEY_METRICS: tuple[str, ...] = ("sm_active", "tensor_active", "dram_active", "power_usage", "memory_used")
+"""The five that a page never goes without."""
+
+_DETAILS = (
+    "memory_copy_utilization", "tensor_hmma_active", "tensor_imma_active", "tensor_dfma_active", "integer_active",
+    "memory_temperature",
+)  # fmt: skip
+_LEADS = ("sm_active", "gr_engine_active", "gpu_utilization")
+
+
+def is_detail(name: str) -> bool:
+    """True for a metric that only a page of high verbosity shows."""
+    return name in _DETAILS
+
+
+def series_needed(options: Options) -> tuple[str, ...]:
+    """The metrics whose series the pages and pictures draw, if there are any: what to ask the analysis for."""
+    return tuple(dict.fromkeys((*_LEADS, *KEY_METRICS, *(options.metrics or ()))))
+
+
+def lead(measured: Collection[str], options: Options) -> str | None:
+    """The metric that stands for a GPU being used, among those ``measured``: SM activity, or the nearest to it that the
+    backend could measure, or the first one asked for, or any. None when there is nothing."""
+    candidates = (*_LEADS, *(options.metrics or ()), *sorted(measured))
+    return next((name for name in candidates if name in measured), None)

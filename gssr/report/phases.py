@@ -1,16 +1,21 @@
-"""What it did when: the phases of a run."""
+"""What it did when: the phases of a run.
 
-from gssr.model.results import Analysis, Phase
+What bounds the work: where a run and its phases lie under the roofline.
+"""
+
+from gssr.model.results import Analysis, Phase, Place, Unplaced
+from gssr.model.statistics.roofline import roofs
 from gssr.model.window import DETECTION_METRICS
+from gssr.peaks import Peaks
 from gssr.render.cells import clip, wrap
 from gssr.render.clock import duration, moment
 from gssr.render.glyphs import glyphs
 from gssr.render.roles import Row, Span
+from gssr.render.roofline import Point, engineering
+from gssr.render.roofline import roofline as draw
 from gssr.render.scale import count, fixed, metric_of, percent, quantity
 from gssr.render.table import Cell, Column, table
-from gssr.report.axes import TimeAxis, time_axis
-from gssr.report.options import Options
-from gssr.report.page import section
+from gssr.report.page import Options, TimeAxis, remark, section, time_axis
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MARKS = {"start-up": "+", "steady": "=", "recurring": "~", "idle": ".", "tail": "-"}
@@ -87,3 +92,88 @@ def _line(analysis: Analysis, axis: TimeAxis, width: int) -> list[Row]:
             spans += [Span(letter, "value"), Span(MARKS[phase.kind] * (end - begin - 1), "band")]
         begin = max(end, begin)
     return [clip(tuple(spans), width), (Span(axis.text(width), "dim"),), ()]
+
+
+WHOLE = "*"
+CAVEAT = (
+    "an upper bound: FLOP/s are pipe activities times peaks, bytes are DRAM activity times peak bandwidth; an active pipe "
+    "need not do useful arithmetic"
+)
+
+
+def places(analysis: Analysis) -> list[tuple[str, str, Place]]:
+    """(mark, name, place) of the phases that have one, and last of the whole run."""
+    found: list[tuple[str, str, Place]] = [
+        (letter, phase.kind, phase.place)
+        for letter, phase in zip(letters(analysis), analysis.phases, strict=True)
+        if isinstance(phase.place, Place)
+    ]
+    if len(analysis.phases) < 2:
+        found = []
+    return [*found, (WHOLE, "all", analysis.place)] if isinstance(analysis.place, Place) else found
+
+
+def drawn_roofs(peaks: Peaks, analysis: Analysis) -> list[tuple[str, float]]:
+    """The highest roof, and those of the pipes that do most somewhere."""
+    used = {found.dominant.peak for _, _, found in places(analysis)}
+    return [roof for number, roof in enumerate(roofs(peaks)) if number == 0 or roof[1] in used]
+
+
+def bound_text(found: Place) -> str:
+    """What bounds it, in one sentence."""
+    side = "below" if found.intensity < found.ridge else "above"
+    what = "neither compute- nor memory-bound" if found.bound == "neither" else f"{found.bound}-bound"
+    return (
+        f"{what}: {intensity_text(found)}, {side} the {found.dominant.label} pipe's ridge at {fixed(found.ridge, 1)}; "
+        f"at most {engineering(found.flops)}FLOP/s, {percent(found.of_roof)} of the roof there"
+    )
+
+
+def intensity_text(found: Place) -> str:
+    """Its arithmetic intensity."""
+    return f"{found.intensity:.3g} FLOP/B"
+
+
+def roofline(analysis: Analysis, options: Options) -> list[Row]:
+    """The part of the page that says what bounds the work; nothing where it was not looked at."""
+    if analysis.place is None:
+        return []
+    width, marks, peaks = options.width, glyphs(options.ascii), analysis.peaks
+    about = f"{peaks.model}: one GPU, log-log" if peaks else ""
+    rows = section("What bounds it?", width, marks, about)
+    found = places(analysis)
+    if isinstance(analysis.place, Unplaced):
+        rows += remark(analysis.place.reason, width, "plain", label="roofline")
+    else:
+        rows += remark(bound_text(analysis.place), width, "plain", label="roofline")
+        if analysis.place.unpriced:
+            rows += remark(f"peak unknown, left out: {', '.join(analysis.place.unpriced)}", width)
+    if peaks is None or not found:
+        return rows
+    rows += remark(CAVEAT, width)
+    points = [Point(mark, place.intensity, place.flops) for mark, _, place in found]
+    chart = draw(drawn_roofs(peaks, analysis), peaks.memory_bandwidth, points, width, marks)
+    if chart and options.verbosity != "low":
+        rows += [(), clip((Span("FLOP/s", "heading"), Span(" at most, by FLOP/B", "dim")), width), *chart]
+    return [*rows, (), *_table(found, options)]
+
+
+def _table(found: list[tuple[str, str, Place]], options: Options) -> list[Row]:
+    lines: list[list[Cell]] = [
+        [
+            (Span(mark, "outlier"), Span(f" {name}")), f"{place.intensity:.3g}", engineering(place.flops),
+            engineering(place.bytes), percent(place.of_roof), place.bound, _pipes(place),
+        ]
+        for mark, name, place in found
+    ]  # fmt: skip
+    head = [
+        Column("phase"), Column("FLOP/B", "right"), Column("FLOP/s", "right"), Column("B/s", "right", drop=2),
+        Column("of roof", "right"), Column("bound by"), Column("pipes", drop=1),
+    ]  # fmt: skip
+    return table(head, lines, options.width, glyphs(options.ascii), gap=2)
+
+
+def _pipes(place: Place) -> str:
+    """Who does the arithmetic, the most first."""
+    total = place.flops or 1.0
+    return ", ".join(f"{pipe.label} {100 * pipe.flops / total:.0f} %" for pipe in place.pipes[:2])

@@ -12,9 +12,8 @@ import numpy as np
 import plotext
 
 from gssr.arrays import Floats
-from gssr.render.bar import length
 from gssr.render.clock import Tick
-from gssr.render.columns import unbroken
+from gssr.render.columns import length, unbroken
 from gssr.render.glyphs import TO_ASCII, Glyphs
 from gssr.render.roles import Role, Row, Span
 

@@ -2,22 +2,25 @@
 
 It answers in this order: how well were the GPUs used, when not, which of them differ, what bounds the work. It depends on
 the analysis and the options alone, never on the terminal around it.
+
+Many runs of one file as a table: what there is, and how each of them was.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
 
 from gssr.model.results import Analysis
-from gssr.render.cells import cleaned, clip
-from gssr.render.charset import in_ascii
-from gssr.render.glyphs import glyphs
+from gssr.render.cells import clean, cleaned, clip, fit, flow
+from gssr.render.clock import duration
+from gssr.render.glyphs import glyphs, in_ascii
 from gssr.render.roles import ROLES, Row, Span
+from gssr.render.scale import UNKNOWN, fixed, percent
+from gssr.render.table import Column, table
+from gssr.report.about import metadata, notes
 from gssr.report.load_balancing import load_balancing
-from gssr.report.metadata import metadata
-from gssr.report.notes import notes
-from gssr.report.options import Options, Parts
-from gssr.report.page import closing_line, head
-from gssr.report.phases import phases
-from gssr.report.roofline import roofline
+from gssr.report.page import Options, Parts, closing_line, head
+from gssr.report.phases import phases, roofline
 from gssr.report.summary import summary
 
 
@@ -29,7 +32,7 @@ def page(analysis: Analysis, parts: Parts, options: Options) -> list[Row]:
     if parts.summary:
         rows += summary(analysis, options)
     if parts.time_series:
-        from gssr.report.time_series import time_series  # plotext takes a tenth of a second to import
+        from gssr.report.over_time import time_series  # plotext takes a tenth of a second to import
 
         rows += time_series(analysis, options)
     if parts.phases:
@@ -82,3 +85,73 @@ def _trimmed(row: Row) -> list[Span]:
     if spans:
         spans[-1] = Span(spans[-1].text.rstrip(), spans[-1].role)
     return spans
+
+
+MOST_PAGES = 20
+"""Of a file with more runs the page is a table of them."""
+_NAME = 10
+_COLUMNS = (
+    Column("run", align="right"),
+    Column("id", drop=2),
+    Column("label", drop=3),
+    Column("state"),
+    Column("started", drop=4),
+    Column("lasted", align="right", drop=5),
+    Column("GPUs", align="right"),
+    Column("score", align="right"),
+    Column("imbalance", align="right", drop=1),
+)
+
+
+class RunLine(NamedTuple):
+    """One run: its ``number`` in the file, from 1; ``started`` is a unix time, ``lasted`` in s."""
+
+    number: int
+    run_id: str
+    label: str | None
+    state: str
+    started: float | None
+    lasted: float
+    n_gpus: int
+    score: float | None
+    imbalance: float | None
+
+
+def run_line(number: int, analysis: Analysis) -> RunLine:
+    """What the table says of a run."""
+    run = analysis.run
+    return RunLine(
+        number, run.run_id, run.label, analysis.state, run.started_at, analysis.window.duration, len(analysis.gpus),
+        analysis.score, analysis.imbalance,
+    )  # fmt: skip
+
+
+def runs_page(name: str, lines: Sequence[RunLine], options: Options) -> list[Row]:
+    """The table of the runs of the recording ``name``, at most ``options.width`` cells wide but for the closing line, which
+    says how one of them is shown."""
+    marks = glyphs(options.ascii)
+
+    def short(text: str | None) -> str:
+        return fit(clean(text or ""), _NAME, marks.ellipsis)
+
+    rows = [
+        (
+            str(line.number), short(line.run_id), short(line.label), line.state, _moment(line.started),
+            duration(line.lasted), f"{line.n_gpus}", fixed(line.score, 3, UNKNOWN),
+            percent(line.imbalance) if line.n_gpus > 1 else "",
+        )
+        for line in lines
+    ]  # fmt: skip
+    head = [(Span("GSSR", "title"),), (Span(clean(name), "value"),), (Span(f"{len(lines):,} runs"),)]
+    last = f"{len(lines):,} runs; one of them: gssr analyze --run NUMBER {clean(name)}"
+    return [
+        *flow([*head], options.width, marks.ellipsis), (), *table(_COLUMNS, rows, options.width, marks), (),
+        (Span(last, "value"),),
+    ]  # fmt: skip
+
+
+def _moment(time: float | None) -> str:
+    try:
+        return "" if time is None else f"{datetime.fromtimestamp(time):%m-%d %H:%M}"
+    except (ValueError, OverflowError, OSError):
+        return UNKNOWN

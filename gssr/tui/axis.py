@@ -1,4 +1,7 @@
-"""The axes that all screens share: the full scale of a metric, and time."""
+"""The axes that all screens share: the full scale of a metric, and time.
+
+What is looked at, in words: which GPUs, and which stretch of time.
+"""
 
 import math
 
@@ -9,9 +12,12 @@ from gssr.model.results import Grid
 from gssr.model.statistics.balance import scale_limit
 from gssr.model.statistics.grid import Folded
 from gssr.render import clock
+from gssr.render.cells import clean
+from gssr.render.clock import duration
 from gssr.render.glyphs import TO_ASCII, Glyphs
 from gssr.render.roles import Row, Span
-from gssr.render.scale import fixed, metric_of, nice_above, unit_of
+from gssr.render.scale import count, fixed, metric_of, nice_above, unit_of
+from gssr.tui.view import Scene
 
 GUTTER = 5
 """Cells left of a chart: a label of four, and the axis."""
@@ -93,3 +99,27 @@ def at_text(frame: Frame, time: float) -> str:
 
 def _ascii(text: str, glyphs: Glyphs) -> str:
     return text.translate(TO_ASCII) if glyphs.levels.isascii() else text
+
+
+def gpus_text(scene: Scene) -> str:
+    """``16 GPUs``, or of a selection ``nid000003 (4 GPUs)``; a single GPU by its name alone."""
+    looked_at = scene.looked_at()
+    if not scene.view.selection:
+        return count(len(looked_at), "GPU")
+    if len(looked_at) == 1:
+        return clean(scene.frame.place(int(looked_at[0])))
+    name = clean(scene.view.selected)
+    return f"{name} ({count(len(looked_at), 'GPU')})" if name else count(len(looked_at), "GPU")
+
+
+def is_whole(frame: Frame) -> bool:
+    """True where the window holds the whole run."""
+    return frame.window.start <= frame.first and frame.window.end >= frame.last
+
+
+def window_text(frame: Frame) -> str:
+    """``whole run, 10 min 0 s``, or the times between which the window lies."""
+    if is_whole(frame):
+        return f"whole run, {duration(frame.last - frame.first)}"
+    start, end = max(frame.window.start, frame.first), min(frame.window.end, frame.last)
+    return f"{at_text(frame, start)} to {at_text(frame, end)}"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from gssr.model.live.frame import Frame
-from gssr.render.bar import bar
 from gssr.render.cells import pad
+from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, UNKNOWN, metric_of, quantity

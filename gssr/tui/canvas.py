@@ -1,7 +1,19 @@
-"""The one widget: rows of text on the whole terminal, of which only what changed is sent."""
+"""The one widget: rows of text on the whole terminal, of which only what changed is sent.
+
+Which cells of a row differ from those before: only these need to be sent.
+
+Less lightness where it would cost too much: it only repeats what height says, and every change of it is sent.
+
+Where rows change their lightness so often that a whole terminal would take more than MOST_BYTES a cell, those rows get
+one lightness.
+
+How roles look: the user's own 16 colours, or none.
+"""
 
 from collections.abc import Callable, Sequence
+from itertools import groupby, pairwise
 
+import numpy as np
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -10,9 +22,85 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gssr.arrays import Ints
-from gssr.render.roles import Role, Row
-from gssr.tui.calm import bytes_of, calmed, merged, too_much
-from gssr.tui.changes import cells_of, changed_spans
+from gssr.render.cells import cell_width
+from gssr.render.roles import RAMP, RAMP_LOW, ROLES, Role, Row, Span, text_of
+
+MOST_KEPT = 4
+"""So many cells that did not change are sent again rather than skipped: moving the cursor costs as much."""
+_NUMBER = {role: number for number, role in enumerate(ROLES)}
+
+
+def cells_of(row: Row) -> Ints:
+    """[width]: one number for each cell's character and role; a wide character's second cell has none of its own."""
+    text = text_of(row)
+    sizes = [len(span.text) for span in row]
+    if cell_width(text) != len(text):
+        text = "".join(char + "\0" * (cell_width(char) - 1) for char in text)
+        sizes = [cell_width(span.text) for span in row]
+    characters = np.frombuffer(text.encode("utf-32-le"), "<u4").astype(np.int64)
+    return characters + (np.repeat([_NUMBER[span.role] for span in row], sizes).astype(np.int64) << 32)
+
+
+def changed_spans(before: Ints, after: Ints) -> list[tuple[int, int]]:
+    """(first cell, the one after the last) of what to send again, left to right; all of a row whose width changed."""
+    if len(before) != len(after):
+        return [(0, max(len(before), len(after)))]
+    differs = np.flatnonzero(before != after)
+    if not len(differs):
+        return []
+    cuts = np.flatnonzero(np.diff(differs) > MOST_KEPT + 1) + 1
+    return [(int(piece[0]), int(piece[-1]) + 1) for piece in np.split(differs, cuts)]
+
+
+MOST_BYTES = 16_000 / (120 * 40)
+_CHANGE = 13
+"""What changing the colour takes, bytes."""
+_MANY = 8
+"""Rows with more changes of lightness than this are made calm."""
+_CALM: dict[Role, Role] = {
+    **dict.fromkeys(RAMP, RAMP[3]),
+    **dict.fromkeys(RAMP_LOW, RAMP_LOW[3]),
+}
+
+
+def bytes_of(row: Row) -> int:
+    """About what it takes to send a row."""
+    return len(text_of(row).encode()) + _CHANGE * _changes(row)
+
+
+def _changes(row: Row) -> int:
+    return sum(span.role in _CALM for span in row)
+
+
+def too_much(total: int, cells: int, before: bool) -> bool:
+    """Whether ``total`` bytes for so many cells call for calm; ``before``: they did already, and do so a little longer."""
+    return total > cells * MOST_BYTES * (0.8 if before else 1.0)
+
+
+def calmed(row: Row) -> Row:
+    """The row with one lightness, if it has many."""
+    if _changes(row) <= _MANY:
+        return row
+    return merged(tuple(Span(span.text, _CALM.get(span.role, span.role)) for span in row))
+
+
+def merged(row: Row) -> Row:
+    """The row with neighbours of the same role in one span."""
+    if all(one.role != other.role for one, other in pairwise(row)):
+        return row
+    return tuple(
+        Span("".join(span.text for span in spans), role) for role, spans in groupby(row, lambda span: span.role)
+    )
+
+
+def looks(colors: int) -> dict[Role, Style]:
+    """A style for each role on a terminal of so many colours (0: none)."""
+    found = {}
+    for role, look in ROLES.items():
+        style = Style.parse(look.rich or "none")
+        few = not colors or (colors < 256 and role in RAMP + RAMP_LOW)
+        found[role] = style.without_color if few else style
+    return found
 
 
 class Canvas(Widget, can_focus=True):

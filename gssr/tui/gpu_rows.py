@@ -1,6 +1,12 @@
-"""GPUs in rows: one to a row with its statistics, or several with a short strip each."""
+"""GPUs in rows: one to a row with its statistics, or several with a short strip each.
+
+How GPUs is laid out: which GPUs in which rows, one, several or a whole chart to each.
+
+A few GPUs in detail: each with the course of the metric and bars of all others.
+"""
 
 from functools import lru_cache
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -8,15 +14,85 @@ from gssr.arrays import Floats, Ints
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
 from gssr.model.statistics.grid import Folded, fold
-from gssr.render.cells import fit, pad
+from gssr.render.cells import clip, fit, pad
 from gssr.render.clock import duration
+from gssr.render.fan import fan
 from gssr.render.marks import code, marks
 from gssr.render.roles import RAMP, Role, Row, Span
-from gssr.render.scale import NONE, Unit, fixed, metric_of, number, unit_of
-from gssr.tui.axis import age_text, full_scale, seconds_text, time_labels
-from gssr.tui.listing import LEAST_COLUMN, STRIP, Listing
-from gssr.tui.order import percentiles, values_at
+from gssr.render.scale import NONE, Unit, fixed, metric_of, number, quantity, unit_of
+from gssr.render.table import rule
+from gssr.tui.axis import GUTTER, age_text, at_text, framed, full_scale, seconds_text, time_labels
+from gssr.tui.bars import metric_bars, rows_needed
+from gssr.tui.order import Order, ordered, percentiles, values_at
 from gssr.tui.view import Scene, Sort
+
+Mode = Literal["rows", "columns", "detail"]
+
+STRIP = 12
+"""The least cells of a strip where several GPUs share a row."""
+LEAST_COLUMN = 26
+MOST_COLUMNS = 6
+FEW = 4
+"""Up to so many GPUs have a chart each."""
+_LEAST_BLOCK = 5
+_HEAD, _FOOT = 2, 2
+_LEAST_HEIGHT = 12
+"""A lower box has no line about the GPU under the cursor and no legend."""
+
+
+class Listing(NamedTuple):
+    """``across`` GPUs share a row; ``room`` rows are for GPUs (all of them together in mode ``detail``); the first row shown
+    is number ``top`` of all. ``at``: which of the order's GPUs is under the cursor, -1 when there is none."""
+
+    order: Order
+    mode: Mode
+    across: int
+    room: int
+    top: int
+    at: int
+
+    @property
+    def gpu(self) -> int:
+        """The position of the GPU under the cursor, -1 when there is none."""
+        return int(self.order.gpus[self.at]) if self.at >= 0 else -1
+
+    @property
+    def visible(self) -> Ints:
+        """Positions of the GPUs in sight, in their order."""
+        if self.mode == "detail":
+            return self.order.gpus
+        return self.order.gpus[self.top * self.across : (self.top + self.room) * self.across]
+
+
+def foot(height: int) -> int:
+    """Rows under the list: about the GPU under the cursor, and the legend."""
+    return _FOOT if height >= _LEAST_HEIGHT else 0
+
+
+def most_across(width: int) -> int:
+    """How many GPUs can share a row of so many cells."""
+    return min(max(width // LEAST_COLUMN, 1), MOST_COLUMNS)
+
+
+def listing(scene: Scene) -> Listing:
+    """The list as it is shown: as few GPUs in a row as let all of them be seen, or as ``density`` says. The GPU under the
+    cursor is in sight; the first one where the cursor's is not shown."""
+    view, height = scene.view, scene.height
+    order = ordered(scene)
+    n = len(order.gpus)
+    under = np.flatnonzero(order.gpus == view.gpu)
+    at = int(under[0]) if len(under) else 0 if n else -1
+    charted = 0 < n <= FEW and height - 2 >= n * _LEAST_BLOCK
+    most = most_across(scene.width)
+    choice = view.density % (most + 1)
+    if choice == 0 and charted:
+        return Listing(order, "detail", 1, height - 1, 0, at)
+    room = max(height - _HEAD - foot(height), 1)
+    across = choice or next((k for k in range(1, most) if k * room >= n), most)
+    row, n_rows = max(at, 0) // across, -(-n // across)
+    top = min(max(view.top, row - room + 1), row, max(n_rows - room, 0))
+    return Listing(order, "rows" if across == 1 else "columns", across, room, max(top, 0), at)
+
 
 LETTERS: dict[str, Role] = {"g": "gap", "!": "outlier", "t": "bad"}
 MARKS, VALUE = 2, 6
@@ -194,3 +270,72 @@ def gap_texts(frame: Frame, gpu: int) -> list[str]:
 def mean_of(frame: Frame, gpu: int) -> float:
     """A GPU's mean of the window of the metric shown; NaN without samples."""
     return float(frame.window.per_gpu(frame.grid.metric)[gpu])
+
+
+_LEAST_CHART = 3
+
+
+def charts_of(scene: Scene, shown: Listing) -> list[Row]:
+    """A block for each GPU: its title, bars of its means of the window, its chart; times under the last."""
+    frame, gpus = scene.frame, shown.visible.tolist()
+    ends = block_ends(shown)
+    rows: list[Row] = []
+    for gpu, begin, end in zip(gpus, [0, *ends], ends, strict=False):
+        rows += _block(scene, gpu, end - begin, gpu == shown.gpu)
+    folded = fold(frame.grid, frame.grid.values[0], max(scene.width - GUTTER, 1))
+    times: Row = (Span(" " * GUTTER), Span(time_labels(frame, folded, folded.n), "dim"))
+    return [clip(row, scene.width) for row in (*rows, times)]
+
+
+def chart_of(scene: Scene, gpu: int, height: int) -> list[Row]:
+    """``height`` rows about one GPU: its title, bars, its chart, and the times."""
+    frame = scene.frame
+    folded = fold(frame.grid, frame.grid.values[gpu], max(scene.width - GUTTER, 1))
+    times: Row = (Span(" " * GUTTER), Span(time_labels(frame, folded, folded.n), "dim"))
+    return [clip(row, scene.width) for row in (*_block(scene, gpu, height - 1, False), times)]
+
+
+def block_ends(shown: Listing) -> list[int]:
+    """The row after the last one of each GPU's block."""
+    n = len(shown.order.gpus)
+    return [(shown.room - 1) * (y + 1) // n for y in range(n)]
+
+
+def _block(scene: Scene, gpu: int, height: int, under: bool) -> list[Row]:
+    frame, view, glyphs = scene.frame, scene.view, scene.glyphs
+    name = frame.grid.metric
+    full = full_scale(frame, name)
+    folded = fold(frame.grid, frame.grid.values[gpu] / full, max(scene.width - GUTTER, 1))
+    at = None if view.cursor is None else folded.column(view.cursor)
+    spare = height - 1 - _LEAST_CHART
+    n_bars = min(max(spare * 2 // 3, min(spare, 1)), rows_needed(frame, scene.width))
+    nothing = np.full(folded.n, np.nan)
+    chart = fan(folded.values, nothing, nothing, max(height - 1 - n_bars, 1), glyphs, cursor=at)
+    means = frame.window.overall(np.array([gpu]))
+    rows = [_chart_title(scene, gpu, folded.width, under)]
+    rows += metric_bars(frame, means, scene.width, n_bars, glyphs, name) if n_bars else []
+    return (rows + framed(chart, full, name, glyphs))[:height]
+
+
+def _chart_title(scene: Scene, gpu: int, width: float, under: bool) -> Row:
+    frame, view, glyphs = scene.frame, scene.view, scene.glyphs
+    metric = metric_of(frame.grid.metric)
+    letters = attention(frame).letters(gpu)
+    now = float(values_at(frame, view.cursor)[gpu])
+    step = seconds_text(width)
+    when = newest_title(scene)
+    if view.cursor is not None:
+        begin = frame.grid.start + frame.grid.column(view.cursor) * frame.grid.width
+        when = f"at {at_text(frame, begin)} +{seconds_text(frame.grid.width)}"
+    about = [Span(letter, LETTERS[letter]) for letter in letters]
+    about += [Span(text, "gap") for text in gap_texts(frame, gpu)]
+    about += [
+        Span(f"{metric.label}: mean {quantity(mean_of(frame, gpu), metric)}"),
+        Span(f"{when} {quantity(now, metric)}"),
+    ]
+    product = frame.gpus[gpu].name
+    if product:
+        about.append(Span(fit(product, 24, glyphs.ellipsis), "dim"))
+    role: Role = "cursor" if under else "heading"
+    right = (Span(f"1 column = {step}", "dim"),)
+    return rule(frame.place(gpu), scene.width, glyphs, tuple(about), right, role)

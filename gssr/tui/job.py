@@ -12,8 +12,8 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.render.cells import clean, pad
 from gssr.render.glyphs import Glyphs
-from gssr.render.overlay import laid_over
 from gssr.render.roles import Row, Span
+from gssr.render.table import laid_over
 from gssr.tui.app import LiveScreen
 from gssr.tui.output import LogFile
 from gssr.tui.view import Scene

@@ -13,8 +13,8 @@ from gssr.model.statistics.grid import choose_width, ladder
 from gssr.model.window import parse_time
 from gssr.tui.cursor import PAGE, inside, moved, with_cursor
 from gssr.tui.order import shown_gpus
-from gssr.tui.overlays import extent_of
 from gssr.tui.screens import BY_NAME, SCREENS
+from gssr.tui.shell import extent_of
 from gssr.tui.view import Scene, ScreenName, Sort, View
 
 LEAP = 10

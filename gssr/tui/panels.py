@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gssr.render.cells import clip, pad
 from gssr.render.roles import Row, Span
-from gssr.render.rule import rule
+from gssr.render.table import rule
 from gssr.tui.screens import BY_NAME, SCREENS
 from gssr.tui.view import Scene, ScreenName, View
 

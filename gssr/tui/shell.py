@@ -1,24 +1,158 @@
-"""What surrounds every screen: the header, the footer, and what lies over the screen."""
+"""What surrounds every screen: the header, the footer, and what lies over the screen.
+
+The last row: the screens by number, and the keys that matter here.
+
+What lies over a screen until Esc closes it: the help, made from the table of actions, and the list of events.
+"""
 
 import os
+from typing import NamedTuple
 
 import numpy as np
 
 from gssr.model.live.frame import Frame, Query
-from gssr.render.cells import cell_width, clip, fit, flow, pad
-from gssr.render.charset import drawable
+from gssr.render.cells import cell_width, clean, clip, fit, flow, pad, wrap
 from gssr.render.clock import duration
-from gssr.render.pane import pane_height
+from gssr.render.events import told
+from gssr.render.glyphs import drawable
 from gssr.render.roles import Role, Row, Span, text_of
-from gssr.render.scale import UNKNOWN, count, fixed, metric_of, quantity
-from gssr.tui.axis import age_text
-from gssr.tui.footer import footer
+from gssr.render.scale import UNKNOWN, count, fixed, metric_of, pane_height, quantity
+from gssr.tui.actions import ACTIONS, footer_of, shown_keys
+from gssr.tui.actions import BY_NAME as ACTION
+from gssr.tui.axis import age_text, at_text
 from gssr.tui.output import output_pane
-from gssr.tui.overlays import overlay_rows
 from gssr.tui.panels import beside, clicked, main_width, panels
 from gssr.tui.screens import BY_NAME, SCREENS
 from gssr.tui.screens import time as timeline
 from gssr.tui.view import Scene, View
+
+_FULL_TITLES = 100
+_LONG, _SHORT = 20, 4
+"""Letters of a title on terminals of at least _FULL_TITLES columns, and on smaller ones."""
+_ALWAYS = ("help", "quit")
+"""At the right edge of every footer."""
+
+
+class Piece(NamedTuple):
+    """A piece of the footer, and the action that a click on it does ("" for none)."""
+
+    text: str
+    role: Role
+    action: str
+
+
+def footer(scene: Scene) -> Row:
+    """As many keys as fit; help and quit always."""
+    return clip(tuple(Span(piece.text, piece.role) for piece in _pieces(scene)), scene.width)
+
+
+def footer_action(scene: Scene, x: int) -> str:
+    """The action that the footer names at this cell: a screen, or a key's; "" for none."""
+    at = 0
+    for piece in _pieces(scene):
+        at += len(piece.text)
+        if x < at:
+            return piece.action
+    return ""
+
+
+def _pieces(scene: Scene) -> list[Piece]:
+    width = scene.width
+    end = [Piece(f"  {ACTION[name].label}", "plain", name) for name in _ALWAYS]
+    spare = width - sum(len(piece.text) for piece in end)
+    pieces = _digits(scene, _LONG if width >= _FULL_TITLES else _SHORT)
+    if sum(len(piece.text) for piece in pieces) > spare:
+        pieces = _digits(scene, 0)
+    spare -= sum(len(piece.text) for piece in pieces)
+    for action in footer_of(scene.view.screen):
+        text = f"  {action.label}"
+        if action.name not in _ALWAYS and len(text) <= spare:
+            pieces.append(Piece(text, "dim", action.name))
+            spare -= len(text)
+    if spare > 0:
+        pieces.append(Piece(" " * spare, "plain", ""))
+    return [*pieces, *end]
+
+
+def _digits(scene: Scene, letters: int) -> list[Piece]:
+    """The screens by number, each with so many letters of its title; all of them for the one looked at."""
+    pieces = []
+    for number, screen in enumerate(SCREENS, 1):
+        on = screen.name == scene.view.screen
+        title = screen.title if on else screen.title[:letters]
+        text = f"[{number}]{title} " if on else f"{number} {title} " if title else f"{number} "
+        pieces.append(Piece(text, "title" if on else "dim", f"screen_{screen.name}"))
+    return pieces
+
+
+_HEAD = 2
+"""Rows above the lines: a title and a blank."""
+_KEYS = 12
+_LEAST_COLUMN = 62
+
+
+def overlay_rows(scene: Scene) -> list[Row]:
+    """The rows of the view's overlay, from the line on to which it was scrolled."""
+    helps = scene.view.overlay == "help"
+    n, room = extent_of(scene)
+    top = min(scene.view.scroll, max(n - room, 0))
+    screen = BY_NAME[scene.view.screen]
+    title = f"{screen.title}: {screen.question}" if helps else f"{len(scene.frame.events):,} events, newest first"
+    more = f"{top + 1}-{min(top + room, n)} of {n}, down: more; " if n > room else ""
+    head: Row = (Span(title, "title"), Span(f"  {more}Esc closes", "dim"))
+    lines = (_help if helps else _events)(scene, range(top, min(top + room, n)))
+    return [clip(row, scene.width) for row in (head, (), *lines)]
+
+
+def extent_of(scene: Scene) -> tuple[int, int]:
+    """How many lines the overlay has, and how many of them there is room for."""
+    room = max(scene.height - _HEAD, 1)
+    if scene.view.overlay == "help":
+        return -(-len(_actions(scene)) // _columns(scene)), room
+    return len(scene.frame.events), room
+
+
+def _columns(scene: Scene) -> int:
+    return max(scene.width // _LEAST_COLUMN, 1)
+
+
+def _actions(scene: Scene) -> list[Row]:
+    """All actions with their keys, by category, in lines as wide as a column."""
+    lines: list[Row] = []
+    room = max(scene.width // _columns(scene) - _KEYS - 2, 1)
+    category = ""
+    for action in ACTIONS:
+        if action.category != category:
+            category = action.category
+            lines.append((Span(category, "heading"),))
+        said = wrap(action.help, room)
+        lines.append((*pad((Span(f" {shown_keys(action)}", "value"),), _KEYS + 1), *said[0]))
+        lines += [(Span(" " * (_KEYS + 1)), *row) for row in said[1:]]
+    return lines
+
+
+def _help(scene: Scene, shown: range) -> list[Row]:
+    """In columns where there is room."""
+    lines, n_columns = _actions(scene), _columns(scene)
+    per_column = extent_of(scene)[0]
+    size = scene.width // n_columns
+    rows: list[Row] = []
+    for line in shown:
+        row: Row = ()
+        for index in range(line, n_columns * per_column, per_column):
+            row = (*row, *pad(lines[index] if index < len(lines) else (), size))
+        rows.append(row)
+    return rows
+
+
+def _events(scene: Scene, shown: range) -> list[Row]:
+    frame = scene.frame
+    rows: list[Row] = []
+    for event in frame.events[::-1][shown.start : shown.stop]:
+        where = "" if event.node is None else f"{event.node}: "
+        rows.append((Span(f"{at_text(frame, event.time):>9}  ", "dim"), Span(clean(f"{where}{told(event)}"))))
+    return rows
+
 
 HEADER, FOOTER = 1, 1
 LEAST_WIDTH, LEAST_HEIGHT = 40, 10

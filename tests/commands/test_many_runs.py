@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.fuzz import large
 from gssr.cli import main
-from gssr.report.runs import MOST_PAGES
+from gssr.report.terminal import MOST_PAGES
 
 
 @pytest.fixture(scope="module")

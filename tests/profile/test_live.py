@@ -14,7 +14,7 @@ import pytest
 from live_terminal import COPIER, OFF_SCREEN, PYTHON, SAMPLER, SCREEN, LiveTerminal, cpu_seconds, gssr
 from supervised import ROOT, process_state, until
 
-from gssr.render.pane import pane_height
+from gssr.render.scale import pane_height
 
 Open = Callable[..., LiveTerminal]
 

@@ -5,11 +5,9 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.render.area import area
 from gssr.render.cells import cell_width, clean
-from gssr.render.charset import drawable
-from gssr.render.difference import difference_strip
-from gssr.render.glyphs import ASCII, UTF8
+from gssr.render.columns import area, difference_strip
+from gssr.render.glyphs import ASCII, UTF8, drawable
 from gssr.render.roles import Span, text_of
 
 FRACTIONS = st.lists(st.one_of(st.floats(0, 2), st.just(math.nan)), max_size=30)

@@ -9,7 +9,7 @@ from gssr.render.cells import cell_width
 from gssr.render.fan import fan
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import Span, text_of
-from gssr.render.rule import rule
+from gssr.render.table import rule
 
 NAN = np.nan
 SETS = pytest.mark.parametrize("glyphs", [UTF8, ASCII], ids=["utf8", "ascii"])

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.render.bar import bar
 from gssr.render.cells import cell_width
+from gssr.render.columns import bar, strip
 from gssr.render.glyphs import ASCII, UTF8, Glyphs, glyphs, level
 from gssr.render.roles import ROLES, text_of
-from gssr.render.strip import strip
 
 SETS = [UTF8, ASCII]
 fractions = st.none() | st.floats(0, 1) | st.floats(1.01, 10) | st.just(math.nan)

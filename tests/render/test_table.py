@@ -5,8 +5,8 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gssr.render.bar import bar
 from gssr.render.cells import cell_width
+from gssr.render.columns import bar
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import Span, text_of
 from gssr.render.table import Cell, Column, table

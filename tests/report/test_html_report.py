@@ -19,10 +19,10 @@ from analyses import START, analysis, one_sample, run, without_counters, without
 from gssr.model.results import Abstention, Analysis, Finding, Phase, Place, Unplaced, Verdict
 from gssr.model.statistics.roofline import place
 from gssr.peaks import peaks_of
-from gssr.report.heat_map import MOST_ROWS, heat_map
 from gssr.report.html.document import html_report
 from gssr.report.html.markup import data, tag
-from gssr.report.html.picture import BLANK, STEPS, indices, png
+from gssr.report.html.over_time import BLANK, STEPS, indices, png
+from gssr.report.over_time import MOST_ROWS, heat_map
 from gssr.store.format.rows import Event
 
 VOID = {"meta", "br", "img", "link"}

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from analyses import analysis, judged
 
-from gssr.report.notes import MOST, notes
-from gssr.report.options import Options, Verbosity
+from gssr.report.about import MOST, notes
+from gssr.report.page import Options, Verbosity
 from gssr.report.terminal import to_text
 
 

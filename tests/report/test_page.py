@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from gssr.model.results import Analysis, Window
 from gssr.render.cells import cell_width
 from gssr.render.roles import text_of
-from gssr.report.options import Options, Parts, Verbosity, series_needed
+from gssr.report.page import Options, Parts, Verbosity, series_needed
 from gssr.report.terminal import page, pages, to_text
 
 Golden = Callable[[str, str], None]
@@ -268,7 +268,7 @@ def test_the_terminal_around_does_not_change_a_page() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from analyses import analysis\n"
-        "from gssr.report.options import Options, Parts\n"
+        "from gssr.report.page import Options, Parts\n"
         "from gssr.report.terminal import page, to_text\n"
         "rows = page(analysis(), Parts(True, True, True, True), Options())\n"
         "sys.stdout.buffer.write(to_text(rows, False, False).encode())\n"

@@ -11,7 +11,7 @@ from analyses import analysis, run
 from test_html_report import RUNS, judged
 
 from gssr.model.results import Analysis
-from gssr.report.pdf import pdf_report
+from gssr.report.pdf.pdf import pdf_report
 
 
 def pages(path: Path) -> int:

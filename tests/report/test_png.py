@@ -12,9 +12,9 @@ import pytest
 from analyses import analysis, one_sample, without_counters, without_gpus, without_samples
 
 from gssr.model.results import Analysis
-from gssr.report.heat_map import short_place
-from gssr.report.png import load_balancing_png, time_series_png
-from gssr.report.png_frame import NothingToDrawError
+from gssr.report.over_time import short_place
+from gssr.report.png.figure import NothingToDrawError
+from gssr.report.png.png import load_balancing_png, time_series_png
 
 RUNS: dict[str, Callable[[], Analysis]] = {
     "16_gpus": analysis,
@@ -76,7 +76,7 @@ def test_settings_of_the_caller_are_neither_used_nor_changed() -> None:
 
 def test_no_window_system_is_loaded() -> None:
     code = (
-        "import sys, gssr.report.png as p\n"
+        "import sys, gssr.report.png.png as p\n"
         "assert 'matplotlib' not in sys.modules\n"
         "import io; sys.path.insert(0, sys.argv[1]); from analyses import analysis\n"
         "p.load_balancing_png(analysis(4, 1), io.BytesIO())\n"

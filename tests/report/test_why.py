@@ -14,11 +14,10 @@ from gssr.model.results import Analysis
 from gssr.model.statistics.roofline import place
 from gssr.render.cells import cell_width
 from gssr.report.document import to_json
-from gssr.report.options import Options, Parts
-from gssr.report.png_frame import NothingToDrawError
-from gssr.report.png_heat_map import heat_map_png
-from gssr.report.png_phases import phases_png
-from gssr.report.png_roofline import roofline_png
+from gssr.report.page import Options, Parts
+from gssr.report.png.figure import NothingToDrawError
+from gssr.report.png.over_time import heat_map_png, phases_png
+from gssr.report.png.roofline import roofline_png
 from gssr.report.terminal import page, to_text
 
 Golden = Callable[[str, str], None]

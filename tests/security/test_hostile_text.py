@@ -26,9 +26,9 @@ from gssr.render.glyphs import ASCII, UTF8
 from gssr.render.roles import text_of
 from gssr.store.output_file import PRIVATE
 from gssr.tui import shell
+from gssr.tui.export import export
 from gssr.tui.output import Output
 from gssr.tui.screens import SCREENS
-from gssr.tui.takeaway import export
 from gssr.tui.view import Scene, View
 
 FILE = "\x1b[31m\n<b>[red]$x^\u202e.sql"

@@ -17,7 +17,7 @@ from gssr.model.live.watch import Watch
 from gssr.render.glyphs import UTF8
 from gssr.store.output_file import PRIVATE, Access, access_of, output_file, output_folder
 from gssr.tui import shell
-from gssr.tui.takeaway import export
+from gssr.tui.export import export
 from gssr.tui.view import Scene, View
 
 pytestmark = pytest.mark.xdist_group("two users")

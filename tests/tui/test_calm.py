@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gssr.render.roles import RAMP, RAMP_LOW, ROLES, Row, Span, text_of
-from gssr.tui.calm import MOST_BYTES, bytes_of, calmed, merged, too_much
+from gssr.tui.canvas import MOST_BYTES, bytes_of, calmed, merged, too_much
 
 rows = st.lists(st.builds(Span, st.text("ab█▁ ", min_size=1, max_size=4), st.sampled_from(sorted(ROLES)))).map(tuple)
 

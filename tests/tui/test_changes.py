@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gssr.render.cells import cell_width
 from gssr.render.roles import ROLES, Row, Span, text_of
-from gssr.tui.changes import MOST_KEPT, cells_of, changed_spans
+from gssr.tui.canvas import MOST_KEPT, cells_of, changed_spans
 
 rows = st.lists(
     st.builds(Span, st.text("ab█▁ 漢é0", min_size=1, max_size=6), st.sampled_from(sorted(ROLES))), max_size=6

@@ -16,7 +16,7 @@ from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
 from gssr.tui.cursor import PAGE
-from gssr.tui.listing import listing
+from gssr.tui.gpu_rows import listing
 from gssr.tui.screens import gpus
 from gssr.tui.view import Scene, View
 

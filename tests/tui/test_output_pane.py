@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8
-from gssr.render.pane import pane_height
 from gssr.render.roles import text_of
+from gssr.render.scale import pane_height
 from gssr.tui.output import TAIL_BYTES, LogFile, Output, log_tail, output_pane
 
 

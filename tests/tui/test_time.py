@@ -20,8 +20,7 @@ from gssr.tui import shell
 from gssr.tui.cursor import PAGE
 from gssr.tui.moves import MOVES
 from gssr.tui.screens import time as screen
-from gssr.tui.screens.time_layout import room
-from gssr.tui.screens.time_part import part_of
+from gssr.tui.screens.time_lines import part_of, room
 from gssr.tui.view import Scene, View
 
 NAN = np.nan

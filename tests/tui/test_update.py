@@ -13,7 +13,7 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.geometry import Region
 from textual.strip import Strip
 
-from gssr.tui.theme import looks
+from gssr.tui.canvas import looks
 from gssr.tui.update import Piece, ShortChange, ShortLayout, written
 
 WIDTH, HEIGHT = 12, 3

@@ -10,14 +10,12 @@ from gssr.model.results import Analysis
 from gssr.model.statistics.balance import histogram
 from gssr.render.cells import clean
 from gssr.render.scale import fixed, metric_of, number, percent, scale_text, unit_of
-from gssr.report.axes import full_scale
 from gssr.report.content import alike_table, compared_by, node_table, uneven_texts
 from gssr.report.html.lines import TALL, WIDE, area, grid, level_labels, svg
-from gssr.report.html.markup import Markup, coordinate, fragment, sentence, share, tag
+from gssr.report.html.markup import Markup, coordinate, drawn_table, fragment, sentence, share, tag
 from gssr.report.html.over_time import map_of_gpus
-from gssr.report.html.tables import drawn_table
 from gssr.report.load_balancing import behind, behind_text, listed
-from gssr.report.page import imbalance_text
+from gssr.report.page import full_scale, imbalance_text
 
 _LEAST_FOR_HISTOGRAM = 5
 _HEADROOM = 1.2

@@ -7,7 +7,6 @@ from importlib import resources
 
 from gssr.model.results import Analysis, Verdict
 from gssr.render.scale import count
-from gssr.report.axes import time_axis
 from gssr.report.content import (
     abstentions,
     definitions,
@@ -18,14 +17,12 @@ from gssr.report.content import (
     title,
     where,
 )
-from gssr.report.host import host_texts
 from gssr.report.html.balance import balance_part, meter, rank_data
-from gssr.report.html.markup import Markup, data, fragment, sentence, tag
+from gssr.report.html.markup import Markup, data, drawn_table, fragment, sentence, tag
 from gssr.report.html.over_time import chart_data, charts, map_data
 from gssr.report.html.roofline import roofline_part
-from gssr.report.html.tables import drawn_table
-from gssr.report.page import events, happened
-from gssr.report.summary import clocks
+from gssr.report.page import events, happened, time_axis
+from gssr.report.summary import clocks, host_texts
 from gssr.score import CAVEAT
 
 _MOST_EVENTS = 200

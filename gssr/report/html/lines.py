@@ -8,8 +8,8 @@ from gssr.arrays import Floats
 from gssr.model.results import Analysis
 from gssr.render.clock import Tick, ticks
 from gssr.render.columns import unbroken
-from gssr.report.axes import time_axis
 from gssr.report.html.markup import Markup, coordinate, share, tag
+from gssr.report.page import time_axis
 
 WIDE, TALL = 1000.0, 100.0
 """The coordinates of every drawing, which stretch to whatever room there is."""

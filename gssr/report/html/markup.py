@@ -1,4 +1,7 @@
-"""HTML put together so that text can't become markup: whatever isn't Markup is cleaned (gssr.render.cells) and escaped."""
+"""HTML put together so that text can't become markup: whatever isn't Markup is cleaned (gssr.render.cells) and escaped.
+
+Tables of the report.
+"""
 
 import html
 import json
@@ -6,6 +9,7 @@ import re
 from typing import Any
 
 from gssr.render.cells import clean, harmless
+from gssr.report.content import Table
 
 _UNIT = re.compile(r"(?<=\d) (?=(?:\S{1,4}|\S?FLOP/\S)(?:[ ,;:.)]|$))")
 _VOID = frozenset(("meta", "br", "img", "link"))
@@ -62,3 +66,22 @@ def data(value: Any) -> Markup:
     for char in "<>&":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return Markup(f'<script type="application/json" class="data">{text}</script>')
+
+
+def drawn_table(table: Table) -> Markup:
+    """A table, with room to scroll where it is wider than the page."""
+
+    def class_of(column: int) -> str | None:
+        return "n" if column >= table.n_text else None
+
+    head = [tag("th", text, scope="col", class_=class_of(i)) for i, text in enumerate(table.head)]
+    rows = []
+    for number, row in enumerate(table.rows):
+        below = table.below[number] if table.below else ""
+        cells = [tag("td", text, class_=class_of(i)) for i, text in enumerate(row[1:], 1)]
+        rows.append(tag("tr", tag("th", row[0], scope="row"), *cells, class_="told" if below else None))
+        if below:
+            rows.append(
+                tag("tr", tag("td"), tag("td", tag("div", sentence(below)), colspan=len(row) - 1), class_="below")
+            )
+    return tag("div", tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows)), class_="scroll")

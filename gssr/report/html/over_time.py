@@ -1,9 +1,14 @@
-"""When were the GPUs not used: the metrics along time with their bands, the phases, and every GPU along time."""
+"""When were the GPUs not used: the metrics along time with their bands, the phases, and every GPU along time.
+
+Cells of a map as a picture with a palette: one byte per cell, its index into a ramp of colours.
+"""
 
 import base64
+import io
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gssr.arrays import Floats
 from gssr.metrics import Metric
@@ -11,13 +16,11 @@ from gssr.model.results import Analysis, Series, over_space
 from gssr.render.clock import duration, moment
 from gssr.render.events import told
 from gssr.render.scale import count, fixed, metric_of, percent, scale_text, unit_of
-from gssr.report.axes import full_scale, time_axis
 from gssr.report.content import along_time, compared_by, mean_text
-from gssr.report.heat_map import HeatMap, heat_map, row_name, short_place
 from gssr.report.html.lines import TALL, WIDE, area, axis_labels, grid, level_labels, stairs, svg, time_marks
 from gssr.report.html.markup import Markup, coordinate, fragment, share, tag
-from gssr.report.html.picture import BLANK, STEPS, indices, png
-from gssr.report.page import events
+from gssr.report.over_time import HeatMap, heat_map, row_name, short_place
+from gssr.report.page import events, full_scale, time_axis
 from gssr.report.phases import letters
 
 _MOST_MARKS = 100
@@ -203,3 +206,39 @@ def map_data(analysis: Analysis) -> dict[str, Any] | None:
         "full": full_scale(analysis, metric) * unit.factor, "decimals": unit.decimals, "steps": STEPS, "blank": BLANK,
         "each": found.each,
     }  # fmt: skip
+
+
+STEPS = 250
+"""Colours from nothing to the full scale: a step is 0.4 % of it."""
+BLANK = 255
+"""The index of a cell without a sample, which is transparent."""
+_CIVIDIS = ("00224e", "1a386f", "434e6c", "61656f", "7d7c78", "9b9476", "bcae6c", "dec958", "fee838")
+"""Nine equal steps of cividis, which reads alike for all kinds of colour vision. Source: Nuñez, Anderton and Renslow, PLOS
+ONE 13(7), 2018."""
+
+
+def indices(values: Floats, full: float) -> NDArray[np.uint8]:
+    """Each of ``values`` as an index: 0 to STEPS - 1 up to ``full`` and beyond, BLANK for NaN."""
+    known = np.isfinite(values)
+    steps = np.clip(np.round(np.where(known, values, 0.0) / full * (STEPS - 1)), 0, STEPS - 1)
+    return np.where(known, steps, BLANK).astype(np.uint8)
+
+
+def png(cells: NDArray[np.uint8]) -> bytes:
+    """The bytes of a PNG file of ``cells`` [rows, columns], both at least 1."""
+    from PIL import Image
+
+    picture = Image.fromarray(cells)
+    picture.putpalette(_palette())  # which makes one of grey values one of indices
+    file = io.BytesIO()
+    picture.save(file, "PNG", optimize=True, transparency=BLANK)
+    return file.getvalue()
+
+
+def _palette() -> bytes:
+    anchors = np.array([list(bytes.fromhex(color)) for color in _CIVIDIS], np.float64)
+    at = np.linspace(0, len(anchors) - 1, STEPS)
+    ramp = np.stack([np.interp(at, np.arange(len(anchors)), anchors[:, part]) for part in range(3)], axis=1)
+    colors = np.zeros((256, 3), np.uint8)
+    colors[:STEPS] = np.round(ramp).astype(np.uint8)
+    return colors.tobytes()

@@ -7,9 +7,8 @@ from gssr.render.roofline import share as place_on
 from gssr.render.scale import percent
 from gssr.report.content import Table
 from gssr.report.html.lines import TALL, WIDE, level_labels, svg
-from gssr.report.html.markup import Markup, coordinate, fragment, sentence, share, tag
-from gssr.report.html.tables import drawn_table
-from gssr.report.roofline import CAVEAT, WHOLE, bound_text, drawn_roofs, places
+from gssr.report.html.markup import Markup, coordinate, drawn_table, fragment, sentence, share, tag
+from gssr.report.phases import CAVEAT, WHOLE, bound_text, drawn_roofs, places
 
 _EVERY = 2
 """Decades from one label of the vertical axis to the next."""

@@ -10,15 +10,14 @@ from gssr.model.compare.alignment import difference, energies, origin, seconds, 
 from gssr.model.compare.contrast import LARGE_POINTS, LARGE_RATIO, METRICS, Line, line
 from gssr.model.live.frame import Frame
 from gssr.model.statistics.balance import imbalance
-from gssr.render.area import area
 from gssr.render.cells import clean, clip, fit, flow
-from gssr.render.charset import drawable
 from gssr.render.clock import axis_text, duration, moment
-from gssr.render.difference import SAME, difference_strip
+from gssr.render.columns import SAME, area, difference_strip
+from gssr.render.glyphs import drawable
 from gssr.render.roles import Row, Span
-from gssr.render.rule import rule
 from gssr.render.scale import count, fixed, metric_of, percent, quantity
 from gssr.render.scale import energy as energy_text
+from gssr.render.table import rule
 from gssr.score import CAVEAT
 from gssr.tui.axis import GUTTER, framed, full_scale, seconds_text
 from gssr.tui.cursor import with_cursor

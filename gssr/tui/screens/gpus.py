@@ -6,14 +6,25 @@ import numpy as np
 
 from gssr.render.cells import cell_width, clip, fit, flow
 from gssr.render.roles import Row, Span, joined
-from gssr.render.rule import rule
 from gssr.render.scale import count, metric_of, quantity, scale_text, unit_of
+from gssr.render.table import rule
 from gssr.tui.axis import at_text, full_scale, seconds_text
 from gssr.tui.bars import ORDER
 from gssr.tui.cursor import moved, with_cursor
-from gssr.tui.gpu_charts import block_ends, chart_of, charts_of
-from gssr.tui.gpu_rows import columns_of, folded_to, gap_texts, name_width, rows_of, strip_width
-from gssr.tui.listing import Listing, foot, listing
+from gssr.tui.gpu_rows import (
+    Listing,
+    block_ends,
+    chart_of,
+    charts_of,
+    columns_of,
+    folded_to,
+    foot,
+    gap_texts,
+    listing,
+    name_width,
+    rows_of,
+    strip_width,
+)
 from gssr.tui.view import Scene, View
 
 _LEAST_SPARE, _MOST_SPARE = 6, 36

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from gssr.metrics import CLOCK_EVENT_REASONS, RATIO, THROTTLES, Metric
 from gssr.model.compare.contrast import Line
-from gssr.render.bar import bar
 from gssr.render.cells import clean, fit, pad
+from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, fixed, metric_of, number, scale_text, unit_of

@@ -2,17 +2,24 @@
 
 After the master timeline and the summary timeline of Vampir (Knüpfer and others, The Vampir Performance Analysis Tool-Set,
 2008).
+
+The summary timeline, the axis, and what all metrics say at the cursor.
 """
 
 from dataclasses import replace
 
-from gssr.render.cells import clip
-from gssr.render.roles import Row, Span
+import numpy as np
+
+from gssr.model.live.frame import BUSY, IDLE
+from gssr.render.cells import as_many, clip, pad
+from gssr.render.marks import blank, code
+from gssr.render.roles import Role, Row, Span, text_of
+from gssr.render.scale import NONE
+from gssr.render.table import rule
+from gssr.tui.axis import gpus_text, seconds_text, time_labels
+from gssr.tui.bars import metric_bars
 from gssr.tui.cursor import moved, with_cursor
-from gssr.tui.screens.time_layout import room, share
-from gssr.tui.screens.time_lines import head_row, line_rows, title_row
-from gssr.tui.screens.time_part import Part, part_of
-from gssr.tui.screens.time_summary import axis_row, panel_rows, summary_rows
+from gssr.tui.screens.time_lines import NARROW, Part, draw_cursor, head_row, line_rows, part_of, room, share, title_row
 from gssr.tui.view import Scene, View
 
 
@@ -95,3 +102,93 @@ def click(scene: Scene, x: int, y: int) -> View | None:
 
 
 __all__ = ["Part", "click", "columns", "draw", "enter", "move", "rows"]
+
+
+_KINDS: tuple[tuple[str, str, Role], ...] = (
+    ("busy", f">={100 * BUSY:.0f} %", "ramp4"), ("medium", "", "ramp2"), ("idle", f"<{100 * IDLE:.0f} %", "ramp0"),
+)  # fmt: skip
+"""Name, bounds (of the full scale) and role of the three shares."""
+_SOME = 1e-6
+"""A share above this is one: the rest is rounding."""
+
+
+def summary_rows(scene: Scene, part: Part) -> list[Row]:
+    """The shares of GPUs that are busy, medium and idle, one upon the other; a share that is there at all is seen."""
+    height = part.shares.summary
+    if not height:
+        return []
+    box = blank(height, part.columns.n)
+    known = np.isfinite(part.busy[0])
+    busy, idle = np.where(known, part.busy[0], 0.0), np.where(known, part.busy[2], 0.0)
+    middle = (np.arange(height)[::-1, None] + 0.5) / height
+    kind = np.where(middle < busy, 0, np.where(middle < 1 - idle, 1, 2))
+    if height >= len(_KINDS):
+        medium = 1 - busy - idle > _SOME
+        kind[0, idle > _SOME] = 2
+        kind[0, (idle <= _SOME) & medium] = 1
+        kind[1, medium & ~(kind == 1).any(axis=0)] = 1
+        kind[-1, busy > _SOME] = 0
+    for index, (_, _, role) in enumerate(_KINDS):
+        box.chars[(kind == index) & known] = scene.glyphs.shares[index]
+        box.codes[(kind == index) & known] = code(role)
+    if part.cursor is not None:
+        draw_cursor(box, part.cursor, scene)
+    labels = [_label(scene, part, index) for index in range(len(_KINDS))] if height >= len(_KINDS) else []
+    if not labels:
+        labels = [(Span("  busy share", "dim"),)]
+    labels += [()] * (height - len(labels))
+    rows = [rule("share of GPUs", scene.width, scene.glyphs)] if part.room.rule else []
+    return rows + [(*pad(label, part.room.left), *row) for label, row in zip(labels, box.rows(), strict=True)]
+
+
+def _share(part: Part, index: int) -> str:
+    """A share in percent: at the cursor, else on average of the window."""
+    values = part.busy[index] if part.cursor is None else part.busy[index, part.cursor : part.cursor + 1]
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return NONE
+    share = float(known.mean())
+    if _SOME < share < 0.005:
+        return "<1 %"
+    return ">99 %" if 0.995 <= share < 1 - _SOME else f"{100 * share:.0f} %"
+
+
+def _label(scene: Scene, part: Part, index: int) -> Row:
+    name, bounds, role = _KINDS[index]
+    room = part.room.left - 5
+    value = _share(part, index)
+    text = f"{name} {bounds}" if len(name) + len(bounds) + 2 + len(value) <= room else name
+    return (
+        Span("  "), Span(scene.glyphs.shares[index], role), Span(f" {text:<{room - len(value)}}"), Span(value, "value")
+    )  # fmt: skip
+
+
+def axis_row(scene: Scene, part: Part) -> Row:
+    """The times under the columns."""
+    labels = time_labels(scene.frame, part.columns, scene.width - part.room.left)
+    step = seconds_text(part.columns.width)
+    text = f"1 column = {step} " if part.room.left > NARROW[0] else f"1 = {step} "
+    return (Span(text[: part.room.left].rjust(part.room.left), "dim"), Span(labels, "dim"))
+
+
+def panel_rows(scene: Scene, part: Part, height: int) -> list[Row]:
+    """What all metrics say in the cursor's column; without a cursor, on average of the window."""
+    if not height:
+        return []
+    frame, view = scene.frame, scene.view
+    shares = [
+        (Span(f"{_share(part, index)} ", "value"), Span(name, "dim")) for index, (name, _, _) in enumerate(_KINDS)
+    ]
+    if part.cursor is None:
+        looked_at = scene.looked_at() if view.selection else None
+        means = frame.window.overall(looked_at)
+        when = "mean of the window"
+    else:
+        means = dict(frame.moment)
+        when = f"at {part.at(frame)} +{seconds_text(part.columns.width)}"
+    if height == 1:
+        return [as_many([(Span(when, "heading"),), *shares], scene.width)]
+    hint = (Span("left/right: time cursor", "dim"),) if part.cursor is None else ()
+    about = (Span(gpus_text(scene)), Span(", ".join(text_of(share) for share in shares), "value"))
+    rows = [rule(when, scene.width, scene.glyphs, about, hint)]
+    return rows + metric_bars(frame, means, scene.width, height - 1, scene.glyphs, frame.grid.metric)

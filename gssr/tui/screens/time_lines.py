@@ -1,20 +1,151 @@
-"""The lines of the timeline: who, how many, how well on average, and their course."""
+"""The lines of the timeline: who, how many, how well on average, and their course.
+
+How the rows and columns of Time are shared: what matters most first.
+
+The part of a frame's timeline that is in sight.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from gssr.model.cached import once
-from gssr.model.live.frame import Frame
+from gssr.model.live.attention import attention
+from gssr.model.live.frame import Frame, Timeline
+from gssr.model.statistics.grid import Folded, fold
 from gssr.render import events
 from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad
+from gssr.render.clock import moment
 from gssr.render.marks import Marks, bars, blank, code
 from gssr.render.roles import RAMP, RAMP_LOW, Role, Row, Span, text_of
 from gssr.render.scale import metric_of, number, scale_text, unit_of
 from gssr.store.format.rows import Event
-from gssr.tui.axis import full_scale
-from gssr.tui.scope import gpus_text, window_text
-from gssr.tui.screens.time_layout import MEDIUM, NARROW, WIDE
-from gssr.tui.screens.time_part import Part
+from gssr.tui.axis import full_scale, gpus_text, window_text
+from gssr.tui.bars import ORDER, per_row
 from gssr.tui.view import Scene
+
+_NARROW, _WIDE = 60, 100
+NARROW, MEDIUM, WIDE = (14, 5), (24, 7), (36, 7)
+"""Cells before the columns of time, and of them for the value."""
+_MOST_TALL = 16
+"""Rows that a line of the timeline is drawn with at most."""
+_MOST_SUMMARY = 10
+
+
+class Room(NamedTuple):
+    """Rows of each part, 0 where there is no room for it: the ``title``, the ``head`` of the columns with the events, the
+    ``lines`` of the timeline, a ``rule``, the ``summary``, the time ``axis``, and the ``panel`` of the cursor. ``left``:
+    cells before the columns of time, the last ``value`` and a blank of them for a line's value."""
+
+    left: int
+    value: int
+    title: int
+    head: int
+    lines: int
+    rule: int
+    summary: int
+    axis: int
+    panel: int
+
+
+def room(width: int, height: int) -> Room:
+    """The parts of a box."""
+    left, value = NARROW if width < _NARROW else MEDIUM if width < _WIDE else WIDE
+    title, axis = int(height >= 4), int(height >= 6)
+    head = int(height >= 10)
+    summary = 0 if height < 7 else 1 if height < 10 else 2 if height < 14 else max(height // 8, 3)
+    panel = 0 if height < 8 else 1 if height < 14 else 1 + min(height // 6, -(-len(ORDER) // per_row(width)))
+    rule = int(height >= 16)
+    lines = max(height - title - axis - head - rule - summary - panel, 1)
+    return Room(left, value, title, head, lines, rule, min(summary, _MOST_SUMMARY), axis, panel)
+
+
+class Shares(NamedTuple):
+    """``tall``: rows of each line of the timeline, its gap included; ``gap``: rows between two; ``shown``: how many lines
+    there is room for; ``summary``: rows of the summary, which takes what is left."""
+
+    tall: int
+    gap: int
+    shown: int
+    summary: int
+
+
+def share(parts: Room, n_lines: int) -> Shares:
+    """How ``n_lines`` lines of the timeline share its rows with the summary."""
+    n = max(n_lines, 1)
+    tall = min(max(parts.lines // n, 1), _MOST_TALL)
+    shown = min(parts.lines // tall, n)
+    spare = parts.lines - shown * tall
+    return Shares(tall, int(tall >= 4), shown, min(parts.summary + spare, max(_MOST_SUMMARY, parts.summary)))
+
+
+class Part(NamedTuple):
+    """``timeline``, and its lines from ``top`` on as far as ``shares`` has room. ``columns``: means of the lines as
+    fractions of the full scale, ``low`` their minima, ``busy`` the shares of busy, medium and idle GPUs, all [lines or 3,
+    n_columns]. ``cursor``: the column under the time cursor, None without one; ``line``: the line under the other cursor.
+    ``room``: how the box is shared."""
+
+    timeline: Timeline
+    shares: Shares
+    top: int
+    line: int
+    columns: Folded
+    low: np.ndarray
+    busy: np.ndarray
+    cursor: int | None
+    room: Room
+
+    def lines(self) -> range:
+        """The lines in sight."""
+        return range(self.top, min(self.top + self.shares.shown, len(self.timeline.members)))
+
+    def at(self, frame: Frame) -> str:
+        """When the column under the time cursor begins, as the axis counts it."""
+        assert self.cursor is not None
+        time = self.columns.start + self.cursor * self.columns.width
+        return moment(time - frame.first, frame.last - frame.first, self.columns.width)
+
+    def name(self, frame: Frame, line: int) -> str:
+        """What a line is called elsewhere: ``band A``, ``nid000001:0``, ``nid000001:0 to nid000002:3``."""
+        members = self.timeline.members[line]
+        if self.timeline.names:
+            return f"band {self.timeline.names[line]}"
+        first, last = clean(frame.place(int(members[0]))), clean(frame.place(int(members[-1])))
+        return first if len(members) == 1 else f"{first} to {last}"
+
+    def letter(self, frame: Frame, line: int) -> str:
+        """``!`` where a GPU of the line is an outlier, else ``g`` where one is silent, else ""."""
+        found, members = attention(frame), self.timeline.members[line]
+        return "!" if found.outlier[members].any() else "g" if (found.age[members] > 0).any() else ""
+
+
+def part_of(scene: Scene) -> Part | None:
+    """What is in sight; None when the frame has no timeline yet."""
+    frame, view = scene.frame, scene.view
+    timeline = frame.timeline
+    if timeline is None:
+        return None
+    parts = room(scene.width, scene.height)
+    n = len(timeline.members)
+    shares = share(parts, n)
+    line = min(max(view.row, 0), max(n - 1, 0))
+    top = min(max(view.top, line - shares.shown + 1, 0), line, max(n - shares.shown, 0))
+    cells = max(scene.width - parts.left, 1)
+    full = full_scale(frame, frame.grid.metric)
+    columns = fold(frame.grid, timeline.mean / full, cells)
+    low, busy = timeline.low / full, timeline.shares
+    if columns.factor > 1:
+        low, busy = _lowest(low, frame, columns), fold(frame.grid, busy, cells).values
+    cursor = None if view.cursor is None else columns.column(view.cursor)
+    return Part(timeline, shares, top, line, columns, low, busy, cursor, parts)
+
+
+def _lowest(low: np.ndarray, frame: Frame, columns: Folded) -> np.ndarray:
+    """The minima of columns that went together."""
+    grid = frame.grid
+    begins = np.round((columns.start + np.arange(columns.n) * columns.width - grid.start) / grid.width).astype(np.int64)
+    found: np.ndarray = np.fmin.reduceat(low, np.maximum(begins, 0), axis=1)
+    return found
 
 
 def title_row(scene: Scene, part: Part) -> Row:

@@ -1,16 +1,23 @@
-"""When not: the GPUs averaged over space, along time."""
+"""When not: the GPUs averaged over space, along time.
 
+Every GPU along time in a bounded number of rows.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Floats
 from gssr.metrics import Metric
-from gssr.model.results import Analysis, Series
-from gssr.render.cells import clip, fit, pad
+from gssr.model.results import Analysis, GpuSeries, Series
+from gssr.render.cells import clean, clip, fit, pad
+from gssr.render.columns import strip
 from gssr.render.events import LEGEND, in_columns, timed
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of, number, scale_text, unit_of
-from gssr.render.strip import strip
-from gssr.report.axes import full_scale, time_axis
-from gssr.report.options import Options, lead
-from gssr.report.page import drawn, events, happened, section
+from gssr.report.page import Options, drawn, events, full_scale, happened, lead, section, time_axis
 from gssr.report.plotext_chart import LEAST_COLUMNS, band_chart
 
 _GUTTER = 18
@@ -108,3 +115,44 @@ def _events(analysis: Analysis, options: Options) -> list[Row]:
     if n > len(told):
         rows.append(clip((Span(f"{'':>10}  and {count(n - len(told), 'more event')}", "dim"),), width))
     return rows
+
+
+MOST_ROWS = 1024
+"""More GPUs share rows; a screen has no more lines."""
+
+
+class HeatMap(NamedTuple):
+    """``values`` [n_rows, n_bins], the least of the row's GPUs in each bin, NaN where none has a sample. ``first`` [n_rows]
+    is the position of each row's first GPU, ``each`` how many share a row (the last may have fewer)."""
+
+    values: Floats
+    first: NDArray[np.int64]
+    each: int
+
+
+def heat_map(series: GpuSeries, n_nodes: int) -> HeatMap:
+    """The series of all GPUs; of more than MOST_ROWS, neighbours in one row, whole nodes where nodes are alike. The least of
+    them stays: a GPU that waits must not vanish among those that work."""
+    n = len(series.values)
+    each = max(-(-n // MOST_ROWS), 1)
+    per_node, rest = divmod(n, max(n_nodes, 1))
+    if each > 1 and per_node and not rest:
+        each = -(-each // per_node) * per_node
+    first = np.arange(0, n, each)
+    return HeatMap(np.fmin.reduceat(series.values, first, axis=0) if n else series.values, first, each)
+
+
+def short_place(place: str, most: int) -> str:
+    """``node:index`` in at most so many characters: without the node's domain where it is longer, then from its end."""
+    if len(place) > most:
+        node, colon, index = place.rpartition(":")
+        place = f"{node.partition('.')[0]}{colon}{index}"
+    return fit(place, most, "…", keep="end")
+
+
+def row_name(analysis: Analysis, found: HeatMap, row: int) -> str:
+    """The GPU, or the first and the last GPU, of a row."""
+    first = int(found.first[row])
+    last = min(first + found.each, len(analysis.gpus)) - 1
+    places = [clean(analysis.gpus[gpu].place) for gpu in dict.fromkeys((first, last))]
+    return " to ".join(places)

@@ -9,9 +9,9 @@ import numpy as np
 from gssr.model.results import Analysis, Unplaced
 from gssr.render.roofline import FLOPS, INTENSITY, decade, engineering
 from gssr.render.scale import percent
-from gssr.report.png_frame import BLUE, FAINT, INK, ORANGE, NothingToDrawError, picture
-from gssr.report.png_phases import COLOURS
-from gssr.report.roofline import WHOLE, drawn_roofs, intensity_text, places
+from gssr.report.phases import WHOLE, drawn_roofs, intensity_text, places
+from gssr.report.png.figure import BLUE, FAINT, INK, ORANGE, NothingToDrawError, picture
+from gssr.report.png.over_time import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

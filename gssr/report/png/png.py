@@ -11,10 +11,8 @@ from gssr.model.results import Analysis, over_space
 from gssr.model.statistics.balance import histogram
 from gssr.render.cells import fit
 from gssr.render.scale import fixed, metric_of, unit_of
-from gssr.report.axes import time_axis
-from gssr.report.options import Options, lead
-from gssr.report.page import compared, drawn
-from gssr.report.png_frame import (
+from gssr.report.page import Options, compared, drawn, lead, time_axis
+from gssr.report.png.figure import (
     BLUE,
     FAINT,
     INK,
@@ -27,7 +25,7 @@ from gssr.report.png_frame import (
     time_labels,
     value_axis,
 )
-from gssr.report.png_heat_map import gpu_map
+from gssr.report.png.over_time import gpu_map
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

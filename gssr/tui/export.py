@@ -1,19 +1,26 @@
-"""The screen as a picture: PNG and SVG, each cell exactly where a terminal has it.
+"""Taking away what is on screen: as text, as a picture, as numbers.
+
+The screen as a picture: PNG and SVG, each cell exactly where a terminal has it.
 
 Blocks and braille are painted as rectangles and dots, not taken from a font: fonts leave seams between them, or lack them.
 """
 
+import csv
+import io
 import os
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from gssr.render.cells import cell_width
-from gssr.render.roles import ROLES, Role, Row
+from gssr.model.live.frame import Frame
+from gssr.render.cells import cell_width, clean
+from gssr.render.roles import ROLES, Role, Row, text_of
+from gssr.store.output_file import Access, output_file
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
     from PIL.ImageFont import FreeTypeFont
+
 
 _ANSI = (
     "#1e2127", "#e06c75", "#98c379", "#e5c07b", "#61afef", "#c678dd", "#56b6c2", "#abb2bf",
@@ -181,3 +188,38 @@ def _paint(draw: "ImageDraw", char: str, cell: tuple[int, int, int, int], colors
         draw.rectangle(
             (x + round(left * w), y + round(top * h), x + round(right * w) - 1, y + round(bottom * h) - 1), colors.front
         )
+
+
+ENDINGS = (".txt", ".png", ".svg", ".csv")
+
+
+def to_text(rows: Sequence[Row]) -> str:
+    """The rows as plain text, a newline after each."""
+    return "".join(text_of(row).rstrip() + "\n" for row in rows)
+
+
+def export(rows: Sequence[Row], width: int, frame: Frame, path: str, access: Access) -> None:
+    """Write what is on screen to a new file, as what its name ends in: ``.txt``, ``.png``, ``.svg``, or ``.csv`` for the
+    numbers behind it (see ``to_csv``). Raises ValueError, with a sentence, for another ending; OSError."""
+    ending = next((ending for ending in ENDINGS if path.endswith(ending)), None)
+    if ending is None:
+        raise ValueError(f"{path}: the name must end in {', '.join(ENDINGS)}")
+    with output_file(path, access, new=True) as file:  # what is there is never overwritten
+        if ending == ".png":
+            to_png(rows, width, file)
+        else:
+            text = to_svg(rows, width) if ending == ".svg" else to_text(rows) if ending == ".txt" else to_csv(frame)
+            file.write(text.encode())
+
+
+def to_csv(frame: Frame) -> str:
+    """The window's columns of time, one line each: unix time and seconds since the run's start of the column's left edge,
+    then each GPU's mean of the metric there, in the metric's stored unit; empty where there is no sample."""
+    grid, lines = frame.grid, io.StringIO()
+    writer = csv.writer(lines)
+    writer.writerow(["time", "seconds", *(f"{grid.metric} {clean(frame.place(gpu))}" for gpu in range(frame.n_gpus))])
+    for column in range(grid.n):
+        at = grid.start + column * grid.width
+        values = grid.values[:, column].tolist()
+        writer.writerow([f"{at:.3f}", f"{at - frame.first:.3f}", *("" if v != v else repr(v) for v in values)])
+    return lines.getvalue()

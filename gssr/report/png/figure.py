@@ -18,9 +18,8 @@ from gssr.model.results import Analysis, GpuSummary
 from gssr.render.cells import fit
 from gssr.render.clock import duration, ticks
 from gssr.render.scale import UNKNOWN, fixed, percent, unit_of
-from gssr.report.axes import full_scale, time_axis
-from gssr.report.heat_map import short_place
-from gssr.report.page import place
+from gssr.report.over_time import short_place
+from gssr.report.page import full_scale, place, time_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

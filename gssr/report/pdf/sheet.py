@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gssr.render.cells import clean
-from gssr.report.png_frame import FAINT, INK
+from gssr.report.png.figure import FAINT, INK
 
 if TYPE_CHECKING:
     from matplotlib.backends.backend_agg import RendererAgg

@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING
 
 from gssr.model.results import Analysis
 from gssr.render.scale import metric_of
-from gssr.report.axes import time_axis
 from gssr.report.content import along_time, compared_by, uneven_texts
-from gssr.report.page import imbalance_text
-from gssr.report.phases import letters
-from gssr.report.png import band, histogram_of_means, means_in_order
-from gssr.report.png_frame import time_labels
-from gssr.report.png_heat_map import gpu_map
-from gssr.report.png_phases import COLOURS
-from gssr.report.png_roofline import CAVEAT, roofline
-from gssr.report.roofline import places
-from gssr.report.sheet import DIM, MARGIN, SMALL, TALL, WIDE, Sheet
+from gssr.report.page import imbalance_text, time_axis
+from gssr.report.pdf.sheet import DIM, MARGIN, SMALL, TALL, WIDE, Sheet
+from gssr.report.phases import letters, places
+from gssr.report.png.figure import time_labels
+from gssr.report.png.over_time import COLOURS, gpu_map
+from gssr.report.png.png import band, histogram_of_means, means_in_order
+from gssr.report.png.roofline import CAVEAT, roofline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,25 +1,28 @@
-"""The report as a PDF of two to four A4 pages for each run, for a project proposal or a ticket."""
+"""The report as a PDF of two to four A4 pages for each run, for a project proposal or a ticket.
+
+The last page of the PDF: phases, metrics, and what the words mean.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from gssr.model.results import Analysis
 from gssr.render.cells import clean, fit
-from gssr.report.content import facts, figures, title, where
-from gssr.report.host import host_texts
+from gssr.report.content import Table, definitions, facts, figures, metric_table, phase_table, title, where
 from gssr.report.page import drawn
-from gssr.report.pdf_pictures import COURSE, along_time_page, balance_page, course
-from gssr.report.pdf_tables import tables_page
-from gssr.report.png_frame import BLUE, FAINT, INK, ORANGE, style
-from gssr.report.sheet import BODY, DIM, LABEL, MARGIN, SMALL, TALL, WIDE, Font, Sheet
-from gssr.report.summary import clocks
+from gssr.report.pdf.pictures import COURSE, along_time_page, balance_page, course
+from gssr.report.pdf.sheet import BODY, DIM, LABEL, MARGIN, SMALL, TALL, WIDE, Font, Sheet
+from gssr.report.png.figure import BLUE, FAINT, INK, ORANGE, style
+from gssr.report.summary import clocks, host_texts
 from gssr.score import CAVEAT
 from gssr.version import __version__
 
 if TYPE_CHECKING:
     from gssr.model.results import Verdict
+
 
 _SEVERITIES = {"critical": "#b91c1c", "warning": "#c2410c", "info": BLUE}
 _COMMAND_LINES = 3
@@ -136,3 +139,55 @@ def _paragraphs(analysis: Analysis, verdict: Verdict) -> list[tuple[str, Font, f
 
 def _tall(sheet: Sheet, analysis: Analysis, verdict: Verdict) -> float:
     return sum(sheet.tall(*paragraph) for paragraph in _paragraphs(analysis, verdict)) + 0.14
+
+
+_CELL, _HEAD, _WORD = Font(7.5), Font(7.5, FAINT, bold=True), Font(7.0)
+_TERM = Font(7.0, bold=True)
+_GAP, _BETWEEN = 0.12, 0.1
+"""Inches: below a table, and between its columns at least."""
+
+
+def tables_page(analysis: Analysis) -> Sheet:
+    """As much as there is room for; what the words mean comes last."""
+    sheet = Sheet()
+    if analysis.phases:
+        sheet.heading("Phases")
+        _table(sheet, phase_table(analysis))
+    if analysis.gpus:
+        sheet.heading("All metrics")
+        _table(sheet, metric_table(analysis))
+    if analysis.notes:
+        sheet.heading("Notes on the data")
+        for note in analysis.notes:
+            sheet.write(f"•  {clean(note)}", _WORD)
+        sheet.y += _GAP
+    sheet.heading("What the words mean")
+    for term, text in definitions(analysis):
+        if sheet.tall(text, _WORD, indent=1.35) > sheet.room:
+            break
+        sheet.put(term, _TERM, MARGIN, sheet.y)
+        sheet.write(text, _WORD, indent=1.35)
+    return sheet
+
+
+def _table(sheet: Sheet, table: Table) -> None:
+    """The columns share the width by what they hold; where that is too much, in smaller letters."""
+    columns = list(zip(table.head, *table.rows, strict=True))
+    needed = [max(sheet.width(cell, _HEAD) for cell in column) + _BETWEEN for column in columns]
+    fitting = min((WIDE - 2 * MARGIN) / sum(needed), 1.0)
+    head, cell = (replace(font, size=font.size * fitting) for font in (_HEAD, _CELL))
+    needed = [width * fitting for width in needed]
+    spare = (WIDE - 2 * MARGIN - sum(needed)) / max(len(needed) - 1, 1)
+    edges, x = [], MARGIN
+    for i, width in enumerate(needed):
+        edges.append(x if i < table.n_text else x + width)
+        x += width + spare
+    sheet.row(table.head, edges, table.n_text, head)
+    sheet.rule()
+    sheet.y += 0.05
+    for number, row in enumerate(table.rows):
+        sheet.row(row, edges, table.n_text, cell)
+        if table.below and table.below[number]:
+            sheet.write(table.below[number], Font(7.0, FAINT), indent=0.2)
+            sheet.y += 0.04
+    sheet.y += _GAP

@@ -1,0 +1,1 @@
+"""Pictures of an analysis as PNG, drawn with matplotlib."""

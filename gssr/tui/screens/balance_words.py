@@ -1,0 +1,247 @@
+"""What Balance says in words: what the imbalance is, what it costs, and of what kind it is.
+
+Beside and below Balance's histogram: the imbalance over time, the GPUs' spread, the lowest nodes, the places in them.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.model.findings.imbalance import BEHIND
+from gssr.model.live.attention import as_the_median, by_index, by_node
+from gssr.model.live.frame import Frame
+from gssr.model.results import Imbalance
+from gssr.model.statistics.balance import outliers
+from gssr.model.statistics.grid import fold
+from gssr.render.cells import cell_width, clean, clip, fit, flow, pad
+from gssr.render.columns import area, bar
+from gssr.render.fan import fan
+from gssr.render.roles import Row, Span
+from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, quantity
+from gssr.tui.axis import GUTTER, at_text, framed, full_scale, seconds_text, time_labels
+from gssr.tui.view import Scene
+
+ROTATES_IN, ROTATES_FEWEST = 0.2, 3
+"""Stragglers rotate where some GPU is behind in at least this share of the columns, no GPU in more than half of these, and
+at least so many GPUs at some time (thresholds of our own)."""
+INDEX_SHARE, INDEX_BELOW = 0.8, 0.05
+"""A place in the node is slow where the GPUs there are below their node's mean in at least this share of the nodes, and on
+average by this share of the full scale (thresholds of our own)."""
+UNEVEN = 0.1
+"""An imbalance above this deserves a look. Source: TraceML's warning threshold."""
+_NAMED = 3
+
+
+def facts(scene: Scene, found: Imbalance) -> list[Row]:
+    """The numbers, piece by piece."""
+    frame = scene.frame
+    of_means, resolved = percent(found.of_means), percent(found.resolved)
+    pieces: list[Row] = [
+        (Span("imbalance "), Span(of_means, "value"), Span(" of time means")),
+        (Span(resolved, "value"), Span(" column by column")),
+    ]
+    if found.worst is not None:
+        when = at_text(frame, found.worst_start)
+        pieces.append((Span("worst minute "), Span(when, "value"), Span(f" {percent(found.worst)}")))
+    pieces.append(_cost(found))
+    before, after = as_the_median(frame, scene.view.selection)
+    gain = "" if before is None or after is None else f" ({after - before:+.3f})"
+    scores = f"{fixed(before, 3, UNKNOWN)} -> {fixed(after, 3, UNKNOWN)}"
+    pieces.append((Span("if all ran like the median GPU: score "), Span(scores, "value"), Span(gain)))
+    return pieces
+
+
+def _cost(found: Imbalance) -> Row:
+    if found.lost is None or found.static is None:
+        return (Span("GPU-hours "), Span(_hours(found.gpu_hours), "value"), Span(", lost unknown"))
+    rotating = found.lost - found.static
+    return (
+        Span("GPU-hours lost "),
+        Span(_hours(found.lost), "value"),
+        Span(f" of {_hours(found.gpu_hours)}: {_hours(found.static)} static, {_hours(rotating)} rotating"),
+    )
+
+
+def _hours(hours: float) -> str:
+    return fixed(hours, 1 if hours >= 100 else 2 if hours >= 1 else 3)
+
+
+def reads_as(frame: Frame, found: Imbalance) -> Row:
+    """Of what kind the imbalance is, and the numbers that say so."""
+    known = np.isfinite(found.means)
+    if known.sum() < 2:
+        return (Span("one GPU: nothing to balance" if known.any() else "no samples in this window", "dim"),)
+    for kind in (_rotating, _by_index, _some_gpus, _everywhere):
+        text = kind(frame, found)
+        if text:
+            return (Span("! ", "outlier"), Span(text, "value"))
+    return (Span("balanced: no GPU stands out", "value"),)
+
+
+def _rotating(frame: Frame, found: Imbalance) -> str:
+    rotates = (
+        found.behind_any >= ROTATES_IN
+        and found.behind_most <= found.behind_any / 2
+        and found.n_behind >= ROTATES_FEWEST
+        and not len(found.low)
+    )
+    if not rotates:
+        return ""
+    return (
+        f"rotates: some GPU is behind (below {percent(BEHIND)} of the median GPU) in {percent(found.behind_any)} of the "
+        f"columns, no GPU in more than {percent(found.behind_most)}; time means hide it"
+    )
+
+
+def _by_index(frame: Frame, found: Imbalance) -> str:
+    metric = metric_of(frame.grid.metric)
+    groups = by_index(found, frame)
+    n_nodes = int(np.count_nonzero(np.bincount(frame.node_of[found.gpus])))
+    least = INDEX_BELOW * full_scale(frame, metric.name)
+    slow = np.flatnonzero((groups.share >= INDEX_SHARE) & (groups.below >= least) & (groups.keys >= 0))
+    if n_nodes < 2 or not len(slow):
+        return ""
+    at = slow[np.argmax(groups.below[slow])]
+    return (
+        f"static, by place: GPU {groups.keys[at]} of every node is on average {quantity(float(groups.below[at]), metric)} "
+        f"below its node's mean, in {percent(float(groups.share[at]))} of the nodes"
+    )
+
+
+def _some_gpus(frame: Frame, found: Imbalance) -> str:
+    metric = metric_of(frame.grid.metric)
+    apart, side = (found.low, "below") if len(found.low) else (found.high, "above")
+    if not len(apart):
+        return ""
+    middle = quantity(float(np.nanmedian(found.means)), metric)
+    mean = quantity(float(found.means[apart].mean()), metric)
+    who = _named(frame, found.gpus[apart])
+    for_a_time = side == "below" and 0 < found.behind_most < 0.5
+    kind = f"static, for {percent(found.behind_most)} of the time" if for_a_time else "static"
+    return f"{kind}: {who} {side} the others, {mean} against the median GPU's {middle}"
+
+
+def _named(frame: Frame, gpus: Ints) -> str:
+    """GPUs by name; those of whole nodes by their nodes'."""
+    nodes, counts = np.unique(frame.node_of[gpus], return_counts=True)
+    sizes = np.bincount(frame.node_of)
+    if len(gpus) > 1 and (counts == sizes[nodes]).all():
+        word = "node" if len(nodes) == 1 else f"{len(nodes):,} nodes"
+        return f"{word} {_some([frame.nodes[node] for node in nodes[: _NAMED + 1]], len(nodes))}"
+    names = [frame.place(int(gpu)) for gpu in gpus[: _NAMED + 1]]
+    return (f"{count(len(gpus), 'GPU')}: " if len(gpus) > 1 else "") + _some(names, len(gpus))
+
+
+def _some(names: Sequence[str], n: int) -> str:
+    shown = ", ".join(clean(name) for name in names[:_NAMED])
+    return shown if n <= _NAMED else f"{shown} and {n - _NAMED:,} more"
+
+
+def _everywhere(frame: Frame, found: Imbalance) -> str:
+    if found.of_means is None or found.of_means < UNEVEN:
+        return ""
+    metric = metric_of(frame.grid.metric)
+    low, high = float(np.nanmin(found.means)), float(np.nanmax(found.means))
+    return f"static: uneven over all GPUs, from {quantity(low, metric)} to {quantity(high, metric)}"
+
+
+def charts(scene: Scene, found: Imbalance, cells: int, room: int) -> list[Row]:
+    """The imbalance over time, and below it the GPUs' spread, on one axis of time."""
+    height = max((room - 3) // 2, 1)
+    rows = over_time(scene, found, cells, height)
+    if room - len(rows) >= 3:
+        rows = [*rows[:-1], *_spread(scene, found, cells, room - len(rows) - 1), rows[-1]]
+    return rows
+
+
+def over_time(scene: Scene, found: Imbalance, cells: int, height: int) -> list[Row]:
+    """A title, a chart ``height`` rows high, and the axis of time."""
+    frame = scene.frame
+    folded = fold(frame.grid, found.over_time, cells)
+    at = None if scene.view.cursor is None else folded.column(scene.view.cursor)
+    text = f"imbalance over time, 1 column = {seconds_text(folded.width)}"
+    if at is not None:
+        text = f"imbalance at the cursor: {percent(_or_none(folded.values[at]))}"
+    chart = area(folded.values.tolist(), height, scene.glyphs, cursor=at)
+    axis: Row = (Span(" " * GUTTER + time_labels(frame, folded, cells), "dim"),)
+    title: Row = (Span(fit(text, cells + GUTTER, scene.glyphs.ellipsis), "dim"),)
+    return [title, *framed(chart, 1.0, "sm_active", scene.glyphs), axis]
+
+
+def _spread(scene: Scene, found: Imbalance, cells: int, room: int) -> list[Row]:
+    """Title and chart: the GPUs' median in the band from their 5th to their 95th percentile, and the lowest GPU."""
+    frame = scene.frame
+    metric = metric_of(frame.grid.metric)
+    full = full_scale(frame, metric.name)
+    space = found.space
+    known = found.spread[np.isfinite(found.spread)]
+    mean = float(known.mean()) if len(known) else None
+    marks = "o median, _ lowest" if scene.glyphs.levels.isascii() else "⠒ median, ⠄ lowest"
+    text = f"p95-p05 {quantity(mean, metric)}; {marks}"
+    folded = fold(frame.grid, np.stack((space.p50, space.p05, space.p95, space.low)) / full, cells)
+    line, low, high, floor = folded.values[0], folded.low[1], folded.high[2], folded.low[3]
+    at = None if scene.view.cursor is None else folded.column(scene.view.cursor)
+    chart = fan(line, low, high, room - 1, scene.glyphs, floor, at)
+    title: Row = (Span(fit(text, cells + GUTTER, scene.glyphs.ellipsis), "dim"),)
+    return [title, *framed(chart, full, metric.name, scene.glyphs)]
+
+
+def _or_none(value: float) -> float | None:
+    return value if value == value else None
+
+
+def lowest(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
+    """The nodes with the lowest means; of one node its GPUs."""
+    frame = scene.frame
+    nodes = by_node(found, frame)
+    if len(nodes.keys) > 1:
+        title, keys, means = f"lowest of {count(len(nodes.keys), 'node')}", nodes.keys, nodes.means
+        name = [frame.nodes[key] for key in keys[np.argsort(means, kind="stable")[:room]].tolist()]
+    else:
+        known = np.flatnonzero(np.isfinite(found.means))
+        title, keys, means = f"lowest of {count(len(known), 'GPU')}", found.gpus[known], found.means[known]
+        name = [frame.place(key) for key in keys[np.argsort(means, kind="stable")[:room]].tolist()]
+    lowest = np.sort(means, kind="stable")[:room]
+    return _ranked(scene, title, name, lowest, means, width, room)
+
+
+def places(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
+    """The means by the GPUs' place in their node, in the order of places."""
+    groups = by_index(found, scene.frame)
+    n_nodes = int(np.count_nonzero(np.bincount(scene.frame.node_of[found.gpus])))
+    if len(groups.keys) < 2 or n_nodes < 2:
+        return []
+    title = f"by GPU index in the node, mean over {count(n_nodes, 'node')}"
+    if len(groups.keys) > room - 1:
+        metric = metric_of(scene.frame.grid.metric)
+        pieces: list[Row] = [
+            (Span(f"{key} ", "dim"), Span(number(mean, metric), "value"))
+            for key, mean in zip(groups.keys.tolist(), groups.means.tolist(), strict=True)
+        ]
+        return [(Span(title, "dim"),), *flow(pieces, width, scene.glyphs.ellipsis)[: room - 1]]
+    return _ranked(scene, title, [str(key) for key in groups.keys.tolist()], groups.means, groups.means, width, room)
+
+
+def _ranked(
+    scene: Scene, title: str, names: list[str], means: Floats, all_means: Floats, width: int, room: int
+) -> list[Row]:  # fmt: skip
+    """A title, and a name, a mean and a bar on each line; ``!`` where the mean is not like all of them."""
+    metric = metric_of(scene.frame.grid.metric)
+    full = full_scale(scene.frame, metric.name)
+    flags = outliers(np.concatenate((all_means, means)), full)[len(all_means) :]
+    size = min(max((cell_width(clean(name)) for name in names), default=0), max(width // 2, 1))
+    draw_bar = partial(bar, glyphs=scene.glyphs)
+    rows: list[Row] = [(Span(fit(title, width, scene.glyphs.ellipsis), "dim"),)]
+    for name, mean, apart in zip(names, means.tolist(), flags.tolist(), strict=False):
+        text = f"{number(mean, metric):>7} "
+        rows.append(
+            (
+                Span("! " if apart else "  ", "outlier"),
+                *pad((Span(fit(name, size, scene.glyphs.ellipsis)),), size),
+                Span(text, "value"),
+                *draw_bar(mean / full, max(min(width - size - len(text) - 2, 60), 0)),
+            )
+        )
+    return [clip(row, width) for row in rows[:room]]
