@@ -28,7 +28,7 @@ def run_html(analysis: Analysis) -> str:
         ("energy", energy(analysis.energy_j)),
     ]
     told = [f"{verdict.severity}: {verdict.title}" for verdict in analysis.verdicts[:_MOST]]
-    return _table(facts) + _list(told)
+    return _html_table(facts) + _list(told)
 
 
 def recording_html(path: str, analyses: Sequence[Analysis]) -> str:
@@ -49,7 +49,7 @@ def recording_html(path: str, analyses: Sequence[Analysis]) -> str:
     return f"<p><b>{_text(path)}</b></p><table><thead>{_row(head, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
-def _table(rows: Iterable[Sequence[str]]) -> str:
+def _html_table(rows: Iterable[Sequence[str]]) -> str:
     return f"<table><tbody>{''.join(map(_row, rows))}</tbody></table>"
 
 

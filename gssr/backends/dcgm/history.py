@@ -15,7 +15,7 @@ from gssr.backends.dcgm.entities import Entity
 from gssr.backends.dcgm.latest import Series
 from gssr.backends.dcgm.watch import Watch, group_name
 
-_HEAD = struct.Struct("<4xHhi4xq")
+_VALUE_HEAD = struct.Struct("<4xHhi4xq")
 _INTEGER = struct.Struct("<q")
 _DOUBLE = struct.Struct("<d")
 _IS_DOUBLE = ord("d")
@@ -83,7 +83,7 @@ class Histories:
         try:
             for position in range(count):
                 raw = (ctypes.c_char * 32).from_address(address + position * self._size)
-                field, kind, status, stamp = _HEAD.unpack_from(raw)
+                field, kind, status, stamp = _VALUE_HEAD.unpack_from(raw)
                 (value,) = (_DOUBLE if kind == _IS_DOUBLE else _INTEGER).unpack_from(raw, 24)
                 self._take(Series((group, entity), field), status, stamp, value)
         except Exception as error:  # the library would swallow it
