@@ -12,9 +12,9 @@ from unittest.mock import patch
 
 from benchmarks.fuzz import Parser, damage, text
 from gssr import launch
-from gssr.backends import workload
+from gssr.backends import host
 from gssr.backends.base import BackendError
-from gssr.backends.dcgm.address import address_of
+from gssr.backends.dcgm.engine import address_of
 from gssr.backends.replay import parse
 from gssr.commands.inputs import chosen, with_run
 from gssr.marks import LONGEST, TIME_ENDS
@@ -23,10 +23,10 @@ from gssr.model.selection import select_gpus
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.site import load
 from gssr.model.window import parse_time
-from gssr.profile.clock import Clock
-from gssr.profile.marks import Marks
 from gssr.profile.output import choose
 from gssr.profile.request import Request, UnrecordedError, UsageError
+from gssr.profile.sampling.clock import Clock
+from gssr.profile.sampling.marks import Marks
 from gssr.render.cells import cell_width, clean
 from gssr.render.roles import text_of
 from gssr.store.disk import filesystem_of
@@ -243,8 +243,8 @@ def _of_the_kernel(folder: Path, data: bytes) -> None:
     (folder / "mountinfo").write_bytes(data)
     filesystem_of(str(folder), str(folder / "mountinfo"))
     numbers = b" S 1 2 " + b"0 " * 40
-    with patch.object(workload, "contents", return_value=b"7 (" + data + b")" + numbers):
-        found = workload._stat(7)
+    with patch.object(host, "contents", return_value=b"7 (" + data + b")" + numbers):
+        found = host._stat(7)
         if found is None or (found.parent, found.group) != (1, 2):
             raise AssertionError(f"another process: {found}")
 

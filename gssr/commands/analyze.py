@@ -5,7 +5,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put, tell
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
+from gssr.commands import page_options as look
 from gssr.commands.inputs import RULES, chosen, own_recordings
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class _Reading:
             recording.close()
 
     def _of(self, name: str, recording: "Recording") -> "Iterator[Analysis]":
-        from gssr.commands.bar import Bar
+        from gssr.commands.printing import Bar
         from gssr.model.analyze import analyze
         from gssr.report.terminal import MOST_PAGES, run_line
 
@@ -248,7 +249,7 @@ def _wanted(
 
 def _put_json(reading: _Reading, names: Sequence[str], report: str | None) -> int:
     """Nothing is printed before everything was read. Raises ValueError as ``_Reading.analyses``."""
-    from gssr.commands.spool import Spool
+    from gssr.commands.printing import Spool
     from gssr.report.document import pieces
 
     with Spool() as spool:

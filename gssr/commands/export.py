@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
 
 if TYPE_CHECKING:
-    from gssr.commands.bar import Bar
-    from gssr.convert.sinks import Sink
-    from gssr.convert.tables import Table
+    from gssr.commands.printing import Bar
+    from gssr.convert.tables import Sink, Table
     from gssr.model.verdicts.table import Table as Rules
 
 FORMATS = ("parquet", "csv")
@@ -86,9 +85,9 @@ def _export(
     names: Sequence[str], sink: "Sink", tables: "Sequence[Table]", rules: "Rules", output: str
 ) -> tuple[int, int]:  # fmt: skip
     """How many runs were exported, and the exit code."""
-    from gssr.commands.bar import Bar
+    from gssr.commands.printing import Bar
     from gssr.convert.export import export
-    from gssr.convert.sinks import ExportError
+    from gssr.convert.tables import ExportError
     from gssr.store.read.open import RecordingError
     from gssr.store.read.recording import open_recording
 

@@ -1,4 +1,10 @@
-"""``gssr profile --dry-run``: what would be recorded, and how much it would be. Starts nothing and writes nothing."""
+"""``gssr profile --dry-run``: what would be recorded, and how much it would be. Starts nothing and writes nothing.
+
+How large a recording becomes, before it is made. A GPU at work is assumed: one that does nothing needs half of it.
+
+The sizes are those of recordings that were measured (the test of this module measures some): SQLite's pages of 4 KiB with
+what is lost in them.
+"""
 
 import os
 import shlex
@@ -9,11 +15,74 @@ from gssr import launch
 from gssr.backends.base import BackendError, Opened
 from gssr.backends.inquiry import InquiryError, inquire
 from gssr.metrics import BY_NAME, METRICS
-from gssr.profile.forecast import Forecast, core_share
-from gssr.profile.plan import Plan
 from gssr.profile.request import Request
+from gssr.profile.sampling.plan import Plan
 from gssr.profile.session import plan_of
-from gssr.store.write.thinning import KEEPS, YOUNG_SECONDS
+from gssr.store.format.layout import LAYOUT
+from gssr.store.format.schema import INDEXES, LEVELS, SKETCH_SECONDS, TABLES
+from gssr.store.write.thinning import KEEPS, YOUNG_SECONDS, Keep
+
+PAGE = 4096
+ROW, VALUE = 52.0, 5.3
+"""Bytes of a row of ``samples`` without values, and of a value: whole numbers and zeros take less than fractions."""
+MEANS = 1.15
+"""A row of means holds nothing but fractions."""
+_ROLLUP = PAGE / max(PAGE // (8 * LAYOUT.width + 24), 1) + 18.0
+"""Bytes of a rollup, and of its place in the index."""
+_SKETCHED = 200.0
+"""Bytes that a metric takes in a sketch."""
+_HOST, _WORKLOAD = 62.0, 24.0
+"""Bytes of a row of these tables, the names of the run and the node apart; there is one a second."""
+_HOST_ROLLUP, _WORKLOAD_ROLLUP = 204.0, 80.0
+"""Bytes of a bucket of theirs and of its place in the index, likewise."""
+_EMPTY = PAGE * (len(TABLES) + len(INDEXES) + 9)
+"""A recording without rows: a page for each table and index, and some for the schema."""
+
+
+class Forecast(NamedTuple):
+    """What is to be recorded: ``n_gpus`` GPUs of which ``n_metrics`` metrics are measured every ``interval`` seconds, and,
+    with ``host``, the host. ``names``: bytes that the names of the run and its node take in a row."""
+
+    n_gpus: int
+    n_metrics: int
+    interval: float
+    host: bool
+    names: int
+
+    def per_gpu(self, keep: Keep, seconds: float) -> float:
+        """Bytes that a GPU takes in so many seconds, when they are over."""
+        return self._statistics(seconds) + self._rows(keep, seconds)
+
+    def size(self, keep: Keep, seconds: float) -> float:
+        """Bytes of the recording of so many seconds, when they are over."""
+        rows = (_HOST + self.names if self.host else 0.0) + _WORKLOAD + self.names
+        buckets = (_HOST_ROLLUP + self.names if self.host else 0.0) + _WORKLOAD_ROLLUP + self.names
+        beside = rows * seconds + buckets * _buckets(seconds)
+        return _EMPTY + beside + self.n_gpus * self.per_gpu(keep, seconds)
+
+    def young(self) -> float:
+        """Bytes that young samples take at most besides, while a recording grows that is thinned."""
+        return self.n_gpus * self._rows("raw", YOUNG_SECONDS)
+
+    def _statistics(self, seconds: float) -> float:
+        return _buckets(seconds) * _ROLLUP + (seconds / SKETCH_SECONDS + 1) * self.n_metrics * _SKETCHED
+
+    def _rows(self, keep: Keep, seconds: float) -> float:
+        row = ROW + VALUE * self.n_metrics
+        if keep == "10s":
+            return (seconds / LEVELS[0] + 1) * row * MEANS
+        return seconds / self.interval * row if keep == "raw" else 0.0
+
+
+def _buckets(seconds: float) -> float:
+    return sum(seconds / level + 1 for level in LEVELS)
+
+
+def core_share(n_gpus: int, interval: float) -> float:
+    """About what the sampler takes of a core, 0-1: as measured with synthetic GPUs (benchmarks/README.md), so without what
+    a driver takes to answer."""
+    return 0.0008 + (0.00026 + 0.000016 * n_gpus) / interval
+
 
 _TIMES = (("1 hour", 3600.0), ("24 hours", 86_400.0), ("a week", 604_800.0))
 _LABEL, _COLUMN = 11, 14
@@ -97,7 +166,7 @@ def _real(name: str, plan: Plan) -> Opened | Found:
     """GPUs as the driver shows them: DCGM is only asked whether it is there, because it would begin to sample. It may be
     where the driver is not."""
     from gssr.backends.auto import offers
-    from gssr.backends.nvidia import open_gpm, open_gpm_or_nvml, open_nvml
+    from gssr.backends.nvml import open_gpm, open_gpm_or_nvml, open_nvml
 
     if name in ("auto", "dcgm"):
         dcgm = next(offer for offer in offers() if offer.name == "dcgm")

@@ -13,7 +13,7 @@ import time
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
-from gssr.profile.plan import Plan
+from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
 from gssr.store.disk import FILE
 from gssr.store.format.schema import ENDED_SUFFIX

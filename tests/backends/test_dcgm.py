@@ -112,7 +112,7 @@ def test_an_engine_is_asked_at_least_once_a_second(bench, interval):
 
 def test_values_in_another_order_are_told_apart(bench, monkeypatch):
     """DCGM promises no order; a structure may come with others' types."""
-    from gssr.backends.dcgm.latest import Latest, Series
+    from gssr.backends.dcgm.read import Latest, Series
 
     bench.start_engine()
     session = bench.session(0.1)

@@ -12,7 +12,7 @@ import pytest
 from supervised import UNTIL_GO
 
 from gssr.profile import finish
-from gssr.profile.plan import Plan
+from gssr.profile.sampling.plan import Plan
 from gssr.store.liveness import process_start
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording

@@ -14,10 +14,9 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from gssr.backends.dcgm import codes
-from gssr.backends.dcgm.codes import COMPUTE_INSTANCE, GPU, GPU_INSTANCE
+from gssr.backends.dcgm.codes import COMPUTE_INSTANCE, GPU, GPU_INSTANCE, DcgmError
 from gssr.backends.dcgm.engine import Engine, EngineError
 from gssr.backends.dcgm.entities import Entity, Found, unsupported
-from gssr.backends.dcgm.errors import DcgmError
 from gssr.metrics import BY_NAME, METRICS, SCORE_INPUTS
 
 KEPT_SECONDS = 10.0

@@ -15,8 +15,7 @@ from gssr.store.format.columns import columns_of
 from gssr.store.format.rows import Gpu, Run, missing_ranks
 from gssr.store.liveness import CLOCK, silent_seconds, time_in
 from gssr.store.read.guard import distrust
-from gssr.store.read.open import RecordingError, connect, missing_end
-from gssr.store.read.private_copy import copy_whole, is_left
+from gssr.store.read.open import RecordingError, connect, copy_whole, is_left, missing_end
 from gssr.store.read.small_tables import ends_of, read_gpus, read_processes, read_runs, read_thinned, state_in
 from gssr.store.write.starts import ASIDE, FRESH_SECONDS
 
