@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
-from gssr.commands import page_options as look
+from gssr.commands import inputs as look
 from gssr.commands.inputs import RULES, chosen, own_recordings
 
 if TYPE_CHECKING:
@@ -330,8 +330,7 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
 def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing, folder: str | None) -> None:
     from gssr.report.png.figure import NothingToDrawError
     from gssr.report.png.over_time import heat_map_png, phases_png
-    from gssr.report.png.png import load_balancing_png, time_series_png
-    from gssr.report.png.roofline import roofline_png
+    from gssr.report.png.png import load_balancing_png, roofline_png, time_series_png
     from gssr.store.output_file import access_of, output_file, output_folder
 
     several = len(analyses) > 1

@@ -34,7 +34,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     wrong usage."""
     from gssr.convert.tables import EXPORTED
     from gssr.model.verdicts.site import from_environment
-    from gssr.store.read.find import recordings_in
+    from gssr.store.read.open import recordings_in
 
     names = [word.strip() for word in (options.tables or ",".join(EXPORTED)).split(",") if word.strip()]
     unknown = [name for name in names if name not in EXPORTED]

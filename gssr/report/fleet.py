@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from gssr.model.fleet import fleet
 from gssr.model.fleet.figures import RUN_COLUMNS, RunFigures
-from gssr.model.fleet.fleet import Group, NodeHealth, ScoreBin
-from gssr.model.fleet.reading import Fleet
+from gssr.model.fleet.fleet import Fleet, Group, NodeHealth, ScoreBin
 from gssr.render.cells import as_many, clean, fit, flow, wrap
 from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs, glyphs

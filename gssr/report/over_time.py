@@ -12,8 +12,8 @@ from gssr.arrays import Floats
 from gssr.metrics import Metric
 from gssr.model.results import Analysis, GpuSeries, Series
 from gssr.render.cells import clean, clip, fit, pad
+from gssr.render.clock import LEGEND, in_columns, timed
 from gssr.render.columns import strip
-from gssr.render.events import LEGEND, in_columns, timed
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of, number, scale_text, unit_of

@@ -18,9 +18,8 @@ from gssr.model.results import Analysis
 from gssr.model.statistics import balance
 from gssr.render import clock
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
-from gssr.render.clock import duration, moment
+from gssr.render.clock import duration, moment, told
 from gssr.render.columns import columns
-from gssr.render.events import told
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, nice_above, percent, quantity, scale_text

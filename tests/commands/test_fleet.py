@@ -15,7 +15,7 @@ import pytest
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.cli import main
 from gssr.commands.fleet import since_of
-from gssr.model.fleet.reading import read_fleet
+from gssr.model.fleet.fleet import read_fleet
 from gssr.render.cells import cell_width, clean
 from gssr.report.fleet import Options, fleet_page
 from gssr.report.terminal import to_text

@@ -17,7 +17,7 @@ from gssr.report.document import to_json
 from gssr.report.page import Options, Parts
 from gssr.report.png.figure import NothingToDrawError
 from gssr.report.png.over_time import heat_map_png, phases_png
-from gssr.report.png.roofline import roofline_png
+from gssr.report.png.png import roofline_png
 from gssr.report.terminal import page, to_text
 
 Golden = Callable[[str, str], None]

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from gssr.backends.base import BackendError, Change, Device, Row
 from gssr.backends.synthetic.gpu import POWER_LIMIT, Job, Traits, traits, values
-from gssr.backends.synthetic.scenarios import DEFAULT_SCENARIO, LENGTH, SCENARIOS, Scenario
-from gssr.backends.synthetic.signals import SCALARS, digest
+from gssr.backends.synthetic.scenarios import DEFAULT_SCENARIO, LENGTH, SCALARS, SCENARIOS, Scenario, digest
 from gssr.metrics import INDEX, NAMES
 
 DEFAULT_GPUS = 4

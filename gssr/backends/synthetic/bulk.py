@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Floats, Ints
 from gssr.backends.synthetic import BACK, LENGTH, LOST, MEASURES, device, known_scenario
 from gssr.backends.synthetic.gpu import Job, Traits, traits, values
-from gssr.backends.synthetic.scenarios import Scenario
-from gssr.backends.synthetic.signals import Ops
+from gssr.backends.synthetic.scenarios import Ops, Scenario
 from gssr.metrics import INDEX, METRICS, NAMES
 from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.format.schema import LEVELS

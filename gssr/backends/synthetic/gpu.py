@@ -8,8 +8,7 @@ mean power of half a minute; near the power limit clocks fall and the power-cap 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gssr.backends.synthetic.scenarios import Level, Scenario
-from gssr.backends.synthetic.signals import Ops, fractions, wave, white
+from gssr.backends.synthetic.scenarios import Level, Ops, Scenario, fractions, wave, white
 
 POWER_LIMIT = 700.0
 _IDLE_POWER = Level().power

@@ -16,10 +16,9 @@ from gssr.store.disk import COMPANIONS, PLANTED, beside, is_planted
 from gssr.store.format.rows import Merged, Run, missing_ranks
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import silent_seconds, time_in
-from gssr.store.merge.copy import Copier, HolesError, UnfitError
+from gssr.store.merge.copy import Copier, HolesError, UnfitError, all_full, missing_from
 from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import Found, Source, clear, look, scratch
-from gssr.store.merge.verify import all_full, missing_from
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.small_tables import read_merged, read_processes, read_runs
 from gssr.store.write.create import create_unguarded, finished_runs, remove, reopen, seal

@@ -24,11 +24,19 @@ from gssr.render.roles import Role, Row, Span, joined
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, scale_text, unit_of
 from gssr.render.table import rule
 from gssr.score import CAVEAT, DEFINITION
-from gssr.tui.axis import GUTTER, at_text, framed, full_scale, gpus_text, seconds_text, time_labels
-from gssr.tui.bars import metric_bars, rows_needed
-from gssr.tui.cursor import with_cursor
+from gssr.tui.axis import (
+    GUTTER,
+    at_text,
+    framed,
+    full_scale,
+    gpus_text,
+    metric_bars,
+    rows_needed,
+    seconds_text,
+    time_labels,
+)
 from gssr.tui.gpu_rows import MARKS, folded_to, mark_row, mean_of, strips_of
-from gssr.tui.view import Scene, View
+from gssr.tui.view import Scene, View, with_cursor
 
 SMALL_WIDTH, SMALL_HEIGHT = 60, 14
 """A smaller box shows the score, one chart and the lowest few."""

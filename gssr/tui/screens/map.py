@@ -15,10 +15,9 @@ from gssr.render.marks import Marks, bars, blank, code, marks
 from gssr.render.roles import Role, Row
 from gssr.render.scale import NONE, fixed, metric_of, unit_of
 from gssr.tui.axis import full_scale
-from gssr.tui.cursor import moved
 from gssr.tui.screens.map_layout import TITLE, Layout, Sight, sight
 from gssr.tui.screens.map_words import metric_rows, status, strip_cells, title
-from gssr.tui.view import Scene, View
+from gssr.tui.view import Scene, View, moved
 
 
 def columns(view: View, width: int, height: int) -> int:

@@ -17,8 +17,7 @@ from gssr.render.marks import Marks, blank, code, marks
 from gssr.render.roles import RAMP, Row, Span, joined, text_of
 from gssr.render.scale import NONE, count, fixed, metric_of, number, quantity, scale_text, unit_of
 from gssr.render.table import rule
-from gssr.tui.axis import age_text, full_scale, gpus_text, window_text
-from gssr.tui.bars import shown_metrics
+from gssr.tui.axis import age_text, full_scale, gpus_text, shown_metrics, window_text
 from gssr.tui.screens.map_layout import Sight, status_rows
 from gssr.tui.view import Scene
 

@@ -21,9 +21,8 @@ from gssr.render.roles import Row, Span
 from gssr.render.scale import metric_of, quantity
 from gssr.render.table import rule
 from gssr.tui.axis import GUTTER, at_text, full_scale, gpus_text, seconds_text, time_labels, window_text
-from gssr.tui.cursor import with_cursor
 from gssr.tui.screens.pairs import chosen, metric_named, metric_row, sizes_for, titles
-from gssr.tui.view import Scene, View
+from gssr.tui.view import Scene, View, with_cursor
 
 _WIDE = 120
 _STRIPS, _LEGEND = 15, 9
