@@ -16,7 +16,7 @@ from gssr.backends import host
 from gssr.backends.base import BackendError
 from gssr.backends.dcgm.engine import address_of
 from gssr.backends.replay import parse
-from gssr.commands.inputs import chosen, with_run
+from gssr.commands.inputs import chosen_runs, with_run
 from gssr.marks import LONGEST, TIME_ENDS
 from gssr.metrics import select
 from gssr.model.selection import select_gpus
@@ -114,7 +114,7 @@ def _selections(_: Path, data: bytes) -> None:
         parse("replay:" + words)
     _, run = with_run(words)
     try:
-        chosen(cast(Recording, _Runs), run)
+        chosen_runs(cast(Recording, _Runs), run)
     except ValueError as error:
         if not str(error).startswith("no run"):
             raise AssertionError(f"no sentence of ours: {error}") from None

@@ -15,7 +15,7 @@ import pynvml
 from gssr.backends import driver
 from gssr.backends.base import BackendError, Change, Device, Offer, Opened, Row
 from gssr.backends.counters import ROW_START, Counters
-from gssr.backends.driver import DriverError, Gone, Gpu
+from gssr.backends.driver import DriverError, DriverGpu, Gone
 from gssr.backends.gpm import Profiler, has_gpm, profilers, refused
 from gssr.metrics import NAMES
 
@@ -31,7 +31,7 @@ _NOTHING = [None] * len(NAMES)
 class _Watched:
     """One GPU and all that is asked of it."""
 
-    def __init__(self, gpu: Gpu, counters: Counters, profiler: Profiler | None) -> None:
+    def __init__(self, gpu: DriverGpu, counters: Counters, profiler: Profiler | None) -> None:
         self.gpu = gpu
         self.counters = counters
         self.profiler = profiler
@@ -50,7 +50,7 @@ class _Watched:
 class NvmlBackend:
     """A ``Backend`` on NVML, which must have been started; ``close`` stops it. Raises BackendError without a GPU."""
 
-    def __init__(self, name: str, gpus: Sequence[Gpu], gpm: Sequence[Profiler | None]) -> None:
+    def __init__(self, name: str, gpus: Sequence[DriverGpu], gpm: Sequence[Profiler | None]) -> None:
         self.name = name
         self._watched: list[_Watched] = []
         measured: set[str] = set()
@@ -218,10 +218,12 @@ def offer_gpm() -> Offer:
     return _offer("gpm", _try_gpm)
 
 
-def _open(visible: Sequence[str] | None, make: Callable[[Sequence[Gpu]], tuple[NvmlBackend, list[str]]]) -> Opened:
+def _open(
+    visible: Sequence[str] | None, make: Callable[[Sequence[DriverGpu]], tuple[NvmlBackend, list[str]]]
+) -> Opened:
     driver.start()
     try:
-        gpus, remarks = driver.chosen(visible)
+        gpus, remarks = driver.visible_gpus(visible)
         if not gpus:
             raise BackendError("; ".join(["NVIDIA's driver shows this process no GPU", *remarks, _NO_GPU_CURE]))
         backend, more = make(gpus)
@@ -231,7 +233,7 @@ def _open(visible: Sequence[str] | None, make: Callable[[Sequence[Gpu]], tuple[N
     return Opened(backend, [*remarks, *more])
 
 
-def _with_gpm(gpus: Sequence[Gpu]) -> tuple[NvmlBackend, list[str]]:
+def _with_gpm(gpus: Sequence[DriverGpu]) -> tuple[NvmlBackend, list[str]]:
     begun, refusal = profilers(gpus)
     if not any(begun):
         raise BackendError(f"gpm: {refusal.why}; {refusal.cure}" if refusal else f"gpm: {_NO_GPM}; {_NO_GPM_CURE}")
@@ -241,7 +243,7 @@ def _with_gpm(gpus: Sequence[Gpu]) -> tuple[NvmlBackend, list[str]]:
     return NvmlBackend("gpm", gpus, begun), remarks
 
 
-def _offer(name: str, look: Callable[[Sequence[Gpu], Sequence[str]], Offer]) -> Offer:
+def _offer(name: str, look: Callable[[Sequence[DriverGpu], Sequence[str]], Offer]) -> Offer:
     try:
         driver.start()
     except DriverError as error:
@@ -254,7 +256,7 @@ def _offer(name: str, look: Callable[[Sequence[Gpu], Sequence[str]], Offer]) -> 
         driver.stop()
 
 
-def _show_gpus(gpus: Sequence[Gpu], silent: Sequence[str]) -> Offer:
+def _show_gpus(gpus: Sequence[DriverGpu], silent: Sequence[str]) -> Offer:
     if not gpus:
         return Offer("nvml", False, "; ".join(["NVIDIA's driver shows no GPU", *silent]), _NO_GPU_CURE)
     names = ", ".join(sorted({gpu.device.name or "unknown" for gpu in gpus}))
@@ -262,7 +264,7 @@ def _show_gpus(gpus: Sequence[Gpu], silent: Sequence[str]) -> Offer:
     return Offer("nvml", True, "; ".join([details, *silent]))
 
 
-def _try_gpm(gpus: Sequence[Gpu], _silent: Sequence[str]) -> Offer:
+def _try_gpm(gpus: Sequence[DriverGpu], _silent: Sequence[str]) -> Offer:
     able = [gpu for gpu in gpus if has_gpm(gpu)]
     if not able:
         return Offer("gpm", False, _NO_GPM if gpus else "NVIDIA's driver shows no GPU", _NO_GPM_CURE)

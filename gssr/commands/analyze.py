@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
 from gssr.commands import inputs as look
-from gssr.commands.inputs import RULES, chosen, own_recordings
+from gssr.commands.inputs import RULES, chosen_runs, own_recordings
 
 if TYPE_CHECKING:
     from gssr.model.analyze import Options as Wanted
     from gssr.model.results import Analysis
     from gssr.model.verdicts.table import Table
-    from gssr.report.page import Options
+    from gssr.report.page import PageOptions
     from gssr.report.terminal import RunLine
     from gssr.store.read.recording import Recording
 
@@ -192,7 +192,7 @@ class _Reading:
         from gssr.model.analyze import analyze
         from gssr.report.terminal import MOST_PAGES, run_line
 
-        options, readers = self._options, chosen(recording, self._options.run)
+        options, readers = self._options, chosen_runs(recording, self._options.run)
         many = len(readers) > MOST_PAGES
         if many and (options.report is not None or options.png is not None):
             raise ValueError(
@@ -271,10 +271,10 @@ def _selectors(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) -> "Options":
-    from gssr.report.page import Options
+def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) -> "PageOptions":
+    from gssr.report.page import PageOptions
 
-    return Options(
+    return PageOptions(
         width=options.width,
         ascii=look.ascii_only(options),
         verbosity=options.verbosity,

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, inputs, put
-from gssr.commands.inputs import RULES, chosen, with_run
+from gssr.commands.inputs import RULES, chosen_runs, with_run
 from gssr.commands.printing import Bar
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _analyses(files: Sequence[str], rules: "Table") -> "tuple[list[str], list[An
             file, run = with_run(text)
             with closing(open_recording(file)) as recording:
                 try:
-                    readers = chosen(recording, run)
+                    readers = chosen_runs(recording, run)
                 except ValueError as error:
                     raise ValueError(f"{file}: {error}") from None
                 if run is None and len(files) > 1:
@@ -181,11 +181,11 @@ def _show(
 
         return put(to_json(names, comparisons, failed))
     from gssr.report.comparison import comparison_page
-    from gssr.report.page import Options
+    from gssr.report.page import PageOptions
     from gssr.report.terminal import to_text
 
     ascii_only = inputs.ascii_only(options)
-    rows = comparison_page(names, comparisons, Options(width=options.width, ascii=ascii_only))
+    rows = comparison_page(names, comparisons, PageOptions(width=options.width, ascii=ascii_only))
     return put(to_text(rows, inputs.wants_color(options), ascii_only))
 
 

@@ -121,11 +121,11 @@ def _show(found: "Fleet", options: argparse.Namespace) -> int:
         if options.by:
             return put(groups_csv(groups(found.runs, options.by, options.sort)[: options.most]))
         return put(runs_csv(found.runs[: options.most]))
-    from gssr.report.fleet import Options, fleet_page
+    from gssr.report.fleet import FleetPageOptions, fleet_page
     from gssr.report.terminal import to_text
 
     ascii_only = inputs.ascii_only(options)
-    page = Options(options.by, options.sort, options.most or MOST, options.width, ascii_only)
+    page = FleetPageOptions(options.by, options.sort, options.most or MOST, options.width, ascii_only)
     return put(to_text(fleet_page(options.places, found, page), inputs.wants_color(options), ascii_only)) or OK
 
 

@@ -52,7 +52,7 @@ def with_run(text: str) -> tuple[str, str | None]:
     return found[-1] if found else (text, None)
 
 
-def chosen(recording: "Recording", run: str | None) -> "Sequence[RunReader]":
+def chosen_runs(recording: "Recording", run: str | None) -> "Sequence[RunReader]":
     """The runs that --run names. Raises ValueError with a sentence that lists those there are."""
     runs = recording.runs
     if run is None:

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, USAGE, Command, Option, fail
-from gssr.commands.inputs import chosen, own_recordings
+from gssr.commands.inputs import chosen_runs, own_recordings
 
 if TYPE_CHECKING:
     from gssr.profile.screen import Beside
@@ -108,7 +108,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         from gssr.store.read.recording import open_recording
 
         try:
-            run_id = chosen(open_recording(names[0]), options.run)[0].run.run_id
+            run_id = chosen_runs(open_recording(names[0]), options.run)[0].run.run_id
         except RecordingError as error:
             return fail(str(error), BAD_INPUT)
         except ValueError as error:

@@ -89,7 +89,7 @@ _LABEL, _COLUMN = 11, 14
 _PREFIXES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
-class Found(NamedTuple):
+class WouldSample(NamedTuple):
     """What a backend would sample: ``gpus`` as (device index, product name), ``measures`` names metrics, ``said`` holds
     sentences."""
 
@@ -129,21 +129,21 @@ def dry_run(request: Request) -> str:
     return "\n".join([*lines, "", *_sizes(forecast, place), "", "Nothing was started or written.", ""])
 
 
-def _look(plan: Plan) -> Found:
+def _look(plan: Plan) -> WouldSample:
     def ask() -> object:
         try:
             return _found(plan)
         except BackendError as error:
-            return Found("host metrics only", (), (), [str(error)], None)
+            return WouldSample("host metrics only", (), (), [str(error)], None)
 
     try:
         answer: Any = inquire(ask)
     except InquiryError as error:
-        return Found("host metrics only", (), (), [str(error)], None)
-    return Found(*answer)
+        return WouldSample("host metrics only", (), (), [str(error)], None)
+    return WouldSample(*answer)
 
 
-def _found(plan: Plan) -> Found:
+def _found(plan: Plan) -> WouldSample:
     """In a process of its own. Raises BackendError."""
     from gssr.backends import open_backend, select_gpus
 
@@ -152,17 +152,17 @@ def _found(plan: Plan) -> Found:
         opened = open_backend(plan.backend, str(plan.process["node"]), plan.visible_gpus, plan.sampling_seconds)
     else:
         found = _real(name, plan)
-        if isinstance(found, Found):
+        if isinstance(found, WouldSample):
             return found
         opened = found
     chosen = select_gpus(opened.backend, plan.gpus)
     gpus = [(gpu.device_index, " ".join(filter(None, (gpu.name, gpu.mig)))) for gpu in chosen.gpus]
     said = [*opened.passed_over, *opened.remarks]
     opened.backend.close()
-    return Found(chosen.name, gpus, list(chosen.measures), said, opened.sampling_seconds)
+    return WouldSample(chosen.name, gpus, list(chosen.measures), said, opened.sampling_seconds)
 
 
-def _real(name: str, plan: Plan) -> Opened | Found:
+def _real(name: str, plan: Plan) -> Opened | WouldSample:
     """GPUs as the driver shows them: DCGM is only asked whether it is there, because it would begin to sample. It may be
     where the driver is not."""
     from gssr.backends.auto import offers
@@ -174,7 +174,7 @@ def _real(name: str, plan: Plan) -> Opened | Found:
             try:
                 opened = open_nvml(plan.visible_gpus)
             except BackendError:
-                return Found("dcgm", (), _AsDcgm.measures, [dcgm.details], None)
+                return WouldSample("dcgm", (), _AsDcgm.measures, [dcgm.details], None)
             return opened._replace(backend=_AsDcgm(opened), remarks=[*opened.remarks, dcgm.details])
         if name == "dcgm":
             raise BackendError(f"dcgm: {dcgm.details}; {dcgm.cure}")
@@ -208,14 +208,14 @@ def _place(place: launch.Place) -> str:
     return f"rank {place.rank} of {size} on {place.node}, by {place.launcher}: each rank records into a file of its own"
 
 
-def _gpus(found: Found) -> str:
+def _gpus(found: WouldSample) -> str:
     if not found.gpus:
         return "unknown: what follows is of one" if found.measures else "none"
     names = ", ".join(sorted({name or "unknown" for _, name in found.gpus}))
     return f"{len(found.gpus)} ({names}): {', '.join(str(index) for index, _ in found.gpus)}"
 
 
-def _metrics(found: Found, measured: Sequence[str], plan: Plan) -> str:
+def _metrics(found: WouldSample, measured: Sequence[str], plan: Plan) -> str:
     if not found.measures:
         return "of the host and the command's processes"
     missing = [BY_NAME[name].label for name in plan.metrics if name not in measured]

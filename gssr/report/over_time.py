@@ -17,7 +17,7 @@ from gssr.render.columns import strip
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of, number, scale_text, unit_of
-from gssr.report.page import Options, drawn, events, full_scale, happened, lead, section, time_axis
+from gssr.report.page import PageOptions, drawn, events, full_scale, happened, lead, section, time_axis
 from gssr.report.plotext_chart import LEAST_COLUMNS, band_chart
 
 _GUTTER = 18
@@ -28,7 +28,7 @@ _HEIGHT = 11
 _EVENTS = {"low": 0, "medium": 8, "high": 40}
 
 
-def time_series(analysis: Analysis, options: Options) -> list[Row]:
+def time_series(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that says when the GPUs were not used."""
     width, marks = options.width, glyphs(options.ascii)
     rows = section("When not?", width, marks, "averages over the GPUs, along time")
@@ -102,7 +102,7 @@ def _when_events(analysis: Analysis, width: int, gutter: int, room: int) -> list
     return [clip((Span(name), *cells), width), clip((Span(" " * len(name) + LEGEND, "dim"),), width)]
 
 
-def _events(analysis: Analysis, options: Options) -> list[Row]:
+def _events(analysis: Analysis, options: PageOptions) -> list[Row]:
     """What happened while it ran, oldest first."""
     most = _EVENTS[options.verbosity]
     n, told = len(events(analysis)), happened(analysis, most)

@@ -222,10 +222,10 @@ def test_the_launchers_gpus_are_taken_by_uuid_and_prefix(engine):
 def test_the_drivers_view_decides_which_gpus_are_ours(monkeypatch):
     """In a device cgroup the driver shows two GPUs and numbers them anew; DCGM sees eight."""
     from gssr.backends.base import Device
-    from gssr.backends.dcgm.entities import Found, choose_mine
+    from gssr.backends.dcgm.entities import Sampled, choose_mine
 
-    found = [Found(Device(index, uuid), uuid, index, ((1, index),)) for index, uuid in enumerate(UUIDS)]
-    seen = [driver.Gpu(Device(index, uuid, sm_count=132), uuid, None, None, None)
+    found = [Sampled(Device(index, uuid), uuid, index, ((1, index),)) for index, uuid in enumerate(UUIDS)]
+    seen = [driver.DriverGpu(Device(index, uuid, sm_count=132), uuid, None, None, None)
             for index, uuid in enumerate(["GPU-e", "GPU-f"])]  # fmt: skip
     monkeypatch.setattr(driver, "start", lambda: None)
     monkeypatch.setattr(driver, "stop", lambda: None)

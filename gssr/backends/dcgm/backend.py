@@ -18,7 +18,7 @@ from gssr.backends.dcgm.bindings import Bindings
 from gssr.backends.dcgm.codes import CONNECTION_NOT_VALID, DcgmError
 from gssr.backends.dcgm.engine import EngineError, mismatch, reach
 from gssr.backends.dcgm.entities import choose_mine, discover
-from gssr.backends.dcgm.session import Options, Session
+from gssr.backends.dcgm.session import Session, SessionOptions
 
 _LOOK_SECONDS = 0.02
 
@@ -132,7 +132,7 @@ class DcgmBackend:
 
     name = "dcgm"
 
-    def __init__(self, visible: Sequence[str] | None, options: Options) -> None:
+    def __init__(self, visible: Sequence[str] | None, options: SessionOptions) -> None:
         """Connect and watch the GPUs that are this process's (``visible``: gssr.launch.gpu_ids). Raises BackendError, also
         when the hostengine doesn't answer within OPEN_SECONDS."""
         self.interval = options.interval

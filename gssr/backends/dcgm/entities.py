@@ -23,7 +23,7 @@ Entity = tuple[int, int]
 """(entity group, id) in the hostengine."""
 
 
-class Found(NamedTuple):
+class Sampled(NamedTuple):
     """One row to be: a GPU or a MIG instance, the UUID and DCGM id of its GPU, and the entities measured for it."""
 
     device: Device
@@ -37,7 +37,7 @@ class Found(NamedTuple):
         return self.device.name or "GPU"
 
 
-def discover(engine: Engine) -> list[Found]:
+def discover(engine: Engine) -> list[Sampled]:
     """All GPUs of the hostengine that can be told apart, with MIG's compute instances in place of the GPUs they divide.
     Raises EngineError."""
     ids = list(engine.call("dcgmGetAllDevices"))
@@ -49,7 +49,7 @@ def discover(engine: Engine) -> list[Found]:
         if gpu in instances:
             found += instances[gpu]
         elif device.uuid:
-            found.append(Found(device, device.uuid, gpu, ((GPU, gpu),)))
+            found.append(Sampled(device, device.uuid, gpu, ((GPU, gpu),)))
     return found
 
 
@@ -108,7 +108,7 @@ def _device(gpu: int, known: Mapping[int, Any]) -> Device:
     )
 
 
-def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[Found]]:
+def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[Sampled]]:
     """The compute instances of each GPU that MIG divides."""
     hierarchy = engine.ask("dcgmGetGpuInstanceHierarchy")  # some drivers before MIG answer with an error
     entries = [hierarchy.entityList[position] for position in range(hierarchy.count)] if hierarchy else []
@@ -120,7 +120,7 @@ def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[
         engine, [(COMPUTE_INSTANCE, entry.entity.entityId) for entry in children], [codes.MEMORY_TOTAL]
     )
     uuids = _mig_uuids()
-    found: dict[int, list[Found]] = {}
+    found: dict[int, list[Sampled]] = {}
     for entry in children:
         compute, holder = entry.entity.entityId, entry.parent.entityId
         if holder not in parents or parents[holder].parent.entityId not in devices:
@@ -137,7 +137,7 @@ def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[
         entities: tuple[Entity, ...] = ((COMPUTE_INSTANCE, compute),)
         if sum(other.parent.entityId == holder for other in children) == 1:
             entities += ((GPU_INSTANCE, holder),)  # shared by several, its memory traffic is nobody's own
-        found.setdefault(gpu, []).append(Found(device, whole.uuid, gpu, entities))
+        found.setdefault(gpu, []).append(Sampled(device, whole.uuid, gpu, entities))
     return found
 
 
@@ -164,7 +164,7 @@ def _mig_uuids() -> dict[tuple[str, int, int], str]:
     return uuids
 
 
-def choose_mine(found: Sequence[Found], visible: Sequence[str] | None) -> tuple[list[Found], list[str]]:
+def choose_mine(found: Sequence[Sampled], visible: Sequence[str] | None) -> tuple[list[Sampled], list[str]]:
     """Those of ``found`` that this process may use and its launcher gives it (``visible``: gssr.launch.gpu_ids), and lines
     to be said. Where NVIDIA's library can't be used here, the hostengine's own indices have to do. Raises BackendError
     when there is none."""
@@ -175,7 +175,7 @@ def choose_mine(found: Sequence[Found], visible: Sequence[str] | None) -> tuple[
     except driver.DriverError:
         return _by_hostengine(found, visible)
     try:
-        seen, remarks = driver.chosen(visible)
+        seen, remarks = driver.visible_gpus(visible)
     finally:
         driver.stop()
     devices = {gpu.device.uuid: gpu.device for gpu in seen}
@@ -192,7 +192,7 @@ def choose_mine(found: Sequence[Found], visible: Sequence[str] | None) -> tuple[
     return mine, remarks
 
 
-def _by_hostengine(found: Sequence[Found], visible: Sequence[str] | None) -> tuple[list[Found], list[str]]:
+def _by_hostengine(found: Sequence[Sampled], visible: Sequence[str] | None) -> tuple[list[Sampled], list[str]]:
     if not found:
         raise DcgmError("DCGM's hostengine has no GPU", "see that NVIDIA's driver runs on its machine, and restart it")
     seen = [Seen(each.device.device_index, each.gpu_uuid, each.device.uuid) for each in found]

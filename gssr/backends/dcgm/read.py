@@ -45,7 +45,7 @@ _MOST_FIELDS = 128
 _CACHED = 0
 
 
-class Series(NamedTuple):
+class SampledSeries(NamedTuple):
     """One field of one entity."""
 
     entity: Entity
@@ -65,7 +65,7 @@ class Values(NamedTuple):
 class Latest:
     """Reads the last value of each of these series."""
 
-    def __init__(self, engine: Engine, series: Sequence[Series]) -> None:
+    def __init__(self, engine: Engine, series: Sequence[SampledSeries]) -> None:
         numbers = {each: number for number, each in enumerate(series)}
         fields_of: dict[Entity, list[int]] = {}
         for entity, field in series:
@@ -91,7 +91,7 @@ class _Request:
     """One call and the layout of its answer, which is learned from the first one: types don't change, and the order may."""
 
     def __init__(
-        self, engine: Engine, entities: Sequence[Entity], fields: Sequence[int], numbers: dict[Series, int]
+        self, engine: Engine, entities: Sequence[Entity], fields: Sequence[int], numbers: dict[SampledSeries, int]
     ) -> None:
         self._engine = engine
         self._known = numbers
@@ -125,7 +125,7 @@ class _Request:
         rest = f"{size - _READ}x"
         records = (f"{_RECORD}{'d' if kind == _IS_DOUBLE else 'q'}{rest}" for _, _, _, kind in heads)
         self._layout = struct.Struct("<" + "".join(records))
-        numbers = [self._known.get(Series((group, entity), field)) for group, entity, field, _ in heads]
+        numbers = [self._known.get(SampledSeries((group, entity), field)) for group, entity, field, _ in heads]
         first = numbers[0]
         one_by_one = first is not None and numbers == list(range(first, first + n))
         self._numbers = range(first, first + n) if one_by_one and first is not None else numbers
@@ -140,7 +140,7 @@ _CALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p
 )
 
-Take = Callable[[Series, int, int, int | float], None]
+Take = Callable[[SampledSeries, int, int, int | float], None]
 """Called with the series, DCGM's status, the stamp in us of the hostengine's clock, and the value or blank."""
 
 
@@ -200,7 +200,7 @@ class Histories:
                 raw = (ctypes.c_char * 32).from_address(address + position * self._size)
                 field, kind, status, stamp = _VALUE_HEAD.unpack_from(raw)
                 (value,) = (_DOUBLE if kind == _IS_DOUBLE else _INTEGER).unpack_from(raw, 24)
-                self._take(Series((group, entity), field), status, stamp, value)
+                self._take(SampledSeries((group, entity), field), status, stamp, value)
         except Exception as error:  # the library would swallow it
             self._failure = error
             return 1  # no more, please
@@ -233,7 +233,7 @@ Sample = tuple[int, int, int | float | None, str | None, int]
 often the series is sampled, in us."""
 
 
-class Sink(Protocol):
+class SampleSink(Protocol):
     """Where samples go, those of each series in their order."""
 
     def deliver(self, samples: Sequence[Sample]) -> None:
@@ -278,7 +278,7 @@ class Reader:
     def __init__(
         self,
         engine: Engine,
-        sink: Sink,
+        sink: SampleSink,
         clock: Callable[[], float],
         interval: float,
         gpu: int | None,
@@ -286,7 +286,7 @@ class Reader:
         """``sink`` is given what is new. ``clock`` is the recording's, in unix
         s; ``interval`` in s is the one that was asked for; ``gpu`` is DCGM's id of any of the GPUs."""
         self.clock = EngineClock()
-        self.series: list[Series] = []
+        self.series: list[SampledSeries] = []
         self._engine = engine
         self._sink = sink
         self._now = clock
@@ -297,7 +297,7 @@ class Reader:
         self._latest = Latest(engine, ())
         self._histories = Histories(engine, self._take)
         self._parts: list[_Part] = []
-        self._numbers: dict[Series, int] = {}
+        self._numbers: dict[SampledSeries, int] = {}
         self._last: list[int] = []
         """By series, the stamp up to which it is complete."""
         self._steps: list[int] = []
@@ -328,7 +328,7 @@ class Reader:
             for watch in watches:
                 if entity in watch.entities:
                     first = len(self.series)
-                    self.series += [Series(entity, field) for field in watch.fields]
+                    self.series += [SampledSeries(entity, field) for field in watch.fields]
                     self._parts.append(_Part(watch, entity, range(first, len(self.series))))
         self._numbers = {each: number for number, each in enumerate(self.series)}
         self._latest = Latest(self._engine, self.series)
@@ -503,7 +503,7 @@ class Reader:
             self._steps[number] = self._interval if near else max(usual, self._shortest)
         self._faster = any(step != self._interval for step in self._steps)
 
-    def _take(self, series: Series, status: int, stamp: int, value: int | float) -> None:
+    def _take(self, series: SampledSeries, status: int, stamp: int, value: int | float) -> None:
         number = self._numbers.get(series)
         if number is None or stamp < self._floor:
             return  # not ours; or, stamped 0, a stand-in for "nothing new"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.backends.synthetic import BACK, LENGTH, LOST, MEASURES, device, known_scenario
-from gssr.backends.synthetic.gpu import Job, Traits, traits, values
+from gssr.backends.synthetic.gpu import SyntheticJob, Traits, traits, values
 from gssr.backends.synthetic.scenarios import Ops, Scenario
 from gssr.metrics import INDEX, METRICS, NAMES
 from gssr.store.format.host_rollups import HOST, WORKLOAD
@@ -52,7 +52,7 @@ def evaluate(
     t = times[:, np.newaxis]
     n_gpus = len(cast(Floats, gpus.share))
     shape = (len(times), n_gpus)
-    now = Job(scenario, stretch).at(ARRAYS, cast(float, t))
+    now = SyntheticJob(scenario, stretch).at(ARRAYS, cast(float, t))
     table = [
         None if value is None else np.broadcast_to(np.asarray(value), shape)
         for value in values(ARRAYS, now, gpus, cast(float, t))

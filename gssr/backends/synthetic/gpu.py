@@ -65,7 +65,7 @@ class Moment(NamedTuple):
 _RIPPLING = frozenset({"sm", "occupancy", "tensor", "fp64", "fp32", "fp16", "integer", "dram"})
 
 
-class Job:
+class SyntheticJob:
     """A scenario running: ``at`` says what it asks of its GPUs. ``stretch``: its own clock runs slower by this factor."""
 
     def __init__(self, scenario: Scenario, stretch: float = 1.0) -> None:

@@ -148,7 +148,7 @@ class Level(NamedTuple):
     clock: float = 1980.0
 
 
-class Phase(NamedTuple):
+class ScenarioPhase(NamedTuple):
     """A level and when it holds."""
 
     level: Level
@@ -174,7 +174,7 @@ class Scenario(NamedTuple):
     description: str
     features: str
     base: Level
-    phases: tuple[Phase, ...]
+    phases: tuple[ScenarioPhase, ...]
     memory: tuple[tuple[float, float], ...]
     share: Callable[[int, int], float]
     ripple: tuple[float, float] = (1.0, 0.0)
@@ -216,12 +216,12 @@ _CHECKPOINT = Level(
     gr=0.05, sm=0.02, occupancy=0.004, fp32=0.002, integer=0.003, dram=0.05, pcie_tx=13 * _GB, pcie_rx=0.2 * _GB,
     power=142.0,
 )  # fmt: skip
-_TRAINING_START = Phase(_LOADING_LIBRARIES, (Pulse(-1.0, 3.9),))
+_TRAINING_START = ScenarioPhase(_LOADING_LIBRARIES, (Pulse(-1.0, 3.9),))
 _TRAINING_MEMORY = ((0.4, 0.6), (1.1, 13.4), (1.9, 27.0), (2.6, 20.5), (4.0, 7.5))
 _TRAINING_PHASES = (
     _TRAINING_START,
-    Phase(_WAITING_FOR_DATA, (Pulse(4.0, 0.5, 4.0),)),
-    Phase(_CHECKPOINT, (Pulse(12.4, 1.9), Pulse(180.4, 3.7, 180.0))),
+    ScenarioPhase(_WAITING_FOR_DATA, (Pulse(4.0, 0.5, 4.0),)),
+    ScenarioPhase(_CHECKPOINT, (Pulse(12.4, 1.9), Pulse(180.4, 3.7, 180.0))),
 )
 
 _STENCIL_SWEEP = Level(
@@ -258,7 +258,7 @@ SCENARIOS: dict[str, Scenario] = {
         "a memory-bound stencil code: DRAM near its practical peak, FP64, no tensor cores, high occupancy",
         "start-up 2 s; output of 0.8 s every 10 s",
         _STENCIL_SWEEP,
-        (Phase(_LOADING_LIBRARIES, (Pulse(-1.0, 3.0),)), Phase(_STENCIL_OUTPUT, (Pulse(10.0, 0.8, 10.0),))),
+        (ScenarioPhase(_LOADING_LIBRARIES, (Pulse(-1.0, 3.0),)), ScenarioPhase(_STENCIL_OUTPUT, (Pulse(10.0, 0.8, 10.0),))),
         ((0.3, 0.6), (1.2, 41.0)),
         _all_equal,
         (2.3, 0.02),
@@ -275,7 +275,7 @@ SCENARIOS: dict[str, Scenario] = {
         "a solver whose GPUs get linearly less work, the last one half of the first one's",
         "start-up 2 s; an exchange of 0.6 s every 5 s",
         _SOLVER,
-        (Phase(_LOADING_LIBRARIES, (Pulse(-1.0, 3.0),)), Phase(_EXCHANGE, (Pulse(5.0, 0.6, 5.0),))),
+        (ScenarioPhase(_LOADING_LIBRARIES, (Pulse(-1.0, 3.0),)), ScenarioPhase(_EXCHANGE, (Pulse(5.0, 0.6, 5.0),))),
         ((0.3, 0.6), (1.4, 33.0)),
         _ever_less,
         (1.7, 0.03),
@@ -300,7 +300,7 @@ SCENARIOS: dict[str, Scenario] = {
         "a long start-up, then steady work, then a tear-down in which nothing runs",
         "of a job of 20 s, or of the whole recording in bulk: the first fifth is start-up, the last fifth tear-down",
         _SOLVER,
-        (Phase(_LOADING_LIBRARIES, (Pulse(-1.0, 5.0),)), Phase(_IDLE, (Pulse(16.0, FOREVER / 2),))),
+        (ScenarioPhase(_LOADING_LIBRARIES, (Pulse(-1.0, 5.0),)), ScenarioPhase(_IDLE, (Pulse(16.0, FOREVER / 2),))),
         ((0.4, 0.6), (2.0, 21.0), (3.5, 9.0), (16.5, -24.0), (18.0, -6.0)),
         _all_equal,
         (1.7, 0.03),

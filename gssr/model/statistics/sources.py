@@ -16,7 +16,7 @@ from gssr.arrays import Ints
 from gssr.metrics import BY_NAME
 from gssr.model.results import GpuSeries, HostUse
 from gssr.model.statistics import series
-from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, Totals, chosen, filtered, from_samples, is_sure
+from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, Totals, filtered, from_samples, is_sure, numbers_within
 from gssr.model.statistics.balance import has_balance
 from gssr.model.statistics.gpu_time_counts import (
     Counted,
@@ -78,7 +78,7 @@ class Rows:
         rows = reader.samples(names, filtered(reader, positions), lower, upper)
         unknown = np.full(len(rows.time), np.nan)  # of all metrics that nobody measured the same
         values = {name: own if np.isfinite(own).any() else unknown for name, own in rows.values.items()}
-        self._rows = Samples(chosen(rows.gpu, positions, len(reader.gpus)), rows.time, values)
+        self._rows = Samples(numbers_within(rows.gpu, positions, len(reader.gpus)), rows.time, values)
         self._n_gpus = len(positions)
 
     def between(
@@ -95,7 +95,7 @@ class Rows:
             inside &= rows.time < upper
         gpu = rows.gpu
         if places is not None and len(places) < self._n_gpus:
-            gpu = chosen(gpu, places, self._n_gpus)
+            gpu = numbers_within(gpu, places, self._n_gpus)
             inside &= gpu >= 0
         if inside.all():
             return Samples(gpu, rows.time, values)
@@ -156,7 +156,7 @@ class Rollups:
         gpus = filtered(self._reader, self._positions)
         sums = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
         for own in totals(self._reader, names, self._positions, lower, upper, gap_seconds):
-            sums.add(chosen(own.gpus, self._positions, len(self._reader.gpus)), own.vectors)
+            sums.add(numbers_within(own.gpus, self._positions, len(self._reader.gpus)), own.vectors)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
         most = MOST_AT_AN_END if self._is_mostly_whole(lower, upper) else math.inf
         found = self._reader.histograms(sketched, lower, upper, gpus, most)

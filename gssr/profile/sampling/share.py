@@ -245,7 +245,7 @@ OPENING_SECONDS = 0.5
 _HOST = "host"
 
 
-class Found(NamedTuple):
+class BackendOffer(NamedTuple):
     """What a backend offers a process: its GPUs, and what it says of itself; ``error`` is why there is none."""
 
     devices: Sequence[Device] = ()
@@ -271,7 +271,7 @@ class Share:
         self._say = say
         self._node = str(plan.process["node"])
         self._claims: Claims | None = None
-        self._found: Found | None = None
+        self._found: BackendOffer | None = None
         self._backend: Backend | None = None
         self._opening: Opening | None = None
         self._asked = 0.0  # monotonic, s: when that began
@@ -377,7 +377,7 @@ class Share:
         self._writer.event(now, "backend", f"{why}: each samples all GPUs it sees ({error.strerror or error})")
         self.host = self._plan.host
 
-    def _open(self) -> Found | None:
+    def _open(self) -> BackendOffer | None:
         """Open the backend; None as long as that goes on."""
         plan = self._plan
         if self._opening is None:
@@ -391,12 +391,12 @@ class Share:
             backend = self._backend = select_gpus(opened.backend, plan.gpus)
         except BackendError as error:
             self._opening = None
-            return Found(error=str(error))
+            return BackendOffer(error=str(error))
         self.by_itself = opened.by_itself
         about = (opened.sampling_seconds, list(opened.remarks), list(opened.passed_over))
-        return Found(list(backend.gpus), backend.name, list(backend.measures), *about)
+        return BackendOffer(list(backend.gpus), backend.name, list(backend.measures), *about)
 
-    def _learn(self, now: float, found: Found) -> Found:
+    def _learn(self, now: float, found: BackendOffer) -> BackendOffer:
         """Record which GPUs there are, whoever samples them."""
         plan, writer = self._plan, self._writer
         self._found = found
@@ -525,14 +525,14 @@ def _view(plan: Plan) -> str:
     return f"view-{crc32(repr(words).encode()):08x}"
 
 
-def _written(found: Found) -> str:
+def _written(found: BackendOffer) -> str:
     return json.dumps(found._asdict() | {"devices": [list(device) for device in found.devices]})
 
 
-def _read(note: str) -> Found | None:
+def _read(note: str) -> BackendOffer | None:
     """What ``_written`` wrote; None of anything else."""
     try:
         values: Mapping[str, Any] = json.loads(note)
-        return Found(**values)._replace(devices=[Device(*device) for device in values["devices"]])
+        return BackendOffer(**values)._replace(devices=[Device(*device) for device in values["devices"]])
     except (ValueError, TypeError, KeyError):
         return None

@@ -15,7 +15,7 @@ from gssr.model.statistics.balance import histogram
 from gssr.render.cells import fit
 from gssr.render.roofline import FLOPS, INTENSITY, decade, engineering
 from gssr.render.scale import fixed, metric_of, percent, unit_of
-from gssr.report.page import Options, compared, drawn, lead, time_axis
+from gssr.report.page import PageOptions, compared, drawn, lead, time_axis
 from gssr.report.phases import WHOLE, drawn_roofs, intensity_text, places
 from gssr.report.png.figure import (
     BLUE,
@@ -50,7 +50,7 @@ _MOST_MARKS, _MARK_TEXTS, _MARK_LENGTH = 200, 50, 20
 def time_series_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw every series of the analysis along time, one small picture below the other: the mean over the GPUs, and shaded
     from the lowest to the highest. Raises NothingToDrawError, OSError."""
-    first = lead(drawn(analysis), Options())
+    first = lead(drawn(analysis), PageOptions())
     names = sorted(drawn(analysis), key=lambda name: name != first)
     if not names:
         raise NothingToDrawError.of(analysis)
@@ -68,7 +68,7 @@ def time_series_png(analysis: Analysis, file: BinaryIO) -> None:
 def load_balancing_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw each GPU's time mean of the leading metric, how many GPUs have which, and every GPU along time: lines for up to 4
     GPUs, a map of GPU by time beyond. Raises NothingToDrawError, OSError."""
-    name = lead(compared(analysis), Options())
+    name = lead(compared(analysis), PageOptions())
     many = len(analysis.gpus)
     if name is None:
         raise NothingToDrawError.of(analysis)

@@ -19,10 +19,10 @@ from gssr.store.format.columns import columns_of, own_name
 from gssr.store.format.host_rollups import USE_TABLES, UseTable, add_up, counted, newest_row, roll_up
 from gssr.store.format.limits import GREATEST, LATEST, number
 from gssr.store.format.rollup import RollupRow, Rollups, SketchRow, unpack_sketch, unpack_vector
-from gssr.store.format.rows import Merged, joined, missing_ranks, without_ranks
+from gssr.store.format.rows import Merged, missing_ranks, one_run, without_ranks
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, RANKS_MISSING, TABLES
 from gssr.store.merge.gpu_keys import Keys, mapped, unchanged
-from gssr.store.merge.sources import Source, attached
+from gssr.store.merge.sources import RankFile, attached
 from gssr.store.read.open import connect
 from gssr.store.read.small_tables import ends_of, read_merged, read_processes, read_runs
 from gssr.store.write.pending import write_rollup, write_sketch
@@ -130,7 +130,7 @@ class HolesError(Exception):
 class Copier:
     """Copies files into the recording that is open as ``connection``. ``holes`` names those that are known to have some."""
 
-    def __init__(self, connection: sqlite3.Connection, sources: Sequence[Source], holes: set[str]) -> None:
+    def __init__(self, connection: sqlite3.Connection, sources: Sequence[RankFile], holes: set[str]) -> None:
         """``sources`` are all that are to come. Raises sqlite3.Error, RecordingError."""
         self._connection = connection
         self._keys = Keys(connection, sources)
@@ -138,7 +138,7 @@ class Copier:
         self.copied: dict[str, int] = {}
         """How many samples of each file were copied."""
 
-    def add(self, source: Source) -> None:
+    def add(self, source: RankFile) -> None:
         """Copy one file, and enter it into the ledger, in one transaction. Raises UnfitError, HolesError or sqlite3.Error;
         then nothing of it was copied, if the recording has a journal."""
         connection = self._connection
@@ -154,7 +154,7 @@ class Copier:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
-    def _copy(self, source: Source) -> None:
+    def _copy(self, source: RankFile) -> None:
         self._widen(source)
         self._bring_to_the_end(source.run.run_id)
         self._copy_run(source)
@@ -185,7 +185,7 @@ class Copier:
         rows = self._connection.execute(f"PRAGMA {schema}.table_info({table})")
         return [(own_name(name, table), kind, needed) for _, name, kind, needed, *_ in rows]
 
-    def _widen(self, source: Source) -> None:
+    def _widen(self, source: RankFile) -> None:
         """Keep columns that only a later version knows. Rollups lie in the order of the columns: of two files one must
         begin as the other."""
         own = [name for name, *_ in self._columns("main", "samples")][2:]
@@ -221,13 +221,13 @@ class Copier:
         for statement in statements:
             connection.execute(statement, {"run": run_id, "shift": shift, "first": first, "last": last})
 
-    def _copy_run(self, source: Source) -> None:
+    def _copy_run(self, source: RankFile) -> None:
         run_id = source.run.run_id
         before = [run for run in read_runs(self._connection) if run.run_id == run_id]
         if not before:
             self._copy_table("runs")
             return
-        run = joined([before[0], source.run])
+        run = one_run([before[0], source.run])
         self._connection.execute(
             "UPDATE main.runs SET started_at = ?, ended_at = ?, exit_code = ?, state = ? WHERE run_id = ?",
             (run.started_at, run.ended_at, run.exit_code, run.state, run_id),
@@ -287,7 +287,7 @@ class Copier:
                     (run.run_id, when, RANKS_MISSING, what),
                 )
 
-    def _copy_samples(self, source: Source, keys: Mapping[int, int]) -> int:
+    def _copy_samples(self, source: RankFile, keys: Mapping[int, int]) -> int:
         """Copy the samples; what their rowids grew by."""
         newest = ends_of(self._connection)[1] or 0
         shift = newest + 1 - source.first
@@ -306,7 +306,7 @@ class Copier:
         self.copied[source.name] = n
         return shift
 
-    def _counted(self, source: Source) -> dict[int, int]:
+    def _counted(self, source: RankFile) -> dict[int, int]:
         """Of a file that was cut off, or whose disk was full, per GPU the rowid up to which the coarsest rollups count its
         samples; empty when they count all."""
         ends = dict(

@@ -352,7 +352,7 @@ def _what_is_wrong(connection: sqlite3.Connection) -> str | None:
 _FILE, _FOLDER = ".sql", ".sql.d"
 
 
-class Found(NamedTuple):
+class FoundRecordings(NamedTuple):
     """``names``: recordings as ``open_recording`` takes them, sorted, each once; ``unreadable``: sentences about folders and
     files that could not be looked into."""
 
@@ -360,7 +360,7 @@ class Found(NamedTuple):
     unreadable: tuple[str, ...]
 
 
-def recordings_in(paths: Iterable[str | os.PathLike[str]]) -> Found:
+def recordings_in(paths: Iterable[str | os.PathLike[str]]) -> FoundRecordings:
     """All recordings among ``paths``: a folder is searched for ``NAME.sql`` and ``NAME.sql.d``, links to folders apart;
     whatever else is named is taken for a recording. In folders empty files are passed over, and so are files that are
     no recordings by their head: SQL scripts have the same ending."""
@@ -372,7 +372,7 @@ def recordings_in(paths: Iterable[str | os.PathLike[str]]) -> Found:
             names |= dict.fromkeys(sorted(_below(path, unreadable)))
         else:
             names[path.rstrip("/").removesuffix(".d") if path.rstrip("/").endswith(_FOLDER) else path] = None
-    return Found(tuple(names), tuple(unreadable))
+    return FoundRecordings(tuple(names), tuple(unreadable))
 
 
 def _below(folder: str, unreadable: list[str]) -> set[str]:

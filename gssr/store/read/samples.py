@@ -100,7 +100,7 @@ class RawRows:
         columns the file lacks)."""
         if self._open() is None:
             return self._through_sqlite(wanted)
-        return joined(list(in_threads(self.pieces(wanted))), wanted.names)
+        return one_after_another(list(in_threads(self.pieces(wanted))), wanted.names)
 
     def _open(self) -> PageTable | None:
         """The table's pages; None where they can't be read."""
@@ -162,7 +162,7 @@ def _are_sound(gpu: Ints, time: Floats, values: dict[str, Floats]) -> bool:
     return bool(placed) and not any((np.abs(column) > GREATEST).any() for column in values.values())
 
 
-def joined(pieces: list[Columns], names: Sequence[str]) -> Columns:
+def one_after_another(pieces: list[Columns], names: Sequence[str]) -> Columns:
     """Pieces one after the other. They are given up column by column, so that no more than one column is there twice."""
     if len(pieces) == 1:
         return pieces[0]

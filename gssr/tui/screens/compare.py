@@ -20,7 +20,7 @@ from gssr.render.scale import energy as energy_text
 from gssr.render.table import rule
 from gssr.score import CAVEAT
 from gssr.tui.axis import GUTTER, framed, full_scale, seconds_text
-from gssr.tui.screens.pairs import Sizes, chosen, metric_row, sizes_for, text_row, titles
+from gssr.tui.screens.pairs import Sizes, chosen_metrics, metric_row, sizes_for, text_row, titles
 from gssr.tui.view import Scene, View, with_cursor
 
 _SMALL, _TALL = 14, 30
@@ -169,7 +169,7 @@ def _lines(one: Frame, other: Frame, room: int) -> list[Line]:
         for name in METRICS
         if (means[0].get(name) is not None or means[1].get(name) is not None)
     ]
-    return chosen(every, room)
+    return chosen_metrics(every, room)
 
 
 # Over time

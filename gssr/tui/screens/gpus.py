@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from gssr.render.cells import cell_width, clip, fit, flow
-from gssr.render.roles import Row, Span, joined
+from gssr.render.roles import Row, Span, one_row
 from gssr.render.scale import count, metric_of, quantity, scale_text, unit_of
 from gssr.render.table import rule
 from gssr.tui.axis import ORDER, at_text, full_scale, seconds_text
@@ -126,7 +126,7 @@ def _legend(scene: Scene, shown: Listing) -> Row:
             break
         line.append(piece)
         used += size
-    return joined(line, "  ")
+    return one_row(line, "  ")
 
 
 # Moving

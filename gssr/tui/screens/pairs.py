@@ -43,7 +43,7 @@ def metric_named(name: str) -> Metric:
     return Metric(name, f"Throttled: {name}", name, RATIO, "gauge", 1.0, meaning, "", "")
 
 
-def chosen(lines: list[Line], room: int) -> list[Line]:
+def chosen_metrics(lines: list[Line], room: int) -> list[Line]:
     """As many as there is room for, in the order they have: first those that differ much, then the most telling. Small
     differences decide nothing, so that lines stay where they are while a run grows."""
 

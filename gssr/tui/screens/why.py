@@ -21,7 +21,7 @@ from gssr.render.roles import Row, Span
 from gssr.render.scale import metric_of, quantity
 from gssr.render.table import rule
 from gssr.tui.axis import GUTTER, at_text, full_scale, gpus_text, seconds_text, time_labels, window_text
-from gssr.tui.screens.pairs import chosen, metric_named, metric_row, sizes_for, titles
+from gssr.tui.screens.pairs import chosen_metrics, metric_named, metric_row, sizes_for, titles
 from gssr.tui.view import Scene, View, with_cursor
 
 _WIDE = 120
@@ -58,7 +58,7 @@ def _plan(scene: Scene) -> _Plan:
         spare = room - len(every) - 3
         foot = [*_course(scene, found, max(min(spare // n_strips, 3), 1)), *foot]
         room = scene.height - len(head) - len(foot) - 1
-    lines = chosen(every, room)
+    lines = chosen_metrics(every, room)
     if foot:
         foot[-1:] = _legend(scene, len(every) - len(lines))
     return _Plan(found, head, lines, foot)
