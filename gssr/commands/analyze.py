@@ -5,8 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
-from gssr.commands import inputs as look
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
 from gssr.commands.inputs import RULES, chosen_runs, own_recordings
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ OPTIONS = (
     ),
     Option(("--run",), {"metavar": "RUN", "help": "only this run: its number, id or label; -1 is the last"}),
     RULES,
-    *look.OPTIONS,
+    *page_options.OPTIONS,
 )
 
 REPLACED = {
@@ -114,7 +113,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when every run was analysed; 1 when a file could not be read, or only in part; 2 for wrong usage."""
     from gssr.metrics import select
 
-    wrong = look.wrong_width(options)
+    wrong = page_options.wrong_width(options)
     if wrong is not None:
         return fail(wrong, USAGE)
     if options.report is not None and not options.report.lower().endswith(REPORT_ENDS):
@@ -224,12 +223,13 @@ def _wanted(
     """``tables``: of the run no more is shown than its line in a table."""
     from gssr.metrics import SCORE_INPUTS
     from gssr.model.analyze import Options as Wanted
-    from gssr.report.content import BINS, report_series
     from gssr.report.page import series_needed
 
     series = () if options.json or tables else series_needed(_page_options(options, metrics))
-    bins = max(options.width, look.WIDTH) * (3 if options.png is not None else 1)
+    bins = max(options.width, page_options.WIDTH) * (3 if options.png is not None else 1)
     if options.report is not None:
+        from gssr.report.content import BINS, report_series
+
         series, bins = (*series, *report_series(metrics)), max(bins, BINS)
     table = tables and not options.json
     return Wanted(
@@ -276,7 +276,7 @@ def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) 
 
     return PageOptions(
         width=options.width,
-        ascii=look.ascii_only(options),
+        ascii=page_options.ascii_only(options),
         verbosity=options.verbosity,
         metrics=metrics,
     )
@@ -304,13 +304,13 @@ def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[s
         roofline=drawing.terminal and drawing.roofline,
         metadata=options.show_metadata,
     )
-    page_options = _page_options(options, metrics)
+    asked = _page_options(options, metrics)
     found = [
-        runs_page(each.name, each.lines, page_options) if each.lines else pages(each.analyses, parts, page_options)
+        runs_page(each.name, each.lines, asked) if each.lines else pages(each.analyses, parts, asked)
         for each in shown
         if each.lines or each.analyses
     ]
-    return put(to_text(apart(found, page_options), look.wants_color(options), page_options.ascii))
+    return put(to_text(apart(found, asked), page_options.wants_color(options), asked.ascii))
 
 
 def _drawing(options: argparse.Namespace) -> _Drawing:
@@ -322,7 +322,7 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
         wanted = terminal or png
         return _Drawing(wanted, wanted, wanted, terminal, png)
     if not (terminal or png):
-        terminal = look.on_terminal()
+        terminal = page_options.on_terminal()
         png = not terminal
     return _Drawing(time_series, load_balancing, False, terminal, png)
 

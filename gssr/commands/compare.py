@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, inputs, put
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put
 from gssr.commands.inputs import RULES, chosen_runs, with_run
 from gssr.commands.printing import Bar
 
@@ -43,7 +43,7 @@ OPTIONS = (
         },
     ),
     RULES,
-    *inputs.OPTIONS,
+    *page_options.OPTIONS,
 )
 
 
@@ -73,7 +73,7 @@ def limit_of(text: str) -> Limit:
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0; 3 when a condition does not hold; 1 when a recording could not be read; 2 for wrong usage."""
-    wrong = inputs.wrong_width(options)
+    wrong = page_options.wrong_width(options)
     if wrong is not None:
         return fail(wrong, USAGE)
     if options.fail_below is not None and not 0 <= options.fail_below <= 1:
@@ -184,9 +184,9 @@ def _show(
     from gssr.report.page import PageOptions
     from gssr.report.terminal import to_text
 
-    ascii_only = inputs.ascii_only(options)
+    ascii_only = page_options.ascii_only(options)
     rows = comparison_page(names, comparisons, PageOptions(width=options.width, ascii=ascii_only))
-    return put(to_text(rows, inputs.wants_color(options), ascii_only))
+    return put(to_text(rows, page_options.wants_color(options), ascii_only))
 
 
 COMMAND = Command(

@@ -4,7 +4,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, inputs, put, tell
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
 
 if TYPE_CHECKING:
     from gssr.model.fleet.fleet import Fleet
@@ -42,7 +42,7 @@ OPTIONS = (
     ),
     Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
     Option(("--csv",), {"action": "store_true", "help": "print CSV: a line for each run; with --by, for each group"}),
-    *inputs.OPTIONS,
+    *page_options.OPTIONS,
 )
 
 
@@ -65,7 +65,7 @@ def since_of(text: str, now: float) -> float:
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0, also where some recordings can't be read, which is said; 1 when there is none that can; 2 for wrong
     usage."""
-    wrong = inputs.wrong_width(options)
+    wrong = page_options.wrong_width(options)
     if wrong is None and options.most is not None and options.most < 1:
         wrong = f"--most: {options.most} is not above 0"
     if wrong is None and options.json and options.csv:
@@ -124,9 +124,9 @@ def _show(found: "Fleet", options: argparse.Namespace) -> int:
     from gssr.report.fleet import FleetPageOptions, fleet_page
     from gssr.report.terminal import to_text
 
-    ascii_only = inputs.ascii_only(options)
+    ascii_only = page_options.ascii_only(options)
     page = FleetPageOptions(options.by, options.sort, options.most or MOST, options.width, ascii_only)
-    return put(to_text(fleet_page(options.places, found, page), inputs.wants_color(options), ascii_only)) or OK
+    return put(to_text(fleet_page(options.places, found, page), page_options.wants_color(options), ascii_only)) or OK
 
 
 COMMAND = Command(
