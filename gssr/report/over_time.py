@@ -18,7 +18,6 @@ from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of, number, scale_text, unit_of
 from gssr.report.page import PageOptions, drawn, events, full_scale, happened, lead, section, time_axis
-from gssr.report.plotext_chart import LEAST_COLUMNS, band_chart
 
 _GUTTER = 18
 _NARROW_GUTTER = 7
@@ -30,6 +29,8 @@ _EVENTS = {"low": 0, "medium": 8, "high": 40}
 
 def time_series(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that says when the GPUs were not used."""
+    from gssr.report.plotext_chart import LEAST_COLUMNS  # it takes a tenth of a second to import
+
     width, marks = options.width, glyphs(options.ascii)
     rows = section("When not?", width, marks, "averages over the GPUs, along time")
     names = drawn(analysis)

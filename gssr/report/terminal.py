@@ -19,6 +19,7 @@ from gssr.render.scale import UNKNOWN, fixed, percent
 from gssr.render.table import Column, table
 from gssr.report.about import metadata, notes
 from gssr.report.load_balancing import load_balancing
+from gssr.report.over_time import time_series
 from gssr.report.page import PageOptions, Parts, closing_line, head
 from gssr.report.phases import phases, roofline
 from gssr.report.summary import summary
@@ -32,8 +33,6 @@ def page(analysis: Analysis, parts: Parts, options: PageOptions) -> list[Row]:
     if parts.summary:
         rows += summary(analysis, options)
     if parts.time_series:
-        from gssr.report.over_time import time_series  # plotext takes a tenth of a second to import
-
         rows += time_series(analysis, options)
     if parts.phases:
         rows += phases(analysis, options)
