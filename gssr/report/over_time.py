@@ -54,6 +54,8 @@ def time_series(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 
 def _chart(analysis: Analysis, series: Series, width: int, gutter: int, room: int, marks: Glyphs) -> list[Row]:
+    from gssr.report.plotext_chart import band_chart
+
     metric = metric_of(series.metric)
     full = full_scale(analysis, metric)
     axis = time_axis(analysis)
