@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Ints
 from gssr.metrics import BY_NAME, DERIVED, METRICS, SCORE_INPUTS
-from gssr.model.evidence.evidence import Evidence
-from gssr.model.evidence.gather import MOST_ROWS, evidence_names, gather
+from gssr.model.evidence.gather import MOST_ROWS, evidence_names
 from gssr.model.findings.imbalance import unevenness
 from gssr.model.findings.notes import disagreement, notes, thinning
 from gssr.model.findings.phases import phases
@@ -36,8 +35,9 @@ from gssr.model.statistics.gpu_time_counts import BITS
 from gssr.model.statistics.roofline import place
 from gssr.model.statistics.series import over_space
 from gssr.model.statistics.sources import Rollups, Rows, Source, host_use
-from gssr.model.verdicts import judge
-from gssr.model.verdicts.of_phases import judged
+from gssr.model.verdicts import judge_window
+from gssr.model.verdicts.engine import Judged
+from gssr.model.verdicts.of_phases import judged as verdicts_of_phases
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, cut, extent, warm_up_and_tear_down
@@ -125,11 +125,9 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     causes = _NO_CAUSES
     if options.causes:
         own_rows = rows.between(gathered, lower, upper, places) if rows else None
-        evidence = gather(reader, positions[places], lower, upper, own_rows, counted)
+        judged = judge_window(reader, positions, lower, upper, options.rules, places, own_rows, counted)
         del counted, own_rows
-        causes = _causes(evidence, options.rules)
-        if len(places) < len(positions):
-            causes = causes.in_all(places)
+        causes = _causes(judged, options.rules)
     means = {name: statistics.mean for name, statistics in total.statistics.items()}
     compared = [name for name in asked if has_balance(BY_NAME[name])]
     analysis = Analysis(
@@ -190,16 +188,17 @@ class _Causes(NamedTuple):
 _NO_CAUSES = _Causes()
 
 
-def _causes(evidence: Evidence, rules: Table) -> _Causes:
-    judgement = judge(evidence, rules)
-    return _Causes(
+def _causes(judged: Judged, rules: Table) -> _Causes:
+    evidence, judgement = judged.evidence, judged.judgement
+    causes = _Causes(
         judgement.verdicts,
         judgement.abstentions,
-        judged(phases(evidence), evidence, judgement.verdicts, rules),
+        verdicts_of_phases(phases(evidence), evidence, judgement.verdicts, rules),
         unevenness(evidence),
         evidence.peaks,
         place({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
     )
+    return causes if len(judged.places) == judged.n_asked else causes.in_all(judged.places)
 
 
 def _asked(metrics: Sequence[str] | None) -> tuple[str, ...]:

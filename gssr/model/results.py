@@ -201,10 +201,13 @@ class Abstention:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Everything that the rules say of a job: verdicts in the order of the rules, causes before what they explain."""
+    """Everything that the rules say of a job between ``start`` and ``end`` (unix s): verdicts, the worst first and otherwise
+    in the order of the rules, causes before what they explain; and the rules that could not be judged."""
 
     verdicts: tuple[Verdict, ...]
     abstentions: tuple[Abstention, ...]
+    start: float
+    end: float
 
 
 @dataclass(frozen=True, slots=True)

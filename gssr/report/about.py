@@ -7,12 +7,13 @@ import shlex
 from datetime import UTC, datetime
 from itertools import groupby
 
-from gssr.model.results import Analysis, GpuSummary, Severity, Verdict
-from gssr.render.cells import clean, wrap
+from gssr.model.results import Analysis, GpuSummary
+from gssr.render.cells import wrap
 from gssr.render.clock import duration
 from gssr.render.glyphs import Glyphs, glyphs
-from gssr.render.roles import Role, Row, Span
+from gssr.render.roles import Row
 from gssr.render.scale import UNKNOWN, count, fixed
+from gssr.render.verdicts import abstention_rows, verdict_rows
 from gssr.report.page import PageOptions, section
 from gssr.store.format.rows import ranges
 
@@ -91,12 +92,6 @@ def _rank(gpu: GpuSummary) -> str:
 MOST = 6
 """Verdicts shown unless all are asked for: the worst."""
 
-_LOOKS: dict[Severity, tuple[str, Role]] = {
-    "critical": ("!!", "bad"),
-    "warning": ("!", "outlier"),
-    "info": ("i", "dim"),
-}
-
 
 def notes(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The verdicts by severity, then one bullet for each sentence about the data; nothing when there are none. A page of low
@@ -108,35 +103,11 @@ def notes(analysis: Analysis, options: PageOptions) -> list[Row]:
     rows = section("Notes", width, marks)
     shown = analysis.verdicts if high else analysis.verdicts[:MOST]
     for verdict in shown:
-        rows += _verdict(verdict, options)
+        told = options.verbosity != "low" and (verdict.severity != "info" or high)
+        rows += verdict_rows(verdict, width, told)
     rest = len(analysis.verdicts) - len(shown)
     if rest:
         rows += wrap(f"{count(rest, 'more note')} with -v high", width, "   ", "   ", "dim")
     for sentence in analysis.notes:
         rows += wrap(sentence, width, f"{marks.bullet}  ", "   ")
-    rows += _abstentions(analysis, options, marks) if abstained else []
-    return rows
-
-
-def _verdict(verdict: Verdict, options: PageOptions) -> list[Row]:
-    """One verdict: its mark and title, what it rests on, and what to do."""
-    mark, role = _LOOKS[verdict.severity]
-    rows = wrap(clean(verdict.title), options.width - 3, role="value" if verdict.severity != "info" else "plain")
-    rows = [(Span(f"{mark if number == 0 else '':<3}", role), *row) for number, row in enumerate(rows)]
-    if options.verbosity == "low" or (verdict.severity == "info" and options.verbosity != "high"):
-        return rows
-    numbers = "; ".join(clean(finding.text) for finding in verdict.evidence)
-    rows += wrap(f"{numbers} [{clean(verdict.source)}]", options.width, "   ", "   ", "dim")
-    return rows + wrap(clean(verdict.advice), options.width, " > ", "   ")
-
-
-def _abstentions(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
-    """Which rules could not be judged, those with the same reason together."""
-    reasons: dict[str, list[str]] = {}
-    for abstention in analysis.abstentions:
-        reasons.setdefault(abstention.reason, []).append(abstention.code)
-    rows: list[Row] = []
-    for reason, codes in reasons.items():
-        text = f"not judged: {', '.join(codes)} ({reason})"
-        rows += wrap(text, options.width, f"{marks.bullet}  ", "   ", "dim")
-    return rows
+    return rows + abstention_rows(abstained, width, marks.bullet)

@@ -26,7 +26,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("screen_map", ("3",), "", "Map: where they are, node by node", "Screens"),
     Action("screen_time", ("4",), "", "Time: when they were used and when not", "Screens"),
     Action("screen_balance", ("5",), "", "Balance: what imbalance costs", "Screens"),
-    Action("screen_why", ("6",), "", "Why: the selection against the whole job, metric by metric", "Screens"),
+    Action("screen_why", ("6",), "", "Why: what the rules say, and the selection against the whole job", "Screens"),
     Action("screen_compare", ("7",), "", "Compare: two runs beside each other", "Screens"),
     Action("next_screen", ("tab",), "", "the next screen", "Screens"),
     Action("previous_screen", ("shift+tab",), "", "the previous screen", "Screens"),

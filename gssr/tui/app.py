@@ -55,7 +55,7 @@ class Arrived(Message):
 
 class LiveScreen(App[int]):
     """The live screen on the first of ``watches``; Compare sets it beside one of the others. ``hz``: looks a second while
-    something grows; ``colors`` of the terminal, 0 for none; ``table``: the numbers that Why reads by."""
+    something grows; ``colors`` of the terminal, 0 for none; ``table``: the rules that the job is judged by."""
 
     CSS = "Screen { layers: base top; } Canvas { width: 100%; height: 100%; layer: base; }"
     COMMANDS: ClassVar = {Actions}
@@ -152,7 +152,7 @@ class LiveScreen(App[int]):
         width, height = self._box
         if not width or not height:
             return
-        query = shell.query(self.view, width, height)
+        query = shell.query(self.view, width, height, self._table)
         queries = [query] + [None] * (len(self._watches) - 1)
         if self.view.screen == "compare" and len(self._watches) > 1:
             queries[0], queries[self._other] = aligned(query, self.view.align == "activity", *self._pair())
@@ -166,9 +166,7 @@ class LiveScreen(App[int]):
         width, height = self._box
         output = Output(self._log_file.path, self._printed)
         n_recordings = len(self._watches)
-        return Scene(
-            self.frames[0], other, self.view, width, height, self._glyphs, output, n_recordings, self._table
-        )  # fmt: skip
+        return Scene(self.frames[0], other, self.view, width, height, self._glyphs, output, n_recordings)
 
     def _pair(self) -> tuple[Frame | None, Frame | None]:
         """The newest frame, and that of the recording it is compared with."""

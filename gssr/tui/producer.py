@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import Watch
+from gssr.tui.judge import Judge, call_thread
 
 Frames = tuple[Frame, ...]
 IDLE_SECONDS = 2.0
@@ -14,7 +15,7 @@ IDLE_SECONDS = 2.0
 
 class Producer(threading.Thread):
     """Looks at ``watches`` every ``interval`` s, or at once when asked something new, and calls ``deliver`` (from this
-    thread) with a frame of each that a query was given for."""
+    thread) with a frame of each that a query was given for: the first one with the newest judgement on it."""
 
     def __init__(self, watches: list[Watch], interval: float, deliver: Callable[[Frames], None]) -> None:
         super().__init__(name="gssr-producer", daemon=True)
@@ -25,6 +26,8 @@ class Producer(threading.Thread):
         self._queries: tuple[Query | None, ...] = ()
         self._leaving = False
         self._keep_looking = False
+        self.judge = Judge(self._judged)
+        self._new_judgement = False
         self.problem: BaseException | None = None
 
     def ask(self, queries: tuple[Query | None, ...], keep_looking: bool = False) -> None:
@@ -36,16 +39,23 @@ class Producer(threading.Thread):
                 self._queries = queries
                 self._changed.notify()
 
+    def _judged(self) -> None:
+        with self._changed:
+            self._new_judgement = True
+            self._changed.notify()
+
     def leave(self) -> None:
         """Stop, and let go of the files; returns when that is done, or after a second."""
         with self._changed:
             self._leaving = True
             self._changed.notify()
+        self.judge.leave()
         self.join(timeout=1.0)
 
     def run(self) -> None:
         """The thread itself."""
-        _call_thread(self.name)
+        call_thread(self.name)
+        self.judge.start()
         try:
             self._run()
         except Exception as error:
@@ -60,7 +70,9 @@ class Producer(threading.Thread):
         while not self._leaving:
             begun = time.monotonic()
             with self._changed:
-                queries = self._queries
+                queries, self._new_judgement = self._queries, False
+            if self.judge.problem is not None:
+                raise self.judge.problem
             fresh = queries != asked
             asked = queries
             frames = self._look(queries, quick=fresh)
@@ -72,18 +84,10 @@ class Producer(threading.Thread):
             pace = max([self._interval, *(watch.pace for watch in self._watches)])
             wait = begun + (pace if growing else IDLE_SECONDS) - time.monotonic()
             with self._changed:
-                if not self._leaving and self._queries == asked:
+                if not self._leaving and self._queries == asked and not self._new_judgement:
                     self._changed.wait(timeout=max(wait, 0.02) if queries else None)
 
     def _look(self, queries: tuple[Query | None, ...], quick: bool) -> Frames:
         pairs = zip(self._watches, queries, strict=False)
-        return tuple(watch.look(query, quick) for watch, query in pairs if query is not None)
-
-
-def _call_thread(name: str) -> None:
-    """Let ``top -H`` show this name."""
-    try:
-        with open("/proc/thread-self/comm", "w", encoding="ascii") as stream:
-            stream.write(name)
-    except OSError:
-        pass
+        frames = [watch.look(query, quick) for watch, query in pairs if query is not None]
+        return (self.judge.shown(frames[0]), *frames[1:]) if frames else ()

@@ -6,11 +6,13 @@ What lies over a screen until Esc closes it: the help, made from the table of ac
 """
 
 import os
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from gssr.model.live.frame import Frame, Query
+from gssr.model.verdicts.table import Table
 from gssr.render.cells import cell_width, clean, clip, fit, flow, pad, wrap
 from gssr.render.clock import duration, told
 from gssr.render.glyphs import drawable
@@ -28,6 +30,8 @@ from gssr.tui.view import Scene, View
 _FULL_TITLES = 100
 _LONG, _SHORT = 20, 4
 """Letters of a title on terminals of at least _FULL_TITLES columns, and on smaller ones."""
+JUDGED = {"job", "why"}
+"""Screens that show what the rules say."""
 _ALWAYS = ("help", "quit")
 """At the right edge of every footer."""
 
@@ -180,11 +184,14 @@ def _pane(view: View, height: int) -> int:
     return pane_height(height) if view.output and not view.overlay else 0
 
 
-def query(view: View, width: int, height: int) -> Query:
-    """What this view needs to know of the recording on a terminal of this size."""
+def query(view: View, width: int, height: int, rules: Table | None = None) -> Query:
+    """What this view needs to know of the recording on a terminal of this size. ``rules``: what it is judged by, where that
+    is shown; what is played is gone before it is judged."""
     inner = body_size(view, width, height)
     rows = timeline.rows(*inner) if view.screen == "time" else 0
-    return view.query(max(BY_NAME[view.screen].columns(view, *inner), 1), rows)
+    shown = {view.screen, *(panel.name for panel in panels(view, width, inner[1], inner[0]))}
+    asked = view.query(max(BY_NAME[view.screen].columns(view, *inner), 1), rows)
+    return replace(asked, causes=rules if shown & JUDGED and not view.speed else None)
 
 
 def draw(scene: Scene, message: str = "") -> list[Row]:

@@ -10,8 +10,6 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.live.frame import Frame, Query
-from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import Table
 from gssr.render.glyphs import Glyphs
 from gssr.tui.output import Output
 
@@ -70,7 +68,7 @@ class View:
 class Scene(NamedTuple):
     """What a screen is drawn from: a frame (``other``: of the recording it is compared with), a view, the ``width`` and
     ``height`` in cells that the drawing must fill and not exceed, and the marks to draw with. ``output``: what the workload
-    has printed, where that is known. ``n_recordings``: how many there are to compare. ``table``: what Why reads by."""
+    has printed, where that is known. ``n_recordings``: how many there are to compare."""
 
     frame: Frame
     other: Frame | None
@@ -80,7 +78,6 @@ class Scene(NamedTuple):
     glyphs: Glyphs
     output: Output | None = None
     n_recordings: int = 1
-    table: Table = TABLE
 
     def looked_at(self) -> Ints:
         """Positions of the GPUs of the selection; of all without one. What the filter hides is not looked at elsewhere

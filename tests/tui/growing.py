@@ -26,6 +26,7 @@ class Growing:
         self.path = path
         self.node = node
         self.n_gpus = n_gpus
+        self.idle = False
         self.rows: list[Row] = []
         self.now = T0 + 3.25
         self._random = random.Random(seed)
@@ -58,6 +59,8 @@ class Growing:
     def _add(self, gpu: int, time: float) -> None:
         rng = self._random
         values: list[float | None] = [rng.choice((0.0, rng.random(), rng.random())) for _ in NAMES]
+        if self.idle:
+            values = [0.0] * len(NAMES)
         values[INDEX["energy"]] = 1e6 + time - T0
         values[INDEX["clock_event_reasons"]] = rng.choice((0, 0, 1, 4, 0x44))
         values = [

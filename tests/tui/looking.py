@@ -1,15 +1,20 @@
 """Scenes of recordings, as the program would make them, and what holds for every drawing of a screen."""
 
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import lru_cache
 
 from gssr.model.compare.alignment import aligned
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import Watch
+from gssr.model.verdicts.rules import TABLE
 from gssr.render.cells import cell_width, clip
 from gssr.render.glyphs import glyphs
 from gssr.render.roles import Row, text_of
+from gssr.tui.judge import answer, asked_of
 from gssr.tui.screens import BY_NAME
+from gssr.tui.shell import JUDGED
 from gssr.tui.view import Scene, View
 
 SIZES = ((20, 3), (40, 8), (59, 12), (72, 14), (80, 22), (119, 28), (160, 46), (300, 98))
@@ -17,16 +22,16 @@ SIZES = ((20, 3), (40, 8), (59, 12), (72, 14), (80, 22), (119, 28), (160, 46), (
 
 @lru_cache(maxsize=64)
 def frame_of(path: str, query: Query) -> Frame:
-    watch = Watch(path)
-    try:
-        return watch.look(query)
-    finally:
-        watch.close()
+    with closing(Watch(path)) as watch:
+        frame = watch.look(query)
+    asked = asked_of(frame)
+    return frame if asked is None else replace(frame, judgement=answer(*asked))
 
 
 def scene_of(path: str, view: View, width: int, height: int, other: str = "", ascii_only: bool = False) -> Scene:
     """The body of a screen, ``width`` × ``height`` cells; ``other``: the path of the recording it is compared with."""
     query = view.query(BY_NAME[view.screen].columns(view, width, height))
+    query = replace(query, causes=TABLE if view.screen in JUDGED else None)
     if not other:
         return Scene(frame_of(path, query), None, view, width, height, glyphs(ascii_only))
     one = two = None

@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +11,17 @@ import pytest
 from growing import T0, Growing, Truth
 from test_watch import Clock
 
+from gssr.model.analyze import analyze
 from gssr.model.live import many_files
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame, Query
+from gssr.model.live.judge_blocks import LATER, SEEN_IN_PART, TOLD
 from gssr.model.live.watch import REREAD_SECONDS, Watch
+from gssr.model.verdicts.rules import TABLE
 from gssr.store.read.follow import Follower, News
+from gssr.store.read.recording import open_recording
 from gssr.store.write import writer
+from gssr.tui.judge import answer, asked_of
 
 WHOLE = Query(columns=40)
 SLIDING = Query("power_usage", span=60.0, columns=30)
@@ -237,3 +244,51 @@ def test_few_ranks_publish_no_blocks(tmp_path):
     job = Job(tmp_path)
     job.grow(10)
     assert not list((tmp_path / "job.sql.d").glob("*.live"))
+
+
+def _verdicts(job: Job) -> set[str]:
+    """What the page says of the job now."""
+    with closing(open_recording(str(job.path))) as recording:
+        return {verdict.code for verdict in analyze(recording.runs[0]).verdicts}
+
+
+def test_what_blocks_tell_is_judged_while_it_runs_and_the_rest_is_known_after_it(job: Job, clock: Clock) -> None:
+    asked = replace(WHOLE, causes=TABLE)
+    for rank in job.ranks[:2]:
+        rank.idle = True
+    job.grow(100)
+    with closing(Watch(str(job.path))) as watch:
+        looked(watch, clock, asked)
+        job.grow(60)
+        for query in (asked, replace(asked, metric="power_usage", gpus=(0, 1, 6, 7)), replace(asked, span=30.0)):
+            found = looked(watch, clock, query, 10.0).judgement
+            assert found is not None
+            known = {verdict.code for verdict in found.verdicts}
+            assert "gpus_unused" in known <= set(TOLD), query
+            later = {each.code for each in found.abstentions if each.reason == LATER}
+            rest = {rule.code for rule in TABLE.rules} - set(TOLD)
+            assert rest <= later <= rest | set(SEEN_IN_PART) and not later & known
+        assert {verdict.code for verdict in looked(watch, clock, asked).judgement.verdicts} == _verdicts(job) & set(
+            TOLD
+        )
+        for rank in job.ranks:
+            rank.end()
+        frame = looked(watch, clock, asked, 10.0)
+        for _ in range(5):
+            frame = frame if frame.state == "ended" else looked(watch, clock, asked, 10.0)
+        wanted = asked_of(frame)
+        assert frame.state == "ended" and wanted is not None
+        whole = answer(*wanted)
+        assert {verdict.code for verdict in whole.verdicts} == _verdicts(job)
+        assert not any(each.reason == LATER for each in whole.abstentions)
+
+
+def test_a_run_of_many_files_is_judged_seldom_and_asked_anew_when_the_view_changes(job: Job, clock: Clock) -> None:
+    job.grow(100)
+    asked = replace(WHOLE, causes=TABLE)
+    with closing(Watch(str(job.path))) as watch:
+        first = looked(watch, clock, asked).judgement
+        job.grow(4)
+        assert looked(watch, clock, asked, 2.0).judgement is first
+        assert looked(watch, clock, replace(asked, span=20.0), 2.0).judgement is not first
+        assert looked(watch, clock, WHOLE).judgement is None

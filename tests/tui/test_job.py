@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import frames
+import looking
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from looking import text_rows
 
 from gssr.model.live.frame import Frame
-from gssr.model.live.watch import Watch
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
@@ -22,8 +22,7 @@ NAN = np.nan
 
 
 def look(path: str, view: View, width: int, height: int, glyphs: Glyphs = UTF8) -> Scene:
-    frame = Watch(path).look(view.query(job.columns(view, width, height)))
-    return Scene(frame, None, view, width, height, glyphs)
+    return looking.scene_of(path, view, width, height, ascii_only=glyphs is ASCII)
 
 
 def scene_of(values: np.ndarray, view: View | None = None, width: int = 80, height: int = 22) -> Scene:

@@ -1,4 +1,4 @@
-"""Why says which metric differs, and reads the planted causes as what they are."""
+"""Why tells what the rules say of the window, all of it where there is room, and which metric differs."""
 
 from dataclasses import replace
 
@@ -6,7 +6,11 @@ import pytest
 from looking import SIZES, fits, scene_of, text
 
 from gssr.backends.synthetic.bulk import START
+from gssr.model.analyze import analyze
+from gssr.model.results import Judgement
 from gssr.model.verdicts.site import load
+from gssr.store.read.recording import open_recording
+from gssr.tui.judge import answer, asked_of
 from gssr.tui.screens import why
 from gssr.tui.view import View
 
@@ -35,31 +39,50 @@ def test_nothing_is_outside_its_box(plants, ascii_only):
             fits(scene_of(plants["io_dip"], view, width, height, ascii_only=ascii_only))
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("slow_node", "throttled: too hot, the hardware lowers its clocks (hw_thermal 100.0 %"),
-        ("straggler", "less work, or waiting for others"),
-        ("late_start", "starts late"),
-        ("idle_gpus", "unused: nothing runs here"),
-        ("healthy", "like what it is compared with"),
-        ("rotating", "like what it is compared with"),
-    ],
-)
-def test_without_a_selection_the_lowest_gpu_is_read(plants, name, says):
-    assert says in text(scene_of(plants[name], VIEW, 300, 46)), name
+@pytest.mark.parametrize("name", ["slow_node", "straggler", "late_start", "idle_gpus", "healthy", "rotating", "io_dip"])
+def test_all_that_the_page_says_is_told_where_there_is_room(plants, name):
+    analysis = analyze(open_recording(plants[name]).runs[0])
+    drawn = text(scene_of(plants[name], VIEW, 300, 98))
+    for verdict in analysis.verdicts:
+        assert verdict.title in drawn and verdict.advice in drawn and verdict.source in drawn, verdict.code
+        assert all(finding.text in drawn for finding in verdict.evidence), verdict.code
+    for abstention in analysis.abstentions:
+        assert abstention.code in drawn and abstention.reason in drawn
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+def test_the_worst_and_what_to_do_come_first_where_there_is_little(plants, size):
+    drawn = text(scene_of(plants["slow_node"], VIEW, *size))
+    worst = analyze(open_recording(plants["slow_node"]).runs[0]).verdicts[0]
+    begin = min(size[0] - 12, 30)
+    assert worst.title[:begin] in drawn and worst.advice[:begin] in drawn and "lowest GPU" in drawn
+
+
+def test_until_it_is_judged_it_says_so_and_nothing_else(plants):
+    scene = scene_of(plants["slow_node"], VIEW, 80, 22)
+    scene = scene._replace(frame=replace(scene.frame, judgement=None))
+    assert "judging" in text(scene) and "against all" in text(scene) and "held" not in text(scene)
+    assert "not judged while it plays" in text(scene._replace(view=replace(VIEW, speed=10.0)))
+
+
+def test_what_nothing_is_found_in_says_so_and_an_old_judgement_its_age(plants):
+    scene = scene_of(plants["healthy"], VIEW, 80, 22)
+    frame = scene.frame
+    nothing = Judgement((), (), frame.first, frame.last - 40)
+    drawn = text(scene._replace(frame=replace(frame, judgement=nothing)))
+    assert why.NOTHING in drawn and "as of 40s ago" in drawn
 
 
 @pytest.mark.parametrize(
-    ("name", "at", "says"),
-    [("io_dip", 260.0, "waiting for data from the host"), ("checkpoint", 85.0, "a checkpoint?")],
+    ("name", "at", "metric"), [("io_dip", 260.0, "PCIe received"), ("checkpoint", 85.0, "PCIe sent")]
 )
-def test_a_moment_is_read_against_the_whole_run(plants, name, at, says):
+def test_a_moment_is_held_against_the_whole_run(plants, name, at, metric):
     drawn = text(scene_of(plants[name], replace(VIEW, cursor=START + at), 300, 46))
-    assert says in drawn and "against  the whole run" in drawn.replace("against the", "against  the")
+    assert "against the whole run" in drawn
+    assert f"!{metric} GB/s" in drawn
 
 
-def test_a_window_is_read_against_the_whole_run(plants):
+def test_a_window_is_held_against_the_whole_run(plants):
     drawn = text(scene_of(plants["io_dip"], replace(VIEW, span=20.0, end=START + 272), 60, 22))
     assert "against the whole run" in drawn
 
@@ -87,9 +110,12 @@ def test_enter_shows_the_metric_over_time_and_the_cursor_stays_inside(plants):
     assert why.move(scene._replace(view=last), 0, 1) == last and why.move(scene, 0, -5).row == 0
 
 
-def test_why_reads_by_the_numbers_of_the_site(plants, tmp_path):
+def test_it_is_judged_by_the_rules_of_the_site(plants, tmp_path):
     path = tmp_path / "site.toml"
     path.write_text("[throttled_thermal]\nenabled = false\n")
-    scene = scene_of(plants["slow_node"], VIEW, 300, 46)
-    assert "throttled: too hot" in text(scene)
-    assert "throttled: too hot" not in text(scene._replace(table=load(str(path))))
+    scene = scene_of(plants["slow_node"], VIEW, 300, 98)
+    asked = asked_of(replace(scene.frame, query=replace(scene.frame.query, causes=load(str(path)))))
+    assert asked is not None
+    changed = scene._replace(frame=replace(scene.frame, judgement=answer(*asked)))
+    title = next(each.title for each in scene.frame.judgement.verdicts if each.code == "throttled_thermal")
+    assert title in text(scene) and title not in text(changed)

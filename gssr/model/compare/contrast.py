@@ -7,11 +7,10 @@ from typing import Literal
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.metrics import BY_NAME, THROTTLES
+from gssr.metrics import THROTTLES
 from gssr.model.cached import once
 from gssr.model.live.frame import Frame
-from gssr.model.results import Grid, Means
-from gssr.model.window import ACTIVE_SHARE, IDLE
+from gssr.model.results import Means
 
 Kind = Literal["gpus", "moment", "window"]
 
@@ -31,9 +30,7 @@ class Contrast:
 
     ``own`` and ``job``: each metric's mean over all samples of the part, and of what it is compared with, None where it has
     none; THROTTLES among them, as shares of samples. ``own_series`` and ``job_series`` [n_columns] are the grid's metric
-    over time: the mean of the part's GPUs and the median GPU of all. ``own_start`` and ``job_start``: where these begin to
-    work, unix s, None where they never do, or the window can't say: in the first column above IDLE of the full scale and
-    above ACTIVE_SHARE of the 95th percentile of the median GPU.
+    over time: the mean of the part's GPUs and the median GPU of all.
     """
 
     kind: Kind
@@ -42,24 +39,12 @@ class Contrast:
     job: Mapping[str, float | None]
     own_series: Floats
     job_series: Floats
-    own_start: float | None
-    job_start: float | None
-    seconds: float
-    """How long the window is."""
-
-    @property
-    def late(self) -> float | None:
-        """How much later than the job the part begins to work, as a share of the window; None when it can't be known."""
-        if self.own_start is None or self.job_start is None or self.seconds <= 0:
-            return None
-        return (self.own_start - self.job_start) / self.seconds
 
 
 @once
-def contrast(frame: Frame, selection: tuple[int, ...], cursor: float | None, full: float) -> Contrast:
+def contrast(frame: Frame, selection: tuple[int, ...], cursor: float | None) -> Contrast:
     """What to compare: the selection with all GPUs; else the moment under the cursor with the whole run; else the window
-    with the whole run; else, when the window is the whole run, the GPU with the lowest mean with all GPUs. ``full`` is the
-    full scale of the grid's metric."""
+    with the whole run; else, when the window is the whole run, the GPU with the lowest mean with all GPUs."""
     whole = frame.window.start <= frame.first and frame.window.end >= frame.last
     if not selection and cursor is not None and frame.moment:
         return _in_time(frame, "moment", frame.moment)
@@ -70,31 +55,13 @@ def contrast(frame: Frame, selection: tuple[int, ...], cursor: float | None, ful
     known = np.isfinite(own)
     n = known.sum(axis=0)
     series = np.divide(np.where(known, own, 0.0).sum(axis=0), n, out=np.full(frame.grid.n, np.nan), where=n > 0)
-    job = frame.space.p50
-    active = max(IDLE * full, ACTIVE_SHARE * float(np.nanpercentile(job, 95))) if np.isfinite(job).any() else np.inf
-    ratio = frame.grid.metric in BY_NAME and BY_NAME[frame.grid.metric].unit == "1"
-    can_tell = ratio and whole
-    own_start = _start(frame.grid, series, active) if can_tell else None
-    job_start = _start(frame.grid, job, active) if can_tell else None
-    return Contrast(
-        "gpus", gpus, frame.window.overall(gpus), frame.window.overall(), series, job, own_start, job_start,
-        _seconds(frame),
-    )  # fmt: skip
+    return Contrast("gpus", gpus, frame.window.overall(gpus), frame.window.overall(), series, frame.space.p50)
 
 
 def _in_time(frame: Frame, kind: Kind, own: Mapping[str, float | None]) -> Contrast:
     series = frame.space.mean
     everyone = np.arange(frame.n_gpus)
-    return Contrast(kind, everyone, own, frame.whole.overall(), series, series, None, None, _seconds(frame))
-
-
-def _seconds(frame: Frame) -> float:
-    return min(frame.window.end, frame.last) - max(frame.window.start, frame.first)
-
-
-def _start(grid: Grid, values: Floats, active: float) -> float | None:
-    above = np.flatnonzero(values >= active)
-    return grid.start + int(above[0]) * grid.width if len(above) else None
+    return Contrast(kind, everyone, own, frame.whole.overall(), series, series)
 
 
 def lowest(means: Means, metric: str) -> tuple[int, ...]:

@@ -9,7 +9,8 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import place
-from gssr.model.results import Grid, HostUse, Means, Space
+from gssr.model.results import Grid, HostUse, Judgement, Means, Space
+from gssr.model.verdicts.table import Table
 from gssr.store.format.rows import Event, Gpu, Run
 
 RECENT_SECONDS = 60.0
@@ -29,7 +30,8 @@ class Query:
     looked at with all metrics, or None. ``width`` is the columns' width in seconds, None for the narrowest that will do;
     ``activity``: look for where the work begins. ``gpus``: positions of the GPUs whose moment and timeline are wanted, none
     for all; ``rows``: the lines that a timeline may have, 0 for no timeline; ``grouped``: one of them holds similar GPUs.
-    ``energy``: tell what the GPUs' counters say of the window."""
+    ``energy``: tell what the GPUs' counters say of the window. ``causes``: the rules by which the window is judged, None
+    where nobody asks."""
 
     metric: str = "sm_active"
     span: float | None = None
@@ -42,6 +44,7 @@ class Query:
     rows: int = 0
     grouped: bool = True
     energy: bool = False
+    causes: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,8 @@ class Frame:
     run does not grow, or the past is looked at. ``reread``: seconds since all that is no newest sample was read from the
     files (events, host, means of a window other than the whole run), None where that is as new as the samples. ``thinned``:
     of the time before this (unix s) nothing finer than 10 s is known, because samples were not kept. ``ranks_missing``: of
-    the run's ranks those that are not in the recording (yet), as far as is known.
+    the run's ranks those that are not in the recording (yet), as far as is known. ``judgement``: the newest on this window
+    and the GPUs asked for, of a growing run some seconds old; None where there is none yet.
     """
 
     path: str
@@ -112,6 +116,7 @@ class Frame:
     energy_j: float | None = None
     thinned: float = -math.inf
     ranks_missing: tuple[int, ...] = ()
+    judgement: Judgement | None = None
 
     @property
     def n_gpus(self) -> int:

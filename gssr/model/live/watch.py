@@ -16,12 +16,14 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.gpu_name import without_domains
-from gssr.model.live.answers import newest
+from gssr.model.live.answers import LAG_COSTS, LAG_SECONDS, newest
 from gssr.model.live.following import Following
 from gssr.model.live.frame import Frame, Query, State
+from gssr.model.live.judge_blocks import judge_blocks
 from gssr.model.live.many_files import LOOK_SECONDS
 from gssr.model.live.timeline import Timelines
-from gssr.model.results import Grid, Means, nodes_of, over_space
+from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
+from gssr.model.window import DETECTION_METRICS
 from gssr.store.disk import beside
 from gssr.store.format.rows import Event, Gpu, Run
 from gssr.store.read.open import RecordingError, files_of
@@ -107,6 +109,9 @@ class Watch:
         self._shown: Frame | None = None
         self._marks: Files = ()
         """Of a lost run: the files' sizes and times, which tell that it is found again."""
+        self._judgement: tuple[object, Judgement] | None = None
+        """What was asked of live blocks last, and what it was answered."""
+        self._judge_again = -math.inf
         self.run_ids: tuple[str, ...] = ()
         """The runs of the recording, once it was opened, in the order in which they began."""
 
@@ -251,7 +256,7 @@ class Watch:
             else None
         )
         latest = tally.latest[tally.names.index(shown.metric)].copy() if following else newest(shown.grid.values)
-        return Frame(
+        frame = Frame(
             path=self.path,
             query=query,
             state=self._state(silent, opened.interval),
@@ -287,6 +292,23 @@ class Watch:
             ranks_missing=self._ranks_missing,
             reread=time.monotonic() - self._reread if self.growing and opened.following.crowded else None,
         )
+        return frame if frame.reread is None or query.causes is None else self._judged(frame, opened.following, quick)
+
+    def _judged(self, frame: Frame, following: Following, quick: bool) -> Frame:
+        """The frame of very many files with what their live blocks tell of its window."""
+        query, begun = frame.query, time.monotonic()
+        assert query.causes is not None
+        asked = (query.span, query.end, query.gpus, query.causes)
+        if self._judgement is None or asked != self._judgement[0] or begun > self._judge_again:
+            lead = next((name for name in DETECTION_METRICS if name in following.tally.metrics), frame.grid.metric)
+            grid = frame.grid
+            if lead != grid.metric:
+                own = replace(query, metric=lead, cursor=None, activity=False, energy=False)
+                grid = following.lens.show(own, self._read, True, quick).grid
+            self._judgement = asked, judge_blocks(replace(frame, grid=grid), query.causes)
+            now = time.monotonic()
+            self._judge_again = now + max(LAG_SECONDS, LAG_COSTS * (now - begun))
+        return replace(frame, judgement=self._judgement[1])
 
     def _unread(self, query: Query, problem: str) -> Frame:
         """What was shown before, now that the recording can't be read."""

@@ -1,18 +1,26 @@
 """Judging a job by the rules, in their order: causes first, so that what they explain is not told again."""
 
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
+from gssr.arrays import Ints
 from gssr.metrics import BY_NAME
 from gssr.model.evidence.evidence import Evidence
+from gssr.model.evidence.gather import gather
 from gssr.model.results import SEVERITIES, Abstention, Judgement, Verdict
-from gssr.model.statistics.gpu_time_counts import FLAGS
+from gssr.model.selection import MANY, looked_at, verdicts_in_all
+from gssr.model.statistics.gpu_time_counts import FLAGS, Counted
+from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts import balance, bound, health, memory, pace, use, waits, words
 from gssr.model.verdicts.found import Found, Unknown
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Rule, Table
+from gssr.store.read.recording import RunReader, Samples
 
 Condition = Callable[[Job, Rule], Found | None]
 
@@ -31,12 +39,50 @@ CONDITIONS: dict[str, Condition] = {
 """What each rule of the table looks for, by its code."""
 
 
+class Judged(NamedTuple):
+    """A window's judgement and the evidence that it rests on: of the GPUs at ``places`` among the ``n_asked`` asked for, as
+    which both number them."""
+
+    judgement: Judgement
+    evidence: Evidence
+    places: Ints
+    n_asked: int
+
+    def in_all(self) -> Judgement:
+        """The judgement with GPUs numbered among all that were asked for."""
+        if len(self.places) == self.n_asked:
+            return self.judgement
+        return replace(self.judgement, verdicts=verdicts_in_all(self.judgement.verdicts, self.places))
+
+
+def judge_window(
+    reader: RunReader,
+    positions: Ints,
+    start: float | None = None,
+    end: float | None = None,
+    table: Table = TABLE,
+    places: Ints | None = None,
+    rows: Samples | None = None,
+    counted: Counted | None = None,
+) -> Judged:
+    """What the rules say of some GPUs of a run (their ``positions``) in start <= time < end, unix s (None: as far as the run
+    goes): the same for whoever asks, page or screen. What was read of the window already need not be read again:
+    ``places``, those of the GPUs that are looked at (gssr.model.selection.looked_at), and of these ``rows`` or ``counted``
+    (gssr.model.evidence.gather)."""
+    if places is None:
+        places = np.arange(len(positions))
+        if len(positions) > MANY:
+            places = looked_at(Rollups(reader, positions, 0).aggregate((), start, end, math.inf).n_rows)
+    evidence = gather(reader, positions[places], start, end, rows, counted)
+    return Judged(judge(evidence, table), evidence, places, len(positions))
+
+
 def judge(evidence: Evidence, table: Table = TABLE) -> Judgement:
     """Verdicts, the worst first and otherwise in the order of the rules, and the rules that abstained. A rule whose findings
     a rule before it explains is left out: where that one's GPUs hold all of its, and its bins nearly all of its."""
     job = Job(evidence, table)
     if not job.known.any():
-        return Judgement((), tuple(_without_samples(job, table)))
+        return Judgement((), tuple(_without_samples(job, table)), evidence.start, evidence.end)
     kept: list[tuple[Rule, Found]] = []
     abstentions = []
     for rule in table.rules:
@@ -56,7 +102,7 @@ def judge(evidence: Evidence, table: Table = TABLE) -> Judgement:
         if found is not None and not any(explains(cause, own, rule, found, job) for cause, own in kept):
             kept.append((rule, found))
     verdicts = sorted((_verdict(rule, found) for rule, found in kept), key=lambda one: SEVERITIES.index(one.severity))
-    return Judgement(tuple(verdicts), tuple(abstentions))
+    return Judgement(tuple(verdicts), tuple(abstentions), evidence.start, evidence.end)
 
 
 def _verdict(rule: Rule, found: Found) -> Verdict:

@@ -35,7 +35,7 @@ SCREENS: tuple[Screen, ...] = (
         "balance", "Balance", "What does imbalance cost?",
         balance.columns, balance.draw, balance.move, balance.enter, balance.click,
     ),
-    Screen("why", "Why", "Which metric says why?", why.columns, why.draw, why.move, why.enter, why.click),
+    Screen("why", "Why", "What keeps it from being saturated?", why.columns, why.draw, why.move, why.enter, why.click),
     Screen(
         "compare", "Compare", "Was another run better?",
         compare.columns, compare.draw, compare.move, compare.enter, compare.click,

@@ -1,4 +1,5 @@
-"""How well is the job using its GPUs: the score, the key metrics, the course over time, and who is lowest.
+"""How well is the job using its GPUs: the score, what the rules say, the key metrics, the course over time, and who is
+lowest.
 
 The space average over time: the chart that Job leads with.
 """
@@ -19,7 +20,7 @@ from gssr.render.cells import cell_width, clean, clip, fit, pad
 from gssr.render.clock import duration
 from gssr.render.columns import bar
 from gssr.render.fan import fan
-from gssr.render.glyphs import Glyphs
+from gssr.render.glyphs import Glyphs, drawable
 from gssr.render.roles import Role, Row, Span, one_row
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, scale_text, unit_of
 from gssr.render.table import rule
@@ -36,6 +37,7 @@ from gssr.tui.axis import (
     time_labels,
 )
 from gssr.tui.gpu_rows import MARKS, folded_to, mark_row, mean_of, strips_of
+from gssr.tui.screens.why import headlines
 from gssr.tui.view import Scene, View, with_cursor
 
 SMALL_WIDTH, SMALL_HEIGHT = 60, 14
@@ -47,6 +49,7 @@ _WORDS = (
     f"from the mean SM activity, occupancy and pipe activity of all GPUs and samples; {CAVEAT}",
     f"from the mean SM activity A, occupancy O and pipe activity F of all GPUs and samples: {DEFINITION}; {CAVEAT}",
 )
+_MOST_CAUSES = 4
 _LEAST_NODES = 68
 """In a narrower box the widest nodes are left out."""
 _NODES = 30
@@ -57,10 +60,11 @@ _LEAST_STRIP = 4
 
 
 class JobLayout(NamedTuple):
-    """Rows of each part, from the top down; 0 leaves it out. ``score`` with its definition, ``bars`` and ``lowest`` with
-    their headings, ``chart`` with its title and its times."""
+    """Rows of each part, from the top down; 0 leaves it out. ``score`` with its definition, ``causes`` the worst verdicts,
+    ``bars`` and ``lowest`` with their headings, ``chart`` with its title and its times."""
 
     score: int
+    causes: int
     bars: int
     chart: int
     lowest: int
@@ -78,14 +82,16 @@ def layout(scene: Scene) -> JobLayout:
     n_lowest = len(lowest(frame, scene.view.selection))
     if scene.width < SMALL_WIDTH or height < SMALL_HEIGHT:
         few = min(LOWEST_FEW, n_lowest, max(height - 4, 0))
-        score = 2 if height >= 9 else 1
-        return JobLayout(score, 0, max(height - score - few, 0), few, 0)
+        score, causes = (2, 1) if height >= 9 else (1, int(height >= 7))
+        return JobLayout(score, causes, 0, max(height - score - causes - few, 0), few, 0)
     spare = max(height - 22, 0)
     bars = min(3 + spare // 6, rows_needed(frame, scene.width)) if height >= 19 else 0
     events = min(2 + spare // 6 if height >= 21 else 1 if height >= 18 else 0, max(len(frame.events), 1))
     few = min(LOWEST_FEW + spare // 3, n_lowest)
     score, headed = 3, 1 if bars else 0
-    return JobLayout(score, bars + headed, height - score - bars - headed - few - 1 - events, few + 1, events)
+    causes = min(1 + (height >= 18) + spare // 3, _MOST_CAUSES)
+    rest = height - score - causes - bars - headed - few - 1 - events
+    return JobLayout(score, causes, bars + headed, rest, few + 1, events)
 
 
 def draw(scene: Scene) -> list[Row]:
@@ -93,6 +99,7 @@ def draw(scene: Scene) -> list[Row]:
     parts = layout(scene)
     small = parts.bars == 0 and parts.lowest <= LOWEST_FEW
     rows = _score(scene, parts.score)
+    rows += [drawable(row, scene.glyphs) for row in _causes(scene, parts.causes)]
     if parts.bars:
         rows += _bars(scene, parts.bars)
     if parts.chart > 0:
@@ -141,6 +148,15 @@ def _samples(means: Means, gpus: Ints | None) -> int:
         return 0
     counts = means.n if gpus is None else means.n[:, gpus]
     return int(counts.max(axis=0).sum())
+
+
+# What the rules say
+
+
+def _causes(scene: Scene, n_rows: int) -> list[Row]:
+    """The worst verdicts on the window; the rest of them is on Why."""
+    rows = headlines(scene, n_rows, " why    ") if n_rows else []
+    return rows + [()] * (n_rows - len(rows))
 
 
 # The metrics
@@ -296,7 +312,7 @@ def enter(scene: Scene) -> View | None:
 def click(scene: Scene, x: int, y: int) -> View | None:
     """In the chart: the time cursor; on a GPU: that one."""
     parts, grid = layout(scene), scene.frame.grid
-    top = parts.score + parts.bars
+    top = parts.score + parts.causes + parts.bars
     if top <= y < top + parts.chart:
         folded = fold(grid, grid.values[0], max(scene.width - GUTTER, 1)) if scene.frame.n_gpus else None
         if folded is None or not 0 <= x - GUTTER < folded.n:

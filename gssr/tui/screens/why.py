@@ -1,8 +1,6 @@
-"""Why: a part of the job against all of it, metric by metric, and what that reads as.
+"""Why: what the rules say of the window that is shown, and a part of the job against all of it, metric by metric."""
 
-What Why says in words: what is compared, and what the comparison reads as, with the numbers that a rule used.
-"""
-
+from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,25 +8,27 @@ import numpy as np
 
 from gssr.metrics import BY_NAME, THROTTLES
 from gssr.model.compare.contrast import Contrast, Line, contrast, line, measured
-from gssr.model.compare.contrast_rules import Reading, Rule, reading
 from gssr.model.live.frame import Frame
+from gssr.model.results import Judgement
 from gssr.model.statistics.grid import fold
-from gssr.render.cells import clean, clip, fit, flow, wrap
-from gssr.render.clock import duration
+from gssr.render.cells import clean, clip, fit, flow
 from gssr.render.columns import area
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Row, Span
-from gssr.render.scale import metric_of, quantity
+from gssr.render.scale import count, metric_of
 from gssr.render.table import rule
-from gssr.tui.axis import GUTTER, at_text, full_scale, gpus_text, seconds_text, time_labels, window_text
-from gssr.tui.screens.pairs import chosen_metrics, metric_named, metric_row, sizes_for, titles
+from gssr.render.verdicts import LOOKS, abstention_rows, verdict_rows
+from gssr.tui.axis import GUTTER, age_text, at_text, full_scale, gpus_text, seconds_text, time_labels, window_text
+from gssr.tui.screens.pairs import chosen_metrics, metric_row, sizes_for, titles
 from gssr.tui.view import Scene, View, with_cursor
 
 _WIDE = 120
 _STRIPS, _LEGEND = 15, 9
-"""Rows from which the course over time is shown, and the legend."""
-
-
+"""Rows beside the verdicts from which the course over time is shown, and rows from which the legend is."""
+_SHARE, _TITLED = 0.6, 5
+"""Of the rows at most so large a share is the verdicts'; from so many on they have a title."""
+_BEHIND = 15.0
+"""A judgement that is so many seconds older than the newest sample says so."""
 _SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("window", "run")}
 
 
@@ -48,12 +48,13 @@ def columns(view: View, width: int, height: int) -> int:
 
 def _plan(scene: Scene) -> _Plan:
     frame = scene.frame
-    found = contrast(frame, scene.view.selection, scene.view.cursor, full_scale(frame, frame.grid.metric))
-    head = [heading(scene, found), *readings(scene, found, reading(found, scene.table))]
+    found = contrast(frame, scene.view.selection, scene.view.cursor)
+    said = _judgement(scene, max(round(_SHARE * scene.height), 1))
+    head = [*said, heading(scene, found)]
     every = [line(name, found.own.get(name), found.job.get(name), _full(frame, name)) for name in measured(found)]
     foot = _legend(scene, 0)
     room = scene.height - len(head) - len(foot) - 1
-    if scene.height >= _STRIPS:
+    if scene.height - len(said) >= _STRIPS:
         n_strips = 2 if found.kind == "gpus" else 1
         spare = room - len(every) - 3
         foot = [*_course(scene, found, max(min(spare // n_strips, 3), 1)), *foot]
@@ -140,10 +141,6 @@ def click(scene: Scene, x: int, y: int) -> View | None:
     return enter(scene) if at == min(scene.view.row, len(plan.lines) - 1) else replace(scene.view, row=at)
 
 
-_SMALL, _TALL = 14, 20
-"""Rows below which only the reading fits, and from which its source does too."""
-
-
 def heading(scene: Scene, found: Contrast) -> Row:
     """What is compared with what."""
     frame = scene.frame
@@ -165,51 +162,75 @@ def heading(scene: Scene, found: Contrast) -> Row:
     return rule(part, scene.width, scene.glyphs, (Span(f"against {rest}"), Span(when, "dim")))
 
 
-def readings(scene: Scene, found: Contrast, read: Reading) -> list[Row]:
-    """How the part differs and what it is like by itself, as far as there is room."""
-    width, height = scene.width, scene.height
-    if read.differs is None:
-        rows = wrap("reads as: like what it is compared with, by every rule", width, rest="  ", role="value")
+# What the rules say
+
+
+def _judgement(scene: Scene, room: int) -> list[Row]:
+    """All verdicts on the window, in at most so many rows: with as much of what they rest on and of what to do as fits."""
+    found, width = scene.frame.judgement, scene.width
+    rows: list[Row] = []
+    if room >= _TITLED:
+        rows.append(rule("what the rules say", width, scene.glyphs, (Span(_judged_when(scene), "dim"),)))
+        room -= 1
+    if found is None:
+        return [*rows, (Span(_not_judged(scene), "dim"),)][: room + len(rows)]
+    short = _abstained(scene, found)
+    long = abstention_rows(found.abstentions, width, scene.glyphs.bullet)
+    serious = sum(verdict.severity != "info" for verdict in found.verdicts)
+    tries = ((len(found.verdicts), long), (max(serious, 1), long), (max(serious, 1), short), (1, short))
+    for n_whole, abstained in tries:
+        told: list[Row] = [] if found.verdicts else [(Span(NOTHING),)]
+        for number, verdict in enumerate(found.verdicts):
+            told += verdict_rows(verdict, width, number < n_whole)
+        if len(told) + len(abstained) <= room:
+            return [*rows, *told, *abstained]
+    return [*rows, *headlines(scene, max(room - len(short), 1), ""), *short][: room + len(rows)]
+
+
+NOTHING = "no rule finds anything to tell"
+
+
+def _not_judged(scene: Scene) -> str:
+    return "not judged while it plays" if scene.view.speed else f"judging {scene.glyphs.ellipsis}"
+
+
+def _judged_when(scene: Scene) -> str:
+    """Of which window, and, where that is a while ago, as of when."""
+    frame, found = scene.frame, scene.frame.judgement
+    text = window_text(frame)
+    if found is not None and frame.query.span is not None:
+        start, end = max(found.start, frame.first), min(found.end, frame.last)
+        text = f"{at_text(frame, start)} to {at_text(frame, end)}"
+    behind = 0.0 if found is None or frame.query.end is not None else frame.last - found.end
+    text = f"{gpus_text(scene)}, {text}" if scene.view.selection else text
+    return f"{text}, as of {age_text(behind)} ago" if behind >= _BEHIND else text
+
+
+def _abstained(scene: Scene, found: Judgement) -> list[Row]:
+    """How many rules could not be judged, in one line with the reason of most of them."""
+    reasons = Counter(each.reason for each in found.abstentions)
+    if not reasons:
+        return []
+    (reason, n), *others = reasons.most_common()
+    rest = sum(many for _, many in others)
+    text = f"not judged: {count(n, 'rule')} ({reason})" + (f", {rest} more for other reasons" if rest else "")
+    return [(Span(fit(f"{scene.glyphs.bullet}  {text}", scene.width, scene.glyphs.ellipsis), "dim"),)]
+
+
+def headlines(scene: Scene, n_rows: int, label: str) -> list[Row]:
+    """The worst verdicts in so many rows, one line each, the first with what to do where there are two; the first row begins
+    with ``label``, the others with as many blanks."""
+    found, width, ellipsis = scene.frame.judgement, scene.width - len(label), scene.glyphs.ellipsis
+    if found is None or not found.verdicts:
+        text = NOTHING if found is not None else _not_judged(scene)
+        rows: list[Row] = [(Span(fit(text, width, ellipsis), "dim"),)]
     else:
-        text = f"reads as: {read.differs.reads} ({_numbers(scene, read.differs, found)})"
-        lines = wrap(text, max(width - 2, 1), role="value")
-        rows = [(Span("! ", "outlier") if y == 0 else Span("  "), *row) for y, row in enumerate(lines)]
-    rows = _at_most(2 if height < _SMALL else 4, rows, scene)
-    if height >= _SMALL and read.like is not None:
-        text = f"by itself: {read.like.reads} ({_numbers(scene, read.like, found)})"
-        rows += _at_most(2, wrap(text, width, rest="  "), scene)
-    if height >= _TALL:
-        used = dict.fromkeys(rule.source for rule in read if rule is not None)
-        source = f"; by rules of: {', '.join(used)}" if used else ""
-        rows.append((Span(fit(f"a reading by rule, not a verdict{source}", width, scene.glyphs.ellipsis), "dim"),))
-    return rows
-
-
-def _at_most(n: int, rows: list[Row], scene: Scene) -> list[Row]:
-    """The first rows; where there are more, the last of them ends in an ellipsis."""
-    if len(rows) <= n:
-        return rows
-    ellipsis = scene.glyphs.ellipsis
-    return [*rows[: n - 1], (*clip(rows[n - 1], scene.width - len(ellipsis)), Span(ellipsis))]
-
-
-def _numbers(scene: Scene, rule: Rule, found: Contrast) -> str:
-    """What the rule looked at, each metric once: against the job's where it compares them."""
-    compared = {condition.metric for condition in rule.conditions if condition.what != "own"}
-    names = dict.fromkeys([condition.metric for condition in rule.conditions])
-    shown = [(name, name in compared) for name in names]
-    shown += [(name, True) for name in rule.shows if found.own.get(name) is not None]
-    return ", ".join(_number(scene, name, found, against) for name, against in shown)
-
-
-def _number(scene: Scene, name: str, found: Contrast, compared: bool) -> str:
-    if name == "late":
-        own, job = (
-            "never" if start is None else at_text(scene.frame, max(start, scene.frame.first))
-            for start in (found.own_start, found.job_start)
-        )
-        late = duration(None if found.late is None else found.late * found.seconds)
-        return f"from {own} on, the median GPU from {job}: {late} later"
-    metric = metric_named(name)
-    own = quantity(found.own.get(metric.name), metric)
-    return f"{metric.short} {own}" + (f" against {quantity(found.job.get(metric.name), metric)}" if compared else "")
+        rows = []
+        for verdict in found.verdicts[: max(n_rows - 1, 1)]:
+            mark, role = LOOKS[verdict.severity]
+            title = fit(clean(verdict.title), width - 3, ellipsis)
+            rows.append((Span(f"{mark:<3}", role), Span(title, "plain" if verdict.severity == "info" else "value")))
+        advice = [(Span(fit(f" > {clean(found.verdicts[0].advice)}", width, ellipsis)),)]
+        rows[1:1] = advice if n_rows > 1 else []
+    blank = " " * len(label)
+    return [(Span(blank if y else label, "heading"), *row) for y, row in enumerate(rows[:n_rows])]

@@ -1,0 +1,38 @@
+"""Verdicts in lines of text: each with its mark, what it rests on and what to do; and the rules that abstained."""
+
+from collections.abc import Sequence
+
+from gssr.model.results import Abstention, Severity, Verdict
+from gssr.render.cells import clean, wrap
+from gssr.render.roles import Role, Row, Span
+
+LOOKS: dict[Severity, tuple[str, Role]] = {
+    "critical": ("!!", "bad"),
+    "warning": ("!", "outlier"),
+    "info": ("i", "dim"),
+}
+"""The mark of each severity, and its role."""
+
+
+def verdict_rows(verdict: Verdict, width: int, whole: bool) -> list[Row]:
+    """One verdict: its mark and title, and of the ``whole`` what it rests on, and what to do."""
+    mark, role = LOOKS[verdict.severity]
+    rows = wrap(clean(verdict.title), width - 3, role="value" if verdict.severity != "info" else "plain")
+    rows = [(Span(f"{mark if number == 0 else '':<3}", role), *row) for number, row in enumerate(rows)]
+    if not whole:
+        return rows
+    numbers = "; ".join(clean(finding.text) for finding in verdict.evidence)
+    rows += wrap(f"{numbers} [{clean(verdict.source)}]", width, "   ", "   ", "dim")
+    return rows + wrap(clean(verdict.advice), width, " > ", "   ")
+
+
+def abstention_rows(abstentions: Sequence[Abstention], width: int, bullet: str) -> list[Row]:
+    """Which rules could not be judged, those with the same reason together."""
+    reasons: dict[str, list[str]] = {}
+    for abstention in abstentions:
+        reasons.setdefault(abstention.reason, []).append(abstention.code)
+    rows: list[Row] = []
+    for reason, codes in reasons.items():
+        text = f"not judged: {', '.join(codes)} ({reason})"
+        rows += wrap(text, width, f"{bullet}  ", "   ", "dim")
+    return rows

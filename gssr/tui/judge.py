@@ -1,0 +1,160 @@
+"""The thread that judges: beside the one that reads, it asks the rules about the window that is shown, at a bounded cost."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.model.live.frame import Frame
+from gssr.model.results import Judgement
+from gssr.model.statistics.aggregate import filtered
+from gssr.model.verdicts import judge_window
+from gssr.model.verdicts.table import Table
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import open_recording
+
+AGAIN_SECONDS, COSTS = 5.0, 10
+"""A window is judged anew after max(5 s, 10 times what the last judgement took), another one after the latter: that is never
+more than a tenth of the time."""
+_KEPT = 16
+
+
+class Question(NamedTuple):
+    """What is asked, as long as the view does not change: ``span`` and ``end`` are the view's, ``gpus`` positions (none:
+    all)."""
+
+    path: str
+    run_id: str
+    span: float | None
+    end: float | None
+    gpus: tuple[int, ...]
+    table: Table
+
+
+class Stand(NamedTuple):
+    """What the answer rests on: the recording as it is, and the window (unix s, None: as far as the run goes)."""
+
+    state: str
+    n_rows: int
+    n_gpus: int
+    start: float | None
+    end: float | None
+
+
+def asked_of(frame: Frame) -> tuple[Question, Stand] | None:
+    """What there is to be judged in a frame; None for nothing. What follows live blocks is judged where these are read."""
+    query, window = frame.query, frame.window
+    if query.causes is None or frame.run is None or not frame.n_rows or frame.reread is not None:
+        return None
+    question = Question(frame.path, frame.run.run_id, query.span, query.end, query.gpus, query.causes)
+    start = None if query.span is None or window.start <= frame.first else window.start
+    end = None if query.end is None or window.end >= frame.last else window.end
+    return question, Stand(frame.state, frame.n_rows, frame.n_gpus, start, end)
+
+
+def answer(question: Question, stand: Stand) -> Judgement:
+    """The judgement on the recording as it is now. Raises RecordingError and OSError when it can't be read."""
+    with closing(open_recording(question.path)) as recording:
+        reader = next((run for run in recording.runs if run.run.run_id == question.run_id), None)
+        if reader is None or len(reader.gpus) != stand.n_gpus:
+            raise RecordingError(f"{question.path}: is not what it was")
+        positions = np.array(question.gpus or range(stand.n_gpus), np.int64)
+        window = reader.whole_buckets(stand.start, stand.end)
+        reader.hold_ends(*window, filtered(reader, positions))
+        return judge_window(reader, positions, *window, question.table).in_all()
+
+
+class Judge(threading.Thread):
+    """Judges what the newest of the frames ``shown`` to it holds; calls ``judged`` (from this thread) after each time."""
+
+    def __init__(self, judged: Callable[[], None]) -> None:
+        super().__init__(name="gssr-judge", daemon=True)
+        self._judged = judged
+        self._changed = threading.Condition()
+        self._asked: tuple[Question, Stand] | None = None
+        self._answers: OrderedDict[Question, tuple[Stand, Judgement | None]] = OrderedDict()
+        """The newest of each; None where it could not be read."""
+        self._leaving = False
+        self._ended, self._cost = time.monotonic(), 0.0
+        """When the last one was done, and how long it took."""
+        self.problem: BaseException | None = None
+
+    def shown(self, frame: Frame) -> Frame:
+        """The frame with the newest judgement on its window, if there is one; what it lacks is judged."""
+        asked = asked_of(frame)
+        with self._changed:
+            self._asked = asked
+            self._changed.notify()
+        known = self.answer_to(frame)
+        return frame if known is None else replace(frame, judgement=known[1])
+
+    def answer_to(self, frame: Frame) -> tuple[Stand, Judgement | None] | None:
+        """The newest judgement on what a frame shows, and what it rests on; None before there is one."""
+        asked = asked_of(frame)
+        with self._changed:
+            return None if asked is None else self._answers.get(asked[0])
+
+    def leave(self) -> None:
+        """Stop after what is being judged; returns when that is done, or after a second."""
+        with self._changed:
+            self._leaving = True
+            self._changed.notify()
+        if self.is_alive():
+            self.join(timeout=1.0)
+
+    def run(self) -> None:
+        """The thread itself."""
+        call_thread(self.name)
+        try:
+            self._run()
+        except Exception as error:
+            self.problem = error
+            self._judged()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._leaving and (wait := self._due()) != 0.0:
+                    self._changed.wait(wait)
+                asked = self._asked
+            if self._leaving or asked is None:
+                return
+            begun = time.monotonic()
+            try:
+                found = answer(*asked)
+            except (RecordingError, OSError):
+                found = None  # the frame says what is wrong
+            self._ended = time.monotonic()
+            self._cost = self._ended - begun
+            with self._changed:
+                before = self._answers.pop(asked[0], (None, None))[1]
+                self._answers[asked[0]] = asked[1], found or before
+                while len(self._answers) > _KEPT:
+                    self._answers.popitem(last=False)
+            self._judged()
+
+    def _due(self) -> float | None:
+        """In how many seconds to judge what is asked; None when that is done."""
+        if self._asked is None:
+            return None
+        question, stand = self._asked
+        known = self._answers.get(question)
+        if known is not None and known[0] == stand:
+            return None
+        pause = COSTS * self._cost
+        pause = pause if known is None else max(pause, AGAIN_SECONDS)
+        return max(self._ended + pause - time.monotonic(), 0.0)
+
+
+def call_thread(name: str) -> None:
+    """Let ``top -H`` show this name."""
+    try:
+        with open("/proc/thread-self/comm", "w", encoding="ascii") as stream:
+            stream.write(name)
+    except OSError:
+        pass

@@ -1,0 +1,188 @@
+"""Page and screens name the same causes of the same window at the same moment: while the job runs, and after it."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import planted
+import pytest
+
+from gssr.backends.synthetic.bulk import Request, generate
+from gssr.cli import main
+from gssr.metrics import NAMES
+from gssr.model.live.frame import Frame
+from gssr.model.live.watch import Watch
+from gssr.model.verdicts.rules import TABLE
+from gssr.render.glyphs import UTF8
+from gssr.render.roles import text_of
+from gssr.render.verdicts import LOOKS
+from gssr.store.format.rows import Gpu
+from gssr.store.read.recording import RunReader, open_recording
+from gssr.store.write.writer import Writer
+from gssr.tui import judge, shell
+from gssr.tui.producer import Frames, Producer
+from gssr.tui.screens import BY_NAME
+from gssr.tui.view import Scene, View
+
+WIDTH, HEIGHT = 500, 120
+MARKS = {f"{mark:<3}" for mark, _ in LOOKS.values()}
+
+
+def _synthetic(scenario: str) -> Callable[[str], object]:
+    return lambda path: generate(Request(path, scenario, 4, 0.02, 0.5))
+
+
+def _planted(name: str, n_nodes: int, seconds: int) -> Callable[[str], object]:
+    plant = next(plant for plant in planted.PLANTS if plant.name == name)
+    return lambda path: planted.write(path, plant._replace(n_nodes=n_nodes, seconds=seconds))
+
+
+JOBS: dict[str, tuple[str, Callable[[str], object]]] = {
+    "idle": ("gpus_unused", _synthetic("idle")),
+    "start-up": ("start_up", _synthetic("startup")),
+    "imbalanced": ("imbalance", _synthetic("imbalanced")),
+    "straggler": ("straggler", _planted("straggler", 7, 100)),
+    "slow node": ("slow_node", _planted("slow_node", 4, 100)),
+    "data loading": ("transfer_bound", _planted("io_dip", 2, 320)),
+}
+"""What is to be found in each, and what writes it."""
+
+
+class Grown:
+    """A recording written anew from a finished one, through the real writer, which stays open until ``end``."""
+
+    def __init__(self, path: Path, like: RunReader) -> None:
+        self.path, self._run = str(path), like.run
+        names = [name for name in like.metrics if name in NAMES]
+        rows = like.samples(names)
+        order = np.argsort(rows.time, kind="stable")
+        table = np.full((len(order), len(NAMES)), np.nan)
+        for name in names:
+            table[:, NAMES.index(name)] = rows.values[name][order]
+        self._rows = [
+            (gpu, time, *(None if value != value else value for value in values))
+            for gpu, time, values in zip(
+                rows.gpu[order].tolist(), rows.time[order].tolist(), table.tolist(), strict=True
+            )
+        ]
+        self.n_rows = len(self._rows)
+        self.written = 0
+        run = {**self._run._asdict(), "state": "running", "ended_at": None, "exit_code": None}
+        run["command"] = json.dumps(run["command"])
+        process = {"rank": 0, "node": "n1", "hostname": "elsewhere", "state": "running"}
+        self._writer = Writer(self.path)
+        self._writer.begin({name: run[name] for name in _RUN}, process)
+        gpus = [{name: getattr(gpu, name) for name in Gpu._fields[4:] if name != "rank"} for gpu in like.gpus]
+        gpus = [{**own, "node": gpu.node} for own, gpu in zip(gpus, like.gpus, strict=True)]
+        self._writer.add_gpus(gpus, names, like.sampling_seconds)
+
+    def grow_to(self, share: float) -> None:
+        """Write on until so large a share of the rows is there."""
+        until = round(share * self.n_rows)
+        self._writer.add(self._rows[self.written : until])  # type: ignore[arg-type]
+        self.written = until
+        assert self._writer.commit(self._rows[until - 1][1])  # type: ignore[arg-type]
+
+    def end(self) -> None:
+        assert self._run.ended_at is not None
+        assert self._writer.finish(self._run.ended_at, 0, "completed", self._run.ended_at)
+
+
+_RUN = ("run_id", "label", "command", "launcher", "started_at", "sampling_ms", "world_size", "state")
+
+
+class Screens:
+    """The live screen's threads on a recording, without a terminal."""
+
+    def __init__(self, path: str) -> None:
+        self._came = threading.Condition()
+        self._frame: Frame | None = None
+        self._producer = Producer([Watch(path)], 0.05, self._take)
+        self._producer.start()
+
+    def _take(self, frames: Frames) -> None:
+        with self._came:
+            assert frames, self._producer.problem
+            self._frame = frames[0]
+            self._came.notify()
+
+    def judged(self, view: View, n_rows: int, state: str) -> Scene:
+        """The screen once all of the recording is judged as it is now."""
+        query = shell.query(view, WIDTH, HEIGHT, TABLE)
+        self._producer.ask((query,))
+
+        def arrived() -> bool:
+            frame = self._frame
+            if frame is None or frame.query != query or (frame.n_rows, frame.state) != (n_rows, state):
+                return False
+            asked = judge.asked_of(frame)
+            known = self._producer.judge.answer_to(frame)
+            return asked is not None and known is not None and known[0] == asked[1] and frame.judgement == known[1]
+
+        with self._came:
+            assert self._came.wait_for(arrived, timeout=120), self._frame
+            assert self._frame is not None
+            return Scene(self._frame, None, view, WIDTH, HEIGHT, UTF8)
+
+    def close(self) -> None:
+        self._producer.leave()
+
+
+def titles(scene: Scene, screen: str) -> list[str]:
+    """Of the verdicts that a screen names, in its order."""
+    rows = BY_NAME[screen].draw(scene._replace(view=View(screen=screen)))  # type: ignore[arg-type,index]
+    begins = ((row, next((n for n, span in enumerate(row[:2]) if span.text in MARKS), None)) for row in rows)
+    return [text_of(row[at + 1 :]).strip() for row, at in begins if at is not None]
+
+
+def page(path: str, scene: Scene, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+    """The verdicts of ``gssr analyze --json`` on the window that the scene shows."""
+    words = ["analyze", "--json", path]
+    asked = judge.asked_of(scene.frame)
+    assert asked is not None
+    for flag, time in (("--from", asked[1].start), ("--to", asked[1].end)):
+        words += [] if time is None else [flag, datetime.fromtimestamp(time, UTC).isoformat()]
+    if asked[0].gpus:
+        words += ["--gpus", ",".join(scene.frame.place(gpu) for gpu in asked[0].gpus)]
+    assert main(words) == 0
+    found: list[dict[str, str]] = json.loads(capsys.readouterr().out)["runs"][0]["verdicts"]
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(judge, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(judge, "COSTS", 0)
+    yield
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_page_and_screens_name_the_same_causes(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected, write = JOBS[name]
+    write(str(tmp_path / "whole.sql"))
+    with closing(open_recording(str(tmp_path / "whole.sql"))) as recording:
+        job = Grown(tmp_path / "grown.sql", recording.runs[0])
+        run = recording.runs[0].run
+    assert run.started_at is not None and run.ended_at is not None
+    third = (run.ended_at - run.started_at) / 3
+    part = View(span=third, end=run.started_at + 2 * third)
+    two = View(selection=(1, 2), selected="two of them")
+    job.grow_to(0.5)
+    found: list[list[str]] = []
+    with closing(Screens(job.path)) as screens:
+        for share, state in ((0.9, "live"), (1.0, "ended")):
+            job.grow_to(share)
+            if state == "ended":
+                job.end()
+            for view in (View(), part, two):
+                scene = screens.judged(view, job.written, state)
+                told = page(job.path, scene, capsys)
+                assert [verdict["title"] for verdict in told] == titles(scene, "why"), (state, view.span)
+                shown = titles(scene, "job")
+                assert shown == titles(scene, "why")[: len(shown)] and bool(shown) == bool(told)
+                found.append([verdict["code"] for verdict in told])
+    assert expected in found[0] and expected in found[3], found
