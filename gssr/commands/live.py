@@ -16,8 +16,7 @@ def show(beside: "Beside") -> int:
 
     from gssr.commands.tui import colors, default_hz, speaks_utf8
     from gssr.model.live.watch import Watch
-    from gssr.model.verdicts.rules import TABLE
-    from gssr.model.verdicts.site import from_environment
+    from gssr.model.verdicts.rules import TABLE, from_environment
     from gssr.profile.screen import DRAWN, REQUESTS
     from gssr.profile.terminal import SavedModes
     from gssr.render.glyphs import glyphs

@@ -44,7 +44,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     hz = options.hz if options.hz is not None else default_hz()
     if not SLOWEST <= hz <= FASTEST:
         return fail(f"--hz: {hz:g} is not between {SLOWEST:g} and {FASTEST:g}", USAGE)
-    from gssr.model.verdicts.site import from_environment
+    from gssr.model.verdicts.rules import from_environment
 
     try:
         table = from_environment()
