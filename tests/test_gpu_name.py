@@ -14,6 +14,7 @@ from gssr.gpu_name import is_named, place, without_domains
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
 from gssr.store.format.rows import Gpu
+from gssr.tui.export import to_csv
 
 
 def _gpu(node: str | None, index: int | None, mig: str | None = None, uuid: str | None = "GPU-5a7e") -> Gpu:
@@ -74,6 +75,7 @@ def test_four_instances_of_one_gpu_have_four_names_the_same_everywhere(
     with closing(Watch(str(instances))) as watch:
         frame = watch.look(Query(columns=60))
     assert [frame.place(gpu) for gpu in range(4)] == names
+    assert to_csv(frame).splitlines()[0].split(",")[2:] == [f"sm_active {name}" for name in names]
     assert all(name in page and name in report.read_text() for name in names)
     assert list(gssr.open(instances).runs[0].gpus["place"]) == names
 

@@ -20,8 +20,7 @@ from gssr.commands.inputs import chosen_runs, with_run
 from gssr.marks import LONGEST, TIME_ENDS
 from gssr.metrics import select
 from gssr.model.selection import select_gpus
-from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.site import load
+from gssr.model.verdicts.rules import TABLE, load
 from gssr.model.window import parse_time
 from gssr.profile.output import choose
 from gssr.profile.request import Request, UnrecordedError, UsageError

@@ -23,7 +23,7 @@ from gssr.model.selection import select_gpus
 from gssr.model.statistics.balance import has_balance
 from gssr.model.statistics.series import over_space
 from gssr.model.statistics.sources import Rollups
-from gssr.model.verdicts.site import from_environment
+from gssr.model.verdicts.rules import from_environment
 from gssr.model.window import cut, extent
 from gssr.store.read import recording as store
 from gssr.store.read.recording import RunReader

@@ -128,7 +128,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     if not names:
         return fail("no recording named, and no gssr_*.sql here: gssr analyze FILE.sql", USAGE)
 
-    from gssr.model.verdicts.site import from_environment, load
+    from gssr.model.verdicts.rules import from_environment, load
 
     try:
         rules = load(options.rules) if options.rules is not None else from_environment()

@@ -83,7 +83,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     except ValueError as error:
         return fail(f"--fail-if-worse: {error}", USAGE)
 
-    from gssr.model.verdicts.site import from_environment, load
+    from gssr.model.verdicts.rules import from_environment, load
     from gssr.store.read.open import RecordingError
 
     try:

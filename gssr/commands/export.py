@@ -33,7 +33,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when everything was exported; 1 when something could not be read, or written, or was there already; 2 for
     wrong usage."""
     from gssr.convert.tables import EXPORTED
-    from gssr.model.verdicts.site import from_environment
+    from gssr.model.verdicts.rules import from_environment
     from gssr.store.read.open import recordings_in
 
     names = [word.strip() for word in (options.tables or ",".join(EXPORTED)).split(",") if word.strip()]

@@ -72,7 +72,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         wrong = "--json and --csv: choose one"
     if wrong is not None:
         return fail(wrong, USAGE)
-    from gssr.model.verdicts.site import from_environment
+    from gssr.model.verdicts.rules import from_environment
 
     try:
         since = None if options.since is None else since_of(options.since, time.time())

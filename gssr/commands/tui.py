@@ -24,8 +24,7 @@ def show(beside: "Beside") -> int:
     gc.enable()  # a screen makes garbage; what it was forked from may not
 
     from gssr.model.live.watch import Watch
-    from gssr.model.verdicts.rules import TABLE
-    from gssr.model.verdicts.site import from_environment
+    from gssr.model.verdicts.rules import TABLE, from_environment
     from gssr.profile.screen import DRAWN, REQUESTS
     from gssr.profile.terminal import SavedModes
     from gssr.render.glyphs import glyphs
@@ -93,7 +92,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     hz = options.hz if options.hz is not None else default_hz()
     if not SLOWEST <= hz <= FASTEST:
         return fail(f"--hz: {hz:g} is not between {SLOWEST:g} and {FASTEST:g}", USAGE)
-    from gssr.model.verdicts.site import from_environment
+    from gssr.model.verdicts.rules import from_environment
 
     try:
         table = from_environment()

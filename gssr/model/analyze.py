@@ -36,8 +36,7 @@ from gssr.model.statistics.roofline import place
 from gssr.model.statistics.series import over_space
 from gssr.model.statistics.sources import Rollups, Rows, Source, host_use
 from gssr.model.verdicts import judge_window
-from gssr.model.verdicts.engine import Judged
-from gssr.model.verdicts.of_phases import judged as verdicts_of_phases
+from gssr.model.verdicts.engine import Judged, judge_phases
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, cut, extent, warm_up_and_tear_down
@@ -193,7 +192,7 @@ def _causes(judged: Judged, rules: Table) -> _Causes:
     causes = _Causes(
         judgement.verdicts,
         judgement.abstentions,
-        verdicts_of_phases(phases(evidence), evidence, judgement.verdicts, rules),
+        judge_phases(phases(evidence), evidence, judgement.verdicts, rules),
         unevenness(evidence),
         evidence.peaks,
         place({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),

@@ -1,5 +1,6 @@
 """The thread that judges: beside the one that reads, it asks the rules about the window that is shown, at a bounded cost."""
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -18,9 +19,11 @@ from gssr.model.verdicts.table import Table
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 
-AGAIN_SECONDS, COSTS = 5.0, 10
-"""A window is judged anew after max(5 s, 10 times what the last judgement took), another one after the latter: that is never
-more than a tenth of the time."""
+AGAIN_SECONDS, AGAIN_COSTS = 10.0, 50
+"""A window of a growing run is judged anew after max(10 s, 50 times what the last judgement took) ..."""
+SETTLED_SECONDS, COSTS = 0.3, 10
+"""... and another window once it was looked at for so long, and 10 times what the last one took has gone by: judging never
+takes more than a tenth of the time."""
 _KEPT = 16
 
 
@@ -79,6 +82,8 @@ class Judge(threading.Thread):
         self._asked: tuple[Question, Stand] | None = None
         self._answers: OrderedDict[Question, tuple[Stand, Judgement | None]] = OrderedDict()
         """The newest of each; None where it could not be read."""
+        self._since = -math.inf
+        """When the question was asked first."""
         self._leaving = False
         self._ended, self._cost = time.monotonic(), 0.0
         """When the last one was done, and how long it took."""
@@ -88,6 +93,8 @@ class Judge(threading.Thread):
         """The frame with the newest judgement on its window, if there is one; what it lacks is judged."""
         asked = asked_of(frame)
         with self._changed:
+            if asked is None or self._asked is None or asked[0] != self._asked[0]:
+                self._since = time.monotonic()
             self._asked = asked
             self._changed.notify()
         known = self.answer_to(frame)
@@ -146,9 +153,10 @@ class Judge(threading.Thread):
         known = self._answers.get(question)
         if known is not None and known[0] == stand:
             return None
-        pause = COSTS * self._cost
-        pause = pause if known is None else max(pause, AGAIN_SECONDS)
-        return max(self._ended + pause - time.monotonic(), 0.0)
+        at = max(self._since + SETTLED_SECONDS, self._ended + COSTS * self._cost)
+        if known is not None and known[0].state == stand.state:
+            at = max(at, self._ended + max(AGAIN_SECONDS, AGAIN_COSTS * self._cost))
+        return max(at - time.monotonic(), 0.0)
 
 
 def call_thread(name: str) -> None:

@@ -10,9 +10,9 @@ from gssr.model.evidence.evidence import Evidence, excerpt
 from gssr.model.evidence.gather import CLOSE, gather
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.engine import explains
-from gssr.model.verdicts.found import Found
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.rules import TABLE
+from gssr.model.verdicts.table import Found
 
 SECONDS, INTERVAL = 2400, 5.0
 

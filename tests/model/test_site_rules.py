@@ -7,8 +7,7 @@ import pytest
 from evidences import GIB, evidence
 
 from gssr.model.verdicts import judge
-from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.site import GREATEST, from_environment, load
+from gssr.model.verdicts.rules import GREATEST, TABLE, from_environment, load
 from gssr.model.verdicts.table import Table
 
 

@@ -9,10 +9,9 @@ from evidences import GIB, HEALTHY, during, evidence, scaled
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.results import Verdict
 from gssr.model.verdicts import judge
-from gssr.model.verdicts.engine import CONDITIONS
-from gssr.model.verdicts.pace import kendall, period
+from gssr.model.verdicts.rhythm import kendall, period
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import Table
+from gssr.model.verdicts.table import REGISTERED, Table
 
 N = 300
 
@@ -108,7 +107,7 @@ def test_each_cause_gives_its_verdict_with_evidence_and_advice(code: str, number
 
 def test_there_is_a_condition_and_a_cause_for_every_rule_and_no_other() -> None:
     codes = [rule.code for rule in TABLE.rules]
-    assert len(codes) == len(set(codes)) and set(codes) == set(CONDITIONS) == set(CAUSES)
+    assert len(codes) == len(set(codes)) and set(codes) == set(REGISTERED) == set(CAUSES)
     for rule in TABLE.rules:
         assert set(rule.explains) <= set(codes) - {rule.code}, rule.code
         names = [threshold.name for threshold in rule.thresholds]

@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 
 ANSWERS = (
-    Answer("job-checkpoints", ("checkpoint",), (), ("score", "0.705", "lowest means")),
+    Answer("job-checkpoints", ("checkpoint",), (), ("score", "0.705", "lowest means", "The GPUs wait 9 % of the time")),
     Answer("gpus-straggler", ("straggler",), ("2",), ("!", "007:2", "11")),
     Answer("gpus-gap", ("gap",), ("2", "n"), ("g", "nid000002:2", "without samples")),
     Answer("map-slow-node", ("slow_node",), ("3", "n"), ("nid000003", "!51", "t 4 throttled")),
@@ -32,8 +32,13 @@ ANSWERS = (
     Answer("time-dip", ("io_dip",), ("4", "t", "4:20", "Enter"), ("0 % busy", "100 % idle", "pcie rx")),
     Answer("balance-rotating", ("rotating",), ("5",), ("rotates", "time means hide it")),
     Answer("balance-static", ("straggler",), ("5", "Enter"), ("nid000007:2",)),
-    Answer("why-throttled", ("slow_node",), ("3", "n", "Enter", "6"), ("nid000003", "too hot", "clock 1140 MHz")),
-    Answer("why-late", ("late_start",), ("6",), ("starts late",)),
+    Answer(
+        "why-throttled",
+        ("slow_node",),
+        ("3", "n", "Enter", "6"),
+        ("nid000003", "slowed down by heat", "1140"),
+    ),
+    Answer("why-late", ("late_start",), ("6",), ("all of nid000005) began to work 2 min after",)),
     Answer("compare-better", ("after", "before"), ("7",), ("0.691", "0.600", "+0.091")),
 )
 

@@ -4,12 +4,15 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import frames
 import numpy as np
 import planted
 import pytest
+from test_watch import Clock
 
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.cli import main
@@ -153,13 +156,14 @@ def page(path: str, scene: Scene, capsys: pytest.CaptureFixture[str]) -> list[di
     return found
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(judge, "AGAIN_SECONDS", 0.0)
-    monkeypatch.setattr(judge, "COSTS", 0)
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AGAIN_SECONDS", "AGAIN_COSTS", "SETTLED_SECONDS", "COSTS"):
+        monkeypatch.setattr(judge, name, 0)
     yield
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", JOBS)
 def test_page_and_screens_name_the_same_causes(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     expected, write = JOBS[name]
@@ -186,3 +190,28 @@ def test_page_and_screens_name_the_same_causes(name: str, tmp_path: Path, capsys
                 assert shown == titles(scene, "why")[: len(shown)] and bool(shown) == bool(told)
                 found.append([verdict["code"] for verdict in told])
     assert expected in found[0] and expected in found[3], found
+
+
+@pytest.mark.parametrize("cost", [0.01, 0.4, 30.0])
+@pytest.mark.parametrize("moving", [False, True])
+def test_judging_takes_no_more_than_a_tenth_of_the_time(
+    cost: float, moving: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a run that grows with every look, in one window and in one that is moved on all the time."""
+    clock = Clock()
+    monkeypatch.setattr(judge, "time", clock)
+    frame = frames.frame_of(np.full((4, 60), 0.5), state="live")
+    own, spent, judged_at = judge.Judge(lambda: None), 0.0, []
+    for look in range(4000):
+        clock.seconds += 0.5
+        query = replace(frame.query, causes=TABLE, span=10.0, end=frame.first + (look // 4 if moving else 30))
+        own.shown(replace(frame, query=query, n_rows=look + 1))
+        if own._due() == 0.0:
+            judged_at.append(clock.seconds)
+            clock.seconds += cost
+            spent += cost
+            own._ended, own._cost = clock.seconds, cost
+            assert own._asked is not None
+            own._answers[own._asked[0]] = own._asked[1], None
+    assert judged_at and spent <= 0.1 * clock.seconds + cost
+    assert moving or np.diff(judged_at).min() >= judge.AGAIN_SECONDS

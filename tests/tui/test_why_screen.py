@@ -8,7 +8,7 @@ from looking import SIZES, fits, scene_of, text
 from gssr.backends.synthetic.bulk import START
 from gssr.model.analyze import analyze
 from gssr.model.results import Judgement
-from gssr.model.verdicts.site import load
+from gssr.model.verdicts.rules import load
 from gssr.store.read.recording import open_recording
 from gssr.tui.judge import answer, asked_of
 from gssr.tui.screens import why

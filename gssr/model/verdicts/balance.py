@@ -8,9 +8,8 @@ from gssr.model.findings.imbalance import behind
 from gssr.model.statistics.balance import imbalance as imbalance_of_means
 from gssr.model.statistics.balance import outliers
 from gssr.model.verdicts import words
-from gssr.model.verdicts.found import Found, finding, group, median, medians, positions, told
-from gssr.model.verdicts.job import Job
-from gssr.model.verdicts.table import Rule
+from gssr.model.verdicts.job import Job, group, median, medians, positions
+from gssr.model.verdicts.table import LEAD, TRACEML, Found, Rule, Threshold, finding, rule, told
 
 _FEWEST = 2
 """GPUs that can be compared."""
@@ -19,6 +18,18 @@ _FURTHEST = 16.0
 still fewer a rare chance would seem to be the rule."""
 
 
+@rule(
+    "warning", "{some} did {ratio} of what the others did{so}",
+    (
+        Threshold(
+            "ratio", 0.9, "an outlier that does less than this share of the median GPU, or that one of it", least=0.01
+        ),
+        Threshold("most", 0.25, "no more than this share of the GPUs is one"),
+        Threshold("critical", 0.5, "from this loss against the median GPU on it is critical"),
+    ),
+    "See whether this rank has less work, a busy neighbour on its node or a bad link; run once without the node.",
+    needs=(LEAD,), explains=("imbalance",),
+)  # fmt: skip
 def straggler(job: Job, rule: Rule) -> Found | None:
     """A few GPUs do less than all the others; or more, so that the others may wait for them."""
     means = job.gpu_means
@@ -47,6 +58,16 @@ def straggler(job: Job, rule: Rule) -> Found | None:
     return Found(found, evidence, rule.graded(loss), job.span, which)
 
 
+@rule(
+    "warning", "The GPUs are not equally busy: {lost} of their time is lost to it",
+    (
+        Threshold("warning", 0.1, "1 - mean/max of the GPUs' time means is at least this", TRACEML),
+        Threshold("critical", 0.2, "from this on it is critical", TRACEML),
+    ),
+    "Share the work out evenly (domain decomposition, batch sizes, sequence lengths); see which GPUs do most in "
+    "gssr analyze -plb.",
+    needs=(LEAD,),
+)  # fmt: skip
 def imbalance(job: Job, rule: Rule) -> Found | None:
     """The GPUs' time means differ."""
     means = job.gpu_means
@@ -67,6 +88,19 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
     return Found({"lost": words.percent(value)}, evidence, rule.graded(value), job.span, which)
 
 
+@rule(
+    "warning", "At {any} of the time some GPU lags behind, each in its turn",
+    (
+        Threshold("seconds", 5.0, "looked at in columns of at least so many seconds"),
+        Threshold("behind", 0.8, "a GPU is behind below this share of the median GPU"),
+        Threshold("any", 0.3, "some GPU is behind in at least this share of the columns"),
+        Threshold("same", 0.5, "the one that is behind most often has less than this share of these"),
+        Threshold("at_once", 0.34, "no more than this share of the GPUs is behind at once"),
+    ),
+    "In a synchronous job all wait for the slowest at each step: look for uneven batches, data loading or a shared "
+    "file system that hits one rank at a time.",
+    needs=(LEAD,), explains=("low_use",),
+)  # fmt: skip
 def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     """Some GPU is behind, now this one, now that one."""
     n_used, job = int(job.used.sum()), job.closer

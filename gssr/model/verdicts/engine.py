@@ -1,7 +1,7 @@
 """Judging a job by the rules, in their order: causes first, so that what they explain is not told again."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -9,34 +9,17 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.metrics import BY_NAME
-from gssr.model.evidence.evidence import Evidence
+from gssr.model.evidence.evidence import Evidence, excerpt
 from gssr.model.evidence.gather import gather
-from gssr.model.results import SEVERITIES, Abstention, Judgement, Verdict
+from gssr.model.results import SEVERITIES, Abstention, Judgement, Phase, Verdict
 from gssr.model.selection import MANY, looked_at, verdicts_in_all
 from gssr.model.statistics.gpu_time_counts import FLAGS, Counted
 from gssr.model.statistics.sources import Rollups
-from gssr.model.verdicts import balance, bound, health, memory, pace, use, waits, words
-from gssr.model.verdicts.found import Found, Unknown
+from gssr.model.verdicts import words
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import Rule, Table
+from gssr.model.verdicts.table import REGISTERED, Found, Rule, Table, Unknown
 from gssr.store.read.recording import RunReader, Samples
-
-Condition = Callable[[Job, Rule], Found | None]
-
-CONDITIONS: dict[str, Condition] = {
-    condition.__name__: condition
-    for condition in (
-        use.gpus_unused, use.hang, use.start_up, use.tear_down, use.late_start, use.early_end, use.low_use,
-        health.throttled_thermal, health.throttled_power_brake, health.throttled_hardware, health.power_capped,
-        health.slow_node, health.slow_clock, balance.straggler, balance.imbalance, balance.rotating_stragglers,
-        waits.io_wait, waits.cpu_starved, waits.transfer_bound, waits.communication_bound, pace.recurring_dips,
-        pace.pauses, pace.slow_down, bound.small_kernels, bound.gaps, bound.memory_peak, bound.memory_bound,
-        bound.compute_bound, bound.fp64, bound.tensor_unused, bound.little_arithmetic, memory.memory_full,
-        memory.memory_unused,
-    )
-}  # fmt: skip
-"""What each rule of the table looks for, by its code."""
 
 
 class Judged(NamedTuple):
@@ -91,7 +74,7 @@ def judge(evidence: Evidence, table: Table = TABLE) -> Judgement:
             abstentions.append(Abstention(rule.code, missing))
             continue
         try:
-            found = CONDITIONS[rule.code](job, rule)
+            found = REGISTERED[rule.code][1](job, rule)
         except Unknown as unknown:
             abstentions.append(Abstention(rule.code, str(unknown)))
             continue
@@ -150,3 +133,25 @@ def explains(cause: Rule, own: Found, rule: Rule, found: Found, job: Job) -> boo
 def _without_samples(job: Job, table: Table) -> Iterator[Abstention]:
     for rule in table.rules:
         yield Abstention(rule.code, _missing(rule, job.evidence) or "no GPU has samples")
+
+
+AT_WORK = ("steady", "recurring")
+WAITS = ("io_wait", "cpu_starved", "transfer_bound", "communication_bound")
+"""What may be said of a phase in which the job does not work: what it waits for. That it waits is its name."""
+
+
+def judge_phases(
+    found: Sequence[Phase], evidence: Evidence, whole: tuple[Verdict, ...], rules: Table
+) -> tuple[Phase, ...]:
+    """The phases with what is found in each of them alone; ``whole`` are the verdicts on all of the evidence, by the same
+    rules. In a phase, which is cut out of what was gathered, rules that need single samples or clock event reasons
+    abstain."""
+    return tuple(replace(phase, verdicts=_of_phase(phase, evidence, whole, rules)) for phase in found)
+
+
+def _of_phase(phase: Phase, evidence: Evidence, whole: tuple[Verdict, ...], rules: Table) -> tuple[Verdict, ...]:
+    if phase.start <= evidence.start and phase.end >= evidence.end:
+        return whole
+    part = excerpt(evidence, phase.start, phase.end)
+    found = judge(part, rules).verdicts if part is not None else ()
+    return found if phase.kind in AT_WORK else tuple(verdict for verdict in found if verdict.code in WAITS)

@@ -7,6 +7,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.model.evidence.evidence import Evidence, over_gpus
+from gssr.model.verdicts import words
 from gssr.model.verdicts.table import Table
 from gssr.model.window import DETECTION_METRICS, average_of, warm_up_and_tear_down
 
@@ -256,3 +257,32 @@ def _holding(reached: Flags) -> Flags:
     ahead = np.concatenate((reached, np.zeros((len(reached), 4), bool)), axis=1)
     enough = np.lib.stride_tricks.sliding_window_view(ahead, 5, axis=1).sum(axis=2) >= min(3, reached.shape[1])
     return np.asarray(reached & enough, bool)
+
+
+def positions(chosen: Flags) -> tuple[int, ...]:
+    """Where it is True."""
+    return tuple(np.flatnonzero(chosen).tolist())
+
+
+def group(job: Job, which: tuple[int, ...]) -> dict[str, str]:
+    """The words ``some`` and ``were`` for these GPUs."""
+    return {"some": words.some(job.evidence.gpus, which), "were": words.were(which)}
+
+
+def whole(job: Job) -> tuple[float, float]:
+    """The window."""
+    return job.evidence.start, job.evidence.end
+
+
+def median(values: Floats) -> float:
+    """Of what is not NaN; NaN where nothing is."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else np.nan
+
+
+def medians(values: Floats) -> Floats:
+    """Of each column of values [rows, columns] (NaN or finite) the same."""
+    ordered, n = np.sort(values, axis=0), np.isfinite(values).sum(axis=0)  # NaN comes last
+    columns = np.arange(values.shape[1])
+    middle = ordered[np.maximum(n - 1, 0) // 2, columns] + ordered[np.minimum(n // 2, len(values) - 1), columns]
+    return np.asarray(np.where(n > 0, middle / 2, np.nan), np.float64)

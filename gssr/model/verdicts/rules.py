@@ -1,11 +1,25 @@
-"""The rules: what each looks for, from which numbers on, what it says and what to do, and where its numbers come from.
+"""The table of all rules, and how a site changes it.
 
-The order matters: causes come before what they explain. The conditions are in the modules beside this one, under the same
-codes. A site may change every number, severity and advice (gssr.model.verdicts.site).
+What each rule looks for, from which numbers on, what it says and what to do, and where its numbers come from, stands at its
+condition, in the modules by subject beside this one. The order matters: causes come before what they explain. A site may
+change every number, severity and advice in a TOML file, or turn rules off:
+
+[memory_full]
+share = 0.95
+severity = "warning"
+advice = "Ask help@example.org for larger GPUs."
+
+[tensor_unused]
+enabled = false
 """
 
-from gssr.model.verdicts import gpu_rules, time_rules, work_rules
-from gssr.model.verdicts.table import JOBSTATS, KEMPNER, Rule, Table, Threshold
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from gssr.model.results import SEVERITIES
+from gssr.model.verdicts import balance, clocks, limits, rhythm, usage, waits
+from gssr.model.verdicts.table import JOBSTATS, KEMPNER, Rule, Table, Threshold, rules_of
 
 COMMON = Rule(
     "common", "info", "",
@@ -22,4 +36,78 @@ COMMON = Rule(
     "", (),
 )  # fmt: skip
 
-TABLE = Table(COMMON, (*gpu_rules.RULES, *time_rules.RULES, *work_rules.RULES))
+SUBJECTS = (usage, clocks, balance, waits, rhythm, limits)
+TABLE = Table(COMMON, tuple(rule for subject in SUBJECTS for rule in rules_of(subject)))
+
+VARIABLE = "GSSR_RULES"
+"""Names a file of this kind."""
+GREATEST = 1e15
+"""No number of a rule is greater."""
+
+
+def load(path: str, table: Table = TABLE) -> Table:
+    """The table as a file changes it. Raises ValueError with one sentence that names the file and what is wrong in it."""
+    import tomllib  # here, because hardly any page has rules of its own
+
+    try:
+        with open(path, "rb") as file:
+            wanted = tomllib.load(file)
+    except OSError as error:
+        raise ValueError(f"{path}: rules can't be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:  # beside what is no TOML: numbers too long, brackets too deep
+        raise ValueError(f"{path}: is no TOML: {error}") from None
+    codes = [rule.code for rule in (table.common, *table.rules)]
+    for code, changes in wanted.items():
+        if code not in codes:
+            raise ValueError(f"{path}: there is no rule {code!r}{_near(code, codes)}")
+        if not isinstance(changes, dict):
+            raise ValueError(f"{path}: {code} must be a table: [{code}]")
+    rules = (_changed(rule, wanted.get(rule.code, {}), path) for rule in table.rules)
+    common = _changed(table.common, wanted.get(table.common.code, {}), path)
+    return Table(common or table.common, tuple(rule for rule in rules if rule is not None))
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Table:
+    """The table as GSSR_RULES changes it. Raises ValueError as ``load``."""
+    path = environment.get(VARIABLE)
+    return load(path) if path else TABLE
+
+
+def _changed(rule: Rule, changes: Mapping[str, Any], path: str) -> Rule | None:
+    """The rule with its changes; None where it is turned off."""
+    names = [threshold.name for threshold in rule.thresholds]
+    for name, value in changes.items():
+        where = f"{path}: {name} in [{rule.code}]"
+        if name == "enabled":
+            if not isinstance(value, bool):
+                raise ValueError(f"{where} must be true or false, not {value!r}")
+        elif name == "severity":
+            if value not in SEVERITIES:
+                raise ValueError(f"{where} must be one of {', '.join(SEVERITIES)}, not {value!r}")
+            rule = rule._replace(severity=value)
+        elif name == "advice":
+            if not isinstance(value, str):
+                raise ValueError(f"{where} must be text, not {value!r}")
+            rule = rule._replace(advice=value)
+        elif name not in names:
+            known = [*names, "severity", "advice", "enabled"]
+            raise ValueError(f"{where} is not known{_near(name, known)}; there are: {', '.join(known)}")
+        elif isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+            raise ValueError(f"{where} must be a number, not {value!r}")
+        elif not (least := next(each.least for each in rule.thresholds if each.name == name)) <= value <= GREATEST:
+            raise ValueError(f"{where} must be a number from {least:g} to {GREATEST:g}, not {value!r}")
+        else:
+            rule = rule._replace(
+                thresholds=tuple(
+                    threshold._replace(value=float(value), source=f"{path}") if threshold.name == name else threshold
+                    for threshold in rule.thresholds
+                )
+            )
+    return rule if changes.get("enabled", True) else None
+
+
+def _near(word: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,8 +1,11 @@
-"""What a table of rules is made of."""
+"""What a table of rules is made of: each rule with what it looks for, and what it hands to the engine when that holds."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
-from gssr.model.results import Severity
+from gssr.arrays import Flags, Floats
+from gssr.model.results import Finding, Severity
+from gssr.model.verdicts import words
 from gssr.model.window import DETECTION_METRICS
 
 OURS = "ours"
@@ -70,3 +73,67 @@ class Table(NamedTuple):
     def rule(self, code: str) -> Rule:
         """The rule of this code; ``common`` by its own."""
         return next(rule for rule in (self.common, *self.rules) if rule.code == code)
+
+
+class Found(NamedTuple):
+    """``words`` fill the rule's title. ``gpus``: positions, empty for all. ``bins`` [n_bins]: when it holds, or for what
+    part (0-1) of the work that a bin lacks, None for throughout. ``span``: the same as unix times."""
+
+    words: dict[str, str]
+    findings: tuple[Finding, ...]
+    severity: Severity
+    span: tuple[float, float]
+    gpus: tuple[int, ...] = ()
+    bins: Flags | Floats | None = None
+
+
+class Unknown(Exception):
+    """A condition can't be judged; its text says why."""
+
+
+Condition = Callable[..., Found | None]
+"""What a rule looks for: (gssr.model.verdicts.job.Job, the rule as the site has it) -> what it finds."""
+_Condition = TypeVar("_Condition", bound=Condition)
+REGISTERED: dict[str, tuple[Rule, Condition]] = {}
+"""Every rule with its condition, by its code."""
+
+
+def rule(
+    severity: Severity,
+    title: str,
+    thresholds: tuple[Threshold, ...],
+    advice: str,
+    needs: tuple[tuple[str, ...], ...],
+    explains: tuple[str, ...] = (),
+) -> Callable[[_Condition], _Condition]:
+    """Makes the function below the condition of a rule, which has its name as its code; see Rule. Its table has the rules in
+    the order of their subjects (gssr.model.verdicts.rules), and of one subject in the order in which they are written."""
+
+    def register(condition: _Condition) -> _Condition:
+        code = condition.__name__
+        REGISTERED[code] = Rule(code, severity, title, thresholds, advice, needs, explains), condition
+        return condition
+
+    return register
+
+
+def rules_of(module: Any) -> tuple[Rule, ...]:
+    """Those that were written in a module."""
+    return tuple(rule for rule, condition in REGISTERED.values() if condition.__module__ == module.__name__)
+
+
+def finding(
+    name: str, value: float, what: str = "", rule: Rule | None = None, threshold: str = "", above: bool = True
+) -> Finding:
+    """A number, held against a threshold of the rule where one is named. ``what`` says more about it: "at work"."""
+    text = f"{words.label(name)} {words.amount(value, name)} {what}".strip()
+    if rule is None:
+        return Finding(name, float(value), None, text)
+    bound = rule.at(threshold)
+    side = "at least" if above else "below"
+    return Finding(name, float(value), bound, f"{text} ({side} {words.amount(bound, name)})")
+
+
+def told(name: str, value: float, text: str, threshold: float | None = None) -> Finding:
+    """A number with words of its own."""
+    return Finding(name, float(value), threshold, text)

@@ -27,7 +27,7 @@ _STRIPS, _LEGEND = 15, 9
 """Rows beside the verdicts from which the course over time is shown, and rows from which the legend is."""
 _SHARE, _TITLED = 0.6, 5
 """Of the rows at most so large a share is the verdicts'; from so many on they have a title."""
-_BEHIND = 15.0
+_BEHIND = 2.0
 """A judgement that is so many seconds older than the newest sample says so."""
 _SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("window", "run")}
 

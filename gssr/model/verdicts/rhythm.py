@@ -1,4 +1,4 @@
-"""Rules about the course of the work: pauses, dips that come again, and a job that grows slower."""
+"""Rules about the course of the work: dips that come again, pauses, and a job that grows slower."""
 
 import numpy as np
 
@@ -7,9 +7,8 @@ from gssr.model.evidence.evidence import over_gpus
 from gssr.model.findings.dips import cycle
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.found import Found, finding, told
 from gssr.model.verdicts.job import Job, level_of, stretches
-from gssr.model.verdicts.table import Rule
+from gssr.model.verdicts.table import LEAD, Found, Rule, Threshold, finding, rule, told
 
 _CARRIERS = (
     ("write_bytes", "the disks write"),
@@ -25,38 +24,24 @@ _CARRIERS = (
 """What may be busy in a dip, in the order of telling."""
 
 
-def pauses(job: Job, rule: Rule) -> Found | None:
-    """All GPUs together do next to nothing for a while."""
-    closer = job.closer
-    low = closer.steady & (closer.mean < job.common("paused") * closer.level)
-    share = closer.share(low)
-    if share < rule.at("share") or not low.any():
-        return None
-    width = closer.evidence.width
-    bins = job.lost_in(closer.evidence.times[low], width)
-    lengths = [(end - first) * width for first, end in stretches(low)]
-    times = "once" if len(lengths) == 1 else f"{len(lengths)} times"
-    found = {"times": times, "longest": words.duration(max(lengths)), "share": words.percent(share)}
-    meanwhile = carried(job, bins > 0, job.working & (bins == 0), rule.at("more"))
-    evidence = [finding("share", share, "of the time", rule, "share"), *meanwhile]
-    return Found(found, tuple(evidence), rule.graded(share), closer.around(low), (), bins)
-
-
-def carried(job: Job, during: Flags, otherwise: Flags, more: float) -> list[Finding]:
-    """What carries more in some bins than ``more`` times what it does in others, as findings: the one that stands
-    out most."""
-    best: tuple[float, Finding] | None = None
-    for name, says in _CARRIERS:
-        series = job.evidence.host.get(name) if name in job.evidence.host else job.in_time(name)
-        if series is None or not np.isfinite(series[during]).any():
-            continue
-        own = float(np.nanmean(series[during]))
-        usual = float(np.nanmean(series[otherwise])) if np.isfinite(series[otherwise]).any() else 0.0
-        if own >= 1e8 and own >= more * usual and (best is None or own / (usual + 1e8) > best[0]):
-            best = own / (usual + 1e8), told(name, own, f"{says} {words.amount(own, name)} meanwhile")
-    return [] if best is None else [best[1]]
-
-
+@rule(
+    "info", "Every {period} the GPUs wait for {length}{what}",
+    (
+        Threshold("depth", 0.3, "activity falls by at least this share of the working level"),
+        Threshold("correlation", 0.3, "and again after one period: the autocorrelation is at least this"),
+        Threshold("pairs", 3.0, "and more than so many pairs of dips that are as far apart by chance would make it"),
+        Threshold("periods", 4.0, "so many times at least: of fewer the distances may be alike by chance", least=2.0),
+        Threshold("filled", 0.67, "and fill at least this share of the time from the first to the last"),
+        Threshold("samples", 8.0, "a period is at least so many samples long: a shorter one may be a beat with steps"),
+        Threshold("lost", 0.02, "and at least this share of the work is lost to it"),
+        Threshold("warning", 0.08, "from this share on it is a warning"),
+        Threshold("critical", 0.3, "from this share on it is critical"),
+        Threshold("more", 1.5, "what a link or a disk carries then is told from so many times its usual rate on"),
+    ),
+    "See what the program does at this rhythm (checkpoint, validation, data loading): do it less often, or in the "
+    "background beside the computation.",
+    needs=(LEAD,), explains=("pauses", "low_use"),
+)  # fmt: skip
 def recurring_dips(job: Job, rule: Rule) -> Found | None:
     """Activity falls again and again after the same time."""
     course = job.evidence.course
@@ -144,6 +129,62 @@ def period(values: Floats, periods: float) -> tuple[float, float]:
     return float(lags[at]) + shift, middle
 
 
+@rule(
+    "info", "All GPUs paused {times}, {longest} at most: {share} of the time",
+    (
+        Threshold("more", 1.5, "what a link or a disk carries then is told from so many times its usual rate on"),
+        Threshold("share", 0.02, "all GPUs together pause (as above) for at least this share of the time"),
+        Threshold("warning", 0.05, "from this share on it is a warning"),
+        Threshold("critical", 0.25, "from this share on it is critical"),
+    ),
+    "See in the program's log what it did then: output, evaluation, a new compilation, a wait for the file system.",
+    needs=(LEAD,), explains=("low_use",),
+)  # fmt: skip
+def pauses(job: Job, rule: Rule) -> Found | None:
+    """All GPUs together do next to nothing for a while."""
+    closer = job.closer
+    low = closer.steady & (closer.mean < job.common("paused") * closer.level)
+    share = closer.share(low)
+    if share < rule.at("share") or not low.any():
+        return None
+    width = closer.evidence.width
+    bins = job.lost_in(closer.evidence.times[low], width)
+    lengths = [(end - first) * width for first, end in stretches(low)]
+    times = "once" if len(lengths) == 1 else f"{len(lengths)} times"
+    found = {"times": times, "longest": words.duration(max(lengths)), "share": words.percent(share)}
+    meanwhile = carried(job, bins > 0, job.working & (bins == 0), rule.at("more"))
+    evidence = [finding("share", share, "of the time", rule, "share"), *meanwhile]
+    return Found(found, tuple(evidence), rule.graded(share), closer.around(low), (), bins)
+
+
+def carried(job: Job, during: Flags, otherwise: Flags, more: float) -> list[Finding]:
+    """What carries more in some bins than ``more`` times what it does in others, as findings: the one that stands
+    out most."""
+    best: tuple[float, Finding] | None = None
+    for name, says in _CARRIERS:
+        series = job.evidence.host.get(name) if name in job.evidence.host else job.in_time(name)
+        if series is None or not np.isfinite(series[during]).any():
+            continue
+        own = float(np.nanmean(series[during]))
+        usual = float(np.nanmean(series[otherwise])) if np.isfinite(series[otherwise]).any() else 0.0
+        if own >= 1e8 and own >= more * usual and (best is None or own / (usual + 1e8) > best[0]):
+            best = own / (usual + 1e8), told(name, own, f"{says} {words.amount(own, name)} meanwhile")
+    return [] if best is None else [best[1]]
+
+
+@rule(
+    "warning", "The job grows slower: {drop} less activity at its end than at its beginning",
+    (
+        Threshold("drop", 0.15, "the last quarter's median is lower than the first one's by at least this share"),
+        Threshold("trend", 0.7, "and it falls steadily: Kendall's correlation with time is at least this, negative"),
+        Threshold("parts", 12.0, "looked at in so many parts of the time", least=2.0),
+        Threshold("memory", 0.05, "memory in use that grows by this share of the whole is told"),
+        Threshold("critical", 0.4, "from this drop on it is critical"),
+    ),
+    "Look for something that grows: a list of results, a fragmented heap, logs, files per folder; compare the time of "
+    "a step at the beginning and the end.",
+    needs=(LEAD,), explains=("low_use",),
+)  # fmt: skip
 def slow_down(job: Job, rule: Rule) -> Found | None:
     """The working level of the GPUs that are at work falls steadily: that some are through early is another verdict."""
     mean = over_gpus(np.where(job.comparable, job.activity, np.nan)[job.used])

@@ -6,9 +6,8 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import THROTTLES
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.found import Found, Unknown, finding, group, median, positions, told, whole
-from gssr.model.verdicts.job import Job
-from gssr.model.verdicts.table import Rule
+from gssr.model.verdicts.job import Job, group, median, positions, whole
+from gssr.model.verdicts.table import KEMPNER, LEAD, NVML, Found, Rule, Threshold, Unknown, finding, rule, told
 
 _REASONS = {
     "hw_thermal": "too hot, the hardware lowers its clocks",
@@ -20,6 +19,17 @@ _REASONS = {
 """In the order of telling."""
 
 
+@rule(
+    "warning", "{some} {were} slowed down by heat",
+    (
+        Threshold("share", 0.05, "heat lowers the clock (by hardware or driver) in at least this share of samples,"),
+        Threshold("celsius", 95.0, "or the GPU is so hot in at least this share of the time,", KEMPNER),
+        Threshold("celsius_a100", 93.0, "or, if it is an A100, so hot", KEMPNER),
+        Threshold("critical", 0.5, "from this share on it is critical"),
+    ),
+    "Tell the operators which node it is (cooling, dust, a failed fan), and leave it out until then.",
+    needs=(("hw_thermal", "sw_thermal", "temperature"),), explains=("throttled_hardware", "slow_clock"),
+)  # fmt: skip
 def throttled_thermal(job: Job, rule: Rule) -> Found | None:
     """Too hot: as the flags say, or the temperature itself."""
     peaks, evidence = job.evidence.peaks, job.evidence
@@ -32,16 +42,37 @@ def throttled_thermal(job: Job, rule: Rule) -> Found | None:
     return _held_down(job, rule, ("hw_thermal", "sw_thermal"), hot)
 
 
+@rule(
+    "critical", "{some} {were} slowed down by the power brake",
+    (Threshold("share", 0.05, "the external power brake is on in at least this share of samples", NVML),),
+    "Tell the operators: the node's power supply asks the GPUs to slow down.",
+    needs=(("power_brake",),), explains=("throttled_hardware", "slow_clock"),
+)  # fmt: skip
 def throttled_power_brake(job: Job, rule: Rule) -> Found | None:
     """The external power brake."""
     return _held_down(job, rule, ("power_brake",))
 
 
+@rule(
+    "critical", "{some} {were} slowed down by their hardware",
+    (Threshold("share", 0.05, "the hardware lowers the clock in at least this share of samples", NVML),),
+    "Tell the operators: heat, the power brake or the power supply; nvidia-smi -q -d PERFORMANCE says which.",
+    needs=(("hw_slowdown",),), explains=("slow_clock",),
+)  # fmt: skip
 def throttled_hardware(job: Job, rule: Rule) -> Found | None:
     """The hardware, for one of several reasons."""
     return _held_down(job, rule, ("hw_slowdown",))
 
 
+@rule(
+    "info", "{some} {were} held down by the power limit",
+    (
+        Threshold("share", 0.2, "the power limit holds the clock down in at least this share of samples"),
+        Threshold("clock", 0.7, "it is a warning where the SM clock is below this share of the highest"),
+    ),
+    "A busy GPU at its limit is doing what it can. If the limit is lower than its model's, ask whether that is meant.",
+    needs=(("sw_power_cap",),), explains=("slow_clock",),
+)  # fmt: skip
 def power_capped(job: Job, rule: Rule) -> Found | None:
     """The power limit: usual for a busy GPU, unless it holds them far down."""
     found = _held_down(job, rule, ("sw_power_cap",))
@@ -80,6 +111,17 @@ def _relative_clock(job: Job, gpus: tuple[int, ...]) -> float:
     return median(np.array(shares, np.float64))
 
 
+@rule(
+    "warning", "{node} is slower than the others: {why}",
+    (
+        Threshold("clock", 0.95, "the SM clock of a node, at work, is below this share of the median node's"),
+        Threshold("hotter", 8.0, "it is the temperature where that is above the median node's by so many °C"),
+        Threshold("flag", 0.05, "it is a clock event reason that is set so much more than on the others, in samples"),
+        Threshold("critical", 0.2, "from this loss of clock on it is critical"),
+    ),
+    "Leave the node out (--exclude) and tell the operators: every other GPU of a synchronous job waits for it.",
+    needs=(("sm_clock",), LEAD), explains=("straggler", "imbalance", "slow_clock", "rotating_stragglers"),
+)  # fmt: skip
 def slow_node(job: Job, rule: Rule) -> Found | None:
     """All GPUs of one node run at a slower clock than the other nodes'."""
     evidence = job.evidence
@@ -138,6 +180,12 @@ def _per_node(job: Job, values: Floats) -> Floats:
     return np.array([median(values[job.evidence.node_of == node]) for node in range(len(job.evidence.nodes))])
 
 
+@rule(
+    "warning", "{some} ran at a slower clock, and no reason recorded",
+    (Threshold("clock", 0.9, "the SM clock, at work, is below this share of the median GPU's"),),
+    "Compare nvidia-smi -q -d CLOCK on this node with another: application clocks may have been left set.",
+    needs=(("sm_clock",), LEAD), explains=("straggler", "imbalance"),
+)  # fmt: skip
 def slow_clock(job: Job, rule: Rule) -> Found | None:
     """GPUs at a slower clock without a reason."""
     clocks = np.where(job.used, job.per_gpu("sm_clock", job.working), np.nan)
