@@ -129,6 +129,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         evidence = gather(reader, positions[places], lower, upper, own_rows, counted)
         del counted, own_rows
         causes = _causes(evidence, options.rules)
+        del evidence
         if len(places) < len(positions):
             causes = causes.in_all(places)
     means = {name: statistics.mean for name, statistics in total.statistics.items()}
@@ -256,7 +257,8 @@ def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> t
     names = dict.fromkeys(name for name in asked if BY_NAME[name].kind != "bits")
     inputs = dict.fromkeys(SCORE_INPUTS)
     sampled = np.flatnonzero(total.n_rows)
-    columns = {name: column[sampled] for name, column in total.means.items()}
+    known = {name: column for name, column in total.means.items() if np.isfinite(column).any()}
+    columns = {name: column[sampled] for name, column in known.items()}
     place = np.full(len(gpus), -1, np.int64)
     place[sampled] = np.arange(len(sampled))
     unknown = GpuMeans(names, {}, 0)  # of every GPU without samples
