@@ -25,9 +25,10 @@ from gssr.store.read.small_tables import (
 )
 
 _Record = TypeVar("_Record", Gpu, Process, Event)
+_Listed = TypeVar("_Listed", Gpu, Process)
 _Id = TypeVar("_Id", str, str | None)
 _MANY_RUNS = 20
-"""The GPUs of so many are looked for in one go."""
+"""The GPUs and processes of so many are looked for in one go."""
 IMPOSSIBLE = "values that can't be"
 
 
@@ -50,6 +51,7 @@ class GuardedFile:
         self.damage: str | None = missing_end(path)
         self.runs: list[Run] = []
         self._gpus: dict[str, list[Gpu]] = {}
+        self._processes: dict[str, list[Process]] = {}
         self.merged: list[Merged] = []
         """The ranks' files that are part of this one."""
         self.thinned: list[Thinned] = []
@@ -135,18 +137,26 @@ class GuardedFile:
 
     def gpus(self, run_id: str) -> list[Gpu]:
         """The GPUs of a run in this file, as they were when first asked for."""
-        if len(self.runs) >= _MANY_RUNS and not self._gpus:
-            listed = self._small_table(read_gpus, None)
-            self._gpus = {run.run_id: [] for run in self.runs}
-            for gpu in listed:
-                self._gpus.setdefault(gpu.run_id, []).append(gpu)
-        if run_id not in self._gpus:
-            self._gpus[run_id] = self._small_table(read_gpus, run_id)
-        return self._gpus[run_id]
+        return self._of_run(read_gpus, self._gpus, run_id)
 
     def processes(self, run_id: str) -> list[Process]:
-        """The processes of a run in this file."""
-        return self._small_table(read_processes, run_id)
+        """The processes of a run in this file, as they were when first asked for."""
+        return self._of_run(read_processes, self._processes, run_id)
+
+    def _of_run(
+        self,
+        read: Callable[[sqlite3.Connection, str | None], list[_Listed]],
+        known: dict[str, list[_Listed]],
+        run_id: str,
+    ) -> list[_Listed]:
+        """What ``read`` gives of a run, which is kept in ``known``."""
+        if len(self.runs) >= _MANY_RUNS and not known:
+            known.update((run.run_id, []) for run in self.runs)
+            for record in self._small_table(read, None):
+                known.setdefault(record.run_id, []).append(record)
+        if run_id not in known:
+            known[run_id] = self._small_table(read, run_id)
+        return known[run_id]
 
     def events(self, run_id: str) -> list[Event]:
         """The events of a run in this file, MOST_EVENTS at most."""
