@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gssr.metrics import INDEX
-from gssr.store.disk import fingerprint
+from gssr.store.disk import sizes
 from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.limits import MOST_EVENTS, number
@@ -85,7 +85,7 @@ class GuardedFile:
         """The file's pages; None where they can't be read past SQLite. A file that grows is not looked at."""
         if self._pages is None and self._may_be_plain:
             try:
-                if not self.damage and all(run.state != "running" for run in self.runs):
+                if not (self.damage or self.is_snapshot) and all(run.state != "running" for run in self.runs):
                     self._pages = PageFile(self.path, self._identity)
             except NotPlainError:
                 pass
@@ -95,7 +95,7 @@ class GuardedFile:
     def size(self) -> int:
         """Bytes of the file, and of what of it is in a write-ahead log; 0 when it is gone."""
         try:
-            return sum(size for size in fingerprint(self.path).sizes if size > 0)
+            return sum(size for size in sizes(self.path) if size > 0)
         except OSError:
             return 0
 
