@@ -127,6 +127,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         judged = judge_window(reader, positions, lower, upper, options.rules, places, own_rows, counted)
         del counted, own_rows
         causes = _causes(judged, options.rules)
+        del judged
     means = {name: statistics.mean for name, statistics in total.statistics.items()}
     compared = [name for name in asked if has_balance(BY_NAME[name])]
     analysis = Analysis(
@@ -253,7 +254,8 @@ def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> t
     names = dict.fromkeys(name for name in asked if BY_NAME[name].kind != "bits")
     inputs = dict.fromkeys(SCORE_INPUTS)
     sampled = np.flatnonzero(total.n_rows)
-    columns = {name: column[sampled] for name, column in total.means.items()}
+    known = {name: column for name, column in total.means.items() if np.isfinite(column).any()}
+    columns = {name: column[sampled] for name, column in known.items()}
     place = np.full(len(gpus), -1, np.int64)
     place[sampled] = np.arange(len(sampled))
     unknown = GpuMeans(names, {}, 0)  # of every GPU without samples

@@ -21,7 +21,7 @@ from gssr.store.read.part import Part
 from gssr.store.read.recording import Recording
 from gssr.store.read.recording_file import RecordingFile
 from gssr.store.read.window_edges import positions_of, starts_of
-from gssr.store.write.create import finished_runs, reopen, seal
+from gssr.store.write.create import finished_runs, reopen, seal, seal_again
 
 
 class Repaired(NamedTuple):
@@ -43,8 +43,9 @@ class _Work(NamedTuple):
 
 
 def repair(path: str) -> Repaired:
-    """Repair the recording in one file. What nobody wrote before a recorder was killed is rolled up as well. Raises
-    TakenError when somebody is recording into it, RecordingError when it can't be read or written."""
+    """Repair the recording in one file. What nobody wrote before a recorder was killed is rolled up as well, and what is
+    beside the file goes into it (``seal_again``). Raises TakenError when somebody is recording into it, RecordingError when
+    it can't be read or written."""
     finished_runs(path)
     shard = RecordingFile(path)
     with closing(shard):
@@ -71,6 +72,7 @@ def repair(path: str) -> Repaired:
             raise RecordingError(f"{path}: can't be repaired: {error}") from None
         finally:
             seal(connection)
+    seal_again(path)
     return Repaired(sum(len(stretches.keys) for stretches in work), n_thinned, tuple(table.samples for table in use))
 
 
