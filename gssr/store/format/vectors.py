@@ -223,8 +223,8 @@ class SketchBins(NamedTuple):
 
 
 def decoded(blobs: Sequence[bytes], n_metrics: int, seconds: int = SKETCH_SECONDS) -> tuple[Flags, SketchBins]:
-    """Which [n] of these are sketches of ``seconds``, of no more than so many metrics and as long as they say; and the bins of
-    those."""
+    """Which [n] of these are sketches of ``seconds``, of no more than so many metrics and as long as they say; and the bins
+    of those."""
     is_packed = seconds == FINE_SKETCH_SECONDS
     if is_packed:
         blobs = [inflated(blob) for blob in blobs]
@@ -249,11 +249,13 @@ def decoded(blobs: Sequence[bytes], n_metrics: int, seconds: int = SKETCH_SECOND
     for start, total in zip(first.tolist(), n_bins[fine].tolist(), strict=True):
         for cut, (low, high) in zip(cuts, ends, strict=True):
             cut.append(view[start + low * total : start + high * total])
-    columns = [np.frombuffer(b"".join(cut), f"<u{width}").astype(np.int64) for cut, width in zip(cuts, widths, strict=True)]
+    columns = [
+        np.frombuffer(b"".join(cut), f"<u{width}").astype(np.int64) for cut, width in zip(cuts, widths, strict=True)
+    ]
     if not is_packed:
         return fine, SketchBins(sizes[fine], *columns)
-    low, high, *counts = columns
-    steps = np.append(0, np.cumsum(low | high << 8))
+    lower, upper, *counts = columns
+    steps = np.append(0, np.cumsum(lower | upper << 8))
     n_bins = n_bins[fine]
     keys = steps[1:] - np.repeat(steps[np.cumsum(n_bins) - n_bins], n_bins) & 0xFFFF
     return fine, SketchBins(sizes[fine], keys, counts[0] | counts[1] << 8 | counts[2] << 16 | counts[3] << 24)

@@ -16,7 +16,7 @@ from gssr.store.format.rollup import as_stored
 from gssr.store.format.schema import LEVELS, SKETCHES
 from gssr.store.format.vectors import derive, fold
 from gssr.store.read.check_rollups import LONGEST, wrong_stretches
-from gssr.store.read.histograms import count_bins, no_bins
+from gssr.store.read.histograms import count_sketches, no_bins
 from gssr.store.read.open import RecordingError
 from gssr.store.read.part import Part
 from gssr.store.read.recording import Recording
@@ -97,7 +97,8 @@ def _found(shard: RecordingFile) -> tuple[list[_Work], int]:
 def _wrong(part: Part) -> Ints:
     """The stretches, by their numbers, in which any rollup or sketch is not what the samples say."""
     sketched = part.shard.file.layout.sketched
-    count_bins(no_bins(sketched), part, sketched, -np.inf, np.inf, None)
+    for seconds in part.shard.rolled.sketch_lengths(part.keys(None)):
+        count_sketches(no_bins(sketched), part, sketched, -np.inf, np.inf, None, seconds, ())
     return wrong_stretches(part)
 
 

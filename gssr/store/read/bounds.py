@@ -7,7 +7,7 @@ A file of a megabyte can list a hundred thousand GPUs: reading it is to end in s
 import sqlite3
 
 from gssr.store.format.limits import LEAST_BYTES, MOST_GPUS, MOST_KEYS, MOST_RANKS, MOST_RUNS
-from gssr.store.format.schema import GPU_KEYS_PER_RANK
+from gssr.store.format.schema import GPU_KEYS_PER_RANK, SKETCHES
 from gssr.store.read.guard import UnsafeError
 
 _MOST = {
@@ -42,7 +42,9 @@ def check_sizes(connection: sqlite3.Connection, to_write: bool = False) -> None:
 def highest_key(connection: sqlite3.Connection) -> int | None:
     """The highest key of a GPU in a file that is to be added to, also of one whose rollups are there and it is not. Raises
     UnsafeError when none is left for more GPUs, sqlite3.Error."""
-    each = " UNION ALL ".join(f"SELECT max(gpu) AS gpu FROM {table}" for table in ("gpus", "rollup", "sketch"))
+    each = " UNION ALL ".join(
+        f"SELECT max(gpu) AS gpu FROM {table}" for table in ("gpus", "rollup", *SKETCHES.values())
+    )
     (highest,) = connection.execute(f"SELECT max(gpu) FROM ({each})").fetchone()
     if highest is None or (isinstance(highest, int) and highest < MOST_KEYS - GPU_KEYS_PER_RANK):
         return highest

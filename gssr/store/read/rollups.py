@@ -214,7 +214,7 @@ class RolledUp:
         return np.array(columns)
 
     def sketch_lengths(self, keys: Sequence[int] | None) -> list[int]:
-        """How long the sketches of these GPUs (None: of all) are, s, the longest first: earlier versions wrote no fine ones."""
+        """How long the sketches of these GPUs (None: of all) are, s, the longest first: earlier versions had no others."""
         fine = SKETCHES[FINE_SKETCH_SECONDS]
         only = f" WHERE gpu IN ({','.join(map(str, keys))})" if keys is not None else ""
         if columns_of(self._file.connection, fine) and self._file.all(f"SELECT gpu FROM {fine}{only} LIMIT 1"):
