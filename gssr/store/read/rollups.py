@@ -231,7 +231,7 @@ class RolledUp:
     ) -> Iterator[Sketches]:
         """The closed sketches of ``seconds`` that lie within [start, end), in batches; see ``rollups``."""
         query = f"SELECT gpu, bucket, data FROM {SKETCHES[seconds]} WHERE {within(start, end, seconds, keys)}"
-        for batch in self._file.rows(query, fetch=_BLOBS_AT_ONCE // (8 if seconds == SKETCH_SECONDS else 4)):
+        for batch in self._file.rows(query, fetch=_BLOBS_AT_ONCE // 8):
             head, rows = sound_buckets(batch, seconds)
             fine, bins = decoded([row[2] for row in rows], len(self._file.layout.sketched), seconds)
             if len(bins.sizes) < len(batch) and not counted_anew:
