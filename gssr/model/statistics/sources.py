@@ -29,7 +29,7 @@ from gssr.store.read.recording import RunReader, Samples
 from gssr.store.read.totals import totals
 
 MOST_AT_AN_END = 100_000
-"""So many samples are looked at, at most, to tell which of a histogram's ten minutes lie in a window, if its percentiles are
+"""So many samples are looked at, at most, to tell which of a histogram that is cut lie in a window, if its percentiles are
 sure enough without (gssr.model.statistics.aggregate.is_sure)."""
 MOST_CUT = 3 / 4
 """Of a window of which more than this share lies in histograms that it cuts all samples in these are looked at."""
