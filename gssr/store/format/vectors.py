@@ -8,6 +8,7 @@ Memory between arrays: what one gave back is for the next one.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import CLOCK_EVENT_REASONS
 from gssr.store.format.layout import HEAD, LAYOUT, Layout
+from gssr.store.format.rollup import inflated
+from gssr.store.format.schema import FINE_SKETCH_SECONDS, SKETCH_SECONDS
 
 
 def where(mask: Flags, *columns: NDArray[Any]) -> tuple[NDArray[Any], ...]:
@@ -219,8 +222,12 @@ class SketchBins(NamedTuple):
         return np.repeat(np.tile(values, len(self.sizes)), self.sizes.reshape(-1))
 
 
-def decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Flags, SketchBins]:
-    """Which [n] of these are sketches, of no more than so many metrics and as long as they say; and the bins of those."""
+def decoded(blobs: Sequence[bytes], n_metrics: int, seconds: int = SKETCH_SECONDS) -> tuple[Flags, SketchBins]:
+    """Which [n] of these are sketches of ``seconds``, of no more than so many metrics and as long as they say; and the bins
+    of those."""
+    is_packed = seconds == FINE_SKETCH_SECONDS
+    if is_packed:
+        blobs = [inflated(blob) for blob in blobs]
     lengths = np.array([len(blob) for blob in blobs], np.int64)
     begins = np.cumsum(lengths) - lengths
     data = b"".join((*blobs, bytes(2)))
@@ -235,13 +242,23 @@ def decoded(blobs: Sequence[bytes], n_metrics: int) -> tuple[Flags, SketchBins]:
         sizes[rows, :own] = at_every_byte[places].view("<u2")
     n_bins = sizes.sum(axis=1)
     fine &= lengths == heads + 6 * n_bins
-    keys, counts, view = [], [], memoryview(data)
+    widths = (1,) * 6 if is_packed else (2, 4)  # bytes of what stands together, bin by bin
+    view, ends = memoryview(data), list(pairwise(accumulate(widths, initial=0)))
+    cuts: list[list[memoryview]] = [[] for _ in widths]
     first = (begins + heads)[fine]
     for start, total in zip(first.tolist(), n_bins[fine].tolist(), strict=True):
-        keys.append(view[start : start + 2 * total])
-        counts.append(view[start + 2 * total : start + 6 * total])
-    columns = np.frombuffer(b"".join(keys), "<u2"), np.frombuffer(b"".join(counts), "<u4")
-    return fine, SketchBins(sizes[fine], *(column.astype(np.int64) for column in columns))
+        for cut, (low, high) in zip(cuts, ends, strict=True):
+            cut.append(view[start + low * total : start + high * total])
+    columns = [
+        np.frombuffer(b"".join(cut), f"<u{width}").astype(np.int64) for cut, width in zip(cuts, widths, strict=True)
+    ]
+    if not is_packed:
+        return fine, SketchBins(sizes[fine], *columns)
+    lower, upper, *counts = columns
+    steps = np.append(0, np.cumsum(lower | upper << 8))
+    n_bins = n_bins[fine]
+    keys = steps[1:] - np.repeat(steps[np.cumsum(n_bins) - n_bins], n_bins) & 0xFFFF
+    return fine, SketchBins(sizes[fine], keys, counts[0] | counts[1] << 8 | counts[2] << 16 | counts[3] << 24)
 
 
 _KEPT = 8 << 20

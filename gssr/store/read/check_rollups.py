@@ -113,11 +113,14 @@ def rollups(part: Part, level: int, gpus: Ints | None, lower: float, upper: floa
     kept = (bucket >= lower) & (bucket + level <= upper)
     if len(wrong):
         kept &= ~np.isin(codes_of(gpu, bucket // seconds * seconds), wrong)
-        part.shard.recounted.update(
-            (part.first, code) for code in codes_of(positions_of(wrong), starts_of(wrong) // LONGEST * LONGEST).tolist()
-        )
+        part.shard.recounted.update((part.first, code) for code in stretches_of(wrong).tolist())
     gpu, bucket, vectors = where(kept, gpu, bucket, vectors)
     return Rolled(gpu, bucket, vectors, wrong, seconds)
+
+
+def stretches_of(codes: Ints) -> Ints:
+    """The stretches of LONGEST seconds, by their numbers, in which buckets lie."""
+    return codes_of(positions_of(codes), starts_of(codes) // LONGEST * LONGEST)
 
 
 def _clipped(part: Part, lower: float, upper: float) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from gssr.store.format.vectors import derive, merge
 from gssr.store.read import window_edges
 from gssr.store.read.gpu_sources import places_of
 from gssr.store.read.guarded_file import catalogue_order
-from gssr.store.read.histograms import Histograms, histograms
+from gssr.store.read.histograms import Histograms, cut_seconds, histograms
 from gssr.store.read.host_use import Bins
 from gssr.store.read.open import RecordingError, files_of
 from gssr.store.read.part import Part
@@ -363,6 +363,10 @@ class RunReader:
             return self._parts
         wanted = set(gpus.tolist())
         return [part for part in self._parts if not wanted.isdisjoint(part.position.values())]
+
+    def cut_seconds(self, start: float | None, end: float | None) -> float:
+        """How much of [start, end), unix s, None: open, lies in histograms that it cuts."""
+        return cut_seconds(self._parts, *_bounds(start, end))
 
     def histogram(
         self,

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
+from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import HEAD, Layout, part_of
 from gssr.store.format.plausible import are_placed, are_rollups, are_vectors, ranges_in, sound_buckets
 from gssr.store.format.rollup import empty_vector
-from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
+from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES
 from gssr.store.format.vectors import SketchBins, decoded, vectors_of, where
 from gssr.store.pages.file import NotPlainError
 from gssr.store.pages.rollups import PageRollups, Rollups
@@ -212,14 +213,27 @@ class RolledUp:
             columns += range(mine.start, mine.start + mine.width)
         return np.array(columns)
 
+    def sketch_lengths(self, keys: Sequence[int] | None) -> list[int]:
+        """How long the sketches of these GPUs (None: of all) are, s, the longest first: earlier versions had no others."""
+        fine = SKETCHES[FINE_SKETCH_SECONDS]
+        only = f" WHERE gpu IN ({','.join(map(str, keys))})" if keys is not None else ""
+        if columns_of(self._file.connection, fine) and self._file.all(f"SELECT gpu FROM {fine}{only} LIMIT 1"):
+            return [SKETCH_SECONDS, FINE_SKETCH_SECONDS]
+        return [SKETCH_SECONDS]
+
     def sketches(
-        self, keys: Sequence[int] | None, start: float, end: float, counted_anew: bool = False
+        self,
+        keys: Sequence[int] | None,
+        start: float,
+        end: float,
+        counted_anew: bool = False,
+        seconds: int = SKETCH_SECONDS,
     ) -> Iterator[Sketches]:
-        """The closed sketches that lie within [start, end), in batches; see ``rollups``."""
-        query = f"SELECT gpu, bucket, data FROM sketch WHERE {within(start, end, SKETCH_SECONDS, keys)}"
+        """The closed sketches of ``seconds`` that lie within [start, end), in batches; see ``rollups``."""
+        query = f"SELECT gpu, bucket, data FROM {SKETCHES[seconds]} WHERE {within(start, end, seconds, keys)}"
         for batch in self._file.rows(query, fetch=_BLOBS_AT_ONCE // 8):
-            head, rows = sound_buckets(batch, SKETCH_SECONDS)
-            fine, bins = decoded([row[2] for row in rows], len(self._file.layout.sketched))
+            head, rows = sound_buckets(batch, seconds)
+            fine, bins = decoded([row[2] for row in rows], len(self._file.layout.sketched), seconds)
             if len(bins.sizes) < len(batch) and not counted_anew:
                 self._file.damaged(IMPOSSIBLE)
             if len(bins.sizes):

@@ -22,8 +22,8 @@ Columns = tuple[Ints, Floats, dict[str, Floats]]
 """GPU keys int64[n], unix times float64[n], values float64[n] by metric (NaN is NULL)."""
 Result = TypeVar("Result")
 
-_PAGES = 512
-"""Pages at once: decoded, their rows stay in the processor's cache."""
+_PAGES, _BYTES = 512, 4 << 20
+"""Pages at once, and what large ones take at most: decoded, their rows stay in the processor's cache."""
 _ROWS = 16_384
 """Rows at once through SQLite."""
 ROWS_TOGETHER = 16
@@ -60,7 +60,8 @@ class RawRows:
                 table = None
             else:
                 found = Leaves(*(column[every // 2 :: every] for column in found))
-                yield from (partial(self._decoded, table, part, wanted) for part in in_parts(found, _PAGES))
+                most = min(_PAGES, max(_BYTES // table.page_size, 1))
+                yield from (partial(self._decoded, table, part, wanted) for part in in_parts(found, most))
         if table is None:
             size, step = (_ROWS, _ROWS) if every == 1 else (ROWS_TOGETHER, ROWS_TOGETHER * every)
             for first, last in self.stretches(wanted.first, wanted.last, size, step):
