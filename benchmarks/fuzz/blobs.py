@@ -17,7 +17,7 @@ from benchmarks.fuzz import REAL, Parser, damage
 from benchmarks.fuzz.recordings import analyzed
 from benchmarks.fuzz.seeds import START, record, workshop
 from gssr.metrics import NAMES
-from gssr.model.live.many_files import Crowd
+from gssr.model.live.following import ManyFiles
 from gssr.store.format.schema import LIVE_SUFFIX, SKETCHES, TABLES
 from gssr.store.live_block.read import BlockReader
 from gssr.store.live_block.write import CHECKED_FROM, LiveBlock
@@ -185,7 +185,7 @@ def _blocks(folder: Path, data: bytes) -> None:
         found = BlockReader([path]).look()
         if len(found.gpus) != len(found.owner) or len(found.file) != len(found.rowid):
             raise AssertionError("a block's GPUs don't belong to it")
-        Crowd([(path, 0, {0: 0, 1: 1})] * 2, 2, 1.0).others()
+        ManyFiles([(path, 0, {0: 0, 1: 1})] * 2, 2, 1.0).others()
 
 
 def _drawn_block(rng: random.Random) -> bytes:

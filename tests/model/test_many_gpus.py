@@ -10,7 +10,7 @@ from gssr.model import selection
 from gssr.model.analyze import Options, analyze
 from gssr.model.live import run_totals
 from gssr.model.live.frame import Query
-from gssr.model.live.run_totals import Tally
+from gssr.model.live.run_totals import RunTotals
 from gssr.model.live.watch import Watch
 from gssr.model.statistics.gpu_time_counts import CELLS_OF_A_ROW, FEW_CELLS, MOST_CELLS, GpuTimeCounts, most_bins
 
@@ -58,10 +58,10 @@ def test_a_tally_made_in_pieces_is_that_of_the_whole(record: Record, monkeypatch
     gpu, time = ticks(5, 2500, 1.0)
     kept = (gpu != 2) | (np.abs(time - time[0] - 1200) > 30)  # a gap over the end of a stretch of ten minutes
     reader = record(gpu[kept], time[kept], random_values(kept.sum(), 1, 0.1), 9, sampling_ms=1000.0)
-    whole = Tally(reader, False)
-    monkeypatch.setattr("gssr.store.read.totals.VECTORS_AT_ONCE", 2)
+    whole = RunTotals(reader, False)
+    monkeypatch.setattr("gssr.store.read.everything.VECTORS_AT_ONCE", 2)
     monkeypatch.setattr(run_totals, "_MANY", 0)
-    apart = Tally(reader, False)
+    apart = RunTotals(reader, False)
     assert whole.n_gaps.tolist() == apart.n_gaps.tolist() == [0, 0, 1, 0, 0, 0, 0, 0, 0]
     for name in ("rows", "last_time", "latest"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(apart, name))

@@ -16,7 +16,7 @@ from gssr.store.pages.samples import PageTable
 from gssr.store.read import samples as raw
 from gssr.store.read.everything import each_chunk
 from gssr.store.read.recording import open_recording
-from gssr.store.read.samples import RawRows, in_threads
+from gssr.store.read.samples import SampleRows, in_threads
 
 WINDOWS = [(None, None), (START + 3, START + 17.2), (None, START + 11.25), (START + 28.5, None)]
 
@@ -27,7 +27,7 @@ def everything(path, monkeypatch, pages: bool, gpus=None) -> list[list]:
         patch.setattr(raw, "_PAGES", 3)
         patch.setattr(raw, "_ROWS", 50)
         if not pages:
-            patch.setattr(RawRows, "_open", lambda _: None)
+            patch.setattr(SampleRows, "_open", lambda _: None)
         recording = open_recording(path)
         found = []
         for reader in recording.runs:
@@ -96,7 +96,7 @@ def test_of_a_file_with_damage(tmp_path, monkeypatch, damage):
     found = recording.runs[0].samples(["sm_active", "temperature"])
     assert recording.damage is not None
     shutil.copy(path, tmp_path / "b.sql")
-    monkeypatch.setattr(RawRows, "_open", lambda _: None)
+    monkeypatch.setattr(SampleRows, "_open", lambda _: None)
     expected = open_recording(tmp_path / "b.sql").runs[0].samples(["sm_active", "temperature"])
     n = len(expected.time)
     assert len(found.time) >= n > 0  # what comes behind the damage may be found as well

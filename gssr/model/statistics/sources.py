@@ -27,8 +27,8 @@ from gssr.model.statistics.gpu_time_counts import (
     series_of_rows,
 )
 from gssr.store.format.layout import layout_of, part_of
+from gssr.store.read.everything import totals
 from gssr.store.read.recording import RunReader, Samples
-from gssr.store.read.totals import totals
 
 MOST_AT_AN_END = 100_000
 """So many samples are looked at, at most, to tell which of a histogram that is cut lie in a window, if its percentiles are

@@ -23,7 +23,7 @@ Window = tuple[float, float]
 """Rows with window[0] <= time < window[1] count, unix s; infinite: open."""
 
 
-class Use:
+class HostUseRows:
     """``host_samples`` and ``workload_samples`` of a file."""
 
     def __init__(self, file: GuardedFile) -> None:

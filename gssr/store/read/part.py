@@ -124,7 +124,7 @@ class Part(NamedTuple):
     def pieces(
         self, names: Sequence[str], gpus: Ints | None, start: float, end: float, every: int = 1
     ) -> Iterator[Callable[[], Columns]]:
-        """What gives them piece by piece: see gssr.store.read.samples.RawRows.pieces."""
+        """What gives them piece by piece: see gssr.store.read.samples.SampleRows.pieces."""
         keys = self.keys(gpus)
         if keys is None or keys:
             yield from self.pieces_in(self._ranges(start, end), Wanted(names, keys, 0, 0, start, end), every)

@@ -14,10 +14,10 @@ from gssr.store.format.limits import LATEST
 from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.read.gpu_spans import Span, spans_of, times_of
 from gssr.store.read.guarded_file import GuardedFile
-from gssr.store.read.host_use import Use
+from gssr.store.read.host_use import HostUseRows
 from gssr.store.read.open import RecordingError
-from gssr.store.read.rollups import RolledUp
-from gssr.store.read.samples import RawRows
+from gssr.store.read.rollups import RollupRows
+from gssr.store.read.samples import SampleRows
 from gssr.store.read.small_tables import read_thinned
 
 _KEYS_AT_ONCE = 10_000
@@ -107,9 +107,9 @@ class RecordingFile:
 
     def __init__(self, path: str) -> None:
         self.file = GuardedFile(path)
-        self.raw = RawRows(self.file)
-        self.rolled = RolledUp(self.file)
-        self.use = Use(self.file)
+        self.raw = SampleRows(self.file)
+        self.rolled = RollupRows(self.file)
+        self.use = HostUseRows(self.file)
         self._begins = Begins(self.file)
         self.counted: dict[tuple[int, int], Any] = {}
         """By the first and last rowid of a run's part: gssr.store.read.check_rollups."""

@@ -64,7 +64,7 @@ class Sketches(NamedTuple):
     bins: SketchBins
 
 
-class RolledUp:
+class RollupRows:
     """``rollup`` and ``sketch`` of a file."""
 
     n_kept = 0
@@ -82,7 +82,7 @@ class RolledUp:
     def close(self) -> None:
         """The file is being closed."""
         if self._kept is not None:
-            RolledUp.n_kept -= len(self._kept.gpu)
+            RollupRows.n_kept -= len(self._kept.gpu)
         self._pages, self._kept, self._may_be_plain = None, None, False
 
     def rollups(
@@ -135,7 +135,7 @@ class RolledUp:
         """All rollups of the coarsest level, which whoever reads a recording asks for again and again; None where they are
         too many to be kept. Raises NotPlainError."""
         if not self._are_many and self._kept is None:
-            level, most = LEVELS[-1], _MOST_KEPT - RolledUp.n_kept
+            level, most = LEVELS[-1], _MOST_KEPT - RollupRows.n_kept
             query = f"SELECT count(*) FROM (SELECT 1 FROM rollup WHERE level = {level} LIMIT {most + 1})"
             try:
                 ((n,),) = self._file.connection.execute(query).fetchall()
@@ -146,7 +146,7 @@ class RolledUp:
                 rows = pages.read(self._listed(level, None, -math.inf, math.inf)[0], None)
                 _check_level(rows, level)
                 self._kept = rows
-                RolledUp.n_kept += len(rows.gpu)
+                RollupRows.n_kept += len(rows.gpu)
         return self._kept
 
     def _through_sqlite(

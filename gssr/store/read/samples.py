@@ -36,7 +36,7 @@ _FEW = 4
 _MOST_THREADS = 4
 
 
-class RawRows:
+class SampleRows:
     """The rows of ``samples``."""
 
     def __init__(self, file: GuardedFile) -> None:
