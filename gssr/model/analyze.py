@@ -27,7 +27,6 @@ from gssr.model.results import (
     Verdict,
     Window,
 )
-from gssr.model.selection import looked_at, phases_in_all, select_gpus, unevenness_in_all, verdicts_in_all
 from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, filtered
 from gssr.model.statistics.balance import balance, has_balance, imbalance
 from gssr.model.statistics.exact import Exact
@@ -39,7 +38,17 @@ from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.engine import Judged, judge_phases
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
-from gssr.model.window import DETECTION_METRICS, cut, extent, warm_up_and_tear_down
+from gssr.model.window import (
+    DETECTION_METRICS,
+    cut,
+    extent,
+    looked_at,
+    phases_in_all,
+    select_gpus,
+    unevenness_in_all,
+    verdicts_in_all,
+    warm_up_and_tear_down,
+)
 from gssr.peaks import Peaks
 from gssr.score import score_of_means
 from gssr.store.format.rows import Gpu
@@ -56,7 +65,7 @@ Outliers = Literal["none", "leading", "trailing", "all"]
 class Options:
     """What to look at.
 
-    ``metrics``: names, None for all; ``gpus``: selectors (gssr.model.selection), None for all; ``start`` and ``end``: as
+    ``metrics``: names, None for all; ``gpus``: selectors (gssr.model.window), None for all; ``start`` and ``end``: as
     --from and --to take them (gssr.model.window.parse_time), or unix times; ``outliers``: which of warm-up (leading) and
     tear-down (trailing) to leave out; ``series``: metrics to make series of (counters, bit fields and metrics without
     samples have none), in at most ``bins`` bins; ``exact``: statistics from raw rows (True) or from rollups (False), None

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gssr import launch
+from gssr.backends.aside import InquiryError, inquire
 from gssr.backends.base import BackendError, Opened
-from gssr.backends.inquiry import InquiryError, inquire
 from gssr.metrics import BY_NAME, METRICS
 from gssr.profile.request import Request
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.session import plan_of
 from gssr.store.format.layout import LAYOUT
-from gssr.store.format.schema import FINE_SKETCH_SECONDS, INDEXES, LEVELS, SKETCH_SECONDS, TABLES
-from gssr.store.write.thinning import KEEPS, YOUNG_SECONDS, Keep
+from gssr.store.format.schema import FINE_SKETCH_SECONDS, INDEXES, LEVELS, SKETCH_SECONDS, TABLES, YOUNG_SECONDS
+from gssr.store.write.thinning import KEEPS, Keep
 
 PAGE = 4096
 ROW, VALUE = 52.0, 5.3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from ticks import Record, random_values, ticks
 
-from gssr.model import selection
+from gssr.model import window
 from gssr.model.analyze import Options, analyze
 from gssr.model.live import run_totals
 from gssr.model.live.frame import Query
@@ -40,7 +40,7 @@ def test_gpus_that_were_never_sampled_are_left_out_of_what_is_judged(
     values = {"sm_active": np.where(gpu == 8, 0.0, 0.9), "gr_engine_active": np.where(gpu == 8, 0.0, 0.9)}
     reader = record(gpu, time, values, 20, sampling_ms=1000.0)
     own = analyze(reader, Options(gpus=("7", "8", "9")))
-    monkeypatch.setattr(selection, "MANY", 10)
+    monkeypatch.setattr(window, "MANY", 10)
     found = analyze(reader)
     assert [(each.code, each.title) for each in found.verdicts] == [(each.code, each.title) for each in own.verdicts]
     unused = next(each for each in found.verdicts if each.code == "gpus_unused")

@@ -215,4 +215,4 @@ def test_a_damaged_page_whose_rows_have_other_numbers_does_not_hold_up_a_search(
     (part,) = open_recording(sound.path).runs[0]._parts
     monkeypatch.setattr(GuardedFile, "all", lambda *_: [(shown, 0.0)])
     assert part._first_from(1, 4000, START, at_least=True) == 4001
-    assert list(part.shard.raw.stretches(1, 100, 40, 40)) == [(1, 40), (41, 80), (81, 100)]
+    assert list(part.shard.samples.stretches(1, 100, 40, 40)) == [(1, 40), (41, 80), (81, 100)]

@@ -38,7 +38,7 @@ def everything(path, monkeypatch, pages: bool, gpus=None) -> list[list]:
                 found.append([np.concatenate([np.empty(0), *(chunk.time for chunk in chunks)])])
                 found.append([np.concatenate([np.empty(0), *(chunk.values["flop_active"] for chunk in chunks)])])
         for shard in recording._shards:
-            assert (shard.raw._open() is not None) is pages
+            assert (shard.samples._open() is not None) is pages
         found.append([np.array([recording.damage is not None])])
         recording.close()
     return found
@@ -72,7 +72,7 @@ def test_of_ranks_apart_and_merged(tmp_path, monkeypatch):
 def test_a_run_that_goes_on_is_read_through_sqlite(tmp_path):
     writer = write(tmp_path / "a.sql", rows_of(120, 3, 1), 3, finish=False)
     recording = open_recording(tmp_path / "a.sql")
-    assert recording._shards[0].raw._open() is None and len(recording.runs[0].samples([]).time) == 360
+    assert recording._shards[0].samples._open() is None and len(recording.runs[0].samples([]).time) == 360
     del writer
 
 

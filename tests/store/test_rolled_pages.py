@@ -44,13 +44,13 @@ def rollups(path: Path, monkeypatch, pages: bool, keys: list[list[int] | None]) 
             part_of(shard.file.layout, []),
         ]
         found = [
-            list(shard.rolled.rollups(level, own, *window, layout))
+            list(shard.rollups.rollups(level, own, *window, layout))
             for level in LEVELS
             for window in WINDOWS
             for own in keys
             for layout in layouts
         ]
-        assert shard.rolled._may_be_plain is pages
+        assert shard.rollups._may_be_plain is pages
         damaged = shard.file.damage is not None
         shard.close()
     return found, damaged
@@ -89,8 +89,8 @@ def test_of_ranks_merged_into_pages_of_any_size(tmp_path, monkeypatch, large):
 def test_a_run_that_goes_on_is_read_through_sqlite(tmp_path):
     writer = write(tmp_path / "a.sql", rows_of(300, 3, 1), 3, finish=False)
     shard = RecordingFile(str(tmp_path / "a.sql"))
-    assert len(shard.rolled.rollups(10, None, -math.inf, math.inf, shard.file.layout)[0]) > 30
-    assert not shard.rolled._may_be_plain
+    assert len(shard.rollups.rollups(10, None, -math.inf, math.inf, shard.file.layout)[0]) > 30
+    assert not shard.rollups._may_be_plain
     shard.close()
     del writer
 
@@ -139,11 +139,11 @@ def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path, monkeypatch):
             )
         path.write_bytes(bad)
         shard, other = RecordingFile(str(path)), None
-        one = shard.rolled.rollups(10, None, -math.inf, math.inf, shard.file.layout)
+        one = shard.rollups.rollups(10, None, -math.inf, math.inf, shard.file.layout)
         with monkeypatch.context() as patch:
             patch.setattr(RollupRows, "_open", refuse)
             other = RecordingFile(str(path))
-            expected = other.rolled.rollups(10, None, -math.inf, math.inf, other.file.layout)
+            expected = other.rollups.rollups(10, None, -math.inf, math.inf, other.file.layout)
         if other.file.damage is None or "values" in other.file.damage:
             n_same += 1
             for a, b in zip(one, expected, strict=True):
@@ -159,12 +159,12 @@ def test_a_file_written_meanwhile_is_read_through_sqlite(tmp_path, level):
     path = tmp_path / "a.sql"
     write(path, rows_of(300, 3, 1), 3)
     shard = RecordingFile(str(path))
-    before = shard.rolled.rollups(level, None, -math.inf, math.inf, shard.file.layout)
+    before = shard.rollups.rollups(level, None, -math.inf, math.inf, shard.file.layout)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE runs SET label = 'changed'")
         connection.commit()
-    after = shard.rolled.rollups(level, None, -math.inf, math.inf, shard.file.layout)
-    assert not shard.rolled._may_be_plain
+    after = shard.rollups.rollups(level, None, -math.inf, math.inf, shard.file.layout)
+    assert not shard.rollups._may_be_plain
     for a, b in zip(before, after, strict=True):
         np.testing.assert_array_equal(a, b)
     shard.close()
@@ -177,7 +177,7 @@ def test_files_that_are_open_together_keep_no_more_than_one(tmp_path, monkeypatc
     shards = [RecordingFile(str(path)) for path in paths]
 
     def read(shard: RecordingFile) -> list:
-        return list(shard.rolled.rollups(LEVELS[-1], [1, 2], START, math.inf, shard.file.layout))
+        return list(shard.rollups.rollups(LEVELS[-1], [1, 2], START, math.inf, shard.file.layout))
 
     alone = read(shards[0])
     n = RollupRows.n_kept - before

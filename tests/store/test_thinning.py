@@ -20,10 +20,10 @@ from gssr.model.analyze import Options, analyze
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
 from gssr.store.format.rollup import Rollups
-from gssr.store.format.schema import SKETCHES
+from gssr.store.format.schema import SKETCHES, YOUNG_SECONDS
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.write.thinning import KEEPS, YOUNG_SECONDS
+from gssr.store.write.thinning import KEEPS
 from gssr.store.write.writer import Writer
 
 START, STEP = 1_700_000_003.0, 1.0

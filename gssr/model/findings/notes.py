@@ -19,9 +19,8 @@ from gssr.model.results import Analysis, GpuSummary
 from gssr.model.statistics.aggregate import is_within_a_bin
 from gssr.store.format.layout import RELATIVE_BIN_WIDTH
 from gssr.store.format.rows import Process, without_ranks
-from gssr.store.format.schema import GAP_INTERVALS, LEVELS
+from gssr.store.format.schema import GAP_INTERVALS, LEVELS, YOUNG_SECONDS
 from gssr.store.read.recording import RunReader
-from gssr.store.write.thinning import YOUNG_SECONDS
 
 _NAMED = 6
 _TROUBLE = ("storage", "backend_lost")

@@ -20,9 +20,9 @@ from gssr.model.live.answers import Answers
 from gssr.model.live.frame import STALE_SECONDS
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.statistics.grid import Spans
-from gssr.store.format.plausible import sound_samples
 from gssr.store.format.rows import Run, one_run
 from gssr.store.format.schema import GAP_INTERVALS
+from gssr.store.format.vectors import sound_samples
 from gssr.store.live_block.read import BlockReader, Blocks, Entries
 from gssr.store.live_block.write import COUNTED, MANY_FILES, PUBLISH_SECONDS
 from gssr.store.read.follow import Follower

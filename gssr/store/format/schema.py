@@ -30,6 +30,9 @@ LEVELS = (10, 60, 600)
 SKETCH_SECONDS, FINE_SKETCH_SECONDS = 600, 60
 SKETCHES = {FINE_SKETCH_SECONDS: "sketch_minute", SKETCH_SECONDS: "sketch"}
 """Tables of histograms by the length of their buckets, seconds."""
+YOUNG_SECONDS = SKETCH_SECONDS + 60.0
+"""A bucket of 10 s is thinned this long after it began: by then the writer has closed the sketch and the coarsest bucket
+that hold it, also those of a GPU that fell silent."""
 
 STATES = ("running", "completed", "failed", "timeout", "killed")
 """How a run stands. ``lost`` is never stored: readers derive it (gssr.store.read.recording)."""

@@ -55,7 +55,9 @@ def repair(path: str) -> Repaired:
         work, n_thinned = _found(shard)
         layout = shard.file.layout
         use = [
-            table for table in USE_TABLES if not all(shard.use.counts_all(table, level, table.each) for level in LEVELS)
+            table
+            for table in USE_TABLES
+            if not all(shard.host_use.counts_all(table, level, table.each) for level in LEVELS)
         ]
     if work or use:
         connection = reopen(path)
@@ -99,7 +101,7 @@ def _found(shard: RecordingFile) -> tuple[list[_Work], int]:
 def _wrong(part: Part) -> Ints:
     """The stretches, by their numbers, in which any rollup or sketch is not what the samples say."""
     sketched = part.shard.file.layout.sketched
-    for seconds in part.shard.rolled.sketch_lengths(part.keys(None)):
+    for seconds in part.shard.rollups.sketch_lengths(part.keys(None)):
         count_sketches(no_bins(sketched), part, sketched, -np.inf, np.inf, None, seconds, ())
     return wrong_stretches(part)
 

@@ -27,7 +27,7 @@ from gssr.store.read.samples import Columns, in_threads
 def in_pieces(reader: RunReader, names: Sequence[str], most: int) -> Iterator[Samples]:
     """All raw rows of stored metrics, in file order and at most ``most`` at a time."""
     for part in reader._parts:
-        for first, last in part.shard.raw.stretches(part.first, part.last, most, most):
+        for first, last in part.shard.samples.stretches(part.first, part.last, most, most):
             piece = part._replace(first=first, last=last)
             gpu, time, values = piece.raw(list(names), None, -math.inf, math.inf)
             yield Samples(gpu, time, values)

@@ -42,7 +42,7 @@ def no_bins(names: Sequence[str]) -> Ints:
 def lengths_of(part: Part, start: float, end: float) -> list[int]:
     """How long the sketches are that tell of [start, end), s, the longest first: finer ones where those are cut."""
     if part.unended or cut_off(start, end, SKETCH_SECONDS):
-        return part.shard.rolled.sketch_lengths(part.keys(None))
+        return part.shard.rollups.sketch_lengths(part.keys(None))
     return [SKETCH_SECONDS]
 
 
@@ -84,7 +84,7 @@ def count_sketches(
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
     told = Told(part, names, start, end, gpus, seconds) if part.ended else None
     codes = [np.empty(0, np.int64)]
-    for batch in part.shard.rolled.sketches(part.keys(gpus), start, end, part.ended, seconds):
+    for batch in part.shard.rollups.sketches(part.keys(gpus), start, end, part.ended, seconds):
         if not part.sound(batch.gpu).all():
             continue
         position, bins = part.positions(batch.gpu), batch.bins
@@ -278,7 +278,7 @@ def _add_edge(
         n, ends = _held(part, names, edge, own, gap_seconds)
         told = Told(part, names, edge.begin, end, own, edge.seconds) if checked else None
         done = np.zeros(len(n), bool)
-        for batch in part.shard.rolled.sketches(part.keys(own), edge.begin, end, checked, edge.seconds):
+        for batch in part.shard.rollups.sketches(part.keys(own), edge.begin, end, checked, edge.seconds):
             position, bins = part.positions(batch.gpu), batch.bins
             if told is not None:
                 right = told.by_sketches(codes_of(position, batch.bucket), bins.samples())
@@ -373,7 +373,7 @@ def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints,
         return below, known
     index, edge = part.shard.file.layout.sketched.index(name), int(_keys(np.array([limit]))[0])
     codes = [np.empty(0, np.int64)]
-    for batch in part.shard.rolled.sketches(part.keys(None), -np.inf, np.inf):
+    for batch in part.shard.rollups.sketches(part.keys(None), -np.inf, np.inf):
         if not part.sound(batch.gpu).all():
             continue
         gpu = part.positions(batch.gpu)

@@ -14,10 +14,19 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import HEAD, Layout, part_of
-from gssr.store.format.plausible import are_placed, are_rollups, are_vectors, ranges_in, sound_buckets
 from gssr.store.format.rollup import empty_vector
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES
-from gssr.store.format.vectors import SketchBins, decoded, vectors_of, where
+from gssr.store.format.vectors import (
+    SketchBins,
+    are_placed,
+    are_rollups,
+    are_vectors,
+    decoded,
+    ranges_in,
+    sound_buckets,
+    vectors_of,
+    where,
+)
 from gssr.store.pages.file import NotPlainError
 from gssr.store.pages.rollups import PageRollups, Rollups
 from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile

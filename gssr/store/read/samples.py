@@ -13,7 +13,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.store.format.limits import LATEST, LEAST_BYTES, MOST_KEYS
-from gssr.store.format.plausible import GREATEST, sound_samples
+from gssr.store.format.vectors import GREATEST, sound_samples
 from gssr.store.pages.file import LOWEST, Leaves, NotPlainError
 from gssr.store.pages.samples import PageTable, Wanted, in_parts
 from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
@@ -156,7 +156,7 @@ class SampleRows:
 
 
 def _are_sound(gpu: Ints, time: Floats, values: dict[str, Floats]) -> bool:
-    """Whether there is nothing that gssr.store.format.plausible would have to say something of."""
+    """Whether there is nothing that gssr.store.format.vectors would have to say something of."""
     if not len(gpu):
         return True
     placed = gpu.min() >= 0 and gpu.max() < MOST_KEYS and time.min() >= 0 and time.max() <= LATEST
