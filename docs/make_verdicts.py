@@ -1,4 +1,4 @@
-"""Writes the tables of docs/verdicts.md from the rules: run it after every change to gssr/model/verdicts/*_rules.py."""
+"""Writes the tables of docs/verdicts.md from the rules: run it after every change to gssr/model/verdicts/."""
 
 from pathlib import Path
 

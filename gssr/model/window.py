@@ -1,6 +1,4 @@
-"""Which part of a run is looked at: what --from and --to mean, and where warm-up ends and tear-down begins.
-
-Which GPUs of a run are looked at: what --gpus means.
+"""Which part of a run is looked at: what --from, --to and --gpus mean, and where warm-up ends and tear-down begins.
 
 A run may list very many GPUs that were never sampled. They are rows of lists; rules, phases and load balancing, whose
 arrays have a row for each GPU, look at the others alone.

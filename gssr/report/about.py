@@ -1,4 +1,4 @@
-"""What a recording says about itself: the run and its GPUs.
+"""About a run: what a recording says of itself and its GPUs, and what the page says of it.
 
 What the page says about the job and its data: the verdicts with their evidence and advice, then the data's flaws.
 """

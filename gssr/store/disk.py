@@ -1,7 +1,5 @@
-"""The files beside a recording, SQLite's and our own, and what tells of them without SQLite: what starts beside a job must
-start quickly.
-
-Which journal mode is safe where a recording lies.
+"""A recording and its disk: the files beside it, which journal mode is safe on its filesystem, whose the files are, room for
+the end of a run. Without SQLite: what starts beside a job must start quickly.
 
 WAL needs shared memory, so it works on one host and a local filesystem only; everywhere else TRUNCATE is used, which needs
 no more than POSIX locks and which readers on other hosts can follow.

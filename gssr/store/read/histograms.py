@@ -1,11 +1,9 @@
-"""Histograms of windows that cut a sketch whose samples are thinned, or too many to be read: which of them lie in the
-window is not known.
-
-How many do, and between which values, rollups tell, GPU by GPU. So there are a histogram that takes its share of every bin,
-and two that no window can go beyond: of the least samples that there were, and of the greatest.
-
-Histograms of a window: sketches inside, raw rows where they are cut, not closed yet, or count anything else than the
+"""Histograms of a window: sketches inside, raw rows where they are cut, not closed yet, or count anything else than the
 rollups beside them.
+
+Of a sketch that a window cuts, and whose samples are thinned, or too many to be read, nobody knows which of them lie in the
+window. How many do, and between which values, rollups tell, GPU by GPU. So there are a histogram that takes its share of
+every bin, and two that no window can go beyond: of the least samples that there were, and of the greatest.
 
 How many samples of a metric are below a value, GPU by GPU: told by the sketches, without reading raw rows.
 """

@@ -1,5 +1,5 @@
 """One file of a recording, read into arrays: which of its rows belong to which run, and the readers of its tables. What
-belongs together is put together in ``reader``.
+belongs together is put together in gssr.store.read.recording.
 
 Where in ``samples`` of a file each of its runs begins.
 """
