@@ -19,7 +19,7 @@ _DRIVER_FIRST = "NVIDIA's driver comes first: see GPUs"
 _WHAT = {kind.name: kind.what for kind in BACKENDS}
 
 
-class Finding(NamedTuple):
+class Advice(NamedTuple):
     """One line: ``ok``, ``no`` or ``note``; what was looked at; what was found; what to do, where there is something."""
 
     verdict: Literal["ok", "no", "note"]
@@ -28,55 +28,55 @@ class Finding(NamedTuple):
     cure: str = ""
 
 
-def findings() -> list[Finding]:
+def findings() -> list[Advice]:
     """Everything that was looked at, in the order a user meets it."""
     return [_python(), _sqlite(), _place(), *_real_gpus(), *_stand_ins(), _host(), _folder()]
 
 
-def _python() -> Finding:
+def _python() -> Advice:
     version = ".".join(map(str, sys.version_info[:3]))
-    return Finding("ok", "gssr", f"{__version__} on Python {version}, {sys.executable}")
+    return Advice("ok", "gssr", f"{__version__} on Python {version}, {sys.executable}")
 
 
-def _sqlite() -> Finding:
+def _sqlite() -> Advice:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        return Finding(
+        return Advice(
             "no", "SQLite", f"{sqlite3.sqlite_version} is too old", "use a Python built with SQLite 3.26 or newer"
         )
-    return Finding("ok", "SQLite", sqlite3.sqlite_version)
+    return Advice("ok", "SQLite", sqlite3.sqlite_version)
 
 
-def _place() -> Finding:
+def _place() -> Advice:
     place = launch.where_am_i()
     if place.launcher == launch.ALONE:
         job = f", in job {place.job_id}" if place.job_id else ""
-        return Finding("ok", "launcher", f"none: one process on {place.node}{job}")
+        return Advice("ok", "launcher", f"none: one process on {place.node}{job}")
     size = place.world_size if place.world_size is not None else "an unknown number"
-    return Finding("ok", "launcher", f"{place.launcher}: rank {place.rank} of {size} on {place.node}")
+    return Advice("ok", "launcher", f"{place.launcher}: rank {place.rank} of {size} on {place.node}")
 
 
-def _real_gpus() -> list[Finding]:
+def _real_gpus() -> list[Advice]:
     """The GPUs of this machine, and what each backend for them has to give."""
     offers = _offers()
     if isinstance(offers, str):
-        return [Finding("no", "GPUs", offers, "see dmesg, or ask the administrator")]
+        return [Advice("no", "GPUs", offers, "see dmesg, or ask the administrator")]
     driver = next(offer for offer in offers if offer.name == "nvml")
     given = launch.gpu_ids()
     mine = "" if given is None else f"; the launcher gives this process {', '.join(given) or 'none'}"
     best = next((offer.name for offer in offers if offer.works), None)
     here = f"here: {best}" if best else "here: host metrics only"
     found = [
-        Finding("ok" if driver.works else "no", "GPUs", driver.details + mine, driver.cure),
-        Finding("ok", "backend auto", f"{_WHAT['auto']}; {here}"),
+        Advice("ok" if driver.works else "no", "GPUs", driver.details + mine, driver.cure),
+        Advice("ok", "backend auto", f"{_WHAT['auto']}; {here}"),
     ]
     for offer in offers:
         what = f"backend {offer.name}"
         if offer.works:
-            found.append(Finding("ok", what, _WHAT["nvml"] if offer is driver else offer.details, offer.cure))
+            found.append(Advice("ok", what, _WHAT["nvml"] if offer is driver else offer.details, offer.cure))
         elif offer.details == driver.details:
-            found.append(Finding("no", what, "needs NVIDIA's driver: see GPUs"))
+            found.append(Advice("no", what, "needs NVIDIA's driver: see GPUs"))
         else:
-            found.append(Finding("no", what, offer.details, offer.cure if driver.works else _DRIVER_FIRST))
+            found.append(Advice("no", what, offer.details, offer.cure if driver.works else _DRIVER_FIRST))
     return found
 
 
@@ -94,12 +94,12 @@ def _offers() -> list[Offer] | str:
         return str(error)
 
 
-def _stand_ins() -> list[Finding]:
+def _stand_ins() -> list[Advice]:
     scenarios = {"synthetic": f"; scenarios: {', '.join(SCENARIOS)}"}
-    return [Finding("ok", f"backend {name}", _WHAT[name] + scenarios.get(name, "")) for name in ("synthetic", "replay")]
+    return [Advice("ok", f"backend {name}", _WHAT[name] + scenarios.get(name, "")) for name in ("synthetic", "replay")]
 
 
-def _host() -> Finding:
+def _host() -> Advice:
     from gssr.backends.host import HostSampler
     from gssr.store.format.schema import TABLES
 
@@ -110,16 +110,16 @@ def _host() -> Finding:
     names = [column.name for column in TABLES["host_samples"]][3:]
     missing = [name for name, value in zip(names, values, strict=True) if value is None]
     if missing:
-        return Finding("note", "host metrics", f"this machine doesn't tell {', '.join(missing)}")
-    return Finding("ok", "host metrics", "CPU, load, memory, disk, network")
+        return Advice("note", "host metrics", f"this machine doesn't tell {', '.join(missing)}")
+    return Advice("ok", "host metrics", "CPU, load, memory, disk, network")
 
 
-def _folder() -> Finding:
+def _folder() -> Advice:
     try:
         folder = os.getcwd()
     except OSError as error:
-        return Finding("no", "this folder", f"is gone: {error.strerror}", "go to another one")
+        return Advice("no", "this folder", f"is gone: {error.strerror}", "go to another one")
     kind, mode = filesystem_of(folder), journal_mode(folder)
     if not os.access(folder, os.W_OK):
-        return Finding("no", "this folder", f"{folder} can't be written", "give recordings a place with -o")
-    return Finding("ok", "this folder", f"{kind}: recordings are written with journal mode {mode}")
+        return Advice("no", "this folder", f"{folder} can't be written", "give recordings a place with -o")
+    return Advice("ok", "this folder", f"{kind}: recordings are written with journal mode {mode}")

@@ -25,9 +25,11 @@ HEAVY = {
 }  # fmt: skip
 
 BESIDE_A_JOB = [
-    "gssr", "gssr.launch", "gssr.backends.base", "gssr.backends.host", "gssr.backends.workload",
+    "gssr", "gssr.launch", "gssr.backends.base", "gssr.backends.host",
     "gssr.backends.synthetic", "gssr.store.write.writer",
-    *(f"gssr.profile.{source.stem}" for source in SOURCES if source.parent.name == "profile" and source.stem != "__init__"),
+    *(".".join(source.relative_to(ROOT).with_suffix("").parts) for source in SOURCES
+      if "profile" in source.parts[-3:-1] and source.parent.parent.name in ("gssr", "profile") and source.stem !=
+      "__init__"),
 ]  # fmt: skip
 
 

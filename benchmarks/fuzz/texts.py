@@ -12,20 +12,20 @@ from unittest.mock import patch
 
 from benchmarks.fuzz import Parser, damage, text
 from gssr import launch
-from gssr.backends import workload
+from gssr.backends import host
 from gssr.backends.base import BackendError
-from gssr.backends.dcgm.address import address_of
+from gssr.backends.dcgm.engine import address_of
 from gssr.backends.replay import parse
-from gssr.commands.inputs import chosen, with_run
+from gssr.commands.inputs import chosen_runs, with_run
 from gssr.marks import LONGEST, TIME_ENDS
 from gssr.metrics import select
 from gssr.model.selection import select_gpus
 from gssr.model.verdicts.rules import TABLE, load
 from gssr.model.window import parse_time
-from gssr.profile.clock import Clock
-from gssr.profile.marks import Marks
 from gssr.profile.output import choose
 from gssr.profile.request import Request, UnrecordedError, UsageError
+from gssr.profile.sampling.clock import Clock
+from gssr.profile.sampling.marks import Marks
 from gssr.render.cells import cell_width, clean
 from gssr.render.roles import text_of
 from gssr.store.disk import filesystem_of
@@ -113,7 +113,7 @@ def _selections(_: Path, data: bytes) -> None:
         parse("replay:" + words)
     _, run = with_run(words)
     try:
-        chosen(cast(Recording, _Runs), run)
+        chosen_runs(cast(Recording, _Runs), run)
     except ValueError as error:
         if not str(error).startswith("no run"):
             raise AssertionError(f"no sentence of ours: {error}") from None
@@ -242,8 +242,8 @@ def _of_the_kernel(folder: Path, data: bytes) -> None:
     (folder / "mountinfo").write_bytes(data)
     filesystem_of(str(folder), str(folder / "mountinfo"))
     numbers = b" S 1 2 " + b"0 " * 40
-    with patch.object(workload, "contents", return_value=b"7 (" + data + b")" + numbers):
-        found = workload._stat(7)
+    with patch.object(host, "contents", return_value=b"7 (" + data + b")" + numbers):
+        found = host._stat(7)
         if found is None or (found.parent, found.group) != (1, 2):
             raise AssertionError(f"another process: {found}")
 

@@ -20,7 +20,7 @@ def missing() -> str | None:
             return f"Python's module {name} is missing"
     if shutil.which("nvidia-smi") is None:
         return "nvidia-smi is missing"
-    from gssr.backends.nvidia import offer_nvml
+    from gssr.backends.nvml import offer_nvml
 
     offer = offer_nvml()
     if not offer.works:

@@ -11,7 +11,7 @@ import pynvml
 from benchmarks.on_gpu.checks import Check
 from gssr.backends import driver
 from gssr.backends.counters import CALLS, FIELDS
-from gssr.backends.driver import Gpu
+from gssr.backends.driver import DriverGpu
 from gssr.backends.gpm import Profiler, has_gpm
 
 _ALL = 0xFFFFFFFF
@@ -28,7 +28,7 @@ _FIELDS = (
 _TYPES = {0: "double", 1: "u32", 2: "ulong", 3: "u64", 4: "i64", 5: "i32", 6: "u16"}
 
 
-def gpu_of(uuid: str) -> Gpu:
+def gpu_of(uuid: str) -> DriverGpu:
     """The GPU; between driver.start and stop. Raises LookupError."""
     for gpu in driver.gpus()[0]:
         if gpu.device.uuid == uuid:
@@ -36,7 +36,7 @@ def gpu_of(uuid: str) -> Gpu:
     raise LookupError(f"the driver shows no GPU {uuid}")
 
 
-def costs(gpu: Gpu, repeats: int = 50) -> Iterator[Check]:
+def costs(gpu: DriverGpu, repeats: int = 50) -> Iterator[Check]:
     """Time of each group of calls, wall clock and CPU: first what the counters ask, then GPM."""
     for call in CALLS:
         function = getattr(pynvml.nvmlLib, call.function, None)
@@ -66,7 +66,7 @@ def costs(gpu: Gpu, repeats: int = 50) -> Iterator[Check]:
         profiler.free()
 
 
-def fields(gpu: Gpu, seconds: float = 1.0) -> Iterator[Check]:
+def fields(gpu: DriverGpu, seconds: float = 1.0) -> Iterator[Check]:
     """What each field of interest answers, twice, some time apart."""
     for what, number, scope in _FIELDS:
         (first,) = _values(gpu, [(number, scope)])
@@ -98,12 +98,12 @@ def _timed(what: str, once: Callable[[], int | None], repeats: int, slept: float
     return Check(f"cost of {what}", seen + answer, "", None)
 
 
-def _worst(gpu: Gpu, ids: list[tuple[int, int]]) -> int:
+def _worst(gpu: DriverGpu, ids: list[tuple[int, int]]) -> int:
     """Ask for these fields; the first error among the answers, else 0."""
     return next((value.nvmlReturn for value in _values(gpu, ids) if value.nvmlReturn), 0)
 
 
-def _values(gpu: Gpu, ids: list[tuple[int, int]]) -> Any:
+def _values(gpu: DriverGpu, ids: list[tuple[int, int]]) -> Any:
     answers = (pynvml.c_nvmlFieldValue_t * len(ids))()
     for answer, (number, scope) in zip(answers, ids, strict=True):
         answer.fieldId, answer.scopeId = number, scope

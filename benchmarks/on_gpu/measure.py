@@ -20,7 +20,7 @@ from benchmarks.table import machine
 from gssr import launch
 from gssr.backends import driver
 from gssr.backends.base import Device
-from gssr.backends.driver import Gpu
+from gssr.backends.driver import DriverGpu
 from gssr.store.read.open import RecordingError
 
 TRAINING, STENCIL = "benchmarks.on_gpu.training", "benchmarks.on_gpu.stencil"
@@ -35,7 +35,7 @@ def my_gpu() -> Device:
     """The first GPU of this process. Raises BackendError."""
     driver.start()
     try:
-        return driver.chosen(launch.gpu_ids())[0][0].device
+        return driver.visible_gpus(launch.gpu_ids())[0][0].device
     finally:
         driver.stop()
 
@@ -137,7 +137,7 @@ def _beside_matmul(out: Path, uuid: str) -> Iterator[Check]:
         notes.unlink(missing_ok=True)
 
 
-def _wait_until_busy(gpu: Gpu) -> tuple[str, str, bool]:
+def _wait_until_busy(gpu: DriverGpu) -> tuple[str, str, bool]:
     """Utilization when it was first high: seen, expected, and whether it is."""
     deadline = time.monotonic() + _BUSY_SECONDS
     percent = 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gssr.api import notebook, tables
+from gssr.api import tables
 from gssr.metrics import BY_NAME, DERIVED
 from gssr.model.analyze import EXACT_ROWS, Options
 from gssr.model.analyze import analyze as analyze_reader
@@ -211,7 +211,7 @@ class Run:
         return f"<Run {self.label or self.run_id!r}: {self.state}, {len(self.reader.gpus)} GPUs, {self.duration:.1f} s>"
 
     def _repr_html_(self) -> str:
-        return notebook.run_html(self.analysis)
+        return tables.run_html(self.analysis)
 
 
 class Recording:
@@ -274,7 +274,7 @@ class Recording:
         return f"<Recording {self.path!r}: {', '.join(map(repr, self.runs))}>"
 
     def _repr_html_(self) -> str:
-        return notebook.recording_html(self.path, [run.analysis for run in self.runs])
+        return tables.recording_html(self.path, [run.analysis for run in self.runs])
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:

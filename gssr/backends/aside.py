@@ -3,18 +3,113 @@
 The thread keeps the deadlines; the sampler collects what it took, now and then, and never waits for it: neither a driver
 that takes long nor a file that takes long to write moves a tick of the other. (C code that hangs in a thread can't be
 ended, only left alone.)
+
+The end of a run whose driver or hostengine answers no more: it is hardly waited for, and what it didn't tell is a gap.
+
+A gap is a long time between two rows of a GPU. Where none follows, one without values marks the end of it: it says that
+nothing is known up to then, and every reader counts it as it counts other gaps.
+
+A backend that is being opened: drivers may take long, or hang, and nobody is to wait for them meanwhile.
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, SimpleQueue
 from time import CLOCK_BOOTTIME, clock_gettime
 from typing import TypeVar
 
 from gssr.backends.base import Backend, BackendError, Change, Device, Opened, Row
-from gssr.backends.ending import Patience, Silence
+from gssr.metrics import METRICS
 from gssr.store.format.schema import GAP_INTERVALS
+
+END_SECONDS = 0.1
+"""What the last answer may take: the command has ended, and somebody waits for its exit code."""
+LONGEST_SECONDS = 3.0
+SLOW = 5.0
+"""Who has been slow may take this many times as long as of late, up to LONGEST_SECONDS: the machine is busy."""
+
+_FADING = 0.9
+_NOTHING: tuple[None, ...] = (None,) * len(METRICS)
+
+
+class Patience:
+    """How long to wait at the end, by how long answers took."""
+
+    def __init__(self) -> None:
+        self._longest = 0.0
+
+    def took(self, seconds: float) -> None:
+        """An answer took so long."""
+        self._longest = max(seconds, _FADING * self._longest)
+
+    @property
+    def seconds(self) -> float:
+        """What the last answer may take."""
+        return min(max(END_SECONDS, SLOW * self._longest), LONGEST_SECONDS)
+
+
+class Silence:
+    """Remembers when each GPU was heard of last."""
+
+    def __init__(self, n_gpus: int, interval: float) -> None:
+        """``interval`` in s."""
+        self._last: list[float | None] = [None] * n_gpus
+        self._longest = GAP_INTERVALS * interval
+
+    def heard(self, rows: Iterable[Row]) -> None:
+        """These rows came; those of a GPU are in the order of their times."""
+        for row in rows:
+            self._last[row[0]] = row[1]  # type: ignore[index]
+
+    def at_end(self, now: float) -> Sequence[Row]:
+        """A row without values for each GPU that had some and has been silent for longer than a gap takes. ``now``: unix s,
+        on the clock of the rows."""
+        longest = self._longest
+        return [
+            (gpu, now, *_NOTHING) for gpu, last in enumerate(self._last) if last is not None and now - last > longest
+        ]
+
+
+_AT_ONCE = ("synthetic", "replay")
+"""Backends that ask no driver: a thread for them would only cost time."""
+
+
+class Opening:
+    """Opens the backend ``spec`` by calling ``opener``, in a thread of its own where that may take long."""
+
+    def __init__(self, spec: str, opener: Callable[[], Opened]) -> None:
+        self._opener = opener
+        self._opened: Opened | None = None
+        self._error: Exception | None = None
+        if spec.partition(":")[0] in _AT_ONCE:
+            self._done = None
+            self._open()
+            return
+        import threading
+
+        self._done = threading.Event()
+        threading.Thread(target=self._open, name="opening", daemon=True).start()
+
+    def opened(self) -> Opened | None:
+        """What was opened; None while that isn't known. Raises BackendError, or whatever else a library has raised."""
+        if self._error is not None:
+            raise self._error
+        return self._opened
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it is known, but no longer than this."""
+        if self._done is not None:
+            self._done.wait(max(0.0, seconds))
+
+    def _open(self) -> None:
+        try:
+            self._opened = self._opener()
+        except Exception as error:
+            self._error = error
+        if self._done is not None:
+            self._done.set()
+
 
 _T = TypeVar("_T")
 

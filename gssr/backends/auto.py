@@ -16,7 +16,7 @@ def open_best(visible: Sequence[str] | None, sampling_seconds: float) -> Opened:
             return open_real("dcgm", visible, sampling_seconds)
         except BackendError as error:
             found = found._replace(details=str(error))
-    from gssr.backends.nvidia import open_gpm_or_nvml
+    from gssr.backends.nvml import open_gpm_or_nvml
 
     opened = _aside(lambda: open_gpm_or_nvml(visible), sampling_seconds)
     return opened._replace(passed_over=[f"dcgm not used: {found.details}", *opened.passed_over])
@@ -30,7 +30,7 @@ def open_real(spec: str, visible: Sequence[str] | None, sampling_seconds: float)
         backend = open_dcgm(spec, visible, sampling_seconds)
         slower = backend.interval if backend.interval > sampling_seconds else None
         return Opened(backend, sampling_seconds=slower, by_itself=True)
-    from gssr.backends.nvidia import open_gpm, open_nvml
+    from gssr.backends.nvml import open_gpm, open_nvml
 
     return _aside(lambda: open_gpm(visible) if spec == "gpm" else open_nvml(visible), sampling_seconds)
 
@@ -43,7 +43,7 @@ def _aside(opener: Callable[[], Opened], sampling_seconds: float) -> Opened:
 def offers() -> list[Offer]:
     """What each backend for real GPUs has to give here, best first. May take seconds, and a broken driver may never
     return."""
-    from gssr.backends.nvidia import offer_gpm, offer_nvml
+    from gssr.backends.nvml import offer_gpm, offer_nvml
 
     return [_offer_dcgm(), offer_gpm(), offer_nvml()]
 

@@ -55,7 +55,7 @@ class Change(NamedTuple):
 
 
 class Backend(Protocol):
-    """The interface. ``now`` is unix seconds on the recording's own clock (see gssr.profile.clock)."""
+    """The interface. ``now`` is unix seconds on the recording's own clock (see gssr.profile.sampling.clock)."""
 
     @property
     def name(self) -> str:

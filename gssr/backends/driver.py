@@ -62,7 +62,7 @@ class Gone(Exception):
     """A GPU no longer answers; the text is the driver's."""
 
 
-class Gpu(NamedTuple):
+class DriverGpu(NamedTuple):
     """A GPU or MIG instance to be sampled. ``instance`` is the id of its GPU instance, None for a whole GPU;
     ``gpu_handle`` is the whole GPU's."""
 
@@ -92,7 +92,7 @@ def stop() -> None:
         pass
 
 
-def gpus() -> tuple[list[Gpu], list[str]]:
+def gpus() -> tuple[list[DriverGpu], list[str]]:
     """Every GPU this process may see, a GPU in MIG mode as its instances; and sentences about those that don't answer.
 
     Between start and stop. Raises DriverError when the driver doesn't even say how many there are."""
@@ -111,11 +111,11 @@ def gpus() -> tuple[list[Gpu], list[str]]:
                 silent.append(f"GPU {index} does not answer: {error}")
             continue
         instances = _instances(index, uuid, handle, driver)
-        found += instances or [Gpu(_device(index, uuid, handle, driver), uuid, handle, handle, None)]
+        found += instances or [DriverGpu(_device(index, uuid, handle, driver), uuid, handle, handle, None)]
     return found, silent
 
 
-def chosen(visible: Sequence[str] | None) -> tuple[list[Gpu], list[str]]:
+def visible_gpus(visible: Sequence[str] | None) -> tuple[list[DriverGpu], list[str]]:
     """As ``gpus``, limited to those the launcher gives this process (see choose). Raises BackendError."""
     found, remarks = gpus()
     choice = choose([Seen(gpu.device.device_index, gpu.gpu_uuid, gpu.device.uuid) for gpu in found], visible)
@@ -132,7 +132,7 @@ def ask(function: Callable[..., Any], *arguments: Any) -> Any:
         return None
 
 
-def handles_of(gpu: Gpu) -> tuple[Handle, Handle]:
+def handles_of(gpu: DriverGpu) -> tuple[Handle, Handle]:
     """(handle, gpu_handle), looked up again by UUID. Raises pynvml.NVMLError while the GPU is gone."""
     return pynvml.nvmlDeviceGetHandleByUUID(gpu.device.uuid), pynvml.nvmlDeviceGetHandleByUUID(gpu.gpu_uuid)
 
@@ -162,7 +162,7 @@ def _sm_count(handle: Handle, capability: tuple[int, int] | None) -> int | None:
     return cores // per_sm if per_sm and cores % per_sm == 0 else None
 
 
-def _instances(index: int, gpu_uuid: str, gpu_handle: Handle, driver: str | None) -> list[Gpu]:
+def _instances(index: int, gpu_uuid: str, gpu_handle: Handle, driver: str | None) -> list[DriverGpu]:
     """The MIG instances of a GPU; none when it isn't in MIG mode or has none."""
     mode = ask(pynvml.nvmlDeviceGetMigMode, gpu_handle)
     if not mode or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
@@ -186,5 +186,5 @@ def _instances(index: int, gpu_uuid: str, gpu_handle: Handle, driver: str | None
             sm_count=attributes.multiprocessorCount if attributes else None,
             mig=f"{(name or '').rpartition('MIG ')[2] or 'MIG'} (instance {instance})",
         )
-        found.append(Gpu(device, gpu_uuid, handle, gpu_handle, instance))
+        found.append(DriverGpu(device, gpu_uuid, handle, gpu_handle, instance))
     return found

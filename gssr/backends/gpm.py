@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pynvml
 
 from gssr.backends.counters import ROW_START
-from gssr.backends.driver import GONE, NEVER, Gone, Gpu, ask
+from gssr.backends.driver import GONE, NEVER, DriverGpu, Gone, ask
 from gssr.metrics import INDEX, METRICS, RATIO, Metric
 
 SHORTEST = 0.1
@@ -56,7 +56,7 @@ class _Side(NamedTuple):
 class Profiler:
     """The two samples of one GPU or MIG instance. Raises pynvml.NVMLError when samples can't be had at all."""
 
-    def __init__(self, gpu: Gpu) -> None:
+    def __init__(self, gpu: DriverGpu) -> None:
         self.metrics: Sequence[Metric] = _ON_INSTANCES if gpu.instance is not None else PROFILED
         self._most = _MOST_RATIO_OF_INSTANCE if gpu.instance is not None else _MOST_RATIO
         self._samples: list[Any] = []
@@ -98,7 +98,7 @@ class Profiler:
                 row[place] = int(value * factor) if integral else value * factor
         return self._taken
 
-    def renew(self, gpu: Gpu) -> None:
+    def renew(self, gpu: DriverGpu) -> None:
         """Begin again with other handles. Raises pynvml.NVMLError."""
         self._gpu = gpu
         self._taken = None
@@ -174,13 +174,13 @@ class Profiler:
         return None
 
 
-def has_gpm(gpu: Gpu) -> bool:
+def has_gpm(gpu: DriverGpu) -> bool:
     """True when the driver says that this GPU has GPM."""
     support = ask(pynvml.nvmlGpmQueryDeviceSupport, gpu.gpu_handle)
     return bool(support and support.isSupportedDevice)
 
 
-def profilers(gpus: Sequence[Gpu]) -> tuple[list[Profiler | None], Refusal | None]:
+def profilers(gpus: Sequence[DriverGpu]) -> tuple[list[Profiler | None], Refusal | None]:
     """A profiler for each GPU that has GPM and can be sampled, begun 0.1 s ago; and the driver's last refusal, if any."""
     begun: list[Profiler | None] = []
     refusal: Refusal | None = None

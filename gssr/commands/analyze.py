@@ -5,14 +5,14 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put, tell
-from gssr.commands.inputs import RULES, chosen, own_recordings
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
+from gssr.commands.inputs import RULES, chosen_runs, own_recordings
 
 if TYPE_CHECKING:
     from gssr.model.analyze import Options as Wanted
     from gssr.model.results import Analysis
     from gssr.model.verdicts.table import Table
-    from gssr.report.page import Options
+    from gssr.report.page import PageOptions
     from gssr.report.terminal import RunLine
     from gssr.store.read.recording import Recording
 
@@ -73,7 +73,7 @@ OPTIONS = (
     ),
     Option(("--run",), {"metavar": "RUN", "help": "only this run: its number, id or label; -1 is the last"}),
     RULES,
-    *look.OPTIONS,
+    *page_options.OPTIONS,
 )
 
 REPLACED = {
@@ -113,7 +113,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when every run was analysed; 1 when a file could not be read, or only in part; 2 for wrong usage."""
     from gssr.metrics import select
 
-    wrong = look.wrong_width(options)
+    wrong = page_options.wrong_width(options)
     if wrong is not None:
         return fail(wrong, USAGE)
     if options.report is not None and not options.report.lower().endswith(REPORT_ENDS):
@@ -187,11 +187,11 @@ class _Reading:
             recording.close()
 
     def _of(self, name: str, recording: "Recording") -> "Iterator[Analysis]":
-        from gssr.commands.bar import Bar
+        from gssr.commands.printing import Bar
         from gssr.model.analyze import analyze
         from gssr.report.terminal import MOST_PAGES, run_line
 
-        options, readers = self._options, chosen(recording, self._options.run)
+        options, readers = self._options, chosen_runs(recording, self._options.run)
         many = len(readers) > MOST_PAGES
         if many and (options.report is not None or options.png is not None):
             raise ValueError(
@@ -223,12 +223,13 @@ def _wanted(
     """``tables``: of the run no more is shown than its line in a table."""
     from gssr.metrics import SCORE_INPUTS
     from gssr.model.analyze import Options as Wanted
-    from gssr.report.content import BINS, report_series
     from gssr.report.page import series_needed
 
     series = () if options.json or tables else series_needed(_page_options(options, metrics))
-    bins = max(options.width, look.WIDTH) * (3 if options.png is not None else 1)
+    bins = max(options.width, page_options.WIDTH) * (3 if options.png is not None else 1)
     if options.report is not None:
+        from gssr.report.content import BINS, report_series
+
         series, bins = (*series, *report_series(metrics)), max(bins, BINS)
     table = tables and not options.json
     return Wanted(
@@ -248,7 +249,7 @@ def _wanted(
 
 def _put_json(reading: _Reading, names: Sequence[str], report: str | None) -> int:
     """Nothing is printed before everything was read. Raises ValueError as ``_Reading.analyses``."""
-    from gssr.commands.spool import Spool
+    from gssr.commands.printing import Spool
     from gssr.report.document import pieces
 
     with Spool() as spool:
@@ -270,12 +271,12 @@ def _selectors(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) -> "Options":
-    from gssr.report.page import Options
+def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) -> "PageOptions":
+    from gssr.report.page import PageOptions
 
-    return Options(
+    return PageOptions(
         width=options.width,
-        ascii=look.ascii_only(options),
+        ascii=page_options.ascii_only(options),
         verbosity=options.verbosity,
         metrics=metrics,
     )
@@ -303,13 +304,13 @@ def _show(shown: Sequence[_Shown], options: argparse.Namespace, metrics: tuple[s
         roofline=drawing.terminal and drawing.roofline,
         metadata=options.show_metadata,
     )
-    page_options = _page_options(options, metrics)
+    asked = _page_options(options, metrics)
     found = [
-        runs_page(each.name, each.lines, page_options) if each.lines else pages(each.analyses, parts, page_options)
+        runs_page(each.name, each.lines, asked) if each.lines else pages(each.analyses, parts, asked)
         for each in shown
         if each.lines or each.analyses
     ]
-    return put(to_text(apart(found, page_options), look.wants_color(options), page_options.ascii))
+    return put(to_text(apart(found, asked), page_options.wants_color(options), asked.ascii))
 
 
 def _drawing(options: argparse.Namespace) -> _Drawing:
@@ -321,7 +322,7 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
         wanted = terminal or png
         return _Drawing(wanted, wanted, wanted, terminal, png)
     if not (terminal or png):
-        terminal = look.on_terminal()
+        terminal = page_options.on_terminal()
         png = not terminal
     return _Drawing(time_series, load_balancing, False, terminal, png)
 
@@ -329,8 +330,7 @@ def _drawing(options: argparse.Namespace) -> _Drawing:
 def _draw_pictures(analyses: Sequence[tuple[str, "Analysis"]], drawing: _Drawing, folder: str | None) -> None:
     from gssr.report.png.figure import NothingToDrawError
     from gssr.report.png.over_time import heat_map_png, phases_png
-    from gssr.report.png.png import load_balancing_png, time_series_png
-    from gssr.report.png.roofline import roofline_png
+    from gssr.report.png.png import load_balancing_png, roofline_png, time_series_png
     from gssr.store.output_file import access_of, output_file, output_folder
 
     several = len(analyses) > 1

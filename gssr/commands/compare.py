@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put
-from gssr.commands.bar import Bar
-from gssr.commands.inputs import RULES, chosen, with_run
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put
+from gssr.commands.inputs import RULES, chosen_runs, with_run
+from gssr.commands.printing import Bar
 
 if TYPE_CHECKING:
     from gssr.model.compare.comparison import Comparison
@@ -43,7 +43,7 @@ OPTIONS = (
         },
     ),
     RULES,
-    *look.OPTIONS,
+    *page_options.OPTIONS,
 )
 
 
@@ -73,7 +73,7 @@ def limit_of(text: str) -> Limit:
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0; 3 when a condition does not hold; 1 when a recording could not be read; 2 for wrong usage."""
-    wrong = look.wrong_width(options)
+    wrong = page_options.wrong_width(options)
     if wrong is not None:
         return fail(wrong, USAGE)
     if options.fail_below is not None and not 0 <= options.fail_below <= 1:
@@ -133,7 +133,7 @@ def _analyses(files: Sequence[str], rules: "Table") -> "tuple[list[str], list[An
             file, run = with_run(text)
             with closing(open_recording(file)) as recording:
                 try:
-                    readers = chosen(recording, run)
+                    readers = chosen_runs(recording, run)
                 except ValueError as error:
                     raise ValueError(f"{file}: {error}") from None
                 if run is None and len(files) > 1:
@@ -181,12 +181,12 @@ def _show(
 
         return put(to_json(names, comparisons, failed))
     from gssr.report.comparison import comparison_page
-    from gssr.report.page import Options
+    from gssr.report.page import PageOptions
     from gssr.report.terminal import to_text
 
-    ascii_only = look.ascii_only(options)
-    rows = comparison_page(names, comparisons, Options(width=options.width, ascii=ascii_only))
-    return put(to_text(rows, look.wants_color(options), ascii_only))
+    ascii_only = page_options.ascii_only(options)
+    rows = comparison_page(names, comparisons, PageOptions(width=options.width, ascii=ascii_only))
+    return put(to_text(rows, page_options.wants_color(options), ascii_only))
 
 
 COMMAND = Command(

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
 
 if TYPE_CHECKING:
-    from gssr.commands.bar import Bar
-    from gssr.convert.sinks import Sink
-    from gssr.convert.tables import Table
+    from gssr.commands.printing import Bar
+    from gssr.convert.tables import Sink, Table
     from gssr.model.verdicts.table import Table as Rules
 
 FORMATS = ("parquet", "csv")
@@ -35,7 +34,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     wrong usage."""
     from gssr.convert.tables import EXPORTED
     from gssr.model.verdicts.rules import from_environment
-    from gssr.store.read.find import recordings_in
+    from gssr.store.read.open import recordings_in
 
     names = [word.strip() for word in (options.tables or ",".join(EXPORTED)).split(",") if word.strip()]
     unknown = [name for name in names if name not in EXPORTED]
@@ -86,9 +85,9 @@ def _export(
     names: Sequence[str], sink: "Sink", tables: "Sequence[Table]", rules: "Rules", output: str
 ) -> tuple[int, int]:  # fmt: skip
     """How many runs were exported, and the exit code."""
-    from gssr.commands.bar import Bar
+    from gssr.commands.printing import Bar
     from gssr.convert.export import export
-    from gssr.convert.sinks import ExportError
+    from gssr.convert.tables import ExportError
     from gssr.store.read.open import RecordingError
     from gssr.store.read.recording import open_recording
 

@@ -4,10 +4,10 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, look, put, tell
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
 
 if TYPE_CHECKING:
-    from gssr.model.fleet.reading import Fleet
+    from gssr.model.fleet.fleet import Fleet
 
 BY = ("user", "label", "command", "job", "node", "gpu", "week", "verdict")
 SORTS = (
@@ -42,7 +42,7 @@ OPTIONS = (
     ),
     Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
     Option(("--csv",), {"action": "store_true", "help": "print CSV: a line for each run; with --by, for each group"}),
-    *look.OPTIONS,
+    *page_options.OPTIONS,
 )
 
 
@@ -65,7 +65,7 @@ def since_of(text: str, now: float) -> float:
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0, also where some recordings can't be read, which is said; 1 when there is none that can; 2 for wrong
     usage."""
-    wrong = look.wrong_width(options)
+    wrong = page_options.wrong_width(options)
     if wrong is None and options.most is not None and options.most < 1:
         wrong = f"--most: {options.most} is not above 0"
     if wrong is None and options.json and options.csv:
@@ -83,10 +83,9 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     except ValueError as error:
         return fail(str(error), USAGE)
 
-    from gssr.commands.bar import Bar
-    from gssr.model.fleet.fleet import NEEDS_VERDICTS
-    from gssr.model.fleet.reading import Request, read_fleet
-    from gssr.store.read.find import recordings_in
+    from gssr.commands.printing import Bar
+    from gssr.model.fleet.fleet import NEEDS_VERDICTS, Request, read_fleet
+    from gssr.store.read.open import recordings_in
 
     places = recordings_in(options.places)
     bar = Bar("reading")
@@ -122,12 +121,12 @@ def _show(found: "Fleet", options: argparse.Namespace) -> int:
         if options.by:
             return put(groups_csv(groups(found.runs, options.by, options.sort)[: options.most]))
         return put(runs_csv(found.runs[: options.most]))
-    from gssr.report.fleet import Options, fleet_page
+    from gssr.report.fleet import FleetPageOptions, fleet_page
     from gssr.report.terminal import to_text
 
-    ascii_only = look.ascii_only(options)
-    page = Options(options.by, options.sort, options.most or MOST, options.width, ascii_only)
-    return put(to_text(fleet_page(options.places, found, page), look.wants_color(options), ascii_only)) or OK
+    ascii_only = page_options.ascii_only(options)
+    page = FleetPageOptions(options.by, options.sort, options.most or MOST, options.width, ascii_only)
+    return put(to_text(fleet_page(options.places, found, page), page_options.wants_color(options), ascii_only)) or OK
 
 
 COMMAND = Command(

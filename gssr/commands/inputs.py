@@ -11,6 +11,7 @@ from gssr.commands import Option
 if TYPE_CHECKING:
     from gssr.store.read.recording import Recording, RunReader
 
+
 RULES = Option(
     ("--rules",),
     {"metavar": "FILE", "help": "TOML that changes the rules of the notes: docs/verdicts.md (default: GSSR_RULES)"},
@@ -46,7 +47,7 @@ def with_run(text: str) -> tuple[str, str | None]:
     return found[-1] if found else (text, None)
 
 
-def chosen(recording: "Recording", run: str | None) -> "Sequence[RunReader]":
+def chosen_runs(recording: "Recording", run: str | None) -> "Sequence[RunReader]":
     """The runs that --run names. Raises ValueError with a sentence that lists those there are."""
     runs = recording.runs
     if run is None:

@@ -3,7 +3,7 @@
 import argparse
 
 from gssr.commands import BAD_INPUT, OK, Command, Option, fail, put
-from gssr.commands.bar import Bar
+from gssr.commands.printing import Bar
 
 OPTIONS = (Option(("file",), {"metavar": "FILE.sql", "help": "the recording: NAME.sql, or the folder NAME.sql.d"}),)
 

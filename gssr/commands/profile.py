@@ -111,7 +111,7 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
     import gc
 
     gc.disable()  # there is little garbage up to the start, and less after it; the sampler sees to its own
-    from gssr.commands.live import show
+    from gssr.commands.tui import show
     from gssr.profile.request import Request, UsageError
     from gssr.profile.session import profile
     from gssr.profile.terminal import leave

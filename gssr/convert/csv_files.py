@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gssr.convert.sinks import Columns, ExportError
-from gssr.convert.tables import Table
+from gssr.convert.tables import Columns, ExportError, Table
 from gssr.render.scale import cell
 from gssr.store.output_file import Access, new_file, output_folder
 

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Ints
-from gssr.convert.sinks import Columns, Sink
-from gssr.convert.tables import Exported, Table
+from gssr.convert.tables import Columns, Exported, Sink, Table
 from gssr.metrics import BY_NAME
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table as Rules

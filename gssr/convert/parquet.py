@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gssr.convert.sinks import Columns, ExportError
-from gssr.convert.tables import NODE, RUN, Table
+from gssr.convert.tables import NODE, RUN, Columns, ExportError, Table
 from gssr.metrics import BY_NAME
 from gssr.store.disk import allow_descriptors
 from gssr.store.format.schema import Column

@@ -1,11 +1,16 @@
-"""The tables that an export consists of: their columns with what they mean, and the rows that a run has in each."""
+"""The tables that an export consists of: their columns with what they mean, and the rows that a run has in each.
+
+What an export writes into: columns of a table, run by run. Nothing that is there is touched unless that was asked for.
+"""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from functools import cached_property
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
+
+from numpy.typing import NDArray
 
 from gssr.gpu_name import place
 from gssr.model.analyze import Options, analyze
@@ -17,6 +22,14 @@ from gssr.store.format.limits import sound_rows
 from gssr.store.format.schema import TABLES, Column
 from gssr.store.read.everything import use_rows
 from gssr.store.read.recording import RunReader
+
+Columns = Mapping[str, NDArray[Any] | Sequence[Any]]
+"""Values by the names of a table's columns, all of one length; None, and NaN in arrays of floats, are NULL."""
+
+
+class ExportError(Exception):
+    """Something can't be exported; the text is one sentence."""
+
 
 Rows = Iterator[Sequence[tuple[Any, ...]]]
 """Batches of rows, values in the order of the table's columns; None where NULL."""
@@ -85,6 +98,29 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
     rows: Callable[[Exported], Rows] | None
     per_node: bool = False
+
+
+class Sink(Protocol):
+    """Where tables go: ``begin`` a run, ``write`` any number of pieces of its tables, ``end`` it; at last ``finish``. After
+    ``undo`` nothing of the run begun is left, and of CSV files nothing at all. All may raise OSError."""
+
+    most_nodes: int
+    """Of a table that is split by node, rows of so many nodes are to come in turns at most."""
+
+    def begin(self, run_id: str, tables: Sequence[Table]) -> None:
+        """A run follows. Raises ExportError when it is there already."""
+
+    def write(self, table: Table, node: str | None, columns: Columns) -> None:
+        """Add rows; ``node`` is that of all of them where files are split by node."""
+
+    def end(self) -> None:
+        """The run is complete: from now on it is there."""
+
+    def finish(self) -> None:
+        """All runs are."""
+
+    def undo(self) -> None:
+        """Something went wrong."""
 
 
 def _like_the_recording(name: str) -> tuple[Column, ...]:

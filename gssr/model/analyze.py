@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from gssr.arrays import Ints
 from gssr.metrics import BY_NAME, DERIVED, METRICS, SCORE_INPUTS
 from gssr.model.evidence.gather import MOST_ROWS, evidence_names
+from gssr.model.findings.imbalance import unevenness
 from gssr.model.findings.notes import disagreement, notes, thinning
 from gssr.model.findings.phases import phases
-from gssr.model.findings.unevenness import unevenness
 from gssr.model.results import (
     Abstention,
     Analysis,
@@ -32,10 +32,9 @@ from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, filtered
 from gssr.model.statistics.balance import balance, has_balance, imbalance
 from gssr.model.statistics.exact import Exact
 from gssr.model.statistics.gpu_time_counts import BITS
-from gssr.model.statistics.host_use import host_use
 from gssr.model.statistics.roofline import place
 from gssr.model.statistics.series import over_space
-from gssr.model.statistics.sources import Rollups, Rows, Source
+from gssr.model.statistics.sources import Rollups, Rows, Source, host_use
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.engine import Judged, judge_phases
 from gssr.model.verdicts.rules import TABLE

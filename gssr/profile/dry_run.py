@@ -1,4 +1,10 @@
-"""``gssr profile --dry-run``: what would be recorded, and how much it would be. Starts nothing and writes nothing."""
+"""``gssr profile --dry-run``: what would be recorded, and how much it would be. Starts nothing and writes nothing.
+
+How large a recording becomes, before it is made. A GPU at work is assumed: one that does nothing needs half of it.
+
+The sizes are those of recordings that were measured (the test of this module measures some): SQLite's pages of 4 KiB with
+what is lost in them.
+"""
 
 import os
 import shlex
@@ -9,18 +15,81 @@ from gssr import launch
 from gssr.backends.base import BackendError, Opened
 from gssr.backends.inquiry import InquiryError, inquire
 from gssr.metrics import BY_NAME, METRICS
-from gssr.profile.forecast import Forecast, core_share
-from gssr.profile.plan import Plan
 from gssr.profile.request import Request
+from gssr.profile.sampling.plan import Plan
 from gssr.profile.session import plan_of
-from gssr.store.write.thinning import KEEPS, YOUNG_SECONDS
+from gssr.store.format.layout import LAYOUT
+from gssr.store.format.schema import INDEXES, LEVELS, SKETCH_SECONDS, TABLES
+from gssr.store.write.thinning import KEEPS, YOUNG_SECONDS, Keep
+
+PAGE = 4096
+ROW, VALUE = 52.0, 5.3
+"""Bytes of a row of ``samples`` without values, and of a value: whole numbers and zeros take less than fractions."""
+MEANS = 1.15
+"""A row of means holds nothing but fractions."""
+_ROLLUP = PAGE / max(PAGE // (8 * LAYOUT.width + 24), 1) + 18.0
+"""Bytes of a rollup, and of its place in the index."""
+_SKETCHED = 200.0
+"""Bytes that a metric takes in a sketch."""
+_HOST, _WORKLOAD = 62.0, 24.0
+"""Bytes of a row of these tables, the names of the run and the node apart; there is one a second."""
+_HOST_ROLLUP, _WORKLOAD_ROLLUP = 204.0, 80.0
+"""Bytes of a bucket of theirs and of its place in the index, likewise."""
+_EMPTY = PAGE * (len(TABLES) + len(INDEXES) + 9)
+"""A recording without rows: a page for each table and index, and some for the schema."""
+
+
+class Forecast(NamedTuple):
+    """What is to be recorded: ``n_gpus`` GPUs of which ``n_metrics`` metrics are measured every ``interval`` seconds, and,
+    with ``host``, the host. ``names``: bytes that the names of the run and its node take in a row."""
+
+    n_gpus: int
+    n_metrics: int
+    interval: float
+    host: bool
+    names: int
+
+    def per_gpu(self, keep: Keep, seconds: float) -> float:
+        """Bytes that a GPU takes in so many seconds, when they are over."""
+        return self._statistics(seconds) + self._rows(keep, seconds)
+
+    def size(self, keep: Keep, seconds: float) -> float:
+        """Bytes of the recording of so many seconds, when they are over."""
+        rows = (_HOST + self.names if self.host else 0.0) + _WORKLOAD + self.names
+        buckets = (_HOST_ROLLUP + self.names if self.host else 0.0) + _WORKLOAD_ROLLUP + self.names
+        beside = rows * seconds + buckets * _buckets(seconds)
+        return _EMPTY + beside + self.n_gpus * self.per_gpu(keep, seconds)
+
+    def young(self) -> float:
+        """Bytes that young samples take at most besides, while a recording grows that is thinned."""
+        return self.n_gpus * self._rows("raw", YOUNG_SECONDS)
+
+    def _statistics(self, seconds: float) -> float:
+        return _buckets(seconds) * _ROLLUP + (seconds / SKETCH_SECONDS + 1) * self.n_metrics * _SKETCHED
+
+    def _rows(self, keep: Keep, seconds: float) -> float:
+        row = ROW + VALUE * self.n_metrics
+        if keep == "10s":
+            return (seconds / LEVELS[0] + 1) * row * MEANS
+        return seconds / self.interval * row if keep == "raw" else 0.0
+
+
+def _buckets(seconds: float) -> float:
+    return sum(seconds / level + 1 for level in LEVELS)
+
+
+def core_share(n_gpus: int, interval: float) -> float:
+    """About what the sampler takes of a core, 0-1: as measured with synthetic GPUs (benchmarks/README.md), so without what
+    a driver takes to answer."""
+    return 0.0008 + (0.00026 + 0.000016 * n_gpus) / interval
+
 
 _TIMES = (("1 hour", 3600.0), ("24 hours", 86_400.0), ("a week", 604_800.0))
 _LABEL, _COLUMN = 11, 14
 _PREFIXES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
-class Found(NamedTuple):
+class WouldSample(NamedTuple):
     """What a backend would sample: ``gpus`` as (device index, product name), ``measures`` names metrics, ``said`` holds
     sentences."""
 
@@ -60,21 +129,21 @@ def dry_run(request: Request) -> str:
     return "\n".join([*lines, "", *_sizes(forecast, place), "", "Nothing was started or written.", ""])
 
 
-def _look(plan: Plan) -> Found:
+def _look(plan: Plan) -> WouldSample:
     def ask() -> object:
         try:
             return _found(plan)
         except BackendError as error:
-            return Found("host metrics only", (), (), [str(error)], None)
+            return WouldSample("host metrics only", (), (), [str(error)], None)
 
     try:
         answer: Any = inquire(ask)
     except InquiryError as error:
-        return Found("host metrics only", (), (), [str(error)], None)
-    return Found(*answer)
+        return WouldSample("host metrics only", (), (), [str(error)], None)
+    return WouldSample(*answer)
 
 
-def _found(plan: Plan) -> Found:
+def _found(plan: Plan) -> WouldSample:
     """In a process of its own. Raises BackendError."""
     from gssr.backends import open_backend, select_gpus
 
@@ -83,21 +152,21 @@ def _found(plan: Plan) -> Found:
         opened = open_backend(plan.backend, str(plan.process["node"]), plan.visible_gpus, plan.sampling_seconds)
     else:
         found = _real(name, plan)
-        if isinstance(found, Found):
+        if isinstance(found, WouldSample):
             return found
         opened = found
     chosen = select_gpus(opened.backend, plan.gpus)
     gpus = [(gpu.device_index, " ".join(filter(None, (gpu.name, gpu.mig)))) for gpu in chosen.gpus]
     said = [*opened.passed_over, *opened.remarks]
     opened.backend.close()
-    return Found(chosen.name, gpus, list(chosen.measures), said, opened.sampling_seconds)
+    return WouldSample(chosen.name, gpus, list(chosen.measures), said, opened.sampling_seconds)
 
 
-def _real(name: str, plan: Plan) -> Opened | Found:
+def _real(name: str, plan: Plan) -> Opened | WouldSample:
     """GPUs as the driver shows them: DCGM is only asked whether it is there, because it would begin to sample. It may be
     where the driver is not."""
     from gssr.backends.auto import offers
-    from gssr.backends.nvidia import open_gpm, open_gpm_or_nvml, open_nvml
+    from gssr.backends.nvml import open_gpm, open_gpm_or_nvml, open_nvml
 
     if name in ("auto", "dcgm"):
         dcgm = next(offer for offer in offers() if offer.name == "dcgm")
@@ -105,7 +174,7 @@ def _real(name: str, plan: Plan) -> Opened | Found:
             try:
                 opened = open_nvml(plan.visible_gpus)
             except BackendError:
-                return Found("dcgm", (), _AsDcgm.measures, [dcgm.details], None)
+                return WouldSample("dcgm", (), _AsDcgm.measures, [dcgm.details], None)
             return opened._replace(backend=_AsDcgm(opened), remarks=[*opened.remarks, dcgm.details])
         if name == "dcgm":
             raise BackendError(f"dcgm: {dcgm.details}; {dcgm.cure}")
@@ -139,14 +208,14 @@ def _place(place: launch.Place) -> str:
     return f"rank {place.rank} of {size} on {place.node}, by {place.launcher}: each rank records into a file of its own"
 
 
-def _gpus(found: Found) -> str:
+def _gpus(found: WouldSample) -> str:
     if not found.gpus:
         return "unknown: what follows is of one" if found.measures else "none"
     names = ", ".join(sorted({name or "unknown" for _, name in found.gpus}))
     return f"{len(found.gpus)} ({names}): {', '.join(str(index) for index, _ in found.gpus)}"
 
 
-def _metrics(found: Found, measured: Sequence[str], plan: Plan) -> str:
+def _metrics(found: WouldSample, measured: Sequence[str], plan: Plan) -> str:
     if not found.measures:
         return "of the host and the command's processes"
     missing = [BY_NAME[name].label for name in plan.metrics if name not in measured]

@@ -13,7 +13,7 @@ import time
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
-from gssr.profile.plan import Plan
+from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
 from gssr.store.disk import FILE
 from gssr.store.format.schema import ENDED_SUFFIX
@@ -36,7 +36,7 @@ _MOST_LOST = 8
 """If no more ranks than this are not through, it is looked whether they are lost."""
 
 
-class Run(NamedTuple):
+class Finishing(NamedTuple):
     """What there is to finish: the run, its recording ``NAME.sql``, and the folder of its ranks' files."""
 
     run_id: str
@@ -62,7 +62,7 @@ def finish(plan: Plan, sampler: int | None, overwrite: bool, summary: bool, told
         if summary and rank == 0 and os.path.exists(plan.path):
             say(f"recorded into {folder}; when all ranks have ended: gssr merge {folder[:-2]}")
         return
-    run = Run(str(plan.run["run_id"]), rank, world_size, folder[:-2], folder, overwrite, summary)
+    run = Finishing(str(plan.run["run_id"]), rank, world_size, folder[:-2], folder, overwrite, summary)
     try:
         _Waiting(told_to_end).for_child_of(run)
     except OSError as error:
@@ -75,7 +75,7 @@ class _Waiting:
     def __init__(self, told_to_end: bool) -> None:
         self._told = told_to_end
 
-    def for_child_of(self, run: Run) -> None:
+    def for_child_of(self, run: Finishing) -> None:
         last, is_last = os.pipe()
         os.set_blocking(last, False)
         for sig in _ENDING:
@@ -113,7 +113,7 @@ def _readable(descriptor: int) -> bool:
         return False
 
 
-def _finish(run: Run, is_last: int, seconds: float) -> NoReturn:
+def _finish(run: Finishing, is_last: int, seconds: float) -> NoReturn:
     """In the child: all of it, within ``seconds``."""
     try:
         signal.set_wakeup_fd(-1)
@@ -131,7 +131,7 @@ def _finish(run: Run, is_last: int, seconds: float) -> NoReturn:
         os._exit(0)
 
 
-def _everybody_is_through(run: Run) -> bool:
+def _everybody_is_through(run: Finishing) -> bool:
     """Leave the sign that this rank is through; is there one of every rank, or was it killed on this node? One that has
     written its end leaves its sign, too, and may then be the last."""
     suffix = f".{run.run_id}{ENDED_SUFFIX}"
@@ -163,7 +163,7 @@ def _is_lost(path: str) -> bool:
         return False
 
 
-def _merge(run: Run, seconds: float) -> str | None:
+def _merge(run: Finishing, seconds: float) -> str | None:
     """Merge; where the page is to be read from, None when another rank sees to that."""
     from gssr.store.merge import BusyError, GoneError, merge
     from gssr.store.read.open import RecordingError

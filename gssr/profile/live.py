@@ -10,8 +10,7 @@ import termios
 import time
 from collections.abc import Callable, Sequence
 
-from gssr.profile.copier import Copier
-from gssr.profile.log import Log, last_lines
+from gssr.profile.copier import Copier, Log, last_lines
 from gssr.profile.screen import DRAWN, REQUESTS, Beside, Show, become_screen
 from gssr.profile.stderr import Relay, hold_back, put, release, say
 from gssr.profile.terminal import SavedModes

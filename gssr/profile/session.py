@@ -1,11 +1,17 @@
 """``gssr profile``: checks what was asked for, starts the sampler, and lets the supervisor run the workload.
 
 What only some runs need is imported where it is needed: until the workload starts, its user waits.
+
+``gssr profile --attach-job``: recording beside a job, in a step of its own, without a command to run.
+
+Slurm tells such a step by SIGTERM that the job is over, however that came about.
 """
 
 import json
 import math
+import signal
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gssr import launch
@@ -13,11 +19,12 @@ from gssr.backends import check
 from gssr.backends.base import BackendError
 from gssr.metrics import NAMES, select
 from gssr.profile.output import choose, whole_of
-from gssr.profile.plan import Plan
 from gssr.profile.recorder import NoRecorder, Recorder
 from gssr.profile.request import Request, UnrecordedError, UsageError
+from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
-from gssr.profile.supervise import supervise
+from gssr.profile.supervise import Attendant, supervise
+from gssr.profile.workload import ENDING
 from gssr.version import __version__
 
 if TYPE_CHECKING:
@@ -25,6 +32,45 @@ if TYPE_CHECKING:
     from gssr.profile.screen import Show
     from gssr.profile.status import Status
     from gssr.store.write.pending import Value
+
+
+FAILED = 1
+"""Exit code when nothing is recorded, or not all: there is nothing else to this process."""
+
+
+def attach(
+    recorder: Recorder | NoRecorder, job: str, max_runtime: float | None = None, finish_timeout: float = 10.0
+) -> int:
+    """Record until a signal asks for the end, or ``max_runtime`` s are over; the exit code to exit with. ``finish_timeout``
+    is how long the sampler may take, s, to finish the recording. Signals stay caught afterwards."""
+    return _Attached(recorder).run(job, max_runtime, finish_timeout)
+
+
+class _Attached(Attendant):
+    def run(self, job: str, max_runtime: float | None, finish_timeout: float) -> int:
+        self._open_wake()
+        self._catch(sig for sig in ENDING if signal.getsignal(sig) != signal.SIG_IGN)
+        self._recorder.event("start", f"recording beside job {job}")
+        why = self._watch(None if max_runtime is None else time.monotonic() + max_runtime, max_runtime)
+        if why:
+            self._recorder.event(*why)
+        self._recorder.ended(0, "completed", time.time())
+        self._finish(finish_timeout)
+        signal.set_wakeup_fd(-1)
+        return FAILED if self._no_result else 0
+
+    def _watch(self, deadline: float | None, max_runtime: float | None) -> Sequence[str]:
+        """Until the end; why it is, as an event. Nothing when the sampler has ended before."""
+        while True:
+            self._follow_sampler()
+            if self._sampler is None:
+                return ()
+            if deadline is not None and time.monotonic() >= deadline:
+                return "timeout", f"the {max_runtime:g} s of --max-runtime are over"
+            for sig in self._wait(deadline):
+                if sig in ENDING:
+                    return "signal", f"{signal.Signals(sig).name}: the end of the recording was asked for"
+
 
 STATUS_WITHOUT_SCREEN = "60s"
 """How often --live prints a status line where there is no terminal."""
@@ -42,7 +88,7 @@ def profile(request: Request) -> int:
         request = _without_screen(request, place)
     hidden: tuple[str, ...] | None = None
     if request.redact:
-        from gssr.profile.redact import names_to_hide, redacted
+        from gssr.profile.sampling.redact import names_to_hide, redacted
 
         hidden, place = names_to_hide(place), redacted(place, request)
     every = None if request.status_every is None else _seconds(request.status_every)
@@ -60,8 +106,6 @@ def profile(request: Request) -> int:
         say(f"nothing is recorded: the sampler can't be started: {error.strerror}")
         recorder = NoRecorder()
     if request.attach:
-        from gssr.profile.attach import attach
-
         code = attach(recorder, str(place.job_id), request.max_runtime)
     else:
         live = _live(request.live, plan, request) if request.live is not None else None
@@ -83,7 +127,6 @@ def _unrecorded(request: Request, place: launch.Place, why: str) -> int:
     say(f"nothing is recorded: {why}")
     if not request.attach:
         return supervise(request.command, NoRecorder(), request.max_runtime)
-    from gssr.profile.attach import attach
 
     return attach(NoRecorder(), str(place.job_id), request.max_runtime)
 
@@ -115,8 +158,8 @@ def _without_screen(request: Request, place: launch.Place) -> Request:
 
 def _live(show: "Show", plan: Plan, request: Request) -> "Live | None":
     """The live screen, or None and a line that says why there is none."""
+    from gssr.profile.copier import open_log
     from gssr.profile.live import Live
-    from gssr.profile.log import open_log
 
     path = whole_of(plan.path)
     try:
@@ -147,7 +190,7 @@ def plan_of(request: Request, place: launch.Place, make: bool = True) -> Plan:
         raise UsageError(f"--metrics: {error}") from None
     output = choose(request, place, make)
     if request.live is not None:
-        from gssr.profile.log import check_log
+        from gssr.profile.copier import check_log
 
         check_log(whole_of(output.path), ours=output.append or request.overwrite or (output.shard and request.append))
     return Plan(

@@ -13,10 +13,10 @@ import time
 from contextlib import closing
 from typing import NoReturn
 
-from gssr.profile.plan import Plan
 from gssr.profile.request import UsageError
+from gssr.profile.sampling.plan import Plan
+from gssr.profile.sampling.summary import whole_run
 from gssr.profile.stderr import say
-from gssr.profile.summary import whole_run
 from gssr.store.format.rollup import Vector, empty_vector, merge, unpack_vector
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS
 from gssr.store.read.open import RecordingError, connect, files_of

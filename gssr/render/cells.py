@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
-from gssr.render.roles import Role, Row, Span, joined, text_of
+from gssr.render.roles import Role, Row, Span, one_row, text_of
 
 LONGEST = 2000
 """Characters of one text that are shown; of a longer one the beginning."""
@@ -173,7 +173,7 @@ def flow(pieces: Sequence[Row], width: int, ellipsis: str, separator: str = "  "
     for piece in pieces:
         size = cell_width(text_of(piece))
         if line and used + len(separator) + size > width:
-            rows.append(joined(line, separator))
+            rows.append(one_row(line, separator))
             line, used = [], 0
         if not line and rows and indent:
             piece = (Span(indent), *piece)
@@ -183,7 +183,7 @@ def flow(pieces: Sequence[Row], width: int, ellipsis: str, separator: str = "  "
         used += size + (len(separator) if line else 0)
         line.append(piece)
     if line:
-        rows.append(joined(line, separator))
+        rows.append(one_row(line, separator))
     return rows
 
 
@@ -191,7 +191,7 @@ def as_many(pieces: Sequence[Row], width: int, separator: str = "  ") -> Row:
     """The first piece, as much of it as fits, and those of the others that fit beside it on one line of ``width`` cells."""
     line = clip(pieces[0], max(width, 0)) if pieces else ()
     for piece in pieces[1:]:
-        longer = joined([line, piece], separator)
+        longer = one_row([line, piece], separator)
         if cell_width(text_of(longer)) <= width:
             line = longer
     return line

@@ -68,7 +68,7 @@ def text_of(row: Row) -> str:
     return "".join(span.text for span in row)
 
 
-def joined(pieces: Sequence[Row], separator: str = " ") -> Row:
+def one_row(pieces: Sequence[Row], separator: str = " ") -> Row:
     """The pieces on one line, plain ``separator`` between them."""
     line: list[Span] = []
     for index, piece in enumerate(pieces):

@@ -14,14 +14,14 @@ from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row
 from gssr.render.scale import UNKNOWN, count, fixed
 from gssr.render.verdicts import abstention_rows, verdict_rows
-from gssr.report.page import Options, section
+from gssr.report.page import PageOptions, section
 from gssr.store.format.rows import ranges
 
 _LABEL = 13
 _NODES = {"low": 4, "medium": 16, "high": 100_000}
 
 
-def metadata(analysis: Analysis, options: Options) -> list[Row]:
+def metadata(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that shows every field of the run, the window looked at, and the GPUs by node."""
     width, marks = options.width, glyphs(options.ascii)
     rows = section("Metadata", width, marks)
@@ -64,7 +64,7 @@ def _date(seconds: float | None) -> str | None:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC ({seconds:.3f})"
 
 
-def _gpus(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
+def _gpus(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
     """A line per node; at high verbosity a line per GPU beneath."""
     nodes = [(node, list(gpus)) for node, gpus in groupby(analysis.gpus, key=lambda gpu: gpu.node)]
     if not nodes:
@@ -93,7 +93,7 @@ MOST = 6
 """Verdicts shown unless all are asked for: the worst."""
 
 
-def notes(analysis: Analysis, options: Options) -> list[Row]:
+def notes(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The verdicts by severity, then one bullet for each sentence about the data; nothing when there are none. A page of low
     verbosity has the verdicts' titles alone, one of high verbosity all of them, and the rules that could not be judged."""
     width, marks, high = options.width, glyphs(options.ascii), options.verbosity == "high"

@@ -21,7 +21,7 @@ from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, fixed, metric_of, percent, scale_text, unit_of
 from gssr.render.table import Cell, Column, table
 from gssr.report.document import number
-from gssr.report.page import Options, drawn, full_scale, lead, place, section
+from gssr.report.page import PageOptions, drawn, full_scale, lead, place, section
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 AT_ONCE = 4
@@ -55,7 +55,7 @@ _TOTALS: dict[str, _Line] = {
 }
 
 
-def comparison_page(names: Sequence[str], comparisons: Sequence[Comparison], options: Options) -> list[Row]:
+def comparison_page(names: Sequence[str], comparisons: Sequence[Comparison], options: PageOptions) -> list[Row]:
     """The rows of the page, at most ``options.width`` cells each but for the closing lines, which programs read. ``names``:
     what each run was called on the command line, A's first; ``comparisons``: of every other run with A."""
     width, marks = options.width, glyphs(options.ascii)
@@ -123,7 +123,7 @@ def _about(part: Sequence[Comparison]) -> str:
     return "+ better - worse > higher < lower = noise"
 
 
-def _numbers(letters: str, part: Sequence[Comparison], options: Options, marks: Glyphs) -> list[Row]:
+def _numbers(letters: str, part: Sequence[Comparison], options: PageOptions, marks: Glyphs) -> list[Row]:
     """Totals, then metrics."""
     names = list(dict.fromkeys(name for each in part for name in each.metrics))
     lines: list[tuple[_Line, list[Change]]] = [
@@ -188,7 +188,7 @@ def _phases(letters: str, part: Sequence[Comparison], width: int, marks: Glyphs)
 def _course(runs: Sequence[Analysis], width: int, marks: Glyphs) -> list[Row]:
     """The leading metric of all runs over time, from their starts on, and of two their difference."""
     both = set(drawn(runs[0])).intersection(*(drawn(run) for run in runs[1:]))
-    name = lead(both, Options())
+    name = lead(both, PageOptions())
     room = width - _GUTTER
     longest = max(run.window.duration for run in runs)
     if name is None or room < 20 or longest <= 0:

@@ -15,7 +15,7 @@ from gssr.render.roles import text_of
 from gssr.render.scale import UNKNOWN, count, energy, fixed, metric_of, number, percent, quantity, unit_of
 from gssr.report.load_balancing import as_the_median, lost, when
 from gssr.report.page import (
-    Options,
+    PageOptions,
     compared,
     drawn,
     ending,
@@ -46,7 +46,9 @@ _LOWEST_NODES = 8
 
 def report_series(metrics: tuple[str, ...] | None) -> tuple[str, ...]:
     """What to ask an analysis for: the metrics asked for (None: those of SERIES), and whatever may stand for use."""
-    return tuple(dict.fromkeys((*series_needed(Options(metrics=metrics)), *(SERIES if metrics is None else metrics))))
+    return tuple(
+        dict.fromkeys((*series_needed(PageOptions(metrics=metrics)), *(SERIES if metrics is None else metrics)))
+    )
 
 
 class Table(NamedTuple):
@@ -119,7 +121,7 @@ def figures(analysis: Analysis) -> list[Figure]:
 
 def compared_by(analysis: Analysis) -> str | None:
     """The metric by which GPUs are compared; None when nothing was measured."""
-    return lead(compared(analysis), Options())
+    return lead(compared(analysis), PageOptions())
 
 
 def abstentions(analysis: Analysis) -> list[tuple[str, list[str]]]:
@@ -150,7 +152,7 @@ def metric_table(analysis: Analysis) -> Table:
     keys = ("mean", "median", "p05", "p95", "min", "max", "std")
     rows = [
         (metric.label, unit_of(metric).name, *(number(getattr(statistics, key), metric) for key in keys))
-        for metric, statistics in shown(analysis, Options(verbosity="medium"))
+        for metric, statistics in shown(analysis, PageOptions(verbosity="medium"))
     ]
     return Table(("Metric", "Unit", *keys), tuple(rows), n_text=2)
 
@@ -264,7 +266,7 @@ def definitions(analysis: Analysis) -> list[tuple[str, str]]:
 def along_time(analysis: Analysis) -> list[str]:
     """The metrics to draw along time: the leading one first, then those of SERIES, or those asked for."""
     names = drawn(analysis)
-    first = lead(names, Options())
+    first = lead(names, PageOptions())
     wanted = SERIES if set(SERIES) <= analysis.metrics.keys() else tuple(analysis.metrics)
     return [first, *(name for name in wanted if name in names and name != first)] if first else []
 

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from gssr.model.fleet import fleet
 from gssr.model.fleet.figures import RUN_COLUMNS, RunFigures
-from gssr.model.fleet.fleet import Group, NodeHealth, ScoreBin
-from gssr.model.fleet.reading import Fleet
+from gssr.model.fleet.fleet import Fleet, Group, NodeHealth, ScoreBin
 from gssr.render.cells import as_many, clean, fit, flow, wrap
 from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs, glyphs
@@ -30,7 +29,7 @@ _WIDE = 76
 _PEOPLE = ("user", "label", "command")
 
 
-class Options(NamedTuple):
+class FleetPageOptions(NamedTuple):
     """What a page shows: ``by``: one of fleet.BY alone, or everything (None); ``sort``: one of fleet.SORTS; ``most`` lines
     of each table; ``width`` in cells; ``ascii`` for pure ASCII."""
 
@@ -41,7 +40,7 @@ class Options(NamedTuple):
     ascii: bool = False
 
 
-def fleet_page(places: Sequence[str], found: Fleet, options: Options) -> list[Row]:
+def fleet_page(places: Sequence[str], found: Fleet, options: FleetPageOptions) -> list[Row]:
     """The rows of the page, at most ``options.width`` cells each but for the closing line. ``places``: what was named on the
     command line."""
     width, marks = options.width, glyphs(options.ascii)
@@ -109,7 +108,7 @@ def _decimals(gpu_hours: float) -> int:
 class _Page:
     """Draws sections, all in the same units: GPU-hours with ``decimals``."""
 
-    def __init__(self, options: Options, marks: Glyphs, decimals: int) -> None:
+    def __init__(self, options: FleetPageOptions, marks: Glyphs, decimals: int) -> None:
         self._options, self._marks, self._decimals = options, marks, decimals
 
     def _hours(self, value: float | None) -> str:

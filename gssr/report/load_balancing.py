@@ -23,7 +23,7 @@ from gssr.render.table import Cell, Column, table
 from gssr.report.page import (
     KEY_METRICS,
     LABEL,
-    Options,
+    PageOptions,
     compared,
     full_scale,
     imbalance_text,
@@ -47,7 +47,7 @@ _OUTLIER = 0.8
 """A GPU whose mean is below this share of the median GPU's is marked with ``!`` (a threshold of our own)."""
 
 
-def load_balancing(analysis: Analysis, options: Options) -> list[Row]:
+def load_balancing(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that says which GPUs differ."""
     width, marks = options.width, glyphs(options.ascii)
     name = lead(compared(analysis), options)
@@ -101,7 +101,7 @@ def _histogram(analysis: Analysis, metric: Metric, width: int, marks: Glyphs) ->
     return [title, *rows]
 
 
-def _gpus(analysis: Analysis, metric: Metric, options: Options, marks: Glyphs) -> list[Row]:
+def _gpus(analysis: Analysis, metric: Metric, options: PageOptions, marks: Glyphs) -> list[Row]:
     """Each GPU, or the lowest and the highest few, with its course over time."""
     apart = behind(analysis, metric)
     rows: list[Row] = []
@@ -148,7 +148,7 @@ def _means(analysis: Analysis, metric: Metric) -> dict[int, float]:
 
 
 def _group(
-    analysis: Analysis, metric: Metric, title: str, group: Sequence[int], apart: frozenset[int], options: Options,
+    analysis: Analysis, metric: Metric, title: str, group: Sequence[int], apart: frozenset[int], options: PageOptions,
     marks: Glyphs,
 ) -> list[Row]:  # fmt: skip
     full = full_scale(analysis, metric)
@@ -185,7 +185,7 @@ def _course(analysis: Analysis, metric: Metric, position: int, full: float, mark
     return strip((values / full).tolist(), marks)
 
 
-def _others(analysis: Analysis, metric: Metric, options: Options, marks: Glyphs) -> list[Row]:
+def _others(analysis: Analysis, metric: Metric, options: PageOptions, marks: Glyphs) -> list[Row]:
     """The balance of the other metrics that say how evenly work is spread."""
     wanted = KEY_METRICS if options.verbosity == "medium" else tuple(analysis.balance)
     lines: list[list[Cell]] = []
@@ -220,7 +220,7 @@ _LEAST = 24
 """Cells that a line over time needs."""
 
 
-def costs(analysis: Analysis, options: Options) -> list[Row]:
+def costs(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The imbalance over time, what it cost, and what would be if there were none; nothing of a single GPU."""
     found = analysis.unevenness
     if found is None:
@@ -275,7 +275,7 @@ def _hours(hours: float) -> str:
     return fixed(hours, 1 if hours >= 100 else 2 if hours >= 1 else 3)
 
 
-def groups(analysis: Analysis, options: Options) -> list[Row]:
+def groups(analysis: Analysis, options: PageOptions) -> list[Row]:
     """GPUs that behave alike, the lowest nodes, and the places in the node; what there is only one of is left out."""
     found = analysis.unevenness
     if found is None:
@@ -283,7 +283,7 @@ def groups(analysis: Analysis, options: Options) -> list[Row]:
     return [*_alike(analysis, found, options), *_nodes(analysis, found, options), *_places(analysis, found, options)]
 
 
-def _alike(analysis: Analysis, found: Unevenness, options: Options) -> list[Row]:
+def _alike(analysis: Analysis, found: Unevenness, options: PageOptions) -> list[Row]:
     if len(found.alike) < 2:
         return []
     lines: list[list[Cell]] = []
@@ -297,7 +297,7 @@ def _alike(analysis: Analysis, found: Unevenness, options: Options) -> list[Row]
     return [(), *_table("alike", lines, found, options, Column("GPUs", "right"), Column("", drop=1))]
 
 
-def _nodes(analysis: Analysis, found: Unevenness, options: Options) -> list[Row]:
+def _nodes(analysis: Analysis, found: Unevenness, options: PageOptions) -> list[Row]:
     n, most = len(found.by_node.keys), _NODES[options.verbosity]
     if n < 2 or not most:
         return []
@@ -309,7 +309,7 @@ def _nodes(analysis: Analysis, found: Unevenness, options: Options) -> list[Row]
     return [(), *_table(f"lowest of {count(n, 'node')}" if n > most else "nodes", lines, found, options)]
 
 
-def _places(analysis: Analysis, found: Unevenness, options: Options) -> list[Row]:
+def _places(analysis: Analysis, found: Unevenness, options: PageOptions) -> list[Row]:
     keys = found.by_index.keys
     if len(found.by_node.keys) < 2 or not 1 < len(keys) <= _PLACES:
         return []
@@ -328,14 +328,14 @@ def _below(found: Unevenness) -> tuple[list[float], list[float]]:
     return below.tolist(), found.by_index.share.tolist()
 
 
-def _mean(analysis: Analysis, found: Unevenness, mean: float, options: Options) -> list[Cell]:
+def _mean(analysis: Analysis, found: Unevenness, mean: float, options: PageOptions) -> list[Cell]:
     """A mean and its bar."""
     metric = metric_of(found.metric)
     full = full_scale(analysis, metric)
     return [(Span(number(mean, metric), "value"),), partial(bar, mean / full, glyphs=glyphs(options.ascii))]
 
 
-def _table(title: str, lines: list[list[Cell]], found: Unevenness, options: Options, *further: Column) -> list[Row]:
+def _table(title: str, lines: list[list[Cell]], found: Unevenness, options: PageOptions, *further: Column) -> list[Row]:
     unit = unit_of(metric_of(found.metric)).name
     head = [Column(title), Column(unit, "right"), Column("", drop=3, least=8, most=12), *further]
     return table(head, lines, options.width, glyphs(options.ascii), gap=2)

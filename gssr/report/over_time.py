@@ -12,13 +12,12 @@ from gssr.arrays import Floats
 from gssr.metrics import Metric
 from gssr.model.results import Analysis, GpuSeries, Series
 from gssr.render.cells import clean, clip, fit, pad
+from gssr.render.clock import LEGEND, in_columns, timed
 from gssr.render.columns import strip
-from gssr.render.events import LEGEND, in_columns, timed
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of, number, scale_text, unit_of
-from gssr.report.page import Options, drawn, events, full_scale, happened, lead, section, time_axis
-from gssr.report.plotext_chart import LEAST_COLUMNS, band_chart
+from gssr.report.page import PageOptions, drawn, events, full_scale, happened, lead, section, time_axis
 
 _GUTTER = 18
 _NARROW_GUTTER = 7
@@ -28,8 +27,10 @@ _HEIGHT = 11
 _EVENTS = {"low": 0, "medium": 8, "high": 40}
 
 
-def time_series(analysis: Analysis, options: Options) -> list[Row]:
+def time_series(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that says when the GPUs were not used."""
+    from gssr.report.plotext_chart import LEAST_COLUMNS  # it takes a tenth of a second to import
+
     width, marks = options.width, glyphs(options.ascii)
     rows = section("When not?", width, marks, "averages over the GPUs, along time")
     names = drawn(analysis)
@@ -53,6 +54,8 @@ def time_series(analysis: Analysis, options: Options) -> list[Row]:
 
 
 def _chart(analysis: Analysis, series: Series, width: int, gutter: int, room: int, marks: Glyphs) -> list[Row]:
+    from gssr.report.plotext_chart import band_chart
+
     metric = metric_of(series.metric)
     full = full_scale(analysis, metric)
     axis = time_axis(analysis)
@@ -102,7 +105,7 @@ def _when_events(analysis: Analysis, width: int, gutter: int, room: int) -> list
     return [clip((Span(name), *cells), width), clip((Span(" " * len(name) + LEGEND, "dim"),), width)]
 
 
-def _events(analysis: Analysis, options: Options) -> list[Row]:
+def _events(analysis: Analysis, options: PageOptions) -> list[Row]:
     """What happened while it ran, oldest first."""
     most = _EVENTS[options.verbosity]
     n, told = len(events(analysis)), happened(analysis, most)

@@ -18,9 +18,8 @@ from gssr.model.results import Analysis
 from gssr.model.statistics import balance
 from gssr.render import clock
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
-from gssr.render.clock import duration, moment
+from gssr.render.clock import duration, moment, told
 from gssr.render.columns import columns
-from gssr.render.events import told
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, nice_above, percent, quantity, scale_text
@@ -258,7 +257,7 @@ class Parts(NamedTuple):
     roofline: bool = False
 
 
-class Options(NamedTuple):
+class PageOptions(NamedTuple):
     """How a page is drawn: ``width`` in cells, ``ascii`` for pure ASCII. ``metrics`` are those asked for by name: they are
     shown whatever the verbosity."""
 
@@ -283,12 +282,12 @@ def is_detail(name: str) -> bool:
     return name in _DETAILS
 
 
-def series_needed(options: Options) -> tuple[str, ...]:
+def series_needed(options: PageOptions) -> tuple[str, ...]:
     """The metrics whose series the pages and pictures draw, if there are any: what to ask the analysis for."""
     return tuple(dict.fromkeys((*_LEADS, *KEY_METRICS, *(options.metrics or ()))))
 
 
-def lead(measured: Collection[str], options: Options) -> str | None:
+def lead(measured: Collection[str], options: PageOptions) -> str | None:
     """The metric that stands for a GPU being used, among those ``measured``: SM activity, or the nearest to it that the
     backend could measure, or the first one asked for, or any. None when there is nothing."""
     candidates = (*_LEADS, *(options.metrics or ()), *sorted(measured))

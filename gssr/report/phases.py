@@ -15,7 +15,7 @@ from gssr.render.roofline import Point, engineering
 from gssr.render.roofline import roofline as draw
 from gssr.render.scale import count, fixed, metric_of, percent, quantity
 from gssr.render.table import Cell, Column, table
-from gssr.report.page import Options, TimeAxis, remark, section, time_axis
+from gssr.report.page import PageOptions, TimeAxis, remark, section, time_axis
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MARKS = {"start-up": "+", "steady": "=", "recurring": "~", "idle": ".", "tail": "-"}
@@ -48,7 +48,7 @@ def dips(phase: Phase) -> str:
     return f"{count(cycle.count, 'dip')} of {duration(cycle.seconds)}{often}, to {percent(cycle.low)}"
 
 
-def phases(analysis: Analysis, options: Options) -> list[Row]:
+def phases(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that says what happened when; nothing without phases."""
     if not analysis.phases:
         return []
@@ -134,7 +134,7 @@ def intensity_text(found: Place) -> str:
     return f"{found.intensity:.3g} FLOP/B"
 
 
-def roofline(analysis: Analysis, options: Options) -> list[Row]:
+def roofline(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that says what bounds the work; nothing where it was not looked at."""
     if analysis.place is None:
         return []
@@ -158,7 +158,7 @@ def roofline(analysis: Analysis, options: Options) -> list[Row]:
     return [*rows, (), *_table(found, options)]
 
 
-def _table(found: list[tuple[str, str, Place]], options: Options) -> list[Row]:
+def _table(found: list[tuple[str, str, Place]], options: PageOptions) -> list[Row]:
     lines: list[list[Cell]] = [
         [
             (Span(mark, "outlier"), Span(f" {name}")), f"{place.intensity:.3g}", engineering(place.flops),

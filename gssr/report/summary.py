@@ -28,7 +28,7 @@ from gssr.render.table import Cell, Column, table
 from gssr.report.page import (
     KEY_METRICS,
     LABEL,
-    Options,
+    PageOptions,
     compared,
     drawn,
     full_scale,
@@ -47,7 +47,7 @@ from gssr.score import CAVEAT, DEFINITION
 _NUMBERS = ("mean", "median", "p05", "p95", "min", "max")
 
 
-def summary(analysis: Analysis, options: Options) -> list[Row]:
+def summary(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that says how well the GPUs were used."""
     width, marks = options.width, glyphs(options.ascii)
     rows = section("How well used?", width, marks)
@@ -64,7 +64,7 @@ def summary(analysis: Analysis, options: Options) -> list[Row]:
     return rows + host(analysis, options)
 
 
-def _score(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
+def _score(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
     width = options.width
     room = max(width - LABEL - 9, 0)
     if analysis.score is None:
@@ -88,7 +88,7 @@ def _score(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
     return rows
 
 
-def _course(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
+def _course(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
     """The leading metric over time, on one line with its axis."""
     name = lead(drawn(analysis), options)
     room = options.width - LABEL
@@ -106,7 +106,7 @@ def _course(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
     ]
 
 
-def shown(analysis: Analysis, options: Options) -> list[tuple[Metric, Statistics]]:
+def shown(analysis: Analysis, options: PageOptions) -> list[tuple[Metric, Statistics]]:
     """The metrics of the table, in the catalogue's order; a derived one before the first of its parts."""
     chosen = []
     for name, statistics in analysis.metrics.items():
@@ -123,7 +123,7 @@ def _position(metric: Metric) -> tuple[int, bool]:
     return min(INDEX.get(name, len(INDEX)) for name in names), not metric.derived
 
 
-def _table(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
+def _table(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
     head = [
         Column("metric"),
         Column("unit", drop=2),
@@ -153,7 +153,7 @@ def _table(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
     return rows
 
 
-def _scales(analysis: Analysis, options: Options) -> str:
+def _scales(analysis: Analysis, options: PageOptions) -> str:
     """What fills the bars of the table."""
     full: dict[str, list[str]] = {}
     for metric, statistics in shown(analysis, options):
@@ -166,7 +166,7 @@ def _scales(analysis: Analysis, options: Options) -> str:
     return f"A full bar is {ratio}" + (f", or {others}" if others else "")
 
 
-def _precision(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]:
+def _precision(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
     """The spread, the number of samples and how exact the percentiles are."""
     head = [
         Column("metric"),
@@ -183,7 +183,7 @@ def _precision(analysis: Analysis, options: Options, marks: Glyphs) -> list[Row]
     return table(head, lines, options.width, marks, gap=2) if lines else []
 
 
-def _totals(analysis: Analysis, options: Options) -> list[Row]:
+def _totals(analysis: Analysis, options: PageOptions) -> list[Row]:
     rows = [labelled("energy", options.width, Span(energy(analysis.energy_j)))]
     rows.append(labelled("GPU-hours", options.width, Span(fixed(analysis.gpu_hours, 3))))
     if options.verbosity == "low":
@@ -207,7 +207,7 @@ def clocks(analysis: Analysis, every: bool) -> list[tuple[str, bool]]:
     return told or [("never held down by power or temperature", False)]
 
 
-def host(analysis: Analysis, options: Options) -> list[Row]:
+def host(analysis: Analysis, options: PageOptions) -> list[Row]:
     """Two lines of the summary; none on a page of low verbosity that has GPUs to speak of, or without host metrics."""
     if options.verbosity == "low" and analysis.gpus:
         return []

@@ -19,12 +19,13 @@ from gssr.render.scale import UNKNOWN, fixed, percent
 from gssr.render.table import Column, table
 from gssr.report.about import metadata, notes
 from gssr.report.load_balancing import load_balancing
-from gssr.report.page import Options, Parts, closing_line, head
+from gssr.report.over_time import time_series
+from gssr.report.page import PageOptions, Parts, closing_line, head
 from gssr.report.phases import phases, roofline
 from gssr.report.summary import summary
 
 
-def page(analysis: Analysis, parts: Parts, options: Options) -> list[Row]:
+def page(analysis: Analysis, parts: Parts, options: PageOptions) -> list[Row]:
     """The rows of one run's page, at most ``options.width`` cells each; only the closing line is never cut, because programs
     read it."""
     marks = glyphs(options.ascii)
@@ -32,8 +33,6 @@ def page(analysis: Analysis, parts: Parts, options: Options) -> list[Row]:
     if parts.summary:
         rows += summary(analysis, options)
     if parts.time_series:
-        from gssr.report.over_time import time_series  # plotext takes a tenth of a second to import
-
         rows += time_series(analysis, options)
     if parts.phases:
         rows += phases(analysis, options)
@@ -47,12 +46,12 @@ def page(analysis: Analysis, parts: Parts, options: Options) -> list[Row]:
     return [*rows, (), (Span(closing_line(analysis), "value"),)]
 
 
-def pages(analyses: Sequence[Analysis], parts: Parts, options: Options) -> list[Row]:
+def pages(analyses: Sequence[Analysis], parts: Parts, options: PageOptions) -> list[Row]:
     """The pages of several runs one after another, a heavy line between them."""
     return apart([page(analysis, parts, options) for analysis in analyses], options)
 
 
-def apart(found: Sequence[list[Row]], options: Options) -> list[Row]:
+def apart(found: Sequence[list[Row]], options: PageOptions) -> list[Row]:
     """Pages one after another, a heavy line between them."""
     rows: list[Row] = []
     for index, own in enumerate(found):
@@ -126,7 +125,7 @@ def run_line(number: int, analysis: Analysis) -> RunLine:
     )  # fmt: skip
 
 
-def runs_page(name: str, lines: Sequence[RunLine], options: Options) -> list[Row]:
+def runs_page(name: str, lines: Sequence[RunLine], options: PageOptions) -> list[Row]:
     """The table of the runs of the recording ``name``, at most ``options.width`` cells wide but for the closing line, which
     says how one of them is shown."""
     marks = glyphs(options.ascii)

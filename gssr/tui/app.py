@@ -28,14 +28,13 @@ from gssr.store.output_file import access_of
 from gssr.store.read.open import log_of
 from gssr.tui import shell
 from gssr.tui.actions import ACTIONS
-from gssr.tui.canvas import Canvas, looks
+from gssr.tui.canvas import Canvas, ShortChange, ShortLayout, looks
 from gssr.tui.export import export, to_text
 from gssr.tui.moves import MOVES, go_to, move_by, played
 from gssr.tui.output import LogFile, Output
 from gssr.tui.palette import Actions
 from gssr.tui.producer import Frames, Producer
 from gssr.tui.prompt import Prompt
-from gssr.tui.update import ShortChange, ShortLayout
 from gssr.tui.view import Scene, View
 
 _WHEEL = 3

@@ -21,8 +21,17 @@ from gssr.render.marks import code, marks
 from gssr.render.roles import RAMP, Role, Row, Span
 from gssr.render.scale import NONE, Unit, fixed, metric_of, number, quantity, unit_of
 from gssr.render.table import rule
-from gssr.tui.axis import GUTTER, age_text, at_text, framed, full_scale, seconds_text, time_labels
-from gssr.tui.bars import metric_bars, rows_needed
+from gssr.tui.axis import (
+    GUTTER,
+    age_text,
+    at_text,
+    framed,
+    full_scale,
+    metric_bars,
+    rows_needed,
+    seconds_text,
+    time_labels,
+)
 from gssr.tui.order import Order, ordered, percentiles, values_at
 from gssr.tui.view import Scene, Sort
 

@@ -11,11 +11,10 @@ from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
 from gssr.model.statistics.grid import choose_width, ladder
 from gssr.model.window import parse_time
-from gssr.tui.cursor import PAGE, inside, moved, with_cursor
 from gssr.tui.order import shown_gpus
 from gssr.tui.screens import BY_NAME, SCREENS
 from gssr.tui.shell import extent_of
-from gssr.tui.view import Scene, ScreenName, Sort, View
+from gssr.tui.view import PAGE, Scene, ScreenName, Sort, View, inside, moved, with_cursor
 
 LEAP = 10
 """Columns that a leap in time covers."""

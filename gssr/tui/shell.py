@@ -14,8 +14,7 @@ import numpy as np
 from gssr.model.live.frame import Frame, Query
 from gssr.model.verdicts.table import Table
 from gssr.render.cells import cell_width, clean, clip, fit, flow, pad, wrap
-from gssr.render.clock import duration
-from gssr.render.events import told
+from gssr.render.clock import duration, told
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, pane_height, quantity

@@ -57,12 +57,12 @@ class Bench:
         """A session on all GPUs of the engine, or on those that ``choose`` makes of them."""
         from gssr.backends.dcgm.engine import reach
         from gssr.backends.dcgm.entities import discover
-        from gssr.backends.dcgm.session import Options, Session
+        from gssr.backends.dcgm.session import Session, SessionOptions
 
         engine = reach()
         found = discover(engine)
         chosen = choose(found) if choose else found
-        return Session(engine, chosen, [False] * len(chosen), Options(interval, pause), self.clock)
+        return Session(engine, chosen, [False] * len(chosen), SessionOptions(interval, pause), self.clock)
 
     def run(self, session: Any, seconds: float, poll: float | None = None) -> tuple[list[Any], list[Any]]:
         """Rows and changes of this many seconds; polled when it is due, or every ``poll`` s."""

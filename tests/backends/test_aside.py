@@ -7,7 +7,7 @@ import pytest
 
 from gssr.backends.aside import Aside
 from gssr.backends.base import BackendError, Change, Device, Opened
-from gssr.backends.nvidia import open_nvml
+from gssr.backends.nvml import open_nvml
 
 
 class Ticking:

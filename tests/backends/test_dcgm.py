@@ -112,13 +112,13 @@ def test_an_engine_is_asked_at_least_once_a_second(bench, interval):
 
 def test_values_in_another_order_are_told_apart(bench, monkeypatch):
     """DCGM promises no order; a structure may come with others' types."""
-    from gssr.backends.dcgm.latest import Latest, Series
+    from gssr.backends.dcgm.read import Latest, SampledSeries
 
     bench.start_engine()
     session = bench.session(0.1)
     bench.run(session, 2)
     engine = session._engine
-    series = [Series((1, gpu), field) for gpu in (0, 1) for field in (155, 203, 1002)]
+    series = [SampledSeries((1, gpu), field) for gpu in (0, 1) for field in (155, 203, 1002)]
     latest = Latest(engine, series)
     (first,) = latest.read()
     original = engine.call_library

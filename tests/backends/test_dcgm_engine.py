@@ -222,11 +222,10 @@ def test_the_launchers_gpus_are_taken_by_uuid_and_prefix(engine):
 def test_the_drivers_view_decides_which_gpus_are_ours(monkeypatch):
     """In a device cgroup the driver shows two GPUs and numbers them anew; DCGM sees eight."""
     from gssr.backends.base import Device
-    from gssr.backends.dcgm.entities import Found
-    from gssr.backends.dcgm.mine import choose_mine
+    from gssr.backends.dcgm.entities import Sampled, choose_mine
 
-    found = [Found(Device(index, uuid), uuid, index, ((1, index),)) for index, uuid in enumerate(UUIDS)]
-    seen = [driver.Gpu(Device(index, uuid, sm_count=132), uuid, None, None, None)
+    found = [Sampled(Device(index, uuid), uuid, index, ((1, index),)) for index, uuid in enumerate(UUIDS)]
+    seen = [driver.DriverGpu(Device(index, uuid, sm_count=132), uuid, None, None, None)
             for index, uuid in enumerate(["GPU-e", "GPU-f"])]  # fmt: skip
     monkeypatch.setattr(driver, "start", lambda: None)
     monkeypatch.setattr(driver, "stop", lambda: None)
@@ -282,7 +281,7 @@ def test_a_missing_library_is_said(monkeypatch):
 
 def test_without_an_engine_and_a_driver_it_is_said(monkeypatch):
     monkeypatch.setenv("DCGM_BINDINGS", bindings_folder(4))
-    monkeypatch.setattr("gssr.backends.dcgm.address.PORT", 1)
+    monkeypatch.setattr("gssr.backends.dcgm.engine.PORT", 1)
     assert "no hostengine answers" in refusal() and "libnvidia-ml" in refusal()
     assert (offer().works, offer().details) == (False, "no hostengine answers on 127.0.0.1:1")
     assert "nv-hostengine" in offer().cure
@@ -357,14 +356,14 @@ def test_only_pause_can_be_asked_for():
     ],
 )  # fmt: skip
 def test_dcgm_host_takes_what_nvidias_tools_take(text, shown):
-    from gssr.backends.dcgm.address import address_of
+    from gssr.backends.dcgm.engine import address_of
 
     assert str(address_of({"DCGM_HOST": text})) == shown
 
 
 @pytest.mark.parametrize("text", ["é" * 300, "node1:" + "9" * 5000, "a..b", "unix://" + "x" * 300])
 def test_dcgm_host_that_can_be_no_address_is_a_host_that_is_silent(text):
-    from gssr.backends.dcgm.address import address_of, probe
+    from gssr.backends.dcgm.engine import address_of, probe
 
     assert probe(address_of({"DCGM_HOST": text})) == "silent"
 

@@ -6,7 +6,7 @@ import pytest
 
 from gssr.backends.base import BackendError
 from gssr.backends.gpm import PROFILED
-from gssr.backends.nvidia import offer_gpm, open_gpm, open_gpm_or_nvml
+from gssr.backends.nvml import offer_gpm, open_gpm, open_gpm_or_nvml
 from gssr.metrics import INDEX, NAMES
 
 

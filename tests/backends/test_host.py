@@ -11,8 +11,7 @@ import pytest
 from busy import BUSY, wait_for_cpu
 
 from gssr.backends import host
-from gssr.backends.host import HostSampler
-from gssr.backends.proc import contents_again, lines_of
+from gssr.backends.host import HostSampler, contents_again, lines_of
 from gssr.store.format.schema import TABLES
 
 COLUMNS = [column.name for column in TABLES["host_samples"]][3:]

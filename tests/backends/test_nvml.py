@@ -7,7 +7,7 @@ import pytest
 
 from gssr.backends import nvml
 from gssr.backends.base import BackendError
-from gssr.backends.nvidia import offer_nvml, open_nvml
+from gssr.backends.nvml import offer_nvml, open_nvml
 from gssr.metrics import INDEX, METRICS
 
 TOO_OLD, TIMES_OUT = ctypes.c_char_p(b"504,505"), ctypes.c_char_p(b"999")  # kept: the library holds on to them

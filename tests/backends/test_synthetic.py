@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from gssr.backends.base import Backend, BackendError
 from gssr.backends.synthetic import MEASURES, SCENARIOS, SyntheticBackend, device, parse
-from gssr.backends.synthetic.scenarios import Level, Scenario
-from gssr.backends.synthetic.signals import SCALARS, Pulse
+from gssr.backends.synthetic.scenarios import SCALARS, Level, Pulse, Scenario
 from gssr.metrics import BY_NAME, INDEX, METRICS, NAMES
 
 RATIOS = tuple(metric.name for metric in METRICS if metric.unit == "1")

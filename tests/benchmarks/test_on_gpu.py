@@ -233,7 +233,7 @@ def test_without_a_gpu_it_says_in_one_line_what_is_missing(tmp_path, monkeypatch
     monkeypatch.setattr(entry, "find_spec", lambda name: name in there or None)
     monkeypatch.setattr(entry.shutil, "which", lambda name: None if name == lacking else name)
     monkeypatch.setenv("LD_LIBRARY_PATH", "")
-    monkeypatch.setattr("gssr.backends.nvidia.driver.start", no_driver)
+    monkeypatch.setattr("gssr.backends.nvml.driver.start", no_driver)
     assert entry.main([str(tmp_path / "out")]) == 2
     assert capsys.readouterr().err.startswith(f"on_gpu: {said}")
     assert not (tmp_path / "out").exists()

@@ -15,9 +15,9 @@ import pytest
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.cli import main
 from gssr.commands.fleet import since_of
-from gssr.model.fleet.reading import read_fleet
+from gssr.model.fleet.fleet import read_fleet
 from gssr.render.cells import cell_width, clean
-from gssr.report.fleet import Options, fleet_page
+from gssr.report.fleet import FleetPageOptions, fleet_page
 from gssr.report.terminal import to_text
 
 NOW = 1_700_000_000.0
@@ -92,7 +92,7 @@ def test_the_page_answers_who_wastes_what_idles_and_what_is_uneven(
 def test_hours_without_a_score_are_told_as_finely_as_all_others(folder: Path) -> None:
     found = read_fleet([str(folder / "0" / "train.sql")])
     unscored = tuple(run._replace(score=None, wasted_gpu_hours=None) for run in found.runs)
-    page = to_text(fleet_page(["x"], found._replace(runs=unscored), Options()), False, False)
+    page = to_text(fleet_page(["x"], found._replace(runs=unscored), FleetPageOptions()), False, False)
     assert "GPU-hours  0.067" in page and "1 run of 0.067 GPU-hours: no score" in page
 
 

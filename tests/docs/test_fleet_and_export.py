@@ -13,8 +13,7 @@ from gssr.cli import main
 from gssr.commands import fleet as command
 from gssr.convert.tables import EXPORTED
 from gssr.model.analyze import analyze
-from gssr.model.fleet.fleet import BY, SORTS, groups
-from gssr.model.fleet.reading import Fleet, read_fleet
+from gssr.model.fleet.fleet import BY, SORTS, Fleet, groups, read_fleet
 
 DOCS = fenced.ROOT / "docs"
 EXPORT = DOCS / "export.md"

@@ -10,10 +10,20 @@ import pytest
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.metrics import CLOCK_EVENT_REASONS
 from gssr.model.analyze import analyze
-from gssr.model.fleet import reading
+from gssr.model.fleet import fleet
 from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, GpuFigures, RunFigures, figures, program_of
-from gssr.model.fleet.fleet import BY, groups, job_of, scores, slow_nodes, together, uneven, week_of, with_unused
-from gssr.model.fleet.reading import read_fleet
+from gssr.model.fleet.fleet import (
+    BY,
+    groups,
+    job_of,
+    read_fleet,
+    scores,
+    slow_nodes,
+    together,
+    uneven,
+    week_of,
+    with_unused,
+)
 from gssr.store.read.recording import open_recording
 
 HOT = "hot"
@@ -149,16 +159,16 @@ def test_weeks_and_jobs_of_strange_runs_are_unknown_or_their_own(recorded: Recor
     assert job_of(run._replace(job_id="7")) == "7" and job_of(run._replace(job_id="7", cluster="c")) == "c/7"
 
 
-def _die_at_the_third(name: str, _request: reading.Request) -> reading._Read:
+def _die_at_the_third(name: str, _request: fleet.Request) -> fleet._Read:
     if name == "2":
         os._exit(1)
-    return reading._Read([], name)
+    return fleet._Read([], name)
 
 
 def test_a_recording_that_kills_its_reader_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_read", _die_at_the_third)
-    monkeypatch.setattr(reading, "PER_PROCESS", 1)
-    monkeypatch.setattr(reading.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(fleet, "_read", _die_at_the_third)
+    monkeypatch.setattr(fleet, "PER_PROCESS", 1)
+    monkeypatch.setattr(fleet.os, "sched_getaffinity", lambda _: {0, 1})
     told: list[float] = []
     found = read_fleet(list("01234"), progress=told.append)
     assert found.unreadable == ("0", "1", "2: the process that read it died", "3", "4")
@@ -168,8 +178,8 @@ def test_a_recording_that_kills_its_reader_stops_no_other(monkeypatch: pytest.Mo
 def test_several_processes_read_what_one_reads(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [str(recorded(scenario)) for scenario in RUNS]
     alone = read_fleet(names)
-    monkeypatch.setattr(reading, "PER_PROCESS", 1)
-    monkeypatch.setattr(reading.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(fleet, "PER_PROCESS", 1)
+    monkeypatch.setattr(fleet.os, "sched_getaffinity", lambda _: {0, 1})
     assert read_fleet(names) == alone
     assert [run.file for run in alone.runs] == names
     assert {gpu.node for run in alone.runs for gpu in run.gpus} == {"node0000", "node0001"}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from evidences import evidence
 
-from gssr.model.findings.unevenness import MOST_COLUMNS, unevenness
+from gssr.model.findings.imbalance import MOST_COLUMNS, unevenness
 
 
 def _grid(n_gpus: int = 8, n: int = 100) -> np.ndarray:

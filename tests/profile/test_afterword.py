@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gssr.profile import afterword
-from gssr.profile.afterword import MOST, Afterword
+from gssr.profile import recorder
+from gssr.profile.recorder import MOST, Afterword
 from gssr.store.read.recording import open_recording
 
 BEGIN = """
@@ -24,7 +24,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A recording with the run ``mine``, left as a killed sampler leaves it."""
-    monkeypatch.setattr(afterword, "PATIENCE", 60.0)
+    monkeypatch.setattr(recorder, "PATIENCE", 60.0)
     path = tmp_path / "a b?%#.sql"
     environ = dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parent.parent.parent)}
     assert subprocess.run([sys.executable, "-c", BEGIN, path], env=environ, timeout=30).returncode == -signal.SIGKILL

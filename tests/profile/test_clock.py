@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from gssr.profile.clock import Clock
+from gssr.profile.sampling.clock import Clock
 
 
 def test_a_step_of_the_system_clock_is_told_once_and_shifts_nothing(monkeypatch):

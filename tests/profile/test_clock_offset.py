@@ -6,7 +6,7 @@ import pytest
 
 from gssr.model.analyze import analyze
 from gssr.model.findings.notes import disagreement
-from gssr.profile import clock
+from gssr.profile.sampling import clock
 from gssr.store.format.rows import Process
 from gssr.store.merge import merge
 from gssr.store.read.recording import open_recording

@@ -12,7 +12,7 @@ from supervised import ROOT
 from gssr.backends.synthetic import MEASURES
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.metrics import NAMES
-from gssr.profile.forecast import Forecast, core_share
+from gssr.profile.dry_run import Forecast, core_share
 from gssr.store.write.thinning import KEEPS
 
 NEAR = 0.25

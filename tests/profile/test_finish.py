@@ -12,7 +12,7 @@ import pytest
 from supervised import UNTIL_GO
 
 from gssr.profile import finish
-from gssr.profile.plan import Plan
+from gssr.profile.sampling.plan import Plan
 from gssr.store.liveness import process_start
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
@@ -151,7 +151,7 @@ def test_a_rank_that_can_not_find_out_what_is_decided_runs_unrecorded_and_says_s
 
 def test_a_rank_whose_file_holds_nothing_yet_is_waited_for(tmp_path):
     writers = [Writer(str(tmp_path / f"n1.{rank}.c-7.0.sql")) for rank in range(2)]
-    run = finish.Run("c-7.0", 0, 2, str(tmp_path / "a.sql"), str(tmp_path), overwrite=False, summary=False)
+    run = finish.Finishing("c-7.0", 0, 2, str(tmp_path / "a.sql"), str(tmp_path), overwrite=False, summary=False)
     assert not finish._everybody_is_through(run)
     del writers
 

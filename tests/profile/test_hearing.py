@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gssr.profile import hearing
-from gssr.profile.hearing import Hearing
+from gssr.profile.sampling import marks
+from gssr.profile.sampling.marks import Hearing
 
 LONG = 60.0
 
@@ -41,7 +41,7 @@ def refuse(*_: object) -> int:
 def listening(request, monkeypatch) -> Callable[[list[int]], Hearing]:
     """Where the kernel sends signals, and where it refuses to."""
     if request.param == "no signals":
-        monkeypatch.setattr(hearing, "fcntl", refuse)
+        monkeypatch.setattr(marks, "fcntl", refuse)
     return Hearing
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gssr.marks import LONGEST
-from gssr.profile.clock import Clock
-from gssr.profile.marks import MOST, Ear, Marks, cleaned, listen
+from gssr.profile.sampling.clock import Clock
+from gssr.profile.sampling.marks import MOST, Ear, Marks, cleaned, listen
 from gssr.store.read.recording import open_recording
 
 GSSR = f"{sys.executable} -m gssr"

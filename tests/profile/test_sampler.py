@@ -20,7 +20,7 @@ GSSR = [sys.executable, "-m", "gssr"]
 
 WITH_A_BROKEN_LIBRARY = """
 import sys
-import gssr.profile.share as share
+import gssr.profile.sampling.share as share
 from gssr.backends.base import Opened
 from gssr.backends.synthetic import SyntheticBackend
 from gssr.profile.session import Request, profile

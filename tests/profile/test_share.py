@@ -16,7 +16,7 @@ from gssr.store.read.recording import open_recording
 
 WITHOUT_CLAIMS = """
 import sys
-import gssr.profile.share as share
+import gssr.profile.sampling.share as share
 def no_claims(*_):
     raise OSError(28, "No space left on device")
 share.Claims = no_claims
@@ -182,7 +182,7 @@ def test_a_complaint_is_said_once_on_a_node(tmp_path):
 
 WITH_NO_BACKEND = """
 import sys
-import gssr.profile.share as share
+import gssr.profile.sampling.share as share
 from gssr.backends.base import BackendError
 def no_backend(*_):
     raise BackendError("no driver")

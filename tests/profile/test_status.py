@@ -10,8 +10,8 @@ from supervised import UNTIL_GO, until
 
 from gssr.metrics import NAMES
 from gssr.model.analyze import analyze
-from gssr.profile.plan import Plan
 from gssr.profile.request import UsageError
+from gssr.profile.sampling.plan import Plan
 from gssr.profile.status import Progress, seconds_of
 from gssr.store.read.recording import open_recording
 from gssr.store.write.writer import Writer

@@ -6,7 +6,7 @@ import pytest
 
 from gssr.metrics import NAMES
 from gssr.model.analyze import analyze
-from gssr.profile.summary import whole_run
+from gssr.profile.sampling.summary import whole_run
 from gssr.report.page import closing_line
 from gssr.store.read.recording import open_recording
 from gssr.store.write.writer import Writer

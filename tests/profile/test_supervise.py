@@ -477,7 +477,7 @@ def test_too_long_argument_list_is_126(tmp_path: Path) -> None:
 
 
 def test_until_the_workload_starts_no_database_is_imported() -> None:
-    code = "import sys, gssr.profile.session, gssr.profile.plan; print(*sys.modules)"
+    code = "import sys, gssr.profile.session, gssr.profile.sampling.plan; print(*sys.modules)"
     done = subprocess.run([PYTHON, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert {"sqlite3", "datetime", "threading", "socket"}.isdisjoint(done.stdout.split())
 

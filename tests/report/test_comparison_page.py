@@ -16,7 +16,7 @@ from gssr.model.results import Analysis, Verdict
 from gssr.render.cells import cell_width
 from gssr.render.roles import text_of
 from gssr.report.comparison import AT_ONCE, comparison_page, to_json
-from gssr.report.page import Options
+from gssr.report.page import PageOptions
 from gssr.report.terminal import to_text
 
 Golden = Callable[[str, str], None]
@@ -50,7 +50,7 @@ def comparisons(n: int) -> tuple[list[str], list[Comparison]]:
 
 
 def text(n: int, **options: object) -> str:
-    chosen = Options(**options)  # type: ignore[arg-type]
+    chosen = PageOptions(**options)  # type: ignore[arg-type]
     return to_text(comparison_page(*comparisons(n), chosen), color=False, ascii_only=chosen.ascii)
 
 
@@ -66,7 +66,7 @@ def test_the_ascii_page_looks_as_somebody_last_saw_it(golden: Golden) -> None:
 @settings(max_examples=40)
 @given(st.integers(20, 200), st.integers(1, 7), st.booleans())
 def test_nothing_but_the_closing_lines_leaves_its_width(width: int, n: int, ascii: bool) -> None:
-    rows = comparison_page(*comparisons(n), Options(width, ascii))
+    rows = comparison_page(*comparisons(n), PageOptions(width, ascii))
     assert all(cell_width(text_of(row)) <= width for row in rows[:-n])
 
 
@@ -102,7 +102,7 @@ def test_hostile_names_can_not_steer_the_terminal() -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\nGSSR compare B: score=1.000"
     hostile = replace(after(), run=run(label=evil, command=(evil,)), verdicts=(verdict("x", evil),))
     found = to_text(
-        comparison_page([evil, evil], [compare(hostile, hostile)], Options()), color=False, ascii_only=False
+        comparison_page([evil, evil], [compare(hostile, hostile)], PageOptions()), color=False, ascii_only=False
     )
     assert "\x1b" not in found and "\x07" not in found
     assert len(re.findall(r"^GSSR compare", found, re.MULTILINE)) == 1

@@ -6,12 +6,12 @@ import pytest
 from analyses import analysis, judged
 
 from gssr.report.about import MOST, notes
-from gssr.report.page import Options, Verbosity
+from gssr.report.page import PageOptions, Verbosity
 from gssr.report.terminal import to_text
 
 
 def text(verbosity: Verbosity = "medium", width: int = 80, ascii_only: bool = False) -> str:
-    return to_text(notes(judged(), Options(width, ascii_only, verbosity)), color=False, ascii_only=ascii_only)
+    return to_text(notes(judged(), PageOptions(width, ascii_only, verbosity)), color=False, ascii_only=ascii_only)
 
 
 @pytest.mark.parametrize("verbosity", ["low", "medium", "high"])
@@ -44,6 +44,6 @@ def test_notes_fit_every_page(width: int, ascii_only: bool) -> None:
 
 
 def test_a_job_without_verdicts_has_only_notes_on_its_data() -> None:
-    rows = to_text(notes(analysis(), Options()), color=False, ascii_only=False).splitlines()
+    rows = to_text(notes(analysis(), PageOptions()), color=False, ascii_only=False).splitlines()
     assert rows[2:] == ["•  nid000004:3 has no samples after 4:00."]
-    assert notes(analysis(notes=()), Options()) == []
+    assert notes(analysis(notes=()), PageOptions()) == []

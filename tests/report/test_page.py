@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from gssr.model.results import Analysis, Window
 from gssr.render.cells import cell_width
 from gssr.render.roles import text_of
-from gssr.report.page import Options, Parts, Verbosity, series_needed
+from gssr.report.page import PageOptions, Parts, Verbosity, series_needed
 from gssr.report.terminal import page, pages, to_text
 
 Golden = Callable[[str, str], None]
@@ -42,7 +42,7 @@ VERBOSITIES: tuple[Verbosity, ...] = ("low", "medium", "high")
 
 
 def _text(found: Analysis, parts: Parts = ALL, **options: object) -> str:
-    chosen = Options(**options)  # type: ignore[arg-type]
+    chosen = PageOptions(**options)  # type: ignore[arg-type]
     return to_text(page(found, parts, chosen), color=False, ascii_only=chosen.ascii)
 
 
@@ -61,7 +61,7 @@ def test_the_ascii_page_looks_as_somebody_last_saw_it(golden: Golden) -> None:
 
 
 def test_colours_look_as_somebody_last_saw_them(golden: Golden) -> None:
-    golden("page_16_gpus_colour.txt", to_text(page(analysis(), ALL, Options()), color=True, ascii_only=False))
+    golden("page_16_gpus_colour.txt", to_text(page(analysis(), ALL, PageOptions()), color=True, ascii_only=False))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -88,7 +88,7 @@ def test_an_ascii_page_holds_ascii_only_and_lines_up_with_the_other(name: str, v
 
 @pytest.mark.parametrize("name", RUNS)
 def test_colour_adds_escapes_and_nothing_else(name: str) -> None:
-    rows = page(RUNS[name](), ALL, Options())
+    rows = page(RUNS[name](), ALL, PageOptions())
     coloured = to_text(rows, color=True, ascii_only=False)
     assert "\x1b[" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == to_text(rows, color=False, ascii_only=False)
@@ -100,7 +100,7 @@ def test_colour_adds_escapes_and_nothing_else(name: str) -> None:
 def test_nothing_but_the_closing_line_leaves_its_width(
     width: int, name: str, verbosity: Verbosity, ascii: bool
 ) -> None:
-    rows = page(RUNS[name](), ALL, Options(width, ascii, verbosity))
+    rows = page(RUNS[name](), ALL, PageOptions(width, ascii, verbosity))
     assert all(cell_width(text_of(row)) <= width for row in rows[:-1])
 
 
@@ -204,7 +204,7 @@ def test_metrics_asked_for_by_name_are_always_shown() -> None:
 
 
 def test_series_asked_for_are_those_drawn() -> None:
-    needed = series_needed(Options(metrics=("nvlink_tx_bytes", "sm_active")))
+    needed = series_needed(PageOptions(metrics=("nvlink_tx_bytes", "sm_active")))
     assert needed[0] == "sm_active" and "nvlink_tx_bytes" in needed and len(needed) == len(set(needed))
 
 
@@ -255,9 +255,9 @@ def test_wide_labels_keep_to_the_page_in_utf8_and_ascii() -> None:
 
 
 def test_several_runs_are_set_apart() -> None:
-    text = to_text(pages([analysis(), one_sample()], Parts(), Options()), color=False, ascii_only=False)
+    text = to_text(pages([analysis(), one_sample()], Parts(), PageOptions()), color=False, ascii_only=False)
     assert text.count("═" * 80) == 1 and len(re.findall(r"^GSSR score=", text, re.MULTILINE)) == 2
-    assert pages([], Parts(), Options()) == []
+    assert pages([], Parts(), PageOptions()) == []
 
 
 def test_the_same_analysis_gives_the_same_page() -> None:

@@ -14,10 +14,10 @@ from gssr.model.results import Analysis
 from gssr.model.statistics.roofline import place
 from gssr.render.cells import cell_width
 from gssr.report.document import to_json
-from gssr.report.page import Options, Parts
+from gssr.report.page import PageOptions, Parts
 from gssr.report.png.figure import NothingToDrawError
 from gssr.report.png.over_time import heat_map_png, phases_png
-from gssr.report.png.roofline import roofline_png
+from gssr.report.png.png import roofline_png
 from gssr.report.terminal import page, to_text
 
 Golden = Callable[[str, str], None]
@@ -35,7 +35,7 @@ RUNS: dict[str, Callable[[], Analysis]] = {
 
 
 def _text(found: Analysis, **options: object) -> str:
-    chosen = Options(**options)  # type: ignore[arg-type]
+    chosen = PageOptions(**options)  # type: ignore[arg-type]
     return to_text(page(found, WHY, chosen), color=False, ascii_only=chosen.ascii)
 
 

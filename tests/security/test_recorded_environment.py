@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gssr.launch import where_am_i
-from gssr.profile.redact import LEFT_OUT, names_to_hide, redacted, without
 from gssr.profile.request import Request
+from gssr.profile.sampling.redact import LEFT_OUT, names_to_hide, redacted, without
 from gssr.store.format.schema import TABLES
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from gssr.backends.replay import open_replay
 from gssr.model.analyze import Options, analyze
 from gssr.store.format.limits import MOST_EVENTS, MOST_GPUS, MOST_RANKS, MOST_RUNS
 from gssr.store.pages.file import NotPlainError
-from gssr.store.read import bounds
+from gssr.store.read import guard
 from gssr.store.read.everything import in_pieces
 from gssr.store.read.guard import Guarded
 from gssr.store.read.guarded_file import GuardedFile
@@ -77,7 +77,7 @@ def test_a_table_that_can_not_be_counted_is_no_reason_to_refuse_the_others(
 ) -> None:
     path = tmp_path / "a.sql"
     write(path, rows_of(20, 1), 1)
-    monkeypatch.setitem(bounds._MOST, "no_such_table", 0)
+    monkeypatch.setitem(guard._MOST, "no_such_table", 0)
     assert open_recording(path).runs[0].n_rows == 20
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gssr.backends.synthetic.bulk import Request, generate
 from gssr.store.read.everything import below, in_pieces
-from gssr.store.read.find import recordings_in
+from gssr.store.read.open import recordings_in
 from gssr.store.read.recording import open_recording
 
 IDLE = 0.02

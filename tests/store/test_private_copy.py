@@ -16,9 +16,8 @@ from sample_rows import rows_of as sample_rows
 from sample_rows import write
 
 from gssr.store.merge import merge
-from gssr.store.read import private_copy
-from gssr.store.read.open import RecordingError, connect
-from gssr.store.read.private_copy import copy_whole, is_left, private_folder
+from gssr.store.read import open
+from gssr.store.read.open import RecordingError, connect, copy_whole, is_left, private_folder
 
 N = 1000
 
@@ -49,15 +48,15 @@ def rows_of(path: Path) -> list[tuple[int, int]]:
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, before: str, act: Callable[[], object]) -> None:
     """Once, before the file of this name is copied."""
-    copy_file, acts = private_copy._copy_file, [act]
+    copy_file, acts = open._copy_file, [act]
 
     def copy(source: str, target: str) -> None:
         if os.path.basename(source) == before and acts:
             acts.pop()()
         copy_file(source, target)
 
-    monkeypatch.setattr(private_copy, "_copy_file", copy)
-    monkeypatch.setattr(private_copy, "_PAUSE", 0.0)
+    monkeypatch.setattr(open, "_copy_file", copy)
+    monkeypatch.setattr(open, "_PAUSE", 0.0)
 
 
 @pytest.mark.usefixtures("unfinished")
@@ -93,7 +92,7 @@ def test_a_journal_that_is_seen_for_a_while_after_it_is_gone(
 def test_a_journal_of_a_try_before_is_not_left(
     unfinished: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, copied = str(tmp_path / "a.sql"), private_copy._copied
+    path, copied = str(tmp_path / "a.sql"), open._copied
 
     def then_it_ends(source: str, copy: str) -> bool:
         whole = copied(source, copy)
@@ -101,7 +100,7 @@ def test_a_journal_of_a_try_before_is_not_left(
             unfinished.execute("COMMIT")
         return whole
 
-    monkeypatch.setattr(private_copy, "_copied", then_it_ends)
+    monkeypatch.setattr(open, "_copied", then_it_ends)
     copy_whole(path, str(tmp_path / "copy"))
     assert not (tmp_path / "copy-journal").exists() and rows_of(tmp_path / "copy") == [(2, N)]
 
@@ -149,7 +148,7 @@ def test_what_a_killed_process_has_copied_is_gone_with_the_next_copy(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code = (
-        "import sys\nfrom gssr.store.read.private_copy import private_folder\n"
+        "import sys\nfrom gssr.store.read.open import private_folder\n"
         "with private_folder() as folder:\n    open(folder + '/copy', 'w').close()\n    print(folder, flush=True)\n"
         "    sys.stdin.read()\n"
     )
@@ -159,7 +158,7 @@ def test_what_a_killed_process_has_copied_is_gone_with_the_next_copy(
     ) as process:
         assert process.stdout is not None
         left = Path(process.stdout.readline().strip())
-        monkeypatch.setattr(private_copy, "_NEW", -1.0)
+        monkeypatch.setattr(open, "_NEW", -1.0)
         with private_folder():
             assert (left / "copy").exists(), "of a process that is still there"
         process.send_signal(signal.SIGKILL)

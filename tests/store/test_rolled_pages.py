@@ -16,8 +16,7 @@ from gssr.store.format.layout import part_of
 from gssr.store.format.schema import LEVELS
 from gssr.store.merge import merge
 from gssr.store.pages import rollups as vectors
-from gssr.store.pages.file import NotPlainError, PageFile, identity_of
-from gssr.store.pages.tree import HIGHEST, LOWEST, leaves
+from gssr.store.pages.file import HIGHEST, LOWEST, NotPlainError, PageFile, identity_of, leaves
 from gssr.store.read.recording_file import RecordingFile
 from gssr.store.read.rollups import RolledUp
 

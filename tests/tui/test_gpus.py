@@ -15,10 +15,9 @@ from gssr.model.live.watch import Watch
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
-from gssr.tui.cursor import PAGE
 from gssr.tui.gpu_rows import listing
 from gssr.tui.screens import gpus
-from gssr.tui.view import Scene, View
+from gssr.tui.view import PAGE, Scene, View
 
 NAN = np.nan
 MANY = np.linspace(0.9, 0.1, 300)[:, None] * np.ones(40)

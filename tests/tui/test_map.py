@@ -13,11 +13,10 @@ from looking import text_rows
 
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import Row, text_of
-from gssr.tui.cursor import PAGE
 from gssr.tui.moves import MOVES
 from gssr.tui.screens import map as screen
 from gssr.tui.screens.map_layout import DENSITIES, TITLE, sight
-from gssr.tui.view import Scene, View
+from gssr.tui.view import PAGE, Scene, View
 
 NAN = np.nan
 STEPS = [(1, 0), (-1, 0), (0, 1), (0, -1), (0, PAGE), (0, -PAGE), (0, PAGE * PAGE), (0, -PAGE * PAGE)]

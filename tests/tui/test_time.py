@@ -17,11 +17,10 @@ from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
 from gssr.store.format.rows import Event
 from gssr.tui import shell
-from gssr.tui.cursor import PAGE
 from gssr.tui.moves import MOVES
 from gssr.tui.screens import time as screen
 from gssr.tui.screens.time_lines import part_of, room
-from gssr.tui.view import Scene, View
+from gssr.tui.view import PAGE, Scene, View
 
 NAN = np.nan
 

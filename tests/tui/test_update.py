@@ -13,8 +13,7 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.geometry import Region
 from textual.strip import Strip
 
-from gssr.tui.canvas import looks
-from gssr.tui.update import Piece, ShortChange, ShortLayout, written
+from gssr.tui.canvas import Piece, ShortChange, ShortLayout, looks, written
 
 WIDTH, HEIGHT = 12, 3
 STYLES = [*dict.fromkeys(looks(256).values()), Style.parse("on blue"), Style.parse("bold on #303030"), None]

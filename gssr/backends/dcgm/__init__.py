@@ -33,10 +33,10 @@ def open_dcgm(spec: str, visible: Sequence[str] | None, sampling_seconds: float)
     BackendError with the reason and the cure."""
     from gssr.backends.dcgm.backend import DcgmBackend
     from gssr.backends.dcgm.read import SHORTEST_SECONDS
-    from gssr.backends.dcgm.session import Options
+    from gssr.backends.dcgm.session import SessionOptions
 
     check_spec(spec)
-    options = Options(max(sampling_seconds, SHORTEST_SECONDS), spec == PAUSE)
+    options = SessionOptions(max(sampling_seconds, SHORTEST_SECONDS), spec == PAUSE)
     backend = DcgmBackend(visible, options)
     if sampling_seconds < SHORTEST_SECONDS:
         backend.say(

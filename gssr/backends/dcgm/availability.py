@@ -4,10 +4,9 @@ import os
 import threading
 
 from gssr.backends.base import BackendError, Offer
-from gssr.backends.dcgm.address import address_of, probe
 from gssr.backends.dcgm.bindings import find_bindings, load_bindings
-from gssr.backends.dcgm.engine import EngineError, reach
-from gssr.backends.dcgm.errors import DcgmError
+from gssr.backends.dcgm.codes import DcgmError
+from gssr.backends.dcgm.engine import EngineError, address_of, probe, reach
 
 ANSWER_SECONDS = 5.0
 DEVICES = "/dev/nvidiactl"

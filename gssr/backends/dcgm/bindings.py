@@ -11,8 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gssr.backends.dcgm.codes import LIBRARY_NOT_FOUND
-from gssr.backends.dcgm.errors import DcgmError
+from gssr.backends.dcgm.codes import LIBRARY_NOT_FOUND, DcgmError
 
 FOLDERS = (
     "/usr/share/datacenter-gpu-manager-4/bindings/python3",

@@ -2,14 +2,20 @@
 
 DCGM's own ids are NVML's order at the hostengine's start, outside any job's cgroup: they are used to talk to it and for
 nothing else. A GPU is known by its UUID.
+
+Which of a hostengine's GPUs are this process's.
+
+The hostengine sees all of the node's GPUs, other jobs' included. What is this process's, the driver tells it here, inside
+its cgroup or container; the two are joined by UUID.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gssr.backends.base import Device
+from gssr.backends.choose import Seen, choose
 from gssr.backends.dcgm import codes
-from gssr.backends.dcgm.codes import COMPUTE_INSTANCE, GPU, GPU_INSTANCE, blank_reason
+from gssr.backends.dcgm.codes import COMPUTE_INSTANCE, GPU, GPU_INSTANCE, DcgmError, blank_reason
 from gssr.backends.dcgm.engine import Engine
 
 _MIB = 1 << 20
@@ -17,7 +23,7 @@ Entity = tuple[int, int]
 """(entity group, id) in the hostengine."""
 
 
-class Found(NamedTuple):
+class Sampled(NamedTuple):
     """One row to be: a GPU or a MIG instance, the UUID and DCGM id of its GPU, and the entities measured for it."""
 
     device: Device
@@ -31,7 +37,7 @@ class Found(NamedTuple):
         return self.device.name or "GPU"
 
 
-def discover(engine: Engine) -> list[Found]:
+def discover(engine: Engine) -> list[Sampled]:
     """All GPUs of the hostengine that can be told apart, with MIG's compute instances in place of the GPUs they divide.
     Raises EngineError."""
     ids = list(engine.call("dcgmGetAllDevices"))
@@ -43,7 +49,7 @@ def discover(engine: Engine) -> list[Found]:
         if gpu in instances:
             found += instances[gpu]
         elif device.uuid:
-            found.append(Found(device, device.uuid, gpu, ((GPU, gpu),)))
+            found.append(Sampled(device, device.uuid, gpu, ((GPU, gpu),)))
     return found
 
 
@@ -102,7 +108,7 @@ def _device(gpu: int, known: Mapping[int, Any]) -> Device:
     )
 
 
-def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[Found]]:
+def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[Sampled]]:
     """The compute instances of each GPU that MIG divides."""
     hierarchy = engine.ask("dcgmGetGpuInstanceHierarchy")  # some drivers before MIG answer with an error
     entries = [hierarchy.entityList[position] for position in range(hierarchy.count)] if hierarchy else []
@@ -114,7 +120,7 @@ def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[
         engine, [(COMPUTE_INSTANCE, entry.entity.entityId) for entry in children], [codes.MEMORY_TOTAL]
     )
     uuids = _mig_uuids()
-    found: dict[int, list[Found]] = {}
+    found: dict[int, list[Sampled]] = {}
     for entry in children:
         compute, holder = entry.entity.entityId, entry.parent.entityId
         if holder not in parents or parents[holder].parent.entityId not in devices:
@@ -131,7 +137,7 @@ def _instances(engine: Engine, devices: Mapping[int, Device]) -> dict[int, list[
         entities: tuple[Entity, ...] = ((COMPUTE_INSTANCE, compute),)
         if sum(other.parent.entityId == holder for other in children) == 1:
             entities += ((GPU_INSTANCE, holder),)  # shared by several, its memory traffic is nobody's own
-        found.setdefault(gpu, []).append(Found(device, whole.uuid, gpu, entities))
+        found.setdefault(gpu, []).append(Sampled(device, whole.uuid, gpu, entities))
     return found
 
 
@@ -156,3 +162,46 @@ def _mig_uuids() -> dict[tuple[str, int, int], str]:
                 uuids[ask(pynvml.nvmlDeviceGetUUID, whole), *instance] = ask(pynvml.nvmlDeviceGetUUID, mig)
     stop()
     return uuids
+
+
+def choose_mine(found: Sequence[Sampled], visible: Sequence[str] | None) -> tuple[list[Sampled], list[str]]:
+    """Those of ``found`` that this process may use and its launcher gives it (``visible``: gssr.launch.gpu_ids), and lines
+    to be said. Where NVIDIA's library can't be used here, the hostengine's own indices have to do. Raises BackendError
+    when there is none."""
+    from gssr.backends import driver
+
+    try:
+        driver.start()
+    except driver.DriverError:
+        return _by_hostengine(found, visible)
+    try:
+        seen, remarks = driver.visible_gpus(visible)
+    finally:
+        driver.stop()
+    devices = {gpu.device.uuid: gpu.device for gpu in seen}
+    mine = [each._replace(device=devices[each.device.uuid]) for each in found if each.device.uuid in devices]
+    if not mine:
+        there = ", ".join(each.device.uuid for each in found) or "none"
+        raise DcgmError(
+            f"DCGM's hostengine has none of this process's GPUs ({', '.join(devices) or 'none'}), it has: {there}",
+            "see that DCGM_HOST names this node, and restart a hostengine that is older than its GPUs or MIG instances",
+        )
+    absent = [uuid for uuid in devices if uuid not in {each.device.uuid for each in mine}]
+    if absent:
+        remarks.append(f"not known to DCGM's hostengine: {', '.join(absent)}")
+    return mine, remarks
+
+
+def _by_hostengine(found: Sequence[Sampled], visible: Sequence[str] | None) -> tuple[list[Sampled], list[str]]:
+    if not found:
+        raise DcgmError("DCGM's hostengine has no GPU", "see that NVIDIA's driver runs on its machine, and restart it")
+    seen = [Seen(each.device.device_index, each.gpu_uuid, each.device.uuid) for each in found]
+    choice = choose(seen, visible)
+    if not choice.positions:
+        raise DcgmError("the launcher gives this process no GPU", "ask it for some")
+    remarks = [choice.remark] if choice.remark else []
+    if visible is not None and any(name.isdigit() for name in visible):
+        remarks.append(
+            "NVIDIA's library can't be used in this process, so the launcher's GPU indices are taken for the hostengine's"
+        )
+    return [found[position] for position in choice.positions], remarks

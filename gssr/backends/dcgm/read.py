@@ -8,21 +8,204 @@ more often than every HISTORY_SECONDS. They also tell how fast each series is sa
 
 The hostengine inserts values after others that are stamped later, so its own "next" time skips some. Histories therefore go
 back to what was read last of each series, and a value is taken if it is stamped after that.
+
+The last value of every series the hostengine samples, in one call.
+
+``dcgmEntitiesGetLatestValues`` makes one round trip for all entities and fields, where reading histories takes one for each
+of both. What it gives back is read from memory in one go: the records are 4 kB each, of which 40 bytes matter.
+
+The samples the hostengine has kept of one entity.
+
+``dcgmGetValuesSince_v2`` makes a round trip for each entity of a group and each field, half a millisecond of CPU time each:
+entities are asked for one at a time, so that other reads come in between. The group for that exists only while it is used.
 """
 
+import ctypes
 import math
+import struct
 from collections.abc import Callable, Sequence
 from operator import sub
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.bins import emptiest
 from gssr.backends.dcgm.codes import DOUBLE_BLANK, blank_reason
-from gssr.backends.dcgm.engine import Engine
+from gssr.backends.dcgm.engine import Engine, EngineError
 from gssr.backends.dcgm.entities import Entity
-from gssr.backends.dcgm.history import Histories
-from gssr.backends.dcgm.latest import Latest, Series, Values
-from gssr.backends.dcgm.watch import Watch, keep_seconds
+from gssr.backends.dcgm.watch import Watch, group_name, keep_seconds
+
+_HEAD = struct.Struct("<4xIIHh")
+"""Of c_dcgmFieldValue_v2, in DCGM 3 and 4: entity group, entity, field and type."""
+_RECORD = "4x12si4xq"
+"""The same, as bytes that only have to be equal from call to call; status and stamp. Then comes the value."""
+_PARTS = 4
+_READ = struct.calcsize(f"<{_RECORD}q")
+_IS_DOUBLE = ord("d")
+_MOST_FIELDS = 128
+_CACHED = 0
+
+
+class SampledSeries(NamedTuple):
+    """One field of one entity."""
+
+    entity: Entity
+    field: int
+
+
+class Values(NamedTuple):
+    """What one call brought, of equal lengths: the series' numbers (a range where they follow one another; None: not asked
+    for), DCGM's status, us of the hostengine's clock (0: none yet), and the value or blank."""
+
+    numbers: Sequence[int | None]
+    statuses: Sequence[int]
+    stamps: Sequence[int]
+    values: Sequence[int | float]
+
+
+class Latest:
+    """Reads the last value of each of these series."""
+
+    def __init__(self, engine: Engine, series: Sequence[SampledSeries]) -> None:
+        numbers = {each: number for number, each in enumerate(series)}
+        fields_of: dict[Entity, list[int]] = {}
+        for entity, field in series:
+            fields_of.setdefault(entity, []).append(field)
+        alike: dict[tuple[int, ...], list[Entity]] = {}
+        for entity, fields in fields_of.items():
+            for at in range(0, len(fields), _MOST_FIELDS):
+                alike.setdefault(tuple(fields[at : at + _MOST_FIELDS]), []).append(entity)
+        most = codes.MOST_ENTITIES
+        self._requests = [
+            _Request(engine, entities[at : at + most], fields, numbers)
+            for fields, entities in alike.items()
+            for at in range(0, len(entities), most)
+        ]
+
+    def read(self) -> list[Values]:
+        """One call for each set of fields that entities have in common, usually one in all. Raises EngineError, also where
+        a series is not watched any more."""
+        return [request.ask() for request in self._requests]
+
+
+class _Request:
+    """One call and the layout of its answer, which is learned from the first one: types don't change, and the order may."""
+
+    def __init__(
+        self, engine: Engine, entities: Sequence[Entity], fields: Sequence[int], numbers: dict[SampledSeries, int]
+    ) -> None:
+        self._engine = engine
+        self._known = numbers
+        structs = engine.bindings.structs
+        n_entities, n_fields = len(entities), len(fields)
+        pairs = (structs.c_dcgmGroupEntityPair_t * n_entities)(*(engine.entity(*entity) for entity in entities))
+        ids = (ctypes.c_uint16 * n_fields)(*fields)
+        self._n = n_entities * n_fields
+        self._answer = (structs.c_dcgmFieldValue_v2 * self._n)()
+        count = ctypes.c_uint
+        self._arguments = (pairs, count(n_entities), ids, count(n_fields), count(_CACHED), self._answer)
+        self._layout = struct.Struct("")
+        self._heads: Sequence[bytes] | None = None
+        self._numbers: Sequence[int | None] = ()
+
+    def ask(self) -> Values:
+        self._engine.call_library("dcgmEntitiesGetLatestValues", *self._arguments)
+        found = self._layout.unpack_from(self._answer)
+        if found[0::_PARTS] != self._heads:
+            self._learn()
+            found = self._layout.unpack_from(self._answer)
+            self._heads = found[0::_PARTS]
+        statuses = found[1::_PARTS]
+        if codes.NOT_WATCHED in statuses:
+            raise EngineError(codes.NOT_WATCHED, "not watched any more")
+        return Values(self._numbers, statuses, found[2::_PARTS], found[3::_PARTS])
+
+    def _learn(self) -> None:
+        n, size = self._n, ctypes.sizeof(self._answer) // self._n
+        heads = [_HEAD.unpack_from(self._answer, size * position) for position in range(n)]
+        rest = f"{size - _READ}x"
+        records = (f"{_RECORD}{'d' if kind == _IS_DOUBLE else 'q'}{rest}" for _, _, _, kind in heads)
+        self._layout = struct.Struct("<" + "".join(records))
+        numbers = [self._known.get(SampledSeries((group, entity), field)) for group, entity, field, _ in heads]
+        first = numbers[0]
+        one_by_one = first is not None and numbers == list(range(first, first + n))
+        self._numbers = range(first, first + n) if one_by_one and first is not None else numbers
+
+
+_VALUE_HEAD = struct.Struct("<4xHhi4xq")
+_INTEGER = struct.Struct("<q")
+_DOUBLE = struct.Struct("<d")
+# Of c_dcgmFieldValue_v1, 4 kB each of which 32 bytes matter: fieldId, fieldType, status and ts, then the value.
+
+_CALLBACK = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p
+)
+
+Take = Callable[[SampledSeries, int, int, int | float], None]
+"""Called with the series, DCGM's status, the stamp in us of the hostengine's clock, and the value or blank."""
+
+
+class Histories:
+    """Reads histories on one connection."""
+
+    def __init__(self, engine: Engine, take: Take) -> None:
+        self._engine = engine
+        self._take = take
+        self._size = ctypes.sizeof(engine.bindings.structs.c_dcgmFieldValue_v1)
+        self._group: Any = None
+        self._entity: Entity | None = None
+        self._failure: Exception | None = None
+        self._callback = _CALLBACK(self._receive)  # kept: the library holds no reference
+
+    def read(self, watch: Watch, entity: Entity, since: int) -> int | None:
+        """Hand on what was sampled of the watch's fields since then (us of the hostengine's clock), oldest first for each
+        field; where no group can be had for the entity alone, of all of the watch's entities. Returns the hostengine's
+        time; None where it has nothing. Raises EngineError."""
+        group = watch.group if len(watch.entities) == 1 else self._alone(entity) or watch.group
+        try:
+            now: int = self._engine.call("dcgmGetValuesSince_v2", group, watch.field_group, since, self._callback, None)
+        except EngineError as error:
+            if error.code != codes.NO_DATA:
+                raise
+            return None
+        if self._failure is not None:
+            raise self._failure
+        return now
+
+    def rest(self) -> None:
+        """No history will be read for a while: give the group back. Never raises EngineError."""
+        if self._group is not None:
+            self._engine.quietly("dcgmGroupDestroy", self._group)
+            self._group = self._entity = None
+
+    def _alone(self, entity: Entity) -> Any:
+        """A group of this entity only; None where there is no room for it."""
+        try:
+            if self._group is None:
+                self._group = self._engine.call("dcgmGroupCreate", codes.EMPTY_GROUP, group_name())
+            elif self._entity is not None and self._entity != entity:
+                self._engine.call("dcgmGroupRemoveEntity", self._group, *self._entity)
+                self._entity = None
+            if self._entity is None:
+                self._engine.call("dcgmGroupAddEntity", self._group, *entity)
+                self._entity = entity
+        except EngineError as error:
+            if error.code != codes.MAX_LIMIT:
+                raise
+            return None
+        return self._group
+
+    def _receive(self, group: int, entity: int, address: int, count: int, _: object) -> int:
+        try:
+            for position in range(count):
+                raw = (ctypes.c_char * 32).from_address(address + position * self._size)
+                field, kind, status, stamp = _VALUE_HEAD.unpack_from(raw)
+                (value,) = (_DOUBLE if kind == _IS_DOUBLE else _INTEGER).unpack_from(raw, 24)
+                self._take(SampledSeries((group, entity), field), status, stamp, value)
+        except Exception as error:  # the library would swallow it
+            self._failure = error
+            return 1  # no more, please
+        return 0
+
 
 HISTORY_SECONDS = 1.0
 POLL_SECONDS = 1.0
@@ -50,7 +233,7 @@ Sample = tuple[int, int, int | float | None, str | None, int]
 often the series is sampled, in us."""
 
 
-class Sink(Protocol):
+class SampleSink(Protocol):
     """Where samples go, those of each series in their order."""
 
     def deliver(self, samples: Sequence[Sample]) -> None:
@@ -95,7 +278,7 @@ class Reader:
     def __init__(
         self,
         engine: Engine,
-        sink: Sink,
+        sink: SampleSink,
         clock: Callable[[], float],
         interval: float,
         gpu: int | None,
@@ -103,7 +286,7 @@ class Reader:
         """``sink`` is given what is new. ``clock`` is the recording's, in unix
         s; ``interval`` in s is the one that was asked for; ``gpu`` is DCGM's id of any of the GPUs."""
         self.clock = EngineClock()
-        self.series: list[Series] = []
+        self.series: list[SampledSeries] = []
         self._engine = engine
         self._sink = sink
         self._now = clock
@@ -114,7 +297,7 @@ class Reader:
         self._latest = Latest(engine, ())
         self._histories = Histories(engine, self._take)
         self._parts: list[_Part] = []
-        self._numbers: dict[Series, int] = {}
+        self._numbers: dict[SampledSeries, int] = {}
         self._last: list[int] = []
         """By series, the stamp up to which it is complete."""
         self._steps: list[int] = []
@@ -145,7 +328,7 @@ class Reader:
             for watch in watches:
                 if entity in watch.entities:
                     first = len(self.series)
-                    self.series += [Series(entity, field) for field in watch.fields]
+                    self.series += [SampledSeries(entity, field) for field in watch.fields]
                     self._parts.append(_Part(watch, entity, range(first, len(self.series))))
         self._numbers = {each: number for number, each in enumerate(self.series)}
         self._latest = Latest(self._engine, self.series)
@@ -320,7 +503,7 @@ class Reader:
             self._steps[number] = self._interval if near else max(usual, self._shortest)
         self._faster = any(step != self._interval for step in self._steps)
 
-    def _take(self, series: Series, status: int, stamp: int, value: int | float) -> None:
+    def _take(self, series: SampledSeries, status: int, stamp: int, value: int | float) -> None:
         number = self._numbers.get(series)
         if number is None or stamp < self._floor:
             return  # not ours; or, stamped 0, a stand-in for "nothing new"

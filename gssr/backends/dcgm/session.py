@@ -10,7 +10,7 @@ from gssr.backends.base import BackendError, Change, Row
 from gssr.backends.dcgm import codes
 from gssr.backends.dcgm.bins import LATE_SECONDS, Bins, Value
 from gssr.backends.dcgm.engine import Engine, EngineError
-from gssr.backends.dcgm.entities import Entity, Found
+from gssr.backends.dcgm.entities import Entity, Sampled
 from gssr.backends.dcgm.read import Reader, Sample, sample_of
 from gssr.backends.dcgm.watch import Watches
 from gssr.metrics import INDEX, METRICS
@@ -44,7 +44,7 @@ _NO_MODULE = f"this hostengine can't do it: {_MODULE}"
 _EITHER = f"these GPUs need no pausing (Hopper and newer), or this hostengine can't do it: {_MODULE}"
 
 
-class Options(NamedTuple):
+class SessionOptions(NamedTuple):
     """How to sample: ``interval`` in s; ``pause``: leave the profiling counters to others."""
 
     interval: float
@@ -57,9 +57,9 @@ class Session:
     def __init__(
         self,
         engine: Engine,
-        found: Sequence[Found | None],
+        found: Sequence[Sampled | None],
         lost: list[bool],
-        options: Options,
+        options: SessionOptions,
         clock: Callable[[], float],
     ) -> None:
         """Watch ``found``: by position in the recording; None is a GPU that this engine doesn't have. ``lost`` says which
@@ -198,7 +198,7 @@ class Session:
             spans[-1][1].append(column)
         self._places, self._factors, self._percents, self._spans = places, factors, percents, spans
 
-    def _columns(self, found: Found | None) -> list[int]:
+    def _columns(self, found: Sampled | None) -> list[int]:
         if found is None:
             return []
         mine = [field for entity, field in self._reader.series if entity in found.entities]

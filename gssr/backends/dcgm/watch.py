@@ -14,10 +14,9 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 from gssr.backends.dcgm import codes
-from gssr.backends.dcgm.codes import COMPUTE_INSTANCE, GPU, GPU_INSTANCE
+from gssr.backends.dcgm.codes import COMPUTE_INSTANCE, GPU, GPU_INSTANCE, DcgmError
 from gssr.backends.dcgm.engine import Engine, EngineError
-from gssr.backends.dcgm.entities import Entity, Found, unsupported
-from gssr.backends.dcgm.errors import DcgmError
+from gssr.backends.dcgm.entities import Entity, Sampled, unsupported
 from gssr.metrics import BY_NAME, METRICS, SCORE_INPUTS
 
 KEPT_SECONDS = 10.0
@@ -32,7 +31,7 @@ class Member(NamedTuple):
     """Something that is watched: the entity, and the GPU that it is, or is a part of."""
 
     entity: Entity
-    found: Found
+    found: Sampled
 
 
 class Watch(NamedTuple):
@@ -74,7 +73,7 @@ class Watches:
         self._refused: dict[str, list[Member]] = {}
         self._n_of_model: dict[str, int] = {}
 
-    def make(self, found: Sequence[Found], profiling: bool) -> None:
+    def make(self, found: Sequence[Sampled], profiling: bool) -> None:
         """Watch all there is of these; ``profiling`` fields only if told. Raises EngineError when the connection is lost,
         and DcgmError when nothing at all can be watched."""
         engine = self._engine

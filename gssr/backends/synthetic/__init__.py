@@ -7,9 +7,8 @@ ones before, so the same scenario is sampled live here and written in bulk by ``
 from collections.abc import Sequence
 
 from gssr.backends.base import BackendError, Change, Device, Row
-from gssr.backends.synthetic.gpu import POWER_LIMIT, Job, Traits, traits, values
-from gssr.backends.synthetic.scenarios import DEFAULT_SCENARIO, LENGTH, SCENARIOS, Scenario
-from gssr.backends.synthetic.signals import SCALARS, digest
+from gssr.backends.synthetic.gpu import POWER_LIMIT, SyntheticJob, Traits, traits, values
+from gssr.backends.synthetic.scenarios import DEFAULT_SCENARIO, LENGTH, SCALARS, SCENARIOS, Scenario, digest
 from gssr.metrics import INDEX, NAMES
 
 DEFAULT_GPUS = 4
@@ -73,7 +72,7 @@ class SyntheticBackend:
         n = gpus if isinstance(gpus, int) else max(DEFAULT_GPUS, *(index + 1 for index in indices), 0)
         self.gpus: Sequence[Device] = tuple(device(node, index) for index in indices)
         self._traits: list[Traits] = [traits(self._scenario, gpu.device_index, n, gpu.uuid, seed) for gpu in self.gpus]
-        self._job = Job(self._scenario)
+        self._job = SyntheticJob(self._scenario)
         self._start = start
         self._lost: set[int] = set()
         self._changes: list[Change] = []

@@ -8,8 +8,7 @@ mean power of half a minute; near the power limit clocks fall and the power-cap 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gssr.backends.synthetic.scenarios import Level, Scenario
-from gssr.backends.synthetic.signals import Ops, fractions, wave, white
+from gssr.backends.synthetic.scenarios import Level, Ops, Scenario, fractions, wave, white
 
 POWER_LIMIT = 700.0
 _IDLE_POWER = Level().power
@@ -66,7 +65,7 @@ class Moment(NamedTuple):
 _RIPPLING = frozenset({"sm", "occupancy", "tensor", "fp64", "fp32", "fp16", "integer", "dram"})
 
 
-class Job:
+class SyntheticJob:
     """A scenario running: ``at`` says what it asks of its GPUs. ``stretch``: its own clock runs slower by this factor."""
 
     def __init__(self, scenario: Scenario, stretch: float = 1.0) -> None:

@@ -11,7 +11,7 @@ from gssr.metrics import BY_NAME
 from gssr.model.evidence.evidence import METRICS, Course, Evidence, evidence_of, over_gpus
 from gssr.model.evidence.glimpses import glimpses, rows_in, stretches, those_in, use
 from gssr.model.statistics import series
-from gssr.model.statistics.aggregate import chosen, filtered
+from gssr.model.statistics.aggregate import filtered, numbers_within
 from gssr.model.statistics.gpu_time_counts import (
     BITS,
     MOST_BINS,
@@ -75,7 +75,7 @@ def gather(
     names = tuple(name for name in found if name != BITS)
     if rows is None and counted is None and reader.has_rows(MOST_ROWS, start):
         read = reader.samples(found, filtered(reader, positions), start, end)
-        rows = Samples(chosen(read.gpu, positions, len(reader.gpus)), read.time, read.values)
+        rows = Samples(numbers_within(read.gpu, positions, len(reader.gpus)), read.time, read.values)
     interval = reader.sampling_seconds or 1.0
     if rows is not None:
         most = most_bins(len(positions), len(rows.time), MOST_BINS)
@@ -144,7 +144,7 @@ def _few(n_gpus: int, seconds: float) -> Ints:
 
 def _of_few(rows: Samples, places: Ints, n_gpus: int, names: Sequence[str]) -> Samples:
     """The rows of the GPUs at these places, numbered anew."""
-    gpu = chosen(rows.gpu, places, n_gpus)
+    gpu = numbers_within(rows.gpu, places, n_gpus)
     own = gpu >= 0
     return Samples(gpu[own], rows.time[own], {name: rows.values[name][own] for name in names})
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.model.statistics import series
-from gssr.model.statistics.aggregate import chosen
+from gssr.model.statistics.aggregate import numbers_within
 from gssr.model.statistics.series import Bins
 from gssr.model.window import extent
 from gssr.store.format.host_rollups import HOST, UseTable
@@ -80,7 +80,7 @@ def rows_in(reader: RunReader, few: Ints, names: Sequence[str], begins: Floats, 
     gpu = np.concatenate([piece.gpu for piece in pieces])
     time = np.concatenate([piece.time for piece in pieces])
     values = {name: np.concatenate([piece.values[name] for piece in pieces]) for name in names}
-    return Samples(chosen(gpu, few, len(reader.gpus)), time, values)
+    return Samples(numbers_within(gpu, few, len(reader.gpus)), time, values)
 
 
 def those_in(rows: Samples, names: Sequence[str], begins: Floats, seconds: float) -> Samples:

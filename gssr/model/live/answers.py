@@ -18,7 +18,7 @@ from gssr.model.live.frame import RECENT_SECONDS, Query
 from gssr.model.live.run_totals import Tally
 from gssr.model.results import Grid, HostUse, Means, Series, Space
 from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine
-from gssr.model.statistics.host_use import host_use
+from gssr.model.statistics.sources import host_use
 from gssr.model.window import DETECTION_METRICS, warm_up_and_tear_down
 from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import merge

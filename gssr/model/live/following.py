@@ -14,7 +14,7 @@ from gssr.model.live.frame import STALE_SECONDS
 from gssr.model.live.many_files import BEHIND_SECONDS, Crowd, News, is_crowd
 from gssr.model.live.run_totals import Tally
 from gssr.store.format.plausible import sound_samples
-from gssr.store.format.rows import Run, joined
+from gssr.store.format.rows import Run, one_run
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.read.follow import Follower
 from gssr.store.read.recording import RunReader
@@ -78,7 +78,7 @@ class Following:
         """The run as all files together say; None when not all of them have been asked."""
         if not self._stands or len(self._stands) < len(self._tails):
             return None
-        return joined([self._stands[number] for number in sorted(self._stands)])
+        return one_run([self._stands[number] for number in sorted(self._stands)])
 
     def look(self) -> None:
         """Count what is new. Raises RecordingError."""

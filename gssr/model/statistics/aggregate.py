@@ -283,7 +283,7 @@ def filtered(reader: RunReader, positions: Ints) -> Ints | None:
     return None if len(positions) == len(reader.gpus) else positions
 
 
-def chosen(gpu: Ints, positions: Ints, n_gpus: int) -> Ints:
+def numbers_within(gpu: Ints, positions: Ints, n_gpus: int) -> Ints:
     """Positions among all ``n_gpus`` GPUs of a run → numbers from 0 within ``positions``."""
     place = np.full(n_gpus, -1, np.int64)
     place[positions] = np.arange(len(positions))

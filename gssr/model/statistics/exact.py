@@ -18,7 +18,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.model.results import GpuSeries, Statistics
-from gssr.model.statistics.aggregate import PERCENTILES, UNKNOWN, Aggregate, aggregate_of, chosen, filtered
+from gssr.model.statistics.aggregate import PERCENTILES, UNKNOWN, Aggregate, aggregate_of, filtered, numbers_within
 from gssr.model.statistics.sources import Rollups
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.schema import LEVELS
@@ -68,9 +68,9 @@ class Bracket:
         below = int(np.count_nonzero(values < self.low)) if least < self.low else 0
         if self.low == self.high:
             return Inside(below, np.array([self.low]), int(np.count_nonzero(values == self.low)))
-        chosen = values >= self.low
-        chosen &= values <= self.high
-        return Inside(below, values[chosen], 1)
+        numbers_within = values >= self.low
+        numbers_within &= values <= self.high
+        return Inside(below, values[numbers_within], 1)
 
     def add(self, inside: Inside) -> None:
         """Count values."""
@@ -227,7 +227,7 @@ class Exact:
         counted = {name: _Counted(n_gpus, brackets[name]) for name in valued}
 
         def number(samples: Samples) -> Samples:
-            return Samples(chosen(samples.gpu, positions, len(reader.gpus)), samples.time, samples.values)
+            return Samples(numbers_within(samples.gpu, positions, len(reader.gpus)), samples.time, samples.values)
 
         def count(samples: Samples) -> "_Chunk":
             own = number(samples)

@@ -15,7 +15,7 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import CLOCK_EVENT_REASONS
 from gssr.model.results import GpuSeries
 from gssr.model.statistics import series
-from gssr.model.statistics.aggregate import chosen
+from gssr.model.statistics.aggregate import numbers_within
 from gssr.model.statistics.series import Bins
 from gssr.store.format.layout import FIELDS
 from gssr.store.format.schema import LEVELS
@@ -225,7 +225,7 @@ def count_rollups(
     whole buckets. Rows with window[0] <= time < window[1] count (None: open)."""
     counted = Counted(names, len(positions), bins)
     for buckets in series.slices_of_buckets(reader, (*names, BITS), positions, bins, *window):
-        gpu = chosen(buckets.gpu, positions, len(reader.gpus))
+        gpu = numbers_within(buckets.gpu, positions, len(reader.gpus))
         if len(gpu):
             counted.cells.add_rollups(gpu, bins.holding(buckets.start), buckets)
             _count_by_gpu(counted, buckets, gpu)
@@ -282,6 +282,6 @@ def series_of_rollups(
     gssr.model.statistics.series.slices_of_buckets."""
     cells = GpuTimeCounts(names, len(positions), bins.n)
     for buckets in series.slices_of_buckets(reader, names, positions, bins, start, end):
-        gpu = chosen(buckets.gpu, positions, len(reader.gpus))
+        gpu = numbers_within(buckets.gpu, positions, len(reader.gpus))
         cells.add_rollups(gpu, bins.holding(buckets.start), buckets)
     return {name: GpuSeries(name, bins.start, bins.width, cells.means(name)) for name in names}

@@ -2,6 +2,8 @@
 
 GPUs are numbered from 0 within the selection. ``lower`` and ``upper`` bound the rows that count, lower <= time < upper in
 unix s, None where nothing is cut off: rows just before a run's start and after its end belong to it.
+
+What the nodes did beside the GPUs.
 """
 
 import math
@@ -12,9 +14,9 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.metrics import BY_NAME
-from gssr.model.results import GpuSeries
+from gssr.model.results import GpuSeries, HostUse
 from gssr.model.statistics import series
-from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, Totals, chosen, filtered, from_samples, is_sure
+from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, Totals, filtered, from_samples, is_sure, numbers_within
 from gssr.model.statistics.balance import has_balance
 from gssr.model.statistics.gpu_time_counts import (
     Counted,
@@ -76,7 +78,7 @@ class Rows:
         rows = reader.samples(names, filtered(reader, positions), lower, upper)
         unknown = np.full(len(rows.time), np.nan)  # of all metrics that nobody measured the same
         values = {name: own if np.isfinite(own).any() else unknown for name, own in rows.values.items()}
-        self._rows = Samples(chosen(rows.gpu, positions, len(reader.gpus)), rows.time, values)
+        self._rows = Samples(numbers_within(rows.gpu, positions, len(reader.gpus)), rows.time, values)
         self._n_gpus = len(positions)
 
     def between(
@@ -93,7 +95,7 @@ class Rows:
             inside &= rows.time < upper
         gpu = rows.gpu
         if places is not None and len(places) < self._n_gpus:
-            gpu = chosen(gpu, places, self._n_gpus)
+            gpu = numbers_within(gpu, places, self._n_gpus)
             inside &= gpu >= 0
         if inside.all():
             return Samples(gpu, rows.time, values)
@@ -154,7 +156,7 @@ class Rollups:
         gpus = filtered(self._reader, self._positions)
         sums = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
         for own in totals(self._reader, names, self._positions, lower, upper, gap_seconds):
-            sums.add(chosen(own.gpus, self._positions, len(self._reader.gpus)), own.vectors)
+            sums.add(numbers_within(own.gpus, self._positions, len(self._reader.gpus)), own.vectors)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
         most = MOST_AT_AN_END if self._is_mostly_whole(lower, upper) else math.inf
         found = self._reader.histograms(sketched, lower, upper, gpus, most)
@@ -196,3 +198,29 @@ class Rollups:
             if counted.holds(names, bins):
                 return {name: counted.gpu_series(name, bins) for name in names}
         return series_of_rollups(self._reader, names, self._positions, bins, lower, upper)
+
+
+def host_use(reader: RunReader, start: float | None, end: float | None) -> HostUse | None:
+    """Over start <= time < end, unix s (None: open); None when nothing was recorded of the nodes and the workload."""
+    nodes, ranks = reader.host_use(start, end), reader.workload_use(start, end)
+    if not ranks and not any(extent.n for extent in nodes.values()):
+        return None
+    busy = [rank["cpu"].mean for rank in ranks]
+    return HostUse(
+        cpu_utilization=nodes["cpu_utilization"].mean,
+        load1=nodes["load1"].mean,
+        memory_used=nodes["memory_used"].greatest,
+        memory_total=nodes["memory_total"].greatest,
+        read_bytes=nodes["read_bytes"].mean,
+        write_bytes=nodes["write_bytes"].mean,
+        net_rx_bytes=nodes["net_rx_bytes"].mean,
+        net_tx_bytes=nodes["net_tx_bytes"].mean,
+        workload_cpu=_sum(busy),
+        workload_rss=_sum([rank["rss"].greatest for rank in ranks]),
+        workload_processes=_sum([rank["n_processes"].greatest for rank in ranks]),
+    )
+
+
+def _sum(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -11,8 +11,21 @@ from gssr.model.statistics.balance import histogram
 from gssr.render.cells import clean
 from gssr.render.scale import fixed, metric_of, number, percent, scale_text, unit_of
 from gssr.report.content import alike_table, compared_by, node_table, uneven_texts
-from gssr.report.html.lines import TALL, WIDE, area, grid, level_labels, svg
-from gssr.report.html.markup import Markup, coordinate, drawn_table, fragment, sentence, share, tag
+from gssr.report.html.markup import (
+    TALL,
+    WIDE,
+    Markup,
+    area,
+    coordinate,
+    drawn_table,
+    fragment,
+    grid,
+    level_labels,
+    sentence,
+    share,
+    svg,
+    tag,
+)
 from gssr.report.html.over_time import map_of_gpus
 from gssr.report.load_balancing import behind, behind_text, listed
 from gssr.report.page import full_scale, imbalance_text

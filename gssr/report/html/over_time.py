@@ -13,12 +13,25 @@ from numpy.typing import NDArray
 from gssr.arrays import Floats
 from gssr.metrics import Metric
 from gssr.model.results import Analysis, Series, over_space
-from gssr.render.clock import duration, moment
-from gssr.render.events import told
+from gssr.render.clock import duration, moment, told
 from gssr.render.scale import count, fixed, metric_of, percent, scale_text, unit_of
 from gssr.report.content import along_time, compared_by, mean_text
-from gssr.report.html.lines import TALL, WIDE, area, axis_labels, grid, level_labels, stairs, svg, time_marks
-from gssr.report.html.markup import Markup, coordinate, fragment, share, tag
+from gssr.report.html.markup import (
+    TALL,
+    WIDE,
+    Markup,
+    area,
+    axis_labels,
+    coordinate,
+    fragment,
+    grid,
+    level_labels,
+    share,
+    stairs,
+    svg,
+    tag,
+    time_marks,
+)
 from gssr.report.over_time import HeatMap, heat_map, row_name, short_place
 from gssr.report.page import events, full_scale, time_axis
 from gssr.report.phases import letters

@@ -6,8 +6,19 @@ from gssr.render.roofline import FLOPS, INTENSITY, decade, engineering
 from gssr.render.roofline import share as place_on
 from gssr.render.scale import percent
 from gssr.report.content import Table
-from gssr.report.html.lines import TALL, WIDE, level_labels, svg
-from gssr.report.html.markup import Markup, coordinate, drawn_table, fragment, sentence, share, tag
+from gssr.report.html.markup import (
+    TALL,
+    WIDE,
+    Markup,
+    coordinate,
+    drawn_table,
+    fragment,
+    level_labels,
+    sentence,
+    share,
+    svg,
+    tag,
+)
 from gssr.report.phases import CAVEAT, WHOLE, bound_text, drawn_roofs, places
 
 _EVERY = 2

@@ -12,8 +12,7 @@ from gssr.report.pdf.sheet import DIM, MARGIN, SMALL, TALL, WIDE, Sheet
 from gssr.report.phases import letters, places
 from gssr.report.png.figure import time_labels
 from gssr.report.png.over_time import COLOURS, gpu_map
-from gssr.report.png.png import band, histogram_of_means, means_in_order
-from gssr.report.png.roofline import CAVEAT, roofline
+from gssr.report.png.png import CAVEAT, band, histogram_of_means, means_in_order, roofline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

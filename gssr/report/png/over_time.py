@@ -15,7 +15,7 @@ from gssr.model.results import Analysis, Kind
 from gssr.render.clock import duration
 from gssr.render.scale import fixed, metric_of, percent, unit_of
 from gssr.report.over_time import heat_map
-from gssr.report.page import Options, compared, drawn, full_scale, lead, time_axis
+from gssr.report.page import PageOptions, compared, drawn, full_scale, lead, time_axis
 from gssr.report.phases import letters, what
 from gssr.report.png.figure import (
     BLANK,
@@ -44,7 +44,7 @@ _ROW, _LOWEST, _HIGHEST = 0.18, 2.4, 11.0
 
 def heat_map_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw the leading metric of every GPU along time as a map of colours. Raises NothingToDrawError, OSError."""
-    name = lead(compared(analysis), Options())
+    name = lead(compared(analysis), PageOptions())
     if name is None or name not in analysis.gpu_series:
         raise NothingToDrawError.of(analysis)
     tall = min(max(_ROW * len(analysis.gpus), _LOWEST), _HIGHEST)
@@ -96,7 +96,7 @@ _NARROW = 0.035
 def phases_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw the leading metric along time with the phases behind it, their scores, and what each was. Raises
     NothingToDrawError, OSError."""
-    name = lead(drawn(analysis), Options())
+    name = lead(drawn(analysis), PageOptions())
     if name is None:
         raise NothingToDrawError.of(analysis)
     if not analysis.phases:

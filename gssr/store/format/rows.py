@@ -98,7 +98,7 @@ def gpu_order(gpu: Gpu) -> tuple[str, int, str]:
     return (gpu.node or "", -1 if gpu.device_index is None else gpu.device_index, gpu.uuid or "")
 
 
-def joined(runs: Sequence[Run]) -> Run:
+def one_run(runs: Sequence[Run]) -> Run:
     """One run from the rows its ranks wrote into their own files: first start, last end, highest exit code, worst state
     (``state`` of each must have been derived before)."""
     first = runs[0]

@@ -16,10 +16,9 @@ from gssr.store.disk import COMPANIONS, PLANTED, beside, is_planted
 from gssr.store.format.rows import Merged, Run, missing_ranks
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import silent_seconds, time_in
-from gssr.store.merge.copy import Copier, HolesError, UnfitError
+from gssr.store.merge.copy import Copier, HolesError, UnfitError, all_full, missing_from
 from gssr.store.merge.lock import Lock, acquire
-from gssr.store.merge.sources import Found, Source, clear, look, scratch
-from gssr.store.merge.verify import all_full, missing_from
+from gssr.store.merge.sources import RankFile, ShardsToMerge, clear, look, scratch
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.small_tables import read_merged, read_processes, read_runs
 from gssr.store.write.create import create_unguarded, finished_runs, remove, reopen, seal
@@ -158,7 +157,7 @@ class _Merge:
                 for run in read_runs(connection)
             ]
 
-    def _overwritten(self, found: Found, own: Sequence[Source]) -> list[str]:
+    def _overwritten(self, found: ShardsToMerge, own: Sequence[RankFile]) -> list[str]:
         """The files that are deleted in favour of our own run: those of whole runs that are over and began before it. What
         is kept is told. Raises TakenError when one is being recorded into."""
         begin = found.begun[own[0].run.run_id]
@@ -188,7 +187,7 @@ class _Merge:
         silent = silent_seconds(self._target, time_in(self._folder))
         return bool(missing_ranks(run.world_size, ranks)) and silent <= FRESH_SECONDS
 
-    def _build(self, sources: list[Source], overwritten: Sequence[str] = ()) -> None:
+    def _build(self, sources: list[RankFile], overwritten: Sequence[str] = ()) -> None:
         """Make the merged file under another name, and give it its own. Raises FileExistsError when that is taken."""
         path = scratch(self._folder, "whole")
         try:
@@ -214,7 +213,7 @@ class _Merge:
                 os.unlink(path)
         self._verified.update(ledger)
 
-    def _add(self, sources: list[Source]) -> None:
+    def _add(self, sources: list[RankFile]) -> None:
         """Add to the recording that is there."""
         if _has_content(self._target):
             finished_runs(self._target)
@@ -227,7 +226,7 @@ class _Merge:
             if os.path.exists(path):
                 _sync(path)
 
-    def _copy(self, connection: sqlite3.Connection, sources: list[Source]) -> dict[str, int]:
+    def _copy(self, connection: sqlite3.Connection, sources: list[RankFile]) -> dict[str, int]:
         """Copy the files; how many samples each has."""
         connection.set_progress_handler(self._lock.touch, OPERATIONS)
         copier = Copier(connection, sources, self._holes)

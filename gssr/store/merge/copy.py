@@ -5,23 +5,84 @@ the whole file, and those in its rollups with them.
 
 Rolling up what a rank's file left uncounted: the end of one that was cut off. In the merged file the rollups of all
 ranks are read together, so none may lack its last minutes.
+
+Is everything of the ranks' files in the merged one? Asked before a rank's file is deleted.
 """
 
 import math
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 
 from gssr.metrics import NAMES
 from gssr.store.format.columns import columns_of, own_name
 from gssr.store.format.host_rollups import USE_TABLES, UseTable, add_up, counted, newest_row, roll_up
 from gssr.store.format.limits import GREATEST, LATEST, number
 from gssr.store.format.rollup import RollupRow, Rollups, SketchRow, unpack_sketch, unpack_vector
-from gssr.store.format.rows import joined, missing_ranks, without_ranks
+from gssr.store.format.rows import Merged, missing_ranks, one_run, without_ranks
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, RANKS_MISSING, TABLES
 from gssr.store.merge.gpu_keys import Keys, mapped, unchanged
-from gssr.store.merge.sources import Source, attached
+from gssr.store.merge.sources import RankFile, attached
+from gssr.store.read.open import connect
 from gssr.store.read.small_tables import ends_of, read_merged, read_processes, read_runs
 from gssr.store.write.pending import write_rollup, write_sketch
+
+_ROWS = 16
+"""Of each file so many samples, spread over it, are compared value by value."""
+
+
+def all_full(target: sqlite3.Connection, ledger: Iterable[Merged], copied: Mapping[str, int]) -> bool:
+    """Has the merged file a sample at each rowid that its ledger gives to a file? Asked of all of them at once, which takes
+    half the time: False only means that each has to be looked at. ``copied``: how many samples each file has. Raises
+    sqlite3.Error."""
+    ends = sorted((row.first_rowid, row.last_rowid, copied.get(row.shard)) for row in ledger if row.last_rowid)
+    end = 0
+    for first, last, n in ends:
+        if first is None or last is None or first != end + 1 or last - end != n:
+            return False
+        end = last
+    # No more rows than places: as many rows as places are one in each.
+    lowest, highest = ends_of(target)
+    (n,) = target.execute("SELECT count(*) FROM samples").fetchone()
+    return (lowest, highest, n) == ((1, end, end) if end else (None, None, 0))
+
+
+def missing_from(
+    target: sqlite3.Connection, path: str, row: Merged, n: int | None = None, found: int | None = None
+) -> str | None:
+    """What the merged file lacks of the rank's file at ``path``, which its ledger says it holds; None when it holds all.
+    ``n`` is how many samples that file has, and ``found`` how many the merged one has at the rowids of the ledger, where
+    they were just counted. Raises RecordingError, sqlite3.Error."""
+    with closing(connect(path)) as shard:
+        first, last = ends_of(shard)
+        if n is None:
+            (n,) = shard.execute("SELECT count(*) FROM samples").fetchone()
+        if found is None:
+            (found,) = target.execute(
+                "SELECT count(*) FROM samples WHERE rowid BETWEEN ? AND ?", (row.first_rowid, row.last_rowid)
+            ).fetchone()
+        if found != n or (row.last_rowid or 0) - (row.first_rowid or 0) != (last or 0) - (first or 0):
+            return f"{found} of {n} samples are in the merged file"
+        columns = [name for name in columns_of(shard, "samples") if name != "gpu"]
+        wanted = f"SELECT {', '.join(columns)} FROM samples WHERE rowid = ?"
+        shift = (row.first_rowid or 0) - (first or 0)
+        for rowid in _spread(first, last) if first and last else ():
+            if shard.execute(wanted, (rowid,)).fetchall() != target.execute(wanted, (rowid + shift,)).fetchall():
+                return f"sample {rowid} is another one in the merged file"
+        for table in ("processes", "gpus"):
+            run_id = shard.execute("SELECT run_id FROM runs").fetchone()
+            (own,) = shard.execute(f"SELECT count(*) FROM {table}").fetchone()
+            (there,) = target.execute(f"SELECT count(*) FROM {table} WHERE run_id = ?", run_id).fetchone()
+            if there < own:
+                return f"{there} of {own} rows of {table} are in the merged file"
+    return None
+
+
+def _spread(first: int, last: int) -> Iterable[int]:
+    """Some rowids, the first and the last among them."""
+    step = max(1, (last - first) // _ROWS)
+    return sorted({*range(first, last, step), last})
+
 
 _ROWS_AT_ONCE = 4096
 
@@ -69,7 +130,7 @@ class HolesError(Exception):
 class Copier:
     """Copies files into the recording that is open as ``connection``. ``holes`` names those that are known to have some."""
 
-    def __init__(self, connection: sqlite3.Connection, sources: Sequence[Source], holes: set[str]) -> None:
+    def __init__(self, connection: sqlite3.Connection, sources: Sequence[RankFile], holes: set[str]) -> None:
         """``sources`` are all that are to come. Raises sqlite3.Error, RecordingError."""
         self._connection = connection
         self._keys = Keys(connection, sources)
@@ -77,7 +138,7 @@ class Copier:
         self.copied: dict[str, int] = {}
         """How many samples of each file were copied."""
 
-    def add(self, source: Source) -> None:
+    def add(self, source: RankFile) -> None:
         """Copy one file, and enter it into the ledger, in one transaction. Raises UnfitError, HolesError or sqlite3.Error;
         then nothing of it was copied, if the recording has a journal."""
         connection = self._connection
@@ -93,7 +154,7 @@ class Copier:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
-    def _copy(self, source: Source) -> None:
+    def _copy(self, source: RankFile) -> None:
         self._widen(source)
         self._bring_to_the_end(source.run.run_id)
         self._copy_run(source)
@@ -124,7 +185,7 @@ class Copier:
         rows = self._connection.execute(f"PRAGMA {schema}.table_info({table})")
         return [(own_name(name, table), kind, needed) for _, name, kind, needed, *_ in rows]
 
-    def _widen(self, source: Source) -> None:
+    def _widen(self, source: RankFile) -> None:
         """Keep columns that only a later version knows. Rollups lie in the order of the columns: of two files one must
         begin as the other."""
         own = [name for name, *_ in self._columns("main", "samples")][2:]
@@ -160,13 +221,13 @@ class Copier:
         for statement in statements:
             connection.execute(statement, {"run": run_id, "shift": shift, "first": first, "last": last})
 
-    def _copy_run(self, source: Source) -> None:
+    def _copy_run(self, source: RankFile) -> None:
         run_id = source.run.run_id
         before = [run for run in read_runs(self._connection) if run.run_id == run_id]
         if not before:
             self._copy_table("runs")
             return
-        run = joined([before[0], source.run])
+        run = one_run([before[0], source.run])
         self._connection.execute(
             "UPDATE main.runs SET started_at = ?, ended_at = ?, exit_code = ?, state = ? WHERE run_id = ?",
             (run.started_at, run.ended_at, run.exit_code, run.state, run_id),
@@ -226,7 +287,7 @@ class Copier:
                     (run.run_id, when, RANKS_MISSING, what),
                 )
 
-    def _copy_samples(self, source: Source, keys: Mapping[int, int]) -> int:
+    def _copy_samples(self, source: RankFile, keys: Mapping[int, int]) -> int:
         """Copy the samples; what their rowids grew by."""
         newest = ends_of(self._connection)[1] or 0
         shift = newest + 1 - source.first
@@ -245,7 +306,7 @@ class Copier:
         self.copied[source.name] = n
         return shift
 
-    def _counted(self, source: Source) -> dict[int, int]:
+    def _counted(self, source: RankFile) -> dict[int, int]:
         """Of a file that was cut off, or whose disk was full, per GPU the rowid up to which the coarsest rollups count its
         samples; empty when they count all."""
         ends = dict(

@@ -15,7 +15,7 @@ from contextlib import closing
 
 from gssr.store.format.rows import Gpu
 from gssr.store.format.schema import LEVELS
-from gssr.store.merge.sources import Source
+from gssr.store.merge.sources import RankFile
 from gssr.store.read.gpu_spans import Span, apart, spans_of
 from gssr.store.read.open import connect
 from gssr.store.read.small_tables import ends_of
@@ -30,7 +30,7 @@ def identity(run_id: str, node: str | None, uuid: str | None, key: int) -> Ident
     return (run_id, node, uuid or f"key {key}")
 
 
-def doubled(connection: sqlite3.Connection, sources: Sequence[Source]) -> set[Listing]:
+def doubled(connection: sqlite3.Connection, sources: Sequence[RankFile]) -> set[Listing]:
     """Those GPUs of the files, and of the recording that is open as ``connection``, whose samples don't count. Raises
     RecordingError, sqlite3.Error."""
     listed: dict[Identity, list[Listing]] = {}
@@ -62,7 +62,7 @@ def _of(gpu: Gpu) -> Identity:
     return identity(gpu.run_id, gpu.node, gpu.uuid, gpu.gpu)
 
 
-def _spans_in(source: Source, keys: Sequence[int]) -> dict[int, Span]:
+def _spans_in(source: RankFile, keys: Sequence[int]) -> dict[int, Span]:
     with closing(connect(source.path)) as connection:
         (last,) = connection.execute("SELECT max(last_rowid) FROM rollup WHERE level = ?", (LEVELS[0],)).fetchone()
         return _spans(connection, keys, source.last, counted=(last or 0) >= source.last)
@@ -78,7 +78,7 @@ def _spans(connection: sqlite3.Connection, keys: Sequence[int], last: int, count
 class Keys:
     """The keys of the recording that is open as ``connection``."""
 
-    def __init__(self, connection: sqlite3.Connection, sources: Sequence[Source]) -> None:
+    def __init__(self, connection: sqlite3.Connection, sources: Sequence[RankFile]) -> None:
         """``sources`` are all that are to come. Raises sqlite3.Error, RecordingError."""
         self._doubled = doubled(connection, sources)
         rows = connection.execute("SELECT gpu, run_id, node, uuid FROM gpus").fetchall()
@@ -92,7 +92,7 @@ class Keys:
         runs = {source.run.run_id for source in sources}
         self._anew = len(runs.union(run_id for _, run_id, *_ in rows)) > 1 or len(set(coming)) < len(coming)
 
-    def of(self, source: Source) -> tuple[dict[int, int], list[int]]:
+    def of(self, source: RankFile) -> tuple[dict[int, int], list[int]]:
         """For the file's keys of GPUs those in the merged file; and the file's keys of GPUs that are in it already."""
         keys: dict[int, int] = {}
         shared: list[int] = []

@@ -15,15 +15,14 @@ from gssr.store.format.columns import columns_of
 from gssr.store.format.rows import Gpu, Run, missing_ranks
 from gssr.store.liveness import CLOCK, silent_seconds, time_in
 from gssr.store.read.guard import distrust
-from gssr.store.read.open import RecordingError, connect, missing_end
-from gssr.store.read.private_copy import copy_whole, is_left
+from gssr.store.read.open import RecordingError, connect, copy_whole, is_left, missing_end
 from gssr.store.read.small_tables import ends_of, read_gpus, read_processes, read_runs, read_thinned, state_in
 from gssr.store.write.starts import ASIDE, FRESH_SECONDS
 
 SUFFIX = ".sql"
 
 
-class Source(NamedTuple):
+class RankFile(NamedTuple):
     """One rank's file. ``run`` is its row as it is stored; ``last`` is 0 when it has no samples. ``lost``: nobody wrote its
     end. ``thinned``: samples between ``first`` and ``last`` are gone."""
 
@@ -43,12 +42,12 @@ class Source(NamedTuple):
         return os.path.basename(self.path)
 
 
-class Found(NamedTuple):
+class ShardsToMerge(NamedTuple):
     """``sources`` can be merged now, run by run; ``merged`` names the files that were; ``left`` says what can't be merged,
     and why; ``waiting`` says it of each run that is still being recorded, by its id; ``begun`` is when each run began, unix
     s."""
 
-    sources: list[Source]
+    sources: list[RankFile]
     merged: list[str]
     left: list[str]
     waiting: dict[str, str]
@@ -61,12 +60,12 @@ def look(
     refused: dict[str, str],
     own: str | None = None,
     there: Mapping[str, Collection[int]] | None = None,
-) -> Found:
+) -> ShardsToMerge:
     """The files in ``folder``. ``merged`` are in the recording already; ``refused`` says why a file can't be merged that
     looks as if it could. ``own``: of other runs than this one only those that are over, where ``there`` are the ranks that
     are in the recording already."""
     names = [name for name in sorted(os.listdir(folder)) if name.endswith(SUFFIX)] if os.path.isdir(folder) else []
-    found = Found([], [name for name in names if name in merged], list(refused.values()), {}, {})
+    found = ShardsToMerge([], [name for name in names if name in merged], list(refused.values()), {}, {})
     recording: dict[str, int] = {}
     ranks: dict[str, set[int]] = {}
     for name in names:
@@ -98,7 +97,7 @@ def look(
     return found
 
 
-def _leave_those_to_come(folder: str, found: Found, own: str, there: Mapping[str, Collection[int]]) -> None:
+def _leave_those_to_come(folder: str, found: ShardsToMerge, own: str, there: Mapping[str, Collection[int]]) -> None:
     """Leave runs to themselves of which ranks may yet begin: some are not there, and the others ended just now."""
     now = time_in(folder)
     for run_id in dict.fromkeys(source.run.run_id for source in found.sources if source.run.run_id != own):
@@ -111,7 +110,7 @@ def _leave_those_to_come(folder: str, found: Found, own: str, there: Mapping[str
         found.waiting[run_id] = f"{folder}: {run_id} is not merged: ranks of it may be about to begin"
 
 
-def _look_at(path: str) -> tuple[Source, str]:
+def _look_at(path: str) -> tuple[RankFile, str]:
     """A file, and how its run stands. Raises RecordingError when it can't be merged."""
     if os.path.islink(path):  # it would be deleted where it is
         raise RecordingError(f"{path}: is a link: only files that are in this folder themselves are merged")
@@ -127,7 +126,7 @@ def _look_at(path: str) -> tuple[Source, str]:
             columns = columns_of(connection, "samples")
             first, last = ends_of(connection)
             thinned = any(row.end_time is not None for row in read_thinned(connection))
-            source = Source(
+            source = RankFile(
                 path=path,
                 run=run,
                 ranks=tuple(process.rank for process in read_processes(connection, run.run_id)),

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Bytes, Floats, Ints
-from gssr.store.pages.file import NotPlainError, PageFile
-from gssr.store.pages.tree import LEAF, Leaves, cell_starts, pieces, varints
+from gssr.store.pages.file import LEAF, Leaves, NotPlainError, PageFile, cell_starts, pieces, varints
 
 _OVERHEAD = 35
 """A row that is longer than a page without so many bytes goes on on other pages."""

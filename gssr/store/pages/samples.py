@@ -8,9 +8,8 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.store.format.columns import columns_of
-from gssr.store.pages.file import NotPlainError, PageFile
+from gssr.store.pages.file import Leaves, NotPlainError, PageFile, leaves
 from gssr.store.pages.rows import MOST_COLUMNS, Rows
-from gssr.store.pages.tree import Leaves, leaves
 
 _EXACT = float(1 << 53)
 """Below this every whole number is a float64."""

@@ -13,7 +13,7 @@ from gssr.store.format.limits import LATEST, LEAST_BYTES
 from gssr.store.format.schema import LEVELS
 from gssr.store.pages.samples import Wanted
 from gssr.store.read.recording_file import RecordingFile
-from gssr.store.read.samples import Columns, in_threads, joined
+from gssr.store.read.samples import Columns, in_threads, one_after_another
 
 OPEN_SECONDS = 60
 """The writer closes the bucket of a silent GPU within this time: behind it, what is not in a bucket does not exist."""
@@ -119,7 +119,7 @@ class Part(NamedTuple):
 
     def raw(self, names: Sequence[str], gpus: Ints | None, start: float, end: float) -> Columns:
         """Raw rows of a window: positions, times, values of stored metrics."""
-        return joined(list(in_threads(self.pieces(names, gpus, start, end))), names)
+        return one_after_another(list(in_threads(self.pieces(names, gpus, start, end))), names)
 
     def pieces(
         self, names: Sequence[str], gpus: Ints | None, start: float, end: float, every: int = 1

@@ -16,7 +16,7 @@ from gssr.metrics import BY_NAME
 from gssr.store.disk import allow_descriptors
 from gssr.store.format.host_rollups import HOST, WORKLOAD, Extent, UseTable, extents_of
 from gssr.store.format.layout import Layout, layout_of, part_of
-from gssr.store.format.rows import Event, Process, Run, joined, missing_ranks
+from gssr.store.format.rows import Event, Process, Run, missing_ranks, one_run
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
 from gssr.store.format.vectors import derive, merge
 from gssr.store.read import window_edges
@@ -129,7 +129,7 @@ class RunReader:
 
     def __init__(self, run_id: str, shards: Sequence[RecordingFile]) -> None:
         holders = [shard for shard in shards if any(run.run_id == run_id for run in shard.file.runs)]
-        self.run: Run = joined([run for shard in holders for run in shard.file.runs if run.run_id == run_id])
+        self.run: Run = one_run([run for shard in holders for run in shard.file.runs if run.run_id == run_id])
         self.state = self.run.state
         self._shards = holders
         self._places = places_of(run_id, holders, self.sampling_seconds)

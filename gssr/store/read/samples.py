@@ -14,9 +14,8 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.store.format.limits import LATEST, LEAST_BYTES, MOST_KEYS
 from gssr.store.format.plausible import GREATEST, sound_samples
-from gssr.store.pages.file import NotPlainError
+from gssr.store.pages.file import LOWEST, Leaves, NotPlainError
 from gssr.store.pages.samples import PageTable, Wanted, in_parts
-from gssr.store.pages.tree import LOWEST, Leaves
 from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
 
 Columns = tuple[Ints, Floats, dict[str, Floats]]
@@ -101,7 +100,7 @@ class RawRows:
         columns the file lacks)."""
         if self._open() is None:
             return self._through_sqlite(wanted)
-        return joined(list(in_threads(self.pieces(wanted))), wanted.names)
+        return one_after_another(list(in_threads(self.pieces(wanted))), wanted.names)
 
     def _open(self) -> PageTable | None:
         """The table's pages; None where they can't be read."""
@@ -163,7 +162,7 @@ def _are_sound(gpu: Ints, time: Floats, values: dict[str, Floats]) -> bool:
     return bool(placed) and not any((np.abs(column) > GREATEST).any() for column in values.values())
 
 
-def joined(pieces: list[Columns], names: Sequence[str]) -> Columns:
+def one_after_another(pieces: list[Columns], names: Sequence[str]) -> Columns:
     """Pieces one after the other. They are given up column by column, so that no more than one column is there twice."""
     if len(pieces) == 1:
         return pieces[0]

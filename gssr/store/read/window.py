@@ -18,7 +18,7 @@ from gssr.store.format.vectors import where
 from gssr.store.read import check_rollups, window_edges
 from gssr.store.read.check_rollups import Rolled, samples_of
 from gssr.store.read.part import OPEN_SECONDS, Part, Rows
-from gssr.store.read.samples import Columns, in_threads, joined
+from gssr.store.read.samples import Columns, in_threads, one_after_another
 from gssr.store.read.window_edges import (
     Folded,
     Range,
@@ -138,7 +138,7 @@ def uncounted(
 ) -> Rows:
     """Raw rows of [start, end) that no bucket in ``taken`` counts: at the window's edges, and the newest of an unended
     run. ``step`` is the length of the finest bucket looked for."""
-    return joined(list(in_threads(uncounted_pieces(part, names, start, end, step, gpus, taken))), names)
+    return one_after_another(list(in_threads(uncounted_pieces(part, names, start, end, step, gpus, taken))), names)
 
 
 def uncounted_pieces(

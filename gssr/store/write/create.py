@@ -11,10 +11,8 @@ from errno import EPERM
 from gssr.store.disk import COMPANIONS, FILE, PLANTED, beside, is_file_or_none, is_planted, journal_mode, make_folder
 from gssr.store.format.columns import columns_of
 from gssr.store.format.schema import APPLICATION_ID, LIVE_SUFFIX, SCHEMA_VERSION, TABLES, create_statements
-from gssr.store.read.bounds import check_sizes
-from gssr.store.read.guard import UnsafeError, check_schema, distrust, not_by_itself
-from gssr.store.read.open import RecordingError, connect
-from gssr.store.read.private_copy import journal_names_another
+from gssr.store.read.guard import UnsafeError, check_schema, check_sizes, distrust, not_by_itself
+from gssr.store.read.open import RecordingError, connect, journal_names_another
 
 _BUSY_SECONDS = 5.0
 """How long a reader's lock is waited for before the recording begins."""

@@ -16,7 +16,7 @@ from gssr.store.format.host_rollups import UseRollups
 from gssr.store.format.rollup import Rollups, Row, empty_vector
 from gssr.store.format.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK, LEVELS
 from gssr.store.live_block.write import MANY_FILES, LiveBlock
-from gssr.store.read.bounds import highest_key
+from gssr.store.read.guard import highest_key
 from gssr.store.read.open import RecordingError
 from gssr.store.read.small_tables import ends_of
 from gssr.store.write.create import TakenError, create, finished_runs, remove, reopen, seal

@@ -21,9 +21,8 @@ from gssr.render.scale import fixed, metric_of, unit_of
 from gssr.render.table import rule
 from gssr.score import CAVEAT
 from gssr.tui.axis import GUTTER, full_scale, gpus_text, window_text
-from gssr.tui.cursor import with_cursor
 from gssr.tui.screens.balance_words import charts, facts, lowest, over_time, places, reads_as
-from gssr.tui.view import Scene, View
+from gssr.tui.view import Scene, View, with_cursor
 
 _COUNT = 6
 _LEAST_BAR, _LEAST_NAME = 8, 8

@@ -20,9 +20,8 @@ from gssr.render.scale import energy as energy_text
 from gssr.render.table import rule
 from gssr.score import CAVEAT
 from gssr.tui.axis import GUTTER, framed, full_scale, seconds_text
-from gssr.tui.cursor import with_cursor
-from gssr.tui.screens.pairs import Sizes, chosen, metric_row, sizes_for, text_row, titles
-from gssr.tui.view import Scene, View
+from gssr.tui.screens.pairs import Sizes, chosen_metrics, metric_row, sizes_for, text_row, titles
+from gssr.tui.view import Scene, View, with_cursor
 
 _SMALL, _TALL = 14, 30
 """Rows below which only the essentials fit, and from which strips become charts."""
@@ -170,7 +169,7 @@ def _lines(one: Frame, other: Frame, room: int) -> list[Line]:
         for name in METRICS
         if (means[0].get(name) is not None or means[1].get(name) is not None)
     ]
-    return chosen(every, room)
+    return chosen_metrics(every, room)
 
 
 # Over time

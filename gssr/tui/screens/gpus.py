@@ -5,12 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from gssr.render.cells import cell_width, clip, fit, flow
-from gssr.render.roles import Row, Span, joined
+from gssr.render.roles import Row, Span, one_row
 from gssr.render.scale import count, metric_of, quantity, scale_text, unit_of
 from gssr.render.table import rule
-from gssr.tui.axis import at_text, full_scale, seconds_text
-from gssr.tui.bars import ORDER
-from gssr.tui.cursor import moved, with_cursor
+from gssr.tui.axis import ORDER, at_text, full_scale, seconds_text
 from gssr.tui.gpu_rows import (
     Listing,
     block_ends,
@@ -25,7 +23,7 @@ from gssr.tui.gpu_rows import (
     rows_of,
     strip_width,
 )
-from gssr.tui.view import Scene, View
+from gssr.tui.view import Scene, View, moved, with_cursor
 
 _LEAST_SPARE, _MOST_SPARE = 6, 36
 """Rows that the list leaves show the GPU under the cursor."""
@@ -128,7 +126,7 @@ def _legend(scene: Scene, shown: Listing) -> Row:
             break
         line.append(piece)
         used += size
-    return joined(line, "  ")
+    return one_row(line, "  ")
 
 
 # Moving

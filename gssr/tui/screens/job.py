@@ -21,16 +21,24 @@ from gssr.render.clock import duration
 from gssr.render.columns import bar
 from gssr.render.fan import fan
 from gssr.render.glyphs import Glyphs, drawable
-from gssr.render.roles import Role, Row, Span, joined
+from gssr.render.roles import Role, Row, Span, one_row
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, scale_text, unit_of
 from gssr.render.table import rule
 from gssr.score import CAVEAT, DEFINITION
-from gssr.tui.axis import GUTTER, at_text, framed, full_scale, gpus_text, seconds_text, time_labels
-from gssr.tui.bars import metric_bars, rows_needed
-from gssr.tui.cursor import with_cursor
+from gssr.tui.axis import (
+    GUTTER,
+    at_text,
+    framed,
+    full_scale,
+    gpus_text,
+    metric_bars,
+    rows_needed,
+    seconds_text,
+    time_labels,
+)
 from gssr.tui.gpu_rows import MARKS, folded_to, mark_row, mean_of, strips_of
 from gssr.tui.screens.why import headlines
-from gssr.tui.view import Scene, View
+from gssr.tui.view import Scene, View, with_cursor
 
 SMALL_WIDTH, SMALL_HEIGHT = 60, 14
 """A smaller box shows the score, one chart and the lowest few."""
@@ -51,7 +59,7 @@ _BESIDE = 8
 _LEAST_STRIP = 4
 
 
-class Layout(NamedTuple):
+class JobLayout(NamedTuple):
     """Rows of each part, from the top down; 0 leaves it out. ``score`` with its definition, ``causes`` the worst verdicts,
     ``bars`` and ``lowest`` with their headings, ``chart`` with its title and its times."""
 
@@ -68,14 +76,14 @@ def columns(view: View, width: int, height: int) -> int:
     return max(width - GUTTER, 1)
 
 
-def layout(scene: Scene) -> Layout:
+def layout(scene: Scene) -> JobLayout:
     """How the rows are shared: what matters most comes first, and the chart takes what is left."""
     frame, height = scene.frame, scene.height
     n_lowest = len(lowest(frame, scene.view.selection))
     if scene.width < SMALL_WIDTH or height < SMALL_HEIGHT:
         few = min(LOWEST_FEW, n_lowest, max(height - 4, 0))
         score, causes = (2, 1) if height >= 9 else (1, int(height >= 7))
-        return Layout(score, causes, 0, max(height - score - causes - few, 0), few, 0)
+        return JobLayout(score, causes, 0, max(height - score - causes - few, 0), few, 0)
     spare = max(height - 22, 0)
     bars = min(3 + spare // 6, rows_needed(frame, scene.width)) if height >= 19 else 0
     events = min(2 + spare // 6 if height >= 21 else 1 if height >= 18 else 0, max(len(frame.events), 1))
@@ -83,7 +91,7 @@ def layout(scene: Scene) -> Layout:
     score, headed = 3, 1 if bars else 0
     causes = min(1 + (height >= 18) + spare // 3, _MOST_CAUSES)
     rest = height - score - causes - bars - headed - few - 1 - events
-    return Layout(score, causes, bars + headed, rest, few + 1, events)
+    return JobLayout(score, causes, bars + headed, rest, few + 1, events)
 
 
 def draw(scene: Scene) -> list[Row]:
@@ -270,7 +278,7 @@ def _events(scene: Scene, n_rows: int) -> list[Row]:
         where = f"{event.node}: " if event.node else ""
         what = fit(clean(where + event.message), max(scene.width - 19, 0), glyphs.ellipsis)
         head = Span(" events " if y == 0 else " " * 8, "heading")
-        rows.append(joined([(head,), (Span(f"{at_text(frame, event.time):>9}", "dim"),), (Span(what),)]))
+        rows.append(one_row([(head,), (Span(f"{at_text(frame, event.time):>9}", "dim"),), (Span(what),)]))
     return rows
 
 

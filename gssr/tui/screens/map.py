@@ -15,10 +15,9 @@ from gssr.render.marks import Marks, bars, blank, code, marks
 from gssr.render.roles import Role, Row
 from gssr.render.scale import NONE, fixed, metric_of, unit_of
 from gssr.tui.axis import full_scale
-from gssr.tui.cursor import moved
-from gssr.tui.screens.map_layout import TITLE, Layout, Sight, sight
+from gssr.tui.screens.map_layout import TITLE, MapLayout, Sight, sight
 from gssr.tui.screens.map_words import metric_rows, status, strip_cells, title
-from gssr.tui.view import Scene, View
+from gssr.tui.view import Scene, View, moved
 
 
 def columns(view: View, width: int, height: int) -> int:
@@ -165,11 +164,11 @@ def _draw_marks(scene: Scene, seen: Sight, cells: _Cells, box: Marks) -> None:
     box.codes[cells.line[here], cells.x[here]] = code("cursor")
 
 
-def _block(layout: Layout, cell: int) -> int:
+def _block(layout: MapLayout, cell: int) -> int:
     return int(layout.block[layout.first[cell]])
 
 
-def _exclaim(layout: Layout, cells: _Cells, box: Marks) -> None:
+def _exclaim(layout: MapLayout, cells: _Cells, box: Marks) -> None:
     """``!`` before each node that holds an outlier; where nodes touch, at the beginning of the line."""
     marked = np.flatnonzero(cells.marked)
     line, x = cells.line[marked], np.zeros(len(marked), np.int64)

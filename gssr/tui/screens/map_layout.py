@@ -25,7 +25,7 @@ _EVEN = 4
 """Nodes side by side are a multiple of this where that fits: their numbers are easier to find."""
 
 
-class Layout(NamedTuple):
+class MapLayout(NamedTuple):
     """``gpus`` [n]: positions, ascending. Cells hold GPUs that follow each other: cell c those from ``first[c]`` on.
     ``line`` and ``x`` [n_cells]: where each begins, lines counted from the top of the whole map. A line is ``height`` rows
     high, a cell ``width`` wide. ``block`` [n]: which node, counted among those shown. ``label``: cells left of the map for
@@ -66,7 +66,7 @@ class Layout(NamedTuple):
         return self.gpus[self.first[cell] : end]
 
 
-def lay_out(gpus: Ints, node_of: Ints, name_width: int, width: int, height: int, density: int) -> Layout:
+def lay_out(gpus: Ints, node_of: Ints, name_width: int, width: int, height: int, density: int) -> MapLayout:
     """The map of these GPUs (positions, ascending; ``node_of`` [n] their nodes) in a box of ``width`` × ``height``. Only
     what ``density`` asks for may be higher than the box. ``name_width``: cells for a node's name."""
     starts = np.flatnonzero(np.diff(node_of, prepend=-1))
@@ -92,18 +92,18 @@ def lay_out(gpus: Ints, node_of: Ints, name_width: int, width: int, height: int,
         if asked == name or -(-len(starts) // side) * deep <= height:
             line = block // side * deep + within // across
             x = label + block % side * (most + gap) + within % across
-            return Layout(gpus, np.arange(len(gpus)), line, x, block, 1, 1, label, gap, 0)
+            return MapLayout(gpus, np.arange(len(gpus)), line, x, block, 1, 1, label, gap, 0)
     nodes = 1
     while asked == "auto" and -(-len(starts) // nodes) > room * max(height, 1):
         nodes *= 2
     cells = -(-len(starts) // nodes)
     at = np.arange(cells)
-    return Layout(gpus, starts[::nodes], at // room, label + at % room, block, 1, 1, label, 0, nodes)
+    return MapLayout(gpus, starts[::nodes], at // room, label + at % room, block, 1, 1, label, 0, nodes)
 
 
 def _tiles(
     gpus: Ints, block: Ints, within: Ints, most: int, n_blocks: int, name_width: int, width: int, height: int
-) -> Layout | None:
+) -> MapLayout | None:
     for tile_width, tile_height in TILES:
         size = max(most * tile_width, name_width + 2)
         side = (width - 1 + _BETWEEN_TILES) // (size + _BETWEEN_TILES)
@@ -111,7 +111,7 @@ def _tiles(
             continue
         side = -(-n_blocks // -(-n_blocks // side))
         x = 1 + block % side * (size + _BETWEEN_TILES) + within * tile_width
-        return Layout(
+        return MapLayout(
             gpus, np.arange(len(gpus)), block // side, x, block, tile_width, tile_height + 1, 0, _BETWEEN_TILES, 0
         )
     return None
@@ -121,7 +121,7 @@ class Sight(NamedTuple):
     """A layout, and what is in sight of it: ``lines`` lines from ``top`` on. ``cell`` is under the cursor. ``problem``: what
     is wrong with the filter, which then hides nothing."""
 
-    layout: Layout
+    layout: MapLayout
     top: int
     lines: int
     cell: int

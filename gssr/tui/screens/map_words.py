@@ -14,11 +14,10 @@ from gssr.model.statistics.grid import fold
 from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad
 from gssr.render.columns import marked, strip
 from gssr.render.marks import Marks, blank, code, marks
-from gssr.render.roles import RAMP, Row, Span, joined, text_of
+from gssr.render.roles import RAMP, Row, Span, one_row, text_of
 from gssr.render.scale import NONE, count, fixed, metric_of, number, quantity, scale_text, unit_of
 from gssr.render.table import rule
-from gssr.tui.axis import age_text, full_scale, gpus_text, window_text
-from gssr.tui.bars import shown_metrics
+from gssr.tui.axis import age_text, full_scale, gpus_text, shown_metrics, window_text
 from gssr.tui.screens.map_layout import Sight, status_rows
 from gssr.tui.view import Scene
 
@@ -73,7 +72,7 @@ def _legend(scene: Scene, seen: Sight) -> Row:
             pieces.append((Span(levels[3], "low2"), Span(" one below half", "dim")))
     if scene.width >= 90:
         pieces.append((Span("blank", "dim"), Span(" no samples", "dim")))
-    return joined(pieces, "  ")
+    return one_row(pieces, "  ")
 
 
 def status(scene: Scene, seen: Sight) -> list[Row]:

@@ -9,7 +9,7 @@ from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, fixed, metric_of, number, scale_text, unit_of
-from gssr.tui.bars import ORDER
+from gssr.tui.axis import ORDER
 
 _WIDE = 120
 """From so many cells on metrics have their whole name, a ratio and a scale."""
@@ -43,7 +43,7 @@ def metric_named(name: str) -> Metric:
     return Metric(name, f"Throttled: {name}", name, RATIO, "gauge", 1.0, meaning, "", "")
 
 
-def chosen(lines: list[Line], room: int) -> list[Line]:
+def chosen_metrics(lines: list[Line], room: int) -> list[Line]:
     """As many as there is room for, in the order they have: first those that differ much, then the most telling. Small
     differences decide nothing, so that lines stay where they are while a run grows."""
 

@@ -16,11 +16,9 @@ from gssr.render.marks import blank, code
 from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import NONE
 from gssr.render.table import rule
-from gssr.tui.axis import gpus_text, seconds_text, time_labels
-from gssr.tui.bars import metric_bars
-from gssr.tui.cursor import moved, with_cursor
+from gssr.tui.axis import gpus_text, metric_bars, seconds_text, time_labels
 from gssr.tui.screens.time_lines import NARROW, Part, draw_cursor, head_row, line_rows, part_of, room, share, title_row
-from gssr.tui.view import Scene, View
+from gssr.tui.view import Scene, View, moved, with_cursor
 
 
 def columns(view: View, width: int, height: int) -> int:

@@ -13,15 +13,14 @@ from gssr.model.cached import once
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame, Timeline
 from gssr.model.statistics.grid import Folded, fold
-from gssr.render import events
+from gssr.render import clock
 from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad
 from gssr.render.clock import moment
 from gssr.render.marks import Marks, bars, blank, code
 from gssr.render.roles import RAMP, RAMP_LOW, Role, Row, Span, text_of
 from gssr.render.scale import metric_of, number, scale_text, unit_of
 from gssr.store.format.rows import Event
-from gssr.tui.axis import full_scale, gpus_text, window_text
-from gssr.tui.bars import ORDER, per_row
+from gssr.tui.axis import ORDER, full_scale, gpus_text, per_row, window_text
 from gssr.tui.view import Scene
 
 _NARROW, _WIDE = 60, 100
@@ -194,12 +193,12 @@ def head_row(scene: Scene, part: Part) -> Row:
 def _events(frame: Frame, part: Part) -> dict[int, tuple[str, Role]]:
     """The mark of each column in which something happened."""
     times, ranks = _timed(frame.events)
-    return events.in_columns(times, ranks, part.columns.start, part.columns.width, part.columns.n)
+    return clock.in_columns(times, ranks, part.columns.start, part.columns.width, part.columns.n)
 
 
 @once
 def _timed(happened: tuple[Event, ...]) -> tuple[np.ndarray, np.ndarray]:
-    return events.timed(happened)
+    return clock.timed(happened)
 
 
 def line_rows(scene: Scene, part: Part) -> list[Row]:

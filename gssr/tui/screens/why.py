@@ -19,9 +19,8 @@ from gssr.render.scale import count, metric_of
 from gssr.render.table import rule
 from gssr.render.verdicts import LOOKS, abstention_rows, verdict_rows
 from gssr.tui.axis import GUTTER, age_text, at_text, full_scale, gpus_text, seconds_text, time_labels, window_text
-from gssr.tui.cursor import with_cursor
-from gssr.tui.screens.pairs import chosen, metric_row, sizes_for, titles
-from gssr.tui.view import Scene, View
+from gssr.tui.screens.pairs import chosen_metrics, metric_row, sizes_for, titles
+from gssr.tui.view import Scene, View, with_cursor
 
 _WIDE = 120
 _STRIPS, _LEGEND = 15, 9
@@ -60,7 +59,7 @@ def _plan(scene: Scene) -> _Plan:
         spare = room - len(every) - 3
         foot = [*_course(scene, found, max(min(spare // n_strips, 3), 1)), *foot]
         room = scene.height - len(head) - len(foot) - 1
-    lines = chosen(every, room)
+    lines = chosen_metrics(every, room)
     if foot:
         foot[-1:] = _legend(scene, len(every) - len(lines))
     return _Plan(found, head, lines, foot)

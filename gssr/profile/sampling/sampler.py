@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NoReturn
 
-from gssr.profile.clock import Clock, against_files
-from gssr.profile.hearing import Hearing
-from gssr.profile.marks import Ear, Marks
 from gssr.profile.output import whole_of
-from gssr.profile.plan import SEPARATOR, Plan
-from gssr.profile.share import Share
-from gssr.profile.summary import whole_run
+from gssr.profile.sampling.clock import Clock, against_files
+from gssr.profile.sampling.marks import Ear, Hearing, Marks
+from gssr.profile.sampling.plan import SEPARATOR, Plan
+from gssr.profile.sampling.share import Share
+from gssr.profile.sampling.summary import whole_run
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.liveness import boot_id, process_start
 from gssr.store.read.open import RecordingError
@@ -26,8 +25,7 @@ from gssr.store.write.create import overwriting
 from gssr.store.write.writer import Writer
 
 if TYPE_CHECKING:
-    from gssr.backends.host import HostSampler
-    from gssr.backends.workload import WorkloadSampler
+    from gssr.backends.host import HostSampler, WorkloadSampler
 
 HOST_SECONDS = 1.0
 """The host and the workload's processes are looked at, and what was added is committed, at least this often."""
@@ -101,7 +99,7 @@ def _begun(plan: Plan) -> Writer:
     if plan.hidden is None:
         writer = Writer(plan.path, plan.append, plan.keep)
     else:
-        from gssr.profile.redact import RedactedWriter
+        from gssr.profile.sampling.redact import RedactedWriter
 
         writer = RedactedWriter(plan.path, plan.append, plan.keep, plan.hidden)
         process["boot_id"] = None
@@ -261,7 +259,7 @@ class _Sampler:
             self._workload_start = process_start(self._workload)
             writer.started(when)
             writer.event(when, "start", f"the workload was started as process {words[1]}")
-            from gssr.backends.workload import WorkloadSampler
+            from gssr.backends.host import WorkloadSampler
 
             self._workload_sampler = WorkloadSampler(self._workload)
             self._sample_workload(self._clock.now())

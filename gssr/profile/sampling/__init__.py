@@ -1,0 +1,1 @@
+"""The sampler, a small process of its own beside the job, and what it is told."""
