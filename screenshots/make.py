@@ -5,15 +5,18 @@ Nothing is drawn by hand: each picture is what the screen shows after the keys l
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from gssr.model.compare.alignment import aligned
 from gssr.model.live.watch import Watch
+from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import Row
 from gssr.tui import shell
 from gssr.tui.export import to_png, to_svg
+from gssr.tui.judge import answer, asked_of
 from gssr.tui.moves import MOVES, go_to
 from gssr.tui.view import Scene, View
 
@@ -54,12 +57,14 @@ def after(actions: tuple[str, ...], watches: list[Watch], width: int, height: in
 
 
 def _scene(view: View, watches: list[Watch], width: int, height: int) -> Scene:
-    asked = shell.query(view, width, height)
+    asked = shell.query(view, width, height, TABLE)
     frame, other = watches[0].look(asked), None
     if view.screen == "compare":
         for _ in range(3):  # how the two are aligned depends on both
             queries = aligned(asked, view.align == "activity", frame, other)
             frame, other = (watch.look(query) for watch, query in zip(watches, queries, strict=True))
+    judged = asked_of(frame)
+    frame = frame if judged is None else replace(frame, judgement=answer(*judged))
     return Scene(frame, other, view, width, height, UTF8, n_recordings=len(watches))
 
 

@@ -1,10 +1,12 @@
 """Verdicts in lines of text: each with its mark, what it rests on and what to do; and the rules that abstained."""
 
+import math
 from collections.abc import Sequence
 
 from gssr.model.results import Abstention, Severity, Verdict
 from gssr.render.cells import clean, wrap
 from gssr.render.roles import Role, Row, Span
+from gssr.render.scale import count
 
 LOOKS: dict[Severity, tuple[str, Role]] = {
     "critical": ("!!", "bad"),
@@ -26,13 +28,16 @@ def verdict_rows(verdict: Verdict, width: int, whole: bool) -> list[Row]:
     return rows + wrap(clean(verdict.advice), width, " > ", "   ")
 
 
-def abstention_rows(abstentions: Sequence[Abstention], width: int, bullet: str) -> list[Row]:
-    """Which rules could not be judged, those with the same reason together."""
+def abstention_rows(
+    abstentions: Sequence[Abstention], width: int, bullet: str, most_named: float = math.inf
+) -> list[Row]:
+    """Which rules could not be judged, those with the same reason together: by name, if they are not too many."""
     reasons: dict[str, list[str]] = {}
     for abstention in abstentions:
         reasons.setdefault(abstention.reason, []).append(abstention.code)
     rows: list[Row] = []
     for reason, codes in reasons.items():
-        text = f"not judged: {', '.join(codes)} ({reason})"
+        named = ", ".join(codes) if len(codes) <= most_named else count(len(codes), "rule")
+        text = f"not judged: {named} ({reason})"
         rows += wrap(text, width, f"{bullet}  ", "   ", "dim")
     return rows

@@ -27,6 +27,8 @@ _STRIPS, _LEGEND = 15, 9
 """Rows beside the verdicts from which the course over time is shown, and rows from which the legend is."""
 _SHARE, _TITLED = 0.6, 5
 """Of the rows at most so large a share is the verdicts'; from so many on they have a title."""
+_MOST_NAMED = 6
+"""Rules that abstained for one reason are named up to so many, of more it is said how many they are."""
 _BEHIND = 2.0
 """A judgement that is so many seconds older than the newest sample says so."""
 _SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("window", "run")}
@@ -174,8 +176,9 @@ def _judgement(scene: Scene, room: int) -> list[Row]:
         room -= 1
     if found is None:
         return [*rows, (Span(_not_judged(scene), "dim"),)][: room + len(rows)]
-    short = _abstained(scene, found)
-    long = abstention_rows(found.abstentions, width, scene.glyphs.bullet)
+    short = [(Span(fit(f"{scene.glyphs.bullet}  {_abstained(found)}", width, scene.glyphs.ellipsis), "dim"),)]
+    short = short if found.abstentions else []
+    long = abstention_rows(found.abstentions, width, scene.glyphs.bullet, _MOST_NAMED)
     serious = sum(verdict.severity != "info" for verdict in found.verdicts)
     tries = ((len(found.verdicts), long), (max(serious, 1), long), (max(serious, 1), short), (1, short))
     for n_whole, abstained in tries:
@@ -187,7 +190,7 @@ def _judgement(scene: Scene, room: int) -> list[Row]:
     return [*rows, *headlines(scene, max(room - len(short), 1), ""), *short][: room + len(rows)]
 
 
-NOTHING = "no rule finds anything to tell"
+NOTHING = "no rule finds anything"
 
 
 def _not_judged(scene: Scene) -> str:
@@ -206,15 +209,14 @@ def _judged_when(scene: Scene) -> str:
     return f"{text}, as of {age_text(behind)} ago" if behind >= _BEHIND else text
 
 
-def _abstained(scene: Scene, found: Judgement) -> list[Row]:
-    """How many rules could not be judged, in one line with the reason of most of them."""
+def _abstained(found: Judgement) -> str:
+    """How many rules could not be judged, with the reason of most of them; empty where all were."""
     reasons = Counter(each.reason for each in found.abstentions)
     if not reasons:
-        return []
-    (reason, n), *others = reasons.most_common()
-    rest = sum(many for _, many in others)
-    text = f"not judged: {count(n, 'rule')} ({reason})" + (f", {rest} more for other reasons" if rest else "")
-    return [(Span(fit(f"{scene.glyphs.bullet}  {text}", scene.width, scene.glyphs.ellipsis), "dim"),)]
+        return ""
+    reason, n = reasons.most_common(1)[0]
+    rest = len(found.abstentions) - n
+    return f"not judged: {count(n, 'rule')} ({reason})" + (f", {rest} more for other reasons" if rest else "")
 
 
 def headlines(scene: Scene, n_rows: int, label: str) -> list[Row]:
@@ -222,7 +224,8 @@ def headlines(scene: Scene, n_rows: int, label: str) -> list[Row]:
     with ``label``, the others with as many blanks."""
     found, width, ellipsis = scene.frame.judgement, scene.width - len(label), scene.glyphs.ellipsis
     if found is None or not found.verdicts:
-        text = NOTHING if found is not None else _not_judged(scene)
+        said = [NOTHING, _abstained(found)] if found is not None else [_not_judged(scene)]
+        text = "; ".join(filter(None, said))
         rows: list[Row] = [(Span(fit(text, width, ellipsis), "dim"),)]
     else:
         rows = []
