@@ -106,6 +106,9 @@ def rollups(part: Part, level: int, gpus: Ints | None, lower: float, upper: floa
         gpu, bucket, vectors = _read(part, level, keys, lower, upper, layout)
         return Rolled(gpu, bucket, vectors, np.empty(0, np.int64), level)
     lower, upper = _clipped(part, lower, upper)
+    if np.ceil(lower / level) * level + level > upper:  # there is room for none
+        nothing = np.empty(0, np.int64)
+        return Rolled(nothing, nothing, np.empty((0, layout.width)), nothing, level)
     seconds = _held_against(level, lower, upper)
     low, high = np.floor(lower / seconds) * seconds, np.ceil(upper / seconds) * seconds
     gpu, bucket, vectors = _read(part, level, keys, low, high, layout)

@@ -18,14 +18,14 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.store.format.layout import layout_of, part_of
-from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
+from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS
 from gssr.store.format.vectors import SketchBins, derive, merge, where
 from gssr.store.read import check_rollups
 from gssr.store.read.check_rollups import samples_of, stretches_of
 from gssr.store.read.part import Part
 from gssr.store.read.samples import in_threads
 from gssr.store.read.window import cover, not_taken, uncounted, uncounted_pieces, uncovered
-from gssr.store.read.window_edges import codes_of, cut_off, positions_of, starts_of
+from gssr.store.read.window_edges import codes_of, cut_off, joined_folded, positions_of, starts_of
 
 N_BINS = 1 << 16
 
@@ -159,8 +159,8 @@ class Told:
 
 
 _NEGATIVE = 0x8000  # keys from here on are those of negative values
-_ROLLUPS_AT_ONCE = 2048
-"""A GPU has some thirty or, of a finer sketch, three beside an end of the window."""
+_GPUS_AT_ONCE = {SKETCH_SECONDS: 64, FINE_SKETCH_SECONDS: 256}
+"""Each has some thirty rollups in a sketch that is cut, or seven."""
 FEW_ROWS = 10_000
 """Of a file so many samples at an end of a window are read as fast as they are bounded."""
 
@@ -271,18 +271,18 @@ def _add_edge(
     nothing of them was added."""
     order = part.shard.file.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
+    known = np.array([name in names for name in order])
     end, untold = edge.begin + edge.seconds, [np.empty(0, np.int64)]
     for own in _groups(part, gpus, edge.seconds):
-        n, ends = _held(part, names, edge, own, gap_seconds)
-        told = Told(part, names, edge.begin, end, own, edge.seconds) if checked else None
+        n, ends, whole = _held(part, names, edge, own, gap_seconds, checked)
         done = np.zeros(len(n), bool)
         for batch in part.shard.rollups.sketches(part.keys(own), edge.begin, end, checked, edge.seconds):
             position, bins = part.positions(batch.gpu), batch.bins
-            if told is not None:
-                right = told.by_sketches(codes_of(position, batch.bucket), bins.samples())
+            if checked:
+                right = (whole[position] == bins.samples() * known).all(axis=1)
                 position, bins = position[right], bins.of(right)
             chosen = _chosen(n[position], ends[position], bins)
-            if told is not None and (short := (chosen.n != n[position]).any(axis=1)).any():
+            if checked and (short := (chosen.n != n[position]).any(axis=1)).any():
                 position, bins = position[~short], bins.of(~short)
                 chosen = _chosen(n[position], ends[position], bins)
             done[position] = True
@@ -297,28 +297,35 @@ def _groups(part: Part, gpus: Ints | None, seconds: int) -> Iterator[Ints]:
     """The part's GPUs among these, some at a time: fewer the more rollups each has in so many ``seconds``."""
     own = np.array(sorted(part.position.values()), np.int64)
     own = own if gpus is None else own[np.isin(own, gpus)]
-    at_once = max(1, _ROLLUPS_AT_ONCE * 20 // seconds)
-    for first in range(0, len(own), at_once):
-        yield own[first : first + at_once]
+    for first in range(0, len(own), _GPUS_AT_ONCE[seconds]):
+        yield own[first : first + _GPUS_AT_ONCE[seconds]]
 
 
-def _held(part: Part, names: Sequence[str], edge: Edge, gpus: Ints, gap_seconds: float) -> tuple[Ints, Ints]:
-    """Of each GPU (by position) and each metric of a sketch, how many samples lie in the window's part [positions, metrics],
-    and the ranks of the bins of the least and the greatest of them [positions, metrics, 2]. Nothing of other metrics."""
+def _held(
+    part: Part, names: Sequence[str], edge: Edge, gpus: Ints, gap_seconds: float, checked: bool
+) -> tuple[Ints, Ints, Ints]:
+    """Of each GPU (by position) and each metric of a sketch, how many samples lie in the window's part [positions, metrics];
+    the ranks of the bins of the least and the greatest of them [positions, metrics, 2]; and, ``checked``, how many lie in
+    all of the sketch's time [positions, metrics]. Nothing of other metrics."""
     order = part.shard.file.layout.sketched
     layout = part_of(layout_of(part.shard.file.metrics), [name for name in names if name in order])
-    finer = LEVELS[LEVELS.index(edge.seconds) - 1]
-    gpu, _, _, vectors = cover(part, edge.lower, edge.upper, finer, gpus, layout, gap_seconds)
-    n_gpus = int(gpus.max()) + 1
-    whole = merge(vectors, gpu, n_gpus, gap_seconds, layout)
-    n, ends = np.zeros((n_gpus, len(order)), np.int64), np.zeros((n_gpus, len(order), 2), np.int64)
+    finer, n_gpus = LEVELS[LEVELS.index(edge.seconds) - 1], int(gpus.max()) + 1
+    lower, upper = (edge.begin, edge.begin + edge.seconds) if checked else (edge.lower, edge.upper)
+    gpu, start, seconds, vectors = cover(part, lower, upper, finer, gpus, layout, gap_seconds)
+    everything = merge(vectors, gpu, n_gpus, gap_seconds, layout)
+    inside = (start >= edge.lower) & (start + seconds <= edge.upper)
+    cut = cut_off(edge.lower, edge.upper, finer) if checked else []
+    pieces = [cover(part, lower, upper, finer, gpus, layout, gap_seconds) for lower, upper in cut]
+    gpu, _, _, vectors = joined_folded([*pieces, (gpu[inside], start[inside], seconds[inside], vectors[inside])])
+    own = merge(vectors, gpu, n_gpus, gap_seconds, layout)
+    n, whole = np.zeros((2, n_gpus, len(order)), np.int64)
+    ends = np.zeros((n_gpus, len(order), 2), np.int64)
     for block in layout.blocks:
-        if block.metric.name in order:
-            column = order.index(block.metric.name)
-            n[:, column] = whole[:, block.start]
-            extremes = np.ascontiguousarray(whole[:, block.start + 3 : block.start + 5], np.float32)
-            ends[:, column] = _rank((extremes.view(np.uint32) >> 16).astype(np.int64))
-    return n, ends
+        column = order.index(block.metric.name)
+        n[:, column], whole[:, column] = own[:, block.start], everything[:, block.start]
+        extremes = np.ascontiguousarray(own[:, block.start + 3 : block.start + 5], np.float32)
+        ends[:, column] = _rank((extremes.view(np.uint32) >> 16).astype(np.int64))
+    return n, ends, whole
 
 
 class _Chosen(NamedTuple):
