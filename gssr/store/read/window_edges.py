@@ -18,7 +18,7 @@ from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import derive, empty_vectors, fold, merge
 from gssr.store.read.part import Part, Rows
 from gssr.store.read.rollups import of_layout
-from gssr.store.read.samples import joined
+from gssr.store.read.samples import one_after_another
 
 _START = (1 << 40) - 1
 
@@ -80,7 +80,9 @@ def hold(part: Part, start: float, end: float, gpus: Ints | None, gap_seconds: f
         n = min(max(1, math.ceil(rows_per_second * (upper - lower) / _ROWS_AT_ONCE)), _MOST_PIECES)
         times = [*(lower + (upper - lower) * k / n for k in range(n)), upper]
         # One after the other: threads would have several pieces of them in memory.
-        pieces = (joined([read() for read in part.pieces(names, gpus, *piece)], names) for piece in pairwise(times))
+        pieces = (
+            one_after_another([read() for read in part.pieces(names, gpus, *piece)], names) for piece in pairwise(times)
+        )
         folded = [fold_rows(rows, gap_seconds, layout) for rows in pieces]
         found[lower, upper] = folded[0] if n == 1 else merged(folded, gap_seconds, layout)
     part.shard.held[part.first, part.last] = WindowEdges(
