@@ -11,8 +11,8 @@ from typing import NamedTuple
 from benchmarks.processes import CACHE, GSSR, PYTHON, spawn
 from benchmarks.table import Figure
 from benchmarks.terminal import Terminal, on_terminal
+from gssr.model.live.following import LOOK_SECONDS
 from gssr.model.live.frame import Query
-from gssr.model.live.many_files import LOOK_SECONDS
 from gssr.model.live.watch import Watch
 
 MEMORY = "/dev/shm"

@@ -26,7 +26,7 @@ def measure(repeats: int = 3) -> Iterator[Figure]:
     read_once(path)
     yield Figure(f"{case}: recording", path.stat().st_size / MB, "MB")
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-        for table, plural in (("rollup", "rollups"), ("sketch", "sketches")):
+        for table, plural in (("rollup", "rollups"), ("sketch", "sketches"), ("sketch_minute", "sketches of minutes")):
             found = Path(folder) / table
             words = (PYTHON, "-m", "benchmarks.bytes_only", path, table)
             cost = median(run(words, found) for _ in range(repeats))

@@ -27,6 +27,7 @@ ROWS = {
     "rollup": "What the rows of one GPU add up to in each bucket of 10, 60 and 600 s:\n"
     "see [Rollups and sketches](#rollups-and-sketches).",
     "sketch": "A histogram of each metric for each GPU and 600 s: see [Rollups and sketches](#rollups-and-sketches).",
+    "sketch_minute": "The same of each minute. Files of an earlier version lack it.",
     "merged": "Which ranks' files were merged into this one: see [Files](#files). Empty where one rank recorded alone.",
     "thinned": "One row per rank that was recorded with `--keep 10s` or `--keep none`:\n"
     "see [Thinned recordings](#thinned-recordings).",

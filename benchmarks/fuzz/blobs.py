@@ -17,8 +17,8 @@ from benchmarks.fuzz import REAL, Parser, damage
 from benchmarks.fuzz.recordings import analyzed
 from benchmarks.fuzz.seeds import START, record, workshop
 from gssr.metrics import NAMES
-from gssr.model.live.many_files import Crowd
-from gssr.store.format.schema import LIVE_SUFFIX, TABLES
+from gssr.model.live.following import ManyFiles
+from gssr.store.format.schema import LIVE_SUFFIX, SKETCHES, TABLES
 from gssr.store.live_block.read import BlockReader
 from gssr.store.live_block.write import CHECKED_FROM, LiveBlock
 from gssr.store.pages.file import NotPlainError, PageFile, identity_of
@@ -146,7 +146,8 @@ def _in_place_of(table: str) -> Callable[[Path, bytes], None]:
             connection.execute(f"UPDATE {table} SET data = ? WHERE rowid % 2 = 1", (data,))
         with suppress(RecordingError), closing(open_recording(path)) as recording:
             (run,) = recording.runs
-            if table == "sketch":
+            if table in SKETCHES.values():
+                run.histogram(["sm_active", "energy"], START // 60 * 60, START // 60 * 60 + 60)
                 run.histogram(["sm_active", "energy"])
             for level in (None, 10) if table == "rollup" else ():
                 if not np.isfinite(run.buckets(level=level).vectors[:, :4]).all():
@@ -184,7 +185,7 @@ def _blocks(folder: Path, data: bytes) -> None:
         found = BlockReader([path]).look()
         if len(found.gpus) != len(found.owner) or len(found.file) != len(found.rowid):
             raise AssertionError("a block's GPUs don't belong to it")
-        Crowd([(path, 0, {0: 0, 1: 1})] * 2, 2, 1.0).others()
+        ManyFiles([(path, 0, {0: 0, 1: 1})] * 2, 2, 1.0).others()
 
 
 def _drawn_block(rng: random.Random) -> bytes:
@@ -206,5 +207,6 @@ READERS = (
     Parser("pages", _or_sound(lambda: _tables().read_bytes()), _pages),
     Parser("rollups", _or_sound(_blob_of("rollup")), _in_place_of("rollup")),
     Parser("sketches", _or_sound(_blob_of("sketch")), _in_place_of("sketch")),
+    Parser("packed", _or_sound(_blob_of("sketch_minute")), _in_place_of("sketch_minute")),
     Parser("live-blocks", _drawn_block, _blocks),
 )

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from benchmarks.fuzz import SMALL, damage, value
-from gssr.store.format.schema import TABLES
+from gssr.store.format.schema import SKETCHES, TABLES
 
 _NEVER = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT {} FROM c"
 
@@ -107,7 +107,7 @@ def _rows(connection: sqlite3.Connection, rng: random.Random) -> None:
 
 
 def _blobs(connection: sqlite3.Connection, rng: random.Random) -> None:
-    table = rng.choice(("rollup", "sketch"))
+    table = rng.choice(("rollup", *SKETCHES.values()))
     found = connection.execute(f"SELECT rowid, data FROM {table}").fetchall()
     for rowid, data in rng.sample(found, min(len(found), rng.choice((1, 5, 100)))):
         blob = bytearray(data if isinstance(data, bytes) else b"")

@@ -19,9 +19,8 @@ from gssr.backends.replay import parse
 from gssr.commands.inputs import chosen_runs, with_run
 from gssr.marks import LONGEST, TIME_ENDS
 from gssr.metrics import select
-from gssr.model.selection import select_gpus
 from gssr.model.verdicts.rules import TABLE, load
-from gssr.model.window import parse_time
+from gssr.model.window import parse_time, select_gpus
 from gssr.profile.output import choose
 from gssr.profile.request import Request, UnrecordedError, UsageError
 from gssr.profile.sampling.clock import Clock

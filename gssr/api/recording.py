@@ -19,12 +19,11 @@ from gssr.model.analyze import EXACT_ROWS, Options
 from gssr.model.analyze import analyze as analyze_reader
 from gssr.model.findings.notes import thinning
 from gssr.model.results import Analysis
-from gssr.model.selection import select_gpus
 from gssr.model.statistics.balance import has_balance
 from gssr.model.statistics.series import over_space
 from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts.rules import from_environment
-from gssr.model.window import cut, extent
+from gssr.model.window import cut, extent, select_gpus
 from gssr.store.read import recording as store
 from gssr.store.read.recording import RunReader
 

@@ -10,14 +10,20 @@ A gap is a long time between two rows of a GPU. Where none follows, one without 
 nothing is known up to then, and every reader counts it as it counts other gaps.
 
 A backend that is being opened: drivers may take long, or hang, and nobody is to wait for them meanwhile.
+
+Asking drivers for what there is from a process of its own: they may crash, hang, or take long to come up.
 """
 
+import json
+import os
+import select
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, SimpleQueue
 from time import CLOCK_BOOTTIME, clock_gettime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gssr.backends.base import Backend, BackendError, Change, Device, Opened, Row
 from gssr.metrics import METRICS
@@ -287,3 +293,42 @@ def _all_of(queue: "deque[_T]") -> "list[_T]":
     while queue:
         taken.append(queue.popleft())
     return taken
+
+
+INQUIRY_PATIENCE = 30.0
+"""Seconds to wait for drivers and hostengines; without a persistence daemon a driver first initialises every GPU."""
+
+
+class InquiryError(Exception):
+    """There is no answer; the text says why."""
+
+
+def inquire(question: Callable[[], object]) -> Any:
+    """What ``question`` returns, by way of JSON. Raises InquiryError, one sentence, when a driver gives no answer, or when
+    the question itself raises."""
+    readable, writable = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            answer = json.dumps({"answer": question()})
+        except Exception as error:
+            answer = json.dumps({"error": repr(error)})
+        try:
+            with os.fdopen(writable, "w") as pipe:
+                pipe.write(answer)
+        finally:
+            os._exit(0)
+    os.close(writable)
+    with os.fdopen(readable, "rb") as answers:
+        if not select.select([answers], [], [], INQUIRY_PATIENCE)[0]:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise InquiryError(f"a driver library has not answered for {INQUIRY_PATIENCE:g} s")
+        told = answers.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if not told:
+        raise InquiryError(f"a driver library crashed with signal {-code} when it was asked for GPUs")
+    found = json.loads(told)
+    if "error" in found:
+        raise InquiryError(f"GPUs can't be asked for: {found['error']}")
+    return found["answer"]

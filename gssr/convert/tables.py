@@ -86,6 +86,7 @@ class Exported:
     @cached_property
     def analysis(self) -> Analysis:
         """As ``gssr analyze`` prints it."""
+        self.__dict__.pop("figures", None)  # they come before; of very many GPUs both take much memory
         return analyze(self.reader, Options(rules=self._rules))
 
 

@@ -27,7 +27,6 @@ from gssr.model.results import (
     Verdict,
     Window,
 )
-from gssr.model.selection import looked_at, phases_in_all, select_gpus, unevenness_in_all, verdicts_in_all
 from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, filtered
 from gssr.model.statistics.balance import balance, has_balance, imbalance
 from gssr.model.statistics.exact import Exact
@@ -39,7 +38,17 @@ from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.engine import Judged, judge_phases
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
-from gssr.model.window import DETECTION_METRICS, cut, extent, warm_up_and_tear_down
+from gssr.model.window import (
+    DETECTION_METRICS,
+    cut,
+    extent,
+    looked_at,
+    phases_in_all,
+    select_gpus,
+    unevenness_in_all,
+    verdicts_in_all,
+    warm_up_and_tear_down,
+)
 from gssr.peaks import Peaks
 from gssr.score import score_of_means
 from gssr.store.format.rows import Gpu
@@ -56,7 +65,7 @@ Outliers = Literal["none", "leading", "trailing", "all"]
 class Options:
     """What to look at.
 
-    ``metrics``: names, None for all; ``gpus``: selectors (gssr.model.selection), None for all; ``start`` and ``end``: as
+    ``metrics``: names, None for all; ``gpus``: selectors (gssr.model.window), None for all; ``start`` and ``end``: as
     --from and --to take them (gssr.model.window.parse_time), or unix times; ``outliers``: which of warm-up (leading) and
     tear-down (trailing) to leave out; ``series``: metrics to make series of (counters, bit fields and metrics without
     samples have none), in at most ``bins`` bins; ``exact``: statistics from raw rows (True) or from rollups (False), None
@@ -127,6 +136,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         judged = judge_window(reader, positions, lower, upper, options.rules, places, own_rows, counted)
         del counted, own_rows
         causes = _causes(judged, options.rules)
+        del judged
     means = {name: statistics.mean for name, statistics in total.statistics.items()}
     compared = [name for name in asked if has_balance(BY_NAME[name])]
     analysis = Analysis(
@@ -253,7 +263,8 @@ def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> t
     names = dict.fromkeys(name for name in asked if BY_NAME[name].kind != "bits")
     inputs = dict.fromkeys(SCORE_INPUTS)
     sampled = np.flatnonzero(total.n_rows)
-    columns = {name: column[sampled] for name, column in total.means.items()}
+    known = {name: column for name, column in total.means.items() if np.isfinite(column).any()}
+    columns = {name: column[sampled] for name, column in known.items()}
     place = np.full(len(gpus), -1, np.int64)
     place[sampled] = np.arange(len(sampled))
     unknown = GpuMeans(names, {}, 0)  # of every GPU without samples

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gssr import launch
+from gssr.backends.aside import InquiryError, inquire
 from gssr.backends.base import BackendError, Opened
-from gssr.backends.inquiry import InquiryError, inquire
 from gssr.metrics import BY_NAME, METRICS
 from gssr.profile.request import Request
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.session import plan_of
 from gssr.store.format.layout import LAYOUT
-from gssr.store.format.schema import INDEXES, LEVELS, SKETCH_SECONDS, TABLES
-from gssr.store.write.thinning import KEEPS, YOUNG_SECONDS, Keep
+from gssr.store.format.schema import FINE_SKETCH_SECONDS, INDEXES, LEVELS, SKETCH_SECONDS, TABLES, YOUNG_SECONDS
+from gssr.store.write.thinning import KEEPS, Keep
 
 PAGE = 4096
 ROW, VALUE = 52.0, 5.3
@@ -29,8 +29,8 @@ MEANS = 1.15
 """A row of means holds nothing but fractions."""
 _ROLLUP = PAGE / max(PAGE // (8 * LAYOUT.width + 24), 1) + 18.0
 """Bytes of a rollup, and of its place in the index."""
-_SKETCHED = 200.0
-"""Bytes that a metric takes in a sketch."""
+_SKETCHED = {SKETCH_SECONDS: 200.0, FINE_SKETCH_SECONDS: 30.0}
+"""Bytes that a metric takes in a sketch, by how long that is; the fine ones are packed."""
 _HOST, _WORKLOAD = 62.0, 24.0
 """Bytes of a row of these tables, the names of the run and the node apart; there is one a second."""
 _HOST_ROLLUP, _WORKLOAD_ROLLUP = 204.0, 80.0
@@ -65,7 +65,8 @@ class Forecast(NamedTuple):
         return self.n_gpus * self._rows("raw", YOUNG_SECONDS)
 
     def _statistics(self, seconds: float) -> float:
-        return _buckets(seconds) * _ROLLUP + (seconds / SKETCH_SECONDS + 1) * self.n_metrics * _SKETCHED
+        sketches = sum((seconds / length + 1) * size for length, size in _SKETCHED.items())
+        return _buckets(seconds) * _ROLLUP + sketches * self.n_metrics
 
     def _rows(self, keep: Keep, seconds: float) -> float:
         row = ROW + VALUE * self.n_metrics

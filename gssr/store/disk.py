@@ -77,16 +77,21 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(path: str) -> Fingerprint:
-    """A look at the file itself; ``sizes`` of the file, its write-ahead log and its journal, -1 for none."""
+    """A look at the file itself; ``sizes`` as below."""
     with open(path, "rb") as stream:
         counter = stream.read(100)[24:28]
-    sizes = []
+    return Fingerprint(counter, sizes(path))
+
+
+def sizes(path: str) -> tuple[int, ...]:
+    """Bytes of a database, its write-ahead log and its journal, -1 for none. Nothing is opened."""
+    found = []
     for suffix in ("", "-wal", "-journal"):
         try:
-            sizes.append(os.stat(beside(path, suffix)).st_size)
+            found.append(os.stat(beside(path, suffix)).st_size)
         except FileNotFoundError:
-            sizes.append(-1)
-    return Fingerprint(counter, tuple(sizes))
+            found.append(-1)
+    return tuple(found)
 
 
 LOCAL = frozenset(

@@ -32,9 +32,8 @@ from gssr.tui.canvas import Canvas, ShortChange, ShortLayout, looks
 from gssr.tui.export import export, to_text
 from gssr.tui.moves import MOVES, go_to, move_by, played
 from gssr.tui.output import LogFile, Output
-from gssr.tui.palette import Actions
+from gssr.tui.palette import Actions, Prompt
 from gssr.tui.producer import Frames, Producer
-from gssr.tui.prompt import Prompt
 from gssr.tui.view import Scene, View
 
 _WHEEL = 3

@@ -30,10 +30,11 @@ def test_the_sampler_is_found_and_watched() -> None:
 
 def test_the_sampler_on_the_stand_in_for_the_driver_is_watched(requires: Callable[..., None]) -> None:
     requires("gcc", package="gcc libc6-dev")
-    figures = list(driver.measure(seconds=0.5, windows=1, warm_up=0.5))
+    figures = list(driver.measure(seconds=0.5, windows=1, warm_up=0.5, restarts=1, down=0.2))
     value = {figure.what.rpartition(": ")[2]: figure.value for figure in figures}
     assert 0 < value["CPU"] < 100
     assert 5 < value["resident memory"] < 100
+    assert figures[-1].what.endswith("longest of 1") and 0 < figures[-1].value < 60
 
 
 def test_the_sampler_is_watched_beside_busy_processes() -> None:

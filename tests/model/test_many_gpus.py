@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from ticks import Record, random_values, ticks
 
-from gssr.model import selection
+from gssr.model import window
 from gssr.model.analyze import Options, analyze
 from gssr.model.live import run_totals
 from gssr.model.live.frame import Query
-from gssr.model.live.run_totals import Tally
+from gssr.model.live.run_totals import RunTotals
 from gssr.model.live.watch import Watch
 from gssr.model.statistics.gpu_time_counts import CELLS_OF_A_ROW, FEW_CELLS, MOST_CELLS, GpuTimeCounts, most_bins
 
@@ -40,7 +40,7 @@ def test_gpus_that_were_never_sampled_are_left_out_of_what_is_judged(
     values = {"sm_active": np.where(gpu == 8, 0.0, 0.9), "gr_engine_active": np.where(gpu == 8, 0.0, 0.9)}
     reader = record(gpu, time, values, 20, sampling_ms=1000.0)
     own = analyze(reader, Options(gpus=("7", "8", "9")))
-    monkeypatch.setattr(selection, "MANY", 10)
+    monkeypatch.setattr(window, "MANY", 10)
     found = analyze(reader)
     assert [(each.code, each.title) for each in found.verdicts] == [(each.code, each.title) for each in own.verdicts]
     unused = next(each for each in found.verdicts if each.code == "gpus_unused")
@@ -58,10 +58,10 @@ def test_a_tally_made_in_pieces_is_that_of_the_whole(record: Record, monkeypatch
     gpu, time = ticks(5, 2500, 1.0)
     kept = (gpu != 2) | (np.abs(time - time[0] - 1200) > 30)  # a gap over the end of a stretch of ten minutes
     reader = record(gpu[kept], time[kept], random_values(kept.sum(), 1, 0.1), 9, sampling_ms=1000.0)
-    whole = Tally(reader, False)
-    monkeypatch.setattr("gssr.store.read.totals.VECTORS_AT_ONCE", 2)
+    whole = RunTotals(reader, False)
+    monkeypatch.setattr("gssr.store.read.everything.VECTORS_AT_ONCE", 2)
     monkeypatch.setattr(run_totals, "_MANY", 0)
-    apart = Tally(reader, False)
+    apart = RunTotals(reader, False)
     assert whole.n_gaps.tolist() == apart.n_gaps.tolist() == [0, 0, 1, 0, 0, 0, 0, 0, 0]
     for name in ("rows", "last_time", "latest"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(apart, name))

@@ -165,6 +165,20 @@ def test_change_points_cost_no_more_than_any_single_cut(n: int, m: int, seed: in
     assert cost(found.tolist()) <= best + 1e-6
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 120), st.integers(0, 1000))
+def test_bins_without_values_change_no_segment(n: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    full = random.standard_normal((2, n)) + np.where(np.arange(n) < n // 2, 0.0, 8.0)
+    some = np.sort(random.choice(4 * n, n, replace=False))
+    values = np.full((2, 4 * n), np.nan)
+    values[:, some] = full
+    found = change_points(values, np.ones(2))
+    assert np.isin(found - 1, some).all()  # what is empty belongs to the later one
+    assert len(found) == 1 if n > 30 else len(found) <= 1
+    assert change_points(np.full((2, 9), np.nan), np.ones(2)).tolist() == []
+
+
 def test_noise_is_measured_beside_changes_of_level() -> None:
     random = np.random.default_rng(0)
     values = 0.1 * random.standard_normal((1, 4000)) + np.repeat(random.uniform(0, 5, 10), 400)

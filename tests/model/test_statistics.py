@@ -230,7 +230,7 @@ def test_merging_rollups_of_some_gpus_at_a_time_changes_nothing(
     gpu, time = ticks(5, 1900, 1.0)
     reader = record(gpu, time, random_values(len(gpu), 3, 0.1), sampling_ms=1000.0)
     whole = analyze(reader, Options(exact=False, **window))  # type: ignore[arg-type]
-    monkeypatch.setattr("gssr.store.read.totals.VECTORS_AT_ONCE", 40)  # no more than one GPU has
+    monkeypatch.setattr("gssr.store.read.everything.VECTORS_AT_ONCE", 40)  # no more than one GPU has
     apart = analyze(reader, Options(exact=False, **window))  # type: ignore[arg-type]
     assert (whole.metrics, whole.gpus, whole.n_samples) == (apart.metrics, apart.gpus, apart.n_samples)
     assert (whole.clock_event_reasons, whole.energy_j) == (apart.clock_event_reasons, apart.energy_j)
@@ -244,7 +244,7 @@ def test_merging_rollups_of_some_time_at_a_time_changes_no_more_than_the_last_di
     time = np.where(time < time.mean(), time, time + 4e6)  # a gap of weeks
     reader = record(gpu, time, random_values(len(gpu), 3, 0.1), sampling_ms=1000.0)
     whole = analyze(reader, Options(exact=False, **window))  # type: ignore[arg-type]
-    monkeypatch.setattr("gssr.store.read.totals.VECTORS_AT_ONCE", 1)
+    monkeypatch.setattr("gssr.store.read.everything.VECTORS_AT_ONCE", 1)
     apart = analyze(reader, Options(exact=False, **window))  # type: ignore[arg-type]
     assert (whole.n_samples, whole.n_gaps) == (apart.n_samples, apart.n_gaps)
     assert whole.n_gaps or "end" in window  # which leaves the gap out

@@ -3,6 +3,7 @@ columns hold anything, the times are of any kind, and bytes of the file are chan
 
 import sqlite3
 import struct
+import zlib
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -69,7 +70,8 @@ COLUMNS: dict[str, st.SearchStrategy[Any]] = {
 VECTORS = st.lists(st.floats() | st.sampled_from((0.0, 1.0, 20.0, START)), min_size=12, max_size=12).map(
     lambda numbers: struct.pack(f"<{WIDTH}d", *[numbers[place % len(numbers)] for place in range(WIDTH)])
 )
-BLOBS = {"rollup": VECTORS, "sketch": st.binary(max_size=300)}
+BINARY = st.binary(max_size=300)
+BLOBS = {"rollup": VECTORS, "sketch": BINARY, "sketch_minute": BINARY | BINARY.map(zlib.compress)}
 
 
 @st.composite

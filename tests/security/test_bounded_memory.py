@@ -1,8 +1,11 @@
 """A file from somebody else takes memory in proportion to its size, whatever it lists."""
 
+import gc
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +13,11 @@ import pytest
 
 from benchmarks.fuzz import large
 from benchmarks.processes import ENVIRONMENT, GSSR
+from gssr.convert.tables import Exported
+from gssr.model.analyze import analyze
+from gssr.model.compare.comparison import OPTIONS, compared
+from gssr.model.verdicts.rules import TABLE
+from gssr.store.read.recording import open_recording
 
 BASE, OF_A_BYTE = 80e6, 11
 """Bytes: together 300 MB for a file of 20 MB."""
@@ -55,3 +63,33 @@ def test_a_file_that_lists_very_much_takes_memory_in_proportion_to_its_size(
     for words in commands:
         whole = (sys.executable, "-c", LOOK, str(path)) if words == ("look",) else (*GSSR, *words, str(path))
         assert peak(*whole) <= allowed, words
+
+
+def test_what_is_kept_of_a_gpu_while_two_runs_are_compared_or_one_is_exported_is_little(tmp_path: Path) -> None:
+    path, n = tmp_path / "a.sql", 5_000
+    large.once(path, n=n)
+
+    def compared_with_others() -> object:
+        with closing(open_recording(path)) as recording:
+            return compared(analyze(recording.runs[0], OPTIONS))
+
+    def exported() -> object:
+        with closing(open_recording(path)) as recording:
+            own = Exported(recording.runs[0], "a.sql", TABLE)
+            assert len(own.figures.gpus) == len(own.analysis.gpus) == n
+            return own
+
+    def traced(ask: Callable[[], object]) -> float:
+        """Bytes of a GPU in what comes back."""
+        ask()  # what is kept once, whatever is asked
+        gc.collect()
+        tracemalloc.start(1)
+        try:
+            _kept = ask()
+            gc.collect()
+            return tracemalloc.get_traced_memory()[0] / n
+        finally:
+            tracemalloc.stop()
+
+    assert traced(compared_with_others) <= 560
+    assert traced(exported) <= 1140

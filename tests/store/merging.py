@@ -137,8 +137,11 @@ def close_to(left: object, right: object) -> bool:
 
 
 def rollups_are_those_of_the_rows(path: Path) -> None:
-    """Every level counts every sample of every GPU once, and its rowids are those of the bucket's rows."""
-    from gssr.store.format.rollup import unpack_vector
+    """Every level, and each length of sketches, counts every sample of every GPU once; rollups' rowids are those of the
+    bucket's rows."""
+    from gssr.store.format.layout import LAYOUT
+    from gssr.store.format.rollup import unpack_sketch, unpack_vector
+    from gssr.store.format.schema import SKETCHES
 
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         rows: dict[tuple, list] = {}
@@ -151,6 +154,13 @@ def rollups_are_those_of_the_rows(path: Path) -> None:
             own = rows[gpu, level, bucket]
             assert (first, last) == (own[0][0], own[-1][0])
             assert unpack_vector(data)[0] == len(own)
+        place = LAYOUT.sketched.index("sm_active")
+        for seconds, table in SKETCHES.items():
+            found = {row[:2]: row[2] for row in connection.execute(f"SELECT gpu, bucket, data FROM {table}")}
+            assert found.keys() == {(gpu, bucket) for gpu, level, bucket in rows if level == seconds}
+            for (gpu, bucket), data in found.items():
+                n = sum(value is not None for _, value in rows[gpu, seconds, bucket])
+                assert unpack_sketch(data, seconds)[place].total() == n
 
 
 def merge_killed_at(recording: Path, moment: int, **options) -> bool:

@@ -8,18 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gssr.store.format.rollup import Histogram, MalformedError, pack_sketch, unpack_sketch
+from gssr.store.format.schema import SKETCH_SECONDS, SKETCHES
 from gssr.store.format.vectors import decoded
 
 METRICS = 4
 
 histograms = st.dictionaries(st.integers(0, 65_535), st.integers(1, 2**32 - 1), max_size=5).map(Counter)
-sound = st.lists(histograms, max_size=METRICS + 1).map(pack_sketch)
+lengths = st.sampled_from(list(SKETCHES))
+
+
+def sound(seconds: int) -> st.SearchStrategy[bytes]:
+    return st.lists(histograms, max_size=METRICS + 1).map(lambda found: pack_sketch(found, seconds))
 
 
 @st.composite
-def spoilt(draw) -> bytes:
+def spoilt(draw, seconds: int) -> bytes:
     """One that is cut off, goes on, or has another byte somewhere."""
-    blob = bytearray(draw(sound))
+    blob = bytearray(draw(sound(seconds)))
     kind = draw(st.sampled_from(("cut", "longer", "byte")))
     if kind == "cut":
         return bytes(blob[: draw(st.integers(0, len(blob)))])
@@ -29,18 +34,20 @@ def spoilt(draw) -> bytes:
     return bytes(blob)
 
 
-def alone(blob: bytes) -> list[Histogram] | None:
+def alone(blob: bytes, seconds: int) -> list[Histogram] | None:
     try:
-        found = unpack_sketch(blob)
+        found = unpack_sketch(blob, seconds)
     except MalformedError:
         return None
     return None if len(blob) < 2 or len(found) > METRICS else [*found, *([Counter()] * (METRICS - len(found)))]
 
 
-@given(st.lists(st.one_of(sound, spoilt(), st.binary(max_size=20)), min_size=1, max_size=6))
-def test_together_as_one_by_one(blobs: list[bytes]) -> None:
-    expected = [alone(blob) for blob in blobs]
-    fine, bins = decoded(blobs, METRICS)
+@given(lengths, st.data())
+def test_together_as_one_by_one(seconds: int, data: st.DataObject) -> None:
+    each = st.one_of(sound(seconds), spoilt(seconds), st.binary(max_size=20))
+    blobs = data.draw(st.lists(each, min_size=1, max_size=6))
+    expected = [alone(blob, seconds) for blob in blobs]
+    fine, bins = decoded(blobs, METRICS, seconds)
     assert fine.tolist() == [each is not None for each in expected]
     known = [each for each in expected if each is not None]
     assert bins.sizes.shape == (len(known), METRICS)
@@ -51,7 +58,13 @@ def test_together_as_one_by_one(blobs: list[bytes]) -> None:
     assert next(pairs, None) is None
 
 
-@given(st.lists(sound, min_size=1, max_size=6), st.data())
+@given(st.lists(st.lists(histograms, max_size=METRICS + 1), min_size=1, max_size=6), lengths)
+def test_packed_or_not_a_sketch_holds_the_same(sketches: list[list[Histogram]], seconds: int) -> None:
+    for histograms in sketches:
+        assert unpack_sketch(pack_sketch(histograms, seconds), seconds) == histograms
+
+
+@given(st.lists(sound(SKETCH_SECONDS), min_size=1, max_size=6), st.data())
 def test_some_of_them_are_as_if_only_these_were_decoded(blobs: list[bytes], data: st.DataObject) -> None:
     fine, bins = decoded(blobs, METRICS + 1)
     assert fine.all()

@@ -32,6 +32,7 @@ def test_bulk_and_sampler_write_the_same_recording(tmp_path):
         "SELECT rowid, * FROM samples",
         "SELECT gpu, level, bucket, first_rowid, last_rowid FROM rollup ORDER BY level, bucket, gpu",
         "SELECT gpu, bucket, data FROM sketch ORDER BY bucket, gpu",
+        "SELECT gpu, bucket, data FROM sketch_minute ORDER BY bucket, gpu",
     ):
         first, second = (connection.execute(query).fetchall() for connection in files)
         assert first == second

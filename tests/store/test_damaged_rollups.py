@@ -4,6 +4,7 @@ same as before the damage, and the reader says so."""
 import shutil
 import sqlite3
 import struct
+import zlib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,7 @@ from sample_rows import START, rows_of, write
 
 from gssr.store.format.layout import LAYOUT
 from gssr.store.format.rollup import pack_sketch, unpack_sketch
+from gssr.store.format.schema import SKETCHES as TABLES
 from gssr.store.format.vectors import merge as merged
 from gssr.store.merge.repair import repair
 from gssr.store.read.guarded_file import GuardedFile
@@ -98,15 +100,20 @@ ROLLUPS: dict[str, Damage] = {
     "rowids of nothing": run(f"UPDATE rollup SET first_rowid = last_rowid WHERE {SOME}"),
     "rowids that are none": run(f"UPDATE rollup SET last_rowid = -7 WHERE {SOME}"),
 }
-SKETCHES: dict[str, Damage] = {
-    "sketches are gone": run("DELETE FROM sketch"),
-    "some sketches are gone": run(f"DELETE FROM sketch WHERE {SOME}"),
-    "sketches cut short": change("sketch", SOME, lambda data: data[:-5]),
-    "sketches too long": change("sketch", SOME, lambda data: data + b"\0"),
-    "sketches with other counts": change(
-        "sketch", SOME, lambda data: pack_sketch([h + h for h in unpack_sketch(data)])
-    ),
-    "sketches with fewer bins": change("sketch", SOME, lambda _: struct.pack("<H", 0)),
+SKETCHES: dict[str, Damage] = {"sketches are gone": run("DELETE FROM sketch")} | {
+    f"{what} of {seconds} s": damage
+    for seconds, table in TABLES.items()
+    for what, damage in {
+        "some sketches are gone": run(f"DELETE FROM {table} WHERE {SOME}"),
+        "sketches cut short": change(table, SOME, lambda data: data[:-5]),
+        "sketches too long": change(table, SOME, lambda data: data + b"\0"),
+        "sketches with other counts": change(
+            table, SOME, lambda data, s=seconds: pack_sketch([h + h for h in unpack_sketch(data, s)], s)
+        ),
+        "sketches with fewer bins": change(table, SOME, lambda _, s=seconds: pack_sketch([], s)),
+        "sketches of what is too long": change(table, SOME, lambda _: zlib.compress(bytes(1 << 20))),
+        "sketches that are none": change(table, SOME, lambda _: b"?"),
+    }.items()
 }
 
 
@@ -208,4 +215,4 @@ def test_a_damaged_page_whose_rows_have_other_numbers_does_not_hold_up_a_search(
     (part,) = open_recording(sound.path).runs[0]._parts
     monkeypatch.setattr(GuardedFile, "all", lambda *_: [(shown, 0.0)])
     assert part._first_from(1, 4000, START, at_least=True) == 4001
-    assert list(part.shard.raw.stretches(1, 100, 40, 40)) == [(1, 40), (41, 80), (81, 100)]
+    assert list(part.shard.samples.stretches(1, 100, 40, 40)) == [(1, 40), (41, 80), (81, 100)]

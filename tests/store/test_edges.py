@@ -1,13 +1,21 @@
 """Windows that cut buckets and sketches: what lies at their ends is read once, or bounded without being read."""
 
+import shutil
+import sqlite3
+from contextlib import closing
+
+import merging
 import numpy as np
 import pytest
-from bounding import bounds_hold
+from bounding import METRICS, bounds_hold
 from sample_rows import START, rows_of, write
 from test_store import WINDOWS, check
 from test_turns import Sorted, record
 
 from gssr.metrics import NAMES
+from gssr.model.analyze import Options, analyze
+from gssr.model.statistics import sources
+from gssr.store.merge import merge
 from gssr.store.read import window_edges
 from gssr.store.read.histograms import Edge, edges_of
 from gssr.store.read.recording import open_recording
@@ -83,6 +91,55 @@ def test_ends_that_were_read_once_count_the_same(path, rows, monkeypatch, at_onc
             one, other = (np.lexsort((own.start, own.gpu)) for own in (found, expected))
             np.testing.assert_array_equal(found.gpu[one], expected.gpu[other])
             np.testing.assert_allclose(found.vectors[one], expected.vectors[other], rtol=1e-9, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def others(path, tmp_path_factory):
+    """Recordings whose sketches come from different versions of the tool, by what they are."""
+    folder = tmp_path_factory.mktemp("others")
+    found = {what: folder / f"{what}.sql" for what in ("earlier", "both", "merged")}
+    for what in ("earlier", "both"):
+        shutil.copyfile(path, found[what])
+        with closing(sqlite3.connect(found[what])) as connection:
+            connection.execute("DROP TABLE sketch_minute")
+    write(found["both"], rows_of(1500, 2, seed=4), 2, run_id="later", append=True)
+    for rank in range(3):
+        merging.record(found["merged"], rank, n_ticks=2400, begin=rank / 7, world_size=3)
+    merge(str(found["merged"]))
+    return found
+
+
+@pytest.mark.parametrize("what", ["earlier", "both", "merged"])
+def test_of_any_recording_percentiles_are_as_sure_as_is_said(others, what, monkeypatch):
+    monkeypatch.setattr(sources, "MOST_AT_AN_END", 0)
+    monkeypatch.setattr(sources, "is_sure", lambda _: True)
+    rng = np.random.default_rng(7)
+    for reader in open_recording(others[what]).runs:
+        first, last = reader.first_time, reader.last_time
+        for step in (0.001, 1.0, 10.0, 60.0):
+            start, end = (np.sort(first + (last - first) * rng.random(2)) // step * step).tolist()
+            assert bounds_hold(reader, start, end + step) or step == 60 or what == "earlier"
+            told, true = (
+                analyze(reader, Options(start=start, end=end + step, exact=exact, causes=False))
+                for exact in (False, True)
+            )
+            for name, own in told.metrics.items():
+                other = true.metrics[name]
+                assert (own.n, own.min, own.max) == (other.n, other.min, other.max)
+                for share in ("p05", "median", "p95") if own.p_error is not None else ():
+                    assert abs(getattr(own, share) - getattr(other, share)) <= own.p_error
+        assert reader.damage is None and reader.recounted is None
+
+
+def test_full_minutes_are_known_without_reading_a_sample(path, others):
+    reader = open_recording(path).runs[0]
+    begin = START // 60 * 60
+    window = begin + 120, begin + 420
+    assert reader.histograms(METRICS, *window, most_rows=0).least is None
+    assert reader.cut_seconds(*window) == 0
+    earlier = open_recording(others["earlier"]).runs[0]
+    assert earlier.histograms(METRICS, *window, most_rows=0).readable
+    assert earlier.cut_seconds(*window) == 300
 
 
 def test_ends_that_were_read_are_not_read_again(path, monkeypatch):

@@ -16,6 +16,7 @@ from gssr.model.analyze import Options, analyze
 from gssr.store.format.schema import TABLES
 from gssr.store.live_block.read import BlockReader
 from gssr.store.merge import merge
+from gssr.store.read import guarded_file
 from gssr.store.read.guard import OPERATIONS, Guarded
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.open import RecordingError, connect
@@ -316,8 +317,14 @@ def test_what_it_takes_to_open_a_file_grows_with_its_runs_and_no_faster(tmp_path
         for number in range(100):
             connection.execute("INSERT INTO runs (run_id, state) VALUES (?, 'completed')", (f"x{number}",))
             connection.execute("INSERT INTO gpus (gpu, run_id) VALUES (?, ?)", (number + 9, f"x{number}"))
-    queries = []
-    ask = GuardedFile.rows
+            connection.execute("INSERT INTO processes (run_id, rank) VALUES (?, ?)", (f"x{number}", number))
+    queries, listings = [], []
+    ask, processes = GuardedFile.rows, guarded_file.read_processes
     monkeypatch.setattr(GuardedFile, "rows", lambda *arguments, **named: queries.append(1) or ask(*arguments, **named))
-    assert len(open_recording(path).runs) == 101
+    monkeypatch.setattr(guarded_file, "read_processes", lambda *own: listings.append(1) or processes(*own))
+    recording = open_recording(path)
+    assert len(recording.runs) == 101
     assert len(queries) < 101 * 15
+    ranks = {run.run.run_id: [process.rank for process in run.processes] for run in recording.runs}
+    assert all(ranks[f"x{number}"] == [number] for number in range(100))
+    assert len(listings) == 1

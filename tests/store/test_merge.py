@@ -4,6 +4,8 @@ import os
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
@@ -22,6 +24,7 @@ from gssr.store.merge.lock import acquire
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 from gssr.store.read.small_tables import read_merged
+from gssr.store.write.create import seal
 
 
 @pytest.fixture
@@ -110,6 +113,75 @@ def test_a_file_that_a_reader_kept_from_being_sealed_is_merged_as_well(recording
     for reader in readers:
         assert reader.execute("SELECT count(*) FROM samples").fetchone() == (120,)
         reader.close()
+
+
+READER = """
+import sys
+from gssr.store.read.recording import open_recording
+recording = open_recording(sys.argv[1])
+print(recording.runs[0].n_rows, flush=True)
+sys.stdin.readline()
+shard = recording._shards[0].file.connection
+print(shard.execute("SELECT count(*) FROM samples").fetchone()[0], recording.damage)
+"""
+
+
+@pytest.fixture
+def reader(recording):
+    """A process that reads a recording with a run in it, until it is told to end."""
+    write(recording, rows_of(60, 1), 1)
+    with closing(sqlite3.connect(recording)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        process = subprocess.Popen(
+            [sys.executable, "-c", READER, recording], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None and process.stdout.readline() == "60\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("left", ["folder", "file"])
+def test_what_a_reader_kept_beside_a_merged_file_is_put_into_it_by_the_next_merge(recording, reader, left):
+    record(recording, 0)
+    assert merge(str(recording)).n_files == 1
+    beside = {f"{recording.name}{suffix}" for suffix in ("", "-shm", "-wal")}
+    assert set(os.listdir(recording.parent)) == beside
+    rows = content([recording])
+    assert reader.communicate("\n", timeout=60)[0] == "60 None\n"  # nothing changed under it
+    assert set(os.listdir(recording.parent)) == beside
+    if left == "folder":
+        os.mkdir(f"{recording}.d")
+        assert merge(str(recording)).n_files == 0
+    else:
+        subprocess.run([sys.executable, "-m", "gssr", "merge", recording], check=True, stdout=subprocess.DEVNULL)
+    merged_file(recording)
+    assert content([recording]) == rows
+
+
+def test_who_reads_a_recording_for_a_moment_is_waited_for(recording, reader, monkeypatch):
+    record(recording, 0)
+    tries = []
+
+    def counted(connection: sqlite3.Connection) -> None:
+        seal(connection)
+        tries.append(1)
+        if len(tries) == 4:
+            reader.communicate("\n", timeout=60)
+
+    monkeypatch.setattr("gssr.store.write.create.seal", counted)
+    monkeypatch.setattr("gssr.store.merge.READERS_SECONDS", 60.0)
+    assert merge(str(recording), patience=600.0).n_files == 1
+    assert len(tries) == 5
+    merged_file(recording)
+
+
+def test_a_recording_that_is_recorded_into_is_not_sealed(recording):
+    writer = write(recording, rows_of(60, 1), 1, finish=False)
+    os.mkdir(f"{recording}.d")
+    assert merge(str(recording)).n_files == 0
+    assert os.path.getsize(f"{recording}-wal") > 0
+    assert writer.finish(START + 60, 0, "completed", START + 60)
 
 
 def test_merging_what_is_merged_changes_nothing(recording):

@@ -16,7 +16,7 @@ from gssr.store.pages.samples import PageTable
 from gssr.store.read import samples as raw
 from gssr.store.read.everything import each_chunk
 from gssr.store.read.recording import open_recording
-from gssr.store.read.samples import RawRows, in_threads
+from gssr.store.read.samples import SampleRows, in_threads
 
 WINDOWS = [(None, None), (START + 3, START + 17.2), (None, START + 11.25), (START + 28.5, None)]
 
@@ -27,7 +27,7 @@ def everything(path, monkeypatch, pages: bool, gpus=None) -> list[list]:
         patch.setattr(raw, "_PAGES", 3)
         patch.setattr(raw, "_ROWS", 50)
         if not pages:
-            patch.setattr(RawRows, "_open", lambda _: None)
+            patch.setattr(SampleRows, "_open", lambda _: None)
         recording = open_recording(path)
         found = []
         for reader in recording.runs:
@@ -38,7 +38,7 @@ def everything(path, monkeypatch, pages: bool, gpus=None) -> list[list]:
                 found.append([np.concatenate([np.empty(0), *(chunk.time for chunk in chunks)])])
                 found.append([np.concatenate([np.empty(0), *(chunk.values["flop_active"] for chunk in chunks)])])
         for shard in recording._shards:
-            assert (shard.raw._open() is not None) is pages
+            assert (shard.samples._open() is not None) is pages
         found.append([np.array([recording.damage is not None])])
         recording.close()
     return found
@@ -72,7 +72,7 @@ def test_of_ranks_apart_and_merged(tmp_path, monkeypatch):
 def test_a_run_that_goes_on_is_read_through_sqlite(tmp_path):
     writer = write(tmp_path / "a.sql", rows_of(120, 3, 1), 3, finish=False)
     recording = open_recording(tmp_path / "a.sql")
-    assert recording._shards[0].raw._open() is None and len(recording.runs[0].samples([]).time) == 360
+    assert recording._shards[0].samples._open() is None and len(recording.runs[0].samples([]).time) == 360
     del writer
 
 
@@ -96,7 +96,7 @@ def test_of_a_file_with_damage(tmp_path, monkeypatch, damage):
     found = recording.runs[0].samples(["sm_active", "temperature"])
     assert recording.damage is not None
     shutil.copy(path, tmp_path / "b.sql")
-    monkeypatch.setattr(RawRows, "_open", lambda _: None)
+    monkeypatch.setattr(SampleRows, "_open", lambda _: None)
     expected = open_recording(tmp_path / "b.sql").runs[0].samples(["sm_active", "temperature"])
     n = len(expected.time)
     assert len(found.time) >= n > 0  # what comes behind the damage may be found as well

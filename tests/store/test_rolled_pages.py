@@ -18,7 +18,7 @@ from gssr.store.merge import merge
 from gssr.store.pages import rollups as vectors
 from gssr.store.pages.file import HIGHEST, LOWEST, NotPlainError, PageFile, identity_of, leaves
 from gssr.store.read.recording_file import RecordingFile
-from gssr.store.read.rollups import RolledUp
+from gssr.store.read.rollups import RollupRows
 
 WINDOWS = [(-math.inf, math.inf), (START + 7, START + 66.0), (START + 30, math.inf), (START + 1e6, math.inf)]
 
@@ -36,7 +36,7 @@ def rollups(path: Path, monkeypatch, pages: bool, keys: list[list[int] | None]) 
     """Everything in some windows, of some GPUs, whole and in part; and whether something was damaged."""
     with monkeypatch.context() as patch:
         if not pages:
-            patch.setattr(RolledUp, "_open", refuse)
+            patch.setattr(RollupRows, "_open", refuse)
         shard = RecordingFile(str(path))
         layouts = [
             shard.file.layout,
@@ -44,13 +44,13 @@ def rollups(path: Path, monkeypatch, pages: bool, keys: list[list[int] | None]) 
             part_of(shard.file.layout, []),
         ]
         found = [
-            list(shard.rolled.rollups(level, own, *window, layout))
+            list(shard.rollups.rollups(level, own, *window, layout))
             for level in LEVELS
             for window in WINDOWS
             for own in keys
             for layout in layouts
         ]
-        assert shard.rolled._may_be_plain is pages
+        assert shard.rollups._may_be_plain is pages
         damaged = shard.file.damage is not None
         shard.close()
     return found, damaged
@@ -89,8 +89,8 @@ def test_of_ranks_merged_into_pages_of_any_size(tmp_path, monkeypatch, large):
 def test_a_run_that_goes_on_is_read_through_sqlite(tmp_path):
     writer = write(tmp_path / "a.sql", rows_of(300, 3, 1), 3, finish=False)
     shard = RecordingFile(str(tmp_path / "a.sql"))
-    assert len(shard.rolled.rollups(10, None, -math.inf, math.inf, shard.file.layout)[0]) > 30
-    assert not shard.rolled._may_be_plain
+    assert len(shard.rollups.rollups(10, None, -math.inf, math.inf, shard.file.layout)[0]) > 30
+    assert not shard.rollups._may_be_plain
     shard.close()
     del writer
 
@@ -115,7 +115,7 @@ def test_what_no_writer_writes_reads_as_through_sqlite(tmp_path, monkeypatch, ch
         connection.execute(change)
         connection.commit()
     found = json_of(path, exact=False)
-    monkeypatch.setattr(RolledUp, "_open", refuse)
+    monkeypatch.setattr(RollupRows, "_open", refuse)
     assert json_of(path, exact=False) == found
 
 
@@ -139,11 +139,11 @@ def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path, monkeypatch):
             )
         path.write_bytes(bad)
         shard, other = RecordingFile(str(path)), None
-        one = shard.rolled.rollups(10, None, -math.inf, math.inf, shard.file.layout)
+        one = shard.rollups.rollups(10, None, -math.inf, math.inf, shard.file.layout)
         with monkeypatch.context() as patch:
-            patch.setattr(RolledUp, "_open", refuse)
+            patch.setattr(RollupRows, "_open", refuse)
             other = RecordingFile(str(path))
-            expected = other.rolled.rollups(10, None, -math.inf, math.inf, other.file.layout)
+            expected = other.rollups.rollups(10, None, -math.inf, math.inf, other.file.layout)
         if other.file.damage is None or "values" in other.file.damage:
             n_same += 1
             for a, b in zip(one, expected, strict=True):
@@ -159,34 +159,34 @@ def test_a_file_written_meanwhile_is_read_through_sqlite(tmp_path, level):
     path = tmp_path / "a.sql"
     write(path, rows_of(300, 3, 1), 3)
     shard = RecordingFile(str(path))
-    before = shard.rolled.rollups(level, None, -math.inf, math.inf, shard.file.layout)
+    before = shard.rollups.rollups(level, None, -math.inf, math.inf, shard.file.layout)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE runs SET label = 'changed'")
         connection.commit()
-    after = shard.rolled.rollups(level, None, -math.inf, math.inf, shard.file.layout)
-    assert not shard.rolled._may_be_plain
+    after = shard.rollups.rollups(level, None, -math.inf, math.inf, shard.file.layout)
+    assert not shard.rollups._may_be_plain
     for a, b in zip(before, after, strict=True):
         np.testing.assert_array_equal(a, b)
     shard.close()
 
 
 def test_files_that_are_open_together_keep_no_more_than_one(tmp_path, monkeypatch):
-    before, paths = RolledUp.n_kept, [tmp_path / f"{name}.sql" for name in "ab"]
+    before, paths = RollupRows.n_kept, [tmp_path / f"{name}.sql" for name in "ab"]
     for path in paths:
         write(path, rows_of(1300, 3, 1), 3)
     shards = [RecordingFile(str(path)) for path in paths]
 
     def read(shard: RecordingFile) -> list:
-        return list(shard.rolled.rollups(LEVELS[-1], [1, 2], START, math.inf, shard.file.layout))
+        return list(shard.rollups.rollups(LEVELS[-1], [1, 2], START, math.inf, shard.file.layout))
 
     alone = read(shards[0])
-    n = RolledUp.n_kept - before
+    n = RollupRows.n_kept - before
     assert n >= 6  # of all GPUs
-    monkeypatch.setattr("gssr.store.read.rollups._MOST_KEPT", RolledUp.n_kept)
+    monkeypatch.setattr("gssr.store.read.rollups._MOST_KEPT", RollupRows.n_kept)
     for a, b, c in zip(alone, read(shards[1]), read(shards[0]), strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(a, c)
-    assert RolledUp.n_kept - before == n
+    assert RollupRows.n_kept - before == n
     for shard in shards:
         shard.close()
-    assert RolledUp.n_kept == before
+    assert RollupRows.n_kept == before

@@ -20,9 +20,10 @@ from gssr.model.analyze import Options, analyze
 from gssr.model.live.frame import Query
 from gssr.model.live.watch import Watch
 from gssr.store.format.rollup import Rollups
+from gssr.store.format.schema import SKETCHES, YOUNG_SECONDS
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.write.thinning import KEEPS, YOUNG_SECONDS
+from gssr.store.write.thinning import KEEPS
 from gssr.store.write.writer import Writer
 
 START, STEP = 1_700_000_003.0, 1.0
@@ -344,11 +345,11 @@ def test_reading_every_sample_of_a_thinned_run_is_refused(runs):
         analyze(runs["none"], Options(exact=True))
 
 
-def test_each_sketch_counts_the_samples_of_its_ten_minutes_however_fast_they_come():
+def test_each_sketch_counts_the_samples_of_its_time_however_fast_they_come():
     rollups = Rollups(1.0, NAMES)
     for number in range(610 * 20):
         rollups.add(number + 1, 0, (0, 1_700_000_400.0 - 5 + number / 20, *[0.5] * len(NAMES)))
     rollups.close_all()
     closed, sketches = rollups.take()
-    rows = {row.bucket: row.vector[0] for row in closed if row.level == 600}
-    assert {row.bucket: row.histograms[0].total() for row in sketches} == rows
+    rows = {(row.level, row.bucket): row.vector[0] for row in closed if row.level in SKETCHES}
+    assert {(row.seconds, row.bucket): row.histograms[0].total() for row in sketches} == rows

@@ -12,7 +12,7 @@ from growing import T0, Growing, Truth
 from test_watch import Clock
 
 from gssr.model.analyze import analyze
-from gssr.model.live import many_files
+from gssr.model.live import following
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.judge_blocks import LATER, SEEN_IN_PART, TOLD
@@ -56,7 +56,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setattr(writer, "MANY_FILES", 1)
-    monkeypatch.setattr(many_files, "MANY_FILES", 2)
+    monkeypatch.setattr(following, "MANY_FILES", 2)
     return Job(tmp_path)
 
 

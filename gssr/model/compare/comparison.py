@@ -119,9 +119,9 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
 
 
 def compared(analysis: Analysis) -> Analysis:
-    """An analysis made by OPTIONS without what no comparison looks at, GPU by GPU along time."""
+    """An analysis made by OPTIONS without what no comparison looks at: GPU by GPU along time, and who is like whom."""
     kept = {name: own for name, own in analysis.gpu_series.items() if name == _BALANCED}
-    return replace(analysis, gpu_series=kept)
+    return replace(analysis, gpu_series=kept, unevenness=None)
 
 
 def judged(name: str, a: float | None, b: float | None, noise: float | None) -> Change:

@@ -37,14 +37,16 @@ def change_points(values: Floats, deviation: Floats) -> Ints:
     """The first bin of each segment of the series [m, n] but the first one, ascending; ``deviation`` [m] is their noise,
     above 0. NaN says nothing: a bin without values belongs to either side."""
     m, n = values.shape
-    if n < 2 or not m:
+    some = np.flatnonzero(np.isfinite(values).any(axis=0))
+    if n < 2 or not len(some):
         return np.zeros(0, np.int64)
+    penalty = STRICT * (m + 1) * math.log(n)
+    values, n = values[:, some], len(some)
     known = np.isfinite(values)
     middle = np.where(known, values, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
     scaled = np.where(known, (values - middle[:, None]) / deviation[:, None], 0.0)
     sums = np.zeros((3, m, n + 1))  # of values, of their squares, and how many there are, up to each bin
     np.cumsum([scaled, scaled**2, known], axis=2, out=sums[:, :, 1:])
-    penalty = STRICT * (m + 1) * math.log(n)
     best = np.full(n + 1, np.inf)
     best[0] = -penalty
     begins = np.zeros(n + 1, np.int64)
@@ -59,7 +61,7 @@ def change_points(values: Floats, deviation: Floats) -> Ints:
     found = []
     at = int(begins[n])
     while at > 0:
-        found.append(at)
+        found.append(int(some[at - 1]) + 1)
         at = int(begins[at])
     return np.array(found[::-1], np.int64)
 

@@ -19,9 +19,8 @@ from gssr.model.results import Analysis, GpuSummary
 from gssr.model.statistics.aggregate import is_within_a_bin
 from gssr.store.format.layout import RELATIVE_BIN_WIDTH
 from gssr.store.format.rows import Process, without_ranks
-from gssr.store.format.schema import GAP_INTERVALS, LEVELS
+from gssr.store.format.schema import GAP_INTERVALS, LEVELS, YOUNG_SECONDS
 from gssr.store.read.recording import RunReader
-from gssr.store.write.thinning import YOUNG_SECONDS
 
 _NAMED = 6
 _TROUBLE = ("storage", "backend_lost")
@@ -86,7 +85,7 @@ def _about_samples(analysis: Analysis, missing_seconds: float, thinned: bool) ->
         yield (
             f"percentiles come from histograms: each is off by at most {share:.1f} % of its value"
             if all(is_within_a_bin(own) for own in analysis.metrics.values())
-            else f"percentiles are less sure: the window cuts histograms of ten minutes, {why}"
+            else f"percentiles are less sure: the window cuts histograms, {why}"
         )
 
 

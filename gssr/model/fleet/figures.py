@@ -25,9 +25,8 @@ from gssr.model.window import DETECTION_METRICS, extent
 from gssr.score import score_of_means
 from gssr.store.format.layout import FIELDS, Layout
 from gssr.store.format.schema import Column
-from gssr.store.read.everything import below
+from gssr.store.read.everything import below, totals
 from gssr.store.read.recording import RunReader
-from gssr.store.read.totals import totals
 
 _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|lua)[\d.]*|(?:ba|da|z|k|c|tc|fi)?sh|julia|Rscript|node|java|matlab"

@@ -15,7 +15,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.model.findings.notes import FINEST
 from gssr.model.live.frame import RECENT_SECONDS, Query
-from gssr.model.live.run_totals import Tally
+from gssr.model.live.run_totals import RunTotals
 from gssr.model.results import Grid, HostUse, Means, Series, Space
 from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine
 from gssr.model.statistics.sources import host_use
@@ -64,11 +64,11 @@ class _Answer(NamedTuple):
     """How long that took, s."""
 
 
-class Lens:
+class Answers:
     """Looks at one run of which ``tally`` counts all rows. ``seldom``: reading the files is dear; what was read of a growing
     run is good until ``renew``."""
 
-    def __init__(self, tally: Tally, interval: float, n_gpus: int, seldom: bool = False) -> None:
+    def __init__(self, tally: RunTotals, interval: float, n_gpus: int, seldom: bool = False) -> None:
         self._tally = tally
         self._renewed = 0.0 if seldom else None
         self._interval = interval

@@ -17,10 +17,9 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.gpu_name import without_domains
 from gssr.model.live.answers import LAG_COSTS, LAG_SECONDS, newest
-from gssr.model.live.following import Following
+from gssr.model.live.following import LOOK_SECONDS, Following
 from gssr.model.live.frame import Frame, Query, State
 from gssr.model.live.judge_blocks import judge_blocks
-from gssr.model.live.many_files import LOOK_SECONDS
 from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
 from gssr.model.window import DETECTION_METRICS

@@ -251,8 +251,8 @@ def aggregate_of(
     return Aggregate(
         n_rows=per_gpu[:, 0].astype(np.int64),
         n_gaps=per_gpu[:, 1].astype(np.int64),
-        first_time=per_gpu[:, 2],
-        last_time=per_gpu[:, 3],
+        first_time=per_gpu[:, 2].copy(),  # not a view, which would keep all of it
+        last_time=per_gpu[:, 3].copy(),
         means=means,
         statistics=statistics,
         flags=_flags(per_gpu, blocks.get("clock_event_reasons")),

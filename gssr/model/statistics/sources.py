@@ -27,12 +27,11 @@ from gssr.model.statistics.gpu_time_counts import (
     series_of_rows,
 )
 from gssr.store.format.layout import layout_of, part_of
-from gssr.store.read.histograms import edges_of
+from gssr.store.read.everything import totals
 from gssr.store.read.recording import RunReader, Samples
-from gssr.store.read.totals import totals
 
 MOST_AT_AN_END = 100_000
-"""So many samples are looked at, at most, to tell which of a histogram's ten minutes lie in a window, if its percentiles are
+"""So many samples are looked at, at most, to tell which of a histogram that is cut lie in a window, if its percentiles are
 sure enough without (gssr.model.statistics.aggregate.is_sure)."""
 MOST_CUT = 3 / 4
 """Of a window of which more than this share lies in histograms that it cuts all samples in these are looked at."""
@@ -168,10 +167,9 @@ class Rollups:
 
     def _is_mostly_whole(self, lower: float | None, upper: float | None) -> bool:
         """Whether enough of a window lies in histograms that it does not cut: else bounds of the rest would be wide."""
-        cut = edges_of(-math.inf if lower is None else lower, math.inf if upper is None else upper)
         start = self._reader.first_time if lower is None else lower
         end = self._reader.last_time if upper is None else upper
-        return sum(edge.upper - edge.lower for edge in cut) <= MOST_CUT * ((end or 0.0) - (start or 0.0))
+        return self._reader.cut_seconds(lower, upper) <= MOST_CUT * ((end or 0.0) - (start or 0.0))
 
     def gpu_series(
         self,

@@ -12,13 +12,13 @@ from gssr.metrics import BY_NAME
 from gssr.model.evidence.evidence import Evidence, excerpt
 from gssr.model.evidence.gather import gather
 from gssr.model.results import SEVERITIES, Abstention, Judgement, Phase, Verdict
-from gssr.model.selection import MANY, looked_at, verdicts_in_all
 from gssr.model.statistics.gpu_time_counts import FLAGS, Counted
 from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import REGISTERED, Found, Rule, Table, Unknown
+from gssr.model.window import MANY, looked_at, verdicts_in_all
 from gssr.store.read.recording import RunReader, Samples
 
 
@@ -50,7 +50,7 @@ def judge_window(
 ) -> Judged:
     """What the rules say of some GPUs of a run (their ``positions``) in start <= time < end, unix s (None: as far as the run
     goes): the same for whoever asks, page or screen. What was read of the window already need not be read again:
-    ``places``, those of the GPUs that are looked at (gssr.model.selection.looked_at), and of these ``rows`` or ``counted``
+    ``places``, those of the GPUs that are looked at (gssr.model.window.looked_at), and of these ``rows`` or ``counted``
     (gssr.model.evidence.gather)."""
     if places is None:
         places = np.arange(len(positions))

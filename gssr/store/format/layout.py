@@ -1,4 +1,5 @@
-"""How the blobs in ``rollup`` and ``sketch`` are laid out. Read by the writer (without numpy) and by the reader.
+"""How the blobs in ``rollup``, ``sketch`` and ``sketch_minute`` are laid out. Read by the writer (without numpy) and by the
+reader.
 
 **Rollup.** A vector of little-endian float64: a head of four numbers, then one block per metric: first the derived
 metrics, then the metric columns of ``samples`` in the file's column order. A file whose ``samples`` gained columns later
@@ -17,6 +18,10 @@ most 1/128 of its value wide. Little endian, all parts one after another:
     uint16   number of bins of each metric     (M of them)
     uint16   bins' keys, metric by metric, ascending as unsigned numbers
     uint32   bins' counts, in the keys' order
+
+**Packed**, as in ``sketch_minute``, it is a fifth as long. Each key gives way to its difference from the one before, modulo
+65536, from 0 on and across metrics; then come all keys' lower bytes, their upper ones, and likewise the four bytes of the
+counts, the lowest first. All of it goes through zlib.
 """
 
 from collections.abc import Sequence

@@ -10,19 +10,22 @@ Packing rollups and sketches into the blobs that gssr.store.format.layout descri
 import math
 import sqlite3
 import sys
+import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import add, itemgetter
 from struct import pack
 from typing import Any, NamedTuple
 
 from gssr.metrics import CLOCK_EVENT_REASONS, FLOP_ACTIVE, INDEX
 from gssr.store.format.layout import HEAD, LAYOUT, Layout
-from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
+from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES
 
 NAN = math.nan
+MOST_BYTES = 1 << 18
+"""Of a packed sketch, unpacked: forty times what any was seen to have."""
 _FOLD_ROWS = 101  # rows of a GPU, 1 KB each, kept before they are folded: a bucket of 10 Hz is folded as a whole
 _FOLD_SPREAD = 32  # not all GPUs in the same tick: some wait for up to this many rows more
 _UPPER_HALF = slice(1, None, 2) if sys.byteorder == "little" else slice(0, None, 2)
@@ -46,9 +49,10 @@ class RollupRow(NamedTuple):
 
 
 class SketchRow(NamedTuple):
-    """One closed sketch: histograms in the order of Layout.sketched; to be merged as a RollupRow is."""
+    """One closed sketch of ``seconds``: histograms in the order of Layout.sketched; to be merged as a RollupRow is."""
 
     gpu: int
+    seconds: int
     bucket: int
     histograms: list[Histogram]
 
@@ -197,15 +201,14 @@ class _Bucket:
 class _Gpu:
     """What is open for one GPU."""
 
-    __slots__ = ("buckets", "end", "fold_rows", "histograms", "late", "rows", "sketch_start")
+    __slots__ = ("buckets", "end", "fold_rows", "late", "rows", "sketches")
 
     def __init__(self, fold_rows: int) -> None:
         self.fold_rows = fold_rows
         self.buckets: list[_Bucket | None] = [None] * len(LEVELS)
         self.end = -math.inf  # of the open bucket of the finest level
         self.rows: list[Row] = []
-        self.sketch_start = 0
-        self.histograms: list[Histogram] = []
+        self.sketches: dict[int, SketchRow] = {}  # by their length; what is in a finer one is not in a coarser one yet
         self.late: list[tuple[int, Row]] = []
 
 
@@ -276,8 +279,7 @@ class Rollups:
                     coarse = state.buckets[level]
                     if coarse is not None and coarse.start + LEVELS[level] < time:
                         self._emit(gpu, state, level)
-                if state.sketch_start + SKETCH_SECONDS < time:
-                    self._emit_sketch(gpu, state)
+                self._emit_sketches(state, time)
 
     def close_all(self) -> None:
         """Close every open bucket: the recording has ended."""
@@ -285,7 +287,7 @@ class Rollups:
             self._close(gpu, state)
             for level in range(1, len(LEVELS)):
                 self._emit(gpu, state, level)
-            self._emit_sketch(gpu, state)
+            self._emit_sketches(state, math.inf)
 
     def _fold(self, rows: list[Row], histograms: list[Histogram]) -> Vector:
         rows.sort(key=itemgetter(1))  # gaps and counters are between neighbours in time
@@ -314,13 +316,11 @@ class Rollups:
     def _fold_into_open(self, gpu: int, state: _Gpu) -> None:
         bucket = state.buckets[0]
         assert bucket is not None
-        sketch_start = bucket.start // SKETCH_SECONDS * SKETCH_SECONDS
-        if sketch_start != state.sketch_start:
-            self._emit_sketch(gpu, state)
-        if not state.histograms:
-            state.sketch_start = sketch_start
-            state.histograms = [Counter() for _ in LAYOUT.sketched]
-        vector = self._fold(state.rows, state.histograms)
+        self._emit_sketches(state, bucket.start)
+        sketch = state.sketches.get(FINE_SKETCH_SECONDS)
+        if sketch is None:
+            sketch = state.sketches[FINE_SKETCH_SECONDS] = _open_sketch(gpu, FINE_SKETCH_SECONDS, bucket.start)
+        vector = self._fold(state.rows, sketch.histograms)
         merge(bucket.vector, vector, self._gap)
         state.rows = []
 
@@ -369,12 +369,12 @@ class Rollups:
                     self._closed.append(RollupRow(gpu, seconds, start, first, last, vector))
                     if seconds == LEVELS[-1]:
                         merge(self.totals.setdefault(gpu, empty_vector()), vector, self._gap)
-            start = finest // SKETCH_SECONDS * SKETCH_SECONDS
-            if state.histograms and start == state.sketch_start:
-                for histogram, more in zip(state.histograms, histograms, strict=True):
-                    histogram.update(more)
-            else:
-                self._sketches.append(SketchRow(gpu, start, histograms))
+            for seconds in SKETCHES:
+                sketch = state.sketches.get(seconds)
+                if sketch is not None and sketch.bucket == finest // seconds * seconds:
+                    add_histograms(sketch.histograms, histograms)
+                    break  # with this one they come into the coarser ones
+                self._sketches.append(SketchRow(gpu, seconds, finest // seconds * seconds, histograms))
         state.late = []
 
     def _emit(self, gpu: int, state: _Gpu, level: int) -> None:
@@ -387,10 +387,27 @@ class Rollups:
             )
             state.buckets[level] = None
 
-    def _emit_sketch(self, gpu: int, state: _Gpu) -> None:
-        if state.histograms:
-            self._sketches.append(SketchRow(gpu, state.sketch_start, state.histograms))
-            state.histograms = []
+    def _emit_sketches(self, state: _Gpu, time: float) -> None:
+        """Those that end at ``time`` or before; the finer ones first, which are added to the coarser ones."""
+        for seconds in SKETCHES:
+            row = state.sketches.get(seconds)
+            if row is None or row.bucket + seconds > time:
+                continue
+            self._sketches.append(state.sketches.pop(seconds))
+            if seconds != SKETCH_SECONDS:
+                if SKETCH_SECONDS not in state.sketches:
+                    state.sketches[SKETCH_SECONDS] = _open_sketch(row.gpu, SKETCH_SECONDS, row.bucket)
+                add_histograms(state.sketches[SKETCH_SECONDS].histograms, row.histograms)
+
+
+def _open_sketch(gpu: int, seconds: int, time: int) -> SketchRow:
+    return SketchRow(gpu, seconds, time // seconds * seconds, [Counter() for _ in LAYOUT.sketched])
+
+
+def add_histograms(into: list[Histogram], more: list[Histogram]) -> None:
+    """Add those of one sketch to those of another of the same metrics."""
+    for histogram, other in zip(into, more, strict=True):
+        histogram.update(other)
 
 
 assert len(HEAD) == 4  # the head is filled by position above
@@ -427,8 +444,8 @@ def unpack_vector(data: bytes) -> Vector:
     return list(_from_little_endian("d", data))
 
 
-def pack_sketch(histograms: Sequence[Histogram]) -> bytes:
-    """Histograms, in the order of Layout.sketched, as a sketch's blob."""
+def pack_sketch(histograms: Sequence[Histogram], seconds: int = SKETCH_SECONDS) -> bytes:
+    """Histograms, in the order of Layout.sketched, as the blob of a sketch of ``seconds``."""
     keys = array("H")
     counts = array("I")
     for histogram in histograms:
@@ -436,11 +453,51 @@ def pack_sketch(histograms: Sequence[Histogram]) -> bytes:
             keys.append(key)
             counts.append(histogram[key])
     head = array("H", [len(histograms), *(len(histogram) for histogram in histograms)])
-    return _little_endian(head) + _little_endian(keys) + _little_endian(counts)
+    return as_stored(_little_endian(head) + _little_endian(keys) + _little_endian(counts), seconds)
 
 
-def unpack_sketch(data: bytes) -> list[Histogram]:
-    """A sketch's blob as its histograms. Raises MalformedError."""
+def as_stored(sketch: bytes, seconds: int) -> bytes:
+    """The blob of a sketch of ``seconds``, packed if such are: zlib's first level takes less time than making the sketch."""
+    if seconds != FINE_SKETCH_SECONDS:
+        return sketch
+    begin = 2 + 2 * int.from_bytes(sketch[:2], "little")
+    end = begin + (len(sketch) - begin) // 3
+    keys = _from_little_endian("H", sketch[begin:end])
+    steps = _little_endian(array("H", [key - before & 0xFFFF for before, key in pairwise((0, *keys))]))
+    counts = sketch[end:]
+    places = (steps[::2], steps[1::2], *(counts[place::4] for place in range(4)))
+    return zlib.compress(b"".join((sketch[:begin], *places)), 1)
+
+
+def inflated(data: bytes) -> bytes:
+    """A packed sketch before its bytes are put in order again; nothing where it is none, or too long."""
+    unzip = zlib.decompressobj()
+    try:
+        found = unzip.decompress(data, MOST_BYTES)
+    except (zlib.error, TypeError):
+        return b""
+    return found if unzip.eof and not unzip.unused_data else b""
+
+
+def _unpacked(data: bytes) -> bytes:
+    found = inflated(data)
+    begin = 2 + 2 * int.from_bytes(found[:2], "little")
+    n_bins, rest = divmod(len(found) - begin, 6)
+    if len(found) < begin or rest:
+        raise MalformedError("a sketch is malformed")
+    steps, counts = bytearray(2 * n_bins), bytearray(4 * n_bins)
+    for into, first in ((steps, 0), (counts, 2)):
+        width = len(into) // max(n_bins, 1)
+        for place in range(width):
+            into[place::width] = found[begin + (first + place) * n_bins :][:n_bins]
+    keys = accumulate(_from_little_endian("H", bytes(steps)), lambda key, step: key + step & 0xFFFF)
+    return found[:begin] + _little_endian(array("H", keys)) + bytes(counts)
+
+
+def unpack_sketch(data: bytes, seconds: int = SKETCH_SECONDS) -> list[Histogram]:
+    """The blob of a sketch of ``seconds`` as its histograms. Raises MalformedError."""
+    if seconds == FINE_SKETCH_SECONDS:
+        data = _unpacked(data)
     n_metrics = int.from_bytes(data[:2], "little") if isinstance(data, bytes) else 0
     start = 2 + 2 * n_metrics
     if not isinstance(data, bytes) or len(data) < start:

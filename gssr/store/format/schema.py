@@ -27,7 +27,12 @@ LIVE_SUFFIX = ".live"
 
 LEVELS = (10, 60, 600)
 """Lengths of the rollups' buckets, seconds; buckets are aligned to unix time."""
-SKETCH_SECONDS = 600
+SKETCH_SECONDS, FINE_SKETCH_SECONDS = 600, 60
+SKETCHES = {FINE_SKETCH_SECONDS: "sketch_minute", SKETCH_SECONDS: "sketch"}
+"""Tables of histograms by the length of their buckets, seconds."""
+YOUNG_SECONDS = SKETCH_SECONDS + 60.0
+"""A bucket of 10 s is thinned this long after it began: by then the writer has closed the sketch and the coarsest bucket
+that hold it, also those of a GPU that fell silent."""
 
 STATES = ("running", "completed", "failed", "timeout", "killed")
 """How a run stands. ``lost`` is never stored: readers derive it (gssr.store.read.recording)."""
@@ -219,6 +224,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("bucket", "INTEGER NOT NULL", "unix time at which the bucket of 600 s begins"),
         Column("data", "BLOB NOT NULL", "one sparse histogram per metric: see gssr.store.format.layout"),
     ),
+    "sketch_minute": (
+        Column("gpu", "INTEGER NOT NULL", "key of the GPU"),
+        Column("bucket", "INTEGER NOT NULL", "unix time at which the bucket of 60 s begins"),
+        Column("data", "BLOB NOT NULL", "the same, packed: see gssr.store.format.layout"),
+    ),
     "merged": (
         Column("shard", "TEXT PRIMARY KEY", "name of the rank's file, all of which is in this file"),
         Column("run_id", "TEXT NOT NULL", "the run"),
@@ -246,6 +256,7 @@ _CONSTRAINTS = {
 INDEXES = (
     "CREATE UNIQUE INDEX IF NOT EXISTS rollup_level_bucket_gpu ON rollup (level, bucket, gpu)",
     "CREATE UNIQUE INDEX IF NOT EXISTS sketch_bucket_gpu ON sketch (bucket, gpu)",
+    "CREATE UNIQUE INDEX IF NOT EXISTS sketch_minute_bucket_gpu ON sketch_minute (bucket, gpu)",
     "CREATE INDEX IF NOT EXISTS host_rollup_level ON host_rollup (level, node, bucket, n_rows)",
     "CREATE INDEX IF NOT EXISTS workload_rollup_level ON workload_rollup (level, rank, bucket, n_rows)",
 )

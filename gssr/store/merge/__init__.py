@@ -21,7 +21,15 @@ from gssr.store.merge.lock import Lock, acquire
 from gssr.store.merge.sources import RankFile, ShardsToMerge, clear, look, scratch
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.small_tables import read_merged, read_processes, read_runs
-from gssr.store.write.create import create_unguarded, finished_runs, remove, reopen, seal
+from gssr.store.write.create import (
+    READERS_SECONDS,
+    create_unguarded,
+    finished_runs,
+    remove,
+    reopen,
+    seal,
+    seal_again,
+)
 from gssr.store.write.starts import FRESH_SECONDS, started_in
 
 OPERATIONS = 1_000_000
@@ -65,8 +73,9 @@ def merge(
     progress: Progress = lambda _: None,
 ) -> Outcome:
     """Merge what can be merged of the recording at ``path``, either of its names, and delete the ranks' files that were.
-    ``patience``: how long to wait for another merge, s. ``own``: the run at whose end this is, by itself: other runs are
-    merged only when they are over. ``overwrite``: they are deleted in its favour, if they began before it.
+    ``patience``: how long to wait for another merge, s; a tenth of it for readers (``seal_again``). ``own``: the run at
+    whose end this is, by itself: other runs are merged only when they are over. ``overwrite``: they are deleted in its
+    favour, if they began before it.
 
     Raises BusyError, GoneError, and RecordingError when nothing can be merged or written: then the ranks' files are as they
     were.
@@ -88,7 +97,10 @@ def merge(
         work = _Merge(target, folder, lock, progress, own, overwrite)
         try:
             clear(folder)
-            return work.run()
+            outcome = work.run()
+            if _has_content(target):
+                seal_again(target, min(patience / 10, READERS_SECONDS))
+            return outcome
         finally:
             lock.release()
             _remove_folder(target, folder, work.overwritten)

@@ -20,7 +20,7 @@ from gssr.store.format.host_rollups import USE_TABLES, UseTable, add_up, counted
 from gssr.store.format.limits import GREATEST, LATEST, number
 from gssr.store.format.rollup import RollupRow, Rollups, SketchRow, unpack_sketch, unpack_vector
 from gssr.store.format.rows import Merged, missing_ranks, one_run, without_ranks
-from gssr.store.format.schema import GAP_INTERVALS, LEVELS, RANKS_MISSING, TABLES
+from gssr.store.format.schema import GAP_INTERVALS, LEVELS, RANKS_MISSING, SKETCHES, TABLES
 from gssr.store.merge.gpu_keys import Keys, mapped, unchanged
 from gssr.store.merge.sources import RankFile, attached
 from gssr.store.read.open import connect
@@ -334,7 +334,13 @@ class Copier:
         apart = f"gpu NOT IN ({_list(shared)})"
         rowids = {"first_rowid": f"first_rowid + {shift}", "last_rowid": f"last_rowid + {shift}"}
         self._copy_table("rollup", {"gpu": mapped(keys), **rowids}, f"WHERE {apart} AND {only}")
-        self._copy_table("sketch", {"gpu": mapped(keys)}, f"WHERE {apart}")
+        whole = "1"
+        if counted:  # of what is not closed at the coarsest level the finer ones are counted anew, as above
+            closed = f"SELECT gpu, bucket FROM shard.rollup WHERE level = {_COARSEST}"
+            whole = f"(gpu, bucket - bucket % {_COARSEST}) IN ({closed})"
+        sketches = [(seconds, table) for seconds, table in SKETCHES.items() if self._columns("shard", table)]
+        for _, table in sketches:  # files of an earlier version lack one
+            self._copy_table(table, {"gpu": mapped(keys)}, f"WHERE {apart} AND {whole}")
         if not shared:
             return
         # What ranks sampled one after the other, or beside each other: buckets may be in the file already.
@@ -344,8 +350,10 @@ class Copier:
         ):
             row = RollupRow(keys[key], level, bucket, first + shift, last + shift, unpack_vector(data))
             write_rollup(connection, row, gap_seconds)
-        for key, bucket, data in connection.execute(f"SELECT gpu, bucket, data FROM shard.sketch WHERE {here}"):
-            write_sketch(connection, SketchRow(keys[key], bucket, unpack_sketch(data)))
+        for seconds, table in sketches:
+            query = f"SELECT gpu, bucket, data FROM shard.{table} WHERE {here} AND {whole}"
+            for key, bucket, data in connection.execute(query):
+                write_sketch(connection, SketchRow(keys[key], seconds, bucket, unpack_sketch(data, seconds)))
 
 
 def _list(keys: Sequence[int]) -> str:

@@ -12,16 +12,17 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import DERIVED
 from gssr.store.format.host_rollups import USE_TABLES, add_up, newest_row, roll_up
 from gssr.store.format.layout import Layout
-from gssr.store.format.schema import LEVELS
+from gssr.store.format.rollup import as_stored
+from gssr.store.format.schema import LEVELS, SKETCHES
 from gssr.store.format.vectors import derive, fold
 from gssr.store.read.check_rollups import LONGEST, wrong_stretches
-from gssr.store.read.histograms import count_bins, no_bins
+from gssr.store.read.histograms import count_sketches, no_bins
 from gssr.store.read.open import RecordingError
 from gssr.store.read.part import Part
 from gssr.store.read.recording import Recording
 from gssr.store.read.recording_file import RecordingFile
 from gssr.store.read.window_edges import positions_of, starts_of
-from gssr.store.write.create import finished_runs, reopen, seal
+from gssr.store.write.create import finished_runs, reopen, seal, seal_again
 
 
 class Repaired(NamedTuple):
@@ -43,8 +44,9 @@ class _Work(NamedTuple):
 
 
 def repair(path: str) -> Repaired:
-    """Repair the recording in one file. What nobody wrote before a recorder was killed is rolled up as well. Raises
-    TakenError when somebody is recording into it, RecordingError when it can't be read or written."""
+    """Repair the recording in one file. What nobody wrote before a recorder was killed is rolled up as well, and what is
+    beside the file goes into it (``seal_again``). Raises TakenError when somebody is recording into it, RecordingError when
+    it can't be read or written."""
     finished_runs(path)
     shard = RecordingFile(path)
     with closing(shard):
@@ -53,7 +55,9 @@ def repair(path: str) -> Repaired:
         work, n_thinned = _found(shard)
         layout = shard.file.layout
         use = [
-            table for table in USE_TABLES if not all(shard.use.counts_all(table, level, table.each) for level in LEVELS)
+            table
+            for table in USE_TABLES
+            if not all(shard.host_use.counts_all(table, level, table.each) for level in LEVELS)
         ]
     if work or use:
         connection = reopen(path)
@@ -71,6 +75,7 @@ def repair(path: str) -> Repaired:
             raise RecordingError(f"{path}: can't be repaired: {error}") from None
         finally:
             seal(connection)
+    seal_again(path)
     return Repaired(sum(len(stretches.keys) for stretches in work), n_thinned, tuple(table.samples for table in use))
 
 
@@ -96,14 +101,15 @@ def _found(shard: RecordingFile) -> tuple[list[_Work], int]:
 def _wrong(part: Part) -> Ints:
     """The stretches, by their numbers, in which any rollup or sketch is not what the samples say."""
     sketched = part.shard.file.layout.sketched
-    count_bins(no_bins(sketched), part, sketched, -np.inf, np.inf, None)
+    for seconds in part.shard.rollups.sketch_lengths(part.keys(None)):
+        count_sketches(no_bins(sketched), part, sketched, -np.inf, np.inf, None, seconds, ())
     return wrong_stretches(part)
 
 
 def _make_anew(connection: sqlite3.Connection, work: _Work, layout: Layout) -> None:
     begin, end = work.begin, work.begin + LONGEST
     where = f"gpu IN ({','.join(map(str, work.keys))}) AND bucket >= ? AND bucket < ?"
-    for table in ("rollup", "sketch"):
+    for table in ("rollup", *SKETCHES.values()):
         connection.execute(f"DELETE FROM {table} WHERE {where}", (begin, end))
     names = [block.metric.name for block in layout.blocks if not block.metric.derived]
     columns = ", ".join(["rowid", "gpu", "time", *(f'"{name}"' for name in names)])
@@ -121,8 +127,10 @@ def _make_anew(connection: sqlite3.Connection, work: _Work, layout: Layout) -> N
                 "INSERT INTO rollup (gpu, level, bucket, first_rowid, last_rowid, data) VALUES (?, ?, ?, ?, ?, ?)",
                 _rollups(key, rowids, table_[2], values, work.gap_seconds, layout),
             )
-            blob = _sketch([values.get(name, np.empty(0)) for name in layout.sketched])
-            connection.execute("INSERT INTO sketch (gpu, bucket, data) VALUES (?, ?, ?)", (key, begin, blob))
+            columns_ = [values.get(name, np.empty(0)) for name in layout.sketched]
+            for seconds, table in SKETCHES.items():
+                insert = f"INSERT INTO {table} (gpu, bucket, data) VALUES (?, ?, ?)"
+                connection.executemany(insert, _sketches(key, table_[2], columns_, seconds))
 
 
 def _rollups(
@@ -137,8 +145,16 @@ def _rollups(
             yield key, level, start, int(own.min()), int(own.max()), vector.astype("<f8").tobytes()
 
 
+def _sketches(key: int, time: Floats, columns: Sequence[Floats], seconds: int) -> Iterator[tuple[int, int, bytes]]:
+    """Rows of a GPU's sketches of ``seconds``."""
+    bucket = np.floor(time / seconds).astype(np.int64) * seconds
+    for start in np.unique(bucket).tolist():
+        own = [column[bucket == start] if len(column) else column for column in columns]
+        yield key, start, as_stored(_sketch(own), seconds)
+
+
 def _sketch(columns: Sequence[Floats]) -> bytes:
-    """The blob of a sketch (gssr.store.format.layout)."""
+    """The blob of a sketch (gssr.store.format.layout), not packed."""
     sizes, keys, counts = [], [], []
     for column in columns:
         known = column[np.isfinite(column)].astype(np.float32)

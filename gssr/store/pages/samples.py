@@ -40,6 +40,7 @@ class PageTable:
             raise NotPlainError("a column that is not what its rows say")
         self._root = int(roots[0][0])
         self._file = file
+        self.page_size = file.page_size
 
     def leaves(self, first: int, last: int) -> Leaves:
         """The pages that hold the rows with first <= rowid <= last. Raises NotPlainError."""

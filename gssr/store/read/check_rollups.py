@@ -2,7 +2,7 @@
 
 The coarsest rollups are held against the rowids, of which samples take one each; finer ones against the coarser, which
 count the same samples, when they are read. So whatever is missing shows, and what could not have been written
-(gssr.store.format.plausible) counts as missing. However much that is, the samples are read once for it.
+(gssr.store.format.vectors) counts as missing. However much that is, the samples are read once for it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ def counted(part: Part) -> Counted:
 def _count(part: Part) -> Counted:
     layout = part_of(part.shard.file.layout, ())
     keys = part.keys(None) if len(part.shard.file.runs) > 1 else None  # else also those of GPUs whose rows don't count
-    key, bucket, vectors = part.shard.rolled.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
+    key, bucket, vectors = part.shard.rollups.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
     n_rows, n_rowids = int(vectors[:, 0].sum()), part.last + 1 - part.first
     key, bucket, vectors = where(np.isin(key, list(part.position)), key, bucket, vectors)
     codes = codes_of(part.positions(key), bucket)
@@ -113,11 +113,14 @@ def rollups(part: Part, level: int, gpus: Ints | None, lower: float, upper: floa
     kept = (bucket >= lower) & (bucket + level <= upper)
     if len(wrong):
         kept &= ~np.isin(codes_of(gpu, bucket // seconds * seconds), wrong)
-        part.shard.recounted.update(
-            (part.first, code) for code in codes_of(positions_of(wrong), starts_of(wrong) // LONGEST * LONGEST).tolist()
-        )
+        part.shard.recounted.update((part.first, code) for code in stretches_of(wrong).tolist())
     gpu, bucket, vectors = where(kept, gpu, bucket, vectors)
     return Rolled(gpu, bucket, vectors, wrong, seconds)
+
+
+def stretches_of(codes: Ints) -> Ints:
+    """The stretches of LONGEST seconds, by their numbers, in which buckets lie."""
+    return codes_of(positions_of(codes), starts_of(codes) // LONGEST * LONGEST)
 
 
 def _clipped(part: Part, lower: float, upper: float) -> tuple[float, float]:
@@ -135,7 +138,7 @@ def _read(
 ) -> tuple[Ints, Ints, Floats]:
     if upper - lower < level:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, layout.width))
-    key, bucket, vectors = part.shard.rolled.rollups(level, keys, lower, upper, layout, counted_anew=part.ended)
+    key, bucket, vectors = part.shard.rollups.rollups(level, keys, lower, upper, layout, counted_anew=part.ended)
     key, bucket, vectors = where(part.sound(key), key, bucket, vectors)
     return part.positions(key), bucket, vectors
 

@@ -2,20 +2,24 @@
 is not asked for by pages and screens.
 
 The raw rows of a run chunk by chunk, several at a time: for what looks at all of them and remembers little.
+
+What the samples of a window add up to, GPU by GPU: the buckets that cover it, merged few at a time, so that neither many
+GPUs nor samples years apart take much memory.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from gssr.arrays import Ints
+from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
-from gssr.store.format.schema import TABLES
-from gssr.store.format.vectors import derive
-from gssr.store.read.count_below import count_below
+from gssr.store.format.layout import Layout, layout_of, part_of
+from gssr.store.format.schema import LEVELS, TABLES
+from gssr.store.format.vectors import derive, empty_vectors, merge
+from gssr.store.read.histograms import count_below
 from gssr.store.read.recording import RunReader, Samples
 from gssr.store.read.samples import Columns, in_threads
 
@@ -23,7 +27,7 @@ from gssr.store.read.samples import Columns, in_threads
 def in_pieces(reader: RunReader, names: Sequence[str], most: int) -> Iterator[Samples]:
     """All raw rows of stored metrics, in file order and at most ``most`` at a time."""
     for part in reader._parts:
-        for first, last in part.shard.raw.stretches(part.first, part.last, most, most):
+        for first, last in part.shard.samples.stretches(part.first, part.last, most, most):
             piece = part._replace(first=first, last=last)
             gpu, time, values = piece.raw(list(names), None, -math.inf, math.inf)
             yield Samples(gpu, time, values)
@@ -31,7 +35,7 @@ def in_pieces(reader: RunReader, names: Sequence[str], most: int) -> Iterator[Sa
 
 def below(reader: RunReader, name: str, limit: float) -> tuple[Ints, Ints]:
     """Of each GPU, int64[n_gpus]: how many samples of a stored metric are below ``limit`` (to within a sketch's bin:
-    gssr.store.read.count_below), and how many samples of it there are."""
+    gssr.store.read.histograms), and how many samples of it there are."""
     n_gpus = len(reader.gpus)
     found, known = np.zeros(n_gpus, np.int64), np.zeros(n_gpus, np.int64)
     for part in reader._parts:
@@ -79,3 +83,59 @@ def each_chunk(
 def in_turns(reader: RunReader) -> bool:
     """Whether the rows of a GPU are in several files."""
     return reader._places.in_turns
+
+
+VECTORS_AT_ONCE = 6_000
+"""Buckets of all metrics: some seven megabytes, and as much again while they are merged."""
+_AT_THE_ENDS = 30
+"""Finer rollups of a GPU, at most, where a window does not begin or end with one of the coarsest."""
+
+
+class Totals(NamedTuple):
+    """Of some GPUs that have samples (positions [n], ascending) the vectors [n, layout.width]."""
+
+    gpus: Ints
+    vectors: Floats
+    layout: Layout
+
+
+def totals(
+    reader: RunReader,
+    names: Sequence[str] | None,
+    gpus: Ints | None,
+    start: float | None,
+    end: float | None,
+    gap_seconds: float,
+) -> Iterator[Totals]:
+    """The metrics ``names`` (None: all) of ``gpus`` (positions, None: all) in start <= time < end, unix s, None: open; each
+    GPU that has samples comes once. More than ``gap_seconds`` between two samples of a GPU is a gap."""
+    wanted = np.arange(len(reader.gpus)) if gpus is None else gpus
+    first = reader.first_time if start is None else start
+    last = reader.last_time if end is None else end
+    of_each = max((last or 0.0) - (first or 0.0), 0.0) / LEVELS[-1]
+    rows = reader.n_rows / max(len(reader.gpus), 1)  # one wrong clock, and years may lie between two
+    of_each = min(of_each + _AT_THE_ENDS, rows)
+    at_once = max(1, int(VECTORS_AT_ONCE / max(of_each, 1e-9)))
+    layout = layout_of(reader.metrics) if names is None else part_of(layout_of(reader.metrics), names)
+    for number in range(0, len(wanted), at_once):
+        own = wanted[number : number + at_once]
+        asked = None if len(own) == len(reader.gpus) else own
+        windows = [(start, end)] if of_each <= VECTORS_AT_ONCE else _windows(reader, own, start, end)
+        sampled, vectors = np.empty(0, np.int64), empty_vectors(0, layout)
+        for lower, upper in windows:
+            found = reader.buckets(lower, upper, gpus=asked, names=names)
+            sampled, place = np.unique(np.concatenate((sampled, found.gpu)), return_inverse=True)
+            both = np.concatenate((vectors, found.vectors))
+            vectors = merge(both, place.reshape(-1), len(sampled), gap_seconds, layout)
+        yield Totals(sampled, vectors, layout)
+
+
+def _windows(
+    reader: RunReader, gpus: Ints, start: float | None, end: float | None
+) -> list[tuple[float | None, float | None]]:
+    """The window in pieces that hold no more than VECTORS_AT_ONCE of the coarsest buckets with samples in them."""
+    step = LEVELS[-1]
+    buckets = np.unique(np.floor(reader.samples((), gpus, start, end).time / step))
+    cuts = (buckets[VECTORS_AT_ONCE::VECTORS_AT_ONCE] * step).tolist()
+    inside = [cut for cut in cuts if (-math.inf if start is None else start) < cut < (math.inf if end is None else end)]
+    return list(zip([start, *inside], [*inside, end], strict=True))

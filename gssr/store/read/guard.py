@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gssr.store.format.limits import LEAST_BYTES, MOST_GPUS, MOST_KEYS, MOST_RANKS, MOST_RUNS
-from gssr.store.format.schema import GPU_KEYS_PER_RANK, TABLES, create_statements
+from gssr.store.format.schema import GPU_KEYS_PER_RANK, SKETCHES, TABLES, create_statements
 
 _MOST = {
     "runs": MOST_RUNS,
@@ -51,7 +51,9 @@ def check_sizes(connection: sqlite3.Connection, to_write: bool = False) -> None:
 def highest_key(connection: sqlite3.Connection) -> int | None:
     """The highest key of a GPU in a file that is to be added to, also of one whose rollups are there and it is not. Raises
     UnsafeError when none is left for more GPUs, sqlite3.Error."""
-    each = " UNION ALL ".join(f"SELECT max(gpu) AS gpu FROM {table}" for table in ("gpus", "rollup", "sketch"))
+    each = " UNION ALL ".join(
+        f"SELECT max(gpu) AS gpu FROM {table}" for table in ("gpus", "rollup", *SKETCHES.values())
+    )
     (highest,) = connection.execute(f"SELECT max(gpu) FROM ({each})").fetchone()
     if highest is None or (isinstance(highest, int) and highest < MOST_KEYS - GPU_KEYS_PER_RANK):
         return highest

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gssr.metrics import INDEX
-from gssr.store.disk import fingerprint
+from gssr.store.disk import sizes
 from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.limits import MOST_EVENTS, number
-from gssr.store.format.plausible import GREATEST
 from gssr.store.format.rows import Event, Gpu, Merged, Process, Run, Thinned
+from gssr.store.format.vectors import GREATEST
 from gssr.store.pages.file import NotPlainError, PageFile, identity_of
 from gssr.store.read.open import RecordingError, connect, missing_end
 from gssr.store.read.small_tables import (
@@ -25,9 +25,10 @@ from gssr.store.read.small_tables import (
 )
 
 _Record = TypeVar("_Record", Gpu, Process, Event)
+_Listed = TypeVar("_Listed", Gpu, Process)
 _Id = TypeVar("_Id", str, str | None)
 _MANY_RUNS = 20
-"""The GPUs of so many are looked for in one go."""
+"""The GPUs and processes of so many are looked for in one go."""
 IMPOSSIBLE = "values that can't be"
 
 
@@ -50,6 +51,7 @@ class GuardedFile:
         self.damage: str | None = missing_end(path)
         self.runs: list[Run] = []
         self._gpus: dict[str, list[Gpu]] = {}
+        self._processes: dict[str, list[Process]] = {}
         self.merged: list[Merged] = []
         """The ranks' files that are part of this one."""
         self.thinned: list[Thinned] = []
@@ -83,7 +85,7 @@ class GuardedFile:
         """The file's pages; None where they can't be read past SQLite. A file that grows is not looked at."""
         if self._pages is None and self._may_be_plain:
             try:
-                if not self.damage and all(run.state != "running" for run in self.runs):
+                if not (self.damage or self.is_snapshot) and all(run.state != "running" for run in self.runs):
                     self._pages = PageFile(self.path, self._identity)
             except NotPlainError:
                 pass
@@ -93,7 +95,7 @@ class GuardedFile:
     def size(self) -> int:
         """Bytes of the file, and of what of it is in a write-ahead log; 0 when it is gone."""
         try:
-            return sum(size for size in fingerprint(self.path).sizes if size > 0)
+            return sum(size for size in sizes(self.path) if size > 0)
         except OSError:
             return 0
 
@@ -135,18 +137,26 @@ class GuardedFile:
 
     def gpus(self, run_id: str) -> list[Gpu]:
         """The GPUs of a run in this file, as they were when first asked for."""
-        if len(self.runs) >= _MANY_RUNS and not self._gpus:
-            listed = self._small_table(read_gpus, None)
-            self._gpus = {run.run_id: [] for run in self.runs}
-            for gpu in listed:
-                self._gpus.setdefault(gpu.run_id, []).append(gpu)
-        if run_id not in self._gpus:
-            self._gpus[run_id] = self._small_table(read_gpus, run_id)
-        return self._gpus[run_id]
+        return self._of_run(read_gpus, self._gpus, run_id)
 
     def processes(self, run_id: str) -> list[Process]:
-        """The processes of a run in this file."""
-        return self._small_table(read_processes, run_id)
+        """The processes of a run in this file, as they were when first asked for."""
+        return self._of_run(read_processes, self._processes, run_id)
+
+    def _of_run(
+        self,
+        read: Callable[[sqlite3.Connection, str | None], list[_Listed]],
+        known: dict[str, list[_Listed]],
+        run_id: str,
+    ) -> list[_Listed]:
+        """What ``read`` gives of a run, which is kept in ``known``."""
+        if len(self.runs) >= _MANY_RUNS and not known:
+            known.update((run.run_id, []) for run in self.runs)
+            for record in self._small_table(read, None):
+                known.setdefault(record.run_id, []).append(record)
+        if run_id not in known:
+            known[run_id] = self._small_table(read, run_id)
+        return known[run_id]
 
     def events(self, run_id: str) -> list[Event]:
         """The events of a run in this file, MOST_EVENTS at most."""

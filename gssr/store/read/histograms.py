@@ -6,10 +6,12 @@ and two that no window can go beyond: of the least samples that there were, and 
 
 Histograms of a window: sketches inside, raw rows where they are cut, not closed yet, or count anything else than the
 rollups beside them.
+
+How many samples of a metric are below a value, GPU by GPU: told by the sketches, without reading raw rows.
 """
 
-import math
 import mmap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -18,14 +20,14 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.store.format.layout import layout_of, part_of
-from gssr.store.format.schema import SKETCH_SECONDS
+from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.format.vectors import SketchBins, derive, merge, where
 from gssr.store.read import check_rollups
-from gssr.store.read.check_rollups import samples_of
+from gssr.store.read.check_rollups import samples_of, stretches_of
 from gssr.store.read.part import Part
 from gssr.store.read.samples import in_threads
-from gssr.store.read.window import cover, uncounted_pieces
-from gssr.store.read.window_edges import codes_of, cut_off, starts_of
+from gssr.store.read.window import cover, not_taken, uncounted, uncounted_pieces, uncovered
+from gssr.store.read.window_edges import codes_of, cut_off, positions_of, starts_of
 
 N_BINS = 1 << 16
 
@@ -37,31 +39,76 @@ def no_bins(names: Sequence[str]) -> Ints:
     return np.frombuffer(mmap.mmap(-1, 8 * shape[0] * shape[1], mmap.MAP_PRIVATE), np.int64).reshape(shape)
 
 
+def lengths_of(part: Part, start: float, end: float) -> list[int]:
+    """How long the sketches are that tell of [start, end), s, the longest first: finer ones where those are cut."""
+    if part.unended or cut_off(start, end, SKETCH_SECONDS):
+        return part.shard.rollups.sketch_lengths(part.keys(None))
+    return [SKETCH_SECONDS]
+
+
 def count_bins(counts: Ints, part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
     """Add for each metric how many samples of [start, end) fell into each bin."""
+    lengths = lengths_of(part, start, end)
+    taken: list[tuple[int, Ints]] = []
+    ranges = [(start, end)]
+    for seconds in lengths:
+        finer = []
+        for lower, upper in ranges:
+            own = count_sketches(counts, part, names, lower, upper, gpus, seconds, taken)
+            taken += own
+            begins = starts_of(own[0][1])
+            finer += (
+                uncovered(lower, upper, seconds, begins, begins, True)
+                if part.unended
+                else cut_off(lower, upper, seconds)
+            )
+        ranges = finer
+    for _gpu, _time, values in in_threads(uncounted_pieces(part, _stored(names), start, end, lengths[-1], gpus, taken)):
+        _add(counts, names, values)
+
+
+def count_sketches(
+    counts: Ints,
+    part: Part,
+    names: Sequence[str],
+    start: float,
+    end: float,
+    gpus: Ints | None,
+    seconds: int,
+    taken: Sequence[tuple[int, Ints]],
+) -> list[tuple[int, Ints]]:
+    """Add those of the sketches of ``seconds`` within [start, end) whose samples none of those ``taken`` counts; of a run
+    that has ended, what they should count and don't is counted anew. Which buckets were counted, by their numbers, one way
+    and the other."""
     order = part.shard.file.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
-    stored = list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
-    told = Told(part, names, start, end, gpus) if part.ended else None
+    told = Told(part, names, start, end, gpus, seconds) if part.ended else None
     codes = [np.empty(0, np.int64)]
-    for batch in part.shard.rolled.sketches(part.keys(gpus), start, end, counted_anew=part.ended):
+    for batch in part.shard.rollups.sketches(part.keys(gpus), start, end, part.ended, seconds):
         if not part.sound(batch.gpu).all():
             continue
-        own, bins = codes_of(part.positions(batch.gpu), batch.bucket), batch.bins
+        position, bins = part.positions(batch.gpu), batch.bins
+        own = codes_of(position, batch.bucket)
+        right = not_taken(position, batch.bucket, taken)
         if told is not None:
-            right = told.by_sketches(own, bins.samples())
-            own, bins = own[right], bins.of(right)
+            right &= told.by_sketches(own, bins.samples())
+        own, bins = own[right], bins.of(right)
         codes.append(own)
         np.add.at(counts.reshape(-1), bins.of_each(places * N_BINS) + bins.keys, bins.counts)
-    taken = [(SKETCH_SECONDS, np.concatenate(codes))]
+    found = [(seconds, np.concatenate(codes))]
     if told is not None:
-        again = told.again(taken[0][1])
-        part.shard.recounted.update((part.first, code) for code in again.tolist())
-        taken.append((SKETCH_SECONDS, again))
-        for _gpu, _time, values in samples_of(part, stored, again, SKETCH_SECONDS, start, end):
+        again = told.again(found[0][1])
+        again = again[not_taken(positions_of(again), starts_of(again), taken)]
+        part.shard.recounted.update((part.first, code) for code in stretches_of(again).tolist())
+        found.append((seconds, again))
+        for _gpu, _time, values in samples_of(part, _stored(names), again, seconds, start, end):
             _add(counts, names, values)
-    for _gpu, _time, values in in_threads(uncounted_pieces(part, stored, start, end, SKETCH_SECONDS, gpus, taken)):
-        _add(counts, names, values)
+    return found
+
+
+def _stored(names: Sequence[str]) -> list[str]:
+    """The columns of ``samples`` that these metrics are made of."""
+    return list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
 
 
 def _add(counts: Ints, names: Sequence[str], values: dict[str, Floats]) -> None:
@@ -77,17 +124,19 @@ def _add(counts: Ints, names: Sequence[str], values: dict[str, Floats]) -> None:
 
 
 class Told:
-    """What rollups tell of the sketches that lie in a window of a run that has ended."""
+    """What rollups tell of the sketches of ``seconds`` that lie in a window of a run that has ended."""
 
-    def __init__(self, part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
+    def __init__(
+        self, part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None, seconds: int
+    ) -> None:
         layout = part_of(part.shard.file.layout, names)
         counts = [block.start for block in layout.blocks]
         codes, n, wrong = [np.empty(0, np.int64)], [np.empty((0, len(counts)))], [np.empty(0, np.int64)]
-        for lower, upper in check_rollups.slices(part, start, end, SKETCH_SECONDS):
-            rolled = check_rollups.rollups(part, SKETCH_SECONDS, gpus, lower, upper, layout)
+        for lower, upper in check_rollups.slices(part, start, end, seconds):
+            rolled = check_rollups.rollups(part, seconds, gpus, lower, upper, layout)
             codes.append(codes_of(rolled.gpu, rolled.bucket))
             n.append(rolled.vectors[:, counts])
-            wrong.append(rolled.wrong)
+            wrong.append((rolled.wrong[:, None] + np.arange(0, rolled.seconds, seconds)).reshape(-1))
         order = np.argsort(np.concatenate(codes))
         self._codes = np.concatenate(codes)[order]
         self._n = np.concatenate(n)[order]
@@ -95,7 +144,7 @@ class Told:
         self._columns = [sketched.index(block.metric.name) for block in layout.blocks if block.metric.name in sketched]
         untold = np.concatenate(wrong)
         begins = starts_of(untold)
-        self._untold = untold[(begins >= start) & (begins + SKETCH_SECONDS <= end)]
+        self._untold = untold[(begins >= start) & (begins + seconds <= end)]
 
     def by_sketches(self, codes: Ints, sizes: Ints) -> Flags:
         """[n]: which of the sketches of these buckets, by their numbers, hold as many samples of each metric as rollups say;
@@ -112,8 +161,8 @@ class Told:
 
 
 _NEGATIVE = 0x8000  # keys from here on are those of negative values
-_GPUS_AT_ONCE = 64
-"""Each has some thirty rollups beside an end of the window."""
+_ROLLUPS_AT_ONCE = 2048
+"""A GPU has some thirty or, of a finer sketch, three beside an end of the window."""
 FEW_ROWS = 10_000
 """Of a file so many samples at an end of a window are read as fast as they are bounded."""
 
@@ -143,11 +192,12 @@ Bounded = tuple[Ints, Ints, Ints]
 
 
 class Edge(NamedTuple):
-    """A sketch that a window cuts: where it begins, and what of it lies in the window, unix s."""
+    """A sketch of ``seconds`` that a window cuts: where it begins, and what of it lies in the window, unix s."""
 
     begin: int
     lower: float
     upper: float
+    seconds: int = SKETCH_SECONDS
 
 
 def histograms(
@@ -162,22 +212,33 @@ def histograms(
     """Of the samples of some GPUs (positions; None: all) in window[0] <= time < window[1], unix s. Those in a sketch that is
     cut are read, if they still are there, up to ``most_rows`` at each end; ``interval`` is about the time between two of a
     GPU, s."""
-    dear = {edge for edge in edges_of(*window) if _n_rows(parts, edge, interval) > most_rows}
+    cut = [edges_of(*window, lengths_of(part, *window)[-1]) for part in parts]
+    n_rows: Counter[bool] = Counter()
+    for part, edges in zip(parts, cut, strict=True):
+        for edge in edges:
+            n_rows[edge.lower == window[0]] += _n_rows(part, edge, interval)
     counts, bounded = no_bins(names), (no_bins(names), no_bins(names), no_bins(names))
     readable = thinned = False
-    for part in parts:
+    for part, edges in zip(parts, cut, strict=True):
         lower, upper = window
-        for edge in sorted(dear) if part.ended else ():
-            if edge.lower < part.thinned or _n_rows([part], edge, interval) <= min(FEW_ROWS, most_rows):
+        for edge in edges if part.ended else ():
+            is_first = edge.lower == window[0]
+            few = n_rows[is_first] <= most_rows or _n_rows(part, edge, interval) <= min(FEW_ROWS, most_rows)
+            if few or edge.lower < part.thinned:
                 continue
-            if not _add_edge(bounded, part, names, edge, gpus, gap_seconds, checked=True):
-                return histograms(parts, names, window, gpus, gap_seconds, interval, math.inf)
+            untold = _add_edge(bounded, part, names, edge, gpus, gap_seconds, checked=True)
+            pieces = part.pieces(_stored(names), untold, edge.lower, edge.upper) if len(untold) else ()
+            for _gpu, _time, values in in_threads(pieces):
+                _add(counts, names, values)
             readable = True
-            lower, upper = (edge.upper, upper) if edge.lower == window[0] else (lower, edge.lower)
+            lower, upper = (edge.upper, upper) if is_first else (lower, edge.lower)
         if lower < upper:
             count_bins(counts, part, names, lower, upper, gpus)
-        for edge in _thinned(part, *window):
-            thinned |= _add_edge(bounded, part, names, edge, gpus, gap_seconds, checked=False)
+        for edge in edges:
+            if edge.lower < part.thinned:
+                gone = edge._replace(upper=min(edge.upper, part.thinned))
+                thinned = True
+                _add_edge(bounded, part, names, gone, gpus, gap_seconds, checked=False)
     if not (readable or thinned):
         return Histograms(dict(zip(names, counts, strict=False)))
     some = np.flatnonzero(counts)
@@ -187,60 +248,60 @@ def histograms(
     return Histograms(share, least, greatest, readable)
 
 
-def _n_rows(parts: Sequence[Part], edge: Edge, interval: float) -> float:
+def _n_rows(part: Part, edge: Edge, interval: float) -> int:
     """About how many samples reading some of an edge looks at."""
-    return sum(len(part.position) for part in parts) * (edge.upper - edge.lower) / interval
+    return round(len(part.position) * (edge.upper - edge.lower) / interval)
 
 
-def edges_of(start: float, end: float) -> list[Edge]:
-    """Those of the window [start, end), in the order of time."""
-    ranges = cut_off(start, end, SKETCH_SECONDS)
-    return [Edge(int(lower // SKETCH_SECONDS) * SKETCH_SECONDS, lower, upper) for lower, upper in ranges]
+def edges_of(start: float, end: float, seconds: int = SKETCH_SECONDS) -> list[Edge]:
+    """Those of the window [start, end), of sketches of ``seconds``, in the order of time."""
+    ranges = cut_off(start, end, seconds)
+    return [Edge(int(lower // seconds) * seconds, lower, upper, seconds) for lower, upper in ranges]
 
 
-def _thinned(part: Part, start: float, end: float) -> list[Edge]:
-    """Those whose samples are thinned, as far as they are."""
-    found = edges_of(start, end)
-    return [edge._replace(upper=min(edge.upper, part.thinned)) for edge in found if edge.lower < part.thinned]
+def cut_seconds(parts: Sequence[Part], start: float, end: float) -> float:
+    """How much of the window [start, end), unix s, lies in sketches that it cuts."""
+    cut = (edges_of(start, end, lengths_of(part, start, end)[-1]) for part in parts)
+    return max((sum(edge.upper - edge.lower for edge in edges) for edges in cut), default=0.0)
 
 
 def _add_edge(
     counts: Bounded, part: Part, names: Sequence[str], edge: Edge, gpus: Ints | None, gap_seconds: float, checked: bool
-) -> bool:
+) -> Ints:
     """Add to ``counts`` the samples of a part that lie in a sketch which the window cuts. ``checked``: sketches are to hold
-    what rollups say (of thinned samples they are all there is). Where they don't it returns False, and what was added is of
-    no use."""
+    what rollups say (of thinned samples they are all there is); the GPUs (positions) of which they don't are given back, and
+    nothing of them was added."""
     order = part.shard.file.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
-    for own in _groups(part, gpus):
+    end, untold = edge.begin + edge.seconds, [np.empty(0, np.int64)]
+    for own in _groups(part, gpus, edge.seconds):
         n, ends = _held(part, names, edge, own, gap_seconds)
-        end = edge.begin + SKETCH_SECONDS
-        told = Told(part, names, edge.begin, end, own) if checked else None
-        right = [np.empty(0, np.int64)]
-        for batch in part.shard.rolled.sketches(part.keys(own), edge.begin, end, counted_anew=checked):
-            position = part.positions(batch.gpu)
+        told = Told(part, names, edge.begin, end, own, edge.seconds) if checked else None
+        done = np.zeros(len(n), bool)
+        for batch in part.shard.rollups.sketches(part.keys(own), edge.begin, end, checked, edge.seconds):
+            position, bins = part.positions(batch.gpu), batch.bins
             if told is not None:
-                codes = codes_of(position, batch.bucket)
-                if not told.by_sketches(codes, batch.bins.samples()).all():
-                    return False
-                right.append(codes)
-            chosen = _chosen(n[position], ends[position], batch.bins)
-            if told is not None and (chosen.n != n[position]).any():
-                return False
-            bins = places[chosen.metric] * N_BINS + chosen.keys
+                right = told.by_sketches(codes_of(position, batch.bucket), bins.samples())
+                position, bins = position[right], bins.of(right)
+            chosen = _chosen(n[position], ends[position], bins)
+            if told is not None and (short := (chosen.n != n[position]).any(axis=1)).any():
+                position, bins = position[~short], bins.of(~short)
+                chosen = _chosen(n[position], ends[position], bins)
+            done[position] = True
+            keys = places[chosen.metric] * N_BINS + chosen.keys
             for into, weights in zip(counts, chosen.weights, strict=True):
-                np.add.at(into.reshape(-1), bins, weights)
-        if told is not None and len(told.again(np.concatenate(right))):
-            return False
-    return True
+                np.add.at(into.reshape(-1), keys, weights)
+        untold.append(own[n[own].any(axis=1) & ~done[own]])
+    return np.concatenate(untold)
 
 
-def _groups(part: Part, gpus: Ints | None) -> Iterator[Ints]:
-    """The part's GPUs among these, some at a time."""
+def _groups(part: Part, gpus: Ints | None, seconds: int) -> Iterator[Ints]:
+    """The part's GPUs among these, some at a time: fewer the more rollups each has in so many ``seconds``."""
     own = np.array(sorted(part.position.values()), np.int64)
     own = own if gpus is None else own[np.isin(own, gpus)]
-    for first in range(0, len(own), _GPUS_AT_ONCE):
-        yield own[first : first + _GPUS_AT_ONCE]
+    at_once = max(1, _ROLLUPS_AT_ONCE * 20 // seconds)
+    for first in range(0, len(own), at_once):
+        yield own[first : first + at_once]
 
 
 def _held(part: Part, names: Sequence[str], edge: Edge, gpus: Ints, gap_seconds: float) -> tuple[Ints, Ints]:
@@ -248,7 +309,8 @@ def _held(part: Part, names: Sequence[str], edge: Edge, gpus: Ints, gap_seconds:
     and the ranks of the bins of the least and the greatest of them [positions, metrics, 2]. Nothing of other metrics."""
     order = part.shard.file.layout.sketched
     layout = part_of(layout_of(part.shard.file.metrics), [name for name in names if name in order])
-    gpu, _, _, vectors = cover(part, edge.lower, edge.upper, SKETCH_SECONDS, gpus, layout, gap_seconds)
+    finer = LEVELS[LEVELS.index(edge.seconds) - 1]
+    gpu, _, _, vectors = cover(part, edge.lower, edge.upper, finer, gpus, layout, gap_seconds)
     n_gpus = int(gpus.max()) + 1
     whole = merge(vectors, gpu, n_gpus, gap_seconds, layout)
     n, ends = np.zeros((n_gpus, len(order)), np.int64), np.zeros((n_gpus, len(order), 2), np.int64)
@@ -297,3 +359,40 @@ def _chosen(n: Ints, ends: Ints, bins: SketchBins) -> _Chosen:
 def _rank(keys: Ints) -> Ints:
     """Keys by value: a negative one falls as its key grows."""
     return np.where(keys >= _NEGATIVE, _NEGATIVE - 1 - keys, keys)
+
+
+"""Keys of a sketch from here on are those of negative values."""
+
+
+def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints, Ints]:
+    """Samples of a stored metric below ``limit`` >= 0, and samples at all, by position: int64[n_gpus] each. A sample that
+    falls into the sketch's bin of the limit itself, 1/128 of it wide, is not below it. Zero where the file lacks the
+    metric."""
+    below, known = np.zeros(n_gpus, np.int64), np.zeros(n_gpus, np.int64)
+    if name not in part.shard.file.layout.sketched:
+        return below, known
+    index, edge = part.shard.file.layout.sketched.index(name), int(_keys(np.array([limit]))[0])
+    codes = [np.empty(0, np.int64)]
+    for batch in part.shard.rollups.sketches(part.keys(None), -np.inf, np.inf):
+        if not part.sound(batch.gpu).all():
+            continue
+        gpu = part.positions(batch.gpu)
+        codes.append(codes_of(gpu, batch.bucket))
+        sizes, keys, counts = batch.bins
+        own = batch.bins.of_each(np.arange(sizes.shape[1])) == index
+        gpu_of, keys, counts = np.repeat(gpu, sizes[:, index]), keys[own], counts[own]
+        np.add.at(known, gpu_of, counts)
+        low = (keys < edge) | (keys >= _NEGATIVE)
+        np.add.at(below, gpu_of[low], counts[low])
+    taken = [(SKETCH_SECONDS, np.concatenate(codes))]
+    gpu, _time, values = uncounted(part, [name], -np.inf, np.inf, SKETCH_SECONDS, None, taken)
+    measured = np.isfinite(values[name])
+    gpu, keys = gpu[measured], _keys(values[name][measured])
+    known += np.bincount(gpu, minlength=n_gpus)
+    below += np.bincount(gpu[(keys < edge) | (keys >= _NEGATIVE)], minlength=n_gpus)
+    return below, known
+
+
+def _keys(values: Floats) -> Ints:
+    """The keys of their bins in a sketch (gssr.store.format.layout)."""
+    return np.asarray(values, np.float32).view(np.uint32).astype(np.int64) >> 16

@@ -10,8 +10,8 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.store.format.host_rollups import HOST, WORKLOAD, UseTable, counted
-from gssr.store.format.plausible import sound_numbers
 from gssr.store.format.schema import LEVELS
+from gssr.store.format.vectors import sound_numbers
 from gssr.store.read.guarded_file import GuardedFile
 
 MOST_ROWS = 100_000
@@ -23,7 +23,7 @@ Window = tuple[float, float]
 """Rows with window[0] <= time < window[1] count, unix s; infinite: open."""
 
 
-class Use:
+class HostUseRows:
     """``host_samples`` and ``workload_samples`` of a file."""
 
     def __init__(self, file: GuardedFile) -> None:

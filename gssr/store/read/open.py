@@ -303,12 +303,13 @@ def _connect_copy(path: str, files: Sequence[str]) -> Guarded:
 
 def missing_end(path: str) -> str | None:
     """A sentence when the file is shorter than its own head says; None when it is whole, or can't tell because parts of it
-    still are in a write-ahead log."""
+    still are in a write-ahead log: then it is not even opened, as closing it would give up the locks that SQLite holds on it
+    in this process (gssr.store.pages.file)."""
+    if os.path.exists(beside(path, "-wal")):
+        return None
     with open(path, "rb") as stream:
         head = stream.read(100)
-    if (
-        os.path.exists(beside(path, "-wal")) or head[24:28] != head[92:96]
-    ):  # the page count is valid only with this counter
+    if head[24:28] != head[92:96]:  # the page count is valid only with this counter
         return None
     page_size = int.from_bytes(head[16:18], "big")
     size = int.from_bytes(head[28:32], "big") * (65536 if page_size == 1 else page_size)

@@ -71,7 +71,7 @@ class Part(NamedTuple):
         if not (math.isfinite(start) or math.isfinite(end)):
             return self.first, self.last
         lower, upper = int(max(start, 0.0)), math.ceil(min(end, 1e15))
-        newest = self.shard.rolled.newest_bucket(LEVELS[0], self.keys(None))
+        newest = self.shard.rollups.newest_bucket(LEVELS[0], self.keys(None))
         found = self.shard.file.all(
             "SELECT min(first_rowid), max(last_rowid) FROM rollup WHERE level = ? AND bucket > ? AND bucket < ?"
             " AND first_rowid >= ? AND last_rowid <= ?",
@@ -124,7 +124,7 @@ class Part(NamedTuple):
     def pieces(
         self, names: Sequence[str], gpus: Ints | None, start: float, end: float, every: int = 1
     ) -> Iterator[Callable[[], Columns]]:
-        """What gives them piece by piece: see gssr.store.read.samples.RawRows.pieces."""
+        """What gives them piece by piece: see gssr.store.read.samples.SampleRows.pieces."""
         keys = self.keys(gpus)
         if keys is None or keys:
             yield from self.pieces_in(self._ranges(start, end), Wanted(names, keys, 0, 0, start, end), every)
@@ -135,7 +135,7 @@ class Part(NamedTuple):
         """The same of these ranges of rowids."""
         place = self._place()
         for first, last in ranges:
-            for read in self.shard.raw.pieces(wanted._replace(first=first, last=last), every):
+            for read in self.shard.samples.pieces(wanted._replace(first=first, last=last), every):
                 yield partial(self._placed, read, place)
 
     def searched(self, begin: float, end: float) -> list[tuple[int, int]]:

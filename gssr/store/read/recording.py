@@ -22,7 +22,7 @@ from gssr.store.format.vectors import derive, merge
 from gssr.store.read import window_edges
 from gssr.store.read.gpu_sources import places_of
 from gssr.store.read.guarded_file import catalogue_order
-from gssr.store.read.histograms import Histograms, histograms
+from gssr.store.read.histograms import Histograms, cut_seconds, histograms
 from gssr.store.read.host_use import Bins
 from gssr.store.read.open import RecordingError, files_of
 from gssr.store.read.part import Part
@@ -142,7 +142,7 @@ class RunReader:
         first, last = shard.rowids(self.run.run_id)
         whole = shard in self._places.whole and not shard.file.damage
         ended = self.state not in ("running", "lost")
-        unended = not (ended and shard.rolled.counts_up_to(last, None if whole else list(position)))
+        unended = not (ended and shard.rollups.counts_up_to(last, None if whole else list(position)))
         return Part(shard, first, last, position, whole, unended, shard.thinned_until(self.run.run_id), ended)
 
     @property
@@ -253,12 +253,14 @@ class RunReader:
     def host_use(self, start: float | None = None, end: float | None = None) -> dict[str, Extent]:
         """What the nodes did in the window: each value column of ``host_samples``, over all nodes."""
         window = _bounds(start, end)
-        return extents_of(HOST.values, [row for each in self._shards for row in each.use.host(self.run.run_id, window)])
+        return extents_of(
+            HOST.values, [row for each in self._shards for row in each.host_use.host(self.run.run_id, window)]
+        )
 
     def workload_use(self, start: float | None = None, end: float | None = None) -> list[dict[str, Extent]]:
         """What the workload's processes did in the window: each value column of ``workload_samples``, rank by rank."""
         window = _bounds(start, end)
-        rows = [row for shard in self._shards for row in shard.use.workload(self.run.run_id, window)]
+        rows = [row for shard in self._shards for row in shard.host_use.workload(self.run.run_id, window)]
         return [extents_of(WORKLOAD.values, [row]) for row in rows]
 
     def use_over_time(
@@ -270,7 +272,7 @@ class RunReader:
         names, window = names or table.values, _bounds(start, end)
         sums = np.zeros((bins[2], 2 * len(names)))
         for shard in self._shards:
-            np.add.at(sums, *shard.use.over_time(table, names, self.run.run_id, window, bins))
+            np.add.at(sums, *shard.host_use.over_time(table, names, self.run.run_id, window, bins))
         count, total = sums[:, ::2], sums[:, 1::2]
         means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
         return {name: means[:, column] for column, name in enumerate(names) if count[:, column].any()}
@@ -363,6 +365,10 @@ class RunReader:
             return self._parts
         wanted = set(gpus.tolist())
         return [part for part in self._parts if not wanted.isdisjoint(part.position.values())]
+
+    def cut_seconds(self, start: float | None, end: float | None) -> float:
+        """How much of [start, end), unix s, None: open, lies in histograms that it cuts."""
+        return cut_seconds(self._parts, *_bounds(start, end))
 
     def histogram(
         self,

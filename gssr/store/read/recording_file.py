@@ -14,10 +14,10 @@ from gssr.store.format.limits import LATEST
 from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.read.gpu_spans import Span, spans_of, times_of
 from gssr.store.read.guarded_file import GuardedFile
-from gssr.store.read.host_use import Use
+from gssr.store.read.host_use import HostUseRows
 from gssr.store.read.open import RecordingError
-from gssr.store.read.rollups import RolledUp
-from gssr.store.read.samples import RawRows
+from gssr.store.read.rollups import RollupRows
+from gssr.store.read.samples import SampleRows
 from gssr.store.read.small_tables import read_thinned
 
 _KEYS_AT_ONCE = 10_000
@@ -107,9 +107,9 @@ class RecordingFile:
 
     def __init__(self, path: str) -> None:
         self.file = GuardedFile(path)
-        self.raw = RawRows(self.file)
-        self.rolled = RolledUp(self.file)
-        self.use = Use(self.file)
+        self.samples = SampleRows(self.file)
+        self.rollups = RollupRows(self.file)
+        self.host_use = HostUseRows(self.file)
         self._begins = Begins(self.file)
         self.counted: dict[tuple[int, int], Any] = {}
         """By the first and last rowid of a run's part: gssr.store.read.check_rollups."""
@@ -124,12 +124,12 @@ class RecordingFile:
 
     def close(self) -> None:
         """Close the file."""
-        self.raw.close()
-        self.rolled.close()
+        self.samples.close()
+        self.rollups.close()
         self.file.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "rolled"):
+        if hasattr(self, "rollups"):
             self.close()
 
     def rowids(self, run_id: str) -> tuple[int, int]:
@@ -191,5 +191,5 @@ class RecordingFile:
         first, last = self.rowids(run_id)
         if last < first:
             return {}
-        counted = any(row.run_id == run_id for row in self.file.merged) or self.rolled.counts_up_to(last, keys)
+        counted = any(row.run_id == run_id for row in self.file.merged) or self.rollups.counts_up_to(last, keys)
         return spans_of(self.file.all, keys, last, counted)

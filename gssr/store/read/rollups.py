@@ -12,11 +12,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
+from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import HEAD, Layout, part_of
-from gssr.store.format.plausible import are_placed, are_rollups, are_vectors, ranges_in, sound_buckets
 from gssr.store.format.rollup import empty_vector
-from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
-from gssr.store.format.vectors import SketchBins, decoded, vectors_of, where
+from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES
+from gssr.store.format.vectors import (
+    SketchBins,
+    are_placed,
+    are_rollups,
+    are_vectors,
+    decoded,
+    ranges_in,
+    sound_buckets,
+    vectors_of,
+    where,
+)
 from gssr.store.pages.file import NotPlainError
 from gssr.store.pages.rollups import PageRollups, Rollups
 from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
@@ -63,7 +73,7 @@ class Sketches(NamedTuple):
     bins: SketchBins
 
 
-class RolledUp:
+class RollupRows:
     """``rollup`` and ``sketch`` of a file."""
 
     n_kept = 0
@@ -81,7 +91,7 @@ class RolledUp:
     def close(self) -> None:
         """The file is being closed."""
         if self._kept is not None:
-            RolledUp.n_kept -= len(self._kept.gpu)
+            RollupRows.n_kept -= len(self._kept.gpu)
         self._pages, self._kept, self._may_be_plain = None, None, False
 
     def rollups(
@@ -134,7 +144,7 @@ class RolledUp:
         """All rollups of the coarsest level, which whoever reads a recording asks for again and again; None where they are
         too many to be kept. Raises NotPlainError."""
         if not self._are_many and self._kept is None:
-            level, most = LEVELS[-1], _MOST_KEPT - RolledUp.n_kept
+            level, most = LEVELS[-1], _MOST_KEPT - RollupRows.n_kept
             query = f"SELECT count(*) FROM (SELECT 1 FROM rollup WHERE level = {level} LIMIT {most + 1})"
             try:
                 ((n,),) = self._file.connection.execute(query).fetchall()
@@ -145,7 +155,7 @@ class RolledUp:
                 rows = pages.read(self._listed(level, None, -math.inf, math.inf)[0], None)
                 _check_level(rows, level)
                 self._kept = rows
-                RolledUp.n_kept += len(rows.gpu)
+                RollupRows.n_kept += len(rows.gpu)
         return self._kept
 
     def _through_sqlite(
@@ -212,14 +222,27 @@ class RolledUp:
             columns += range(mine.start, mine.start + mine.width)
         return np.array(columns)
 
+    def sketch_lengths(self, keys: Sequence[int] | None) -> list[int]:
+        """How long the sketches of these GPUs (None: of all) are, s, the longest first: earlier versions had no others."""
+        fine = SKETCHES[FINE_SKETCH_SECONDS]
+        only = f" WHERE gpu IN ({','.join(map(str, keys))})" if keys is not None else ""
+        if columns_of(self._file.connection, fine) and self._file.all(f"SELECT gpu FROM {fine}{only} LIMIT 1"):
+            return [SKETCH_SECONDS, FINE_SKETCH_SECONDS]
+        return [SKETCH_SECONDS]
+
     def sketches(
-        self, keys: Sequence[int] | None, start: float, end: float, counted_anew: bool = False
+        self,
+        keys: Sequence[int] | None,
+        start: float,
+        end: float,
+        counted_anew: bool = False,
+        seconds: int = SKETCH_SECONDS,
     ) -> Iterator[Sketches]:
-        """The closed sketches that lie within [start, end), in batches; see ``rollups``."""
-        query = f"SELECT gpu, bucket, data FROM sketch WHERE {within(start, end, SKETCH_SECONDS, keys)}"
+        """The closed sketches of ``seconds`` that lie within [start, end), in batches; see ``rollups``."""
+        query = f"SELECT gpu, bucket, data FROM {SKETCHES[seconds]} WHERE {within(start, end, seconds, keys)}"
         for batch in self._file.rows(query, fetch=_BLOBS_AT_ONCE // 8):
-            head, rows = sound_buckets(batch, SKETCH_SECONDS)
-            fine, bins = decoded([row[2] for row in rows], len(self._file.layout.sketched))
+            head, rows = sound_buckets(batch, seconds)
+            fine, bins = decoded([row[2] for row in rows], len(self._file.layout.sketched), seconds)
             if len(bins.sizes) < len(batch) and not counted_anew:
                 self._file.damaged(IMPOSSIBLE)
             if len(bins.sizes):

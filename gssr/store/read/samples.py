@@ -13,7 +13,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.store.format.limits import LATEST, LEAST_BYTES, MOST_KEYS
-from gssr.store.format.plausible import GREATEST, sound_samples
+from gssr.store.format.vectors import GREATEST, sound_samples
 from gssr.store.pages.file import LOWEST, Leaves, NotPlainError
 from gssr.store.pages.samples import PageTable, Wanted, in_parts
 from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
@@ -22,8 +22,8 @@ Columns = tuple[Ints, Floats, dict[str, Floats]]
 """GPU keys int64[n], unix times float64[n], values float64[n] by metric (NaN is NULL)."""
 Result = TypeVar("Result")
 
-_PAGES = 512
-"""Pages at once: decoded, their rows stay in the processor's cache."""
+_PAGES, _BYTES = 512, 4 << 20
+"""Pages at once, and what large ones take at most: decoded, their rows stay in the processor's cache."""
 _ROWS = 16_384
 """Rows at once through SQLite."""
 ROWS_TOGETHER = 16
@@ -36,7 +36,7 @@ _FEW = 4
 _MOST_THREADS = 4
 
 
-class RawRows:
+class SampleRows:
     """The rows of ``samples``."""
 
     def __init__(self, file: GuardedFile) -> None:
@@ -60,7 +60,8 @@ class RawRows:
                 table = None
             else:
                 found = Leaves(*(column[every // 2 :: every] for column in found))
-                yield from (partial(self._decoded, table, part, wanted) for part in in_parts(found, _PAGES))
+                most = min(_PAGES, max(_BYTES // table.page_size, 1))
+                yield from (partial(self._decoded, table, part, wanted) for part in in_parts(found, most))
         if table is None:
             size, step = (_ROWS, _ROWS) if every == 1 else (ROWS_TOGETHER, ROWS_TOGETHER * every)
             for first, last in self.stretches(wanted.first, wanted.last, size, step):
@@ -155,7 +156,7 @@ class RawRows:
 
 
 def _are_sound(gpu: Ints, time: Floats, values: dict[str, Floats]) -> bool:
-    """Whether there is nothing that gssr.store.format.plausible would have to say something of."""
+    """Whether there is nothing that gssr.store.format.vectors would have to say something of."""
     if not len(gpu):
         return True
     placed = gpu.min() >= 0 and gpu.max() < MOST_KEYS and time.min() >= 0 and time.max() <= LATEST

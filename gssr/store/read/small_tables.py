@@ -70,8 +70,10 @@ def read_runs(connection: sqlite3.Connection) -> list[Run]:
     ]
 
 
-def read_processes(connection: sqlite3.Connection, run_id: str) -> list[Process]:
-    """The processes of a run, by rank."""
+def read_processes(connection: sqlite3.Connection, run_id: str | None) -> list[Process]:
+    """The processes of a run (None: of all runs), by rank."""
+    if run_id is None:
+        return [Process(*row) for row in _select(connection, "processes", Process._fields, "ORDER BY rank")]
     return [Process(*row) for row in _of_run(connection, "processes", Process._fields, run_id, "rank")]
 
 
@@ -99,7 +101,9 @@ def read_merged(connection: sqlite3.Connection) -> list[Merged]:
 def state_in(connection: sqlite3.Connection, run: Run, path: str, clock: Clock = time.time) -> str:
     """``state_of`` a run in an open file. Ranks are merged when none of them is recorded any more: what says ``running``
     then is lost, however lately the merged file was written."""
-    if run.state == "running" and any(row.run_id == run.run_id for row in read_merged(connection)):
+    if run.state != "running":
+        return run.state
+    if any(row.run_id == run.run_id for row in read_merged(connection)):
         return "lost"
     return state_of(run, read_processes(connection, run.run_id), path, clock)
 

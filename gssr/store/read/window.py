@@ -47,7 +47,7 @@ def cover(
         finer: list[Range] = []
         for lower, upper in ranges:
             rolled = check_rollups.rollups(part, level, gpus, lower, upper, layout)
-            fresh = _not_taken(rolled.gpu, rolled.bucket, taken)
+            fresh = not_taken(rolled.gpu, rolled.bucket, taken)
             gpu, bucket, vectors = where(fresh, rolled.gpu, rolled.bucket, rolled.vectors)
             out.append((gpu, bucket.astype(np.float64), np.full(len(gpu), float(level)), vectors))
             out += _counted_anew(part, rolled, level, taken, start, end, layout, gap_seconds)
@@ -57,7 +57,7 @@ def cover(
                 (anew >= lower) & (anew + rolled.seconds <= upper)
             ]  # counted for all GPUs, one way or the other
             begins, lasts = np.append(bucket, anew), np.append(bucket, anew + rolled.seconds - level)
-            finer += _uncovered(lower, upper, level, begins, lasts, part.unended)
+            finer += uncovered(lower, upper, level, begins, lasts, part.unended)
         ranges = finer
     out.append(_rest(part, start, end, gpus, taken, layout, gap_seconds))
     return joined_folded([piece for piece in out if len(piece[0])] or out[-1:])
@@ -102,12 +102,12 @@ def _rest(
         held = window_edges.held(part, ranges, gpus, gap_seconds, layout)
         if held is not None:
             gpu, begin, seconds, vectors = held
-            fresh = _not_taken(gpu, begin, taken)
+            fresh = not_taken(gpu, begin, taken)
             return gpu[fresh], begin[fresh], seconds[fresh], vectors[fresh]
     return fold_rows(uncounted(part, stored_of(layout), start, end, LEVELS[0], gpus, taken), gap_seconds, layout)
 
 
-def _not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) -> NDArray[np.bool_]:
+def not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) -> NDArray[np.bool_]:
     """True where no bucket that was taken already counts this time of this GPU."""
     fresh = np.ones(len(gpu), bool)
     for level, codes in taken:
@@ -116,7 +116,7 @@ def _not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]])
     return fresh
 
 
-def _uncovered(lower: float, upper: float, level: int, begins: Ints, lasts: Ints, unended: bool) -> list[Range]:
+def uncovered(lower: float, upper: float, level: int, begins: Ints, lasts: Ints, unended: bool) -> list[Range]:
     """Where finer buckets may be needed after these of ``level``: before the first of those that begin what is covered,
     after the last of those that end it, and, in an unended run, beside the newest ones, which some GPUs may not have closed
     yet."""
@@ -185,7 +185,7 @@ def _read_fresh(part: Part, taken: Sequence[tuple[int, Ints]], read: Callable[[]
 def _fresh(part: Part, taken: Sequence[tuple[int, Ints]], rows: Rows) -> Rows:
     """The rows that no bucket counts yet, and that are not thinned."""
     gpu, time, _ = rows
-    return _those(rows, _not_taken(gpu, time, taken) & (time >= part.thinned))
+    return _those(rows, not_taken(gpu, time, taken) & (time >= part.thinned))
 
 
 def _those(rows: Rows, chosen: Flags) -> Rows:

@@ -3,8 +3,10 @@
 For generated and imported data, not for the sampler: it uses numpy, and until ``finish`` a crash loses everything.
 """
 
+import math
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, DERIVED
 from gssr.store.format.host_rollups import UseTable
 from gssr.store.format.layout import LAYOUT
-from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
+from gssr.store.format.rollup import as_stored
+from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES
 from gssr.store.format.vectors import derive, fold, merge
 from gssr.store.read.open import RecordingError
 from gssr.store.write.thinning import Keep
@@ -34,7 +37,7 @@ class BulkWriter(Writer):
         for pragma in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", "cache_size=-65536"):
             self._connection.execute(f"PRAGMA {pragma}").fetchall()
         self._coarse: dict[int, list[_Closed]] = {level: [] for level in LEVELS[1:]}
-        self._sketch_counts: _SketchCounts | None = None
+        self._sketches: dict[int, _SketchCounts] = {}  # as those of gssr.store.format.rollup
 
     def add_columns(self, gpu: Ints, time: Floats, values: Mapping[str, Floats]) -> None:
         """Add rows: ``gpu`` int64[n] positions, ``time`` float64[n] unix s ascending, ``values`` float64[n] (NaN is NULL) of
@@ -77,7 +80,7 @@ class BulkWriter(Writer):
             end = self._coarse[LEVELS[-1]][-1].bucket.max() + LEVELS[0] if self._coarse[LEVELS[-1]] else None
             for level in LEVELS[1:]:
                 self._close_coarse(level, None)
-            self._close_sketches()
+            self._close_sketches(math.inf)
             if self._bulk_keep != "raw" and end is not None:
                 self._connection.execute(
                     "INSERT INTO thinned SELECT run_id, rank, ?, ?, 1, ? FROM processes",
@@ -131,12 +134,12 @@ class BulkWriter(Writer):
         for level in LEVELS[1:]:
             self._close_coarse(level, int(closed.bucket.min()))
             self._coarse[level].append(closed)
-        sketch_start = int(closed.bucket.min()) // SKETCH_SECONDS * SKETCH_SECONDS
-        if self._sketch_counts is not None and self._sketch_counts.start != sketch_start:
-            self._close_sketches()
-        if self._sketch_counts is None:
-            self._sketch_counts = _SketchCounts(sketch_start, self._keys)
-        self._sketch_counts.add(np.searchsorted(self._keys, keys), whole)
+        gpu, minute = np.searchsorted(self._keys, keys), np.floor(time / FINE_SKETCH_SECONDS).astype(np.int64)
+        cuts = [0, *(np.flatnonzero(np.diff(minute)) + 1).tolist(), len(minute)]
+        for begin, end in pairwise(cuts):
+            rows = slice(begin, end)
+            sketch = self._sketch(FINE_SKETCH_SECONDS, int(minute[begin]) * FINE_SKETCH_SECONDS)
+            sketch.add(gpu[rows], {name: whole[name][rows] for name in LAYOUT.sketched if name in whole})
         return closed
 
     def _insert_rollups(self, level: int, closed: "_Closed") -> None:
@@ -165,12 +168,24 @@ class BulkWriter(Writer):
         merged = merge(vectors, group, len(codes), self._pending.gap_seconds)
         self._insert_rollups(level, _Closed(codes >> 32, (codes & 0xFFFFFFFF) * level, firsts, lasts, merged))
 
-    def _close_sketches(self) -> None:
-        if self._sketch_counts is not None:
-            self._connection.executemany(
-                "INSERT INTO sketch (gpu, bucket, data) VALUES (?, ?, ?)", self._sketch_counts.rows()
-            )
-            self._sketch_counts = None
+    def _sketch(self, seconds: int, time: int) -> "_SketchCounts":
+        """What is open of such sketches at this time."""
+        self._close_sketches(time)
+        if seconds not in self._sketches:
+            self._sketches[seconds] = _SketchCounts(time // seconds * seconds, self._keys)
+        return self._sketches[seconds]
+
+    def _close_sketches(self, time: float) -> None:
+        """Write those that end at ``time`` or before; the finer ones are added to the coarser ones."""
+        for seconds, table in SKETCHES.items():
+            sketch = self._sketches.get(seconds)
+            if sketch is None or sketch.start + seconds > time:
+                continue
+            del self._sketches[seconds]
+            rows = ((key, sketch.start, as_stored(blob, seconds)) for key, blob in sketch.blobs())
+            self._connection.executemany(f"INSERT INTO {table} (gpu, bucket, data) VALUES (?, ?, ?)", rows)
+            if seconds != SKETCH_SECONDS:
+                self._sketch(SKETCH_SECONDS, sketch.start).merge(sketch)
 
 
 class _Closed:
@@ -183,7 +198,7 @@ class _Closed:
 
 
 class _SketchCounts:
-    """The sketches of one bucket of 600 s, all GPUs at once: per metric a dense count for each GPU and each bin seen."""
+    """The sketches of one bucket, all GPUs at once: per metric a dense count for each GPU and each bin seen."""
 
     def __init__(self, start: int, keys: list[int]) -> None:
         self.start = start
@@ -201,24 +216,33 @@ class _SketchCounts:
             known = np.isfinite(column)
             mine, column = (gpu, column) if known.all() else (gpu[known], column[known])
             bins = (column.view(np.uint32) >> 16).astype(np.int64)
-            place = self._place[name]
-            seen = np.flatnonzero(np.bincount(bins, minlength=_N_KEYS))
-            new = seen[place[seen] < 0]
-            if len(new):
-                place[new] = len(self._bins[name]) + np.arange(len(new))
-                self._bins[name] = np.append(self._bins[name], new)
-                self._counts[name] = np.pad(self._counts[name], ((0, 0), (0, len(new))))
+            places = self._places(name, np.flatnonzero(np.bincount(bins, minlength=_N_KEYS)))
             shape = self._counts[name].shape
-            flat = np.bincount(mine * shape[1] + place[bins], minlength=shape[0] * shape[1])
+            flat = np.bincount(mine * shape[1] + places[bins], minlength=shape[0] * shape[1])
             self._counts[name] += flat.reshape(shape)
 
-    def rows(self) -> list[tuple[int, int, bytes]]:
-        """(GPU key, bucket, blob) of every GPU that has samples."""
+    def merge(self, other: "_SketchCounts") -> None:
+        """Add those of a finer bucket of the same GPUs."""
+        for name, bins in other._bins.items():
+            columns = self._places(name, bins)[bins]
+            self._counts[name][:, columns] += other._counts[name]
+
+    def _places(self, name: str, bins: Ints) -> Ints:
+        """The columns of a metric's counts by bin, where these bins have some from now on."""
+        place = self._place[name]
+        new = bins[place[bins] < 0]
+        if len(new):
+            place[new] = len(self._bins[name]) + np.arange(len(new))
+            self._bins[name] = np.append(self._bins[name], new)
+            self._counts[name] = np.pad(self._counts[name], ((0, 0), (0, len(new))))
+        return place
+
+    def blobs(self) -> Iterator[tuple[int, bytes]]:
+        """(GPU key, blob, not packed) of every GPU that has samples."""
         tables = []
         for name in LAYOUT.sketched:
             order = np.argsort(self._bins[name])
             tables.append((self._bins[name][order], self._counts[name][:, order]))
-        rows = []
         for index, key in enumerate(self._keys):
             found = [(bins[counts[index] > 0], counts[index][counts[index] > 0]) for bins, counts in tables]
             sizes = [len(bins) for bins, _ in found]
@@ -227,5 +251,4 @@ class _SketchCounts:
             head = np.array([len(found), *sizes], "<u2")
             keys = np.concatenate([bins for bins, _ in found]).astype("<u2")
             counts = np.concatenate([count for _, count in found]).astype("<u4")
-            rows.append((key, self.start, head.tobytes() + keys.tobytes() + counts.tobytes()))
-        return rows
+            yield key, head.tobytes() + keys.tobytes() + counts.tobytes()

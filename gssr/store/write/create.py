@@ -20,6 +20,9 @@ _BUSY_SECONDS = 5.0
 _SEALING_MS = 200
 """How long each step of sealing waits for readers."""
 
+READERS_SECONDS = 1.5
+"""How long readers are waited for where there is time: a page is made in half a second."""
+
 _LOG_BYTES = 4_000_000
 """To this a write-ahead log is cut once it is in the file: it grows where a reader holds its place, as a stopped one."""
 
@@ -167,14 +170,32 @@ def seal(connection: sqlite3.Connection) -> None:
     try:
         connection.execute(f"PRAGMA busy_timeout={_SEALING_MS}").fetchall()
         (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        # With a reader it stays a write-ahead log, which is as good on this host. To leave that mode regardless would change
+        # the file under a reader whose lock on it is gone, as it is once its process has closed the same file.
         if not busy:
             # All of it is on the disk. What is left is a word in the head, which is right in either state: waiting for the
             # disk three times more would only hold up the end of the job.
             connection.execute("PRAGMA synchronous=OFF").fetchall()
-        connection.execute("PRAGMA journal_mode=DELETE").fetchall()
+            connection.execute("PRAGMA journal_mode=DELETE").fetchall()
     except sqlite3.Error:
-        pass  # a reader has it open: it stays a write-ahead log, which is as good on this host
+        pass  # a reader has just opened it
     connection.close()
+
+
+def seal_again(path: str, patience: float = READERS_SECONDS) -> None:
+    """Seal a recording that has ended and is not one file yet, because a reader had it open at its end or its recorder was
+    killed; readers are waited for, ``patience`` s at most. Where somebody records into it, or it can't be written, it stays
+    as it is."""
+    deadline = time.monotonic() + patience
+    try:
+        while any(os.path.exists(beside(path, suffix)) for suffix in COMPANIONS):
+            finished_runs(path)
+            seal(reopen(path))
+            if time.monotonic() >= deadline:
+                return
+            time.sleep(_LOCK_PAUSE)
+    except RecordingError:
+        pass
 
 
 def reopen(path: str) -> sqlite3.Connection:

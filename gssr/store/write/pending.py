@@ -10,13 +10,14 @@ from gssr.store.format.rollup import (
     RollupRow,
     Row,
     SketchRow,
+    add_histograms,
     merge,
     pack_sketch,
     pack_vector,
     unpack_sketch,
     unpack_vector,
 )
-from gssr.store.format.schema import SKETCH_SECONDS, TABLES
+from gssr.store.format.schema import SKETCHES, TABLES
 
 MAX_ROWS = 50_000
 """Samples kept (about 1 KB each) while the file can't be written; beyond that the oldest are dropped, and the rollups that
@@ -113,7 +114,7 @@ class Pending:
             del self.rows[:n_dropped]
             oldest = self.rows[0][2]
             self.closed = [row for row in self.closed if row.bucket + row.level > oldest]
-            self.sketches = [row for row in self.sketches if row.bucket + SKETCH_SECONDS > oldest]
+            self.sketches = [row for row in self.sketches if row.bucket + row.seconds > oldest]
         return n_dropped
 
     def null_what_does_not_fit(self) -> None:
@@ -168,14 +169,16 @@ def write_rollup(connection: sqlite3.Connection, row: RollupRow, gap_seconds: fl
 
 def write_sketch(connection: sqlite3.Connection, row: SketchRow) -> None:
     """The same with a sketch."""
-    where = (row.bucket, row.gpu)
+    table, where = SKETCHES[row.seconds], (row.bucket, row.gpu)
     inserted = connection.execute(
-        "INSERT OR IGNORE INTO sketch (bucket, gpu, data) VALUES (?, ?, ?)", (*where, pack_sketch(row.histograms))
+        f"INSERT OR IGNORE INTO {table} (bucket, gpu, data) VALUES (?, ?, ?)",
+        (*where, pack_sketch(row.histograms, row.seconds)),
     )
     if inserted.rowcount:
         return
-    (data,) = connection.execute("SELECT data FROM sketch WHERE bucket = ? AND gpu = ?", where).fetchone()
-    histograms = unpack_sketch(data)
-    for histogram, more in zip(histograms, row.histograms, strict=True):
-        histogram.update(more)
-    connection.execute("UPDATE sketch SET data = ? WHERE bucket = ? AND gpu = ?", (pack_sketch(histograms), *where))
+    (data,) = connection.execute(f"SELECT data FROM {table} WHERE bucket = ? AND gpu = ?", where).fetchone()
+    histograms = unpack_sketch(data, row.seconds)
+    add_histograms(histograms, row.histograms)
+    connection.execute(
+        f"UPDATE {table} SET data = ? WHERE bucket = ? AND gpu = ?", (pack_sketch(histograms, row.seconds), *where)
+    )

@@ -14,15 +14,12 @@ from typing import Any, Literal
 from gssr.metrics import NAMES
 from gssr.store.format.layout import LAYOUT, Layout
 from gssr.store.format.rollup import unpack_vector
-from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
+from gssr.store.format.schema import LEVELS, YOUNG_SECONDS
 
 Keep = Literal["raw", "10s", "none"]
 """What is kept of old samples: all, their means over 10 s, or nothing."""
 KEEPS: tuple[Keep, ...] = ("raw", "10s", "none")
 
-YOUNG_SECONDS = SKETCH_SECONDS + 60.0
-"""A bucket of 10 s is thinned this long after it began: by then the writer has closed the sketch and the coarsest bucket
-that hold it, also those of a GPU that fell silent."""
 SHRINK_PAGES = 4_096
 """Pages given back to the filesystem at once."""
 
