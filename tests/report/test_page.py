@@ -268,9 +268,9 @@ def test_the_terminal_around_does_not_change_a_page() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from analyses import analysis\n"
-        "from gssr.report.page import Options, Parts\n"
+        "from gssr.report.page import PageOptions, Parts\n"
         "from gssr.report.terminal import page, to_text\n"
-        "rows = page(analysis(), Parts(True, True, True, True), Options())\n"
+        "rows = page(analysis(), Parts(True, True, True, True), PageOptions())\n"
         "sys.stdout.buffer.write(to_text(rows, False, False).encode())\n"
     )
     here = os.path.dirname(os.path.abspath(__file__))
