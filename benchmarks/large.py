@@ -16,7 +16,7 @@ WINDOWS = {
     "of 5 minutes": ("--from", "20:00", "--to", "25:00"),
     "of one GPU": ("--gpus", "5"),
 }
-"""Parts of it: the first two cut histograms of ten minutes, the second holds no whole one."""
+"""Parts of it: the first two cut histograms of ten minutes, the first also those of minutes."""
 
 
 def measure(repeats: int = 3) -> Iterator[Figure]:

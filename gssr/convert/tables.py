@@ -205,4 +205,4 @@ EXPORTED: dict[str, Table] = {
               *_like_the_recording("samples")), None, per_node=True),
     )
 }  # fmt: skip
-"""All tables, the small ones first. Not in them: process_gpus, merged, thinned, rollup and sketch, which are about files."""
+"""All tables, the small ones first. Not in them: process_gpus, merged, thinned, rollups and sketches, which are of files."""

@@ -11,8 +11,10 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import merging
 import numpy as np
 import pytest
+import sample_rows
 from merging import RUN, close_to, content, files, json_of, record, rollups_are_those_of_the_rows
 from sample_rows import START, rows_of, write
 
@@ -230,6 +232,19 @@ def test_a_rank_that_was_killed_is_merged_up_to_its_last_commit_and_reads_as_los
     assert close_to(json_of(recording, exact=False), rolled_up)
     histogram = open_recording(recording).runs[0].histogram(["sm_active"])["sm_active"]
     assert histogram.sum() == sum(row[1][0] is not None and row[0] is not None for row in counted(recording))
+
+
+def test_what_a_rank_had_sketched_but_not_rolled_up_when_it_was_killed_counts_once(recording, monkeypatch):
+    for module in (merging, sample_rows):
+        monkeypatch.setattr(module, "STEP", 0.05)  # so fast that a sketch is written before the rollups of its time
+    shard = record(recording, 0, n_ticks=480, begin=380.0, lost=True, world_size=1)
+    copied = shutil.copytree(shard.parent, recording.with_name("copy"))
+    with closing(sqlite3.connect(copied / shard.name)) as connection:
+        ends = [connection.execute(f"SELECT count(*) FROM {table}").fetchone() for table in ("sketch", "sketch_minute")]
+        assert ends == [(2,), (2,)]
+        assert connection.execute("SELECT count(*) FROM rollup WHERE level = 600").fetchone() == (0,)
+    merge(str(recording))
+    merged_file(recording)
 
 
 def counted(recording: Path) -> list:
