@@ -1,11 +1,13 @@
 """What the sampler process costs beside a job: CPU, memory, and how late its ticks come."""
 
 import os
+import signal
 import sqlite3
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from benchmarks.processes import (
@@ -24,6 +26,7 @@ from benchmarks.table import Figure
 
 LIMITS = {(8, 10.0): (0.5, 25.0)}
 """(GPUs, Hz): % of a core, MB."""
+_PATIENCE = 60.0
 _WAKING = """
 from sys import argv
 from time import monotonic, sleep
@@ -70,16 +73,18 @@ def watch(
     """The sampler's figures with this backend; ``most_cpu`` in % of a core and ``most_memory`` in MB are limits."""
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         path = Path(folder) / "run.sql"
-        length = warm_up + windows * seconds + 1.0
         options = ("--backend", backend, "-t", f"{1000 / hertz:g}", "-o", path)
-        supervisor = spawn((*GSSR, "profile", *options, "--", "sleep", f"{length:g}"), environment=environment)
+        supervisor = spawn((*GSSR, "profile", *options, "--", "sleep", "1000"), environment=environment)
         try:
             sampler = child_called("gssr-sampler", supervisor)
+            _wait_for_samples(path, 0.0)  # on a busy machine it may take a while
             time.sleep(warm_up)
             stolen, began = stolen_seconds(), time.perf_counter()
             shares, sizes = zip(*(_watched(sampler, seconds) for _ in range(windows)), strict=True)
             stolen, passed = stolen_seconds() - stolen, time.perf_counter() - began
+            _wait_for_samples(path, warm_up)
         finally:
+            os.kill(child_called("sleep", supervisor), signal.SIGTERM)
             os.waitpid(supervisor, 0)
         late, missed = _lateness(path, 1 / hertz, warm_up)
     yield Figure(f"{case}: CPU", statistics.median(shares), "% of a core", most_cpu)
@@ -107,6 +112,21 @@ def _watched(pid: int, seconds: float) -> tuple[float, float]:
     time.sleep(seconds)
     used, passed = cpu_seconds(pid) - cpu, time.perf_counter() - began
     return 100 * used / passed, resident_bytes(pid) / MB
+
+
+def _wait_for_samples(path: Path, warm_up: float) -> None:
+    """Until there are some that are to be looked at. Raises RuntimeError when there are none for a minute."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+                first, last = connection.execute("SELECT min(time), max(time) FROM samples WHERE gpu = 0").fetchone()
+        except sqlite3.Error:  # it has only just been made
+            first = last = None
+        if first is not None and last > first + warm_up + 0.5:
+            return
+        time.sleep(0.05)
+    raise RuntimeError(f"{path}: nothing was sampled for {_PATIENCE:g} s")
 
 
 def _lateness(path: Path, interval: float, warm_up: float) -> tuple[list[float], int]:

@@ -30,6 +30,8 @@ _PACE = 0.04
 """Seconds between two commits: a dozen times as often as a real recording's."""
 _AT_LEAST = 3.0
 """Seconds that a reader polls for, however few polls are asked for: longer than any host believes what it has cached."""
+_AT_MOST, _FEWEST = 60.0, 10
+"""On a busy machine: so long the first row is waited for, s, and so many commits there are in any case."""
 _COLUMNS = ("sm_active", "dram_active", "power_usage")
 
 
@@ -100,13 +102,14 @@ def _values(tick: int, gpu: int) -> list[float]:
 
 
 def _write(folder: Path) -> None:
-    """A recording that grows until there is a file called ``stop``, as fast as can be; prints how many ticks and commits."""
+    """A recording that grows until there is a file called ``stop``, as fast as can be, but for some commits in any case;
+    prints how many ticks and commits."""
     writer = Writer(str(folder / "run.sql"))
     run = {"run_id": "r", "started_at": BEGIN, "sampling_ms": STEP * 1000, "state": "running"}
     writer.begin(run, {"rank": 0, "node": "one", "hostname": "another-host", "state": "running"})
     writer.add_gpus([{"device_index": gpu, "uuid": f"GPU-{gpu}"} for gpu in range(GPUS)], NAMES, STEP)
     tick = commits = 0
-    while not (folder / "stop").exists():
+    while commits < _FEWEST or not (folder / "stop").exists():
         for _ in range(round(COMMIT_SECONDS / STEP)):
             when = BEGIN + tick * STEP
             writer.add([(gpu, when, *_values(tick, gpu)) for gpu in range(GPUS)])
@@ -125,8 +128,8 @@ def _read(folder: Path, polls: int) -> None:
         time.sleep(0.05)
     follower = Follower(str(folder / "run.sql"), _COLUMNS)
     n = rows = torn = failed = empty = 0
-    until = time.monotonic() + _AT_LEAST
-    while n < polls or time.monotonic() < until:
+    until, latest = time.monotonic() + _AT_LEAST, time.monotonic() + _AT_MOST
+    while n < polls or time.monotonic() < until or (not rows and time.monotonic() < latest):
         n += 1
         try:
             news = follower.poll()
