@@ -1,4 +1,4 @@
-"""Exporting a run: table by table into a sink, in little memory whatever its length."""
+"""Exporting a run: table by table into a sink, a piece of the recording at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
