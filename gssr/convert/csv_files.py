@@ -21,6 +21,7 @@ class CsvSink:
     """A Sink."""
 
     most_nodes = sys.maxsize
+    rows_together = 1
 
     def __init__(self, folder: str, overwrite: bool, access: Access) -> None:
         """Create the folder where it isn't there; all that is made is for ``access``. Raises OSError."""

@@ -15,7 +15,9 @@ from gssr.store.read.everything import in_pieces
 from gssr.store.read.recording import RunReader, Samples
 
 ROWS = 1 << 16
-"""Raw samples in memory at a time: 30 MB, and as much again while they are written."""
+"""Raw samples read at a time: 30 MB, and as much again while they are written."""
+MOST_HELD = 10 * ROWS
+"""Those that wait for more of their nodes: 140 MB of twenty metrics."""
 
 
 def export(
@@ -32,7 +34,7 @@ def export(
     sink.begin(reader.run.run_id, tables)
     try:
         for table in tables:
-            pieces = _samples(reader, table, sink.most_nodes, progress) if table.rows is None else _rows(own, table)
+            pieces = _samples(reader, table, sink, progress) if table.rows is None else _rows(own, table)
             for node, columns in pieces:
                 sink.write(table, node, columns)
         sink.end()
@@ -61,28 +63,66 @@ def _rows(own: Exported, table: Table) -> Iterator[tuple[str | None, Columns]]:
 
 
 def _samples(
-    reader: RunReader, table: Table, most_nodes: int, progress: Callable[[float], None]
+    reader: RunReader, table: Table, sink: Sink, progress: Callable[[float], None]
 ) -> Iterator[tuple[str | None, Columns]]:
-    """Raw samples by node, a piece of the file at a time, each GPU's in the order of time. Of more nodes than ``most_nodes``
-    so many at a time: the file is gone through several times."""
+    """Raw samples by node, as many of one together as the sink wants or as there is memory for: GPU by GPU, each in the
+    order of time. Of more nodes than the sink takes so many at a time: the file is gone through several times."""
     nodes = [gpu.node for gpu in reader.gpus]
     names = {name: number for number, name in enumerate(dict.fromkeys(nodes))}
     number = np.array([names[node] for node in nodes], np.int64)
     metrics = [name for name in reader.metrics if name in BY_NAME]
-    passes = range(0, max(len(names), 1), most_nodes)
+    passes = range(0, max(len(names), 1), sink.most_nodes)
     total, done = max(reader.n_rows, 1) * len(passes), 0
     for lowest in passes:
+        held = _Held(sink.rows_together)
         for piece in in_pieces(reader, metrics, ROWS):
+            own = number[piece.gpu]
+            rows = np.flatnonzero((own >= lowest) & (own - lowest < sink.most_nodes))
+            rows = rows[np.argsort(own[rows], kind="stable")]
+            for first, last in _of_one_node(own[rows]):
+                held.add(int(own[rows[first]]), piece, rows[first:last])
+            for samples in held.ready():
+                yield _of_a_node(reader, table, samples)
             done += len(piece.gpu)
-            order = np.lexsort((piece.time, piece.gpu))
-            if len(passes) > 1:
-                own = number[piece.gpu[order]]
-                order = order[(own >= lowest) & (own < lowest + most_nodes)]
-            gpu = piece.gpu[order]
-            for first, last in _of_one_node(number[gpu]):
-                rows = order[first:last]
-                yield nodes[int(gpu[first])], _columns(reader, table, piece, rows, nodes[int(gpu[first])])
             progress(min(done / total, 1.0))
+        for samples in held.rest():
+            yield _of_a_node(reader, table, samples)
+
+
+class _Held:
+    """Raw rows by node, until there are ``enough`` of one, or MOST_HELD of all."""
+
+    def __init__(self, enough: int) -> None:
+        self._enough, self._total = enough, 0
+        self._pieces: dict[int, list[Samples]] = {}
+        self._rows: dict[int, int] = {}
+
+    def add(self, node: int, piece: Samples, rows: Ints) -> None:
+        """Keep these rows of a piece, and nothing else of it."""
+        own = Samples(piece.gpu[rows], piece.time[rows], {name: each[rows] for name, each in piece.values.items()})
+        self._pieces.setdefault(node, []).append(own)
+        self._rows[node] = self._rows.get(node, 0) + len(rows)
+        self._total += len(rows)
+
+    def ready(self) -> Iterator[Samples]:
+        """Those of nodes that have enough; while too many are left, those of the node that has most."""
+        for node in [node for node, rows in self._rows.items() if rows >= self._enough]:
+            yield self._taken(node)
+        while self._total > MOST_HELD:
+            yield self._taken(max(self._rows, key=self._rows.__getitem__))
+
+    def rest(self) -> Iterator[Samples]:
+        """All that is left."""
+        for node in list(self._rows):
+            yield self._taken(node)
+
+    def _taken(self, node: int) -> Samples:
+        self._total -= self._rows.pop(node)
+        pieces = self._pieces.pop(node)
+        gpu, time = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("gpu", "time"))
+        order = np.lexsort((time, gpu))
+        values = {name: np.concatenate([piece.values[name] for piece in pieces])[order] for name in pieces[0].values}
+        return Samples(gpu[order], time[order], values)
 
 
 def _of_one_node(number: Ints) -> Iterator[tuple[int, int]]:
@@ -91,23 +131,17 @@ def _of_one_node(number: Ints) -> Iterator[tuple[int, int]]:
     yield from zip([0, *edges.tolist()], [*edges.tolist(), len(number)], strict=True) if len(number) else ()
 
 
-def _columns(
-    reader: RunReader,
-    table: Table,
-    piece: Samples,
-    rows: Ints,
-    node: str | None,
-) -> Columns:
-    n = len(rows)
+def _of_a_node(reader: RunReader, table: Table, samples: Samples) -> tuple[str | None, Columns]:
+    node, n = reader.gpus[int(samples.gpu[0])].node, len(samples.gpu)
     own: dict[str, NDArray[Any] | Sequence[Any]] = {
         "run_id": [reader.run.run_id] * n,
         "node": [node] * n,
-        "gpu": piece.gpu[rows],
-        "time": piece.time[rows],
+        "gpu": samples.gpu,
+        "time": samples.time,
     }
     for column in table.columns:
-        if column.name in piece.values:
-            own[column.name] = piece.values[column.name][rows]
+        if column.name in samples.values:
+            own[column.name] = samples.values[column.name]
         elif column.name in BY_NAME:
             own[column.name] = np.full(n, np.nan)
-    return own
+    return node, own

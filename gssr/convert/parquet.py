@@ -47,10 +47,12 @@ def folder_name(key: str, value: str | None) -> str:
 
 
 class ParquetSink:
-    """A Sink. Rows of one call become one row group. Of more nodes than ``most_nodes`` the files of those that were written
-    to longest ago are closed; what still comes of one goes into a further file beside."""
+    """A Sink. Rows of one call become one row group, of which 4 kB stay in memory until its file is closed. Of more nodes
+    than ``most_nodes`` the files of those that were written to longest ago are closed; what still comes of one goes into a
+    further file beside."""
 
     most_nodes = 320
+    rows_together = 2_000
 
     def __init__(self, folder: str, overwrite: bool, access: Access) -> None:
         """Create the folder where it isn't there; all that is made is for ``access``. Raises OSError."""

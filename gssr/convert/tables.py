@@ -107,6 +107,8 @@ class Sink(Protocol):
 
     most_nodes: int
     """Of a table that is split by node, rows of so many nodes are to come in turns at most."""
+    rows_together: int
+    """So many rows of a node's samples are worth waiting for, to be written together."""
 
     def begin(self, run_id: str, tables: Sequence[Table]) -> None:
         """A run follows. Raises ExportError when it is there already."""

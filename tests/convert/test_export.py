@@ -4,6 +4,7 @@ import csv
 import os
 import sqlite3
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from gssr.backends.synthetic.bulk import Request, generate
 from gssr.cli import main
 from gssr.convert import export as exporting
 from gssr.convert import parquet
+from gssr.convert.parquet import ParquetSink
 from gssr.convert.tables import EXPORTED
 from gssr.metrics import BY_NAME, NAMES
 from gssr.model.analyze import analyze
-from gssr.store.read.recording import RunReader, open_recording
+from gssr.store.read.recording import RunReader, Samples, open_recording
 
 HOSTILE = ("../../../escaped", "a/b", "..", "x=1&y%2F", "ünï ☃", "-rf", "run_id=1", "\x1b[31m\n")
 
@@ -59,14 +61,12 @@ def query(sql: str, folder: Path) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(scope="module")
 def folder(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All of it as Parquet files, in pieces of 500 samples; never to be changed."""
+    """All of it as Parquet files, read and written in pieces of 500 samples; never to be changed."""
     place = tmp_path_factory.mktemp("exported")
-    before = exporting.ROWS
-    exporting.ROWS = 500
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporting, "ROWS", 500)
+        patch.setattr(ParquetSink, "rows_together", 500)
         assert exported(recording, place) == 0
-    finally:
-        exporting.ROWS = before
     return place
 
 
@@ -92,11 +92,40 @@ def test_files_are_split_by_run_and_node_and_written_in_pieces(recording: Path, 
         folder / "samples" / f"run_id={run.run.run_id}" / f"node={node}" / "data.parquet" for node in sorted(nodes)
     ]
     groups = [pq.ParquetFile(file).metadata for file in files]
-    assert all(meta.num_row_groups > 1 for meta in groups)
-    assert max(meta.row_group(i).num_rows for meta in groups for i in range(meta.num_row_groups)) <= 500
+    assert groups[0].num_row_groups > 1
+    assert max(meta.row_group(i).num_rows for meta in groups for i in range(meta.num_row_groups)) < 500 + 500
     floats = [groups[0].row_group(0).column(i) for i in range(2, groups[0].num_columns - 1)]
     assert {column.physical_type for column in floats} == {"FLOAT", "DOUBLE"}
     assert all("BYTE_STREAM_SPLIT" in column.encodings for column in floats)
+
+
+@pytest.mark.parametrize(("most_held", "most_groups"), [(1 << 20, 1), (600, 4)])
+def test_rows_of_a_node_are_gathered_as_far_as_there_is_memory_for_them(
+    most_held: int,
+    most_groups: int,
+    recording: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A row group costs memory until its file is closed: a piece of a file with very many nodes has few rows of each."""
+    monkeypatch.setattr(exporting, "ROWS", 40)
+    monkeypatch.setattr(exporting, "MOST_HELD", most_held)
+    held: list[int] = []
+    gathered = exporting._Held.ready
+
+    def watched(own: exporting._Held) -> Iterator[Samples]:
+        yield from gathered(own)
+        held.append(own._total)
+
+    monkeypatch.setattr(exporting._Held, "ready", watched)
+    assert exported(recording, tmp_path) == 0
+    assert max(held) <= most_held
+    files = sorted((tmp_path / "samples").rglob("*.parquet"))
+    groups = [pq.ParquetFile(file).metadata.num_row_groups for file in files]
+    assert max(groups) == most_groups
+    every = "SELECT * FROM {samples} ORDER BY gpu, time"
+    assert query(every, tmp_path) == query(every, folder)
 
 
 def test_every_table_has_the_columns_that_are_explained_and_says_what_they_mean(folder: Path) -> None:
