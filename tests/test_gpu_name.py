@@ -1,5 +1,6 @@
 """A GPU has one name: on pages and screens, in JSON, CSV and reports, and in what --gpus and filters take."""
 
+import csv
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -75,6 +76,9 @@ def test_four_instances_of_one_gpu_have_four_names_the_same_everywhere(
     with closing(Watch(str(instances))) as watch:
         frame = watch.look(Query(columns=60))
     assert [frame.place(gpu) for gpu in range(4)] == names
+    assert main(["export", "--format", "csv", "--tables", "gpus", "-o", str(tmp_path / "csv"), str(instances)]) == 0
+    with (tmp_path / "csv" / "gpus.csv").open(newline="") as file:
+        assert [row["place"] for row in csv.DictReader(file)] == names
     assert to_csv(frame).splitlines()[0].split(",")[2:] == [f"sm_active {name}" for name in names]
     assert all(name in page and name in report.read_text() for name in names)
     assert list(gssr.open(instances).runs[0].gpus["place"]) == names

@@ -30,10 +30,13 @@ def export(
 ) -> None:
     """Write these tables of a run, which is in the recording ``file``, judged by ``rules``. ``progress`` is told the share
     done, 0-1. Raises ExportError and OSError; then the sink has undone what it began."""
-    own = Exported(reader, file.encode("utf-8", "backslashreplace").decode(), rules)  # names of files are no UTF-8
+    name = file.encode("utf-8", "backslashreplace").decode()  # names of files are no UTF-8
+    own = Exported(reader, name, rules)
     sink.begin(reader.run.run_id, tables)
     try:
         for table in tables:
+            if table.rows is None:
+                own = Exported(reader, name, rules)  # what was computed of very many GPUs takes much memory
             pieces = _samples(reader, table, sink, progress) if table.rows is None else _rows(own, table)
             for node, columns in pieces:
                 sink.write(table, node, columns)

@@ -51,7 +51,7 @@ class ParquetSink:
     than ``most_nodes`` the files of those that were written to longest ago are closed; what still comes of one goes into a
     further file beside."""
 
-    most_nodes = 320
+    most_nodes = 160
     rows_together = 2_000
 
     def __init__(self, folder: str, overwrite: bool, access: Access) -> None:
