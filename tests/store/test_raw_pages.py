@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.store.pages.file import NotPlainError, PageFile, identity_of
-from gssr.store.pages.samples import PageTable, Wanted, in_parts
+from gssr.store.pages.file import NotPlainError, PageFile, identity_of, in_parts
+from gssr.store.pages.samples import PageTable, Wanted
 
 PAGE_SIZES = [512, 1024, 4096, 8192, 65536]
 SPECIAL = [
