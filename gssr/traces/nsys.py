@@ -3,9 +3,10 @@ for it, and versions add columns: both are found by name."""
 
 import re
 import sqlite3
+from collections import Counter as Counts
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from gssr.store.pages.rows import NULL
 from gssr.store.read.database import Database
 from gssr.store.read.open import Readable, RecordingError
 from gssr.traces.categories import category_of
+from gssr.traces.columns import Columns, Key, all_alike, placed
 from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, About
 from gssr.traces.timeline import (
     NO_LINK,
@@ -29,8 +31,6 @@ from gssr.traces.timeline import (
     Track,
 )
 
-_Key = tuple[int, ...]
-_Whole = TypeVar("_Whole", np.int64, np.int32)
 _Strings = Mapping[int, str]
 
 
@@ -42,7 +42,7 @@ class _Table(NamedTuple):
     kind: Kind
     on_gpu: bool
     key: tuple[str, ...]
-    label: Callable[[_Key], str] | None = None
+    label: Callable[[Key], str] | None = None
     size: str | None = None
 
 
@@ -60,7 +60,7 @@ def _memory(kind: int) -> str:
     return _MEMORIES[kind] if 0 <= kind < len(_MEMORIES) else "Unknown"
 
 
-def _copy_label(key: _Key) -> str:
+def _copy_label(key: Key) -> str:
     kind, source, into = key
     copy = _COPIES.get(kind, "of unknown kind")
     return f"Memcpy {copy}" if kind not in range(1, 11) else f"Memcpy {copy} ({_memory(source)} -> {_memory(into)})"
@@ -68,6 +68,7 @@ def _copy_label(key: _Key) -> str:
 
 _CALL = ("nameId|textId",)
 _TABLES = (
+    _Table("CUPTI_ACTIVITY_KIND_RUNTIME", Kind.RUNTIME, False, _CALL),
     _Table("CUPTI_ACTIVITY_KIND_KERNEL", Kind.KERNEL, True, ("demangledName|shortName",)),
     _Table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", Kind.GRAPH, True, ("graphId",), lambda key: f"CUDA graph {key[0]}"),
     _Table(
@@ -88,7 +89,6 @@ _TABLES = (
         ("syncType",),
         lambda key: _SYNCS.get(key[0], "Sync"),
     ),
-    _Table("CUPTI_ACTIVITY_KIND_RUNTIME", Kind.RUNTIME, False, _CALL),
     _Table("CUDNN_EVENTS", Kind.CPU_OP, False, _CALL),
     _Table("CUBLAS_EVENTS", Kind.CPU_OP, False, _CALL),
     _Table("MPI_P2P_EVENTS", Kind.CPU_OP, False, _CALL),
@@ -108,9 +108,13 @@ _READ = (
 _LONGEST = 1 << 53
 """ns, 104 days: no session is longer. What is said to begin or end farther from its start is no time."""
 _MOST_CORRELATION = 1 << 32
+_ALL_STREAMS = (1 << 32) - 1
+"""What waits for a whole context is on this one."""
 _VERSION = re.compile(r"_v\d{4}$")
 """At the end of calls of the runtime, as cudaLaunchKernel_v7000; the tool's own tables leave it out."""
 _OF_DRIVER = re.compile("cu[A-Z]")
+_GPU_OF_TYPE = 0xFF
+"""Bits of the typeId of a metric that are the id of the GPU."""
 _UNIT = re.compile(r"(.*?)\s*\[(?:Throughput )?(.*)\]")
 
 
@@ -141,21 +145,9 @@ def read_nsys(path: str, rank: int | None = None) -> Timeline:
         raise TraceError(str(error)) from None
 
 
-class _Part(NamedTuple):
-    """Intervals as they were read together: ``name`` is a place in ``_Reading._keys``, a length of -1 that of a range that
-    was still open at the end; None stands for -1 throughout."""
-
-    start: Ints
-    length: Ints
-    track: NDArray[np.int32]
-    name: NDArray[np.int32]
-    link: Ints | None
-    size: Ints | None
-
-
 class _Names(NamedTuple):
-    """``texts``, and the ``domains`` of those that have one; by place in ``_Reading._keys``: the name's place, kind, category,
-    operation, and whether it copies from or to pageable memory."""
+    """``texts``, and the ``domains`` of those that have one; by place in ``_Reading._keys``: the name's place, kind,
+    category, operation, and whether it copies from or to pageable memory."""
 
     texts: tuple[str, ...]
     domains: dict[str, str]
@@ -171,15 +163,15 @@ class _Reading:
 
     def __init__(self, database: Database, rank: int | None) -> None:
         self._database, self._rank = database, rank
-        self._keys: dict[_Key, int] = {}
+        self._keys: dict[Key, int] = {}
         """What names are made of: the table's place in ``_all``, and the values of its key."""
         self._all = (*_TABLES, _NVTX)
-        self._tracks: dict[_Key, int] = {}
+        self._tracks: dict[Key, int] = {}
         """Of GPUs (globalPid, deviceId, contextId, streamId), of threads (globalTid, 0), of processes (globalPid, 1)."""
         self._processes: dict[int, int] = {}
         self._process_of_track: list[int] = []
         self._domains: dict[tuple[int, int], int | str] = {}
-        self._parts: list[_Part] = []
+        self._columns = Columns(sum(database.most_rows(table.name) for table in self._all))
         self._n_events = self._left_out = 0
         self._notes: list[str] = []
 
@@ -192,7 +184,7 @@ class _Reading:
         strings = self._strings(about)
         counters, of_gpus = self._counters()
         tracks, rank = self._made_tracks(about, strings)
-        placed, added = _with_gpus(tracks, of_gpus, about)
+        places, added = _with_gpus(tracks, of_gpus, about)
         names = self._named(strings)
         intervals, pageable = self._intervals(names)
         kinds = {Kind(kind) for kind in np.unique(intervals.kind).tolist()}
@@ -207,10 +199,10 @@ class _Reading:
             notes,
         )  # fmt: skip
         clock = Clock() if about.unix_ns is None else Clock(about.unix_ns, "unix")
+        series = tuple(counter._replace(track=places[counter.track]) for counter in counters)
         return Timeline(
-            (source,), clock, (*tracks, *added), names.texts, intervals,
-            tuple(counter._replace(track=placed[counter.track]) for counter in counters), pageable, about.facts, names.domains,
-        )  # fmt: skip
+            (source,), clock, (*tracks, *added), names.texts, intervals, series, pageable, about.facts, names.domains
+        )
 
     def _read(self, place: int, table: _Table) -> None:
         """Append the intervals of a table."""
@@ -223,10 +215,10 @@ class _Reading:
             if not len(start):
                 continue
             on, (correlation, *rest) = rest[: len(where)], rest[len(where) :]
-            track = self._track(on if table.on_gpu else [*on, _all_alike(0, len(start))])
-            name = _placed([_all_alike(place, len(start)), *rest[: len(key)]], self._keys)
+            track = self._track(on if table.on_gpu else [*on, all_alike(0, len(start))])
+            name = placed([all_alike(place, len(start)), *rest[: len(key)]], self._keys)
             size = np.maximum(rest[-1], -1) if table.size else None
-            self._parts.append(_Part(start, end - start, track, name, self._links(correlation, track), size))
+            self._columns.add(start, end - start, track, name, self._links(correlation, track), size)
 
     def _sound(self, values: list[Ints], end_may_lack: bool = False) -> list[Ints]:
         """Of these columns, start and end first, the rows that can be intervals. CUPTI gives rows of zeros where it has lost
@@ -242,9 +234,11 @@ class _Reading:
 
     def _track(self, where: Sequence[Ints]) -> NDArray[np.int32]:
         """The places of the tracks at these values."""
-        track = _placed(where, self._tracks)
+        track = placed(where, self._tracks)
         for key in islice(self._tracks, len(self._process_of_track), None):
-            process = key[0] if len(key) > 2 else key[0] & OF_A_PROCESS
+            process = key[0] if len(key) > 2 or key[0] == NULL else key[0] & OF_A_PROCESS
+            if process == NULL and len(self._processes) == 1:
+                process = next(iter(self._processes))
             self._process_of_track.append(self._processes.setdefault(process, len(self._processes)))
         return track
 
@@ -279,9 +273,9 @@ class _Reading:
             elsewhere = np.isin(kind, _START_END) & (end_thread != NULL) & (end_thread != thread)
             process = thread & OF_A_PROCESS
             track = self._track([np.where(elsewhere, process, thread), elsewhere.astype(np.int64)])
-            alike = _all_alike(place, len(start))
-            name = _placed([alike, text_id, text, number, np.where(number == NULL, 0, process)], self._keys)
-            self._parts.append(_Part(start, np.where(is_open, -1, end - start), track, name, None, None))
+            alike = all_alike(place, len(start))
+            name = placed([alike, text_id, text, number, np.where(number == NULL, 0, process)], self._keys)
+            self._columns.add(start, np.where(is_open, -1, end - start), track, name, None, None)
         if n_open:
             self._notes.append(f"{n_open:,} ranges were open at the end: they last until it")
 
@@ -315,10 +309,11 @@ class _Reading:
             elif kind is Kind.MEMSET:
                 operation = OPERATIONS.index("memset")
             rows.append((places.setdefault(name, len(places)), kind, category_of(kind, name), operation, pageable))
-        columns = zip(*rows, strict=True) if rows else ((),) * 5
-        kinds = (np.int32, np.int8, np.int8, np.int8, np.bool_)
-        arrays = (np.array(column, kind) for column, kind in zip(columns, kinds, strict=True))
-        return _Names(tuple(places), domains, *arrays)
+        own, kinds, categories, operations, pageables = zip(*rows, strict=True) if rows else ((),) * 5
+        return _Names(
+            tuple(places), domains, np.array(own, np.int32), np.array(kinds, np.int8), np.array(categories, np.int8),
+            np.array(operations, np.int8), np.array(pageables, np.bool_),
+        )  # fmt: skip
 
     def _range_name(self, key: Sequence[int], texts: Sequence[str], strings: _Strings, domains: dict[str, str]) -> str:
         """Of a range, with its domain in front of it unless that is the default, as the tool's own tables have it."""
@@ -332,31 +327,21 @@ class _Reading:
         return f"{domain}:{name}"
 
     def _intervals(self, names: _Names) -> tuple[Intervals, Ints | None]:
-        """All parts in order, each of them forgotten as it is taken; and which are pageable."""
-        lengths = [len(part.start) for part in self._parts]
-        columns = list(map(list, zip(*self._parts, strict=True))) or [[] for _ in _Part._fields]
-        self._parts.clear()
-        kinds = (np.int64, np.int64, np.int32, np.int32, np.int64, np.int64)
-        start, length, track, key, link, size = (
-            _joined(column, lengths, kind) for column, kind in zip(columns, kinds, strict=True)
-        )
-        is_open = length < 0
-        if is_open.any():
-            length[is_open] = (start + np.maximum(length, 0)).max() - start[is_open]
-        order = _order(start, length)
-        if order is not None:
-            start, length, track, key = start[order], length[order], track[order], key[order]
-            link, size = (column[order] if any(column.strides) else column for column in (link, size))
+        """All of them in order; and which are pageable."""
+        own = self._columns
+        own.finish()
         told = self._database.columns.get("CUPTI_ACTIVITY_KIND_MEMCPY")
-        found = None if told and "srcKind" not in told else np.flatnonzero(names.pageable[key])
+        found = None if told and "srcKind" not in told else np.flatnonzero(names.pageable[own.name])
+        assert own.link is not None and own.size is not None
         return Intervals(
-            start, length, track, names.name[key], names.kind[key], names.category[key], link, size, names.operation[key]
+            own.start, own.length, own.track, names.name[own.name], names.kind[own.name], names.category[own.name], own.link,
+            own.size, names.operation[own.name],
         ), found  # fmt: skip
 
     def _counters(self) -> tuple[list[Counter], list[int]]:
         """The series of GPU_METRICS, whose ``track`` is the place of their GPU in the ids that come with them."""
         parts: list[tuple[Ints, Floats, NDArray[np.int32]]] = []
-        metrics: dict[_Key, int] = {}
+        metrics: dict[Key, int] = {}
         for time, kind, metric, value in self._database.integers(
             "GPU_METRICS", ("timestamp", "typeId", "metricId", "value")
         ):
@@ -364,25 +349,26 @@ class _Reading:
             self._n_events += len(time)
             self._left_out += len(time) - int(np.count_nonzero(sound))
             if sound.any():
-                own = _placed([kind[sound], metric[sound]], metrics)
+                own = placed([kind[sound], metric[sound]], metrics)
                 parts.append((time[sound], value[sound].astype(np.float64), own))
         if not parts:
             return [], []
-        times, values, which = (np.concatenate([part[column] for part in parts]) for column in range(3))
-        del parts
+        times, values = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        which = np.concatenate([part[2] for part in parts])
+        parts.clear()
         order = np.argsort(which.astype(np.int16 if len(metrics) < 1 << 15 else np.int32), kind="stable")
         ends = np.cumsum(np.bincount(which, minlength=len(metrics))).tolist()
         told = self._database.rows("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"), MOST_ROWS)
-        names = {(kind, metric): str(name) for kind, metric, name in told}
+        names: dict[Key, str] = {(kind, metric): str(name) for kind, metric, name in told}
         found, gpus = [], dict[int, int]()
-        for (kind, metric), begin, end in zip(metrics, [0, *ends], ends, strict=False):
-            own = order[begin:end]
-            own = own[np.argsort(times[own], kind="stable")]
-            name = names.get((kind, metric), f"metric {metric}")
+        for key, begin, end in zip(metrics, [0, *ends], ends, strict=False):
+            rows = order[begin:end]
+            rows = rows[np.argsort(times[rows], kind="stable")]
+            name = names.get(key, f"metric {key[1]}")
             parted = _UNIT.fullmatch(name)
             name, unit = parted.groups() if parted else (name, "")
-            gpu = gpus.setdefault(kind & 0xFF, len(gpus))
-            found.append(Counter(name, unit, "rate", times[own], values[own], gpu))
+            gpu = gpus.setdefault(key[0] & _GPU_OF_TYPE, len(gpus))
+            found.append(Counter(name, unit, "rate", times[rows], values[rows], gpu))
         return found, list(gpus)
 
     def _made_tracks(self, about: About, strings: _Strings) -> tuple[list[Track], int | None]:
@@ -394,41 +380,25 @@ class _Reading:
             rank = None
         elif how:
             self._notes.append(f"rank {rank}: taken from {how}")
-        contexts: dict[_Key, set[int]] = {}
-        for key in self._tracks:
-            if len(key) > 2:
-                contexts.setdefault(key[:2], set()).add(key[2])
+        streams = [key for key in self._tracks if len(key) > 2]
+        several = Counts(key[:2] for key in {key[:3] for key in streams} if key[2])
         tracks = []
         for key in self._tracks:
             number = key[0]
             process = None if number == NULL else number >> TID_BITS & 0xFFFFFF
-            node = about.node(number)
+            own = Track("other", f"ranges of process {process}", rank, about.node(number), process)
             if len(key) > 2:
-                _, device, context, stream = key
-                name = f"GPU {_told(device)} stream {_told(stream)}"
-                if context == 0 and stream == 0:
-                    name = f"GPU {_told(device)} unified memory"
-                elif len(contexts[key[:2]] - {0}) > 1:
-                    name += f" context {_told(context)}"
-                track = Track(
-                    "gpu_stream",
-                    name,
-                    rank,
-                    node,
-                    process,
-                    None,
-                    _told(device),
-                    about.uuid(number, device),
-                    _told(stream),
+                device, stream = _told(key[1]), None if key[3] == _ALL_STREAMS else _told(key[3])
+                name = _stream_name(key, several[key[:2]] > 1)
+                own = own._replace(
+                    kind="gpu_stream", name=name, device=device, uuid=about.uuid(number, key[1]), stream=stream
                 )
-            elif key[1]:
-                track = Track("other", f"ranges of process {process}", rank, node, process)
-            else:
+            elif not key[1]:
                 thread = None if number == NULL else number & ~OF_A_PROCESS
                 named = strings.get(about.thread_names.get(number, NULL))
                 name = f"thread {thread}" if named is None else f"{named} ({thread})"
-                track = Track("cpu_thread", name, rank, node, process, thread)
-            tracks.append(track)
+                own = own._replace(kind="cpu_thread", name=name, tid=thread)
+            tracks.append(own)
         return tracks, rank
 
 
@@ -436,58 +406,14 @@ def _told(number: int) -> int | None:
     return None if number == NULL else number
 
 
-def _all_alike(number: int, n: int) -> Ints:
-    """[n], without taking memory."""
-    return np.broadcast_to(np.int64(number), n)
-
-
-def _placed(columns: Sequence[Ints], known: dict[_Key, int]) -> NDArray[np.int32]:
-    """[n]: the place in ``known`` of the values that each row has in these columns; those that are new are added."""
-    code = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        if any(column.strides) and (column != column[0]).any():
-            own, n = _dense(column)
-            code = _dense(code * n + own)[0] if code.any() else own
-    row = np.zeros(int(code.max()) + 1, np.int64)
-    row[code] = np.arange(len(code))  # any that has these values
-    rows = zip(*(column[row].tolist() for column in columns), strict=True)
-    return np.array([known.setdefault(values, len(known)) for values in rows], np.int32)[code]
-
-
-_FEW = 1 << 16
-
-
-def _dense(column: Ints) -> tuple[Ints, int]:
-    """Numbers from 0 on in the place of those there are, alike where those are alike, and how many there are."""
-    low, high = int(column.min()), int(column.max())
-    if high - low > 4 * len(column) + _FEW:
-        distinct, own = np.unique(column, return_inverse=True)
-        return own, len(distinct)
-    there = np.zeros(high - low + 1, bool)
-    there[column - low] = True
-    number = np.cumsum(there) - 1
-    return number[column - low], int(number[-1]) + 1
-
-
-def _joined(column: list[NDArray[_Whole] | None], lengths: Sequence[int], kind: type[_Whole]) -> NDArray[_Whole]:
-    """The parts of a column in one, which are forgotten; None is -1, and without anything else takes no memory."""
-    if column and all(part is None for part in column):
-        return np.broadcast_to(kind(-1), sum(lengths))
-    filled = (np.broadcast_to(kind(-1), n) if part is None else part for part, n in zip(column, lengths, strict=True))
-    whole = np.concatenate([np.empty(0, kind), *filled])
-    column.clear()
-    return whole
-
-
-def _order(start: Ints, length: Ints) -> Ints | None:
-    """That of intervals by start, of the same start the longer first, else as they are; None where it is so already."""
-    order = np.argsort(start, kind="stable") if (start[1:] < start[:-1]).any() else np.arange(len(start))
-    before = start[order]
-    alike = np.flatnonzero(before[1:] == before[:-1])
-    tied = np.union1d(alike, alike + 1)
-    own = order[tied]
-    order[tied] = own[np.lexsort((-length[own], start[own]))]
-    return None if (order == np.arange(len(order))).all() else order
+def _stream_name(key: Key, several: bool) -> str:
+    """``several``: contexts of that process are on that GPU."""
+    _, device, context, stream = key
+    gpu = f"GPU {_told(device)}"
+    if context == 0 and stream == 0:
+        return f"{gpu} unified memory"
+    name = f"{gpu} all streams" if stream == _ALL_STREAMS else f"{gpu} stream {_told(stream)}"
+    return f"{name} context {_told(context)}" if several else name
 
 
 def _with_gpus(tracks: Sequence[Track], gpus: Sequence[int], about: About) -> tuple[list[int], list[Track]]:

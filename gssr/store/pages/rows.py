@@ -115,8 +115,11 @@ class Rows:
             types[np.arange(n_columns)[:, None] >= head - 1] = 0
         if types.max(initial=0) >= len(SIZE):
             raise NotPlainError("a value that is no number")
-        self._sizes = np.take(SIZE, types, mode="clip")
-        left = payload - head - self._sizes.sum(axis=0, dtype=np.int64)
+        alike = (types == types[:, :1]).all(axis=1).tolist()  # mostly they are, of a column
+        self._sizes = [SIZE[own[0] if same else own] for own, same in zip(types, alike, strict=True)]
+        left = payload - head
+        for sizes in self._sizes:
+            left -= sizes
         if (left < 0).any() or (whole and left.any()):
             raise NotPlainError("a row of another length")
         return types
@@ -126,7 +129,8 @@ class Rows:
         if chosen.all():
             return
         self.rowid, self._offset = self.rowid[chosen], self._offset[chosen]
-        self._types, self._sizes = self._types[:, chosen], self._sizes[:, chosen]
+        self._types = self._types[:, chosen]
+        self._sizes = [sizes[chosen] if sizes.ndim else sizes for sizes in self._sizes]
 
     def column(self, number: int) -> Floats:
         """The values of a column (from 0) [n], NaN for NULL; it comes behind those asked for before."""

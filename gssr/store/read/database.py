@@ -1,6 +1,7 @@
 """The database of another program, opened as a recording is (gssr.store.read.open): columns of whole numbers from its pages
 where they are plain, else by SQL."""
 
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -17,6 +18,8 @@ from gssr.store.read.open import Readable, RecordingError, connect, missing_end
 
 _AT_ONCE = 16_384
 """Rows fetched together."""
+_LEAST_ROW = 10
+"""Bytes that a row of some columns takes of a page, at least."""
 
 
 class Database:
@@ -32,7 +35,7 @@ class Database:
         self._pages: PageFile | None = None
         self._connection = connect(path, readable)
         try:
-            end = missing_end(path)
+            end, self._size = missing_end(path), os.path.getsize(path)
             self._before = None
             if self._connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
                 self._connection.execute("BEGIN")  # one moment for all that follows; it holds no writer up
@@ -64,6 +67,18 @@ class Database:
         if changed:
             raise RecordingError(f"{self.path}: was written while it was read: read it again when that has ended")
 
+    def most_rows(self, table: str) -> int:
+        """So many a table can have at most: mostly exactly those that it has. None has more, whatever is damaged."""
+        if table not in self.columns:
+            return 0
+        fitting = max(self._size // _LEAST_ROW, 1)
+        try:
+            ends = f"SELECT (SELECT min(rowid) FROM {table}), (SELECT max(rowid) FROM {table})"
+            low, high = self._connection.execute(ends).fetchone()
+        except sqlite3.DatabaseError:
+            return fitting
+        return 0 if high is None else min(high - low + 1, fitting)
+
     def rows(self, table: str, names: Sequence[str], most: int) -> list[tuple[Any, ...]]:
         """The first rows of a table, ``most`` of them, as they are; None for columns that it lacks, none of a table that is
         not there."""
@@ -81,9 +96,11 @@ class Database:
             return
         listed = ",".join(f'"{name}"' if name in there else "NULL" for name in names)
         where = "" if after is None else f" WHERE rowid > {after} ORDER BY rowid"
-        n = 0
+        n, most = 0, self.most_rows(table)
         try:
             for row in self._connection.execute(f"SELECT {listed} FROM {table}{where}"):
+                if n == most:
+                    raise sqlite3.DatabaseError("it leads back to itself")
                 n += 1
                 yield row
         except (sqlite3.DatabaseError, OverflowError) as error:
