@@ -5,6 +5,7 @@ import os
 import re
 from typing import Any
 
+from gssr.launch import ALONE, where_am_i
 from gssr.store.read.database import Database
 
 TABLES = (
@@ -21,11 +22,7 @@ _FACTS = {"NvDriverVersion": "driver", "CudaDriverVersion": "cuda"}
 _LOST = re.compile(r"not all .* (?:collected|recorded)|\b(?:lost|dropped|overflow|truncated)", re.IGNORECASE)
 _MOST_LOST = 5
 _WARNING = 2
-_RANKS = (
-    "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK",
-)  # fmt: skip
-"""Variables that tell it, the surest first."""
-_RANK = re.compile(rf"(?:^|[;\x00\n])({'|'.join(_RANKS)})=(\d{{1,7}})(?=[;\x00\n]|$)")
+_BETWEEN_VARIABLES = re.compile("[;\0\n]")
 _RANK_IN_NAME = re.compile(r"rank[-_]?(\d{1,7})", re.IGNORECASE)
 
 
@@ -47,7 +44,7 @@ class About:
         if len(set(starts)) > 1:
             self.notes.append(f"{len(starts)} sessions are in it, begun at different times: which is whose is not told")
         self._hosts: dict[int, str] = {}
-        self._environments: list[str] = []
+        self._environments: list[dict[str, str]] = []
         self.facts: dict[str, str] = {}
         for machine, name, value in rows("TARGET_INFO_SYSTEM_ENV", "globalVid", "name", "value"):
             if not isinstance(value, str):
@@ -55,7 +52,7 @@ class About:
             if name == "Hostname":
                 self._hosts[_machine(machine)] = value
             elif name == "DeviceEnvironment":
-                self._environments.append(value)
+                self._environments.append(_environment(value))
             elif name in _FACTS:
                 self.facts.setdefault(_FACTS[str(name)], value)
         hosts = set(self._hosts.values())
@@ -106,11 +103,13 @@ class About:
         return found.pop() if len(found) == 1 else None
 
     def rank(self) -> tuple[int | None, str]:
-        """The rank that the tool's environment, or the file's name, tells, and which of them it was."""
-        for name in _RANKS:
-            ranks = {int(rank) for text in self._environments for own, rank in _RANK.findall(text) if own == name}
-            if len(ranks) == 1:
-                return ranks.pop(), name
+        """The rank that the environment of the tool, or the file's name, tells, and which of them it was."""
+        ranks = {
+            (place.rank, place.launcher) for place in map(where_am_i, self._environments) if place.launcher != ALONE
+        }
+        if len(ranks) == 1:
+            rank, launcher = ranks.pop()
+            return rank, f"what {launcher} told it"
         told = _RANK_IN_NAME.search(os.path.basename(self._path))
         return (int(told[1]), "the file's name") if told else (None, "")
 
@@ -118,6 +117,12 @@ class About:
 def _machine(number: object) -> int:
     """That of a globalPid, globalTid or vmId."""
     return number >> 48 if isinstance(number, int) else 0
+
+
+def _environment(text: str) -> dict[str, str]:
+    """Versions write it with different signs between variables."""
+    pairs = (variable.partition("=") for variable in _BETWEEN_VARIABLES.split(text))
+    return {name: value for name, _, value in pairs}
 
 
 def _prefixed(uuid: str) -> str:
