@@ -141,3 +141,82 @@ def large_report(path: str, n_kernels: int) -> None:
             "CUPTI_ACTIVITY_KIND_KERNEL": kernels(n_kernels),
         },
     )
+
+
+def small_tables(draw: random.Random) -> dict[str, list[dict[str, Any]]]:
+    """A report with something in every table, of two processes with a GPU each."""
+    texts = [
+        "",
+        "cudaLaunchKernel_v7000",
+        "cuMemAlloc_v2",
+        "gemm",
+        "ncclDevKernel_AllReduce",
+        "read",
+        "main",
+        "NCCL",
+        "MPI_Bcast",
+    ]
+    pids = [(1 << 48) + (process << 24) for process in (4321, 4322)]
+
+    def times() -> dict[str, int]:
+        start = draw.randrange(-(10**6), 10**10)
+        return {"start": start, "end": start + draw.randrange(10**6), "correlationId": draw.randrange(1, 60)}
+
+    def on_gpu(**more: Any) -> dict[str, Any]:
+        process = draw.randrange(2)
+        own = {"deviceId": 0, "contextId": 1, "streamId": draw.choice((7, 13)), "globalPid": pids[process]}
+        return times() | own | {name: value() for name, value in more.items()}
+
+    def on_cpu(*names: int, column: str = "nameId") -> dict[str, Any]:
+        return times() | {"globalTid": draw.choice(pids) + draw.randrange(4321, 4324), column: draw.choice(names)}
+
+    def each(n: int, make: Any, **more: Any) -> list[dict[str, Any]]:
+        return [make(**more) for _ in range(draw.randrange(n))]
+
+    ranges = [
+        on_cpu(6, column="textId")
+        | {"eventType": draw.choice((34, 59, 60, 70, 71, 99)), "domainId": draw.choice((0, 1, None))}
+        for _ in range(draw.randrange(30))
+    ]  # fmt: skip
+    for own in ranges:
+        own |= draw.choice(({}, {"text": "step 1", "textId": None}, {"end": None}, {"endGlobalTid": pids[0] + 1}))
+    return {
+        "StringIds": [{"id": number, "value": text} for number, text in enumerate(texts)],
+        "TARGET_INFO_SESSION_START_TIME": [{"utcEpochNs": 1_773_680_614_431_681_058}],
+        "TARGET_INFO_SYSTEM_ENV": [
+            {"globalVid": 1 << 48, "name": "Hostname", "value": "nid001"},
+            {"globalVid": 1 << 48, "name": "DeviceEnvironment", "value": "SLURM_JOB_ID=5;SLURM_STEP_ID=0;SLURM_PROCID=3"},
+        ],
+        "TARGET_INFO_GPU": [
+            {"vmId": 1 << 48, "id": gpu, "name": "NVIDIA A100-SXM4-40GB", "uuid": f"{gpu}{UUID[1:]}", "cuDevice": gpu}
+            for gpu in (0, 1)
+        ],
+        "TARGET_INFO_CUDA_DEVICE": [{"gpuId": gpu, "cudaId": 0, "pid": 4321 + gpu} for gpu in (0, 1)],
+        "ThreadNames": [{"nameId": 6, "globalTid": pids[0] + 4321}],
+        "META_DATA_EXPORT": [{"name": "EXPORT_PRODUCT_VERSION", "value": "2025.1.3.140"}],
+        "DIAGNOSTIC_EVENT": [{"severity": 2, "text": "Not all CUDA events might have been collected."}],
+        "TARGET_INFO_GPU_METRICS": [
+            {"typeId": 0x700 + gpu, "metricId": 1, "metricName": "SMs Active [Throughput %]"} for gpu in (0, 1)
+        ],
+        "GPU_METRICS": [
+            {"timestamp": 1000 * at, "typeId": 0x700 + at % 2, "metricId": 1, "value": draw.randrange(100)}
+            for at in range(draw.randrange(300))
+        ],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": each(60, lambda: on_cpu(1, 2)),
+        "CUPTI_ACTIVITY_KIND_KERNEL": each(
+            200, on_gpu, demangledName=lambda: draw.choice((3, 4)), graphNodeId=lambda: draw.choice((None, 1 << 40))
+        ),
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": each(5, on_gpu, graphId=lambda: draw.randrange(3)),
+        "CUPTI_ACTIVITY_KIND_MEMCPY": each(
+            30, on_gpu, bytes=lambda: draw.randrange(1 << 40), copyKind=lambda: draw.randrange(14),
+            srcKind=lambda: draw.randrange(8), dstKind=lambda: draw.randrange(8),
+        ),
+        "CUPTI_ACTIVITY_KIND_MEMSET": each(10, on_gpu, bytes=lambda: 4096, memKind=lambda: 2),
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": each(10, on_gpu, streamId=lambda: (1 << 32) - 1, syncType=lambda: 4),
+        "OSRT_API": each(30, lambda: on_cpu(5)),
+        "PROFILER_OVERHEAD": each(5, lambda: on_cpu(6)),
+        "MPI_COLLECTIVES_EVENTS": each(5, lambda: on_cpu(8, column="textId")),
+        "NVTX_EVENTS": [
+            {"start": -5, "eventType": 75, "text": "NCCL", "domainId": 1, "globalTid": pid + 4321} for pid in pids
+        ] + ranges,
+    }  # fmt: skip

@@ -14,7 +14,7 @@ from gssr.store.disk import fingerprint
 from gssr.store.pages.file import NotPlainError, PageFile, identity_of
 from gssr.store.pages.integers import integers
 from gssr.store.pages.rows import NULL
-from gssr.store.read.open import Readable, RecordingError, connect, missing_end
+from gssr.store.read.open import Readable, RecordingError, connect, in_one_line, missing_end
 
 _AT_ONCE = 16_384
 """Rows fetched together."""
@@ -45,7 +45,7 @@ class Database:
             self.columns = {table: found for table in tables if (found := self._columns(table))}
         except (OSError, sqlite3.Error) as error:
             self.close()
-            raise RecordingError(f"{path}: can't be read: {error}") from None
+            raise RecordingError(f"{path}: can't be read: {in_one_line(error)}") from None
         if end is not None:
             self.damage.append(end)
 
@@ -77,7 +77,7 @@ class Database:
             low, high = self._connection.execute(ends).fetchone()
         except sqlite3.DatabaseError:
             return fitting
-        return 0 if high is None else min(high - low + 1, fitting)
+        return 0 if high is None else max(0, min(high - low + 1, fitting))
 
     def rows(self, table: str, names: Sequence[str], most: int) -> list[tuple[Any, ...]]:
         """The first rows of a table, ``most`` of them, as they are; None for columns that it lacks, none of a table that is
@@ -90,13 +90,16 @@ class Database:
             key: value for key, value in self._each(table, ("id", "value")) if key in wanted and isinstance(value, str)
         }
 
-    def _each(self, table: str, names: Sequence[str], after: int | None = None) -> Iterator[tuple[Any, ...]]:
+    def _each(
+        self, table: str, names: Sequence[str], after: int | None = None, before: int = 0
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows, from behind a rowid on, before which there were so many."""
         there = self.columns.get(table, ())
         if not there:
             return
         listed = ",".join(f'"{name}"' if name in there else "NULL" for name in names)
         where = "" if after is None else f" WHERE rowid > {after} ORDER BY rowid"
-        n, most = 0, self.most_rows(table)
+        n, most = before, self.most_rows(table)
         try:
             for row in self._connection.execute(f"SELECT {listed} FROM {table}{where}"):
                 if n == most:
@@ -104,27 +107,31 @@ class Database:
                 n += 1
                 yield row
         except (sqlite3.DatabaseError, OverflowError) as error:
-            further = "" if after is None else "further "
-            self.damage.append(f"{self.path}: {table} is damaged ({error}): only {n:,} {further}rows could be read")
+            self.damage.append(f"{self.path}: {table} is damaged ({in_one_line(error)}): only {n:,} rows could be read")
 
     def integers(self, table: str, names: Sequence[str], texts: Sequence[str] = ()) -> Iterator[list[Ints]]:
         """Columns of a table, int64[n] each, in parts in the order of rowids: NULL (gssr.store.pages.rows) where there is no
-        whole number, or no such column; of ``texts`` the places that strings have in ``self.texts``."""
+        whole number, or no such column; of ``texts`` the places that strings have in ``self.texts``. There are no more than
+        ``most_rows``."""
         there = self.columns.get(table, ())
         if not there:
             return
-        last: int | None = None
+        n, most, last = 0, self.most_rows(table), None
         if self._pages is not None and not texts:
             found = [name for name in names if name in there]
             try:
-                for last, values in integers(self._pages, self._connection, table, found):  # noqa: B007
+                for highest, values in integers(self._pages, self._connection, table, found):
+                    length = len(values[0]) if values else 0
+                    if n + length > most:
+                        raise NotPlainError("more rows than it can hold")
+                    n, last = n + length, highest
                     by_name = dict(zip(found, values, strict=True))
-                    nothing = np.broadcast_to(np.int64(NULL), len(values[0]) if values else 0)
+                    nothing = np.broadcast_to(np.int64(NULL), length)
                     yield [by_name.get(name, nothing) for name in names]
                 return
             except (NotPlainError, sqlite3.DatabaseError):
                 pass
-        each = self._each(table, names, last)
+        each = self._each(table, names, last, n)
         while rows := list(islice(each, _AT_ONCE)):
             columns = zip(names, zip(*rows, strict=True), strict=True)
             yield [self._places(values) if name in texts else _whole(values) for name, values in columns]

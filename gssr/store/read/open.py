@@ -220,9 +220,14 @@ def connect(path: str, readable: Readable | None = None) -> sqlite3.Connection:
     except UnsafeError as error:
         raise RecordingError(f"{path}: is damaged, or not made by {readable.maker}: {error}") from None
     except sqlite3.DatabaseError as error:
-        raise RecordingError(f"{path}: is damaged: {error}") from None
+        raise RecordingError(f"{path}: is damaged: {in_one_line(error)}") from None
     except UnicodeDecodeError:  # SQLite's message, which quotes the damage
         raise RecordingError(f"{path}: is damaged: malformed database schema") from None
+
+
+def in_one_line(error: Exception) -> str:
+    """What SQLite says, which quotes the file's statements as they are."""
+    return " ".join(str(error).split())
 
 
 def connect_for_questions(path: str) -> sqlite3.Connection:
