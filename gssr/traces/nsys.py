@@ -100,9 +100,8 @@ _TABLES = (
     _Table("PROFILER_OVERHEAD", Kind.OVERHEAD, False, _CALL),
 )
 _NVTX = _Table("NVTX_EVENTS", Kind.RANGE, False, ("textId", "text", "domainId", "process"))
-_RANGES, _START_END, _DOMAIN = (59, 60, 70, 71), (60, 71), 75
-"""Values of eventType: push/pop and start/end ranges, written while it ran or brought from a text; those of them that may
-end on another thread; the name of a domain."""
+_RANGES, _DOMAIN = (59, 60, 70, 71), 75
+"""Values of eventType: push/pop and start/end ranges, written while it ran or brought from a text; the name of a domain."""
 _READ = (
     *(table.name for table in _TABLES), _NVTX.name, "GPU_METRICS", "TARGET_INFO_GPU_METRICS", "StringIds", *TABLES,
 )  # fmt: skip
@@ -111,12 +110,12 @@ _LONGEST = 1 << 53
 _MOST_CORRELATION = 1 << 32
 _ALL_STREAMS = (1 << 32) - 1
 """What waits for a whole context is on this one."""
-_VERSION = re.compile(r"_v\d{4}$")
-"""At the end of calls of the runtime, as cudaLaunchKernel_v7000; the tool's own tables leave it out."""
+_VERSION = re.compile(r"_v\d{4,5}$")
+"""At the end of calls of the runtime, as cudaLaunchKernel_v7000, cudaGraphLaunch_v10000."""
 _OF_DRIVER = re.compile("cu[A-Z]")
 _GPU_OF_TYPE = 0xFF
 """Bits of the typeId of a metric that are the id of the GPU."""
-_UNIT = re.compile(r"(.*?)\s*\[(?:Throughput )?(.*)\]")
+_UNIT = re.compile(r"\[(?:Throughput )?([^\]]*)\]$")
 
 
 def _what_is_wrong(connection: sqlite3.Connection) -> str | None:
@@ -177,7 +176,7 @@ class _Reading:
         """What names are made of: the table's place in ``_all``, and the values of its key."""
         self._all = (*_TABLES, _NVTX)
         self._tracks: dict[Key, int] = {}
-        """Of GPUs (globalPid, deviceId, contextId, streamId), of threads (globalTid, 0), of processes (globalPid, 1)."""
+        """Of GPUs (globalPid, deviceId, contextId, streamId), of threads (globalTid,)."""
         self._processes: dict[int, int] = {}
         self._process_of_track: list[int] = []
         self._domains: dict[tuple[int, int], int | str] = {}
@@ -225,7 +224,7 @@ class _Reading:
             if not len(start):
                 continue
             on, (correlation, *rest) = rest[: len(where)], rest[len(where) :]
-            track = self._track(on if table.on_gpu else [*on, all_alike(0, len(start))])
+            track = self._track(on)
             name = placed([all_alike(place, len(start)), *rest[: len(key)]], self._keys)
             size = np.maximum(rest[-1], -1) if table.size else None
             self._columns.add(start, end - start, track, name, self._links(correlation, track), size)
@@ -246,7 +245,7 @@ class _Reading:
         """The places of the tracks at these values."""
         track = placed(where, self._tracks)
         for key in islice(self._tracks, len(self._process_of_track), None):
-            process = key[0] if len(key) > 2 or key[0] == NULL else key[0] & OF_A_PROCESS
+            process = key[0] if len(key) > 1 or key[0] == NULL else key[0] & OF_A_PROCESS
             if process == NULL and len(self._processes) == 1:
                 process = next(iter(self._processes))
             self._process_of_track.append(self._processes.setdefault(process, len(self._processes)))
@@ -263,26 +262,24 @@ class _Reading:
 
     def _read_ranges(self, place: int) -> None:
         """Append NVTX ranges, and remember the names of domains."""
-        columns = ("start", "end", "eventType", "textId", "text", "globalTid", "endGlobalTid", "domainId")
+        columns = ("start", "end", "eventType", "textId", "text", "globalTid", "domainId")
         texts, n_open = self._database.texts, 0
         for values in self._database.integers(_NVTX.name, columns, texts=("text",)):
             kind, domain = values[2], np.flatnonzero(values[2] == _DOMAIN)
             by_place = list(texts) if len(domain) else []
             for text_id, text, thread, number in zip(
-                *(values[at][domain].tolist() for at in (3, 4, 5, 7)), strict=True
+                *(values[at][domain].tolist() for at in (3, 4, 5, 6)), strict=True
             ):
                 self._domains[thread & OF_A_PROCESS, number] = text_id if text == NULL else by_place[text]
             chosen = np.isin(kind, _RANGES)
-            start, end, kind, text_id, text, thread, end_thread, number = self._sound(
+            start, end, _, text_id, text, thread, number = self._sound(
                 [column[chosen] for column in values], end_may_lack=True
             )
             if not len(start):
                 continue
             is_open = end == NULL
             n_open += int(np.count_nonzero(is_open))
-            elsewhere = np.isin(kind, _START_END) & (end_thread != NULL) & (end_thread != thread)
-            process = thread & OF_A_PROCESS
-            track = self._track([np.where(elsewhere, process, thread), elsewhere.astype(np.int64)])
+            track, process = self._track([thread]), thread & OF_A_PROCESS
             alike = all_alike(place, len(start))
             name = placed([alike, text_id, text, number, np.where(number == NULL, 0, process)], self._keys)
             self._columns.add(start, np.where(is_open, -1, end - start), track, name, None, None)
@@ -376,10 +373,9 @@ class _Reading:
             rows = order[begin:end]
             rows = rows[np.argsort(times[rows], kind="stable")]
             name = names.get(key, f"metric {key[1]}")
-            parted = _UNIT.fullmatch(name)
-            name, unit = parted.groups() if parted else (name, "")
+            unit = _UNIT.search(name)
             gpu = gpus.setdefault(key[0] & _GPU_OF_TYPE, len(gpus))
-            found.append(Counter(name, unit, "rate", times[rows], values[rows], gpu))
+            found.append(Counter(name, unit[1] if unit else "", "rate", times[rows], values[rows], gpu))
         return found, list(gpus)
 
     def _made_tracks(self, about: About, strings: _Strings) -> tuple[list[Track], int | None]:
@@ -387,28 +383,26 @@ class _Reading:
         own, how = (self._rank, "") if self._rank is not None else about.rank()
         if how:
             self._notes.append(f"rank {own}: taken from {how}")
-        rank, with_gpus = own, len({key[0] for key in self._tracks if len(key) > 2})
+        streams = [key for key in self._tracks if len(key) > 1]
+        rank, with_gpus = own, len({key[0] for key in streams})
         if rank is not None and with_gpus > 1:
             self._notes.append(f"{with_gpus} processes used GPUs: which rank each of them is, is not told")
             rank = None
-        streams = [key for key in self._tracks if len(key) > 2]
         several = Counts(key[:2] for key in {key[:3] for key in streams} if key[2])
         tracks = []
         for key in self._tracks:
             number = key[0]
             process = None if number == NULL else number >> TID_BITS & 0xFFFFFF
-            track = Track("other", f"ranges of process {process}", rank, about.node(number), process)
-            if len(key) > 2:
-                device, stream = _told(key[1]), None if key[3] == _ALL_STREAMS else _told(key[3])
-                name = _stream_name(key, several[key[:2]] > 1)
-                uuid = about.uuid(number, key[1])
-                track = track._replace(kind="gpu_stream", name=name, device=device, uuid=uuid, stream=stream)
-            elif not key[1]:
+            if len(key) > 1:
+                name, uuid = _stream_name(key, several[key[:2]] > 1), about.uuid(number, key[1])
+                stream = None if key[3] == _ALL_STREAMS else _told(key[3])
+                place = (process, None, _told(key[1]), uuid, stream)
+                tracks.append(Track("gpu_stream", name, rank, about.node(number), *place))
+            else:
                 thread = None if number == NULL else number & ~OF_A_PROCESS
                 named = strings.get(about.thread_names.get(number, NULL))
                 name = f"thread {thread}" if named is None else f"{named} ({thread})"
-                track = track._replace(kind="cpu_thread", name=name, tid=thread)
-            tracks.append(track)
+                tracks.append(Track("cpu_thread", name, rank, about.node(number), process, thread))
         return tracks, own
 
 
