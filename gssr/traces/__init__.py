@@ -1,0 +1,1 @@
+"""Traces of other tools, each read into one neutral form: a Timeline."""

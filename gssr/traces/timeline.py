@@ -1,0 +1,148 @@
+"""What a trace holds, whatever wrote it: intervals on tracks, counters, and where it comes from. Times are whole ns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Floats, Ints
+
+Format = Literal["kineto", "chrome", "nsys", "otf2", "cube"]
+TrackKind = Literal["gpu_stream", "cpu_thread", "other"]
+ClockOrigin = Literal["unix", "by comparison", "unknown"]
+NO_LINK = -1
+
+
+class TraceError(Exception):
+    """A trace can't be read; the text is one sentence that names the file and what to do."""
+
+
+class Kind(IntEnum):
+    """What an interval is, as its file says. What counts as a GPU's busy time is BUSY."""
+
+    KERNEL = 0
+    GRAPH = 1  # a CUDA graph traced as a whole: it stands for its kernels
+    MEMCPY = 2
+    MEMSET = 3
+    GPU_SYNC = 4  # a stream that waits: Kineto's cuda_sync
+    GPU_RANGE = 5  # a range as the tool has projected it onto a stream
+    RUNTIME = 6  # a call of the CUDA or HIP runtime
+    DRIVER = 7
+    CPU_OP = 8
+    PYTHON = 9  # a Python function on the stack
+    RANGE = 10  # NVTX, record_function, ProfilerStep: named by the user
+    OS = 11  # a call of the operating system
+    OVERHEAD = 12  # of the profiler itself
+    OTHER = 13
+
+
+BUSY = (Kind.KERNEL, Kind.GRAPH, Kind.MEMCPY, Kind.MEMSET)
+
+
+class Category(IntEnum):
+    """What an interval is for; its order is that of colours and letters."""
+
+    COMPUTE = 0
+    COMMUNICATION = 1
+    COPY = 2
+    SYNC = 3
+    LAUNCH = 4  # a launch, or any other call of an API
+    RANGE = 5
+    IO = 6
+    OTHER = 7
+
+
+class Track(NamedTuple):
+    """Where intervals lie: a stream of a GPU, or a thread. ``device`` is the GPU's number in that process; ``source``
+    that of the file in ``Timeline.sources``. None: not told."""
+
+    kind: TrackKind
+    name: str
+    rank: int | None = None
+    node: str | None = None
+    pid: int | None = None
+    tid: int | None = None
+    device: int | None = None
+    uuid: str | None = None
+    stream: int | None = None
+    source: int = 0
+
+
+class Source(NamedTuple):
+    """One file. ``n_events``: records in it; ``left_out``: those that could not be read, or that say nothing sound;
+    ``notes``: sentences about what was lost, assumed or mended."""
+
+    path: str
+    format: Format
+    tool: str = ""
+    version: str = ""
+    rank: int | None = None
+    host: str | None = None
+    n_events: int = 0
+    left_out: int = 0
+    notes: tuple[str, ...] = ()
+
+
+class Clock(NamedTuple):
+    """``unix_ns``: the unix time of 0 of all times, None where no file tells it."""
+
+    unix_ns: int | None = None
+    origin: ClockOrigin = "unknown"
+    error_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Columns [n], ascending by start; of the same start the longer first. ``track``, ``name``: places in the timeline's
+    tracks and names. ``link``: what a GPU's work shares with the call that launched it, NO_LINK without; unique over
+    all files. ``size``: bytes copied or set, -1 unknown. ``operation``: of copies the place in ``OPERATIONS``, else -1."""
+
+    start: Ints
+    length: Ints
+    track: NDArray[np.int32]
+    name: NDArray[np.int32]
+    kind: NDArray[np.int8]
+    category: NDArray[np.int8]
+    link: Ints
+    size: Ints
+    operation: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+OPERATIONS = ("HtoD", "DtoH", "DtoD", "PtoP", "HtoH", "memset", "unified HtoD", "unified DtoH", "other")
+"""Kinds of copies, as JSON and tables name them."""
+
+
+class Counter(NamedTuple):
+    """A series [n]: ``time`` in ns, ascending; ``track``: the place of the track it belongs to, -1 the whole. A "gauge"
+    holds until its next value, a "rate" is of the time before its time, a "total" only grows."""
+
+    name: str
+    unit: str
+    mode: Literal["gauge", "rate", "total"]
+    time: Ints
+    value: Floats
+    track: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """All of one or several files of one run. ``pageable``: places in ``intervals`` of copies from or to pageable memory,
+    None where the format does not tell."""
+
+    sources: tuple[Source, ...]
+    clock: Clock
+    tracks: tuple[Track, ...]
+    names: tuple[str, ...]
+    intervals: Intervals
+    counters: tuple[Counter, ...] = ()
+    pageable: Ints | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What the files say of themselves: the GPU's name, versions of drivers."""
+    domains: Mapping[str, str] = field(default_factory=dict)
+    """Of the names of ranges that begin with "DOMAIN:" the NVTX domain, which keeps apart libraries that name their own."""
