@@ -276,12 +276,13 @@ def _lengths(part: Part, links: Links) -> dict[str, Lengths]:
         found["kernels_by_rank"] = replace(of, keys=keys)
     else:
         found["kernels_by_rank"] = lengths_of(gpu * (len(names) * n_types) + code, length[kernels], by_rank)
-    launched = Launched(part, links)
+    launched = Launched(part, links) if len(part.rows(Kind.RANGE)) or len(part.rows(Kind.CPU_OP)) else None
     for table, kinds in (
         ("api", (Kind.RUNTIME, Kind.DRIVER)), ("ranges", (Kind.RANGE,)), ("operators", (Kind.CPU_OP,)), ("os", (Kind.OS,)),
     ):  # fmt: skip
         rows = part.rows(*kinds)
-        sums = {"gpu_ns": launched.within(rows)} if table in ("ranges", "operators") else None
+        within = launched.within(rows) if launched else rows  # of which there are none
+        sums = {"gpu_ns": within} if table in ("ranges", "operators") else None
         found[table] = lengths_of(own.name[rows].astype(np.int64), length[rows], named, sums)
     return found
 

@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -81,9 +82,9 @@ def _queues(part: Part, rows: Ints, calls: Ints) -> Ints:
     """The most work that was launched and had not begun, stream by stream."""
     track = part.timeline.intervals.track[rows]
     order = np.lexsort((part.start[calls], track)) if len(np.unique(track)) > 1 else np.argsort(part.start[calls])
-    edges = np.flatnonzero(np.append(True, np.diff(track[order]) != 0)) if len(order) else np.empty(0, np.int64)
+    edges = [0, *(np.flatnonzero(np.diff(track[order])) + 1).tolist(), len(order)] if len(order) else [0]
     most = []
-    for first, last in zip(edges, np.append(edges[1:], len(order)), strict=True):
+    for first, last in pairwise(edges):
         own = order[first:last]
         begun = np.searchsorted(np.sort(part.start[rows[own]]), part.start[calls[own]], "right")
         most.append(int((np.arange(1, len(own) + 1) - begun).max()))

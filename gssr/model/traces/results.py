@@ -80,10 +80,13 @@ class GpuUse(NamedTuple):
     @property
     def place(self) -> str:
         """What tables and verdicts call it."""
-        node = "" if self.node is None else f"{self.node} "
-        rank = "" if self.rank is None else f"rank {self.rank}"
-        gpu = "" if self.gpu is None else f"GPU {self.gpu}"
-        return f"{node}{rank}{' ' if rank and gpu else ''}{gpu}" or "GPU"
+        return place(self.rank, self.gpu)
+
+
+def place(rank: int | None, gpu: int | None) -> str:
+    """What a GPU of a rank is called: ``rank 3 GPU 1``."""
+    known = [f"{name} {value}" for name, value in (("rank", rank), ("GPU", gpu)) if value is not None]
+    return " ".join(known) or "the GPU"
 
 
 class Gap(NamedTuple):

@@ -9,13 +9,12 @@ from gssr.arrays import Ints
 from gssr.model.traces.part import Part
 from gssr.model.traces.results import Step
 from gssr.model.traces.segments import NONE, Segments, union
-from gssr.traces.timeline import Kind, Timeline
+from gssr.traces.timeline import Kind
 
 _PROFILER = re.compile(r"^ProfilerStep\W*\d+$")
 _LIKELY = re.compile(
     r"^(?:\w+[ :/._-])?(?:train(?:ing)?[ _-]?)?(?:step|iter|iteration|batch)[ :_#-]*\d+$", re.IGNORECASE
 )
-_NUMBER = re.compile(r"\d+$")
 
 
 def steps_of(part: Part) -> Ints:
@@ -45,13 +44,3 @@ def steps(part: Part, rows: Ints, busy: Sequence[Segments]) -> tuple[Step, ...]:
 def between(part: Part, rows: Ints) -> Segments:
     """The times after one of these steps and before the next."""
     return union(part.start[rows], part.end[rows]).gaps if len(rows) else NONE
-
-
-def window_of_steps(timeline: Timeline, part: Part, first: int, last: int) -> tuple[int, int] | None:
-    """From the begin of the step numbered ``first`` to the end of that numbered ``last``, ns; None without such. Numbers
-    are those in the steps' names."""
-    rows = steps_of(part)
-    names = [timeline.names[at] for at in timeline.intervals.name[rows].tolist()]
-    numbers = np.array([int(_NUMBER.findall(name)[-1]) for name in names], np.float64)
-    inside = rows[(numbers >= first) & (numbers <= last)]
-    return (int(part.start[inside].min()), int(part.end[inside].max())) if len(inside) else None
