@@ -85,7 +85,7 @@ def _head(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
     gpus = count(len(trace.gpus), "GPU") if trace.gpus else "no GPU did anything"
     pieces = [
         gpus + (f" on {count(len(nodes), 'node')}" if nodes and trace.gpus else ""),
-        *([clean(trace.facts["gpu"])] if "gpu" in trace.facts else []),
+        *sorted({clean(value) for name, value in trace.facts.items() if name.startswith("GPU ")})[:2],
         took(trace.window[1] - trace.window[0]),
         count(_sum(trace, "n_kernels"), "kernel"),
         f"{count(_sum_of(trace), 'event')} by {clean(', '.join(tools))}",
