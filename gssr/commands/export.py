@@ -19,7 +19,14 @@ FOLDER = "gssr_export"
 MISSING = "Parquet files need pyarrow: pip install pyarrow; or take --format csv"
 
 OPTIONS = (
-    Option(("places",), {"nargs": "+", "metavar": "FILE|DIR", "help": "recordings, and folders that hold some"}),
+    Option(
+        ("places",),
+        {
+            "nargs": "+",
+            "metavar": "FILE|DIR",
+            "help": "recordings, and folders that hold some; traces of a run's ranks",
+        },
+    ),
     Option(("-o", "--output"), {"metavar": "DIR", "default": FOLDER, "help": f"where to (default: {FOLDER})"}),
     Option(("--format",), {"choices": FORMATS, "default": FORMATS[0], "help": f"default: {FORMATS[0]}"}),
     Option(
@@ -50,7 +57,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         rules = from_environment()
     except ValueError as error:
         return fail(str(error), USAGE)
-    traces = traces_among(options.places)
+    traces = [place for place in traces_among(options.places) if not recordings_in([place]).names]
     found = recordings_in([place for place in options.places if place not in traces])
     for sentence in found.unreadable:
         tell(sentence)

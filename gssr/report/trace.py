@@ -5,6 +5,7 @@ The object's keys are a contract (docs/traces.md): they are only ever added to. 
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -85,7 +86,7 @@ def _head(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
     gpus = count(len(trace.gpus), "GPU") if trace.gpus else "no GPU did anything"
     pieces = [
         gpus + (f" on {count(len(nodes), 'node')}" if nodes and trace.gpus else ""),
-        *sorted({clean(value) for name, value in trace.facts.items() if name.startswith("GPU ")})[:2],
+        *sorted({clean(value) for name, value in trace.facts.items() if re.match("GPU |gpu$", name)})[:2],
         took(trace.window[1] - trace.window[0]),
         count(_sum(trace, "n_kernels"), "kernel"),
         f"{count(_sum_of(trace), 'event')} by {clean(', '.join(tools))}",
@@ -311,7 +312,7 @@ def _ranges(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[R
     for name, label in (("ranges", "range"), ("operators", "operator"), ("os", "system call")):
         found += _tops(trace, name, fewer, marks, label)
     about = "GPU time: of what was launched meanwhile"
-    return [*section("What launched it?", options.width, marks, about), *found[1:]] if found else []
+    return [*section("What did the program do?", options.width, marks, about), *found[1:]] if found else []
 
 
 def _sentences(trace: TraceAnalysis) -> list[str]:
@@ -350,7 +351,6 @@ def pieces(trace: TraceAnalysis) -> Iterator[str]:
 def _document(trace: TraceAnalysis) -> dict[str, Any]:
     tables = {name: _objects(name, trace) for name in TABLES if name not in ("launches", "verdicts")}
     tables["kernel_types"] = (row | {"types": row["types"].split("+")} for row in tables["kernel_types"])
-    tables["ranges"] = (row | {"domain": None} for row in tables["ranges"])
     return {
         "schema": SCHEMA,
         "sources": iter([source._asdict() for source in trace.sources]),

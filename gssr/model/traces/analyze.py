@@ -259,6 +259,9 @@ def _lengths(part: Part, links: Links) -> dict[str, Lengths]:
     def named(codes: Sequence[int]) -> list[Key]:
         return [(_VERSION.sub("", names[code]),) for code in codes]
 
+    def of_domains(codes: Sequence[int]) -> list[Key]:
+        return [(names[code], part.timeline.domains.get(names[code])) for code in codes]
+
     def operations(codes: Sequence[int]) -> list[Key]:
         return [(OPERATIONS[code],) for code in codes]
 
@@ -283,7 +286,8 @@ def _lengths(part: Part, links: Links) -> dict[str, Lengths]:
         rows = part.rows(*kinds)
         within = launched.within(rows) if launched else rows  # of which there are none
         sums = {"gpu_ns": within} if table in ("ranges", "operators") else None
-        found[table] = lengths_of(own.name[rows].astype(np.int64), length[rows], named, sums)
+        as_keys = of_domains if table == "ranges" else named
+        found[table] = lengths_of(own.name[rows].astype(np.int64), length[rows], as_keys, sums)
     return found
 
 

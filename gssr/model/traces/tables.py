@@ -27,6 +27,7 @@ GPU = Column("gpu", "INTEGER", "number of the GPU in its process")
 _COUNT = Column("count", "INTEGER NOT NULL", "how many")
 _TOTAL = Column("total_ns", "INTEGER NOT NULL", "together")
 _NAME = Column("name", "TEXT NOT NULL", "the name in the file")
+_DOMAIN = Column("domain", "TEXT", "the NVTX domain; NULL for the usual one")
 _CATEGORY = Column("category", "TEXT NOT NULL", "compute, communication or copy")
 _OPERATION = Column(
     "operation", "TEXT NOT NULL", "HtoD, DtoH, DtoD, PtoP, HtoH, memset, unified HtoD, unified DtoH, other"
@@ -145,7 +146,7 @@ TABLES: dict[str, TraceTable] = {
     "api": _of_lengths("api", (_NAME,)),
     "copies": _of_lengths("copies", (_OPERATION,), own=(_BYTES, _RATE)),
     "copy_sizes": _of_lengths("copy_sizes", (_OPERATION,), "bytes"),
-    "ranges": _of_lengths("ranges", (_NAME,), own=(_GPU_NS,)),
+    "ranges": _of_lengths("ranges", (_NAME, _DOMAIN), own=(_GPU_NS,)),
     "operators": _of_lengths("operators", (_NAME,), own=(_GPU_NS,)),
     "os": _of_lengths("os", (_NAME,)),
     "idle": _rows(
