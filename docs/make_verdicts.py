@@ -1,4 +1,4 @@
-"""Writes the tables of docs/verdicts.md from the rules: run it after every change to gssr/model/verdicts/ or gssr/model/traces/rules.py."""
+"""Writes the tables of docs/verdicts.md from the rules: run it after every change there."""
 
 from pathlib import Path
 

@@ -1,9 +1,9 @@
 """GSSR, the GPU saturation scorer: how well a job saturates its GPUs, when and where it does not, and why.
 
 From Python (docs/python.md): ``gssr.open(path)`` opens a recording, whose runs give pandas objects, or a trace;
-``gssr.from_pandas`` makes a recording; ``gssr.analyze(run)`` computes what ``gssr analyze --json`` prints; ``gssr.mark(text)`` marks a moment of the run
-that this process is part of; ``gssr.METRICS`` is the catalogue. Everything is imported when first used, so that
-``import gssr`` costs nothing.
+``gssr.from_pandas`` makes a recording; ``gssr.analyze(run)`` computes what ``gssr analyze --json`` prints;
+``gssr.mark(text)`` marks a moment of the run that this process is part of; ``gssr.METRICS`` is the catalogue. Everything is
+imported when first used, so that ``import gssr`` costs nothing.
 """
 
 from importlib import import_module

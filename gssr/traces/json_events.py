@@ -331,7 +331,7 @@ def _escape(found: re.Match[bytes]) -> bytes:
 
 
 class Pieces:
-    """A file's bytes, unpacked, some MB at a time. ``problem``: why there are no more, where not all could be unpacked.
+    """A file's bytes, unpacked, about a MB at a time. ``problem``: why there are no more, where not all could be unpacked.
 
     Raises TraceError when it can't be read, or unpacks to more than ``most`` bytes; None: to very many times its size."""
 
@@ -339,11 +339,12 @@ class Pieces:
         self._path = path
         self._asked = most
         self.problem = ""
+        self.is_packed = False
 
     def __iter__(self) -> Iterator[bytes]:
         try:
             with open(self._path, "rb") as stream:
-                is_packed = stream.read(2) == b"\x1f\x8b"
+                is_packed = self.is_packed = stream.read(2) == b"\x1f\x8b"
                 stream.seek(0)
                 size = os.fstat(stream.fileno()).st_size
                 sound = max(_NEVER_TOO_MUCH, _MOST_RATIO * size) if is_packed else MOST_BYTES

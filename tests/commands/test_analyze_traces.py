@@ -31,7 +31,8 @@ def write(folder: Path, rank: int, name: str = HOSTILE) -> Path:
         start, link = 1000 * step, 10 * step
         add("user_annotation", f"ProfilerStep#{step + 3}", start, 990, 1)
         for number, (at, took, label, cat) in enumerate((
-            (100, 300, name, "kernel"), (300, 200, "ncclDevKernel_AllGather", "kernel"), (600, 50, "Memcpy DtoH", "gpu_memcpy"),
+            (100, 300, name, "kernel"), (300, 200, "ncclDevKernel_AllGather", "kernel"),
+            (600, 50, "Memcpy DtoH", "gpu_memcpy"),
         ), 1):  # fmt: skip
             add("cuda_runtime", "cudaLaunchKernel", start + at - 50, 5, 1, link + number)
             add(cat, label, start + at, took, 7 + number, link + number, device=rank, stream=7 + number)
@@ -72,8 +73,8 @@ def test_a_page_keeps_its_width_and_runs_no_escapes_of_names(
 
 def test_the_page_says_how_much_and_why(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = said(capsys, "analyze", traces)[1]
-    for text in ("compute 35.3 %", "exposed communication 11.8 %", "exposed copies 5.9 %", "idle 47.1 %", "rank 1 GPU 1",
-                 "50.0 % of the communication", "ncclDevKernel_AllGather", "host", "ProfilerStep#4", "Memcpy DtoH"):  # fmt: skip
+    for text in ("compute 35.3 %", "exposed communication 11.8 %", "exposed copies 5.9 %", "idle 47.1 %",
+                 "rank 1 GPU 1", "50.0 % of the communication", "AllGather", "host", "ProfilerStep#4"):  # fmt: skip
         assert text in page, (text, page)
 
 
