@@ -74,8 +74,8 @@ def _order(start: Ints, length: Ints) -> Ints | None:
     """None where it is so already."""
     order = np.argsort(start, kind="stable") if (start[1:] < start[:-1]).any() else None
     before = start if order is None else start[order]
-    alike = np.flatnonzero(before[1:] == before[:-1])
-    tied = np.union1d(alike, alike + 1)
+    alike = before[1:] == before[:-1]
+    tied = np.flatnonzero(np.append(alike, False) | np.append(False, alike))
     own = tied if order is None else order[tied]
     again = own[np.lexsort((-length[own], start[own]))]
     if (again == own).all():

@@ -6,7 +6,7 @@ import sqlite3
 from collections import Counter as Counts
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from gssr.traces.timeline import (
 )
 
 _Strings = Mapping[int, str]
+_Read = TypeVar("_Read")
 
 
 class _Table(NamedTuple):
@@ -120,7 +121,7 @@ _UNIT = re.compile(r"(.*?)\s*\[(?:Throughput )?(.*)\]")
 
 def _what_is_wrong(connection: sqlite3.Connection) -> str | None:
     tables = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    if "StringIds" in tables and len(tables.intersection(_READ)) > 1:
+    if tables.intersection(_READ) - {"StringIds"}:
         return None
     return "is an SQLite database of something else, not a report of Nsight Systems"
 
@@ -131,14 +132,23 @@ REPORT = Readable(
 
 
 def read_nsys(path: str, rank: int | None = None) -> Timeline:
-    """The report at ``path``, an .sqlite file; ``rank`` where it is known. Times are ns since the session began, and may be
-    negative. Raises TraceError."""
+    """The report at ``path``, an .sqlite file; ``rank`` where it is known better than by the report. Times are ns since the
+    session began, and may be negative. Raises TraceError."""
+    return _read_from(path, lambda database: _Reading(database, rank).timeline())
+
+
+def rank_of(path: str) -> int | None:
+    """The rank that a report tells without being read. Raises TraceError."""
+    return _read_from(path, lambda database: About(database).rank()[0])
+
+
+def _read_from(path: str, read: Callable[[Database], _Read]) -> _Read:
     try:
         database = Database(path, REPORT, _READ)
         try:
-            timeline = _Reading(database, rank).timeline()
+            found = read(database)
             database.check()
-            return timeline
+            return found
         finally:
             database.close()
     except RecordingError as error:
@@ -299,11 +309,12 @@ class _Reading:
             elif table.label is not None:
                 name = table.label(tuple(key))
             else:
-                name = strings.get(key[0], "(unknown)" if key[0] == NULL else f"(string {key[0]} is missing)")
-                name = _VERSION.sub("", name) if kind is Kind.RUNTIME else name
-            if kind is Kind.RUNTIME and _OF_DRIVER.match(name):
-                kind = Kind.DRIVER
-            if kind is Kind.MEMCPY:
+                told = strings.get(key[0])
+                name = ("(unknown)" if key[0] == NULL else f"(string {key[0]} is missing)") if told is None else told
+            if kind is Kind.RUNTIME:
+                name = _VERSION.sub("", name)
+                kind = Kind.DRIVER if _OF_DRIVER.match(name) else kind
+            elif kind is Kind.MEMCPY:
                 copy = _COPIES.get(key[0], "other")
                 operation, pageable = OPERATIONS.index(copy if copy in OPERATIONS else "other"), _PAGEABLE in key[1:]
             elif kind is Kind.MEMSET:
@@ -372,34 +383,33 @@ class _Reading:
         return found, list(gpus)
 
     def _made_tracks(self, about: About, strings: _Strings) -> tuple[list[Track], int | None]:
-        """The tracks, and the rank of all of them."""
-        with_gpu = {key[0] for key in self._tracks if len(key) > 2}
-        rank, how = (self._rank, "") if self._rank is not None else about.rank()
-        if how and len(with_gpu) > 1:
-            self._notes.append(f"{len(with_gpu)} processes used GPUs: which rank each of them is, is not told")
+        """The tracks, and the rank of the report: not that of its tracks where several processes used GPUs."""
+        own, how = (self._rank, "") if self._rank is not None else about.rank()
+        if how:
+            self._notes.append(f"rank {own}: taken from {how}")
+        rank, with_gpus = own, len({key[0] for key in self._tracks if len(key) > 2})
+        if rank is not None and with_gpus > 1:
+            self._notes.append(f"{with_gpus} processes used GPUs: which rank each of them is, is not told")
             rank = None
-        elif how:
-            self._notes.append(f"rank {rank}: taken from {how}")
         streams = [key for key in self._tracks if len(key) > 2]
         several = Counts(key[:2] for key in {key[:3] for key in streams} if key[2])
         tracks = []
         for key in self._tracks:
             number = key[0]
             process = None if number == NULL else number >> TID_BITS & 0xFFFFFF
-            own = Track("other", f"ranges of process {process}", rank, about.node(number), process)
+            track = Track("other", f"ranges of process {process}", rank, about.node(number), process)
             if len(key) > 2:
                 device, stream = _told(key[1]), None if key[3] == _ALL_STREAMS else _told(key[3])
                 name = _stream_name(key, several[key[:2]] > 1)
-                own = own._replace(
-                    kind="gpu_stream", name=name, device=device, uuid=about.uuid(number, key[1]), stream=stream
-                )
+                uuid = about.uuid(number, key[1])
+                track = track._replace(kind="gpu_stream", name=name, device=device, uuid=uuid, stream=stream)
             elif not key[1]:
                 thread = None if number == NULL else number & ~OF_A_PROCESS
                 named = strings.get(about.thread_names.get(number, NULL))
                 name = f"thread {thread}" if named is None else f"{named} ({thread})"
-                own = own._replace(kind="cpu_thread", name=name, tid=thread)
-            tracks.append(own)
-        return tracks, rank
+                track = track._replace(kind="cpu_thread", name=name, tid=thread)
+            tracks.append(track)
+        return tracks, own
 
 
 def _told(number: int) -> int | None:
@@ -408,11 +418,10 @@ def _told(number: int) -> int | None:
 
 def _stream_name(key: Key, several: bool) -> str:
     """``several``: contexts of that process are on that GPU."""
-    _, device, context, stream = key
-    gpu = f"GPU {_told(device)}"
+    _, _, context, stream = key
     if context == 0 and stream == 0:
-        return f"{gpu} unified memory"
-    name = f"{gpu} all streams" if stream == _ALL_STREAMS else f"{gpu} stream {_told(stream)}"
+        return "unified memory"
+    name = "all streams" if stream == _ALL_STREAMS else f"stream {_told(stream)}"
     return f"{name} context {_told(context)}" if several else name
 
 

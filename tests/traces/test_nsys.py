@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.nsys_report import OLD, PID, TABLES, TID, UUID, small_tables, strings, write_report
 from gssr.store.read import database
-from gssr.traces.nsys import read_nsys
+from gssr.traces.nsys import rank_of, read_nsys
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
 
 NEW = {
@@ -133,7 +133,7 @@ def test_copies_that_nobody_called_for_have_no_link(tmp_path):
     assert own.link.tolist() == [NO_LINK, NO_LINK, *[5] * 7]
     assert timeline.pageable is not None and timeline.pageable.tolist() == [2, 4]
     assert (own.category == Category.COPY).all() and "Memcpy HtoD (Pageable -> Device)" in timeline.names
-    assert tracks_of(timeline, Kind.MEMCPY)[0].name == "GPU 0 unified memory"
+    assert tracks_of(timeline, Kind.MEMCPY)[0].name == "unified memory"
     layout = {**TABLES, "CUPTI_ACTIVITY_KIND_MEMCPY": TABLES["CUPTI_ACTIVITY_KIND_MEMCPY"][:10]}
     assert read_nsys(report(tmp_path / "b.sqlite", layout, MEMCPY=copies)).pageable is None
 
@@ -214,7 +214,9 @@ def test_the_rank_is_that_of_the_launcher_else_of_the_file_unless_several_use_gp
     assert read_nsys(report(tmp_path / "b.sqlite", KERNEL=[KERNEL])).sources[0].rank is None
     kernels = [KERNEL, {**KERNEL, "globalPid": PID + (1 << 24)}]
     several = read_nsys(report(tmp_path / "c.sqlite", SYSTEM_ENV=step, KERNEL=kernels))
-    assert several.sources[0].rank is None and any("2 processes" in note for note in several.sources[0].notes)
+    assert several.sources[0].rank == 3 and {track.rank for track in several.tracks} == {None}
+    assert any("2 processes used GPUs" in note for note in several.sources[0].notes)
+    assert rank_of(str(tmp_path / "c.sqlite")) == 3 and rank_of(str(tmp_path / "b.sqlite")) is None
 
 
 def test_the_clock_is_the_sessions_unless_there_are_several(tmp_path):
