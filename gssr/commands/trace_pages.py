@@ -3,12 +3,13 @@
 import argparse
 import csv
 import io
+import os
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from gssr.commands import BAD_INPUT, USAGE, Option, fail, page_options, put
+from gssr.commands import BAD_INPUT, USAGE, Option, fail, page_options, put, tell
 
 if TYPE_CHECKING:
     from gssr.model.traces.results import TraceAnalysis
@@ -34,7 +35,7 @@ OPTIONS = (
     ),
 )
 ONLY_RECORDINGS = (
-    "plot_time_series", "plot_load_balancing", "show_metadata", "no_summary", "exact", "metrics", "run", "report", "png",
+    "plot_time_series", "plot_load_balancing", "show_metadata", "no_summary", "exact", "metrics", "run", "report",
     "terminal",
 )  # fmt: skip
 """Options of ``gssr analyze`` that mean nothing for a trace."""
@@ -68,7 +69,10 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
         return fail(str(error), BAD_INPUT)
     except ValueError as error:
         return fail(str(error), USAGE)
-    return _show(trace, options)
+    try:
+        return _show(trace, options)
+    except OSError as error:
+        return fail(f"{error.filename or options.png}: pictures can't be written: {error.strerror}", BAD_INPUT)
 
 
 def opened(names: Sequence[str], max_size: str | None) -> "Traces":
@@ -116,6 +120,8 @@ def _show(trace: "TraceAnalysis", options: argparse.Namespace) -> int:
     from gssr.report.terminal import to_text
     from gssr.report.trace import pieces, trace_page
 
+    if options.png is not None:
+        _draw(trace, options.png)
     if options.csv is None and not options.json:
         asked = PageOptions(options.width, page_options.ascii_only(options), options.verbosity)
         rows = trace_page(trace, asked)
@@ -127,6 +133,25 @@ def _show(trace: "TraceAnalysis", options: argparse.Namespace) -> int:
         except OSError as error:
             return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
         return spool.print()
+
+
+def _draw(trace: "TraceAnalysis", folder: str) -> None:
+    """Into ``folder``, or beside the first file. Raises OSError."""
+    from gssr.report.png.figure import NothingToDrawError
+    from gssr.report.png.trace import trace_png
+    from gssr.store.output_file import access_of, output_file, output_folder
+
+    names = [source.path for source in trace.sources]
+    access = access_of(names)
+    if folder:
+        output_folder(folder, access)
+    path = os.path.join(folder or os.path.dirname(names[0]), f"{os.path.basename(names[0])}.png")
+    try:
+        with output_file(path, access) as file:
+            trace_png(trace, file)
+        tell(path)
+    except NothingToDrawError as error:
+        tell(f"{path}: left out, there is nothing to draw: {error}")
 
 
 def _csv(trace: "TraceAnalysis", name: str) -> "Iterator[str]":

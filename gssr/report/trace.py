@@ -14,7 +14,7 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.model.traces.idle import MOST_GAPS
-from gssr.model.traces.results import CAUSES, Cause, Gap, GpuUse, Step, TraceAnalysis, place
+from gssr.model.traces.results import CAUSES, Cause, Course, Gap, GpuUse, Step, TraceAnalysis, place
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
 from gssr.model.verdicts.words import took
 from gssr.render.cells import clean, clip, fit, flow, wrap
@@ -76,21 +76,8 @@ def _share(trace: TraceAnalysis, key: str) -> float:
 
 
 def _head(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
-    paths = [clean(os.path.basename(source.path)) for source in trace.sources]
-    named = (
-        paths[0] if len(paths) == 1 else f"{paths[0]} and {count(len(paths) - 1, 'more file')}" if paths else "no file"
-    )
+    named, *pieces = describe(trace)
     rows = flow([(Span("GSSR", "title"),), (Span(named, "value"),)], width, marks.ellipsis, indent="  ")
-    nodes = {gpu.node for gpu in trace.gpus if gpu.node is not None}
-    tools = dict.fromkeys(f"{source.tool or source.format} {source.version}".strip() for source in trace.sources)
-    gpus = count(len(trace.gpus), "GPU") if trace.gpus else "no GPU did anything"
-    pieces = [
-        gpus + (f" on {count(len(nodes), 'node')}" if nodes and trace.gpus else ""),
-        *sorted({clean(value) for name, value in trace.facts.items() if re.match("GPU |gpu$", name)})[:2],
-        took(trace.window[1] - trace.window[0]),
-        count(_sum(trace, "n_kernels"), "kernel"),
-        f"{count(_sum_of(trace), 'event')} by {clean(', '.join(tools))}",
-    ]
     rows += flow([(Span(piece),) for piece in pieces], width, marks.ellipsis, separator=", ")
     if not trace.whole:
         begin, end = (f"{at / 1e9:.9g} s" for at in trace.window)
@@ -100,11 +87,25 @@ def _head(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
     return rows
 
 
-def _sum_of(trace: TraceAnalysis) -> int:
-    return sum(source.n_events for source in trace.sources)
+def describe(trace: TraceAnalysis) -> list[str]:
+    """The name of its files; its GPUs, how long it is, and what recorded it."""
+    paths = [fit(os.path.basename(source.path), 80, "…") for source in trace.sources]
+    more = f" and {count(len(paths) - 1, 'more file')}" if paths[1:] else ""
+    nodes = {gpu.node for gpu in trace.gpus if gpu.node is not None}
+    tools = dict.fromkeys(f"{source.tool or source.format} {source.version}".strip() for source in trace.sources)
+    gpus = count(len(trace.gpus), "GPU") if trace.gpus else "no GPU did anything"
+    events = sum(source.n_events for source in trace.sources)
+    return [
+        "".join([*paths[:1], more]),
+        gpus + (f" on {count(len(nodes), 'node')}" if nodes and trace.gpus else ""),
+        *sorted({clean(value) for name, value in trace.facts.items() if re.match("GPU |gpu$", name)})[:2],
+        took(trace.window[1] - trace.window[0]),
+        count(_sum(trace, "n_kernels"), "kernel"),
+        f"{count(events, 'event')} by {clean(', '.join(tools))}",
+    ]
 
 
-_PARTS: tuple[tuple[str, str, Role], ...] = (
+PARTS: tuple[tuple[str, str, Role], ...] = (
     ("compute", "compute_ns", "series"),
     ("exposed communication", "exposed_communication_ns", "outlier"),
     ("exposed copies", "exposed_copy_ns", "gap"),
@@ -124,7 +125,7 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
     rows.append(labelled("split", width, *split_bar(trace.gpus, room, marks)))
     legend = [
         (Span(f"{fill or ' '} ", role), Span(f"{name} {percent(_share(trace, key))}"))
-        for fill, (name, key, role) in zip(_fills(marks), _PARTS, strict=True)
+        for fill, (name, key, role) in zip(_fills(marks), PARTS, strict=True)
     ]
     rows += [labelled("", width, *row) for row in flow(legend, room, marks.ellipsis, separator="   ")]
     if "communication" in trace.holds:
@@ -132,8 +133,8 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
         rows += remark(
             f"{percent(hidden)} of the communication lies under computation", width, "plain", label="overlap"
         )
-    values = over_time(trace.gpus, room)
-    begin, end = _extent(trace.gpus)
+    values = over_time([gpu.course for gpu in trace.gpus], room)
+    begin, end = extent(trace.gpus)
     left, right = took(begin), took(end)
     axis = f"{left}{right:>{max(room - len(left), len(right) + 1)}}"
     return [
@@ -147,24 +148,26 @@ def split_bar(gpus: Sequence[GpuUse], width: int, marks: Glyphs) -> Row:
     """The split of these GPUs in exactly ``width`` cells: computation, exposed communication, exposed copies; blank for
     idle."""
     span = max(sum(gpu.span_ns for gpu in gpus), 1)
-    ends = np.cumsum([sum(getattr(gpu, key) for gpu in gpus) for _, key, _ in _PARTS]) * width / span
+    ends = np.cumsum([sum(getattr(gpu, key) for gpu in gpus) for _, key, _ in PARTS]) * width / span
     cells = np.diff(np.rint(ends).astype(int), prepend=0).tolist()
-    fills = zip(_fills(marks), cells, _PARTS, strict=True)
+    fills = zip(_fills(marks), cells, PARTS, strict=True)
     return tuple(Span(fill * n, role) for fill, n, (_, _, role) in fills if n > 0)
 
 
-def _extent(gpus: Sequence[GpuUse]) -> tuple[int, int]:
+def extent(gpus: Sequence[GpuUse]) -> tuple[int, int]:
+    """From the first start to the last end of their work, ns."""
     return min(gpu.course.begin for gpu in gpus), max(gpu.course.end for gpu in gpus)
 
 
-def over_time(gpus: Sequence[GpuUse], n: int) -> Floats:
-    """[n]: the share busy, the mean of the GPUs, in equal columns of their time; NaN where none did anything yet."""
-    begin, end = _extent(gpus)
-    found = np.full((len(gpus), n), np.nan)
-    for at, gpu in enumerate(gpus):
-        course = gpu.course
-        width = max(course.end - course.begin, 1) / len(course.busy)
-        found[at] = columns(course.busy, course.begin - begin, width, 0, max(end - begin, 1), n)
+def over_time(courses: Sequence[Course], n: int, name: str = "busy") -> Floats:
+    """[n]: the share ``busy`` or in ``compute``, the mean of the GPUs, in equal columns of their time; NaN where none had
+    begun or all had ended."""
+    begin, end = min(course.begin for course in courses), max(course.end for course in courses)
+    found = np.full((len(courses), n), np.nan)
+    for at, course in enumerate(courses):
+        values = course.busy if name == "busy" else course.types[0]
+        width = max(course.end - course.begin, 1) / len(values)
+        found[at] = columns(values, course.begin - begin, width, 0, max(end - begin, 1), n)
     known = np.isfinite(found)
     total = np.where(known, found, 0).sum(axis=0)
     return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), np.nan)

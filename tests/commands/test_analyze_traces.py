@@ -166,6 +166,14 @@ def test_an_export_has_all_tables(traces: Path, tmp_path: Path, capsys: pytest.C
     assert [row["rank"] for row in csv.DictReader(own.open())] == ["0", "1"]
 
 
+def test_a_picture_is_drawn_beside_the_page(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, page, error = said(capsys, "analyze", traces, "--png", tmp_path)
+    assert code == 0 and "How well used?" in page and "rank0.json.png" in error
+    assert (tmp_path / "rank0.json.png").read_bytes().startswith(b"\x89PNG")
+    code, _, error = said(capsys, "analyze", traces, "--png", tmp_path / "rank0.json.png")
+    assert code == 1 and error.count("\n") == 1
+
+
 def test_pandas_has_the_same_tables(traces: Path) -> None:
     trace = gssr.open(traces)
     split = trace.split()
