@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING
 
-from gssr.model.traces.analyze import analyze_timeline, combined
+from gssr.model.traces.analyze import analyze_timelines
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.rules import TABLE
 from gssr.model.traces.tables import TABLES
-from gssr.model.traces.window import tracks_of, window_of
+from gssr.model.traces.window import WHOLE, Wanted
 from gssr.model.verdicts.rules import from_environment
 from gssr.traces.open import Traces, open_traces
 
@@ -21,10 +20,8 @@ class Trace:
     """One trace, or those of all ranks of a run: ``trace.table(name)`` and the methods after it. Times are whole ns, counted
     from the trace's zero; shares are 0-1; what the files do not tell is missing. Nothing is read twice."""
 
-    def __init__(
-        self, traces: Traces, of: "tuple[str | None, str | None, str | None, Sequence[str] | None, bool]"
-    ) -> None:
-        self._traces, self._of = traces, of
+    def __init__(self, traces: Traces, wanted: Wanted = WHOLE) -> None:
+        self._traces, self._wanted = traces, wanted
 
     def part(
         self, start: str | None = None, end: str | None = None, steps: str | None = None,
@@ -32,24 +29,13 @@ class Trace:
     ) -> "Trace":  # fmt: skip
         """The same in a window, as ``--from``, ``--to``, ``--steps`` and ``--gpus`` have it; ``like_hta``: as
         HolisticTraceAnalysis counts. Reads the files again."""
-        return Trace(self._traces, (start, end, steps, [gpus] if isinstance(gpus, str) else gpus, like_hta))
+        return Trace(self._traces, Wanted(start, end, steps, [gpus] if isinstance(gpus, str) else gpus, like_hta))
 
     @cached_property
     def analysis(self) -> TraceAnalysis:
         """What ``gssr analyze`` shows, as dataclasses (gssr.model.traces.results). Raises ValueError, a sentence, for a part
         that is not there, and gssr.traces.open.TraceError."""
-        start, end, steps, gpus, like_hta = self._of
-        rules = from_environment(table=TABLE)
-        parts = (
-            analyze_timeline(timeline, window_of(timeline, start, end, steps, like_hta), tracks, None, like_hta, rules)
-            for timeline in self._traces.timelines()
-            for tracks in [None if gpus is None else tracks_of(timeline, gpus)]
-            if tracks is None or len(tracks)
-        )
-        first = next(parts, None)
-        if first is None:
-            raise ValueError(f"{gpus!r} is not in the trace")
-        return combined(chain([first], parts), rules)
+        return analyze_timelines(self._traces.timelines(), self._wanted, from_environment(table=TABLE))
 
     def table(self, name: str) -> "pd.DataFrame":
         """A table by its name: those of docs/traces.md. Raises ValueError for one that is none."""
@@ -75,4 +61,4 @@ class Trace:
 
 def open_trace(paths: Sequence[str]) -> Trace:
     """Traces of the ranks of one run. Raises gssr.traces.open.TraceError, one sentence that names the file."""
-    return Trace(open_traces(paths), (None, None, None, None, False))
+    return Trace(open_traces(paths))

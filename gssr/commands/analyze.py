@@ -1,4 +1,4 @@
-"""``gssr analyze``: what a recording says, as a page, pictures or JSON."""
+"""``gssr analyze``: what a recording, or a trace, says, as a page, pictures or JSON."""
 
 import argparse
 import os
@@ -20,7 +20,7 @@ REPORT_ENDS = (".html", ".pdf")
 """What the names of reports end in."""
 
 OPTIONS = (
-    Option(("files",), {"nargs": "*", "metavar": "FILE", "help": "recordings: files or folders of shards"}),
+    Option(("files",), {"nargs": "*", "metavar": "FILE", "help": "recordings: files or folders of shards; or traces"}),
     Option(("-i", "--input"), {"action": "append", "default": [], "metavar": "FILE", "help": "the same, as an option"}),
     Option(("-pts", "--plot-time-series"), {"action": "store_true", "help": "draw the averages over space along time"}),
     Option(

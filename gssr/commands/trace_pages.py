@@ -13,7 +13,6 @@ from gssr.commands import BAD_INPUT, USAGE, Option, fail, page_options, put, tel
 
 if TYPE_CHECKING:
     from gssr.model.traces.results import TraceAnalysis
-    from gssr.model.verdicts.table import Table
     from gssr.traces.open import Traces
 
 OPTIONS = (
@@ -52,8 +51,10 @@ def traces_among(names: Sequence[str]) -> list[str]:
 
 def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
     """``gssr analyze`` of these traces, the ranks of one run; the exit code."""
+    from gssr.model.traces.analyze import analyze_timelines
     from gssr.model.traces.rules import TABLE
     from gssr.model.traces.tables import ALIASES, NSYS, TABLES
+    from gssr.model.traces.window import Wanted
     from gssr.model.verdicts.rules import from_environment, load
     from gssr.traces.open import TraceError
 
@@ -64,7 +65,9 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
         return fail(f"--csv: no table {options.csv!r}; there are: {', '.join((*TABLES, *NSYS))}", USAGE)
     try:
         rules = load(options.rules, TABLE) if options.rules is not None else from_environment(table=TABLE)
-        trace = analysis_of(opened(names, options.max_size), options, rules)
+        gpus = None if options.gpus is None else [word.strip() for word in options.gpus.split(",") if word.strip()]
+        wanted = Wanted(options.start, options.end, options.steps, gpus, options.like_hta)
+        trace = analyze_timelines(opened(names, options.max_size).timelines(), wanted, rules)
     except TraceError as error:
         return fail(str(error), BAD_INPUT)
     except ValueError as error:
@@ -85,33 +88,6 @@ def opened(names: Sequence[str], max_size: str | None) -> "Traces":
     if found is None:
         raise ValueError(f"--max-size: {max_size!r} is not a size: give bytes, 500M or 100G")
     return open_traces(names, most_bytes=int(float(found[1]) * 1024 ** _POWER[found[2]]))
-
-
-def analysis_of(traces: "Traces", options: argparse.Namespace, rules: "Table") -> "TraceAnalysis":
-    """All files together, in the memory of one. Raises TraceError, and ValueError, a sentence, where nothing of them is
-    wanted."""
-    from gssr.model.traces.analyze import analyze_timeline, combined
-    from gssr.model.traces.results import place
-    from gssr.model.traces.window import tracks_of, window_of
-
-    wanted = None if options.gpus is None else [word.strip() for word in options.gpus.split(",") if word.strip()]
-    there: list[str] = []
-
-    def each() -> "Iterator[TraceAnalysis]":
-        for timeline in traces.timelines():
-            tracks = None if wanted is None else tracks_of(timeline, wanted)
-            if tracks is not None and not len(tracks):
-                there.extend(place(each.rank, each.device) for each in timeline.tracks if each.kind == "gpu_stream")
-                continue
-            window = window_of(timeline, options.start, options.end, options.steps, options.like_hta)
-            yield analyze_timeline(timeline, window, tracks, like_hta=options.like_hta, rules=rules)
-
-    parts = each()
-    first = next(parts, None)
-    if first is None:
-        known = ", ".join(dict.fromkeys(there)) or "no GPUs"
-        raise ValueError(f"--gpus: {options.gpus}: not in the trace; there are: {known}")
-    return combined(chain([first], parts), rules)
 
 
 def _show(trace: "TraceAnalysis", options: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from gssr.convert.tables import Columns, Sink, Table
-from gssr.model.traces.analyze import analyze_timeline, combined
+from gssr.model.traces.analyze import analyze_timelines
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.rules import TABLE
 from gssr.model.traces.tables import TABLES
@@ -22,8 +22,7 @@ TRACE_TABLES: dict[str, Table] = {
 def export_traces(paths: Sequence[str], sink: Sink, tables: Sequence[Table]) -> None:
     """Write these tables of the traces of one run's ranks, judged by the site's rules. Raises TraceError, ExportError,
     OSError and, for a file of rules with a mistake, ValueError; then the sink has undone what it began."""
-    rules = from_environment(table=TABLE)
-    trace = combined((analyze_timeline(own, rules=rules) for own in open_traces(paths).timelines()), rules)
+    trace = analyze_timelines(open_traces(paths).timelines(), rules=from_environment(table=TABLE))
     run_id = os.path.basename(os.path.abspath(paths[0])).encode("utf-8", "backslashreplace").decode()
     sink.begin(run_id, tables)
     try:

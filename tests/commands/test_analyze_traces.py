@@ -124,7 +124,7 @@ def test_parts_of_a_trace(traces: Path, capsys: pytest.CaptureFixture[str]) -> N
     (["--steps", "5-4"], 2, "names no steps"),
     (["--from", "9"], 2, "holds nothing of the trace"),
     (["--from", "tomorrow"], 2, "is not a time in a trace"),
-    (["--gpus", "7"], 2, "--gpus: 7: not in the trace; there are: rank 0 GPU 0, rank 1 GPU 1"),
+    (["--gpus", "7"], 2, "no GPU 7: there are: rank 0 GPU 0, rank 1 GPU 1"),
     (["--csv", "kernel"], 2, "no table 'kernel'"),
     (["--max-size", "big"], 2, "is not a size"),
     (["--max-size", "100"], 1, "rank0.json"),

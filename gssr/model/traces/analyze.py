@@ -1,9 +1,9 @@
 """What a trace says: of one file, and of all ranks' files together."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -23,11 +23,13 @@ from gssr.model.traces.results import (
     GpuUse,
     Launches,
     TraceAnalysis,
+    place,
 )
 from gssr.model.traces.rules import TABLE, judge_trace
 from gssr.model.traces.segments import Segments, common, subsets, union, union_places
 from gssr.model.traces.steps import steps, steps_of
 from gssr.model.traces.waits import Beside, beside, call_totals, waits_of
+from gssr.model.traces.window import WHOLE, Wanted, tracks_of, window_of
 from gssr.model.verdicts.table import Table
 from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline
 
@@ -82,6 +84,37 @@ def analyze_timeline(
         facts=timeline.facts,
     )
     return judge_trace(found, rules)
+
+
+def analyze_timelines(
+    timelines: Iterable[Timeline], wanted: Wanted = WHOLE, rules: Table = TABLE
+) -> TraceAnalysis:  # fmt: skip
+    """What is wanted of the ranks of one run, each taken when it is its turn; times count from the zero of the first. Ranks
+    that have nothing of it are left out. Raises ValueError, a sentence, where none has."""
+    wrong: list[ValueError] = []
+    there: list[str] = []
+
+    def parts() -> Iterator[TraceAnalysis]:
+        zero: int | None = None
+        for number, timeline in enumerate(timelines):
+            zero = timeline.clock.unix_ns if number == 0 else zero
+            tracks = None if wanted.gpus is None else tracks_of(timeline, wanted.gpus)
+            if tracks is not None and not len(tracks):
+                there.extend(place(each.rank, each.device) for each in timeline.tracks if each.kind == "gpu_stream")
+                continue
+            try:
+                window = window_of(timeline, wanted, zero)
+            except ValueError as error:
+                wrong.append(error)
+                continue
+            yield analyze_timeline(timeline, window, tracks, None, wanted.like_hta, rules)
+
+    found = parts()
+    first = next(found, None)
+    if first is not None:
+        return combined(chain([first], found), rules)
+    known = ", ".join(dict.fromkeys(there)) or "no GPUs"
+    raise wrong[0] if wrong else ValueError(f"no GPU {', '.join(wanted.gpus or ())}: there are: {known}")
 
 
 def combined(parts: Iterable[TraceAnalysis], rules: Table = TABLE) -> TraceAnalysis:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,26 +41,44 @@ def numbers_of(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2] or found[1])
 
 
-def window_of(
-    timeline: Timeline, start: str | None, end: str | None, steps: str | None, like_hta: bool = False
-) -> tuple[int, int] | None:
-    """Begin and end, ns; None for the whole. Raises ValueError, a sentence, where there is nothing of it."""
+class Wanted(NamedTuple):
+    """Which part of a trace is looked at, in the words of the options (None for all), and whether as HolisticTraceAnalysis
+    counts."""
+
+    start: str | None = None
+    end: str | None = None
+    steps: str | None = None
+    gpus: Sequence[str] | None = None
+    like_hta: bool = False
+
+
+WHOLE = Wanted()
+
+
+def window_of(timeline: Timeline, wanted: Wanted, zero: int | None = None) -> tuple[int, int] | None:
+    """Begin and end, ns; None for the whole. ``zero``: the unix time, ns, since which the times wanted count; where that or
+    the timeline's is unknown, the timeline's own. Raises ValueError, a sentence, where there is nothing of it."""
+    start, end, steps = wanted[:3]
     if start is None and end is None and steps is None:
         return None
-    part = part_of(timeline, like_hta=like_hta)
+    part = part_of(timeline, like_hta=wanted.like_hta)
     first, last = part.window
     if steps is not None:
         first, last = _of_steps(part, *numbers_of(steps))
-    own = [None if text is None else ns_of(text) for text in (start, end)]
-    begin, stop = ((last if text.strip().startswith("-") else 0) + ns if text and ns is not None else None
-                   for text, ns in zip((start, end), own, strict=True))  # fmt: skip
-    begin, stop = first if begin is None else max(begin, first), last if stop is None else min(stop, last)
+    own = timeline.clock.unix_ns
+    since = 0 if zero is None or own is None else zero - own
+    begin = first if start is None else max(_since(start, since, last), first)
+    stop = last if end is None else min(_since(end, since, last), last)
     if begin >= stop:
-        lasts = f"it lasts from {first / 1e9:.9g} to {last / 1e9:.9g} s"
+        lasts = f"it lasts from {(first - since) / 1e9:.9g} to {(last - since) / 1e9:.9g} s"
         raise ValueError(
             f"the window from {start or 'its start'} to {end or 'its end'} holds nothing of the trace: {lasts}"
         )
     return begin, stop
+
+
+def _since(text: str, zero: int, end: int) -> int:
+    return (end if text.strip().startswith("-") else zero) + ns_of(text)
 
 
 def _of_steps(part: Part, first: int, last: int) -> tuple[int, int]:

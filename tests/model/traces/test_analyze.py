@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timelines import CPU, Events, gpu
 
-from gssr.model.traces.analyze import analyze_timeline, combined
+from gssr.model.traces.analyze import analyze_timeline, analyze_timelines, combined
 from gssr.model.traces.lengths import statistics
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.tables import NSYS, TABLES, as_nsys, launch_numbers, rows_of
+from gssr.model.traces.window import Wanted
 from gssr.traces.timeline import Counter, Kind, Timeline
 
 US = 1_000
@@ -174,6 +175,16 @@ def test_ranks_are_combined_on_one_clock() -> None:
     assert found.launches.n == 6 and statistics(found.launches.delay).count.tolist() == [6]
     with pytest.raises(ValueError, match="no trace"):
         combined([])
+
+
+def test_a_window_is_of_the_same_moments_on_all_ranks() -> None:
+    found = analyze_timelines(ranks(), Wanted("305us", "405us"))
+    assert found.window == (305 * US, 405 * US)
+    assert [gpu.begin_ns for gpu in found.gpus] == [305 * US] * 3
+    assert [gpu.span_ns for gpu in found.gpus] == [100 * US] * 3
+    assert [gpu.compute_ns for gpu in found.gpus] == [5 * US, 100 * US, 7 * US]
+    late = analyze_timelines(ranks(), Wanted("561500ns"))
+    assert [gpu.rank for gpu in late.gpus] == [2]  # the only one that still works then
 
 
 def as_rows(found: TraceAnalysis, *but: str) -> dict[str, list[tuple[object, ...]]]:
