@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain, pairwise
 
 import numpy as np
@@ -312,15 +313,14 @@ def _lengths(part: Part, links: Links) -> dict[str, Lengths]:
         found["kernels_by_rank"] = replace(of, keys=keys)
     else:
         found["kernels_by_rank"] = lengths_of(gpu * (len(names) * n_types) + code, length[kernels], by_rank)
-    launched = Launched(part, links) if len(part.rows(Kind.RANGE)) or len(part.rows(Kind.CPU_OP)) else None
-    for table, kinds in (
-        ("api", (Kind.RUNTIME, Kind.DRIVER)), ("ranges", (Kind.RANGE,)), ("operators", (Kind.CPU_OP,)), ("os", (Kind.OS,)),
-    ):  # fmt: skip
+    launched = cache(lambda: Launched(part, links))
+    for table, kind, as_keys in (("ranges", Kind.RANGE, of_domains), ("operators", Kind.CPU_OP, named)):
+        rows = part.rows(kind)
+        within = {"gpu_ns": launched().within(rows) if len(rows) else rows}
+        found[table] = lengths_of(own.name[rows].astype(np.int64), length[rows], as_keys, within)
+    for table, kinds in (("api", (Kind.RUNTIME, Kind.DRIVER)), ("os", (Kind.OS,))):
         rows = part.rows(*kinds)
-        within = launched.within(rows) if launched else rows  # of which there are none
-        sums = {"gpu_ns": within} if table in ("ranges", "operators") else None
-        as_keys = of_domains if table == "ranges" else named
-        found[table] = lengths_of(own.name[rows].astype(np.int64), length[rows], as_keys, sums)
+        found[table] = lengths_of(own.name[rows].astype(np.int64), length[rows], named)
     return found
 
 
