@@ -211,7 +211,7 @@ def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, 
     for values in found:
         row, n = dict(zip(names, values, strict=True)), n + 1
         if len(lines) < most:
-            shown = clean(row.get("name") or row["operation"])
+            shown = clean(row["name"] if "name" in row else row["operation"])
             rate = row.get("bytes_per_s")
             own = took(row.get("gpu_ns", row["median_ns"])) if rate is None else fixed(rate / 1e9, 2)
             numbers = [f"{100 * row['share']:.1f}", took(row["total_ns"]), f"{row['count']:,}", own]

@@ -1,5 +1,7 @@
 """What an analysis says of traces built by hand, and what holds for any."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,8 @@ from gssr.model.traces.lengths import statistics
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.tables import NSYS, TABLES, as_nsys, launch_numbers, rows_of
 from gssr.model.traces.window import Wanted
+from gssr.report.page import PageOptions
+from gssr.report.trace import pieces, trace_page
 from gssr.traces.timeline import Counter, Kind, Timeline
 
 US = 1_000
@@ -266,6 +270,8 @@ def test_of_any_trace_the_parts_add_up(found: list[tuple[int, int, int, int, int
         events.launched(name, start - ahead, start, length, gpu(stream % 2, stream=stream), took=ahead // 2,
                         kind=Kind.MEMCPY if kind == 2 else Kind.KERNEL)  # fmt: skip
     own = analyze_timeline(events.timeline(), like_hta=like_hta)
+    assert json.loads("".join(pieces(own)))["ranks"][0]["span_ns"] == own.gpus[0].span_ns
+    assert trace_page(own, PageOptions(len(found) + 20, like_hta, "high"))
     for use in own.gpus:
         if not like_hta:
             assert sum(use.types) == use.busy_ns
@@ -275,3 +281,28 @@ def test_of_any_trace_the_parts_add_up(found: list[tuple[int, int, int, int, int
         assert sum(ns for _, ns in own.idle.values()) == sum(use.idle_ns for use in own.gpus)
         assert int(statistics(own.lengths["kernels_by_rank"]).count.sum()) == sum(use.n_kernels for use in own.gpus)
     assert own.launches.n == len(found)
+
+
+NAMES = ("", "a", "ProfilerStep#1", "ProfilerStep#2", "step 3", "cudaLaunchKernel", "cudaMemcpy", "cudaDeviceSynchronize",
+         "cudaGraphLaunch", "Memcpy HtoD (Pageable -> Device)", "nccl:all_reduce", "ncclDevKernel_X")  # fmt: skip
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", [1, 1_000, 10**9, 10**15])
+@pytest.mark.parametrize("seed", range(8))
+def test_no_timeline_is_too_odd(seed: int, unit: int) -> None:
+    """Any kind under any name, on any track, before 0, of no length or of a year, linked to anything."""
+    rng = np.random.default_rng(seed)
+    events = Events()
+    for _ in range(2 * seed):
+        kind = Kind(int(rng.integers(0, len(Kind))))
+        track = gpu(int(rng.integers(0, 2)), stream=int(rng.integers(0, 3))) if kind < Kind.RUNTIME else CPU
+        start, length, link, size = (int(rng.integers(*span)) for span in ((-50, 50), (0, 60), (-1, 5), (-1, 9)))
+        events.add(kind, str(rng.choice(NAMES)), start * unit, length * unit, track, link, size)
+    timeline = events.timeline(unix_ns=10**18 + 7 if seed % 2 else None, pageable=seed % 3 == 0)
+    for window in (None, (-3 * unit, 5 * unit)):
+        for like_hta in (False, True):
+            own = analyze_timeline(timeline, window, like_hta=like_hta)
+            both = combined([own, own])
+            assert json.loads("".join(pieces(both)))["schema"] == "gssr.trace/1"
+            assert trace_page(both, PageOptions(40, True, "high"))
