@@ -1,8 +1,9 @@
-"""Writes the tables of docs/export.md from gssr/convert/tables.py: run it after every change there, or to the schema."""
+"""Writes the tables of docs/export.md from gssr/convert/: run it after every change there, or to the schema."""
 
 from pathlib import Path
 
 from gssr.convert.tables import EXPORTED, Table
+from gssr.convert.traces import TRACE_TABLES
 from gssr.metrics import BY_NAME
 from gssr.store.format.schema import Column
 
@@ -12,7 +13,13 @@ BEGIN, END = "<!-- tables: made by docs/make_export.py -->\n", "<!-- end of tabl
 
 def tables() -> str:
     """Every table with its columns; metrics are in metrics.md."""
-    return "".join(f"\n### {table.name}\n\n{_about(table)}\n\n{_columns(table)}" for table in EXPORTED.values()) + "\n"
+    return (
+        "".join(
+            f"\n### {table.name}\n\n{_about(table)}\n\n{_columns(table)}"
+            for table in (*EXPORTED.values(), *TRACE_TABLES.values())
+        )
+        + "\n"
+    )
 
 
 def _about(table: Table) -> str:

@@ -1,7 +1,8 @@
-"""Writes the tables of docs/verdicts.md from the rules: run it after every change to gssr/model/verdicts/."""
+"""Writes the tables of docs/verdicts.md from the rules: run it after every change there."""
 
 from pathlib import Path
 
+from gssr.model.traces.rules import TABLE as OF_TRACES
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Rule, Threshold
 
@@ -33,6 +34,7 @@ def sections() -> dict[str, str]:
     return {
         "common": _thresholds(TABLE.common),
         "rules": "".join(_rule(rule) for rule in TABLE.rules).rstrip("\n") + "\n",
+        "rules for traces": "".join(_rule(rule) for rule in OF_TRACES.rules).rstrip("\n") + "\n",
     }
 
 

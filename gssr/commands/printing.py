@@ -3,6 +3,7 @@
 How far a command is, for who waits at a terminal.
 """
 
+import codecs
 import contextlib
 import sys
 import tempfile
@@ -31,8 +32,9 @@ class Spool(contextlib.AbstractContextManager["Spool"]):
     def print(self) -> int:
         """The exit code to return, as gssr.commands.put."""
         self._file.seek(0)
+        decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
         while data := self._file.read(_AT_ONCE):
-            code = put(data.decode("ascii"))
+            code = put(decoder.decode(data))
             if code != OK:
                 return code
         return OK

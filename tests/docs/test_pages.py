@@ -14,6 +14,7 @@ from gssr.backends.synthetic.scenarios import SCENARIOS
 from gssr.commands import Command, analyze, compare, demo, doctor, export, fleet, import_, mark, profile, tui
 from gssr.launch import LAUNCHERS
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
+from gssr.model.traces.tables import TABLES
 from gssr.profile.workload import FORWARDED
 from gssr.store.format.schema import STATES
 
@@ -136,6 +137,18 @@ def test_every_key_of_the_json_object_is_explained(recording: Path) -> None:
     assert keys <= explained, f"not explained: {keys - explained}"
     others = {'"gssr.analyze/1"', "null", "-d", *STATES, "lost"}
     assert explained <= keys | others, f"no keys: {explained - keys - others}"
+
+
+def test_every_key_of_a_traces_object_is_explained(tmp_path: Path) -> None:
+    page = DOCS / "traces.md"
+    make = [command.text for command in fenced.commands(page)][:2]
+    *_, outcome = fenced.run([*make, "gssr analyze --json traces"], tmp_path)
+    found = json.loads(outcome.output)
+    section = prose(page).partition("## The JSON object")[2].partition("\n## ")[0]
+    assert set(found) - set(TABLES) - {"schema"} <= set(_CODE.findall(section))
+    assert set(found["launches"]) | set(found["sources"][0]) <= set(_CODE.findall(section))
+    assert {name for row in re.findall(r"^\| `.*? \|", prose(page).partition("## Tables")[2], re.MULTILINE)
+            for name in _CODE.findall(row)} >= set(TABLES)  # fmt: skip
 
 
 def test_every_key_of_a_comparison_is_explained(recording: Path) -> None:

@@ -104,6 +104,9 @@ def test_the_python_of_its_own_page_runs(recording: Path, tmp_path: Path, monkey
     names = python_of(fenced.ROOT / "docs" / "python.md", tmp_path, monkeypatch)
     assert names["imported"][0].time_average("sm_active").sm_active.tolist() == pytest.approx([0.4, 0.7])
     assert names["first_gpu"].n_gpus.max() == 1 and len(names["slowest"]) == 3
+    split = names["split"].iloc[0]
+    assert split[["compute", "exposed_communication", "exposed_copy", "idle"]].sum() == pytest.approx(1)
+    assert split.overlap == pytest.approx(0.25) and names["last"].busy.iloc[0] == pytest.approx(500 / 650)
 
 
 def test_every_table_of_a_run_is_explained_with_its_columns(recording: Path) -> None:

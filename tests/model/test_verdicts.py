@@ -8,6 +8,7 @@ from evidences import GIB, HEALTHY, during, evidence, scaled
 
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.results import Verdict
+from gssr.model.traces.rules import TABLE as OF_TRACES
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rhythm import kendall, period
 from gssr.model.verdicts.rules import TABLE
@@ -107,7 +108,9 @@ def test_each_cause_gives_its_verdict_with_evidence_and_advice(code: str, number
 
 def test_there_is_a_condition_and_a_cause_for_every_rule_and_no_other() -> None:
     codes = [rule.code for rule in TABLE.rules]
-    assert len(codes) == len(set(codes)) and set(codes) == set(REGISTERED) == set(CAUSES)
+    of_traces = [rule.code for rule in OF_TRACES.rules]
+    assert len(codes) == len(set(codes)) and set(codes) == set(CAUSES)
+    assert sorted([*codes, *of_traces]) == sorted(REGISTERED)
     for rule in TABLE.rules:
         assert set(rule.explains) <= set(codes) - {rule.code}, rule.code
         names = [threshold.name for threshold in rule.thresholds]

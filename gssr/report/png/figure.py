@@ -77,9 +77,10 @@ def style(**changes: Any) -> Generator[None, None, None]:
 
 @contextmanager
 def picture(
-    analysis: Analysis, heights: list[float], file: BinaryIO, question: str, split: bool = False
+    about: Analysis | str, heights: list[float], file: BinaryIO, question: str, split: bool = False
 ) -> Generator[tuple[Figure, list[Axes]], None, None]:
-    """A figure of panels one below the other, its first row split in two on request; written to ``file`` at the end."""
+    """A figure of panels one below the other, its first row split in two on request; written to ``file`` at the end. What it
+    is ``about`` stands under its title."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -91,7 +92,8 @@ def picture(
         figure = Figure(figsize=(_WIDTH, tall), dpi=_DPI, layout=layout, facecolor="white")
         FigureCanvasAgg(figure)
         figure.text(0.012, 1 - 0.28 / tall, question, fontsize=14, fontweight="bold", color=INK, va="center")
-        figure.text(0.012, 1 - 0.58 / tall, _subtitle(analysis), fontsize=9, color=FAINT, va="center", parse_math=False)
+        subtitle = about if isinstance(about, str) else _subtitle(about)
+        figure.text(0.012, 1 - 0.58 / tall, subtitle, fontsize=9, color=FAINT, va="center", parse_math=False)
         grid = figure.add_gridspec(len(heights), 2 if split else 1, height_ratios=heights)
         panels = [figure.add_subplot(grid[0, column]) for column in range(2 if split else 1)]
         panels += [figure.add_subplot(grid[row, :]) for row in range(1, len(heights))]

@@ -1,0 +1,176 @@
+"""Reading traces of torch.profiler: large files made by shifting a step that looks like training; beside msgspec alone, which
+only decodes the same text, and HolisticTraceAnalysis where GSSR_BENCHMARK_HTA names the Python of an environment that has it.
+
+As a module of its own, what is measured: ``python -m benchmarks.traces read|decode|make FILE [MB]``, ``hta FOLDER``.
+"""
+
+import gzip
+import itertools
+import os
+import random
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.processes import CACHE, MB, PYTHON, Cost, median, run
+from benchmarks.table import Figure
+
+WALL, MEMORY, PACKED_WALL, TIMES_MSGSPEC, TIMES_HTA, SHARE_OF_HTA = 6.0, 300.0, 10.0, 2.5, 12.0, 1 / 8
+SMALL, LARGE = 161, 752
+"""MB."""
+_HEAD = """{
+  "schemaVersion": 1,
+  "deviceProperties": [
+    {
+      "id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84929347584,
+      "computeMajor": 9, "computeMinor": 0, "numSms": 132
+    }
+  ],
+  "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 8},
+  "displayTimeUnit": "ms",
+  "baseTimeNanoseconds": 1760000000000000000,
+  "traceEvents": [
+"""
+_KERNELS = (
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int, "
+    "at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)",
+    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::TensorListMetadata<4>, "
+    "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>, float const*, double, bool>(TensorListMetadata<4>)",
+    "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+)
+_OPS = ("aten::linear", "aten::addmm", "aten::add_", "aten::copy_", "autograd::engine::evaluate_function: AddmmBackward0")
+
+
+def _operation(number: int, at: float, rng: random.Random) -> Iterator[str]:
+    """One operation, its launch and its kernel, as torch.profiler writes them; "@" stands before times, "#" before links."""
+    thread, kernel, dur = 4037 + number % 2, rng.choices(_KERNELS, (6, 6, 2, 1))[0], rng.uniform(3, 30)
+    stream = 20 if kernel.startswith("nccl") else 7
+    shapes = f"[[{rng.choice((64, 512, 4096))}, 4096], [4096, 4096], []]"
+    yield f"""  {{
+    "ph": "X", "cat": "cpu_op", "name": "{rng.choice(_OPS)}", "pid": 4037, "tid": {thread},
+    "ts": @{at:.3f}, "dur": {rng.uniform(9, 12):.3f},
+    "args": {{
+      "External id": #{number},"Record function id": 0, "Sequence number": {number}, "Fwd thread id": 0,"""
+    yield f""" "Input Dims": {shapes}, "Input type": ["c10::BFloat16", "c10::BFloat16", "Scalar"], "Ev Idx": {number}
+    }}
+  }},
+  {{
+    "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 4037, "tid": {thread},
+    "ts": @{at + 2:.3f}, "dur": {rng.uniform(3, 7):.3f},
+    "args": {{
+      "External id": #{number}, "cbid": 211, "correlation": #{number}
+    }}
+  }},
+  {{
+    "ph": "s", "id": #{number}, "pid": 4037, "tid": {thread}, "ts": @{at + 2:.3f},
+    "cat": "ac2g", "name": "ac2g"
+  }},
+"""
+    yield f"""  {{
+    "ph": "X", "cat": "kernel", "name": "{kernel}", "pid": 0, "tid": {stream},
+    "ts": @{at + 20:.3f}, "dur": {dur:.3f},
+    "args": {{
+      "External id": #{number},
+      "queued": 0, "device": 0, "context": 1,
+      "stream": {stream}, "correlation": #{number},
+      "registers per thread": 32,
+      "shared memory": 0,
+      "blocks per SM": 3.878788,
+      "warps per SM": 15.515152,
+      "grid": [512, 1, 1],
+      "block": [128, 1, 1],
+      "est. achieved occupancy %": 24
+    }}
+  }},
+  {{
+    "ph": "f", "id": #{number}, "pid": 0, "tid": {stream}, "ts": @{at + 20:.3f},
+    "cat": "ac2g", "name": "ac2g", "bp": "e"
+  }},
+"""
+
+
+def make(path: Path, megabytes: float) -> None:
+    """A trace of so many MB: one step of training, again and again. A name that ends in .gz: packed."""
+    rng = random.Random(1)
+    n = 10_000
+    text = "".join(part for number in range(n) for part in _operation(number, 4e12 + 25.0 * number, rng))
+    parts = re.split("@([0-9.]+)|#([0-9]+)", text)
+    literals, times, links = parts[::3], parts[1::3], parts[2::3]
+    opened = gzip.open(path, "wt", 6) if path.suffix == ".gz" else open(path, "w")
+    with opened as stream:
+        stream.write(_HEAD)
+        done = step = 0
+        while done < megabytes * MB:
+            at, first = step * n * 25.0, step * n + 1
+            numbers = [
+                f"{float(time) + at:.3f}" if time else str(int(link or 0) + first)
+                for time, link in zip(times, links, strict=True)
+            ]
+            block = "".join(itertools.chain.from_iterable(zip(literals, [*numbers, ""], strict=True)))
+            span = f"""  {{
+    "ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{step}", "pid": 4037, "tid": 4037,
+    "ts": {4e12 + at - 1:.3f}, "dur": {n * 25.0:.3f},
+    "args": {{
+      "External id": 0
+    }}
+  }},
+"""
+            stream.write(span + block)
+            done += len(span) + len(block)
+            step += 1
+        stream.write("""  {
+    "name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": %.3f
+  }
+  ],
+  "traceName": "/tmp/trace.json"
+}
+""" % (4e12 + step * n * 25.0))
+
+
+def _made(megabytes: int, suffix: str = "") -> Path:
+    """Kept for the next time."""
+    path = CACHE / f"rank0-{megabytes}.pt.trace.json{suffix}"
+    if not path.exists():
+        part = path.with_name(f"part{suffix or '.json'}")
+        run((PYTHON, "-m", "benchmarks.traces", "make", part, str(megabytes)))
+        part.rename(path)
+    return path
+
+
+def measure(repeats: int = 3) -> Iterator[Figure]:
+    """Each as a process of its own, by turns, the file in the page cache as far as it fits."""
+    small, large = _made(SMALL), _made(LARGE)
+    packed = _made(LARGE, ".gz")
+    for path in (small, large):
+        shutil.copyfile(path, os.devnull)
+    own, bare, whole, of_packed, hta = [], [], [], [], []
+    for _ in range(repeats):
+        own.append(_timed("read", small))
+        bare.append(_timed("decode", small))
+        whole.append(_timed("read", large))
+        of_packed.append(_timed("read", packed))
+        if python := os.environ.get("GSSR_BENCHMARK_HTA"):
+            hta.append(run((python, Path(__file__), "hta", small)))
+    case = f"traces, {LARGE} MB of torch.profiler"
+    yield Figure(f"{case}: read: wall clock", (cost := median(whole)).wall, "s", WALL)
+    yield Figure(f"{case}: read: CPU", cost.cpu, "s")
+    yield Figure(f"{case}: read: peak memory of all processes", cost.rss / MB, "MB", MEMORY)
+    yield Figure(f"{case}, packed: read: wall clock", (cost := median(of_packed)).wall, "s", PACKED_WALL)
+    yield Figure(f"{case}, packed: read: peak memory", cost.rss / MB, "MB")
+    case = f"traces, {SMALL} MB of torch.profiler"
+    yield Figure(f"{case}: read: CPU", (cost := median(own)).cpu, "s")
+    yield Figure(f"{case}: only decoded by msgspec: CPU", (floor := median(bare)).cpu, "s")
+    yield Figure(f"{case}: read by one process, times msgspec alone", cost.cpu / floor.cpu, "", TIMES_MSGSPEC)
+    if hta:
+        peer = median(hta)
+        yield Figure(f"{case}: read and split by HTA: CPU", peer.cpu, "s")
+        yield Figure(f"{case}: HTA, times gssr's CPU", peer.cpu / cost.cpu, "", TIMES_HTA, at_least=True)
+        yield Figure(f"{case}: peak memory, share of HTA's", cost.rss / peer.rss, "", SHARE_OF_HTA)
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[2]), float(sys.argv[3]))

@@ -1,0 +1,146 @@
+"""Traces on the command line: which files they are, which part of them is wanted, and ``gssr analyze`` of them."""
+
+import argparse
+import csv
+import io
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from gssr.commands import BAD_INPUT, USAGE, Option, fail, page_options, put, tell
+
+if TYPE_CHECKING:
+    from gssr.model.traces.results import TraceAnalysis
+    from gssr.traces.open import Traces
+
+OPTIONS = (
+    Option(
+        ("--steps",),
+        {"metavar": "N-M", "help": "of a trace: only from step N to step M, by the numbers in their names"},
+    ),
+    Option(
+        ("--csv",),
+        {"metavar": "TABLE", "help": "of a trace: print this table as CSV, as docs/traces.md or nsys stats calls it"},
+    ),
+    Option(
+        ("--like-hta",),
+        {"action": "store_true", "help": "of a trace: count as HolisticTraceAnalysis does, to compare with it"},
+    ),
+    Option(
+        ("--max-size",),
+        {"metavar": "SIZE", "help": "of a trace: refuse what unpacks to more, such as 100G (default: 16G)"},
+    ),
+)
+ONLY_RECORDINGS = (
+    "plot_time_series", "plot_load_balancing", "show_metadata", "no_summary", "exact", "metrics", "run", "report",
+    "terminal",
+)  # fmt: skip
+"""Options of ``gssr analyze`` that mean nothing for a trace."""
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kKMGT]?)i?B?")
+_POWER = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def traces_among(names: Sequence[str]) -> list[str]:
+    """Those of the files and folders that hold traces, by their content."""
+    from gssr.recognise import TRACES, recognise
+
+    return [name for name in names if recognise(name).kind in TRACES]
+
+
+def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
+    """``gssr analyze`` of these traces, the ranks of one run; the exit code."""
+    from gssr.model.traces.analyze import analyze_timelines
+    from gssr.model.traces.rules import TABLE
+    from gssr.model.traces.tables import ALIASES, NSYS, TABLES
+    from gssr.model.traces.window import Wanted
+    from gssr.model.verdicts.rules import from_environment, load
+    from gssr.traces.open import TraceError
+
+    for name in ONLY_RECORDINGS:
+        if getattr(options, name) not in (None, False):
+            return fail(f"--{name.replace('_', '-')}: is for recordings: {names[0]} is a trace", USAGE)
+    if options.csv is not None and options.csv not in (*TABLES, *NSYS, *ALIASES):
+        return fail(f"--csv: no table {options.csv!r}; there are: {', '.join((*TABLES, *NSYS))}", USAGE)
+    try:
+        rules = load(options.rules, TABLE) if options.rules is not None else from_environment(table=TABLE)
+        gpus = None if options.gpus is None else [word.strip() for word in options.gpus.split(",") if word.strip()]
+        wanted = Wanted(options.start, options.end, options.steps, gpus, options.like_hta)
+        trace = analyze_timelines(opened(names, options.max_size).timelines(), wanted, rules)
+    except TraceError as error:
+        return fail(str(error), BAD_INPUT)
+    except ValueError as error:
+        return fail(str(error), USAGE)
+    try:
+        return _show(trace, options)
+    except OSError as error:
+        return fail(f"{error.filename or options.png}: pictures can't be written: {error.strerror}", BAD_INPUT)
+
+
+def opened(names: Sequence[str], max_size: str | None) -> "Traces":
+    """The traces, opened. Raises gssr.traces.open.TraceError, and ValueError for a size that is none."""
+    from gssr.traces.open import open_traces
+
+    if max_size is None:
+        return open_traces(names)
+    found = _SIZE.fullmatch(max_size.strip())
+    if found is None:
+        raise ValueError(f"--max-size: {max_size!r} is not a size: give bytes, 500M or 100G")
+    return open_traces(names, most_bytes=int(float(found[1]) * 1024 ** _POWER[found[2]]))
+
+
+def _show(trace: "TraceAnalysis", options: argparse.Namespace) -> int:
+    from gssr.commands.printing import Spool
+    from gssr.report.page import PageOptions
+    from gssr.report.terminal import to_text
+    from gssr.report.trace import pieces, trace_page
+
+    if options.png is not None:
+        _draw(trace, options.png)
+    if options.csv is None and not options.json:
+        asked = PageOptions(options.width, page_options.ascii_only(options), options.verbosity)
+        rows = trace_page(trace, asked)
+        return put(to_text(rows, page_options.wants_color(options), asked.ascii))
+    with Spool() as spool:
+        try:
+            for piece in pieces(trace) if options.json else _csv(trace, options.csv):
+                spool.write(piece)
+        except OSError as error:
+            return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
+        return spool.print()
+
+
+def _draw(trace: "TraceAnalysis", folder: str) -> None:
+    """Into ``folder``, or beside the first file. Raises OSError."""
+    from gssr.report.png.figure import NothingToDrawError
+    from gssr.report.png.trace import trace_png
+    from gssr.store.output_file import access_of, output_file, output_folder
+
+    names = [source.path for source in trace.sources]
+    access = access_of(names)
+    if folder:
+        output_folder(folder, access)
+    path = os.path.join(folder or os.path.dirname(names[0]), f"{os.path.basename(names[0])}.png")
+    try:
+        with output_file(path, access) as file:
+            trace_png(trace, file)
+        tell(path)
+    except NothingToDrawError as error:
+        tell(f"{path}: left out, there is nothing to draw: {error}")
+
+
+def _csv(trace: "TraceAnalysis", name: str) -> "Iterator[str]":
+    """A table as CSV: text without control characters, and none that a spreadsheet would run."""
+    from gssr.model.traces.tables import TABLES, as_nsys, rows_of
+    from gssr.render.cells import harmless
+    from gssr.render.scale import cell
+
+    heads, rows = rows_of(name, trace) if name in TABLES else as_nsys(name, trace)
+    line = io.StringIO()
+    writer = csv.writer(line, lineterminator="\n")
+    for row in chain([heads], rows):
+        writer.writerow([cell(harmless(value) if isinstance(value, str) else value) for value in row])
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()

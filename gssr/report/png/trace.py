@@ -1,0 +1,46 @@
+"""A picture of a trace: what the GPUs did over time, and the split of each."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from gssr.model.traces.results import TraceAnalysis
+from gssr.model.verdicts.words import took
+from gssr.report.png.figure import BLANK, BLUE, FAINT, ORANGE, NothingToDrawError, picture
+from gssr.report.trace import PARTS, describe, extent, over_time
+
+_COLUMNS = 600
+_MOST = 64
+_ROW, _LEAST, _TALL = 0.24, 1.0, 2.6
+"""Inches: of a GPU, of all of them at least, and of what they did over time."""
+_LEGEND: Any = {"loc": "lower right", "bbox_to_anchor": (1, 1), "fontsize": 8, "frameon": False}
+_COLORS = (BLUE, ORANGE, FAINT, BLANK)
+
+
+def trace_png(trace: TraceAnalysis, file: BinaryIO) -> None:
+    """Draw it. Raises NothingToDrawError, OSError."""
+    if not trace.gpus:
+        raise NothingToDrawError("no GPU did anything")
+    shown = trace.gpus[:_MOST]
+    begin, end = (at / 1e9 for at in extent(trace.gpus))
+    time = np.linspace(begin, end, _COLUMNS + 1)
+    compute, busy = (over_time([gpu.course for gpu in trace.gpus], _COLUMNS, name) for name in ("compute", "busy"))
+    subtitle = "   |   ".join(describe(trace))
+    with picture(subtitle, [_TALL, max(_ROW * len(shown), _LEAST)], file, "What did the GPUs do?") as (_, panels):
+        panels[0].stairs(busy * 100, time, fill=True, color=ORANGE, label="only communication or copies")
+        panels[0].stairs(compute * 100, time, fill=True, color=BLUE, label="computation")
+        panels[0].set(xlim=(begin, end), ylim=(0, 100), ylabel="%", xlabel="s after the trace's zero")
+        panels[0].legend(**_LEGEND, ncols=2)
+        panels[0].set_title("over time" + (", mean of the GPUs" if len(trace.gpus) > 1 else ""))
+        before = np.zeros(len(shown))
+        for (name, key, _), color in zip(PARTS, _COLORS, strict=True):
+            share = np.array([100 * getattr(gpu, key) / max(gpu.span_ns, 1) for gpu in shown])
+            panels[1].barh(range(len(shown)), share, left=before, color=color, label=name)
+            before += share
+        panels[1].set_yticks(range(len(shown)), [gpu.place for gpu in shown])
+        panels[1].set(xlim=(0, 100), xlabel="%")
+        panels[1].invert_yaxis()
+        panels[1].legend(**_LEGEND, ncols=len(PARTS))
+        panels[1].set_title(f"share of the time of each GPU, {took(trace.span_ns / len(trace.gpus))}")

@@ -1,0 +1,197 @@
+"""Traces as their user meets them: ``gssr analyze``, ``gssr export`` and ``gssr.open`` of files written by hand."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import gssr
+from gssr.cli import main
+from gssr.convert.traces import TRACE_TABLES
+from gssr.model.traces.tables import ALIASES, NSYS, TABLES
+from gssr.render.cells import cell_width
+
+HOSTILE = "gem\x1b[31mm\n=1+1, \u202e"
+
+
+def write(folder: Path, rank: int, name: str = HOSTILE) -> Path:
+    """Three steps of a rank: a kernel, a collective that is half hidden, and a copy."""
+    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}]
+
+    def add(cat: str, name: str, at: int, took: int, track: int, link: int | None = None, **args: object) -> None:
+        args |= {} if link is None else {"correlation": link}
+        events.append({"ph": "X", "cat": cat, "name": name, "pid": rank if "stream" in args else 1, "tid": track,
+                       "ts": at, "dur": took, "args": args})  # fmt: skip
+
+    for step in range(3):
+        start, link = 1000 * step, 10 * step
+        add("user_annotation", f"ProfilerStep#{step + 3}", start, 990, 1)
+        for number, (at, took, label, cat) in enumerate((
+            (100, 300, name, "kernel"), (300, 200, "ncclDevKernel_AllGather", "kernel"),
+            (600, 50, "Memcpy DtoH", "gpu_memcpy"),
+        ), 1):  # fmt: skip
+            add("cuda_runtime", "cudaLaunchKernel", start + at - 50, 5, 1, link + number)
+            add(cat, label, start + at, took, 7 + number, link + number, device=rank, stream=7 + number)
+    path = folder / f"rank{rank}.json"
+    head = {"schemaVersion": 1, "distributedInfo": {"rank": rank}, "baseTimeNanoseconds": 1_767_225_600_000_000_000}
+    path.write_text(json.dumps(head | {"traceEvents": events}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the traces of two ranks; never to be changed."""
+    folder = tmp_path_factory.mktemp("traces")
+    for rank in range(2):
+        write(folder, rank)
+    return folder
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    code = main([str(word) for word in words])
+    return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 160])
+@pytest.mark.parametrize("words", [[], ["-v", "high", "--ascii"], ["-v", "low", "--color", "always"]])
+def test_a_page_keeps_its_width_and_runs_no_escapes_of_names(
+    traces: Path, width: int, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, page, error = said(capsys, "analyze", traces, "--width", width, *words)
+    lines = page.splitlines()
+    assert code == 0 and not error and "GSSR busy=0." in lines[-1]
+    assert "\x1b[31mm" not in page and "\u202e" not in page
+    if "always" in words:
+        return
+    assert "\x1b" not in page and all(cell_width(line) <= width for line in lines[:-1])
+    assert "--ascii" not in words or page.isascii()
+
+
+def test_the_page_says_how_much_and_why(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = said(capsys, "analyze", traces)[1]
+    for text in ("compute 35.3 %", "exposed communication 11.8 %", "exposed copies 5.9 %", "idle 47.1 %",
+                 "rank 1 GPU 1", "50.0 % of the communication", "AllGather", "host", "ProfilerStep#4"):  # fmt: skip
+        assert text in page, (text, page)
+
+
+def test_the_object_is_the_same_numbers(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text, _ = said(capsys, "analyze", "--json", traces)
+    found = json.loads(text)
+    assert code == 0 and text.isascii() and found["schema"] == "gssr.trace/1"
+    assert found["zero_unix_ns"] == 1_767_225_600_000_000_000 and found["window_ns"] == [0, 2_990_000]
+    first = found["ranks"][0]
+    assert first["compute_ns"] == 900_000 and first["exposed_communication_ns"] == 300_000 and first["overlap"] == 0.5
+    assert {tuple(row["types"]) for row in found["kernel_types"]} == {
+        ("compute",), ("communication",), ("compute", "communication"), ("copy",)}  # fmt: skip
+    assert sum(row["share"] for row in found["kernel_types"]) == pytest.approx(1)
+    assert found["kernels"][0]["name"] == HOSTILE and found["kernels"][0]["count"] == 6
+    assert [step["name"] for step in found["steps"]] == ["ProfilerStep#3", "ProfilerStep#4", "ProfilerStep#5"] * 2
+    assert {"code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus"} == set(
+        found["verdicts"][0]
+    )
+    assert found["launches"]["delay_ns"] == {"mean": 45_000, "median": 45_000, "max": 45_000}
+
+
+@pytest.mark.parametrize("table", [*TABLES, *NSYS, *ALIASES])
+def test_every_table_is_csv_that_no_terminal_and_no_spreadsheet_runs(
+    traces: Path, table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text, _ = said(capsys, "analyze", "--csv", table, traces)
+    assert code == 0 and "\x1b" not in text
+    heads, *rows = csv.reader(io.StringIO(text))
+    assert all(len(row) == len(heads) for row in rows)
+    if table in TABLES:
+        assert heads == [column.name for column in TABLES[table].columns]
+
+
+def test_parts_of_a_trace(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def window(*words: str) -> tuple[list[int], list[int]]:
+        found = json.loads(said(capsys, "analyze", "--json", traces, *words)[1])
+        return found["window_ns"], [rank["rank"] for rank in found["ranks"]]
+
+    assert window("--steps", "4") == ([1_000_000, 1_990_000], [0, 1])
+    assert window("--steps", "4-5", "--gpus", "1") == ([1_000_000, 2_990_000], [1])
+    assert window("--from", "500us", "--to", "1.5ms") == ([500_000, 1_500_000], [0, 1])
+    assert window("--from", "-1ms", "--gpus", "0-1") == ([1_990_000, 2_990_000], [0, 1])
+
+
+@pytest.mark.parametrize(("words", "code", "text"), [
+    (["--steps", "9"], 2, "no step from 9 to 9: there are 3 to 5"),
+    (["--steps", "5-4"], 2, "names no steps"),
+    (["--from", "9"], 2, "holds nothing of the trace"),
+    (["--from", "tomorrow"], 2, "is not a time in a trace"),
+    (["--gpus", "7"], 2, "no GPU 7: there are: rank 0 GPU 0, rank 1 GPU 1"),
+    (["--csv", "kernel"], 2, "no table 'kernel'"),
+    (["--max-size", "big"], 2, "is not a size"),
+    (["--max-size", "100"], 1, "rank0.json"),
+    (["--exact"], 2, "--exact: is for recordings"),
+    (["--run", "1"], 2, "--run: is for recordings"),
+    (["README.md"], 2, "is a trace and README.md is none"),
+])  # fmt: skip
+def test_what_is_wrong_is_one_sentence(
+    traces: Path, words: list[str], code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = said(capsys, "analyze", traces, *words)
+    assert found[0] == code and text in found[2] and found[2].count("\n") == 1 and not found[1], found
+
+
+def test_options_for_traces_are_not_for_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, error = said(capsys, "analyze", tmp_path / "a.sql", "--steps", "1")
+    assert code == 2 and "--steps: is for traces" in error
+
+
+def test_a_sites_rules_are_for_traces_too(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text("[memory_full]\nshare = 0.9\n[traces.exposed_communication]\nwarning = 0.5\n")
+    assert "Communication is not hidden" in said(capsys, "analyze", traces)[1]
+    assert "Communication is not hidden" not in said(capsys, "analyze", traces, "--rules", rules)[1]
+    rules.write_text("[traces.exposed]\nwarning = 0.5\n")
+    code, _, error = said(capsys, "analyze", traces, "--rules", rules)
+    assert code == 2 and "there is no rule 'exposed'" in error
+
+
+def test_an_export_has_all_tables(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert said(capsys, "export", traces, "-o", out)[0] == 0
+    assert {path.name for path in out.iterdir()} == set(TRACE_TABLES)
+    (file,) = (out / "trace_kernels").rglob("*.parquet")
+    rows = pq.ParquetFile(file).read().to_pylist()
+    assert [row["total_ns"] for row in rows] == [1_800_000, 1_200_000] and rows[0]["name"] == HOSTILE
+    assert said(capsys, "export", traces, "-o", tmp_path / "c", "--format", "csv", "--tables", "trace_ranks")[0] == 0
+    (own,) = (tmp_path / "c").iterdir()
+    assert [row["rank"] for row in csv.DictReader(own.open())] == ["0", "1"]
+
+
+def test_a_picture_is_drawn_beside_the_page(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, page, error = said(capsys, "analyze", traces, "--png", tmp_path)
+    assert code == 0 and "How well used?" in page and "rank0.json.png" in error
+    assert (tmp_path / "rank0.json.png").read_bytes().startswith(b"\x89PNG")
+    code, _, error = said(capsys, "analyze", traces, "--png", tmp_path / "rank0.json.png")
+    assert code == 1 and error.count("\n") == 1
+
+
+def test_pandas_has_the_same_tables(traces: Path) -> None:
+    trace = gssr.open(traces)
+    split = trace.split()
+    shares = split[["compute", "exposed_communication", "exposed_copy", "idle"]]
+    assert shares.sum(axis=1).tolist() == pytest.approx([1, 1]) and split.index.names == ["rank", "gpu"]
+    assert trace.table("kernels").total_ns.tolist() == [1_800_000, 1_200_000]
+    assert all(list(trace.table(name)) == [column.name for column in TABLES[name].columns] for name in TABLES)
+    both = gssr.open([traces / "rank0.json", traces / "rank1.json"]).part(steps="4", gpus="1")
+    assert both.table("ranks").n_kernels.tolist() == [2]
+    with pytest.raises(ValueError, match="no table 'kernel'"):
+        trace.table("kernel")
+
+
+def test_a_trace_without_work_of_a_gpu_has_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cpu.json"
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5, "dur": 7, "args": {}}
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [event]}))
+    code, page, _ = said(capsys, "analyze", path)
+    assert code == 0 and "no GPU did anything" in page and "aten::mm" in page
+    assert json.loads(said(capsys, "analyze", path, "--json")[1])["ranks"] == []
+    assert gssr.open(path).split().empty

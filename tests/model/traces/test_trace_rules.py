@@ -1,0 +1,154 @@
+"""Each rule for traces finds its cause, and nothing in a program that keeps its GPU busy."""
+
+import pytest
+from timelines import CPU, Events, gpu
+
+from gssr.model.traces.analyze import analyze_timeline, combined
+from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.rules import TABLE
+from gssr.model.verdicts.table import REGISTERED
+from gssr.traces.timeline import Kind, Timeline
+
+US, MS, S = 1_000, 1_000_000, 1_000_000_000
+
+
+def busy(events: Events, n: int = 60, took: int = 10 * MS, gap: int = 20 * US, ahead: int = 2 * MS) -> Events:
+    """Kernels one after another, launched in time."""
+    for at in range(n):
+        start = ahead + at * (took + gap)
+        events.launched("gemm", max(start - ahead, at), start, took)
+    return events
+
+
+def slow_loader() -> Timeline:
+    events = Events()
+    for at in range(5):
+        events.add(Kind.PYTHON, "torch/utils/data/dataloader.py(630): __next__ DataLoader", at * 100 * MS, 50 * MS)
+        events.launched("gemm", at * 100 * MS + 51 * MS, at * 100 * MS + 52 * MS, 47 * MS)
+    return events.timeline()
+
+
+def steps_apart() -> Timeline:
+    events = Events()
+    for at in range(5):
+        events.add(Kind.RANGE, f"train_step {at}", at * 100 * MS, 60 * MS)
+        events.launched("gemm", at * 100 * MS, at * 100 * MS + 1 * MS, 58 * MS)
+    return events.timeline()
+
+
+def items_at_each_step() -> Timeline:
+    events = Events()
+    for at in range(100):
+        start = at * 1 * MS
+        events.launched("gemm", start + 400 * US, start + 500 * US, 450 * US)
+        events.add(Kind.RUNTIME, "cudaStreamSynchronize", start + 410 * US, 560 * US)
+    return events.timeline()
+
+
+def waits_while_busy() -> Timeline:
+    events = busy(Events())
+    events.add(Kind.RUNTIME, "cudaDeviceSynchronize", 10 * MS, 300 * MS)
+    return events.timeline()
+
+
+def copies(by: str, name: str, kind: Kind = Kind.MEMCPY) -> Timeline:
+    events = busy(Events(), 20)
+    for at in range(10):
+        start = (at * 10 + 300) * MS
+        events.launched(name, start, start + 100 * US, 5 * MS, took=6 * MS, kind=kind, by=by, size=1 << 20)
+    return events.timeline(pageable=True)
+
+
+def one_by_one() -> Timeline:
+    events = Events()
+    for at in range(200):
+        events.launched("add", at * 20 * US, at * 20 * US + 8 * US, 4 * US, took=6 * US)
+    return events.timeline()
+
+
+def naked_communication() -> Timeline:
+    events = busy(Events(), 10)
+    for at in range(10):
+        events.launched("ncclDevKernel_AllReduce", at * MS, (200 + at * 10) * MS, 9_990 * US, gpu(stream=20))
+    return events.timeline()
+
+
+def long_gap() -> Timeline:
+    events = busy(Events(), 300)
+    events.launched("gemm", 4 * S, 4 * S + 10 * US, 2 * S)
+    return events.timeline()
+
+
+def low() -> Timeline:
+    events = busy(Events(), 100)
+    for at in range(100):
+        events.launched("gemm", 1_100 * MS + at * 20 * MS, 1_101 * MS + at * 20 * MS, 5 * MS)
+    return events.timeline()
+
+
+def ranks(late: int) -> TraceAnalysis:
+    found = []
+    for rank in range(4):
+        events, longer = Events(), late if rank == 2 else 0
+        for at in range(10):
+            start, thread = at * 100 * MS, CPU._replace(rank=rank)
+            events.launched("gemm", start, start + MS, 40 * MS + longer, gpu(rank), thread)
+            events.launched("ncclDevKernel_AllReduce", start, start + 42 * MS + longer, 50 * MS - longer,
+                            gpu(rank, stream=20), thread)  # fmt: skip
+        found.append(analyze_timeline(events.timeline()))
+    return combined(found)
+
+
+CAUSES = {
+    "loader_waits": lambda: analyze_timeline(slow_loader()),
+    "straggling_rank": lambda: ranks(20 * MS),
+    "empty_between_steps": lambda: analyze_timeline(steps_apart()),
+    "sync_storm": lambda: analyze_timeline(items_at_each_step()),
+    "blocking_calls": lambda: analyze_timeline(waits_while_busy()),
+    "pageable_copies": lambda: analyze_timeline(copies("cudaMemcpyAsync", "Memcpy DtoH (Device -> Pageable)")),
+    "sync_copies": lambda: analyze_timeline(copies("cudaMemcpy", "Memcpy HtoD (Pinned -> Device)")),
+    "sync_memsets": lambda: analyze_timeline(copies("cudaMemset", "Memset (Device)", Kind.MEMSET)),
+    "short_kernels": lambda: analyze_timeline(one_by_one()),
+    "exposed_communication": lambda: analyze_timeline(naked_communication()),
+    "gpu_gaps": lambda: analyze_timeline(long_gap()),
+    "low_utilization": lambda: analyze_timeline(low()),
+}
+
+
+@pytest.mark.parametrize("code", CAUSES)
+def test_each_cause_gives_its_verdict_with_evidence_and_advice(code: str) -> None:
+    found = {verdict.code: verdict for verdict in CAUSES[code]().verdicts}
+    assert code in found, list(found)
+    verdict = found[code]
+    assert verdict.evidence and verdict.advice and verdict.source and "{" not in verdict.title
+    assert verdict.start <= verdict.end and all(finding.text for finding in verdict.evidence)
+    assert not {symptom for symptom in TABLE.rule(code).explains if not verdict.gpus} & set(found)
+
+
+def test_there_is_a_cause_for_every_rule_and_causes_stand_before_what_they_explain() -> None:
+    codes = [rule.code for rule in TABLE.rules]
+    assert codes == list(dict.fromkeys(codes)) and set(codes) == set(CAUSES) and set(codes) < set(REGISTERED)
+    for rule in TABLE.rules:
+        assert all(codes.index(rule.code) < codes.index(symptom) for symptom in rule.explains), rule.code
+
+
+def test_a_busy_gpu_gives_no_verdict() -> None:
+    assert not analyze_timeline(busy(Events()).timeline(pageable=True)).verdicts
+    assert "straggling_rank" not in {verdict.code for verdict in ranks(0).verdicts}
+
+
+def test_what_a_graph_launches_is_not_launched_one_by_one() -> None:
+    events = Events()
+    for at in range(20):
+        start = at * 400 * US
+        events.add(Kind.RUNTIME, "cudaGraphLaunch", start, 5 * US, link=at + 1)
+        for place in range(10):
+            events.add(Kind.KERNEL, "add", start + (20 + place * 8) * US, 4 * US, link=at + 1)
+    assert "short_kernels" not in {verdict.code for verdict in analyze_timeline(events.timeline()).verdicts}
+
+
+def test_small_copies_and_copies_within_a_gpu_wait_for_nothing() -> None:
+    events = busy(Events(), 5)
+    events.launched("Memcpy HtoD", 70 * MS, 71 * MS, 5 * MS, kind=Kind.MEMCPY, by="cudaMemcpy", size=1_000)
+    events.launched("Memcpy DtoD", 80 * MS, 81 * MS, 5 * MS, kind=Kind.MEMCPY, by="cudaMemcpy", size=1 << 30)
+    assert "sync_copies" not in {verdict.code for verdict in analyze_timeline(events.timeline()).verdicts}
