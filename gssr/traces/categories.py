@@ -1,0 +1,88 @@
+"""What an interval is for, by its kind and name: one table for every format."""
+
+import re
+
+from gssr.traces.timeline import OPERATIONS, Category, Kind
+
+_COMMUNICATION = re.compile(
+    r"""
+      (?:^|[\s:*&])(?: nccl | rccl | hccl | cncl | xccl | oneccl | msccl )    # libraries, at the start of a function's name
+    | ncclDevKernel | ncclKernel
+    | (?:^|[\s:*&]) nvshmem | (?:^|[\s:*&]) roc_?shmem | (?:^|[\s:*&]) userbuffers_
+    | \b(?: dpsk::ep | deep_ep | mscclpp | pplx )::                          # namespaces
+    | \bcross_device_reduce
+    | \b(?: multimem | (?: one | two )_?shot )_(?:\w*_)?(?: all_reduce | all_gather | reduce_scatter )
+    | (?: one | two )shotallreduce | \ballreduce_fusion_kernel | \b(?:quick|custom)_?all_?reduce
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Kernels that move data between GPUs: of libraries, of DeepEP, of vLLM, TensorRT-LLM, Transformer Engine and torch's
+symmetric memory."""
+_XLA_COMMUNICATION = re.compile(
+    r"^(?:all-reduce|all-gather|all-to-all|reduce-scatter|collective-permute|send|recv)[-.\d]"
+)
+_COMMUNICATION_CALL = re.compile(
+    r"^(?:c10d|nccl|gloo|mpi|ucc|hccl|xccl|_c10d_functional)::?|^(?:MPI|nccl|ncclGroup)_?[A-Z]"
+)
+_COPY = re.compile(r"^(?:hip|mtia)?_?(?:memcpy|memset)|^dma|^copy(?:Host|Device|Buffer)", re.IGNORECASE)
+_WAIT = re.compile(r"Synchronize|StreamWaitEvent|EventQuery|StreamQuery|StreamWaitValue", re.IGNORECASE)
+_OS_WAIT = re.compile(r"wait|^p?poll|^p?select|lock|futex|sleep|join|^accept|^connect|^sched_yield")
+_OS_IO = re.compile(
+    r"^f?(?:open|close|read|write|sync|put|get)|^p(?:read|write)|^(?:mmap|munmap|msync|ioctl|sendfile|stat|lseek)"
+)
+_LOADER = re.compile(r"^enumerate\(DataLoader\)|DataLoader(?:Iter)?\.__next__")
+_OF_HTA = re.compile(r"^nccl|ncclKernel|^hccl")
+_BY_KIND = {
+    Kind.KERNEL: Category.COMPUTE,
+    Kind.GRAPH: Category.COMPUTE,
+    Kind.MEMCPY: Category.COPY,
+    Kind.MEMSET: Category.COPY,
+    Kind.GPU_SYNC: Category.SYNC,
+    Kind.GPU_RANGE: Category.RANGE,
+    Kind.RUNTIME: Category.LAUNCH,
+    Kind.DRIVER: Category.LAUNCH,
+    Kind.RANGE: Category.RANGE,
+}
+_BY_NAME = {
+    Kind.KERNEL: (
+        (_COMMUNICATION, Category.COMMUNICATION),
+        (_XLA_COMMUNICATION, Category.COMMUNICATION),
+        (_COPY, Category.COPY),
+    ),
+    Kind.RUNTIME: ((_WAIT, Category.SYNC),),
+    Kind.DRIVER: ((_WAIT, Category.SYNC),),
+    Kind.CPU_OP: ((_COMMUNICATION_CALL, Category.COMMUNICATION), (_LOADER, Category.IO)),
+    Kind.OS: ((_OS_WAIT, Category.SYNC), (_OS_IO, Category.IO)),
+}
+"""The first pattern that is found counts."""
+_COPIED = re.compile(
+    r"(?:^|cpy|[^a-z])(h|d|p)(?:to|2)(h|d|p)|(host|device|peer)\s*To\s*(host|device|peer)", re.IGNORECASE
+)
+
+
+def category_of(kind: Kind, name: str) -> Category:
+    """What an interval of this kind and name is for."""
+    for pattern, category in _BY_NAME.get(kind, ()):
+        if pattern.search(name):
+            return category
+    return _BY_KIND.get(kind, Category.OTHER)
+
+
+def category_as_hta(name: str) -> Category:
+    """Of a row on a GPU as HolisticTraceAnalysis 0.5 sorts it: to be compared with, only."""
+    if _OF_HTA.search(name):
+        return Category.COMMUNICATION
+    return Category.COPY if re.search("^(?:hip)?Mem(?:cpy|set)|^dma", name) else Category.COMPUTE
+
+
+def operation_of(name: str) -> int:
+    """The place in OPERATIONS of a copy or set of this name, as "Memcpy HtoD (Pageable -> Device)" or "CopyHostToDevice";
+    that of "other" where the name does not say."""
+    if "memset" in name.lower():
+        return OPERATIONS.index("memset")
+    found = _COPIED.search(name)
+    if found:
+        source, into = (part[0].upper() for part in found.groups() if part)
+        if f"{source}to{into}" in OPERATIONS:
+            return OPERATIONS.index(f"{source}to{into}")
+    return OPERATIONS.index("other")
