@@ -237,13 +237,13 @@ TRACE_METRICS: tuple[Metric, ...] = (
     _share("idle", "Idle", "idle", "Share of time in which nothing ran."),
 )  # fmt: skip
 """What is computed of a trace in place of samples: shares of its time, by GPU, stream or thread."""
+OF_TRACES: dict[str, Metric] = {metric.name: metric for metric in TRACE_METRICS}
 OF_NAME, OF_COUNTER = "name:", "counter:"
 """How metrics begin that are the time under one name, and a counter of a trace: ``counter:unit:name``."""
 
 NAMES: tuple[str, ...] = tuple(metric.name for metric in METRICS)
 INDEX: dict[str, int] = {name: index for index, name in enumerate(NAMES)}
 BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS + DERIVED}
-_OF_TRACES: dict[str, Metric] = {metric.name: metric for metric in TRACE_METRICS}
 
 SCORE_INPUTS: tuple[str, ...] = ("sm_active", "sm_occupancy", *FLOP_ACTIVE.parts)
 
@@ -272,7 +272,7 @@ def metric_named(name: str) -> Metric | None:
     if name.startswith(OF_COUNTER):
         unit, _, text = name.removeprefix(OF_COUNTER).partition(":")
         return Metric(name, text, text, unit, "gauge", 0.0, "A counter of the trace.", "", "trace")
-    return BY_NAME.get(name) or _OF_TRACES.get(name)
+    return BY_NAME.get(name) or OF_TRACES.get(name)
 
 
 def select(names: str) -> tuple[Metric, ...]:

@@ -19,6 +19,7 @@ COMPANIONS: dict[ScreenName, tuple[ScreenName, ...]] = {
     "balance": ("map", "gpus", "why", "job"),
     "why": ("gpus", "map", "balance", "job"),
     "compare": (),
+    "calls": (),
 }
 """What is shown beside each screen, what helps most first."""
 _MAIN = 0.6

@@ -1,12 +1,13 @@
 """A trace as a recording whose samples are computed: shares of any time, by GPU, stream or thread, as metrics."""
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import OF_COUNTER, OF_NAME
 from gssr.model.results import Means
 from gssr.model.traces.cells import ByOwner, Pieces, cells
@@ -169,7 +170,7 @@ class Level:
 
     def _of_name(self, text: str) -> Pieces:
         own = self._timeline.intervals
-        wanted = np.array([name == text for name in self._timeline.names], bool)
+        wanted = names_like(self._timeline.names, text)
         return self._by_owner(np.flatnonzero(wanted[own.name] & (self.owner_of[own.track] >= 0))).union()
 
     # Metrics
@@ -316,3 +317,9 @@ def _thread(track: Track, at: int) -> Gpu:
     node = track.node or ("rank" if track.rank is None else f"rank{track.rank}")
     number = track.tid if track.tid is not None else track.pid if track.pid is not None else at
     return _row(node, track.rank, number, str(at), None, track.name[:_LONGEST_NAME] or None)
+
+
+def names_like(names: tuple[str, ...], text: str) -> Flags:
+    """[n]: True for this name, and for that of a call with its version behind it."""
+    versioned = re.compile(re.escape(text) + r"(_v\d{4,})?").fullmatch
+    return np.array([versioned(name) is not None for name in names], bool)
