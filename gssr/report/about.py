@@ -4,10 +4,11 @@ What the page says about the job and its data: the verdicts with their evidence 
 """
 
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 
-from gssr.model.results import Analysis, GpuSummary
+from gssr.model.results import Abstention, Analysis, GpuSummary, Verdict
 from gssr.render.cells import wrap
 from gssr.render.clock import duration
 from gssr.render.glyphs import Glyphs, glyphs
@@ -96,18 +97,25 @@ MOST = 6
 def notes(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The verdicts by severity, then one bullet for each sentence about the data; nothing when there are none. A page of low
     verbosity has the verdicts' titles alone, one of high verbosity all of them, and the rules that could not be judged."""
+    return note_rows(analysis.verdicts, analysis.abstentions, analysis.notes, options)
+
+
+def note_rows(
+    verdicts: Sequence[Verdict], abstentions: Sequence[Abstention], sentences: Sequence[str], options: PageOptions
+) -> list[Row]:
+    """The same of whatever was judged."""
     width, marks, high = options.width, glyphs(options.ascii), options.verbosity == "high"
-    abstained = analysis.abstentions if high else ()
-    if not (analysis.verdicts or analysis.notes or abstained):
+    abstained = abstentions if high else ()
+    if not (verdicts or sentences or abstained):
         return []
     rows = section("Notes", width, marks)
-    shown = analysis.verdicts if high else analysis.verdicts[:MOST]
+    shown = verdicts if high else verdicts[:MOST]
     for verdict in shown:
         told = options.verbosity != "low" and (verdict.severity != "info" or high)
         rows += verdict_rows(verdict, width, told)
-    rest = len(analysis.verdicts) - len(shown)
+    rest = len(verdicts) - len(shown)
     if rest:
         rows += wrap(f"{count(rest, 'more note')} with -v high", width, "   ", "   ", "dim")
-    for sentence in analysis.notes:
+    for sentence in sentences:
         rows += wrap(sentence, width, f"{marks.bullet}  ", "   ")
     return rows + abstention_rows(abstained, width, marks.bullet)

@@ -100,7 +100,7 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
             for name, balance in analysis.balance.items()
         },
         "events": [event._asdict() | {"time": number(event.time)} for event in analysis.events],
-        "verdicts": [_verdict(verdict) for verdict in analysis.verdicts],
+        "verdicts": [verdict_object(verdict) for verdict in analysis.verdicts],
         "abstentions": [{"code": each.code, "reason": each.reason} for each in analysis.abstentions],
         "phases": [_phase(each) for each in analysis.phases],
         "load_balancing": _load_balancing(analysis),
@@ -132,7 +132,7 @@ def _gpu(gpu: GpuSummary) -> dict[str, Any]:
     }
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def verdict_object(verdict: Verdict) -> dict[str, Any]:
     """``gpus`` are positions in the run's list of them, empty for all; times are unix s."""
     return {
         "code": verdict.code,

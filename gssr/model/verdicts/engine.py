@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,13 +12,13 @@ from gssr.arrays import Ints
 from gssr.metrics import BY_NAME
 from gssr.model.evidence.evidence import Evidence, excerpt
 from gssr.model.evidence.gather import gather
-from gssr.model.results import SEVERITIES, Abstention, Judgement, Phase, Verdict
+from gssr.model.results import Abstention, Judgement, Phase, Verdict
 from gssr.model.statistics.gpu_time_counts import FLAGS, Counted
 from gssr.model.statistics.sources import Rollups
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.rules import TABLE
-from gssr.model.verdicts.table import REGISTERED, Found, Rule, Table, Unknown
+from gssr.model.verdicts.table import Found, Rule, Table, decide, same_gpus
 from gssr.model.window import MANY, looked_at, verdicts_in_all
 from gssr.store.read.recording import RunReader, Samples
 
@@ -66,39 +67,14 @@ def judge(evidence: Evidence, table: Table = TABLE) -> Judgement:
     job = Job(evidence, table)
     if not job.known.any():
         return Judgement((), tuple(_without_samples(job, table)), evidence.start, evidence.end)
-    kept: list[tuple[Rule, Found]] = []
-    abstentions = []
-    for rule in table.rules:
-        missing = _missing(rule, evidence)
-        if missing is not None:
-            abstentions.append(Abstention(rule.code, missing))
-            continue
-        try:
-            found = REGISTERED[rule.code][1](job, rule)
-        except Unknown as unknown:
-            abstentions.append(Abstention(rule.code, str(unknown)))
-            continue
-        if found is not None and found.bins is not None and not found.bins.any():
-            continue  # by a site's zero it would hold of nothing
-        if found is not None and len(found.gpus) == evidence.n_gpus:
-            found = found._replace(gpus=())
-        if found is not None and not any(explains(cause, own, rule, found, job) for cause, own in kept):
-            kept.append((rule, found))
-    verdicts = sorted((_verdict(rule, found) for rule, found in kept), key=lambda one: SEVERITIES.index(one.severity))
-    return Judgement(tuple(verdicts), tuple(abstentions), evidence.start, evidence.end)
-
-
-def _verdict(rule: Rule, found: Found) -> Verdict:
-    return Verdict(
-        rule.code,
-        found.severity,
-        rule.title.format(**found.words),
-        found.findings,
-        rule.advice,
-        rule.source,
-        *found.span,
-        found.gpus,
+    verdicts, abstentions = decide(
+        table,
+        job,
+        evidence.n_gpus,
+        lambda rule: _missing(rule, evidence),
+        partial(explains, job=job),
     )
+    return Judgement(verdicts, abstentions, evidence.start, evidence.end)
 
 
 def _missing(rule: Rule, evidence: Evidence) -> str | None:
@@ -119,12 +95,8 @@ def _measured(name: str, evidence: Evidence) -> bool:
 def explains(cause: Rule, own: Found, rule: Rule, found: Found, job: Job) -> bool:
     """Whether what a rule ``found`` is but a symptom of a ``cause`` that holds (``own``): for its GPUs and nearly all of its
     time. What holds for parts of bins counts for the work that these lack."""
-    if rule.code not in cause.explains:
-        return False
-    if own.gpus and not (found.gpus and set(found.gpus) <= set(own.gpus)):
-        return False
-    if own.bins is None:
-        return True
+    if own.bins is None or not same_gpus(cause, own, rule, found):
+        return same_gpus(cause, own, rule, found)
     bins = job.steady if found.bins is None else found.bins
     weights = np.ones(len(bins)) if bins.dtype == bool else job.lacks
     return bool(weights @ np.minimum(own.bins, bins) >= job.common("explained") * (weights @ bins))

@@ -11,6 +11,9 @@ advice = "Ask help@example.org for larger GPUs."
 
 [tensor_unused]
 enabled = false
+
+[traces.exposed_communication]
+warning = 0.2
 """
 
 import os
@@ -19,7 +22,7 @@ from typing import Any
 
 from gssr.model.results import SEVERITIES
 from gssr.model.verdicts import balance, clocks, limits, rhythm, usage, waits
-from gssr.model.verdicts.table import JOBSTATS, KEMPNER, Rule, Table, Threshold, rules_of
+from gssr.model.verdicts.table import JOBSTATS, KEMPNER, TRACES, Rule, Table, Threshold, rules_of
 
 COMMON = Rule(
     "common", "info", "",
@@ -56,6 +59,9 @@ def load(path: str, table: Table = TABLE) -> Table:
         raise ValueError(f"{path}: rules can't be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # beside what is no TOML: numbers too long, brackets too deep
         raise ValueError(f"{path}: is no TOML: {error}") from None
+    of_traces = wanted.pop(TRACES, {})
+    if table.section:
+        wanted = of_traces if isinstance(of_traces, dict) else {table.section: of_traces}
     codes = [rule.code for rule in (table.common, *table.rules)]
     for code, changes in wanted.items():
         if code not in codes:
@@ -64,13 +70,13 @@ def load(path: str, table: Table = TABLE) -> Table:
             raise ValueError(f"{path}: {code} must be a table: [{code}]")
     rules = (_changed(rule, wanted.get(rule.code, {}), path) for rule in table.rules)
     common = _changed(table.common, wanted.get(table.common.code, {}), path)
-    return Table(common or table.common, tuple(rule for rule in rules if rule is not None))
+    return table._replace(common=common or table.common, rules=tuple(rule for rule in rules if rule is not None))
 
 
-def from_environment(environment: Mapping[str, str] = os.environ) -> Table:
+def from_environment(environment: Mapping[str, str] = os.environ, table: Table = TABLE) -> Table:
     """The table as GSSR_RULES changes it. Raises ValueError as ``load``."""
     path = environment.get(VARIABLE)
-    return load(path) if path else TABLE
+    return load(path, table) if path else table
 
 
 def _changed(rule: Rule, changes: Mapping[str, Any], path: str) -> Rule | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from gssr.arrays import Flags, Floats
-from gssr.model.results import Finding, Severity
+from gssr.model.results import SEVERITIES, Abstention, Finding, Severity, Verdict
 from gssr.model.verdicts import words
 from gssr.model.window import DETECTION_METRICS
 
@@ -15,6 +15,11 @@ KEMPNER = "KempnerPulse's classes"
 JOBSTATS = "Princeton jobstats"
 CSCS = "CSCS's job report"
 TRACEML = "TraceML"
+NSYS = "Nsight Systems' expert rules"
+HTA = "HolisticTraceAnalysis"
+
+TRACES = "traces"
+"""The part of a site's file that changes the rules of traces."""
 
 LEAD = DETECTION_METRICS
 """What tells work from waiting, best first."""
@@ -65,10 +70,12 @@ class Rule(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The rules in their order. ``common`` holds what several of them share: no rule of its own."""
+    """The rules in their order. ``common`` holds what several of them share: no rule of its own. ``section``: where in a
+    site's file they stand; empty for its top."""
 
     common: Rule
     rules: tuple[Rule, ...]
+    section: str = ""
 
     def rule(self, code: str) -> Rule:
         """The rule of this code; ``common`` by its own."""
@@ -115,6 +122,58 @@ def rule(
         return condition
 
     return register
+
+
+def decide(
+    table: Table,
+    job: Any,
+    n_gpus: int,
+    missing: Callable[[Rule], str | None],
+    explains: Callable[[Rule, Found, Rule, Found], bool],
+) -> tuple[tuple[Verdict, ...], tuple[Abstention, ...]]:
+    """Verdicts on what the conditions look at, ``job``: the worst first and otherwise in the order of the rules; and the
+    rules that abstained. ``missing``: what a rule needs and is not there. A rule whose findings a rule before it
+    ``explains`` (cause, what it found, rule, what that found) is left out."""
+    kept: list[tuple[Rule, Found]] = []
+    abstentions = []
+    for rule in table.rules:
+        why = missing(rule)
+        if why is not None:
+            abstentions.append(Abstention(rule.code, why))
+            continue
+        try:
+            found = REGISTERED[rule.code][1](job, rule)
+        except Unknown as unknown:
+            abstentions.append(Abstention(rule.code, str(unknown)))
+            continue
+        if found is None or (found.bins is not None and not found.bins.any()):
+            continue  # by a site's zero it would hold of nothing
+        if len(found.gpus) == n_gpus:
+            found = found._replace(gpus=())
+        if not any(explains(cause, own, rule, found) for cause, own in kept):
+            kept.append((rule, found))
+    verdicts = sorted((_verdict(rule, found) for rule, found in kept), key=lambda one: SEVERITIES.index(one.severity))
+    return tuple(verdicts), tuple(abstentions)
+
+
+def same_gpus(cause: Rule, own: Found, rule: Rule, found: Found) -> bool:
+    """Whether a rule is a symptom of a ``cause`` that holds (``own``) for all the GPUs for which it ``found`` something."""
+    if rule.code not in cause.explains:
+        return False
+    return not own.gpus or bool(found.gpus and set(found.gpus) <= set(own.gpus))
+
+
+def _verdict(rule: Rule, found: Found) -> Verdict:
+    return Verdict(
+        rule.code,
+        found.severity,
+        rule.title.format(**found.words),
+        found.findings,
+        rule.advice,
+        rule.source,
+        *found.span,
+        found.gpus,
+    )
 
 
 def rules_of(module: Any) -> tuple[Rule, ...]:

@@ -8,6 +8,7 @@ from gssr.store.format.rows import Gpu
 
 _NAMED = 3
 _REASONS = {name for _, name, _ in CLOCK_EVENT_REASONS}
+_UNITS = ((1, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s"))
 _OTHERS = {
     "read_bytes": ("disk reads", "B/s"),
     "write_bytes": ("disk writes", "B/s"),
@@ -57,6 +58,14 @@ def duration(seconds: float) -> str:
     if seconds < 7170:
         return f"{seconds / 60:.{0 if seconds >= 597 else 1}f} min".replace(".0 ", " ")
     return f"{seconds / 3600:.3g} h"
+
+
+def took(ns: float) -> str:
+    """A length of time in ns: ``840 ns``, ``12.5 µs``, ``3.4 ms``, from 10 s on as ``duration``."""
+    if ns >= 9.95e9:
+        return duration(ns / 1e9)
+    size, unit = next((size, unit) for size, unit in _UNITS if ns < 999.5 * size)
+    return f"{_three(ns / size)} {unit}"
 
 
 def _three(value: float) -> str:

@@ -1,0 +1,146 @@
+"""When a GPU was idle, why, and what the program did meanwhile.
+
+A GPU is idle between two pieces of work of any of its streams. The cause is read off what comes next:
+
+- host: its launch began after the gap had begun. The host was late.
+- launch: it was launched in time, and the gap is below 30 µs: what it takes to get from one piece of work to the next.
+- copy: it was launched in time and is a copy or set, which waited for its data.
+- dependency: it was launched in time and waited for something else: an event, another GPU, another stream.
+- unknown: the trace does not tell what launched it.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Ints
+from gssr.model.traces.launches import Links
+from gssr.model.traces.part import Part
+from gssr.model.traces.results import CAUSES, Cause, Gap
+from gssr.model.traces.segments import Segments
+from gssr.traces.timeline import BUSY, Category, Kind
+
+LAUNCH = 30_000
+"""Below so many ns a gap is a launch's (HolisticTraceAnalysis' consecutive_kernel_delay, as it acts)."""
+MOST_GAPS = 50
+_BLOCK = 256
+
+
+class Idle(NamedTuple):
+    """The gaps [n] of a GPU: from ``start`` to ``end``, the row that ``after`` each begins, its ``cause`` (a place in
+    CAUSES)."""
+
+    start: Ints
+    end: Ints
+    after: Ints
+    cause: Ints
+
+
+def idle_of(part: Part, busy: Segments, first: Ints, links: Links) -> Idle:
+    """Of a GPU: between the stretches in which it was ``busy``, each of which the row at ``first`` [n] of those of ``links``
+    begins."""
+    gaps = busy.gaps
+    return _judged(part, gaps.start, gaps.end, links.rows[first[1:]], links.call[first[1:]])
+
+
+def idle_of_streams(part: Part, links: Links) -> Idle:
+    """As HolisticTraceAnalysis counts it: stream by stream, from each end to the next start, what overlaps as less than
+    nothing; and of three causes only, its "other" as "unknown"."""
+    rows = np.flatnonzero(np.isin(part.timeline.intervals.kind[links.rows], BUSY))
+    track = part.timeline.intervals.track[links.rows[rows]]
+    rows = rows[np.argsort(track, kind="stable")]
+    track = np.sort(track, kind="stable")
+    next_ = np.flatnonzero(track[1:] == track[:-1]) + 1
+    after, before = links.rows[rows[next_]], links.rows[rows[next_ - 1]]
+    found = _judged(part, part.end[before], part.start[after], after, links.call[rows[next_]])
+    host, short = found.cause == CAUSES.index("host"), found.end - found.start < LAUNCH
+    cause = np.where(host, found.cause, np.where(short, CAUSES.index("launch"), CAUSES.index("unknown")))
+    return found._replace(cause=cause)
+
+
+def _judged(part: Part, start: Ints, end: Ints, after: Ints, call: Ints) -> Idle:
+    cause = np.full(len(start), CAUSES.index("dependency"))
+    cause[part.category[after] == Category.COPY] = CAUSES.index("copy")
+    cause[end - start < LAUNCH] = CAUSES.index("launch")
+    cause[part.start[call] > start] = CAUSES.index("host")
+    cause[call < 0] = CAUSES.index("unknown")
+    return Idle(start, end, after, cause)
+
+
+def by_cause(idle: Idle) -> dict[Cause, tuple[int, int]]:
+    """How many gaps there are of each cause, and how many ns."""
+    count = np.bincount(idle.cause, minlength=len(CAUSES))
+    total = np.bincount(idle.cause, idle.end - idle.start, len(CAUSES))
+    return {cause: (int(count[at]), int(total[at])) for at, cause in enumerate(CAUSES)}
+
+
+def longest(part: Part, gpu: int, idle: Idle, links: Links) -> list[Gap]:
+    """The MOST_GAPS longest gaps of a GPU, with what the program did in their middle."""
+    length = idle.end - idle.start
+    most = min(MOST_GAPS, len(length))
+    order = np.argpartition(-length, most - 1)[:most] if most else np.empty(0, np.int64)
+    open_ = _Open(part)
+    track, own = part.gpus[gpu], part.timeline.intervals
+    usual = open_.thread_of(links)
+    found = []
+    for at in order.tolist():
+        place = int(np.searchsorted(links.rows, idle.after[at]))
+        call = int(links.call[place])
+        thread = int(own.track[call]) if call >= 0 else usual
+        middle = (int(idle.start[at]) + int(idle.end[at])) // 2
+        found.append(
+            Gap(
+                int(idle.start[at]), int(length[at]), track.rank, track.device, CAUSES[int(idle.cause[at])],
+                _before(part, links, place, int(idle.start[at])), part.timeline.names[own.name[idle.after[at]]],
+                *(open_.name(thread, kinds, middle) for kinds in _SHOWN),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _before(part: Part, links: Links, place: int, end: int) -> str:
+    """The name of what ended at ``end``, before this place among the GPU's rows."""
+    found = _last(place, lambda low, high: part.end[links.rows[low:high]] == end)
+    return "" if found is None else part.timeline.names[part.timeline.intervals.name[links.rows[found]]]
+
+
+_SHOWN = ((Kind.RUNTIME, Kind.DRIVER, Kind.OS), (Kind.CPU_OP, Kind.RANGE), (Kind.PYTHON,))
+
+
+class _Open:
+    """What was open on a thread at some time."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._rows: dict[tuple[int, tuple[Kind, ...]], tuple[Ints, Ints, Ints]] = {}
+
+    def thread_of(self, links: Links) -> int:
+        """The thread that launched most, -1 without any."""
+        calls = links.call[links.call >= 0]
+        return int(np.bincount(self._part.timeline.intervals.track[calls]).argmax()) if len(calls) else -1
+
+    def name(self, thread: int, kinds: tuple[Kind, ...], time: int) -> str | None:
+        """The innermost interval of these kinds."""
+        own, key = self._part.timeline.intervals, (thread, kinds)
+        if thread < 0:
+            return None
+        if key not in self._rows:
+            rows = self._part.by_kind.rows(kinds)
+            rows = rows[own.track[rows] == thread]
+            self._rows[key] = rows, own.start[rows], own.start[rows] + own.length[rows]
+        rows, start, end = self._rows[key]
+        found = _last(int(np.searchsorted(start, time, "right")), lambda low, high: end[low:high] > time)
+        return None if found is None else self._part.timeline.names[own.name[rows[found]]]
+
+
+def _last(before: int, holds: "Callable[[int, int], np.ndarray[tuple[int], np.dtype[np.bool_]]]") -> int | None:
+    """The last place below ``before`` for which it ``holds``; most are near."""
+    size, high = _BLOCK, before
+    while high > 0:
+        low = max(high - size, 0)
+        there = np.flatnonzero(holds(low, high))
+        if len(there):
+            return low + int(there[-1])
+        high, size = low, 2 * size
+    return None

@@ -1,0 +1,121 @@
+"""Which call launched which work of a GPU, how long that took to begin, and how much of it waited."""
+
+import re
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Ints
+from gssr.model.traces.lengths import lengths_of
+from gssr.model.traces.part import Part
+from gssr.model.traces.results import Launches
+from gssr.traces.timeline import NO_LINK, Kind
+
+SHORT_CALL = 50_000
+"""A call of more ns is slow (HolisticTraceAnalysis' cut-off)."""
+LONG_DELAY = 100_000
+"""A delay of more ns is long (HolisticTraceAnalysis' cut-off)."""
+QUEUE = 1024
+"""So much work a stream holds: then the next launch waits."""
+_AS_HTA = re.compile("^(?:cuda|hip)(?:LaunchKernel|ExtLaunchKernel|Memcpy|Memset)|^cuLaunchKernel")
+_DENSE = 8
+
+
+class Links(NamedTuple):
+    """``call`` [n rows]: which interval launched each of a GPU's ``rows``, -1 where the trace does not tell."""
+
+    rows: Ints
+    call: Ints
+
+
+def links_of(part: Part, rows: Ints) -> Links:
+    """The launches of a GPU's rows: of calls that share a correlation, the outermost."""
+    own = part.timeline.intervals
+    calls = part.by_kind.rows((Kind.RUNTIME, Kind.DRIVER))
+    calls = calls[own.link[calls] != NO_LINK]
+    if part.like_hta:
+        calls = calls[part.is_named(calls, _AS_HTA.search)]
+    found = np.full(len(rows), -1, np.int64)
+    if not len(calls):
+        return Links(rows, found)
+    link, wanted = own.link[calls][::-1], own.link[rows]
+    low, high = int(link.min()), int(link.max())
+    if high - low < _DENSE * len(calls) + 1024:
+        table = np.full(high - low + 1, -1, np.int64)
+        table[link - low] = calls[::-1]  # of several the first stays
+        there = np.flatnonzero((wanted >= low) & (wanted <= high) & (wanted != NO_LINK))
+        found[there] = table[wanted[there] - low]
+    else:
+        link, first = np.unique(own.link[calls], return_index=True)
+        at = np.minimum(np.searchsorted(link, wanted), len(link) - 1)
+        found = np.where((link[at] == wanted) & (wanted != NO_LINK), calls[first[at]], -1)
+    return Links(rows, found)
+
+
+def launches(part: Part, links: Links) -> Launches:
+    """Statistics of the launches of these rows, ascending by start. What one call launched counts once, by the first of
+    it."""
+    linked = links.call >= 0
+    call, rows = links.call[linked], links.rows[linked]
+    first = np.full(len(part.start), -1)
+    first[call[::-1]] = rows[::-1]
+    calls = np.flatnonzero(first >= 0)
+    work = np.bincount(call, part.end[rows] - part.start[rows], len(first))[calls]
+    rows = first[calls]
+    took = part.end[calls] - part.start[calls]
+    delay = np.maximum(part.start[rows] - part.end[calls], 0)
+    queue = _queues(part, rows, calls)
+    return Launches(
+        len(calls),
+        lengths_of(np.zeros(len(calls), np.int64), delay, partial(map, lambda _: ())),
+        int(((work < took) & (took <= SHORT_CALL)).sum()),
+        int((took > SHORT_CALL).sum()),
+        int((delay > LONG_DELAY).sum()),
+        int(queue.max(initial=0)),
+        int((queue >= QUEUE).sum()),
+    )
+
+
+def _queues(part: Part, rows: Ints, calls: Ints) -> Ints:
+    """The most work that was launched and had not begun, stream by stream."""
+    track = part.timeline.intervals.track[rows]
+    order = np.lexsort((part.start[calls], track)) if len(np.unique(track)) > 1 else np.argsort(part.start[calls])
+    edges = [0, *(np.flatnonzero(np.diff(track[order])) + 1).tolist(), len(order)] if len(order) else [0]
+    most = []
+    for first, last in pairwise(edges):
+        own = order[first:last]
+        begun = np.searchsorted(np.sort(part.start[rows[own]]), part.start[calls[own]], "right")
+        most.append(int((np.arange(1, len(own) + 1) - begun).max()))
+    return np.array(most, np.int64)
+
+
+class Launched:
+    """How long what a thread launched kept a GPU busy."""
+
+    def __init__(self, part: Part, links: Links) -> None:
+        linked = links.call >= 0
+        call, rows = links.call[linked], links.rows[linked]
+        track = part.timeline.intervals.track[call]
+        self._part, self._low = part, int(part.start.min(initial=0))
+        span = int(part.end.max(initial=0)) - self._low
+        self._bits = span.bit_length()
+        self._coarse = max(self._bits + len(part.timeline.tracks).bit_length() - 62, 0)
+        key = self._key(track, part.start[call])
+        order = np.argsort(key, kind="stable")
+        self._keys = key[order]
+        self._ahead = np.concatenate([[0], np.cumsum((part.end - part.start)[rows[order]])])
+
+    def within(self, rows: Ints) -> Ints:
+        """What was launched while each of these rows lasted, on its thread: ns of all GPUs added up."""
+        track = self._part.timeline.intervals.track[rows]
+        first, last = (
+            np.searchsorted(self._keys, self._key(track, times[rows])) for times in (self._part.start, self._part.end)
+        )
+        return np.asarray(self._ahead[last] - self._ahead[first], np.int64)
+
+    def _key(self, track: "np.ndarray[tuple[int], np.dtype[np.int32]]", time: Ints) -> Ints:
+        """Ascending by track and time. (Of so many tracks and so long a time that both need more than 62 bits, the time in
+        units of several ns.)"""
+        return (track.astype(np.int64) << (self._bits - self._coarse)) | ((time - self._low) >> self._coarse)

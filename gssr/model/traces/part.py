@@ -1,0 +1,156 @@
+"""The part of a timeline that is looked at: a window of time, and some tracks or names."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gssr.arrays import Flags, Ints
+from gssr.traces.categories import category_as_hta
+from gssr.traces.timeline import BUSY, NO_LINK, Category, Kind, Timeline, Track
+
+_CPU = tuple(kind for kind in Kind if kind >= Kind.RUNTIME)
+_PROFILER_STEP = re.compile("ProfilerStep")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """``start``, ``end``, ``category`` [n] are those of all of the timeline's intervals, but cut to the window; ``chosen``
+    [n] tells which of them are looked at, None for all. ``gpus``: a track of each GPU that did something, ``gpu_of`` [n
+    tracks] the place of each track's GPU among them, -1 of a thread."""
+
+    timeline: Timeline
+    window: tuple[int, int]
+    whole: bool
+    like_hta: bool
+    start: Ints
+    end: Ints
+    category: Ints
+    chosen: Flags | None
+    gpus: tuple[Track, ...]
+    gpu_of: Ints
+    by_kind: "ByKind"
+
+    def rows(self, *kinds: Kind) -> Ints:
+        """Where those intervals of these kinds stand that are looked at."""
+        found = self.by_kind.rows(kinds)
+        return found if self.chosen is None else found[self.chosen[found]]
+
+    def is_named(self, rows: Ints, holds: Callable[[str], object]) -> Flags:
+        """[n rows]: whether their name is such."""
+        name = self.timeline.intervals.name[rows]
+        names = np.flatnonzero(np.bincount(name, minlength=1))
+        yes = np.zeros(len(self.timeline.names) + 1, np.bool_)
+        yes[[at for at in names.tolist() if holds(self.timeline.names[at])]] = True
+        return yes[name]
+
+    def named(self, holds: Callable[[str], object], *kinds: Kind) -> Ints:
+        """Where those intervals of these kinds stand that are looked at and whose name is such."""
+        found = [rows[self.is_named(rows, holds)] for rows in map(self.rows, kinds)]
+        return np.sort(np.concatenate(found))
+
+
+class ByKind:
+    """Where the intervals of each kind stand."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        kind = timeline.intervals.kind
+        self._rows = np.argsort(kind, kind="stable")
+        self._edges = np.concatenate([[0], np.cumsum(np.bincount(kind, minlength=max(Kind) + 1))])
+
+    def rows(self, kinds: Sequence[Kind]) -> Ints:
+        """Of any of these kinds, ascending."""
+        found = [self._rows[self._edges[kind] : self._edges[kind + 1]] for kind in kinds]
+        some = [each for each in found if len(each)]
+        if len(some) > 1:
+            return np.sort(np.concatenate(some), kind="stable")  # which merges runs that are in order
+        return some[0] if some else found[0]
+
+
+def part_of(
+    timeline: Timeline,
+    window: tuple[int, int] | None = None,
+    tracks: Sequence[int] | Ints | None = None,
+    names: Sequence[int] | Ints | None = None,
+    like_hta: bool = False,
+) -> Part:
+    """``window``: begin and end, ns; of an interval that it cuts, the part inside counts. ``tracks``, ``names``: places in
+    the timeline's; None for all. ``like_hta``: as HolisticTraceAnalysis 0.5 reads a trace: whole µs, the last profiler step
+    and what it launched left out, and its own classes of kernels."""
+    own = timeline.intervals
+    start, end, category = own.start, own.start + own.length, own.category.astype(np.int64)
+    chosen: Flags | None = None
+    if like_hta:
+        offset = (timeline.clock.unix_ns or 0) % 1000
+        start, end = -(-(start + offset) // 1000) * 1000 - offset, (end + offset) // 1000 * 1000 - offset
+        chosen, category = _without_last_step(timeline, start), _categories_as_hta(timeline)
+    if window is not None:
+        begin, stop = window
+        inside = (start < stop) & ((end > begin) | (start >= begin))
+        chosen = inside if chosen is None else chosen & inside
+        start, end = np.clip(start, begin, stop), np.clip(end, begin, stop)
+    for column, wanted, n in ((own.track, tracks, len(timeline.tracks)), (own.name, names, len(timeline.names))):
+        if wanted is not None:
+            yes = np.zeros(n, np.bool_)
+            yes[np.asarray(wanted, np.int64)] = True
+            chosen = yes[column] if chosen is None else chosen & yes[column]
+    extent = (int(start[0]), int(end.max())) if len(own) else (0, 0)
+    by_kind = ByKind(timeline)
+    gpus, gpu_of = _gpus(timeline, by_kind.rows(BUSY), chosen)
+    return Part(
+        timeline, window or extent, window is None, like_hta, start, end, category, chosen, gpus, gpu_of, by_kind
+    )  # fmt: skip
+
+
+def _is_one(timeline: Timeline, kinds: Sequence[Kind]) -> Flags:
+    yes = np.zeros(max(Kind) + 1, np.bool_)
+    yes[list(kinds)] = True
+    return yes[timeline.intervals.kind]
+
+
+def _gpus(timeline: Timeline, busy: Ints, chosen: Flags | None) -> tuple[tuple[Track, ...], Ints]:
+    """GPUs by rank, node and number. A GPU is known by its UUID, else by its number in its process."""
+    rows = busy if chosen is None else busy[chosen[busy]]
+    used = np.bincount(timeline.intervals.track[rows], minlength=len(timeline.tracks)) > 0
+    keys = [_key(track) for track in timeline.tracks]
+    first = {keys[at]: timeline.tracks[at] for at in reversed(np.flatnonzero(used).tolist())}
+    there = sorted(first, key=lambda key: tuple((value is None, str(value).rjust(20)) for value in key))
+    place = {key: at for at, key in enumerate(there)}
+    gpu_of = [
+        place.get(key, -1) if track.kind == "gpu_stream" else -1
+        for key, track in zip(keys, timeline.tracks, strict=True)
+    ]
+    return tuple(first[key] for key in there), np.array(gpu_of, np.int64)
+
+
+def _key(track: Track) -> tuple[object, ...]:
+    return track.source, track.rank, track.node, track.uuid or (track.pid, track.device)
+
+
+def _without_last_step(timeline: Timeline, start: Ints) -> Flags | None:
+    """What begins on a thread before the last of several profiler steps, and the GPU's work that was launched by it."""
+    own = timeline.intervals
+    steps = [at for at, name in enumerate(timeline.names) if _PROFILER_STEP.search(name)]
+    cpu = _is_one(timeline, _CPU)
+    last = np.full(len(timeline.sources) or 1, np.iinfo(np.int64).min)
+    rows = np.flatnonzero(cpu & np.isin(own.name, steps))
+    if len(np.unique(own.name[rows])) < 2:
+        return None
+    source = np.array([track.source for track in timeline.tracks], np.int64)
+    np.maximum.at(last, source[own.track[rows]], start[rows])
+    kept = cpu & (start < last[source[own.track]])
+    launched = np.isin(own.link, own.link[kept & (own.link != NO_LINK)])
+    return np.asarray(kept | (launched & ~cpu), np.bool_)
+
+
+def _categories_as_hta(timeline: Timeline) -> Ints:
+    own = timeline.intervals
+    category = own.category.astype(np.int64)
+    on_gpu = np.flatnonzero(_is_one(timeline, BUSY))
+    by_name = np.zeros(len(timeline.names) + 1, np.int64)
+    for at in np.unique(own.name[on_gpu]).tolist():
+        by_name[at] = category_as_hta(timeline.names[at])
+    category[on_gpu] = by_name[own.name[on_gpu]]
+    category[_is_one(timeline, (Kind.GPU_SYNC,))] = Category.SYNC
+    return category

@@ -1,0 +1,188 @@
+"""What is found out about a trace. Times are whole ns, counted from the trace's zero."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.model.results import Abstention, Verdict
+from gssr.model.traces.lengths import Lengths
+from gssr.traces.timeline import Clock, Source
+
+Cause = Literal["host", "launch", "dependency", "copy", "unknown"]
+CAUSES: tuple[Cause, ...] = ("host", "launch", "dependency", "copy", "unknown")
+"""Why a GPU was idle (gssr.model.traces.idle), in the order of tables."""
+TYPES = ("compute", "communication", "copy")
+"""What a GPU's work is for; a subset of them is the sum of 1, 2 and 4."""
+LENGTH_TABLES = ("kernels", "kernels_by_rank", "copies", "copy_sizes", "api", "ranges", "operators", "os")
+"""The tables of lengths that an analysis has."""
+
+
+class Course(NamedTuple):
+    """A GPU over time: ``busy`` and ``types`` [3], shares 0-1 [n_bins] in equal bins from ``begin`` to ``end``, ns."""
+
+    begin: int
+    end: int
+    busy: Floats
+    types: tuple[Floats, ...]
+
+
+class Waits(NamedTuple):
+    """How long a GPU was idle while something went on beside it, ns; None where the trace holds nothing of the kind.
+    ``loader``: data was being loaded. ``blocked``: a thread waited in a call for the GPU. ``sync_copy``, ``sync_memset``: in
+    one that copies or sets and returns when that is done. ``between_steps``: after one step and before the next."""
+
+    loader: int | None = None
+    blocked: int | None = None
+    sync_copy: int | None = None
+    sync_memset: int | None = None
+    between_steps: int | None = None
+
+
+class GpuUse(NamedTuple):
+    """One GPU of one rank. ``span_ns``: from the first start to the last end of its kernels, copies and sets; ``busy_ns``:
+    what these cover; ``types``: ns in exactly each subset of TYPES [8]. ``overlap``: the share of the communication that
+    lies under computation, None without communication."""
+
+    rank: int | None
+    node: str | None
+    gpu: int | None
+    uuid: str | None
+    n_kernels: int
+    begin_ns: int
+    span_ns: int
+    busy_ns: int
+    compute_ns: int
+    communication_ns: int
+    copy_ns: int
+    types: tuple[int, ...]
+    overlap: float | None
+    waits: Waits
+    course: Course
+
+    @property
+    def idle_ns(self) -> int:
+        """Neither kernel nor copy."""
+        return self.span_ns - self.busy_ns
+
+    @property
+    def exposed_communication_ns(self) -> int:
+        """Communication, and no computation meanwhile."""
+        return self.types[2] + self.types[6]
+
+    @property
+    def exposed_copy_ns(self) -> int:
+        """A copy, and neither computation nor communication meanwhile."""
+        return self.types[4]
+
+    @property
+    def place(self) -> str:
+        """What tables and verdicts call it."""
+        return place(self.rank, self.gpu)
+
+
+def place(rank: int | None, gpu: int | None) -> str:
+    """What a GPU of a rank is called: ``rank 3 GPU 1``."""
+    known = [f"{name} {value}" for name, value in (("rank", rank), ("GPU", gpu)) if value is not None]
+    return " ".join(known) or "the GPU"
+
+
+class Gap(NamedTuple):
+    """A time in which a GPU was idle. ``before``, ``after``: the work at its ends; ``call``, ``range``, ``python``: what was
+    innermost on the thread that launched the work after it, in its middle; None where there was nothing."""
+
+    start_ns: int
+    length_ns: int
+    rank: int | None
+    gpu: int | None
+    cause: Cause
+    before: str
+    after: str
+    call: str | None
+    range: str | None
+    python: str | None
+
+
+class Launches(NamedTuple):
+    """Calls that gave a GPU work. ``delay``: how often which time passed from a call's end to the work's begin (0 where it
+    began before); ``short_kernels``: work shorter than its call of at most 50 µs; ``slow_calls``: calls above 50 µs;
+    ``long_delays``: delays above 100 µs; ``queue_max``: most work that waited in one stream, ``queue_full``: in how many
+    streams that was as much as a stream holds."""
+
+    n: int
+    delay: Lengths
+    short_kernels: int
+    slow_calls: int
+    long_delays: int
+    queue_max: int
+    queue_full: int
+
+
+class Step(NamedTuple):
+    """One step of the program on one rank; ``busy_ns``: how long its GPU was busy meanwhile (the mean of several)."""
+
+    name: str
+    rank: int | None
+    start_ns: int
+    length_ns: int
+    busy_ns: int
+
+
+class CounterSummary(NamedTuple):
+    """A series of values. ``mean``: of a gauge over time, else over its values; ``at_max_ns``: when it was greatest."""
+
+    name: str
+    unit: str
+    rank: int | None
+    gpu: int | None
+    n: int
+    mean: float
+    min: float
+    max: float
+    last: float
+    at_max_ns: int
+
+
+class CallTotals(NamedTuple):
+    """Calls of one sort, all ranks together. ``n_bytes``: what was copied by them."""
+
+    n: int = 0
+    total_ns: int = 0
+    n_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TraceAnalysis:
+    """All that is found out. ``holds``: which of "kernels", "copies", "calls", "launches", "ranges", "communication",
+    "steps", "pageable" the trace has. ``calls``: totals of those calls that rules look at. ``whole``: no window was asked
+    for. ``idle``: count and ns by cause. Tables of lengths by their names (LENGTH_TABLES)."""
+
+    sources: tuple[Source, ...]
+    clock: Clock
+    window: tuple[int, int]
+    whole: bool
+    like_hta: bool
+    holds: frozenset[str]
+    gpus: tuple[GpuUse, ...]
+    lengths: Mapping[str, Lengths]
+    calls: Mapping[str, CallTotals]
+    idle: Mapping[Cause, tuple[int, int]]
+    gaps: tuple[Gap, ...]
+    launches: Launches
+    steps: tuple[Step, ...]
+    counters: tuple[CounterSummary, ...]
+    facts: Mapping[str, str] = field(default_factory=dict)
+    verdicts: tuple[Verdict, ...] = ()
+    abstentions: tuple[Abstention, ...] = ()
+
+    @property
+    def span_ns(self) -> int:
+        """The spans of all GPUs together: what their shares are of."""
+        return sum(gpu.span_ns for gpu in self.gpus)
+
+    @property
+    def types(self) -> Ints:
+        """ns in each subset of TYPES [8], of all GPUs together."""
+        return np.sum([gpu.types for gpu in self.gpus], axis=0, dtype=np.int64) if self.gpus else np.zeros(8, np.int64)

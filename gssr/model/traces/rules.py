@@ -1,0 +1,379 @@
+"""The rules for traces: what keeps the GPUs from working, what it costs, and what to do.
+
+They stand in the order in which they are gone through: causes before what they explain. Seven of them ask what the expert
+rules of Nsight Systems ask, with its thresholds where it has some; the others are ours. What would be won is bounded by the
+time in which a GPU did nothing, or nothing but that. A site changes them as it does the others
+(gssr.model.verdicts.rules), under [traces.CODE].
+"""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.model.results import Finding, Severity
+from gssr.model.traces.idle import LAUNCH
+from gssr.model.traces.results import GpuUse, TraceAnalysis
+from gssr.model.traces.waits import SHORT
+from gssr.model.verdicts.table import (
+    NSYS,
+    OURS,
+    TRACES,
+    Found,
+    Rule,
+    Table,
+    Threshold,
+    Unknown,
+    decide,
+    rule,
+    rules_of,
+    same_gpus,
+    told,
+)  # fmt: skip
+from gssr.model.verdicts.words import percent, took
+
+_NEEDS = {
+    "kernels": "no work of a GPU is in the trace",
+    "copies": "no copies are in the trace",
+    "calls": "no calls of CUDA or HIP are in the trace",
+    "launches": "the trace does not tell what launched the GPUs' work",
+    "ranges": "no operators or ranges are in the trace",
+    "communication": "no communication is in the trace",
+    "steps": "no steps are marked in the trace",
+    "pageable": "the trace does not tell which memory is pageable",
+}
+"""What rules need, and what is said where it is missing."""
+_PARTS = 30
+"""Parts of the run that are looked at one by one (nsys: gpu_time_util)."""
+_GAP = 500_000_000
+
+
+def judge_trace(trace: TraceAnalysis, table: Table) -> TraceAnalysis:
+    """The analysis with its verdicts."""
+    verdicts, abstentions = decide(table, trace, len(trace.gpus), lambda rule: _missing(rule, trace), same_gpus)
+    return replace(trace, verdicts=verdicts, abstentions=abstentions)
+
+
+def _missing(rule: Rule, trace: TraceAnalysis) -> str | None:
+    return next((_NEEDS[name] for (name,) in rule.needs if name not in trace.holds), None)
+
+
+def _span(trace: TraceAnalysis) -> tuple[float, float]:
+    """s from the trace's zero."""
+    return trace.window[0] / 1e9, trace.window[1] / 1e9
+
+
+def _share(trace: TraceAnalysis, ns: int) -> float:
+    """Of the time of all GPUs."""
+    return ns / max(trace.span_ns, 1)
+
+
+def _won(trace: TraceAnalysis, ns: int, what: str) -> Finding:
+    """What would be won at most."""
+    share = _share(trace, ns)
+    return told("won", ns / 1e9, f"to be won: at most {took(ns)} of the GPUs' time ({percent(share)}), {what}")
+
+
+def _of_time(trace: TraceAnalysis, ns: int, rule: Rule, what: str, name: str = "warning") -> Finding:
+    """A share of the GPUs' time, held against the rule's threshold ``name``."""
+    share = _share(trace, ns)
+    return told(
+        "share", share, f"{percent(share)} of the GPUs' time ({took(ns)}) {what} (at least {percent(rule.at(name))})",
+        rule.at(name),
+    )  # fmt: skip
+
+
+def _idle(trace: TraceAnalysis, name: str) -> int:
+    """How long GPUs were idle while this went on (gssr.model.traces.results.Waits)."""
+    return sum(getattr(gpu.waits, name) or 0 for gpu in trace.gpus)
+
+
+def _graded(trace: TraceAnalysis, ns: int, rule: Rule) -> Severity | None:
+    """How severe it is that so much time is lost; None below the threshold "warning"."""
+    share = _share(trace, ns)
+    return rule.graded(share) if ns > 0 and share >= rule.at("warning") else None
+
+
+def _shares(what: str, warning: float, critical: float, source: str = OURS) -> tuple[Threshold, ...]:
+    return (
+        Threshold("warning", warning, f"{what}, as a share of the GPUs' time", source),
+        Threshold("critical", critical, "from this share on it is critical", source),
+    )
+
+
+@rule(
+    "warning", "The GPUs wait for data: idle for {lost} while the next batch is loaded",
+    _shares("idle while data is loaded", 0.02, 0.2),
+    "Load ahead: DataLoader(num_workers=…, prefetch_factor=…, persistent_workers=True, pin_memory=True); decode and augment "
+    "once, beforehand; keep the data on fast, local storage.",
+    needs=(("kernels",), ("ranges",)), explains=("gpu_gaps", "low_utilization", "empty_between_steps"),
+)  # fmt: skip
+def loader_waits(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """GPUs are idle while the program loads data."""
+    return _while_idle(trace, rule, "loader", "idle while data was loaded", "were it there in time")
+
+
+def _while_idle(trace: TraceAnalysis, rule: Rule, name: str, what: str, if_: str) -> Found | None:
+    lost = _idle(trace, name)
+    severity = _graded(trace, lost, rule)
+    if severity is None:
+        return None
+    evidence = (_of_time(trace, lost, rule, what), *_longest_gap(trace), _won(trace, lost, if_))
+    return Found({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
+
+
+def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
+    """The longest gap that the host caused, with what it did."""
+    gap = next((gap for gap in trace.gaps if gap.cause == "host"), None)
+    if gap is None:
+        return ()
+    doing = gap.python or gap.range or gap.call
+    at = f"longest gap {took(gap.length_ns)} at {gap.start_ns / 1e9:.6g} s"
+    return (told("gap", gap.length_ns / 1e9, f"{at}{f', in {doing}' if doing else ''}"),)
+
+
+@rule(
+    "warning", "{who} keeps the others waiting: it communicates for {own}, the median rank for {others}",
+    (
+        Threshold("warning", 0.05, "so much less of its time than the median rank spends in communication, as a ratio"),
+        Threshold("critical", 0.25, "from this difference on it is critical"),
+    ),
+    "Whoever comes last to a collective waits least in it: look for more work, a slower GPU or a slower loader on this "
+    "rank; compare its kernels with another's: gssr analyze --csv kernels_by_rank TRACE.",
+    needs=(("kernels",), ("communication",)),
+)  # fmt: skip
+def straggling_rank(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """One rank spends less time in communication than the others."""
+    if len(trace.gpus) < 2:
+        raise Unknown("there is one GPU")
+    spent = np.array([gpu.communication_ns for gpu in trace.gpus], np.float64)
+    least, middle = int(spent.argmin()), float(np.median(spent))
+    gpu = trace.gpus[least]
+    late = (middle - spent[least]) / max(gpu.span_ns, 1)
+    if late <= 0 or late < rule.at("warning"):
+        return None
+    words = {"who": gpu.place, "own": took(spent[least]), "others": took(middle)}
+    words["who"] = words["who"][:1].upper() + words["who"][1:]
+    wait = int(np.maximum(spent - spent[least], 0).sum())
+    evidence = (
+        told(
+            "late",
+            late,
+            f"{percent(late)} of its time less (at least {percent(rule.at('warning'))})",
+            rule.at("warning"),
+        ),
+        _won(trace, wait, "were all as late as it, none would wait"),
+    )
+    return Found(words, evidence, rule.graded(late), _span(trace), (least,))
+
+
+@rule(
+    "warning", "Between steps the GPUs are idle for {lost}",
+    _shares("idle between two steps", 0.02, 0.2),
+    "See what runs between the steps (logging, checkpoints, .item(), validation): do it less often, later, or in another "
+    "thread; copy with non_blocking=True.",
+    needs=(("kernels",), ("steps",)), explains=("gpu_gaps",),
+)  # fmt: skip
+def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """GPUs are idle after a step and before the next."""
+    return _while_idle(trace, rule, "between_steps", "idle between steps", "were the next step's work there")
+
+
+@rule(
+    "warning", "The program waits for the GPUs {count} times, once for every {each} launches, and they for it",
+    (
+        Threshold("per_launch", 0.05, "so many waiting calls for each launch, at least"),
+        Threshold("calls", 20, "and so many in all"),
+        *_shares("idle because the host is late", 0.1, 0.4),
+    ),
+    "Find what asks for results at each step: .item(), .cpu(), print of a tensor, torch.cuda.synchronize(), nonzero(); keep "
+    "results on the GPU and fetch them rarely; torch.cuda.set_sync_debug_mode('warn') names the lines.",
+    needs=(("kernels",), ("calls",), ("launches",)), explains=("blocking_calls",),
+)  # fmt: skip
+def sync_storm(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """Many calls that wait for the GPU, so that the host can't run ahead of it."""
+    n, launches, lost = trace.calls["blocked"].n, trace.launches.n, trace.idle["host"][1]
+    severity = _graded(trace, lost, rule)
+    if severity is None or n < rule.at("calls") or n < rule.at("per_launch") * launches:
+        return None
+    each = launches / max(n, 1)
+    per = rule.at("per_launch")
+    evidence = (
+        told(
+            "per_launch",
+            n / max(launches, 1),
+            f"{n:,} such calls, {launches:,} launches (at least {percent(per)})",
+            per,
+        ),
+        _of_time(trace, lost, rule, "idle because the host was late"),
+        _won(trace, lost, "could the host run ahead"),
+    )
+    return Found({"count": f"{n:,}", "each": f"{each:.3g}"}, evidence, severity, _span(trace))
+
+
+@rule(
+    "info", "Threads wait for the GPUs in {count} calls for {time}",
+    _shares("in calls that wait", 0.1, 1.01, NSYS),
+    "A thread in such a call launches nothing: wait for an event of the one stream that matters, or later. At the end of a "
+    "step, and while the GPU is busy, it costs nothing.",
+    needs=(("kernels",), ("calls",)),
+)  # fmt: skip
+def blocking_calls(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """Calls such as cudaDeviceSynchronize (nsys: cuda_api_sync)."""
+    calls, lost = trace.calls["blocked"], _idle(trace, "blocked")
+    if _graded(trace, calls.total_ns, rule) is None:
+        return None
+    evidence = (
+        _of_time(trace, calls.total_ns, rule, "in calls that wait"),
+        _won(trace, lost, "idle meanwhile"),
+    )
+    return Found({"count": f"{calls.n:,}", "time": took(calls.total_ns)}, evidence, rule.severity, _span(trace))
+
+
+@rule(
+    "warning", "{count} asynchronous copies from or to pageable memory take {time}",
+    _shares("in such copies", 0.005, 0.1, NSYS),
+    "Pageable memory is copied twice, and the call waits: pin it (DataLoader(pin_memory=True), tensor.pin_memory(), "
+    "cudaMallocHost), then copy with non_blocking=True.",
+    needs=(("kernels",), ("pageable",)),
+)  # fmt: skip
+def pageable_copies(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """Copies by cudaMemcpyAsync with memory that is not pinned (nsys: cuda_memcpy_async)."""
+    return _copies(trace, rule, "pageable", None)
+
+
+@rule(
+    "warning", "{count} copies make their thread wait; they take {time}",
+    _shares("in such copies", 0.005, 0.1, NSYS),
+    "Take cudaMemcpyAsync on a stream of its own with pinned memory (torch: tensor.to(device, non_blocking=True)).",
+    needs=(("kernels",), ("copies",), ("launches",)),
+)  # fmt: skip
+def sync_copies(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """Copies by cudaMemcpy, but those within a GPU and small ones onto it (nsys: cuda_memcpy_sync)."""
+    return _copies(trace, rule, "sync_copy", "sync_copy")
+
+
+@rule(
+    "info", "{count} sets of memory make their thread wait; they take {time}",
+    _shares("in such sets", 0.001, 0.1, NSYS),
+    "Take cudaMemsetAsync.",
+    needs=(("kernels",), ("copies",), ("launches",)),
+)  # fmt: skip
+def sync_memsets(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """Sets by cudaMemset (nsys: cuda_memset_sync)."""
+    return _copies(trace, rule, "sync_memset", "sync_memset")
+
+
+def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> Found | None:
+    found = trace.calls[name]
+    lost = max(_idle(trace, waits) if waits else 0, min(found.total_ns, sum(gpu.exposed_copy_ns for gpu in trace.gpus)))
+    severity = _graded(trace, max(found.total_ns, lost), rule)
+    if severity is None or not found.n:
+        return None
+    evidence = (
+        _of_time(trace, max(found.total_ns, lost), rule, f"for {found.n_bytes / 1e6:,.6g} MB"),
+        _won(trace, lost, "the copies that nothing hides, or the idle time in their calls"),
+    )
+    return Found({"count": f"{found.n:,}", "time": took(found.total_ns)}, evidence, severity, _span(trace))
+
+
+@rule(
+    "warning", "{share} of the kernels are short and launched one by one; the GPUs wait {lost} of the time for the next",
+    (
+        Threshold("short", 0.5, f"so many of the kernels take less than {took(SHORT)}, as a ratio"),
+        *_shares("idle because a launch is late or takes its time", 0.1, 0.4),
+    ),
+    "Launch them together: CUDA graphs (torch.compile(mode='reduce-overhead'), torch.cuda.graphs), fused kernels "
+    "(torch.compile), fused optimizers (fused=True), larger batches.",
+    needs=(("kernels",), ("launches",)), explains=("low_utilization",),
+)  # fmt: skip
+def short_kernels(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """Kernels so short that launching them takes longer, which a graph would launch at once."""
+    n = sum(gpu.n_kernels for gpu in trace.gpus)
+    single = trace.calls["short"].n - trace.calls["graph"].n
+    share, lost = single / max(n, 1), trace.idle["host"][1] + trace.idle["launch"][1]
+    severity = _graded(trace, lost, rule)
+    if severity is None or share < rule.at("short"):
+        return None
+    evidence = (
+        told("short", share, f"{single:,} of {n:,} kernels below {took(SHORT)} (at least {percent(rule.at('short'))})",
+             rule.at("short")),
+        _of_time(trace, lost, rule, f"idle: the host was late, or gaps below {took(LAUNCH)}"),
+        _won(trace, lost, "were each launched in time"),
+    )  # fmt: skip
+    return Found({"share": percent(share), "lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
+
+
+@rule(
+    "warning", "Communication is not hidden: for {lost} of the time the GPUs do nothing else",
+    _shares("in communication, and no computation meanwhile", 0.1, 0.3),
+    "Overlap it: DistributedDataParallel's buckets (bucket_cap_mb), FSDP's prefetch, gradient accumulation with no_sync(); "
+    "communicate on a stream of its own; send less (compression, larger batches).",
+    needs=(("kernels",), ("communication",)),
+)  # fmt: skip
+def exposed_communication(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """Communication without computation at the same time."""
+    lost = sum(gpu.exposed_communication_ns for gpu in trace.gpus)
+    severity = _graded(trace, lost, rule)
+    if severity is None:
+        return None
+    hidden = 1 - lost / max(sum(gpu.communication_ns for gpu in trace.gpus), 1)
+    evidence = (
+        _of_time(trace, lost, rule, "in nothing but communication"),
+        told("overlap", hidden, f"{percent(hidden)} of the communication lies under computation"),
+        _won(trace, lost, "were all of it hidden"),
+    )
+    return Found({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
+
+
+@rule(
+    "warning", "The GPUs are idle for {time} in {count} gaps of at least {least}",
+    (Threshold("seconds", 0.5, "a gap is at least so many seconds long", NSYS),),
+    "See what the program did meanwhile (start-up, checkpoint, validation, loading): the page's list of gaps names it.",
+    needs=(("kernels",),),
+)  # fmt: skip
+def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """Long times in which a GPU does nothing (nsys: gpu_gaps)."""
+    least = rule.at("seconds") * 1e9
+    gaps = [gap for gap in trace.gaps if gap.length_ns >= least]
+    if not gaps:
+        return None
+    lost, first = sum(gap.length_ns for gap in gaps), gaps[0]
+    doing = first.python or first.range or first.call
+    evidence = (
+        told("gap", first.length_ns / 1e9,
+             f"the longest {took(first.length_ns)} at {first.start_ns / 1e9:.6g} s, before {first.after}"
+             f"{f', in {doing}' if doing else ''} (at least {took(least)})", rule.at("seconds")),
+        _won(trace, lost, "the gaps"),
+    )  # fmt: skip
+    span = (min(gap.start_ns for gap in gaps) / 1e9, max(gap.start_ns + gap.length_ns for gap in gaps) / 1e9)
+    return Found({"time": took(lost), "count": f"{len(gaps):,}", "least": took(least)}, evidence, "warning", span)
+
+
+@rule(
+    "info", "In {parts} of {all} parts of the time the GPUs are busy less than {least}",
+    (Threshold("busy", 0.5, "a GPU is busy for less than this share of a thirtieth of the time", NSYS),),
+    "gssr tui TRACE shows when; the causes of idle time are listed under When not?.",
+    needs=(("kernels",),),
+)  # fmt: skip
+def low_utilization(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """Parts of the run in which a GPU does little (nsys: gpu_time_util)."""
+    busy = np.concatenate([_in_parts(gpu) for gpu in trace.gpus])
+    low = busy < rule.at("busy")
+    if not low.any():
+        return None
+    evidence = (
+        told("busy", float(busy.min()), f"the least busy {percent(float(busy.min()))} (below {percent(rule.at('busy'))})",
+             rule.at("busy")),
+        told("busy", float(busy.mean()), f"{percent(float(busy.mean()))} over all"),
+    )  # fmt: skip
+    words = {"parts": f"{int(low.sum()):,}", "all": f"{len(busy):,}", "least": percent(rule.at("busy"))}
+    return Found(words, evidence, rule.severity, _span(trace))
+
+
+def _in_parts(gpu: GpuUse) -> Floats:
+    return np.asarray(gpu.course.busy.reshape(_PARTS, -1).mean(axis=1), np.float64)
+
+
+TABLE = Table(Rule("common", "info", "", (), "", ()), rules_of(sys.modules[__name__]), TRACES)

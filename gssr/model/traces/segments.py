@@ -1,0 +1,82 @@
+"""Stretches of time that do not touch: unions of intervals, what two of them share, and how much lies before a time."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Ints
+
+
+class Segments(NamedTuple):
+    """Stretches [n] from ``start`` to ``end``, ns, ascending, none touching the next."""
+
+    start: Ints
+    end: Ints
+
+    @property
+    def length(self) -> int:
+        """All of them together, ns."""
+        return int(self.end.sum() - self.start.sum())
+
+    @property
+    def gaps(self) -> "Segments":
+        """What lies between them."""
+        return Segments(self.end[:-1], self.start[1:])
+
+    def before(self, times: Ints) -> Ints:
+        """How many ns of them lie before each of the ``times``."""
+        if not len(self.start):
+            return np.zeros(len(times), np.int64)
+        ahead = np.concatenate([[0], np.cumsum(self.end - self.start)])
+        at = np.searchsorted(self.start, times, "right")
+        beyond = self.end[np.maximum(at - 1, 0)] - times
+        return np.asarray(ahead[at] - np.where(at > 0, np.maximum(beyond, 0), 0), np.int64)
+
+
+NONE = Segments(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def union(start: Ints, end: Ints) -> Segments:
+    """What intervals [n], ascending by ``start``, cover; see ``union_places``."""
+    return union_places(start, end)[0]
+
+
+def union_places(start: Ints, end: Ints) -> tuple[Segments, Ints]:
+    """What intervals [n], ascending by ``start``, cover, and where each stretch's first interval stands. An interval that
+    ends before it begins, as rounding makes some, is a stretch of less than nothing unless another covers its start: that
+    is how HolisticTraceAnalysis counts it."""
+    if not len(start):
+        return NONE, np.empty(0, np.int64)
+    reach = np.maximum.accumulate(end)
+    apart = np.empty(len(start), np.bool_)
+    apart[0] = True
+    np.greater(start[1:], reach[:-1], out=apart[1:])
+    first = np.flatnonzero(apart)
+    return Segments(start[first], reach[np.append(first[1:], len(start)) - 1]), first
+
+
+def union_of(*parts: Segments) -> Segments:
+    """What any of them covers."""
+    start, end = np.concatenate([part.start for part in parts]), np.concatenate([part.end for part in parts])
+    order = np.argsort(start, kind="stable")
+    return union(start[order], end[order])
+
+
+def common(a: Segments, b: Segments) -> Segments:
+    """What both cover. The time it takes goes with the shorter of them."""
+    few, many = (a, b) if len(a.start) <= len(b.start) else (b, a)
+    low = np.searchsorted(many.end, few.start, "right")
+    n = np.maximum(np.searchsorted(many.start, few.end, "left") - low, 0)
+    own = np.repeat(np.arange(len(few.start)), n)
+    other = np.arange(len(own)) + np.repeat(low - (np.cumsum(n) - n), n)
+    return Segments(np.maximum(few.start[own], many.start[other]), np.minimum(few.end[own], many.end[other]))
+
+
+def subsets(unions: tuple[Segments, Segments, Segments]) -> tuple[int, ...]:
+    """How many ns belong to exactly these of three unions [8], by the sum of 1, 2 and 4 for those that belong; the first,
+    for none of them, is 0."""
+    a, b, c = unions
+    both = common(a, b)
+    ab, ac, bc, abc = both.length, common(a, c).length, common(b, c).length, common(both, c).length
+    only = (a.length - ab - ac + abc, b.length - ab - bc + abc, c.length - ac - bc + abc)
+    return 0, only[0], only[1], ab - abc, only[2], ac - abc, bc - abc, abc

@@ -1,0 +1,46 @@
+"""The steps of a program, side by side: profiler steps, else ranges that are named like steps or iterations."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from gssr.arrays import Ints
+from gssr.model.traces.part import Part
+from gssr.model.traces.results import Step
+from gssr.model.traces.segments import NONE, Segments, union
+from gssr.traces.timeline import Kind
+
+_PROFILER = re.compile(r"^ProfilerStep\W*\d+$")
+_LIKELY = re.compile(
+    r"^(?:\w+[ :/._-])?(?:train(?:ing)?[ _-]?)?(?:step|iter|iteration|batch)[ :_#-]*\d+$", re.IGNORECASE
+)
+
+
+def steps_of(part: Part) -> Ints:
+    """The rows that are steps, ascending by start."""
+    found = part.named(_PROFILER.search, Kind.RANGE)
+    return found if len(found) else part.named(_LIKELY.search, Kind.RANGE)
+
+
+def steps(part: Part, rows: Ints, busy: Sequence[Segments]) -> tuple[Step, ...]:
+    """The steps; of each GPU the stretches in which it was ``busy``. A step's GPUs are those of its rank."""
+    own, names = part.timeline.intervals, part.timeline.names
+    begin, end = part.start[rows], part.end[rows]
+    covered = [each.before(end) - each.before(begin) for each in busy]
+    found = []
+    for at, row in enumerate(rows.tolist()):
+        track = part.timeline.tracks[own.track[row]]
+        mine = [
+            int(ns[at])
+            for gpu, ns in zip(part.gpus, covered, strict=True)
+            if (gpu.rank, gpu.source) == (track.rank, track.source)
+        ]
+        length = int(end[at] - begin[at])
+        found.append(Step(names[own.name[row]], track.rank, int(begin[at]), length, sum(mine) // max(len(mine), 1)))
+    return tuple(found)
+
+
+def between(part: Part, rows: Ints) -> Segments:
+    """The times after one of these steps and before the next."""
+    return union(part.start[rows], part.end[rows]).gaps if len(rows) else NONE

@@ -1,0 +1,248 @@
+"""The tables of an analysis of traces, column by column: what JSON, CSV, exports and pandas have of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.model.traces.lengths import statistics
+from gssr.model.traces.results import TYPES, TraceAnalysis
+from gssr.store.format.schema import Column
+
+Columns = Mapping[str, NDArray[Any] | Sequence[Any]]
+"""Values by name of a column, all of one length; None where unknown."""
+
+
+class TraceTable(NamedTuple):
+    """``about``: what a row is."""
+
+    about: str
+    columns: tuple[Column, ...]
+    values: Callable[[TraceAnalysis], Columns]
+
+
+RANK = Column("rank", "INTEGER", "the rank; NULL where the file does not tell")
+GPU = Column("gpu", "INTEGER", "number of the GPU in its process")
+_COUNT = Column("count", "INTEGER NOT NULL", "how many")
+_TOTAL = Column("total_ns", "INTEGER NOT NULL", "together")
+_NAME = Column("name", "TEXT NOT NULL", "the name in the file")
+_CATEGORY = Column("category", "TEXT NOT NULL", "compute, communication or copy")
+_OPERATION = Column(
+    "operation", "TEXT NOT NULL", "HtoD, DtoH, DtoD, PtoP, HtoH, memset, unified HtoD, unified DtoH, other"
+)
+_GPU_NS = Column("gpu_ns", "INTEGER NOT NULL", "how long the work took that was launched in them, of all GPUs together")
+_BYTES = Column("bytes", "INTEGER NOT NULL", "bytes copied or set, together; of unknown size 0")
+
+
+def _numbers(unit: str, own: tuple[Column, ...] = ()) -> tuple[Column, ...]:
+    return (
+        _COUNT, Column(f"total_{unit}", "INTEGER NOT NULL", "together"), *own,
+        Column(f"mean_{unit}", "REAL NOT NULL", "the mean"), Column(f"median_{unit}", "REAL NOT NULL", "the median"),
+        Column(f"min_{unit}", "INTEGER NOT NULL", "the least"), Column(f"max_{unit}", "INTEGER NOT NULL", "the greatest"),
+        Column(f"std_{unit}", "REAL NOT NULL", "standard deviation over n - 1, 0 of one"),
+        Column("share", "REAL NOT NULL", "of the sum of all totals in this table, 0-1"),
+    )  # fmt: skip
+
+
+def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tuple[Column, ...] = ()) -> TraceTable:
+    def values(trace: TraceAnalysis) -> Columns:
+        found = statistics(trace.lengths[name])
+        columns: dict[str, Any] = dict(zip([key.name for key in keys], zip(*found.keys, strict=True), strict=False))
+        columns |= {key.name: columns.get(key.name, ()) for key in keys}
+        numbers = {each: getattr(found, each) for each in ("total", "mean", "median", "min", "max", "std")}
+        columns |= {f"{each}_{unit}": numbers[each] for each in numbers} | {"count": found.count, "share": found.share}
+        return {**columns, **found.sums}
+
+    about = {"kernels": "one kernel, by name", "kernels_by_rank": "one kernel on one GPU of one rank",
+             "copies": "one kind of copy, by time", "copy_sizes": "one kind of copy, by size",
+             "api": "one call of CUDA or HIP", "ranges": "one range that the program marked",
+             "operators": "one operator of the framework", "os": "one call of the operating system"}[name]  # fmt: skip
+    return TraceTable(about, (*keys, *_numbers(unit, own)), values)
+
+
+def _rows(
+    about: str, columns: tuple[Column, ...], rows: Callable[[TraceAnalysis], Sequence[Sequence[Any]]]
+) -> TraceTable:
+    """A table of few rows."""
+
+    def values(trace: TraceAnalysis) -> Columns:
+        found = rows(trace)
+        listed = zip(*found, strict=True) if found else ((),) * len(columns)
+        return dict(zip([column.name for column in columns], listed, strict=True))
+
+    return TraceTable(about, columns, values)
+
+
+def _like(about: str, columns: tuple[Column, ...], field: str) -> TraceTable:
+    """A row for each of the analysis' ``field``, whose attributes have the columns' names."""
+    names = [column.name for column in columns]
+    return _rows(
+        about, columns, lambda trace: [[getattr(own, name) for name in names] for own in getattr(trace, field)]
+    )
+
+
+def _ns(*pairs: tuple[str, str]) -> tuple[Column, ...]:
+    return tuple(Column(name, "INTEGER NOT NULL", meaning) for name, meaning in pairs)
+
+
+_RANKS = (
+    RANK, Column("node", "TEXT", "the node"), GPU, Column("uuid", "TEXT", "its UUID"),
+    *_ns(("n_kernels", "how many kernels"), ("begin_ns", "first start of its work"),
+         ("span_ns", "from there to the last end of its kernels, copies and sets"),
+         ("busy_ns", "what any of them covers"), ("idle_ns", "span less busy"), ("compute_ns", "covered by computation"),
+         ("communication_ns", "covered by communication"), ("copy_ns", "covered by copies and sets"),
+         ("exposed_communication_ns", "communication, and no computation meanwhile"),
+         ("exposed_copy_ns", "a copy, and neither computation nor communication meanwhile")),
+    Column("overlap", "REAL", "share of the communication under computation, 0-1; NULL without communication"),
+)  # fmt: skip
+
+
+def _kernel_types(trace: TraceAnalysis) -> list[Sequence[Any]]:
+    total = max(int(trace.types.sum()), 1)
+    return [
+        ("+".join(kind for bit, kind in enumerate(TYPES) if subset >> bit & 1), gpu.rank, gpu.gpu, ns, ns / total)
+        for gpu in trace.gpus
+        for subset, ns in sorted(enumerate(gpu.types), key=lambda each: -each[1])
+        if ns
+    ]
+
+
+def launch_numbers(trace: TraceAnalysis) -> dict[str, Any]:
+    """The one row of the table ``launches``."""
+    found = trace.launches
+    delay = statistics(found.delay)
+    known = {name: getattr(delay, name).tolist()[0] if found.n else None for name in ("mean", "median", "max")}
+    return {"count": found.n, "delay_ns": known, **{name: getattr(found, name) for name in found._fields[2:]}}
+
+
+def _launches(trace: TraceAnalysis) -> list[Sequence[Any]]:
+    found = launch_numbers(trace)
+    return [(found["count"], *found["delay_ns"].values(), *list(found.values())[2:])]
+
+
+def _verdicts(trace: TraceAnalysis) -> list[Sequence[Any]]:
+    return [
+        (own.code, own.severity, own.title, "; ".join(finding.text for finding in own.evidence), own.advice, own.source,
+         own.start, own.end, ", ".join(trace.gpus[gpu].place for gpu in own.gpus) or None)
+        for own in trace.verdicts
+    ]  # fmt: skip
+
+
+TABLES: dict[str, TraceTable] = {
+    "ranks": _like("one GPU of one rank", _RANKS, "gpus"),
+    "kernel_types": _rows(
+        "one combination of computation, communication and copies on one GPU",
+        (Column("types", "TEXT NOT NULL", "what ran at the same time: compute, communication, copy, joined by +"), RANK, GPU,
+         _TOTAL, Column("share", "REAL NOT NULL", "of the time in which anything ran, of all GPUs, 0-1")), _kernel_types),
+    "kernels": _of_lengths("kernels", (_NAME, _CATEGORY)),
+    "kernels_by_rank": _of_lengths("kernels_by_rank", (RANK, GPU, _NAME, _CATEGORY)),
+    "api": _of_lengths("api", (_NAME,)),
+    "copies": _of_lengths("copies", (_OPERATION,), own=(_BYTES,)),
+    "copy_sizes": _of_lengths("copy_sizes", (_OPERATION,), "bytes"),
+    "ranges": _of_lengths("ranges", (_NAME,), own=(_GPU_NS,)),
+    "operators": _of_lengths("operators", (_NAME,), own=(_GPU_NS,)),
+    "os": _of_lengths("os", (_NAME,)),
+    "idle": _rows(
+        "one cause of idle time", (Column("cause", "TEXT NOT NULL", "host, launch, dependency, copy or unknown"), _COUNT,
+                                   _TOTAL), lambda trace: [(cause, *own) for cause, own in trace.idle.items()]),
+    "gaps": _like(
+        "one of the longest times in which a GPU was idle",
+        (*_ns(("start_ns", "when it began"), ("length_ns", "how long it was")), RANK, GPU,
+         Column("cause", "TEXT NOT NULL", "as in idle"), Column("before", "TEXT NOT NULL", "the work that ended there"),
+         Column("after", "TEXT NOT NULL", "the work that came next"),
+         Column("call", "TEXT", "the call in which the launching thread was, in its middle"),
+         Column("range", "TEXT", "the innermost operator or range"),
+         Column("python", "TEXT", "the innermost Python function")), "gaps"),
+    "launches": _rows(
+        "all launches together",
+        (_COUNT, Column("delay_mean_ns", "REAL", "from the call's end to the work's begin, the mean"),
+         Column("delay_median_ns", "REAL", "the median"), Column("delay_max_ns", "INTEGER", "the greatest"),
+         *_ns(("short_kernels", "work shorter than its call, of at most 50 µs"), ("slow_calls", "calls above 50 µs"),
+              ("long_delays", "delays above 100 µs"), ("queue_max", "most work that waited in one stream"),
+              ("queue_full", "streams in which 1024 waited: no more fits"))), _launches),
+    "steps": _like(
+        "one step of the program on one rank",
+        (_NAME, RANK, *_ns(("start_ns", "when it began"), ("length_ns", "how long it took"),
+                           ("busy_ns", "how long its GPU was busy meanwhile; the mean of several"))), "steps"),
+    "counters": _like(
+        "one series of values",
+        (_NAME, Column("unit", "TEXT NOT NULL", "its unit"), RANK, GPU, Column("n", "INTEGER NOT NULL", "values"),
+         Column("mean", "REAL NOT NULL", "of a gauge over time, else of its values"),
+         Column("min", "REAL NOT NULL", "the least"), Column("max", "REAL NOT NULL", "the greatest"),
+         Column("last", "REAL NOT NULL", "the last"), *_ns(("at_max_ns", "when it was greatest"))), "counters"),
+    "verdicts": _rows(
+        "one verdict",
+        (Column("code", "TEXT NOT NULL", "the rule"), Column("severity", "TEXT NOT NULL", "critical, warning or info"),
+         Column("title", "TEXT NOT NULL", "one sentence"),
+         Column("evidence", "TEXT NOT NULL", "the numbers it rests on, in words"),
+         Column("advice", "TEXT NOT NULL", "what to do next"),
+         Column("source", "TEXT NOT NULL", "where its thresholds come from"),
+         Column("start", "REAL NOT NULL", "when it began to hold, s"), Column("end", "REAL NOT NULL", "when it ended, s"),
+         Column("gpus", "TEXT", "the GPUs concerned; NULL for all")), _verdicts),
+}  # fmt: skip
+"""All tables. Times are ns from the trace's zero."""
+
+
+def listed(values: "NDArray[Any] | Sequence[Any]") -> list[Any]:
+    """A column as plain values."""
+    return list(values.tolist()) if isinstance(values, np.ndarray) else list(values)
+
+
+def rows_of(name: str, trace: TraceAnalysis) -> tuple[list[str], "zip[tuple[Any, ...]]"]:
+    """The names of a table's columns, and its rows."""
+    table = TABLES[name]
+    values = table.values(trace)
+    names = [column.name for column in table.columns]
+    return names, zip(*(listed(values[each]) for each in names), strict=True)
+
+
+class Report(NamedTuple):
+    """A report of ``nsys stats``: the ``table`` that has it, and what two of its columns are called."""
+
+    table: str
+    instances: str
+    name: str
+
+
+NSYS: dict[str, Report] = {
+    "cuda_gpu_kern_sum": Report("kernels", "Instances", "Name"),
+    "cuda_api_sum": Report("api", "Num Calls", "Name"),
+    "cuda_gpu_mem_time_sum": Report("copies", "Count", "Operation"),
+    "cuda_gpu_mem_size_sum": Report("copy_sizes", "Count", "Operation"),
+    "nvtx_sum": Report("ranges", "Instances", "Range"),
+    "osrt_sum": Report("os", "Num Calls", "Name"),
+}
+"""Reports of ``nsys stats`` by their names."""
+ALIASES = {"gpukernsum": "cuda_gpu_kern_sum", "cudaapisum": "cuda_api_sum", "gpumemtimesum": "cuda_gpu_mem_time_sum",
+           "gpumemsizesum": "cuda_gpu_mem_size_sum", "nvtxsum": "nvtx_sum", "osrtsum": "osrt_sum"}  # fmt: skip
+_OPERATIONS = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "PtoP": "Peer-to-Peer",
+               "HtoH": "Host-to-Host", "unified HtoD": "Unified Host-to-Device",
+               "unified DtoH": "Unified Device-to-Host"}  # fmt: skip
+
+
+def as_nsys(name: str, trace: TraceAnalysis) -> tuple[list[str], list[list[Any]]]:
+    """The heads and rows of a report (NSYS, ALIASES) as ``nsys stats`` prints them: in ns with one decimal, sizes in MB with
+    three, shares in percent, the greatest total first."""
+    report = NSYS[ALIASES.get(name, name)]
+    values = {column: listed(own) for column, own in TABLES[report.table].values(trace).items()}
+    times = report.table != "copy_sizes"
+    unit, own = ("ns", "ns") if times else ("MB", "bytes")
+
+    def numbers(column: str) -> list[Any]:
+        if times and column in ("total", "min", "max"):
+            return values[f"{column}_{own}"]
+        return [f"{value:.1f}" if times else f"{value / 1e6:.3f}" for value in values[f"{column}_{own}"]]
+
+    heads = {"total": "Total Time" if times else "Total", "mean": "Avg", "median": "Med", "min": "Min", "max": "Max",
+             "std": "StdDev"}  # fmt: skip
+    columns = {f"{head} ({unit})": numbers(column) for column, head in heads.items()}
+    total = next(iter(columns))
+    columns = {total: columns[total], report.instances: values["count"]} | columns
+    if times:
+        columns = {"Time (%)": [f"{100 * share:.1f}" for share in values["share"]]} | columns
+    labels = values["operation" if report.name == "Operation" else "name"]
+    if report.name == "Operation":
+        labels = [f"[CUDA memcpy {_OPERATIONS[each]}]" if each in _OPERATIONS else f"[CUDA {each}]" for each in labels]
+    columns[report.name] = labels
+    return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]

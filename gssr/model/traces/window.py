@@ -1,0 +1,93 @@
+"""What --from, --to, --steps and --gpus mean for a trace."""
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from gssr.arrays import Ints
+from gssr.model.traces.part import Part, part_of
+from gssr.model.traces.steps import steps_of
+from gssr.traces.timeline import Timeline, Track
+
+_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_TIME = re.compile(r"(-?)(\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})(ns|us|µs|ms|s|m|h|)")
+_STEPS = re.compile(r"(\d{1,12})(?:(?:-|:|\.\.)(\d{1,12}))?")
+_NUMBER = re.compile(r"\d+$")
+
+
+def ns_of(text: str) -> int:
+    """A time after the trace's zero, with a minus sign before its end: ``1.5``, ``250ms``, ``-30us``. Raises ValueError, a
+    sentence."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is not a time in a trace: give seconds (1.5), 250ms, 30us or 2m, with - before its end")
+    sign, number, unit = found.groups()
+    whole, _, rest = number.partition(".")
+    rest = (rest + "0" * 13)[:13]
+    ns = (int(whole or 0) * 10**13 + int(rest)) * _UNITS[unit] // 10**13
+    return -ns if sign else ns
+
+
+def numbers_of(text: str) -> tuple[int, int]:
+    """The first and the last of ``12``, ``12-14``, ``12:14``. Raises ValueError, a sentence."""
+    found = _STEPS.fullmatch(text.strip())
+    if found is None or int(found[2] or found[1]) < int(found[1]):
+        raise ValueError(f"{text!r} names no steps: give a number, or the first and the last: 12-14")
+    return int(found[1]), int(found[2] or found[1])
+
+
+def window_of(
+    timeline: Timeline, start: str | None, end: str | None, steps: str | None, like_hta: bool = False
+) -> tuple[int, int] | None:
+    """Begin and end, ns; None for the whole. Raises ValueError, a sentence, where there is nothing of it."""
+    if start is None and end is None and steps is None:
+        return None
+    part = part_of(timeline, like_hta=like_hta)
+    first, last = part.window
+    if steps is not None:
+        first, last = _of_steps(part, *numbers_of(steps))
+    own = [None if text is None else ns_of(text) for text in (start, end)]
+    begin, stop = ((last if text.strip().startswith("-") else 0) + ns if text and ns is not None else None
+                   for text, ns in zip((start, end), own, strict=True))  # fmt: skip
+    begin, stop = first if begin is None else max(begin, first), last if stop is None else min(stop, last)
+    if begin >= stop:
+        lasts = f"it lasts from {first / 1e9:.9g} to {last / 1e9:.9g} s"
+        raise ValueError(f"the window from {start or 'its start'} to {end or 'its end'} holds nothing of the trace: {lasts}")
+    return begin, stop
+
+
+def _of_steps(part: Part, first: int, last: int) -> tuple[int, int]:
+    """From the begin of the step with the ``first`` number to the end of that with the ``last``: numbers as in their names."""
+    rows = steps_of(part)
+    names = [part.timeline.names[at] for at in part.timeline.intervals.name[rows].tolist()]
+    numbers = np.array([int(_NUMBER.findall(name)[0]) for name in names], np.float64)
+    inside = rows[(numbers >= first) & (numbers <= last)]
+    if not len(inside):
+        there = f"there are {numbers.min():.0f} to {numbers.max():.0f}" if len(rows) else "no steps are marked in the trace"
+        raise ValueError(f"no step from {first} to {last}: {there}")
+    return int(part.start[inside].min()), int(part.end[inside].max())
+
+
+def tracks_of(timeline: Timeline, wanted: Sequence[str]) -> Ints:
+    """Places of the tracks that --gpus names: of ranks (``3``, ``0-7``), or, where the file tells none, of GPUs by their
+    number; of nodes and UUIDs, by patterns. With a GPU come the threads of its rank."""
+    gpus = [track for track in timeline.tracks if track.kind == "gpu_stream" and _is_one(track, wanted)]
+    ranks = {(track.source, track.rank) for track in gpus}
+    chosen = [
+        track in gpus if track.kind == "gpu_stream" else (track.source, track.rank) in ranks for track in timeline.tracks
+    ]
+    return np.flatnonzero(np.array(chosen, np.bool_))
+
+
+def _is_one(track: Track, wanted: Sequence[str]) -> bool:
+    number = track.device if track.rank is None else track.rank
+    for word in wanted:
+        numbers = _STEPS.fullmatch(word)
+        if numbers:
+            if number is not None and int(numbers[1]) <= number <= int(numbers[2] or numbers[1]):
+                return True
+        elif any(name is not None and fnmatchcase(name, word) for name in (track.node, track.uuid)):
+            return True
+    return False

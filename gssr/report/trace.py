@@ -1,0 +1,359 @@
+"""The page of a trace: how well the GPUs were used, by which kernels, when they were not and why; and its JSON object.
+
+The object's keys are a contract (docs/traces.md): they are only ever added to. Times are whole ns from the trace's zero.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.model.traces.idle import MOST_GAPS
+from gssr.model.traces.results import CAUSES, Cause, Gap, GpuUse, Step, TraceAnalysis, place
+from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
+from gssr.model.verdicts.words import took
+from gssr.render.cells import clean, clip, fit, flow, wrap
+from gssr.render.columns import bar, columns, strip
+from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.roles import Role, Row, Span
+from gssr.render.scale import NONE, count, percent
+from gssr.render.table import Cell, Column, table
+from gssr.report.about import note_rows
+from gssr.report.document import number, verdict_object
+from gssr.report.page import LABEL, PageOptions, labelled, remark, section
+
+SCHEMA = "gssr.trace/1"
+_MOST = {"low": 3, "medium": 10, "high": 50}
+"""Rows of a table."""
+_CAUSES: dict[Cause, str] = {
+    "host": "the host was late: it launched the next work after the gap had begun",
+    "launch": "from one piece of work to the next, less than 30 µs",
+    "dependency": "launched in time, waiting for something else: an event, another GPU",
+    "copy": "a copy launched in time, waiting for its data",
+    "unknown": "the trace does not tell what launched the next work",
+}
+
+
+def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
+    """The rows of the page, at most ``options.width`` cells each but for the closing line."""
+    width, marks = options.width, glyphs(options.ascii)
+    rows = _head(trace, width, marks)
+    if trace.gpus:
+        rows += _split(trace, width, marks)
+        if len(trace.gpus) > 1:
+            rows += _gpus(trace, options, marks)
+        rows += _kernels(trace, options, marks)
+        rows += _idle(trace, options, marks)
+    rows += _steps(trace, options, marks)
+    rows += _ranges(trace, options, marks)
+    rows += note_rows(trace.verdicts, trace.abstentions, _sentences(trace), options)
+    return [*rows, (), (Span(closing_line(trace), "value"),)]
+
+
+def closing_line(trace: TraceAnalysis) -> str:
+    """The line for programs that ends the page."""
+    kernels = sum(gpu.n_kernels for gpu in trace.gpus)
+    shares = [("busy", "busy_ns"), ("compute", "compute_ns"), ("exposed_communication", "exposed_communication_ns")]
+    known = [f"{name}={_share(trace, key):.3f}" if trace.span_ns else f"{name}=unknown" for name, key in shares]
+    return f"GSSR {' '.join(known)} gpus={len(trace.gpus)} kernels={kernels}"
+
+
+def _sum(trace: TraceAnalysis, key: str) -> int:
+    return sum(int(getattr(gpu, key)) for gpu in trace.gpus)
+
+
+def _share(trace: TraceAnalysis, key: str) -> float:
+    return _sum(trace, key) / max(trace.span_ns, 1)
+
+
+def _head(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
+    paths = [clean(os.path.basename(source.path)) for source in trace.sources]
+    named = paths[0] if len(paths) == 1 else f"{paths[0]} and {count(len(paths) - 1, 'more file')}" if paths else "no file"
+    rows = flow([(Span("GSSR", "title"),), (Span(named, "value"),)], width, marks.ellipsis, indent="  ")
+    nodes = {gpu.node for gpu in trace.gpus if gpu.node is not None}
+    tools = dict.fromkeys(f"{source.tool or source.format} {source.version}".strip() for source in trace.sources)
+    gpus = count(len(trace.gpus), "GPU") if trace.gpus else "no GPU did anything"
+    pieces = [
+        gpus + (f" on {count(len(nodes), 'node')}" if nodes and trace.gpus else ""),
+        *([clean(trace.facts["gpu"])] if "gpu" in trace.facts else []),
+        took(trace.window[1] - trace.window[0]),
+        count(_sum(trace, "n_kernels"), "kernel"),
+        f"{count(_sum_of(trace), 'event')} by {clean(', '.join(tools))}",
+    ]
+    rows += flow([(Span(piece),) for piece in pieces], width, marks.ellipsis, separator=", ")
+    if not trace.whole:
+        begin, end = (f"{at / 1e9:.9g} s" for at in trace.window)
+        rows += wrap(f"only {begin} to {end} after the trace's zero", width, role="outlier")
+    if trace.like_hta:
+        rows += wrap("as HolisticTraceAnalysis counts: whole µs, without the last step; for comparing", width, role="outlier")
+    return rows
+
+
+def _sum_of(trace: TraceAnalysis) -> int:
+    return sum(source.n_events for source in trace.sources)
+
+
+_PARTS: tuple[tuple[str, str, Role], ...] = (
+    ("compute", "compute_ns", "series"),
+    ("exposed communication", "exposed_communication_ns", "outlier"),
+    ("exposed copies", "exposed_copy_ns", "gap"),
+    ("idle", "idle_ns", "dim"),
+)
+"""The split: what adds up to the span."""
+
+
+def _fills(marks: Glyphs) -> str:
+    return f"{marks.full}{marks.shares[1]}{marks.shares[2]} "
+
+
+def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
+    """The split as a bar, and the share busy over time."""
+    rows = section("How well used?", width, marks)
+    room = max(width - LABEL, 8)
+    rows.append(labelled("split", width, *split_bar(trace.gpus, room, marks)))
+    legend = [
+        (Span(f"{fill or ' '} ", role), Span(f"{name} {percent(_share(trace, key))}"))
+        for fill, (name, key, role) in zip(_fills(marks), _PARTS, strict=True)
+    ]
+    rows += [labelled("", width, *row) for row in flow(legend, room, marks.ellipsis, separator="   ")]
+    if "communication" in trace.holds:
+        hidden = 1 - _sum(trace, "exposed_communication_ns") / max(_sum(trace, "communication_ns"), 1)
+        rows += remark(f"{percent(hidden)} of the communication lies under computation", width, "plain", label="overlap")
+    values = over_time(trace.gpus, room)
+    begin, end = _extent(trace.gpus)
+    left, right = took(begin), took(end)
+    axis = f"{left}{right:>{max(room - len(left), len(right) + 1)}}"
+    return [
+        *rows, (), labelled("over time", width, *strip(values.tolist(), marks)), labelled("", width, Span(axis, "dim")),
+        *remark(f"share busy, {'mean of the GPUs; ' if len(trace.gpus) > 1 else ''}{marks.levels[0]} 0, "
+                f"{marks.levels[-1]} 100 %", width),
+    ]  # fmt: skip
+
+
+def split_bar(gpus: Sequence[GpuUse], width: int, marks: Glyphs) -> Row:
+    """The split of these GPUs in exactly ``width`` cells: computation, exposed communication, exposed copies; blank for
+    idle."""
+    span = max(sum(gpu.span_ns for gpu in gpus), 1)
+    ends = np.cumsum([sum(getattr(gpu, key) for gpu in gpus) for _, key, _ in _PARTS]) * width / span
+    cells = np.diff(np.rint(ends).astype(int), prepend=0).tolist()
+    fills = zip(_fills(marks), cells, _PARTS, strict=True)
+    return tuple(Span(fill * n, role) for fill, n, (_, _, role) in fills if n > 0)
+
+
+def _extent(gpus: Sequence[GpuUse]) -> tuple[int, int]:
+    return min(gpu.course.begin for gpu in gpus), max(gpu.course.end for gpu in gpus)
+
+
+def over_time(gpus: Sequence[GpuUse], n: int) -> Floats:
+    """[n]: the share busy, the mean of the GPUs, in equal columns of their time; NaN where none did anything yet."""
+    begin, end = _extent(gpus)
+    found = np.full((len(gpus), n), np.nan)
+    for at, gpu in enumerate(gpus):
+        course = gpu.course
+        width = max(course.end - course.begin, 1) / len(course.busy)
+        found[at] = columns(course.busy, course.begin - begin, width, 0, max(end - begin, 1), n)
+    known = np.isfinite(found)
+    return np.divide(np.where(known, found, 0).sum(axis=0), known.sum(axis=0), out=np.full(n, np.nan), where=known.any(axis=0))
+
+
+def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    head = (
+        Column("GPU"), Column("split", least=8, most=30, drop=2), Column("busy", "right"), Column("compute", "right"),
+        Column("exp.comm", "right"), Column("exp.copy", "right", drop=3), Column("overlap", "right", drop=4),
+        Column("comm.", "right", drop=1), Column("kernels", "right", drop=5),
+    )  # fmt: skip
+
+    def share(gpu: GpuUse, key: str) -> str:
+        return f"{100 * getattr(gpu, key) / max(gpu.span_ns, 1):.1f}"
+
+    most = {"low": 4, "medium": 16, "high": 4096}[options.verbosity]
+    lines: list[list[Cell]] = [
+        [clean(gpu.place), lambda cells, gpu=gpu: split_bar([gpu], cells, marks), share(gpu, "busy_ns"),
+         share(gpu, "compute_ns"), share(gpu, "exposed_communication_ns"), share(gpu, "exposed_copy_ns"),
+         NONE if gpu.overlap is None else f"{100 * gpu.overlap:.1f}", took(gpu.communication_ns), f"{gpu.n_kernels:,}"]
+        for gpu in trace.gpus[:most]
+    ]  # fmt: skip
+    rows = [(), *table(head, lines, options.width, marks)]
+    if len(trace.gpus) > most:
+        rows += wrap(f"and {count(len(trace.gpus) - most, 'more GPU')}", options.width, role="dim")
+    return rows
+
+
+def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, label: str) -> list[Row]:
+    """The first rows of a table of lengths; names are cut to what the numbers leave."""
+    projected = name in ("ranges", "operators")
+    head = (
+        Column(label), Column("%", "right"), Column("total", "right"), Column("count", "right"),
+        Column("GPU time" if projected else "median", "right"), Column("mean", "right", drop=2),
+        Column("max", "right", drop=3),
+    )  # fmt: skip
+    names, found = rows_of(name, trace)
+    most, n = _MOST[options.verbosity], 0
+    lines: list[list[Cell]] = []
+    for values in found:
+        row, n = dict(zip(names, values, strict=True)), n + 1
+        if len(lines) < most:
+            shown = fit(row.get("name") or row["operation"], max(options.width - 52, 16), marks.ellipsis)
+            times = [took(row[key]) for key in ("gpu_ns" if projected else "median_ns", "mean_ns", "max_ns")]
+            lines.append([shown, f"{100 * row['share']:.1f}", took(row["total_ns"]), f"{row['count']:,}", *times])
+    if not lines:
+        return []
+    rows = [(), *table(head, lines, options.width, marks)]
+    if n > len(lines):
+        rows += wrap(f"and {count(n - len(lines), 'more name')}: --csv {name}", options.width, role="dim")
+    return rows
+
+
+def _kernels(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    fewer = options._replace(verbosity="low") if options.verbosity == "medium" else options
+    rows = section("Which kernels?", options.width, marks, "by their time")
+    rows += _tops(trace, "kernels", options, marks, "kernel")[1:]
+    rows += _tops(trace, "copies", options, marks, "copy")
+    if options.verbosity == "low":
+        return rows
+    return rows + _tops(trace, "api", fewer, marks, "call") + _launches(trace, options.width)
+
+
+def _launches(trace: TraceAnalysis, width: int) -> list[Row]:
+    found = launch_numbers(trace)
+    if not found["count"]:
+        return []
+    delay = found["delay_ns"]
+    text = (
+        f"{found['count']:,}, from call to begin {took(delay['median'])} (median) to {took(delay['max'])}, "
+        f"{found['long_delays']:,} above 100 µs; {found['short_kernels']:,} for work shorter than the call; at most "
+        f"{found['queue_max']:,} waiting in a stream"
+    )
+    return [(), *remark(text, width, "plain", label="launches")]
+
+
+def _idle(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Idle time by cause, and the longest gaps."""
+    width = options.width
+    rows = section("When not?", width, marks, "the GPUs' idle time, by its cause")
+    total = max(sum(ns for _, ns in trace.idle.values()), 1)
+    head = (Column("cause"), Column("%", "right"), Column("time", "right"), Column("gaps", "right"), Column("", drop=1))
+    lines: list[list[Cell]] = [
+        [cause, f"{100 * ns / total:.1f}", took(ns), f"{n:,}", (Span(fit(_CAUSES[cause], max(width - 36, 10), marks.ellipsis),
+                                                                      "dim"),)]
+        for cause in CAUSES for n, ns in [trace.idle[cause]] if n
+    ]  # fmt: skip
+    if not lines:
+        return [*rows, clip((Span("never idle between its first and its last work"),), width)]
+    rows += table(head, lines, width, marks)
+    most = {"low": 0, "medium": 5, "high": MOST_GAPS}[options.verbosity]
+    return rows + [row for gap in trace.gaps[:most] for row in _gap(trace, gap, width)]
+
+
+def _gap(trace: TraceAnalysis, gap: Gap, width: int) -> list[Row]:
+    on = "" if len(trace.gpus) == 1 else f" on {place(gap.rank, gap.gpu)}"
+    doing = ", ".join(fit(each, 60, "…") for each in (gap.python, gap.range, gap.call) if each)
+    text = f"at {took(gap.start_ns)}{on}: {gap.cause}; next {fit(gap.after, 60, '…')}{f'; meanwhile {doing}' if doing else ''}"
+    return wrap(text, width, f"{took(gap.length_ns):>10}  ", " " * 12)
+
+
+def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """The steps side by side: each with the shortest and the longest of the ranks, and how long the GPUs were busy."""
+    if not trace.steps:
+        return []
+    width = options.width
+    by_name: dict[str, list[Step]] = {}
+    for step in trace.steps:
+        by_name.setdefault(step.name, []).append(step)
+    rows = section("Steps", width, marks, count(len(by_name), "step"))
+    ranks = len({step.rank for step in trace.steps}) > 1
+    head = (
+        Column("step"), Column("begins at", "right", drop=2), Column("lasts", "right"),
+        *((Column("longest", "right"), Column("on", "left", drop=1)) if ranks else ()), Column("busy %", "right"),
+        Column("", least=8, most=30, drop=3),
+    )  # fmt: skip
+    longest = max(step.length_ns for step in trace.steps)
+    most = {"low": 0, "medium": 8, "high": 1000}[options.verbosity]
+    lines: list[list[Cell]] = []
+    for name, own in list(by_name.items())[:most]:
+        last = max(own, key=lambda step: step.length_ns)
+        length, busy = sum(step.length_ns for step in own), sum(step.busy_ns for step in own)
+        spread = [took(last.length_ns), f"rank {NONE if last.rank is None else last.rank}"] if ranks else []
+        lines.append(
+            [fit(name, 32, marks.ellipsis), took(own[0].start_ns), took(length / len(own)), *spread,
+             f"{100 * busy / max(length, 1):.1f}", partial(bar, length / len(own) / max(longest, 1), glyphs=marks)]
+        )  # fmt: skip
+    rows += table(head, lines, width, marks) if lines else []
+    lengths = np.array([step.length_ns for step in trace.steps])
+    text = f"median {took(float(np.median(lengths)))}, from {took(int(lengths.min()))} to {took(longest)}"
+    return rows + wrap(text, width, role="dim")
+
+
+def _ranges(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    if options.verbosity == "low":
+        return []
+    fewer = options if options.verbosity == "high" else options._replace(verbosity="low")
+    found: list[Row] = []
+    for name, label in (("ranges", "range"), ("operators", "operator"), ("os", "system call")):
+        found += _tops(trace, name, fewer, marks, label)
+    about = "GPU time: of what was launched meanwhile"
+    return [*section("What launched it?", options.width, marks, about), *found[1:]] if found else []
+
+
+def _sentences(trace: TraceAnalysis) -> list[str]:
+    """About the files: what could not be read, what was assumed."""
+    said: dict[str, list[str]] = {}
+    for source in trace.sources:
+        left_out = [f"{count(source.left_out, 'event')} left out: not to be read, or not sound"] if source.left_out else []
+        for note in (*left_out, *source.notes):
+            said.setdefault(note, []).append(clean(os.path.basename(source.path)))
+    more = {note: f" and {count(len(names) - 1, 'other')}" if names[1:] else "" for note, names in said.items()}
+    return [f"{names[0]}{more[note]}: {note}" for note, names in said.items()]
+
+
+def pieces(trace: TraceAnalysis) -> Iterator[str]:
+    """The JSON object as ASCII text, piece by piece, rows of tables on a line each: that of a million names need never be in
+    memory as a whole."""
+    yield "{"
+    between = "\n "
+    for key, value in _document(trace).items():
+        yield f"{between}{json.dumps(key)}: "
+        if isinstance(value, Iterator):
+            begun = "\n  "
+            yield "["
+            for row in value:
+                yield begun + json.dumps(row, allow_nan=False)
+                begun = ",\n  "
+            yield "]" if begun == "\n  " else "\n ]"
+        else:
+            yield json.dumps(value, allow_nan=False)
+        between = ",\n "
+    yield "\n}\n"
+
+
+def _document(trace: TraceAnalysis) -> dict[str, Any]:
+    tables = {name: _objects(name, trace) for name in TABLES if name not in ("launches", "verdicts")}
+    tables["kernel_types"] = (row | {"types": row["types"].split("+")} for row in tables["kernel_types"])
+    tables["ranges"] = (row | {"domain": None} for row in tables["ranges"])
+    return {
+        "schema": SCHEMA,
+        "sources": iter([source._asdict() for source in trace.sources]),
+        "window_ns": list(trace.window),
+        "zero_unix_ns": trace.clock.unix_ns,
+        "clock": trace.clock.origin,
+        "clock_error_ns": trace.clock.error_ns,
+        "like_hta": trace.like_hta,
+        "facts": dict(trace.facts),
+        **tables,
+        "launches": launch_numbers(trace),
+        "calltree": None,
+        "messages": None,
+        "io": None,
+        "verdicts": iter([verdict_object(verdict) for verdict in trace.verdicts]),
+        "abstentions": iter([{"code": each.code, "reason": each.reason} for each in trace.abstentions]),
+    }
+
+
+def _objects(name: str, trace: TraceAnalysis) -> Iterator[dict[str, Any]]:
+    names, rows = rows_of(name, trace)
+    for row in rows:
+        yield {key: number(value) if isinstance(value, float) else value for key, value in zip(names, row, strict=True)}

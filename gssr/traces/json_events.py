@@ -1,0 +1,390 @@
+"""The events of a Chrome trace as they stand in their file, some thousand at a time: plain or packed, pretty or compact,
+with what writers get wrong in JSON, or cut off. Memory is that of a few pieces, however large the file is."""
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+Scalar = str | int | float | bool | None
+Time = str | int | float | None
+
+PIECE = 4 << 20
+"""Bytes that are decoded at once."""
+MOST_BYTES = 16 << 30
+_MOST_RATIO, _NEVER_TOO_MUCH = 200, 64 << 20
+"""What is unpacked may be so many times as long as what is packed, beyond so many bytes."""
+_MOST_BESIDES = 64 << 20
+"""Bytes of what stands before the events, and behind them."""
+_END = re.compile(rb'\s*(?:,\s*"|\}|\Z)')
+_LONGEST_MENDED = 64 << 10
+_WINDOW = 64 << 10
+
+FIELDS = {name: name for name in ("ph", "cat", "name", "pid", "tid", "ts", "dur")}
+ARGS = {name: name for name in ("correlation", "device", "stream", "bytes", "size", "direction", "name", "labels")} | {
+    "allocated": "Total Allocated",
+    "reserved": "Total Reserved",
+    "device_id": "Device Id",
+    "device_type": "Device Type",
+}
+"""What is used of an event, and of what it has besides: attributes, and their keys."""
+
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_BOM = b"\xef\xbb\xbf"
+_BARE = re.compile(rb"(?:%b)?\s*\[" % _BOM)
+_TAIL = re.compile(rb'\}\s*(\])\s*(?:,\s*"[^"\\]{0,100}"\s*:|\}\s*\Z)')
+_BETWEEN = re.compile(rb'\}(\s*,\s*)\{\s*"[^"\\]{0,100}"\s*:')
+"""Between two objects of a list: nothing within a string can look like this, whose quotes would have a backslash."""
+_BRACKET = re.compile(rb'[^"\[\]{}]*+(?:"(?:[^"\\]++|\\.)*+"[^"\[\]{}]*+)*+([\[\]{}])', re.DOTALL)
+_NO_CONTROLS = b" " * 32 + bytes(range(32, 256))
+_ESCAPE = re.compile(
+    rb"""\\(?: ["\\/bfnrt]
+           | u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2} | u(?![dD][89a-fA-F])[0-9a-fA-F]{4} )
+      | (\\u[dD][89a-fA-F][0-9a-fA-F]{2})
+      | \\""",
+    re.VERBOSE,
+)
+_NOT_A_NUMBER = re.compile(rb'([\w)\]]"\s*:\s*)[-+]?(?:NaN|nan|[Ii]nf(?:inity)?)(?=\s*[,}])')
+_NOT_A_NUMBER_IN_LIST = re.compile(rb"([\[,]\s*)[-+]?(?:NaN|nan|[Ii]nf(?:inity)?)(?=\s*[,\]])")
+
+
+class TraceError(Exception):
+    """A trace can't be read; the text is one sentence that names the file and what to do."""
+
+
+class Batch(NamedTuple):
+    """Some events, each with the attributes FIELDS (None where it lacks them) and args (None, or an object with those of
+    ARGS), and the text that they stand in, a list's without its brackets."""
+
+    events: list[Any]
+    text: bytes
+
+
+class Decoder:
+    """Decodes lists of events: by msgspec, else by the standard library, some times slower. ``exact``: times are texts
+    (bytes or str), whose digits count."""
+
+    def __init__(self, exact: bool = False) -> None:
+        self.is_fast = True
+        try:
+            self._decode = _by_msgspec(exact)
+        except ImportError:
+            self.is_fast, self._decode = False, _by_json
+
+    def __call__(self, text: bytes) -> list[Any] | None:
+        """The events of a list's text without its brackets; None where that is not sound JSON, or has other types."""
+        try:
+            return self._decode(b"[%b]" % text)
+        except (ValueError, RecursionError):
+            return None
+
+
+def _by_msgspec(exact: bool) -> Callable[[bytes], list[Any]]:
+    import msgspec
+
+    scalar: Any = Scalar
+    time: Any = msgspec.Raw if exact else Time
+    args = msgspec.defstruct("Args", [(name, scalar, None) for name in ARGS], rename=ARGS, gc=False)
+    names = ("ph", "cat", "name", "pid", "tid")
+    event = msgspec.defstruct(
+        "Event",
+        [
+            *((name, scalar, None) for name in names),
+            ("ts", time, None),
+            ("dur", Time, None),
+            ("args", args | None, None),
+        ],
+        gc=False,
+    )
+    decoder = msgspec.json.Decoder(list[event])  # type: ignore[valid-type]
+
+    def decode(text: bytes) -> list[Any]:
+        try:
+            return decoder.decode(text)
+        except msgspec.DecodeError as error:
+            raise ValueError from error
+
+    return decode
+
+
+class _Object:
+    args: "_Object | None"
+    ts: Time
+    dur: Time
+
+    def __init__(self, fields: Mapping[str, Any], names: Mapping[str, str]) -> None:
+        for name, key in names.items():
+            value = fields.get(key)
+            if isinstance(value, list | dict):
+                raise ValueError
+            setattr(self, name, value)
+
+
+def _by_json(text: bytes) -> list[Any]:
+    events = []
+    for fields in json.loads(text, parse_float=_Digits, parse_constant=_refuse):
+        if not isinstance(fields, dict):
+            raise ValueError
+        event = _Object(fields, FIELDS)
+        args = fields.get("args")
+        if isinstance(event.ts, bool) or isinstance(event.dur, bool) or not (args is None or isinstance(args, dict)):
+            raise ValueError
+        event.args = None if args is None else _Object(args, ARGS)
+        events.append(event)
+    return events
+
+
+class _Digits(str):
+    """A number as it was written."""
+
+    __slots__ = ()
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+class JsonEvents:
+    """The events of one file. While they are iterated over, ``keys`` fills with what else stands in its outermost object,
+    ``left_out`` counts events that could not be read and ``notes`` says what was mended or is missing."""
+
+    def __init__(self, path: str, most_bytes: int | None = None) -> None:
+        self.path = path
+        self.keys: dict[str, Any] = {}
+        self.left_out = 0
+        self.notes: list[str] = []
+        self.decode = Decoder()
+        if not self.decode.is_fast:
+            self.notes.append("read without msgspec, which is several times faster: pip install 'gssr[traces]'")
+        self._pieces = Pieces(path, most_bytes)
+        self._is_mended = False
+        self._between = b""
+
+    def want_digits(self) -> None:
+        """From now on the times of events are texts."""
+        self.decode = Decoder(exact=True)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Raises TraceError where the file is none, or too large."""
+        pieces = iter(self._pieces)
+        rest, is_list = self._begin(pieces)
+        piece, end = rest, None
+        while True:
+            between = _last_between(rest) if piece else None
+            cut = between.start() + 1 if between else 0
+            events = self.decode(rest[:cut]) if cut else None
+            if between and events is not None:
+                self._between = between[1]
+                yield Batch(events, rest[:cut])
+            else:  # the end of the file or the list, or something broken: look exactly
+                cut, end = _ends(rest)
+                if cut:
+                    yield self._carefully(rest[:cut])
+                elif between and len(rest) > 2 * PIECE:  # a string that does not end
+                    cut = between.start() + 1
+                    yield self._one_by_one(rest[:cut])
+                if end is not None or not piece or len(rest) - cut > _MOST_BESIDES:
+                    break
+            piece = next(pieces, b"")
+            rest = rest[cut:].lstrip(b", \t\r\n") + piece
+        rest, end = rest[cut:].lstrip(b", \t\r\n"), None if end is None else 0
+        if end is None and (tail := _last(_TAIL, rest, 0)):
+            end = tail.start(1)
+            yield self._one_by_one(rest[:end])
+        if end is not None:
+            self._finish(rest[end + 1 :], pieces, is_list)
+        elif rest or not is_list:
+            self.notes.append("the file is cut off: all whole events were read")
+        if self._pieces.problem:
+            self.notes.append(self._pieces.problem)
+        if self._is_mended:
+            self.notes.append("not everything is sound JSON: characters that may not be in it were replaced")
+
+    def _begin(self, pieces: Iterator[bytes]) -> tuple[bytes, bool]:
+        """What follows the bracket that the events begin with, and whether they are all there is."""
+        text = b""
+        for piece in pieces:
+            looked = max(0, len(text) - 100)
+            text += piece
+            if found := _BARE.match(text):
+                return text[found.end() :], True
+            if found := _EVENTS.search(text, looked):
+                self._note_keys(text[: found.start()].rstrip().rstrip(b",") + b"}")
+                return text[found.end() :], False
+            if len(text) > _MOST_BESIDES:
+                break
+        raise TraceError(f"{self.path}: holds no trace: there are no traceEvents in it")
+
+    def _finish(self, text: bytes, pieces: Iterator[bytes], is_list: bool) -> None:
+        for piece in pieces:
+            text += piece
+            if len(text) > _MOST_BESIDES:
+                self.notes.append("what stands behind the events is too long, and was not read")
+                return
+        if not is_list:
+            self._note_keys(b"{" + text.strip().lstrip(b","))
+
+    def _note_keys(self, text: bytes) -> None:
+        """Of the object that this is; where it is not sound, those that matter most."""
+        try:
+            found, _ = json.JSONDecoder().raw_decode(_mended(text.removeprefix(_BOM)).decode().lstrip())
+        except (ValueError, RecursionError):
+            self.notes.append("what stands around the events is not sound JSON, or cut off")
+            found = {}
+            for key, value in re.findall(rb'"(baseTimeNanoseconds|distributedInfo)"\s*:\s*(\d+|\{[^{}]*\})', text):
+                try:
+                    found[key.decode()] = json.loads(value)
+                except ValueError:
+                    continue
+        self.keys.update(found)
+
+    def _carefully(self, text: bytes) -> Batch:
+        return self._decoded(text) or self._one_by_one(text)
+
+    def _decoded(self, text: bytes) -> Batch | None:
+        """The events as they are, else as they are meant."""
+        events = self.decode(text)
+        if events is None:
+            text = _mended(text)
+            events = self.decode(text)
+            self._is_mended |= events is not None
+        return None if events is None else Batch(events, text)
+
+    def _one_by_one(self, text: bytes) -> Batch:
+        found: list[Batch] = []
+        at = 0
+        while (begin := text.find(b"{", at)) >= 0:
+            at = self._next(text, begin)
+            some = self._decoded(text[begin:at])
+            if some is None and (end := _ends(text[begin : begin + _LONGEST_MENDED], 1)[0]):
+                some = self._decoded(text[begin : begin + end])
+                at = begin + end if some else at
+            some = some or self._decoded(_NOT_A_NUMBER_IN_LIST.sub(rb"\1null", text[begin:at]))
+            if some:
+                found.append(some)
+            else:
+                self.left_out += 1
+        return Batch([event for some in found for event in some.events], b",".join(some.text for some in found))
+
+    def _next(self, text: bytes, begin: int) -> int:
+        """Behind the end of the event that begins here, as far as that can be told from what stands between events."""
+        if self._between:
+            found = text.find(b"}" + self._between + b"{", begin + 1)
+            return found + 1 if found >= 0 else len(text)
+        between = _BETWEEN.search(text, begin + 1)
+        return between.start() + 1 if between else len(text)
+
+
+def _last(pattern: re.Pattern[bytes], text: bytes, begin: int) -> re.Match[bytes] | None:
+    return max(pattern.finditer(text, begin), key=re.Match.start, default=None)
+
+
+def _last_between(text: bytes) -> re.Match[bytes] | None:
+    window = _WINDOW
+    while True:
+        begin = max(0, len(text) - window)
+        if (found := _last(_BETWEEN, text, begin)) or begin == 0:
+            return found
+        window *= 8
+
+
+def _ends(text: bytes, most: int = 1 << 60) -> tuple[int, int | None]:
+    """Behind the last whole object of a list's text, or behind that many, and where the bracket that ends the list is; None
+    without it."""
+    depth = at = whole = count = 0
+    while count < most and (found := _BRACKET.match(text, at)):
+        at = found.end()
+        if found[1] in b"[{":
+            depth += 1
+        elif depth:
+            depth -= 1
+            if depth == 0:
+                whole, count = at, count + 1
+        else:
+            return whole, at - 1 if found[1] == b"]" and _END.match(text, at) else None
+    return whole, None
+
+
+def _mended(text: bytes) -> bytes:
+    """With what writers get wrong as they meant it: bytes that are not UTF-8, control characters and single backslashes in
+    strings, halves of surrogates, numbers that JSON does not know."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        text = text.decode("utf-8", "replace").encode()
+    text = _ESCAPE.sub(_escape, text.translate(_NO_CONTROLS))
+    return _NOT_A_NUMBER.sub(rb"\1null", text)
+
+
+def _escape(found: re.Match[bytes]) -> bytes:
+    if found[1]:
+        return rb"\ufffd"
+    return found[0] if len(found[0]) > 1 else rb"\\"
+
+
+class Pieces:
+    """A file's bytes, unpacked, some MB at a time. ``problem``: why there are no more, where not all could be unpacked.
+
+    Raises TraceError when it can't be read, or unpacks to more than ``most`` bytes; None: to very many times its size."""
+
+    def __init__(self, path: str, most: int | None = None) -> None:
+        self._path = path
+        self._asked = most
+        self.problem = ""
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            with open(self._path, "rb") as stream:
+                is_packed = stream.read(2) == b"\x1f\x8b"
+                stream.seek(0)
+                size = os.fstat(stream.fileno()).st_size
+                sound = max(_NEVER_TOO_MUCH, _MOST_RATIO * size) if is_packed else MOST_BYTES
+                most = self._asked or min(MOST_BYTES, sound)
+                done = 0
+                for piece in self._unpacked(stream) if is_packed else iter(lambda: stream.read(PIECE), b""):
+                    done += len(piece)
+                    if done > most:
+                        what = "unpacks to" if is_packed else "holds"
+                        raise TraceError(
+                            f"{self._path}: {what} more than {most / 1e9:.3g} GB: --max-size SIZE allows more"
+                        )
+                    yield piece
+        except OSError as error:
+            raise TraceError(f"{self._path}: can't be read: {error.strerror}") from None
+
+    def _unpacked(self, stream: BinaryIO) -> Iterator[bytes]:
+        zip_ = _unpacker()
+        unpack: Any = None
+        data, held = b"", b""
+        while True:
+            data = data or stream.read(1 << 20)
+            if not data:
+                if unpack is not None:
+                    self.problem = "the file is cut off within what is packed: what could be unpacked was read"
+                break
+            if unpack is None:
+                data = data.lstrip(b"\0")  # between members
+                unpack = zip_.decompressobj(wbits=31) if data else None
+                continue
+            try:
+                held += unpack.decompress(data, PIECE)
+            except zip_.error:
+                self.problem = "what is packed is damaged: what could be unpacked was read"
+                break
+            data = unpack.unconsumed_tail
+            if unpack.eof:
+                data, unpack = unpack.unused_data, None
+            if len(held) >= PIECE:
+                yield held
+                held = b""
+        yield held
+
+
+def _unpacker() -> Any:
+    try:
+        from isal import isal_zlib
+    except ImportError:
+        return zlib
+    return isal_zlib

@@ -1,0 +1,259 @@
+"""What an analysis says of traces built by hand, and what holds for any."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from timelines import CPU, Events, gpu
+
+from gssr.model.traces.analyze import analyze_timeline, combined
+from gssr.model.traces.lengths import statistics
+from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.tables import NSYS, TABLES, as_nsys, launch_numbers, rows_of
+from gssr.traces.timeline import Counter, Kind, Timeline
+
+US = 1_000
+
+
+def training() -> Events:
+    """Two steps of 400 µs: a copy, two kernels, and a collective half of which is under the second kernel."""
+    events = Events()
+    for step in range(2):
+        at = step * 500 * US
+        events.add(Kind.RANGE, f"ProfilerStep#{step + 7}", at, 400 * US)
+        events.add(Kind.CPU_OP, "aten::mm", at + 20 * US, 30 * US)
+        events.add(Kind.PYTHON, "train.py(12): forward", at + 15 * US, 300 * US)
+        events.launched("Memcpy HtoD (Pageable -> Device)", at + 1 * US, at + 10 * US, 40 * US, kind=Kind.MEMCPY,
+                        by="cudaMemcpyAsync", size=4_000)  # fmt: skip
+        events.launched("gemm", at + 25 * US, at + 60 * US, 100 * US)
+        events.launched("gelu", at + 35 * US, at + 170 * US, 100 * US)
+        events.launched("ncclDevKernel_AllReduce", at + 45 * US, at + 220 * US, 100 * US, track=gpu(stream=20))
+        events.add(Kind.RUNTIME, "cudaDeviceSynchronize", at + 100 * US, 250 * US)
+    return events
+
+
+def test_the_split_adds_up() -> None:
+    found = analyze_timeline(training().timeline())
+    (use,) = found.gpus
+    assert use.n_kernels == 6 and use.span_ns == 810 * US  # from the first copy to the end of the last collective
+    assert use.compute_ns == 400 * US and use.communication_ns == 200 * US and use.copy_ns == 80 * US
+    assert use.exposed_communication_ns == 100 * US and use.exposed_copy_ns == 80 * US and use.overlap == 0.5
+    assert use.compute_ns + use.exposed_communication_ns + use.exposed_copy_ns + use.idle_ns == use.span_ns
+    assert use.course.busy.mean() == pytest.approx(use.busy_ns / use.span_ns, rel=0.01)
+
+
+def test_idle_time_has_causes_and_what_the_program_did() -> None:
+    found = analyze_timeline(training().timeline())
+    assert found.idle == {"host": (1, 190 * US), "launch": (4, 40 * US), "dependency": (0, 0), "copy": (0, 0),
+                          "unknown": (0, 0)}  # fmt: skip
+    gap = found.gaps[0]
+    assert (gap.start_ns, gap.length_ns, gap.cause) == (320 * US, 190 * US, "host")
+    assert (gap.before, gap.after) == ("ncclDevKernel_AllReduce", "Memcpy HtoD (Pageable -> Device)")
+    first = found.gaps[-1]
+    assert first.length_ns == 10 * US and first.python == "train.py(12): forward"
+    assert sum(gap.length_ns for gap in found.gaps) == found.gpus[0].idle_ns
+
+
+@pytest.mark.parametrize(("call", "length", "kind", "cause"), [
+    (200 * US, 500 * US, Kind.KERNEL, "host"), (10 * US, 20 * US, Kind.KERNEL, "launch"),
+    (10 * US, 50 * US, Kind.KERNEL, "dependency"), (10 * US, 50 * US, Kind.MEMCPY, "copy"),
+    (None, 50 * US, Kind.KERNEL, "unknown"),
+])  # fmt: skip
+def test_each_cause(call: int | None, length: int, kind: Kind, cause: str) -> None:
+    events = Events().launched("a", 0, 5 * US, 95 * US)
+    name = "Memcpy DtoH" if kind == Kind.MEMCPY else "b"
+    if call is None:
+        events.add(kind, name, 100 * US + length, 10)
+    else:
+        events.launched(name, call, 100 * US + length, 10, kind=kind)
+    found = analyze_timeline(events.timeline())
+    assert {each: own for each, own in found.idle.items() if own[0]} == {cause: (1, length)}
+
+
+def test_ranges_have_the_time_of_what_was_launched_in_them() -> None:
+    found = analyze_timeline(training().timeline())
+    table = statistics(found.lengths["ranges"])
+    assert table.sums["gpu_ns"].tolist() == [340 * US, 340 * US]
+    table = statistics(found.lengths["operators"])
+    assert table.keys == (("aten::mm",),) and table.sums["gpu_ns"].tolist() == [600 * US]
+
+
+def test_launches_steps_and_copies() -> None:
+    found = analyze_timeline(training().timeline())
+    numbers = launch_numbers(found)
+    assert numbers["count"] == 8 and numbers["queue_max"] == 2 and numbers["slow_calls"] == 0
+    assert numbers["delay_ns"] == {"mean": (4 + 30 + 130 + 170) * US / 4, "median": 80 * US, "max": 170 * US}
+    assert numbers["long_delays"] == 4
+    assert [(step.name, step.length_ns, step.busy_ns) for step in found.steps] == [
+        ("ProfilerStep#7", 400 * US, 290 * US),
+        ("ProfilerStep#8", 400 * US, 290 * US),
+    ]
+    names, rows = rows_of("copies", found)
+    own = dict(zip(names, next(rows), strict=True))
+    assert (own["operation"], own["count"], own["bytes"], own["median_ns"]) == ("HtoD", 2, 8_000, 40 * US)
+
+
+def test_a_graph_is_one_launch_of_many_kernels() -> None:
+    events = Events().add(Kind.RUNTIME, "cudaGraphLaunch", 0, 10 * US, link=5)
+    for at in range(3):
+        events.add(Kind.KERNEL, "k", (20 + 10 * at) * US, 5 * US, link=5)
+    found = analyze_timeline(events.timeline())
+    assert found.launches.n == 1 and found.launches.queue_max == 1 and found.launches.short_kernels == 0
+    assert launch_numbers(found)["delay_ns"]["max"] == 10 * US
+    assert found.idle["launch"] == (2, 10 * US)
+
+
+def test_a_window_cuts_what_reaches_beyond_it() -> None:
+    whole = training().timeline()
+    parts = [analyze_timeline(whole, (begin, begin + 100 * US)) for begin in range(0, 1_000 * US, 100 * US)]
+    found = analyze_timeline(whole).gpus[0]
+    for name in ("busy_ns", "compute_ns", "communication_ns", "copy_ns"):
+        assert sum(getattr(gpu, name) for part in parts for gpu in part.gpus) == getattr(found, name)
+    total = [sum(statistics(part.lengths["kernels"]).total.sum() for part in parts), sum(found.types[1:])]
+    assert total[0] == 6 * 100 * US
+
+
+def test_tracks_and_names_are_selected() -> None:
+    timeline = training().timeline()
+    only = analyze_timeline(timeline, names=[timeline.names.index("gemm")])
+    assert only.gpus[0].busy_ns == 200 * US and only.launches.n == 2
+    streams = [at for at, track in enumerate(timeline.tracks) if track.stream == 20]
+    assert analyze_timeline(timeline, tracks=streams).gpus[0].compute_ns == 0
+
+
+def test_what_rules_say_of_it() -> None:
+    found = analyze_timeline(training().timeline(pageable=True))
+    codes = [verdict.code for verdict in found.verdicts]
+    assert codes == ["empty_between_steps", "pageable_copies", "exposed_communication", "blocking_calls", "low_utilization"]
+    assert "at most" in found.verdicts[0].evidence[-1].text and found.verdicts[0].advice
+    missing = {abstention.code: abstention.reason for abstention in analyze_timeline(training().timeline()).abstentions}
+    assert missing == {"straggling_rank": "there is one GPU",
+                       "pageable_copies": "the trace does not tell which memory is pageable"}  # fmt: skip
+
+
+def test_a_loader_explains_the_gaps() -> None:
+    events = Events()
+    for step in range(3):
+        at = step * 1_000_000 * US
+        events.add(Kind.RANGE, f"ProfilerStep#{step}", at, 900_000 * US)
+        events.add(Kind.CPU_OP, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at, 600_000 * US)
+        events.launched("gemm", at + 600_100 * US, at + 600_200 * US, 250_000 * US)
+    codes = [verdict.code for verdict in analyze_timeline(events.timeline()).verdicts]
+    assert codes == ["loader_waits"]
+
+
+def ranks(n: int = 3) -> list[Timeline]:
+    """Rank 1 computes longer and comes last."""
+    found = []
+    for rank in range(n):
+        late = 200 * US if rank == 1 else 0
+        events = Events()
+        events.launched("gemm", 0, 10 * US, 300 * US + late, gpu(rank), CPU._replace(rank=rank))
+        events.launched("ncclDevKernel_AllReduce", 20 * US, 310 * US + late, 250 * US - late, gpu(rank, stream=20),
+                        CPU._replace(rank=rank))  # fmt: skip
+        found.append(events.timeline(unix_ns=10**18 + 1_000 * rank))
+    return found
+
+
+def test_ranks_are_combined_on_one_clock() -> None:
+    found = combined(analyze_timeline(own) for own in ranks())
+    assert [gpu.rank for gpu in found.gpus] == [0, 1, 2]
+    assert [gpu.begin_ns for gpu in found.gpus] == [10 * US, 11 * US, 12 * US]
+    table = statistics(found.lengths["kernels"])
+    assert dict(zip(table.keys, table.median.tolist(), strict=True)) == {
+        ("gemm", "compute"): 300 * US, ("ncclDevKernel_AllReduce", "communication"): 250 * US}  # fmt: skip
+    assert table.count.tolist() == [3, 3]
+    straggler = next(verdict for verdict in found.verdicts if verdict.code == "straggling_rank")
+    assert straggler.gpus == (1,) and "rank 1" in straggler.title.lower()
+    assert found.launches.n == 6 and statistics(found.launches.delay).count.tolist() == [6]
+    with pytest.raises(ValueError, match="no trace"):
+        combined([])
+
+
+def as_rows(found: TraceAnalysis, *but: str) -> dict[str, list[tuple[object, ...]]]:
+    return {name: sorted(rows_of(name, found)[1], key=str) for name in TABLES if name not in but}
+
+
+def test_files_one_by_one_are_as_all_at_once() -> None:
+    events = Events()
+    for rank in range(3):
+        for at in range(5):
+            track, thread = gpu(rank, source=rank), CPU._replace(rank=rank, source=rank, pid=rank)
+            start = (at * 70 + rank * 3) * US
+            events.launched(f"k{at % 2}", start, start + 20 * US, (20 + at * rank) * US, track, thread)
+    whole = analyze_timeline(events.timeline(sources=3))
+    parts = []
+    for rank in range(3):
+        own = Events()
+        own.rows = [row for row in events.rows if row[2].rank == rank]
+        parts.append(analyze_timeline(own.timeline()))
+    assert as_rows(combined(parts)) == as_rows(whole)
+
+
+def test_like_hta_leaves_out_the_last_step_and_rounds_to_whole_us() -> None:
+    events = Events()
+    for step in range(3):
+        at = step * 100 * US
+        events.add(Kind.RANGE, f"ProfilerStep#{step}", at, 90 * US)
+        events.launched("gemm", at + 10 * US, at + 20 * US + 400, 10 * US)  # 20.4 to 30.4: 21 to 30
+        events.launched("Stream Wait Event", at + 11 * US, at + 40 * US, 5 * US, kind=Kind.GPU_SYNC)
+        events.launched("dpsk::ep::dispatch", at + 12 * US, at + 50 * US, 10 * US, track=gpu(stream=20))
+    timeline = events.timeline()
+    assert analyze_timeline(timeline).gpus[0].n_kernels == 6
+    found = analyze_timeline(timeline, like_hta=True)
+    (use,) = found.gpus
+    assert (use.n_kernels, use.span_ns) == (4, 139 * US)
+    assert use.compute_ns == 2 * (9 + 10) * US and use.communication_ns == 0  # which it does not know
+    assert use.busy_ns == use.compute_ns + 2 * 5 * US
+    assert found.idle["unknown"] == (0, 0) and found.idle["host"][0] == 2
+
+
+def test_counters_and_a_sparse_window() -> None:
+    events = training()
+    time, value = np.array([0, 100 * US, 300 * US], np.int64), np.array([1.0, np.nan, 4.0])
+    events.counters = [Counter("memory", "B", "gauge", time, value)]
+    (own,) = analyze_timeline(events.timeline()).counters
+    assert (own.n, own.min, own.max, own.last, own.at_max_ns) == (2, 1.0, 4.0, 4.0, 300 * US)
+    assert not analyze_timeline(events.timeline(), (100 * US, 200 * US)).counters
+
+
+def test_nothing_is_something_too() -> None:
+    found = analyze_timeline(Events().timeline())
+    assert found.gpus == () and found.verdicts == () and len(found.abstentions) > 5
+    assert all(not list(rows_of(name, found)[1]) for name in TABLES if name not in ("idle", "launches"))
+    assert analyze_timeline(Events().add(Kind.CPU_OP, "a", 0, 5).timeline()).gpus == ()
+
+
+def test_reports_of_nsys_have_its_columns() -> None:
+    found = analyze_timeline(training().add(Kind.RUNTIME, "cudaFree_v3020", 0, 10).timeline())
+    heads, rows = as_nsys("cuda_gpu_kern_sum", found)
+    assert heads == ["Time (%)", "Total Time (ns)", "Instances", "Avg (ns)", "Med (ns)", "Min (ns)", "Max (ns)", "StdDev (ns)",
+                     "Name"]  # fmt: skip
+    assert rows[0] == ["33.3", 200 * US, 2, "100000.0", "100000.0", 100 * US, 100 * US, "0.0", "gemm"]
+    assert as_nsys("cuda_gpu_mem_size_sum", found)[0][:3] == ["Total (MB)", "Count", "Avg (MB)"]
+    assert as_nsys("gpumemtimesum", found)[1][0][-1] == "[CUDA memcpy Host-to-Device]"
+    assert "cudaFree" in [row[-1] for row in as_nsys("cuda_api_sum", found)[1]]
+    assert all(as_nsys(name, found)[0] for name in NSYS)
+
+
+work = st.tuples(st.integers(0, 400), st.integers(0, 60), st.integers(0, 2), st.integers(0, 2), st.integers(0, 90))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(work, min_size=1, max_size=12), st.booleans())
+def test_of_any_trace_the_parts_add_up(found: list[tuple[int, int, int, int, int]], like_hta: bool) -> None:
+    events = Events()
+    for start, length, kind, stream, ahead in found:
+        name = ("gemm", "ncclDevKernel_X", "Memcpy DtoH")[kind]
+        events.launched(name, start - ahead, start, length, gpu(stream % 2, stream=stream), took=ahead // 2,
+                        kind=Kind.MEMCPY if kind == 2 else Kind.KERNEL)  # fmt: skip
+    own = analyze_timeline(events.timeline(), like_hta=like_hta)
+    for use in own.gpus:
+        if not like_hta:
+            assert sum(use.types) == use.busy_ns
+            assert use.compute_ns + use.exposed_communication_ns + use.exposed_copy_ns + use.idle_ns == use.span_ns
+        assert 0 <= use.busy_ns <= use.span_ns or like_hta
+    if not like_hta:
+        assert sum(ns for _, ns in own.idle.values()) == sum(use.idle_ns for use in own.gpus)
+        assert int(statistics(own.lengths["kernels_by_rank"]).count.sum()) == sum(use.n_kernels for use in own.gpus)
+    assert own.launches.n == len(found)

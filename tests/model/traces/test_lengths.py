@@ -1,0 +1,52 @@
+"""Tables of lengths against the statistics module, and made in parts against made at once."""
+
+import statistics as plain
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gssr.model.traces.lengths import Lengths, lengths_of, statistics, together
+
+HUGE = 2**55
+rows = st.lists(st.tuples(st.integers(0, 4), st.one_of(st.integers(0, 9), st.integers(0, HUGE))), max_size=30)
+
+
+def of(found: list[tuple[int, int]]) -> Lengths:
+    code, length = np.array(found, np.int64).reshape(-1, 2).T
+    return lengths_of(code, length, lambda codes: [(f"name {code % 4}",) for code in codes], {"twice": code * 2})
+
+
+@given(rows)
+def test_statistics_are_those_of_each_name(found: list[tuple[int, int]]) -> None:
+    table = statistics(of(found))
+    total = sum(length for _, length in found)
+    assert table.total.tolist() == sorted(table.total.tolist(), reverse=True)
+    assert {name for (name,) in table.keys} == {f"name {code % 4}" for code, _ in found}
+    for at, (name,) in enumerate(table.keys):
+        own = [length for code, length in found if f"name {code % 4}" == name]
+        assert (table.count[at], table.total[at]) == (len(own), sum(own))
+        assert (table.min[at], table.max[at]) == (min(own), max(own))
+        assert table.mean[at] == pytest.approx(plain.mean(own))
+        assert table.median[at] == pytest.approx(plain.median(own))
+        assert table.std[at] == pytest.approx(plain.stdev(own) if len(own) > 1 else 0, rel=1e-6, abs=1e-3)
+        assert table.share[at] == pytest.approx(sum(own) / total if total else 0)
+        assert table.sums["twice"][at] == sum(2 * code for code, _ in found if f"name {code % 4}" == name)
+
+
+@given(st.lists(rows, min_size=1, max_size=4))
+def test_parts_together_are_the_whole(parts: list[list[tuple[int, int]]]) -> None:
+    whole = statistics(of([row for part in parts for row in part]))
+    found = statistics(together([of(part) for part in parts]))
+    as_rows = [
+        {key: (float(own.median[at]), int(own.count[at]), int(own.total[at]), float(own.std[at]), int(own.sums["twice"][at]))
+         for at, key in enumerate(own.keys)}
+        for own in (whole, found)
+    ]  # fmt: skip
+    assert as_rows[0] == as_rows[1]
+
+
+def test_the_same_files_again_take_no_more_room() -> None:
+    own = of([(number % 5, number * 7 % 1000) for number in range(5000)])
+    assert len(together([own] * 20).key) == len(own.key)
