@@ -222,7 +222,7 @@ def _share(name: str, label: str, short: str, meaning: str) -> Metric:
 
 
 TRACE_METRICS: tuple[Metric, ...] = (
-    _share("busy", "Busy", "busy", "Share of time in which a kernel, a copy or a set ran; of a thread, in which anything did."),
+    _share("busy", "Busy", "busy", "Share of time in which a kernel, a copy or a set ran; of threads, anything."),
     _share("compute", "Compute", "compute", "Share of time in which a kernel that computes ran."),
     _share("communication", "Communication", "comm", "Share of time in which a kernel that communicates ran."),
     _share("exposed_communication", "Exposed communication", "ex.comm", "Communication while nothing was computed."),

@@ -27,8 +27,8 @@ def most_of(split: Floats) -> Ints:
 
 
 def coloured(bars: Marks, split: Floats) -> Marks:
-    """Bars [n_lines, height, n] in the colours of what has most of each cell of ``split`` [n_lines, n, categories], its letter
-    in a row below."""
+    """Bars [n_lines, height, n] in the colours of what has most of each cell of ``split`` [n_lines, n, categories], its
+    letter in a row below."""
     most = most_of(split)
     looks = np.where(most >= 0, _CODES[most], code("dim"))[:, None, :]
     chars = np.concatenate([bars.chars, _CHARS[most][:, None, :]], axis=1)

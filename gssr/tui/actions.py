@@ -45,7 +45,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("next_outlier", ("n",), "n outlier", "the next GPU that is not like the rest", "Moving", ("gpus", "map")),
     Action("previous_outlier", ("N",), "", "the previous GPU that is not like the rest", "Moving"),
     Action(
-        "next_found", ("f",), "f next", "of a trace: the next interval of the name under the cursor", "Moving", ("time",), True
+        "next_found", ("f",), "f next", "of a trace: the next interval of the name under the cursor", "Moving", ("time",),
+        True,
     ),
     Action("previous_found", ("F",), "", "of a trace: the previous interval of that name", "Moving", traces=True),
     Action(
@@ -66,14 +67,16 @@ ACTIONS: tuple[Action, ...] = (
     Action("previous_metric", ("M",), "", "the previous metric", "What is shown"),
     Action(
         "filter", ("slash",), "/ filter",
-        "show only some GPUs: nid0012* a node, *:0 an index, sm<30 a metric's mean in percent; on Calls: names", "What is shown",
+        "show only some GPUs: nid0012* a node, *:0 an index, sm<30 a metric's mean in percent; on Calls: names",
+        "What is shown",
         ("gpus", "map", "calls"),
     ),
     Action("next_sort", ("full_stop",), ",. sort", "sort by the next column", "What is shown", ("gpus", "calls")),
     Action("previous_sort", ("comma",), "", "sort by the previous column", "What is shown", ("gpus",)),
     Action("reverse", ("r",), "r reverse", "sort the other way round", "What is shown", ("gpus", "calls")),
     Action(
-        "density", ("v",), "v view", "more or fewer GPUs at once; of a trace on Time GPUs, streams or threads, on Calls the next table",
+        "density", ("v",), "v view",
+        "more or fewer GPUs at once; of a trace on Time: GPUs, streams or threads, on Calls: the next table",
         "What is shown", ("gpus", "map", "calls"),
     ),
     Action("group", ("u",), "u ungroup", "similar GPUs in one band, or each on its own line", "What is shown", ("time",)),

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -63,7 +64,7 @@ class LiveScreen(App[int]):
     BINDINGS: ClassVar = [(",".join(action.keys), f"act('{action.name}')", action.help) for action in ACTIONS]
 
     def __init__(
-        self, watches: list[Watched], glyphs: Glyphs, hz: float, colors: int, theme: str = "ansi-dark",
+        self, watches: Sequence[Watched], glyphs: Glyphs, hz: float, colors: int, theme: str = "ansi-dark",
         table: Table = TABLE,
     ) -> None:  # fmt: skip
         super().__init__(ansi_color=True)
@@ -75,14 +76,14 @@ class LiveScreen(App[int]):
         self._glyphs = glyphs
         self._other = 1
         self._table = table
-        self._watches = watches
+        self._watches: list[Watched] = list(watches)
         self._message = ""
         self._played = time.monotonic()
         self._log_file = LogFile(log_of(watches[0].path))
         self._printed: bytes | None = None
         self._canvas = Canvas(looks(colors), self._click, self._typed)
         self._prompt = Prompt()
-        self._producer = Producer(watches, 1.0 / hz, self._deliver)
+        self._producer = Producer(self._watches, 1.0 / hz, self._deliver)
 
     def say(self, text: str) -> None:
         """Show a line in place of the footer, until the next key."""

@@ -212,7 +212,8 @@ def _metric(step: int) -> Move:
         names = measured(scene)
         if not names:
             return scene.view
-        at = names.index(scene.view.metric) if scene.view.metric in names else -step
+        shown = scene.view.metric if scene.view.metric in names else scene.frame.grid.metric
+        at = names.index(shown) if shown in names else -step
         return replace(scene.view, metric=names[(at + step) % len(names)])
 
     return move

@@ -18,8 +18,8 @@ from gssr.render.clock import duration, told
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, pane_height, quantity
-from gssr.tui.actions import footer_of, offered, shown_keys
 from gssr.tui.actions import BY_NAME as ACTION
+from gssr.tui.actions import footer_of, offered, shown_keys
 from gssr.tui.axis import age_text, at_text
 from gssr.tui.output import output_pane
 from gssr.tui.panels import beside, clicked, main_width, panels
@@ -267,7 +267,7 @@ def _nothing(frame: Frame, width: int) -> list[Row]:
     if frame.problem:
         why = frame.problem
     elif frame.run is None:
-        why = f"waiting for {frame.path}"
+        why = f"{'waiting for' if frame.refined else 'reading'} {frame.path}"
     elif not frame.n_gpus:
         why = "no GPU was recorded"
     else:
@@ -277,6 +277,8 @@ def _nothing(frame: Frame, width: int) -> list[Row]:
 
 def state_text(frame: Frame) -> Span:
     """``* live``, ``o stalled 12 s``, ``x ended (exit 7)``."""
+    if frame.part is not None:
+        return Span("trace", "dim")
     text, role = _STATES[frame.state]
     if frame.state == "stalled":
         text += f" {frame.silent:.0f} s"
@@ -300,7 +302,7 @@ def header(scene: Scene) -> Row:
         pieces.append((Span(duration(elapsed)),))
     if view.speed:
         pieces.append((Span(f"playing {view.speed:g}x", "outlier"),))
-    elif view.end is not None:
+    elif view.end is not None and frame.part is None:
         pieces.append((Span(f"paused {duration(max(frame.last - view.end, 0.0))} behind", "outlier"),))
     if frame.part is not None:
         pieces += [(Span(f"{count(len(level.gpus), level.noun)}"),) for level in frame.part.levels.values()]

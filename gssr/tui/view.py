@@ -29,8 +29,8 @@ class View:
     job. ``gpu``: the position under the cursor of GPUs and Map, -1 before there is one; ``row``: the line under the cursor
     of the other screens. ``density`` cycles through what a screen can do about many GPUs, 0 is the screen's own choice.
     ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``scroll``: the first line in sight of
-    what lies over the screen (``overlay``). ``trail``: where Esc goes back to. Of traces only: ``level``: what is looked at as
-    GPUs; ``opened``: Time shows the one that is selected track by track; ``name``: what ``f`` looks for; ``sought``: the
+    what lies over the screen (``overlay``). ``trail``: where Esc goes back to. Of traces only: ``level``: what is looked at
+    as GPUs; ``opened``: Time shows the one that is selected track by track; ``name``: what ``f`` looks for; ``sought``: the
     names that Calls shows, ``column``: the one that it sorts by.
     """
 

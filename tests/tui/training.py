@@ -41,7 +41,9 @@ class Made:
         number = self.names.setdefault(name, len(self.names))
         self.rows.append((start, length, track, number, kind, category, link, size, operation))
 
-    def launched(self, thread: int, at: int, stream: int, name: str, category: Category, start: int, length: int) -> None:
+    def launched(
+        self, thread: int, at: int, stream: int, name: str, category: Category, start: int, length: int
+    ) -> None:
         """A kernel, and the call that launched it."""
         self._links += 1
         self.add(thread, "cudaLaunchKernel", Kind.RUNTIME, Category.LAUNCH, at, 6 * US, self._links)
@@ -85,7 +87,10 @@ def _step(made: Made, thread: int, stream: int, side: int, step: int, slow: floa
         OPERATIONS.index("HtoD"),
     )  # fmt: skip
     at = begin + 5000 * US
-    for phase, name, n, each in (("forward", "ampere_sgemm_128x64_tn", 8, 900), ("backward", "cutlass::gemm_bwd", 8, 1700)):
+    for phase, name, n, each in (
+        ("forward", "ampere_sgemm_128x64_tn", 8, 900),
+        ("backward", "cutlass::gemm_bwd", 8, 1700),
+    ):
         length = int(each * US * slow)
         made.add(thread, phase, Kind.RANGE, Category.RANGE, at - 300 * US, n * length)
         for k in range(n):
@@ -95,11 +100,11 @@ def _step(made: Made, thread: int, stream: int, side: int, step: int, slow: floa
             made.launched(thread, call + 40 * US, stream, name, Category.COMPUTE, at + k * length, length - 15 * US)
             if phase == "backward" and k in (2, 5):
                 name_of = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
-                made.launched(thread, call + 60 * US, side, name_of, Category.COMMUNICATION, at + k * length, 2 * length)
+                made.launched(
+                    thread, call + 60 * US, side, name_of, Category.COMMUNICATION, at + k * length, 2 * length
+                )
         at += n * length
-    made.launched(
-        thread, at, side, "ncclDevKernel_AllGather_RING_LL", Category.COMMUNICATION, at + 100 * US, 4000 * US
-    )
+    made.launched(thread, at, side, "ncclDevKernel_AllGather_RING_LL", Category.COMMUNICATION, at + 100 * US, 4000 * US)
     made.add(thread, "cudaDeviceSynchronize", Kind.RUNTIME, Category.SYNC, at + 10 * US, 4200 * US)
     at += 4500 * US
     made.launched(

@@ -71,8 +71,8 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class CounterLine:
-    """A counter, the mean of all GPUs that have it: ``values`` [n_columns], NaN where it is not known; ``full``: the greatest
-    of the whole trace."""
+    """A counter, the mean of all GPUs that have it: ``values`` [n_columns], NaN where it is not known; ``full``: the
+    greatest of the whole trace."""
 
     metric: str
     values: Floats
@@ -84,8 +84,8 @@ class TracePart:
     """What only a frame of a trace has. ``levels`` that there are, and the one whose rows the frame's GPUs are. ``columns``:
     those of ``frame.timeline`` (of very many GPUs they are not the grid's); ``split`` [n_lines, n_columns, categories] and
     ``whole_split`` [n_columns, categories] of all GPUs asked for: shares of time that never add up to more than 1.
-    ``total`` [categories]: of the window. ``lanes``: of the GPU that is opened. ``analysis``: of the window and the GPUs asked
-    for; None where nobody asks, and before there is one. All Nones: nobody asked."""
+    ``total`` [categories]: of the window. ``lanes``: of the GPU that is opened. ``analysis``: of the window and the GPUs
+    asked for, None before there is one. What nobody asked for is None."""
 
     trace: Trace
     levels: Mapping[LevelName, Level]

@@ -1,10 +1,11 @@
-"""A trace watched as a recording is: the same query, the same frame. Times are seconds after the trace's own zero, computed in
-whole nanoseconds."""
+"""A trace watched as a recording is: the same query, the same frame. Times are seconds after the trace's own zero, computed
+in whole nanoseconds."""
 
 import math
 import os
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from gssr.model.traces.as_metrics import Level, LevelName, levels_of
 from gssr.model.traces.nesting import Lanes, lanes
 from gssr.model.traces.results import TraceAnalysis
 from gssr.store.format.rows import Event
+from gssr.traces.open import TraceError
 from gssr.traces.timeline import Timeline as Trace
 
 NS = 1e9
@@ -65,12 +67,14 @@ class WatchTrace:
         """Nothing is held open."""
 
     def look(self, query: Query, quick: bool = False) -> Frame:
-        """What the query asks for. Never raises for what is wrong with the files: the frame says it. With ``quick`` tables and
-        verdicts are left out (``refined`` is False then) where they are not known already."""
+        """What the query asks for. Never raises for what is wrong with the files: the frame says it. With ``quick`` what
+        takes long is left out where it is not known already, and ``refined`` is False then: reading, tables, verdicts."""
         if self._trace is None and self._problem is None:
+            if quick:  # reading takes a while
+                return _nothing(self.path, query, None)
             try:
                 self._open(self._read())
-            except (ValueError, OSError) as error:
+            except (TraceError, ValueError, OSError) as error:
                 self._problem = str(error)
         if self._trace is None:
             return _nothing(self.path, query, self._problem)
@@ -87,7 +91,7 @@ class WatchTrace:
         self._first, self._last = int(own.start[0]), int((own.start + own.length).max())
         name = os.path.basename(self.path.rstrip("/"))
         self._notes = tuple(
-            Event(self._first / NS, None, None, "note", f"{os.path.basename(source.path) or name}: {note}")
+            Event(self._first / NS, None, None, source.rank, "note", f"{os.path.basename(source.path) or name}: {note}")
             for source in trace.sources
             for note in source.notes
         )
@@ -109,9 +113,7 @@ class WatchTrace:
         first, last = self._first / NS, self._last / NS
         newest = last if query.end is None else min(query.end, last)
         span = max(newest - first, FINEST) if query.span is None else query.span
-        width = query.width or choose_width(
-            span, max(query.columns - (query.span is None), 1), FINEST / 2, 0, snug=True
-        )
+        width = query.width or _width(span, query.columns, query.span is None)
         n, begin, step = _columns(query, width, self._first, self._last)
         metric = query.metric if query.metric in level.metrics or ":" in query.metric else "busy"
         grid = self._remembered(
@@ -125,28 +127,31 @@ class WatchTrace:
         if query.cursor is not None:
             at = begin + max(int((query.cursor * NS - begin) // step), 0) * step
             moment = level.means(at, at + step, metric).overall(gpus)
-        timeline, part = self._part(query, level, grid, window, (begin, step, n))
+        columns = begin, step, n
+        asked = (name, metric, columns, query.gpus, query.rows, query.grouped, query.opened)
+        timeline, part = self._remembered(asked, lambda: self._part(query, level, grid, window, columns))
         analysis, refined = self._analysis(query, level, (low, high), quick)
         judgement = None
         if analysis is not None and query.causes is not None:
             judgement = Judgement(analysis.verdicts, analysis.abstentions, low / NS, high / NS)
-        part_with = TracePart(*part, analysis)
         known = np.isfinite(grid.values)
         final = grid.values.shape[1] - 1 - np.argmax(known[:, ::-1], axis=1)
         latest = np.where(known.any(axis=1), grid.values[np.arange(n_gpus), final], np.nan)
         steps = () if analysis is None else analysis.steps
-        happened = [Event(each.start_ns / NS, None, None, "mark", each.name) for each in steps]
+        happened = [Event(each.start_ns / NS, None, None, each.rank, "mark", each.name) for each in steps]
         return Frame(
             path=self.path, query=query, state="ended", run=None, gpus=level.gpus, nodes=nodes, node_of=node_of,
             first=first, last=last, now=last, silent=0.0, sampling_seconds=0.0, n_rows=len(trace.intervals),
             n_gaps=np.zeros(n_gpus, np.int64), last_time=np.full(n_gpus, last), latest=latest, grid=grid,
             space=over_space(grid.values), whole=whole, recent=window, window=window, moment=moment, host=None,
             events=(*self._notes, *happened), problem=None, following=query.end is None, refined=refined,
-            timeline=timeline, judgement=judgement, part=part_with,
+            timeline=timeline, judgement=judgement, part=replace(part, analysis=analysis),
         )  # fmt: skip
 
-    def _part(self, query: Query, level: Level, grid: Grid, window: Means, columns: tuple[int, int, int]):  # type: ignore[no-untyped-def]
-        """The timeline, and a TracePart's fields up to the analysis."""
+    def _part(
+        self, query: Query, level: Level, grid: Grid, window: Means, columns: tuple[int, int, int]
+    ) -> tuple[Timeline | None, TracePart]:
+        """The timeline, and what goes with it."""
         assert self._trace is not None
         trace, (begin, step, n) = self._trace, columns
         n_gpus = len(level.gpus)
@@ -155,47 +160,55 @@ class WatchTrace:
         all_in_one[looked_at] = 0
         low, high = max(begin, self._first), min(begin + n * step, self._last)
         total = level.split(all_in_one, 1, low, max(high - low, 1), 1)[0, 0]
+        part = TracePart(trace, self._levels, level, total)
         if not query.rows:
-            return None, (trace, self._levels, level, total)
-        timeline: Timeline | None = None
-        node_of = self._nodes[level.name][1]
-        if grid.n == n:
-            shown = self._timelines[level.name]
-            timeline, own = shown.show(query, grid, window, level.gpus, node_of, False), grid
-        else:
-            owner = neighbours(node_of[looked_at], query.rows)
-            members = tuple(looked_at[owner == line] for line in range(int(owner.max()) + 1))
-            timeline = Timeline((), members, *[np.empty((0, n))] * 3)
+            return None, part
+        timeline, own = self._lines(query, level, grid, window, looked_at, columns)
         lines = np.full(n_gpus, -1)
-        for line, members_of in enumerate(timeline.members):
-            lines[members_of] = line
-        if grid.n != n:
-            values, weight = level.values(grid.metric, lines, len(timeline.members), begin, step, n)
-            mean = _divided(values, weight)
-            nothing = np.full(mean.shape, np.nan)
-            timeline = Timeline((), timeline.members, mean, nothing, np.full((3, n), np.nan))
-            own = Grid(grid.metric, begin / NS, step / NS, mean, math.inf)
-        split = level.split(lines, len(timeline.members), begin, step, n)
-        whole_split = level.split(all_in_one, 1, begin, step, n)[0]
+        for line, members in enumerate(timeline.members):
+            lines[members] = line
         opened: Lanes | None = None
         if query.opened and len(query.gpus) == 1:
-            wanted = level.owner_of == query.gpus[0]
-            all_of = trace.intervals
-            opened = self._remembered(
-                (level.name, query.gpus, begin, step, n),
-                lambda: lanes(all_of.start, all_of.length, all_of.track, wanted, begin, step, n),
-            )
-        counters = tuple(
-            _counter(level, name, all_in_one, begin, step, n, (self._first, self._last))
-            for name in [name for name in level.metrics if name.startswith(OF_COUNTER)][:MOST_COUNTERS]
+            wanted, of = level.owner_of == query.gpus[0], trace.intervals
+            opened = lanes(of.start, of.length, of.track, wanted, begin, step, n)
+        names = [name for name in level.metrics if name.startswith(OF_COUNTER)][:MOST_COUNTERS]
+        whole = self._first, self._last
+        found = [_counter(level, name, all_in_one, begin, step, n, whole) for name in names]
+        return timeline, replace(
+            part,
+            columns=own,
+            split=level.split(lines, len(timeline.members), begin, step, n),
+            whole_split=level.split(all_in_one, 1, begin, step, n)[0],
+            lanes=opened,
+            counters=tuple(counter for counter in found if counter.full > 0),
         )
-        return timeline, (trace, self._levels, level, total, own, split, whole_split, counters, opened)
+
+    def _lines(
+        self, query: Query, level: Level, grid: Grid, window: Means, looked_at: Ints, columns: tuple[int, int, int]
+    ) -> tuple[Timeline, Grid]:
+        """The lines of the timeline, and their columns: the grid's where it has all that were asked for; of more GPUs than
+        that neighbours share a line. Two rows each: how much, and of what."""
+        begin, step, n = columns
+        rows = max((query.rows - MOST_COUNTERS) // 2, 1)
+        node_of = self._nodes[level.name][1]
+        if grid.n == n:
+            own = replace(query, rows=rows, grouped=query.grouped and len(looked_at) > rows)
+            return self._timelines[level.name].show(own, grid, window, level.gpus, node_of, False), grid
+        owner = neighbours(node_of[looked_at], rows)
+        n_lines = int(owner.max(initial=-1)) + 1
+        lines = np.full(len(level.gpus), -1)
+        lines[looked_at] = owner
+        mean = _divided(*level.values(grid.metric, lines, n_lines, begin, step, n))
+        unknown = np.full(mean.shape, np.nan)
+        members = tuple(looked_at[owner == line] for line in range(n_lines))
+        shown = Timeline((), members, mean, unknown, np.full((3, n), np.nan))
+        return shown, Grid(grid.metric, begin / NS, step / NS, mean, math.inf)
 
     def _analysis(
         self, query: Query, level: Level, window: tuple[int, int], quick: bool
     ) -> tuple[TraceAnalysis | None, bool]:
-        """What is found out of the window and the GPUs asked for, where a screen shows it; and whether nothing was left out
-        because it would take long."""
+        """What is found out of the window and the GPUs asked for, where a screen shows it; and whether nothing was left
+        out because it would take long."""
         if not query.tables and query.causes is None:
             return None, True
         key = ("analysis", level.name, window, query.gpus)
@@ -220,6 +233,15 @@ class WatchTrace:
 
 def _at_most(n_gpus: int) -> int:
     return max(MOST_CELLS // max(n_gpus, 1), 1)
+
+
+def _width(span: float, columns: int, whole: bool) -> float:
+    """The narrowest width, s, of which so many columns cover a span: of the ``whole`` in two digits, to fill them."""
+    if not whole:
+        return choose_width(span, max(columns, 1), FINEST / 2, 0)
+    least = max(span / max(columns - 1, 1), FINEST)
+    digits = 10.0 ** (math.floor(math.log10(least)) - 1)
+    return math.ceil(least / digits - 1e-9) * digits
 
 
 def _columns(query: Query, width: float, first: int, last: int) -> tuple[int, int, int]:
@@ -258,8 +280,9 @@ def _nothing(path: str, query: Query, problem: str | None) -> Frame:
     none, values = np.zeros(0), np.zeros((0, max(query.columns, 1)))
     means = Means((), 0.0, 0.0, np.zeros((0, 0)), np.zeros((0, 0)))
     return Frame(
-        path=path, query=query, state="ended", run=None, gpus=(), nodes=(), node_of=np.zeros(0, np.int64), first=0.0,
-        last=0.0, now=0.0, silent=0.0, sampling_seconds=0.0, n_rows=0, n_gaps=np.zeros(0, np.int64), last_time=none,
+        path=path, query=query, state="waiting" if problem is None else "ended", run=None, gpus=(), nodes=(),
+        node_of=np.zeros(0, np.int64), first=0.0, last=0.0, now=0.0, silent=0.0, sampling_seconds=0.0, n_rows=0, n_gaps=np.zeros(0, np.int64), last_time=none,
         latest=none, grid=Grid(query.metric, 0.0, 1.0, values, 0.0), space=over_space(values), whole=means, recent=means,
         window=means, moment={}, host=None, events=(), problem=problem, following=True,
+        refined=problem is not None,
     )  # fmt: skip

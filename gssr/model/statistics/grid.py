@@ -133,9 +133,9 @@ _OF_TRACES = 1e-5
 
 
 def ladder(interval: float, snug: bool = False) -> Iterator[float]:
-    """The widths a column can have, seconds, ascending without end: 1, 2, 5 times powers of ten below 10 s, of traces down to
-    1 µs, from two sampling intervals on (then jitter empties no column), then ROUND_WIDTHS, multiples of a rollup's bucket; then days
-    doubled. ``snug``: with those of SNUG_STEPS and SNUG_WIDTHS."""
+    """The widths a column can have, seconds, ascending without end: 1, 2, 5 times powers of ten below 10 s (of traces down
+    to 1 µs), from two sampling intervals on (then jitter empties no column), then ROUND_WIDTHS, multiples of a rollup's
+    bucket; then days doubled. ``snug``: with those of SNUG_STEPS and SNUG_WIDTHS."""
     least = 2 * interval * (1 - 1e-9)
     powers = range(6 if interval < _OF_TRACES else 2, -1, -1)
     fine = (step / 10**power for power in powers for step in (SNUG_STEPS if snug else (1, 2, 5)))

@@ -51,9 +51,9 @@ _THREAD_SPLIT: dict[Category, str] = {
 }  # fmt: skip
 """Of a thread's, by the innermost interval."""
 _OF_THREADS: dict[str, _Share] = {
-    "busy": _Share({name: 1 for name in _THREAD_SPLIT.values()}),
+    "busy": _Share(dict.fromkeys(_THREAD_SPLIT.values(), 1)),
     **{name: _Share({name: 1}, name) for name in _THREAD_SPLIT.values()},
-    "idle": _Share({"time": 1, **{name: -1 for name in _THREAD_SPLIT.values()}}),
+    "idle": _Share({"time": 1, **dict.fromkeys(_THREAD_SPLIT.values(), -1)}),
 }
 
 
@@ -184,8 +184,8 @@ class Level:
     def values(
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """[n_lines, n] each, over columns of ``width`` ns from ``begin`` on: what a metric adds up to, and what that is to be
-        divided by (0: unknown)."""
+        """[n_lines, n] each, over columns of ``width`` ns from ``begin`` on: what a metric adds up to, and what that is to
+        be divided by (0: unknown)."""
 
         def added(name: str) -> Floats:
             return cells(self.layer(name), line_of, n_lines, begin, width, n)

@@ -16,8 +16,8 @@ _MOST = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Stretches of time [n] from ``start`` to ``end`` (ns), ascending by start, each of an ``owner``, from 0 on. ``sign`` [n]:
-    -1 for what is to be taken away; None where nothing is."""
+    """Stretches of time [n] from ``start`` to ``end`` (ns), ascending by start, each of an ``owner``, from 0 on. ``sign``
+    [n]: -1 for what is to be taken away; None where nothing is."""
 
     start: Ints
     end: Ints

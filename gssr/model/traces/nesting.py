@@ -1,8 +1,10 @@
 """Which intervals lie within which, and a track drawn level by level. Nesting is not stored: starts and ends tell it."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
 
@@ -17,13 +19,13 @@ class Nesting(NamedTuple):
     parent: Ints
 
 
-def nesting(start: Ints, length: Ints, track: Ints) -> Nesting:
+def nesting(start: Ints, length: Ints, track: NDArray[np.int32]) -> Nesting:
     """Of intervals ascending by start, of the same start the longer first. One without length counts as 1 ns."""
     n = len(start)
     if not n:
         return Nesting(start, start)
     order = np.argsort(track, kind="stable")
-    own = track[order].astype(np.int64)
+    own = track[order]
     begins = start[order]
     ends = begins + np.maximum(length[order], 1)
     by_end = np.lexsort((ends, own))
@@ -35,7 +37,7 @@ def nesting(start: Ints, length: Ints, track: Ints) -> Nesting:
     depth = np.minimum(np.arange(n) - first - ended, _DEEPEST)
     parent = np.full(n, -1, np.int64)
     levels = np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
-    for above, level in zip(levels, levels[1:], strict=False):
+    for above, level in pairwise(levels):
         if len(level) and len(above):
             parent[level] = above[np.searchsorted(above, level) - 1]
     found = Nesting(np.empty(n, np.int64), np.empty(n, np.int64))
@@ -57,12 +59,12 @@ class Lanes(NamedTuple):
     lane: Ints
 
 
-def lanes(start: Ints, length: Ints, track: Ints, wanted: Flags, begin: int, width: int, n: int) -> Lanes:
+def lanes(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, begin: int, width: int, n: int) -> Lanes:
     """The tracks that are ``wanted`` [n_tracks] in ``n`` columns of ``width`` ns from ``begin`` on."""
     places = np.flatnonzero(wanted[track])
-    own, first, size = track[places].astype(np.int64), start[places], length[places]
+    own, first, size = track[places], start[places], length[places]
     depth = nesting(first, size, own).depth
-    keys, lane = np.unique(own * (_DEEPEST + 1) + depth, return_inverse=True)
+    keys, lane = np.unique(own.astype(np.int64) * (_DEEPEST + 1) + depth, return_inverse=True)
     n_lanes = len(keys)
     end, stop = first + np.maximum(size, 1), begin + n * width
     near = np.flatnonzero((end > begin) & (first < stop))
@@ -86,7 +88,7 @@ def lanes(start: Ints, length: Ints, track: Ints, wanted: Flags, begin: int, wid
     return Lanes(keys // (_DEEPEST + 1), level, item.reshape(shape), shares.reshape(shape), places, lane)
 
 
-def within(start: Ints, length: Ints, track: Ints, place: int) -> list[int]:
+def within(start: Ints, length: Ints, track: NDArray[np.int32], place: int) -> list[int]:
     """The places of the intervals in which one lies, the innermost first."""
     before = np.flatnonzero(track[: place + 1] == track[place])[:-1]
     around = before[start[before] + length[before] >= start[place] + max(int(length[place]), 1)]

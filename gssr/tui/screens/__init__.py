@@ -1,4 +1,5 @@
-"""The screens, in the order of the questions they answer; the last of traces only. Pure drawing: a scene in, rows out; no Textual.
+"""The screens, in the order of the questions they answer; the last of traces only. Pure drawing: a scene in, rows
+out; no Textual.
 
 Each module has ``columns(view, width, height)``: how many columns of time it wants; ``draw(scene)``: at most
 ``scene.height`` rows of at most ``scene.width`` cells; ``move(scene, dx, dy)``: the view after the cursor moved so far;

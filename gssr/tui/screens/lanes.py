@@ -1,9 +1,10 @@
-"""One GPU, stream or thread of a trace, track by track and level by level: each interval where it lies, and all that is known of
-the one under the cursor. From there to the next of its name, and from a cause to its effect.
+"""One GPU, stream or thread of a trace, track by track and level by level: each interval where it lies, and all that is
+known of the one under the cursor. From there to the next of its name, and from a cause to its effect.
 
 Counters, as strips under any timeline of a trace.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from gssr.model.traces.as_metrics import LevelName, names_like
 from gssr.model.traces.nesting import Lanes, lanes, within
 from gssr.render.cells import as_many, clean, clip, fit, pad
 from gssr.render.clock import axis_text, exact, moment
+from gssr.render.glyphs import in_ascii
 from gssr.render.marks import blank, code, marks
 from gssr.render.roles import CATEGORIES, Row, Span
 from gssr.render.scale import metric_of, quantity
@@ -40,7 +42,7 @@ def draw(scene: Scene) -> list[Row]:
         return [clip((Span("one moment", "dim"),), scene.width)]
     top, row = _lines_in_sight(scene, part.lanes, parts)
     title = scene.view.selected or "opened"
-    about = (Span(f"{len(part.lanes.track)} lines, Esc closes", "dim"), *_legend())
+    about = (Span(f"{len(part.lanes.track)} lines, Esc closes", "dim"), *_legend(part, part.lanes))
     right = (Span(f"1 column = {seconds_text(part.columns.width)}", "dim"),)
     rows = [rule(clean(title), scene.width, scene.glyphs, about, right)]
     rows += _lane_rows(scene, part, part.lanes, range(top, min(top + _n_shown(parts), len(part.lanes.track))), row)
@@ -67,8 +69,9 @@ def _lines_in_sight(scene: Scene, lanes: Lanes, parts: Room) -> tuple[int, int]:
     return min(max(scene.view.top, row - shown + 1, 0), row, max(n - shown, 0)), row
 
 
-def _legend() -> Row:
-    return tuple(Span(f"{letter} {word.partition(',')[0]}", role) for letter, word, role in zip(LETTERS, WORDS, CATEGORIES, strict=True))  # fmt: skip
+def _legend(part: TracePart, lanes: Lanes) -> Row:
+    seen = np.unique(part.trace.intervals.category[np.unique(lanes.item[lanes.item >= 0])]).tolist()
+    return tuple(Span(f"{LETTERS[at]} {WORDS[at].partition(',')[0]}", CATEGORIES[at]) for at in seen)
 
 
 def _lane_rows(scene: Scene, part: TracePart, lanes: Lanes, shown: range, row: int) -> list[Row]:
@@ -88,9 +91,8 @@ def _lane_rows(scene: Scene, part: TracePart, lanes: Lanes, shown: range, row: i
                 continue
             role = CATEGORIES[int(own.category[item])]
             if end - begin >= _LEAST_NAME:
-                name = fit(clean(names[int(own.name[item])]), end - begin - 1, "")
-                text = (scene.glyphs.cursor + (name if name.isascii() else name.encode("ascii", "replace").decode())).ljust(end - begin, "-")  # fmt: skip
-                box.write(y, begin, text, role)
+                name = fit(short(names[int(own.name[item])]), end - begin - 1, "").ljust(end - begin - 1)
+                box.write(y, begin, scene.glyphs.cursor + name, role)
             else:
                 box.chars[y, begin:end], box.codes[y, begin:end] = flat.chars[y, begin:end], code(role)
             if lane == row and column is not None and begin <= column < end:
@@ -101,6 +103,13 @@ def _lane_rows(scene: Scene, part: TracePart, lanes: Lanes, shown: range, row: i
             if box.codes[y, column] != code("picked"):
                 box.chars[y, column], box.codes[y, column] = scene.glyphs.cursor, code("value")
     return [(*pad(label, left), *drawn) for label, drawn in zip(labels, box.rows(), strict=True)]
+
+
+def short(name: str) -> str:
+    """What tells a function of C++ apart from others: its name, in ASCII, and what it is in, without its arguments."""
+    text = in_ascii(clean(name)).removeprefix("void ")
+    body = re.split(r"[<(]", text, maxsplit=1)[0] or text
+    return "::".join(body.split("::")[-2:])
 
 
 def _label(scene: Scene, part: TracePart, lanes: Lanes, lane: int, here: bool, left: int) -> Row:
@@ -162,7 +171,9 @@ def _context(scene: Scene, part: TracePart, place: int) -> list[Row]:
         where = whose.name or f"stream {whose.stream}"
         how = "launched by" if own.kind[other] in _LAUNCHES else "launched"
         when = f"{exact(abs(gap))} {'later' if gap >= 0 else 'earlier'}"
-        rows.append((Span(f"  b {how} ", "dim"), Span(clean(names[int(own.name[other])])), Span(f" on {clean(where)}, {when}")))
+        rows.append(
+            (Span(f"  b {how} ", "dim"), Span(clean(names[int(own.name[other])])), Span(f" on {clean(where)}, {when}"))
+        )
     around = within(own.start, own.length, own.track, place)
     if around:
         rows.append((Span("  within ", "dim"), Span(" < ".join(clean(names[int(own.name[at])]) for at in around))))
@@ -246,8 +257,8 @@ def partner(own: Intervals, place: int) -> int:
 
 
 def find(step: int) -> Callable[[Scene], View]:
-    """The next (``step`` 1) or previous (-1) interval of the name under the cursor, or of the metric shown, on what is looked
-    at."""
+    """The next (``step`` 1) or previous (-1) interval of the name under the cursor, or of the metric shown, on what is
+    looked at."""
 
     def move_to(scene: Scene) -> View:
         view, frame = scene.view, scene.frame
@@ -313,9 +324,8 @@ def cause(scene: Scene) -> View:
     after = _shown_at(scene, part, other)
     if level == part.level.name and view.selection == (owner,):
         return after
-    return replace(
-        after, level=level, selection=(owner,), selected=called(part.levels[level].gpus[owner]), row=_line_of(part, level, owner, other)
-    )  # fmt: skip
+    name, row = called(part.levels[level].gpus[owner]), _line_of(part, level, owner, other)
+    return replace(after, level=level, selection=(owner,), selected=name, row=row)
 
 
 def _line_of(part: TracePart, level: LevelName, owner: int, place: int) -> int:
@@ -323,4 +333,3 @@ def _line_of(part: TracePart, level: LevelName, owner: int, place: int) -> int:
     own = part.trace.intervals
     found = lanes(own.start, own.length, own.track, part.levels[level].owner_of == owner, int(own.start[place]), 1, 1)
     return int(found.lane[np.flatnonzero(found.places == place)[0]])
-

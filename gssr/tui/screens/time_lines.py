@@ -35,8 +35,8 @@ _MOST_SUMMARY = 10
 
 class Room(NamedTuple):
     """Rows of each part, 0 where there is no room for it: the ``title``, the ``head`` of the columns with the events, the
-    ``lines`` of the timeline, a ``rule``, the ``summary``, ``counters`` of a trace, the time ``axis``, and the ``panel`` of the cursor. ``left``:
-    cells before the columns of time, the last ``value`` and a blank of them for a line's value."""
+    ``lines`` of the timeline, a ``rule``, the ``summary``, ``counters`` of a trace, the time ``axis``, and the ``panel`` of
+    the cursor. ``left``: cells before the columns of time, the last ``value`` and a blank of them for a line's value."""
 
     left: int
     value: int
@@ -92,8 +92,8 @@ class Part(NamedTuple):
     """``timeline``, and its lines from ``top`` on as far as ``shares`` has room. ``columns``: means of the lines as
     fractions of the full scale, ``low`` their minima, ``busy`` the shares of busy, medium and idle GPUs, all [lines or 3,
     n_columns]. ``cursor``: the column under the time cursor, None without one; ``line``: the line under the other cursor.
-    ``room``: how the box is shared. ``split``: of traces the shares by category of each line, at last of all of them together
-    [n_lines + 1, n_columns, categories]."""
+    ``room``: how the box is shared. ``split``: of traces the shares by category of each line, at last of all of them
+    together [n_lines + 1, n_columns, categories]."""
 
     timeline: Timeline
     shares: Shares
