@@ -11,15 +11,16 @@ from typing import Any, BinaryIO, NamedTuple
 Scalar = str | int | float | bool | None
 Time = str | int | float | None
 
-PIECE = 4 << 20
+PIECE = 1 << 20
 """Bytes that are decoded at once."""
 MOST_BYTES = 16 << 30
 _MOST_RATIO, _NEVER_TOO_MUCH = 200, 64 << 20
 """What is unpacked may be so many times as long as what is packed, beyond so many bytes."""
 _MOST_BESIDES = 64 << 20
 """Bytes of what stands before the events, and behind them."""
+_GAP = re.compile(rb"[, \t\r\n]*")
 _END = re.compile(rb'\s*(?:,\s*"|\}|\Z)')
-_LONGEST_MENDED = 64 << 10
+_LONGEST_EVENT, _LONGEST_MENDED = 8 << 20, 64 << 10
 _WINDOW = 64 << 10
 
 FIELDS = {name: name for name in ("ph", "cat", "name", "pid", "tid", "ts", "dur")}
@@ -59,7 +60,7 @@ class Batch(NamedTuple):
     ARGS), and the text that they stand in, a list's without its brackets."""
 
     events: list[Any]
-    text: bytes
+    text: bytes | memoryview
 
 
 class Decoder:
@@ -73,10 +74,10 @@ class Decoder:
         except ImportError:
             self.is_fast, self._decode = False, _by_json
 
-    def __call__(self, text: bytes) -> list[Any] | None:
+    def __call__(self, text: bytes | memoryview) -> list[Any] | None:
         """The events of a list's text without its brackets; None where that is not sound JSON, or has other types."""
         try:
-            return self._decode(b"[%b]" % text)
+            return self._decode(b"".join((b"[", text, b"]")))
         except (ValueError, RecursionError):
             return None
 
@@ -174,21 +175,21 @@ class JsonEvents:
         while True:
             between = _last_between(rest) if piece else None
             cut = between.start() + 1 if between else 0
-            events = self.decode(rest[:cut]) if cut else None
+            events = self.decode(memoryview(rest)[:cut]) if cut else None
             if between and events is not None:
                 self._between = between[1]
-                yield Batch(events, rest[:cut])
+                yield Batch(events, memoryview(rest)[:cut])
             else:  # the end of the file or the list, or something broken: look exactly
                 cut, end = _ends(rest)
                 if cut:
                     yield self._carefully(rest[:cut])
-                elif between and len(rest) > 2 * PIECE:  # a string that does not end
+                elif between and len(rest) > _LONGEST_EVENT:  # a string that does not end
                     cut = between.start() + 1
                     yield self._one_by_one(rest[:cut])
                 if end is not None or not piece or len(rest) - cut > _MOST_BESIDES:
                     break
             piece = next(pieces, b"")
-            rest = rest[cut:].lstrip(b", \t\r\n") + piece
+            rest = rest[_behind_gap(rest, cut) :] + piece
         rest, end = rest[cut:].lstrip(b", \t\r\n"), None if end is None else 0
         if end is None and (tail := _last(_TAIL, rest, 0)):
             end = tail.start(1)
@@ -266,7 +267,7 @@ class JsonEvents:
                 found.append(some)
             else:
                 self.left_out += 1
-        return Batch([event for some in found for event in some.events], b",".join(some.text for some in found))
+        return Batch([event for some in found for event in some.events], b",".join([some.text for some in found]))
 
     def _next(self, text: bytes, begin: int) -> int:
         """Behind the end of the event that begins here, as far as that can be told from what stands between events."""
@@ -275,6 +276,11 @@ class JsonEvents:
             return found + 1 if found >= 0 else len(text)
         between = _BETWEEN.search(text, begin + 1)
         return between.start() + 1 if between else len(text)
+
+
+def _behind_gap(text: bytes, at: int) -> int:
+    found = _GAP.match(text, at)
+    return found.end() if found else at
 
 
 def _last(pattern: re.Pattern[bytes], text: bytes, begin: int) -> re.Match[bytes] | None:
@@ -325,7 +331,7 @@ def _escape(found: re.Match[bytes]) -> bytes:
 
 
 class Pieces:
-    """A file's bytes, unpacked, some MB at a time. ``problem``: why there are no more, where not all could be unpacked.
+    """A file's bytes, unpacked, about a MB at a time. ``problem``: why there are no more, where not all could be unpacked.
 
     Raises TraceError when it can't be read, or unpacks to more than ``most`` bytes; None: to very many times its size."""
 
@@ -333,11 +339,12 @@ class Pieces:
         self._path = path
         self._asked = most
         self.problem = ""
+        self.is_packed = False
 
     def __iter__(self) -> Iterator[bytes]:
         try:
             with open(self._path, "rb") as stream:
-                is_packed = stream.read(2) == b"\x1f\x8b"
+                is_packed = self.is_packed = stream.read(2) == b"\x1f\x8b"
                 stream.seek(0)
                 size = os.fstat(stream.fileno()).st_size
                 sound = max(_NEVER_TOO_MUCH, _MOST_RATIO * size) if is_packed else MOST_BYTES

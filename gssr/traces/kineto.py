@@ -1,6 +1,5 @@
 """Chrome traces into a Timeline: torch.profiler's (Kineto), and others' for what they hold."""
 
-import itertools
 import json
 import re
 from collections import Counter as Count
@@ -102,14 +101,16 @@ class _Open(NamedTuple):
 
     time: int
     is_begin: bool
-    what: int
+    cat: int
+    name: int
     track: int
 
 
 _COLUMNS = (
     ("start", np.int64),
     ("length", np.int64),
-    ("what", np.int32),
+    ("cat", np.int32),
+    ("name", np.int32),
     ("track", np.int32),
     ("link", np.int64),
     ("size", np.int64),
@@ -120,8 +121,7 @@ class _Reader:
     def __init__(self, path: str, most_bytes: int | None) -> None:
         self._path = path
         self._events = JsonEvents(path, most_bytes)
-        self._what, self._threads = _Numbers(), _Numbers()  # (category, name), (pid, tid)
-        self._roles: list[int] = []  # of what there is
+        self._cats, self._names, self._threads = _Numbers(), _Numbers(), _Numbers()  # threads: (pid, tid)
         self._parts: dict[str, list[NDArray[Any]]] = {name: [] for name, _ in _COLUMNS}
         self._streams: dict[int, tuple[Any, Any]] = {}
         self._labels: dict[tuple[str, Any, Any], str] = {}
@@ -140,17 +140,16 @@ class _Reader:
         order = np.lexsort((-columns["length"], columns["start"]))
         for name, column in columns.items():
             columns[name] = column[order]
-        is_kineto = any(cat in _KINDS for cat, _ in self._what)
-        used, columns["track"] = np.unique(columns["track"], return_inverse=True)
-        tracks = self._named_tracks(used.tolist(), is_kineto)
-        names, table = self._tables(is_kineto)
-        on_gpu = np.array([track.kind == "gpu_stream" for track in tracks] or [False])
-        what = columns["what"]
-        rows = table[np.where(on_gpu[columns["track"]], 1, 0), what] if len(what) else np.empty((0, 4), np.int32)
-        kind, category, operation = (rows[:, at].astype(np.int8) for at in (1, 2, 3))
+        is_kineto = any(cat in _KINDS for cat in self._cats)
+        is_used = np.zeros(2 * len(self._threads), np.bool_)
+        is_used[columns["track"]] = True
+        tracks = self._named_tracks(np.flatnonzero(is_used).tolist(), is_kineto)
+        track = (np.cumsum(is_used, dtype=np.int32) - 1)[columns["track"]]
+        names, place = self._texts()
+        rows = self._classified(columns["cat"], columns["name"], track, tracks, is_kineto)
         intervals = Intervals(
-            columns["start"], columns["length"], columns["track"].astype(np.int32), rows[:, 0], kind, category,
-            columns["link"], columns["size"], operation,
+            columns["start"], columns["length"], track, place[columns["name"]], *rows[:2],
+            columns["link"], columns["size"], rows[2],
         )  # fmt: skip
         keys = self._events.keys
         source = Source(
@@ -161,7 +160,7 @@ class _Reader:
         pageable = None
         if any("Pageable" in name or "Pinned" in name for name in names):
             is_pageable = np.array(["Pageable" in name for name in names])
-            pageable = np.flatnonzero(is_pageable[intervals.name] & (kind == Kind.MEMCPY))
+            pageable = np.flatnonzero(is_pageable[intervals.name] & (intervals.kind == Kind.MEMCPY))
         tracks = tuple(track._replace(rank=source.rank, node=source.host) for track in tracks)
         return Timeline(
             (source,), _clock_of(intervals.start, keys), tracks, names, intervals,
@@ -193,13 +192,11 @@ class _Reader:
             self._add_counters(batch.text)
 
     def _add_spans(self, spans: Sequence[Any], times: Sequence[Any]) -> None:
-        number = self._what.__getitem__
-        what = np.array([number((event.cat, event.name)) for event in spans], np.int32)
-        number = self._threads.__getitem__
-        thread = np.array([number((event.pid, event.tid)) for event in spans], np.int32)
-        for cat, _ in itertools.islice(self._what, len(self._roles), None):
-            self._roles.append(_ROLES.get(cat, _Role.CPU))
-        role = np.array(self._roles, np.int8)[what] if spans else np.empty(0, np.int8)
+        cats, names, threads = self._cats, self._names, self._threads
+        cat = np.array([cats[event.cat] for event in spans], np.int32)
+        name = np.array([names[event.name] for event in spans], np.int32)
+        thread = np.array([threads[event.pid, event.tid] for event in spans], np.int32)
+        role = np.array([_ROLES.get(one, _Role.CPU) for one in cats] or [_Role.CPU], np.int8)[cat]
         on_gpu = role == _Role.GPU
         start, is_sound = _nanoseconds(times)
         length, has_length = _nanoseconds([event.dur for event in spans])
@@ -218,9 +215,9 @@ class _Reader:
             if one and one.stream is not None and (place := int(track[linked[at]])) not in self._streams:
                 self._streams[place] = one.device, one.stream
         size[linked] = _integers([one and (one.bytes or one.size) for one in args], -1)
-        columns: tuple[NDArray[Any], ...] = (start, length, what, track, link, size)
-        for (name, _), column in zip(_COLUMNS, columns, strict=True):
-            self._parts[name].append(column if is_kept.all() else column[is_kept])
+        columns: tuple[NDArray[Any], ...] = (start, length, cat, name, track, link, size)
+        for (what, _), column in zip(_COLUMNS, columns, strict=True):
+            self._parts[what].append(column if is_kept.all() else column[is_kept])
 
     def _add_other(self, event: Any) -> None:
         args = event.args
@@ -233,24 +230,30 @@ class _Reader:
             (time,), (is_sound,) = _nanoseconds([event.ts])
             if is_sound:
                 track = 2 * self._threads[event.pid, event.tid] + (event.cat in _ON_GPU)
-                self._open.append(_Open(int(time), event.ph == "B", self._what[event.cat, event.name], track))
+                self._open.append(
+                    _Open(int(time), event.ph == "B", self._cats[event.cat], self._names[event.name], track)
+                )
             else:
                 self._n_unsound += 1
 
     def _add_memory(self, events: Sequence[Any]) -> None:
         args = [event.args for event in events]
         time, is_sound = _nanoseconds([event.ts for event in events])
-        where = [(one.device_type, one.device_id) for one in args]
-        for name in ("allocated", "reserved"):
-            value = _doubles([getattr(one, name) for one in args])
-            for place in set(where):
-                chosen = is_sound & np.isfinite(value) & np.array([one == place for one in where], np.bool_)
-                device = "CPU" if place[0] in (0, None) else f"GPU {place[1]}"
-                self._series.setdefault((f"memory {name}", device), []).append((time[chosen], value[chosen]))
+        devices = _Numbers()
+        device = np.array([devices[one.device_type, one.device_id] for one in args], np.int64)
+        for name, values in (
+            ("allocated", [one.allocated for one in args]),
+            ("reserved", [one.reserved for one in args]),
+        ):
+            value = _doubles(values)
+            for (kind, number), place in devices.items():
+                chosen = is_sound & np.isfinite(value) & (device == place)
+                where = "CPU" if kind in (0, None) else f"GPU {number}"
+                self._series.setdefault((f"memory {name}", where), []).append((time[chosen], value[chosen]))
 
-    def _add_counters(self, text: bytes) -> None:
+    def _add_counters(self, text: bytes | memoryview) -> None:
         points: dict[tuple[str, str], list[tuple[Any, Any]]] = {}
-        for event in json.loads(b"[%b]" % text, parse_float=str):
+        for event in json.loads(b"".join((b"[", text, b"]")), parse_float=str):
             args = event.get("args")
             for key, value in args.items() if event.get("ph") == "C" and isinstance(args, dict) else ():
                 points.setdefault((str(event.get("name")), key), []).append((event.get("ts"), value))
@@ -272,7 +275,7 @@ class _Reader:
                 stack.append(one)
             elif stack:
                 begun = stack.pop()
-                spans.append((begun.time, one.time - begun.time, begun.what, begun.track, NO_LINK, -1))
+                spans.append((begun.time, one.time - begun.time, begun.cat, begun.name, begun.track, NO_LINK, -1))
         self._n_unsound += len(self._open) - 2 * len(spans)
         for (name, kind), column in zip(_COLUMNS, zip(*spans, strict=True), strict=False):
             self._parts[name].append(np.array(column, kind))
@@ -302,23 +305,35 @@ class _Reader:
             tracks.append(track)
         return tuple(tracks)
 
-    def _tables(self, is_kineto: bool) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-        """The names, and [2, n_what, 4]: place of the name, kind, category and operation of what lies on a CPU's track, and
-        on a GPU's."""
-        names = _Numbers()
-        table = np.empty((2, len(self._what), 4), np.int32)
-        for number, (cat, name) in enumerate(self._what):
-            text = "" if name is None else str(name)
-            place = names[text]
-            for on_gpu in (0, 1):
-                kind = _KINDS.get(cat, Kind.OTHER)
-                if cat == "mtia_ccp_events":
-                    kind = _OF_MTIA.get(text, kind)
-                elif not is_kineto:
-                    kind = _kind_by_name(text) if on_gpu else Kind.RUNTIME if _API.match(text) else Kind.OTHER
-                copies = kind in (Kind.MEMCPY, Kind.MEMSET)
-                table[on_gpu, number] = place, kind, category_of(kind, text), operation_of(text) if copies else -1
-        return tuple(names), table
+    def _texts(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+        """The names as text, and the place among them of each that was met."""
+        texts = _Numbers()
+        places = [texts["" if name is None else str(name)] for name in self._names]
+        return tuple(texts), np.array(places or [0], np.int32)
+
+    def _classified(
+        self,
+        cat: NDArray[np.int32],
+        name: NDArray[np.int32],
+        track: NDArray[np.int32],
+        tracks: Sequence[Track],
+        is_kineto: bool,
+    ) -> tuple[NDArray[np.int8], NDArray[np.int8], NDArray[np.int8]]:
+        """Kind, category and operation [n] of intervals: each of the combinations that there are is looked at once."""
+        on_gpu = np.array([one.kind == "gpu_stream" for one in tracks] or [False])
+        n_cats = len(self._cats) or 1
+        key = (name.astype(np.int64) * n_cats + cat) * 2 + on_gpu[track]
+        there = np.zeros(2 * n_cats * (len(self._names) or 1), np.bool_)
+        there[key] = True
+        tables = np.zeros((3, len(there)), np.int8)
+        cats, names = list(self._cats), list(self._names)
+        for combination in np.flatnonzero(there).tolist():
+            rest, is_work = divmod(combination, 2)
+            text = str(names[rest // n_cats] or "")
+            kind = _kind_of(cats[rest % n_cats], text, bool(is_work), is_kineto)
+            copies = kind in (Kind.MEMCPY, Kind.MEMSET)
+            tables[:, combination] = kind, category_of(kind, text), operation_of(text) if copies else -1
+        return tables[0][key], tables[1][key], tables[2][key]
 
     def _counters(self) -> Iterable[Counter]:
         for (name, key), parts in self._series.items():
@@ -340,7 +355,11 @@ class _Reader:
             yield f"{unknown:,} events of kinds that no timeline shows (asynchronous ones, objects) were left out"
 
 
-def _kind_by_name(name: str) -> Kind:
+def _kind_of(cat: Any, name: str, on_gpu: bool, is_kineto: bool) -> Kind:
+    if is_kineto:
+        return _OF_MTIA.get(name, Kind.KERNEL) if cat == "mtia_ccp_events" else _KINDS.get(cat, Kind.OTHER)
+    if not on_gpu:
+        return Kind.RUNTIME if _API.match(name) else Kind.OTHER
     if category_of(Kind.KERNEL, name) != Category.COPY:
         return Kind.KERNEL
     return Kind.MEMSET if "memset" in name.lower() else Kind.MEMCPY

@@ -246,7 +246,9 @@ def _check_file(path: str) -> list[str]:
     if not head:
         raise RecordingError(f"{path}: is empty: nothing was recorded into it")
     if head != _MAGIC:
-        raise RecordingError(f"{path}: is not a recording (not an SQLite database)")
+        from gssr.recognise import recognise  # here, because what starts beside a job must start quickly
+
+        raise RecordingError(f"{path}: {recognise(path).no_recording}")
     file = os.path.realpath(path)
     for suffix in COMPANIONS:
         if not is_file_or_none(file + suffix):  # SQLite would wait for a pipe
@@ -340,11 +342,9 @@ def _what_is_wrong(connection: sqlite3.Connection) -> str | None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     tables = {str(name).lower() for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if application != APPLICATION_ID or "runs" not in tables:
-        if {"data", "process_metadata"} <= tables:
-            return "is a recording of the older GSSR 0.x, which this version can't read"
-        if not tables:
-            return "holds nothing: nothing was recorded into it"
-        return "is an SQLite database of something else, not a recording"
+        from gssr.recognise import of_tables
+
+        return of_tables(tables).no_recording
     if version > SCHEMA_VERSION:
         return f"has schema {version}, this gssr knows up to {SCHEMA_VERSION}: read it with a newer gssr"
     return None

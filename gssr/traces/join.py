@@ -1,0 +1,142 @@
+"""Timelines of several files as one: times on one clock, names once, links that belong to one file only."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Ints
+from gssr.traces.timeline import NO_LINK, Clock, Counter, Intervals, Source, Timeline, Track
+
+_MOST_LINK = 1 << 62
+_UNKNOWN = "its clock is unknown: it is shown as if it had begun when the others did"
+_APART = "it does not overlap in time with the first of these files: are they of one run?"
+
+
+def from_zero(timeline: Timeline, zero: int | None = None) -> Timeline:
+    """With times that count from ``zero`` ns of its own clock; None: from its first beginning."""
+    begins = [int(counter.time[0]) for counter in timeline.counters if len(counter.time)]
+    if len(timeline.intervals):
+        begins = [int(timeline.intervals.start[0])]
+    shift = (min(begins) if begins else 0) if zero is None else zero
+    if shift == 0:
+        return timeline
+    clock = timeline.clock
+    return replace(
+        timeline,
+        clock=clock if clock.unix_ns is None else clock._replace(unix_ns=clock.unix_ns + shift),
+        intervals=replace(timeline.intervals, start=timeline.intervals.start - shift),
+        counters=tuple(counter._replace(time=counter.time - shift) for counter in timeline.counters),
+    )
+
+
+def join(timelines: Sequence[Timeline]) -> Timeline:
+    """All of them on one clock, from the first beginning on. Those whose clock is unknown begin with the others; where that
+    holds for all and they have a common time, their clock is taken to be one: that of a machine since it was started."""
+    if len(timelines) == 1:
+        return from_zero(timelines[0])
+    timelines, clock = _on_one_clock(timelines)
+    names: dict[str, int] = {}
+    tracks: list[Track] = []
+    sources: list[Source] = []
+    counters: list[Counter] = []
+    facts: dict[str, str] = {}
+    track, name, link = [], [], []
+    first_link = 0
+    for timeline in timelines:
+        place = np.array([names.setdefault(text, len(names)) for text in timeline.names] or [0], np.int32)
+        name.append(place[timeline.intervals.name])
+        track.append(timeline.intervals.track + np.int32(len(tracks)))
+        own, first_link = _moved_links(timeline.intervals.link, first_link)
+        link.append(own)
+        counters += [one if one.track < 0 else one._replace(track=one.track + len(tracks)) for one in timeline.counters]
+        tracks += [one._replace(source=one.source + len(sources)) for one in timeline.tracks]
+        sources += timeline.sources
+        facts.update(timeline.facts)
+    parts = [timeline.intervals for timeline in timelines]
+    start, length = np.concatenate([one.start for one in parts]), np.concatenate([one.length for one in parts])
+    order = np.lexsort((-length, start))
+    intervals = Intervals(
+        start[order], length[order], np.concatenate(track)[order], np.concatenate(name)[order],
+        np.concatenate([one.kind for one in parts])[order], np.concatenate([one.category for one in parts])[order],
+        np.concatenate(link)[order], np.concatenate([one.size for one in parts])[order],
+        np.concatenate([one.operation for one in parts])[order],
+    )  # fmt: skip
+    joined = Timeline(
+        tuple(sources),
+        clock,
+        tuple(tracks),
+        tuple(names),
+        intervals,
+        tuple(counters),
+        _pageable(timelines, order),
+        facts,
+    )
+    return from_zero(joined)
+
+
+def _on_one_clock(timelines: Sequence[Timeline]) -> tuple[list[Timeline], Clock]:
+    """With times that count from one moment, and when that was."""
+    known = [one.clock for one in timelines if one.clock.unix_ns is not None]
+    if not known:
+        if _have_a_common_time(timelines):
+            return list(timelines), Clock()
+        return [timelines[0], *(_noted(one, _UNKNOWN, timelines[0]) for one in timelines[1:])], Clock()
+    clock = max(known, key=lambda one: (one.origin != "unix", one.error_ns))._replace(
+        unix_ns=min(one.unix_ns for one in known if one.unix_ns is not None)
+    )
+    zero = clock.unix_ns or 0
+    moved = [one if one.clock.unix_ns is None else from_zero(one, zero - one.clock.unix_ns) for one in timelines]
+    first = next(one for one in moved if one.clock.unix_ns is not None)
+    done = []
+    for one in moved:
+        if one.clock.unix_ns is None:
+            one = _noted(one, _UNKNOWN, first)
+        elif not _have_a_common_time((first, one)):
+            one = _noted(one, _APART)
+        done.append(one)
+    return done, clock
+
+
+def _noted(timeline: Timeline, note: str, like: Timeline | None = None) -> Timeline:
+    """With a note, and as if it had begun when ``like`` did."""
+    if like is not None and len(like.intervals) and len(timeline.intervals):
+        timeline = from_zero(timeline, int(timeline.intervals.start[0] - like.intervals.start[0]))
+    sources = tuple(source._replace(notes=(*source.notes, note)) for source in timeline.sources)
+    return replace(timeline, sources=sources)
+
+
+def _have_a_common_time(timelines: Sequence[Timeline]) -> bool:
+    parts = [one.intervals for one in timelines if len(one.intervals)]
+    begins = [int(one.start[0]) for one in parts]
+    ends = [int((one.start + one.length).max()) for one in parts]
+    return not parts or max(begins) <= min(ends)
+
+
+def _moved_links(link: Ints, first: int) -> tuple[Ints, int]:
+    """Links from ``first`` on, and the first that is free after them."""
+    linked = link != NO_LINK
+    if not linked.any():
+        return link, first
+    numbers = link[linked]
+    top = int(numbers.max())
+    if int(numbers.min()) < 0 or first + top >= _MOST_LINK:
+        _, numbers = np.unique(numbers, return_inverse=True)
+        top = int(numbers.max())
+    moved = link.copy()
+    moved[linked] = numbers + first
+    return moved, first + top + 1
+
+
+def _pageable(timelines: Sequence[Timeline], order: NDArray[np.intp]) -> Ints | None:
+    """Where the copies are now; None where no file tells."""
+    if all(one.pageable is None for one in timelines):
+        return None
+    is_pageable = np.zeros(len(order), np.bool_)
+    begin = 0
+    for one in timelines:
+        if one.pageable is not None:
+            is_pageable[begin + one.pageable] = True
+        begin += len(one.intervals)
+    return np.flatnonzero(is_pageable[order])
