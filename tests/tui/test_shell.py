@@ -23,7 +23,7 @@ from gssr.tui.screens import BY_NAME, SCREENS
 from gssr.tui.view import Scene, View
 
 FRAME = frames.frame_of(np.random.default_rng(5).random((12, 60)))
-NAMES = [screen.name for screen in SCREENS]
+NAMES = [screen.name for screen in screens(False)]
 
 
 def lines(
