@@ -1,7 +1,7 @@
 """GSSR, the GPU saturation scorer: how well a job saturates its GPUs, when and where it does not, and why.
 
-From Python (docs/python.md): ``gssr.open(path)`` opens a recording, whose runs give pandas objects; ``gssr.from_pandas``
-makes one; ``gssr.analyze(run)`` computes what ``gssr analyze --json`` prints; ``gssr.mark(text)`` marks a moment of the run
+From Python (docs/python.md): ``gssr.open(path)`` opens a recording, whose runs give pandas objects, or a trace;
+``gssr.from_pandas`` makes a recording; ``gssr.analyze(run)`` computes what ``gssr analyze --json`` prints; ``gssr.mark(text)`` marks a moment of the run
 that this process is part of; ``gssr.METRICS`` is the catalogue. Everything is imported when first used, so that
 ``import gssr`` costs nothing.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gssr.api.recording import Recording as Recording
     from gssr.api.recording import Run as Run
     from gssr.api.recording import analyze as analyze
-    from gssr.api.recording import open_recording as open
+    from gssr.api.recording import open_any as open
     from gssr.api.writing import from_pandas as from_pandas
     from gssr.marks import mark as mark
     from gssr.metrics import METRICS as METRICS
@@ -29,7 +29,7 @@ _LAZY = {
     "analyze": ("gssr.api.recording", "analyze"),
     "from_pandas": ("gssr.api.writing", "from_pandas"),
     "mark": ("gssr.marks", "mark"),
-    "open": ("gssr.api.recording", "open_recording"),
+    "open": ("gssr.api.recording", "open_any"),
 }
 
 __all__ = ["METRICS", "Analysis", "Recording", "Run", "__version__", "analyze", "from_pandas", "mark", "open"]

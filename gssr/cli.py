@@ -12,13 +12,14 @@ from typing import NoReturn
 from gssr.commands import OK, USAGE, Command, add_options, fail
 from gssr.version import __version__
 
-NAMES = ("profile", "tui", "analyze", "compare", "fleet", "export", "merge", "mark", "demo", "doctor")
+NAMES = ("profile", "tui", "analyze", "compare", "fleet", "export", "import", "merge", "mark", "demo", "doctor")
 """The commands, each a module of gssr.commands."""
 
 
 def command_called(name: str) -> Command:
     """The command of this name, whose module is imported only when it is asked for."""
-    command: Command = import_module(f"gssr.commands.{name}").COMMAND
+    module = "import_" if name == "import" else name  # which Python could not import by that name
+    command: Command = import_module(f"gssr.commands.{module}").COMMAND
     return command
 
 

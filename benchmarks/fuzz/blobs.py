@@ -21,9 +21,9 @@ from gssr.model.live.following import ManyFiles
 from gssr.store.format.schema import LIVE_SUFFIX, SKETCHES, TABLES
 from gssr.store.live_block.read import BlockReader
 from gssr.store.live_block.write import CHECKED_FROM, LiveBlock
-from gssr.store.pages.file import NotPlainError, PageFile, identity_of
+from gssr.store.pages.file import NotPlainError, PageFile, identity_of, in_parts
 from gssr.store.pages.rollups import PageRollups
-from gssr.store.pages.samples import PageTable, Wanted, in_parts
+from gssr.store.pages.samples import PageTable, Wanted
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from benchmarks.fuzz import SMALL, damage, value
-from gssr.store.format.schema import SKETCHES, TABLES
+from gssr.store.format.schema import SKETCHES
 
 _NEVER = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT {} FROM c"
 
@@ -64,42 +64,46 @@ def _with_sql(change: Callable[[sqlite3.Connection, random.Random], None]) -> Ca
     return apply
 
 
+def _table(connection: sqlite3.Connection, rng: random.Random) -> tuple[str, list[str]]:
+    """One of the file's tables, and its columns."""
+    names = sorted(name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))
+    table = rng.choice(names)
+    return table, [column for _, column, *_ in connection.execute(f"PRAGMA table_info({table})")]
+
+
 def _values(connection: sqlite3.Connection, rng: random.Random) -> None:
     for _ in range(rng.choice((1, 1, 3, 10))):
-        table = rng.choice(list(TABLES))
-        column = rng.choice(TABLES[table]).name
+        table, names = _table(connection, rng)
+        column = rng.choice(names)
         where = rng.choice(("1", "rowid % 7 = 0", "rowid = 1", "rowid = (SELECT max(rowid) FROM {t})")).format(t=table)
         connection.execute(f"UPDATE OR IGNORE {table} SET {column} = ? WHERE {where}", (value(rng),))
 
 
 def _untyped(connection: sqlite3.Connection, rng: random.Random) -> None:
     """Columns without types, keys or conditions, so that they hold anything; then values."""
-    table = rng.choice(list(TABLES))
-    names = ", ".join(column.name for column in TABLES[table])
-    connection.execute(
-        "UPDATE sqlite_master SET sql = ? WHERE name = ? AND type = 'table'", (f"CREATE TABLE {table} ({names})", table)
-    )
+    table, names = _table(connection, rng)
+    made = f"CREATE TABLE {table} ({', '.join(names)})"
+    connection.execute("UPDATE sqlite_master SET sql = ? WHERE name = ? AND type = 'table'", (made, table))
     connection.execute("DELETE FROM sqlite_master WHERE tbl_name = ? AND type = 'index'", (table,))
     connection.execute(f"PRAGMA schema_version = {rng.randrange(1 << 20)}")
     for _ in range(rng.choice((1, 3, 10))):
-        column = rng.choice(TABLES[table]).name
+        column = rng.choice(names)
         rows = rng.choice(("1", "rowid % 5 = 0", "rowid = 1"))
         connection.execute(f"UPDATE {table} SET {column} = ? WHERE {rows}", (value(rng),))
 
 
 def _rows(connection: sqlite3.Connection, rng: random.Random) -> None:
-    table = rng.choice(list(TABLES))
+    table, names = _table(connection, rng)
     how = rng.randrange(4)
     if how == 0:
         connection.execute(f"DELETE FROM {table} WHERE rowid % {rng.choice((1, 2, 3))} = 0")
     elif how == 1:
-        names = [column.name for column in TABLES[table]]
         changed = rng.choice(names)
         own = ", ".join("?" if name == changed else name for name in names)
         connection.execute(f"INSERT OR IGNORE INTO {table} SELECT {own} FROM {table}", (value(rng),))
     elif how == 2:
-        marks = ", ".join("?" * len(TABLES[table]))
-        rows = [[value(rng) for _ in TABLES[table]] for _ in range(20)]
+        marks = ", ".join("?" * len(names))
+        rows = [[value(rng) for _ in names] for _ in range(20)]
         connection.executemany(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", rows)
     else:
         shift = rng.choice((1e3, -1.7e9, 1e9, 9e10, 0.0))
@@ -126,8 +130,7 @@ def _blobs(connection: sqlite3.Connection, rng: random.Random) -> None:
 
 
 def _schema(connection: sqlite3.Connection, rng: random.Random) -> None:
-    table = rng.choice(list(TABLES))
-    names = [column.name for column in TABLES[table]]
+    table, names = _table(connection, rng)
     never = ", ".join(f"x AS {name}" for name in names)
     statements = {
         0: [f"DROP TABLE {table}"],
@@ -183,9 +186,9 @@ def _rowids(connection: sqlite3.Connection, rng: random.Random) -> None:
 
 def _spelling(connection: sqlite3.Connection, rng: random.Random) -> None:
     """Names of columns in other letters, which are the same for SQLite."""
-    table = rng.choice(("samples", "rollup", "gpus", rng.choice(list(TABLES))))
-    for column in rng.sample(TABLES[table], rng.choice((1, 2))):
-        for old, new in ((column.name, "renamed"), ("renamed", rng.choice((str.upper, str.title))(column.name))):
+    table, names = _table(connection, rng)
+    for name in rng.sample(names, rng.choice((1, 2))):
+        for old, new in ((name, "renamed"), ("renamed", rng.choice((str.upper, str.title))(name))):
             connection.execute(f"ALTER TABLE {table} RENAME COLUMN {old} TO {new}")
 
 

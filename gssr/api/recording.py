@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from gssr.store.read.recording import RunReader
 if TYPE_CHECKING:
     import pandas as pd
     import sqlite_utils
+
+    from gssr.api.traces import Trace
 
 Gpus = str | int | Sequence[str | int] | None
 """GPUs: positions, or what ``--gpus`` takes: ``NODE``, ``NODE:INDEX``, a UUID, patterns; None for all."""
@@ -280,6 +282,24 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     """Open a recording for reading: ``NAME.sql``, ``NAME.sql.d``, or both. Raises gssr.store.read.open.RecordingError, one
     sentence that names the file, when there is nothing to read."""
     return Recording(store.open_recording(path))
+
+
+@overload
+def open_any(path: Sequence[str | os.PathLike[str]]) -> "Trace": ...
+@overload
+def open_any(path: str | os.PathLike[str]) -> Any: ...
+def open_any(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Any:
+    """A Recording, or by its content a Trace; of a list of files, or a folder of traces: that of a run's ranks. Raises what
+    ``open_recording`` and gssr.api.traces.open_trace do."""
+    from gssr.recognise import TRACES, recognise
+
+    if isinstance(path, str | os.PathLike):
+        if recognise(os.fspath(path)).kind not in TRACES:
+            return open_recording(path)
+        path = [path]
+    from gssr.api.traces import open_trace
+
+    return open_trace([os.fspath(each) for each in path])
 
 
 def analyze(run: Run | Recording | RunReader, options: Options | None = None) -> Analysis:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell, trace_pages
 from gssr.commands.inputs import RULES, chosen_runs, own_recordings
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ OPTIONS = (
     ),
     Option(("--run",), {"metavar": "RUN", "help": "only this run: its number, id or label; -1 is the last"}),
     RULES,
+    *trace_pages.OPTIONS,
     *page_options.OPTIONS,
 )
 
@@ -127,6 +128,15 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     names = [*options.input, *options.files] or own_recordings()
     if not names:
         return fail("no recording named, and no gssr_*.sql here: gssr analyze FILE.sql", USAGE)
+    traces = trace_pages.traces_among(names)
+    if traces and len(traces) < len(names):
+        other = next(name for name in names if name not in traces)
+        return fail(f"{traces[0]} is a trace and {other} is none: analyze them one after the other", USAGE)
+    if traces:
+        return trace_pages.analyze_traces(names, options)
+    for option in trace_pages.OPTIONS:
+        if getattr(options, option.flags[0].removeprefix("--").replace("-", "_")):
+            return fail(f"{option.flags[0]}: is for traces: {names[0]} is a recording", USAGE)
 
     from gssr.model.verdicts.rules import from_environment, load
 

@@ -32,35 +32,46 @@ OPTIONS = (
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when everything was exported; 1 when something could not be read, or written, or was there already; 2 for
     wrong usage."""
-    from gssr.convert.tables import EXPORTED
+    from gssr.commands.trace_pages import traces_among
+    from gssr.convert.tables import EXPORTED, ExportError
+    from gssr.convert.traces import TRACE_TABLES, export_traces
     from gssr.model.verdicts.rules import from_environment
     from gssr.store.read.open import recordings_in
+    from gssr.traces.open import TraceError
 
-    names = [word.strip() for word in (options.tables or ",".join(EXPORTED)).split(",") if word.strip()]
-    unknown = [name for name in names if name not in EXPORTED]
+    every = (*EXPORTED, *TRACE_TABLES)
+    names = [word.strip() for word in (options.tables or ",".join(every)).split(",") if word.strip()]
+    unknown = [name for name in names if name not in every]
     if unknown or not names:
-        return fail(
-            f"--tables: {unknown[0] if unknown else options.tables!r}: choose from {', '.join(EXPORTED)}", USAGE
-        )
+        return fail(f"--tables: {unknown[0] if unknown else options.tables!r}: choose from {', '.join(every)}", USAGE)
     if os.path.lexists(options.output) and not os.path.isdir(options.output):
         return fail(f"-o {options.output}: is not a folder", USAGE)
     try:
         rules = from_environment()
     except ValueError as error:
         return fail(str(error), USAGE)
-    found = recordings_in(options.places)
+    traces = traces_among(options.places)
+    found = recordings_in([place for place in options.places if place not in traces])
     for sentence in found.unreadable:
         tell(sentence)
-    if not found.names:
+    if not (found.names or traces):
         return fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
     try:
-        sink = _sink(options, found.names)
+        sink = _sink(options, [*found.names, *traces])
     except ImportError:
         return fail(MISSING, BAD_INPUT)
     except OSError as error:
         return fail(f"-o {options.output}: can't be written: {error.strerror}", BAD_INPUT)
+    try:
+        if traces:
+            export_traces(traces, sink, [table for name, table in TRACE_TABLES.items() if name in names])
+    except (TraceError, ExportError, ValueError) as error:
+        return fail(str(error), BAD_INPUT)
+    except OSError as error:
+        return fail(f"{error.filename or options.output}: can't be written: {error.strerror}", BAD_INPUT)
     tables = [table for name, table in EXPORTED.items() if name in names]
     n_runs, code = _export(found.names, sink, tables, rules, options.output)
+    n_runs += bool(traces)
     if n_runs:
         from gssr.render.cells import clean
 

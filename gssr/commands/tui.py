@@ -150,11 +150,10 @@ def watches_of(names: Sequence[str], run_id: str | None = None) -> "list[Watched
         return WatchTrace(files[0], lambda: open_traces(files).timeline())
 
     try:
-        ranks = [source.rank for source in open_traces(traces).sources] if len(traces) > 1 else []
-    except TraceError:
-        ranks = []  # two of one rank: runs to compare
-    together = len(ranks) > 1 and len(set(ranks)) == len(ranks)
-    return [watch(traces)] if together else [watch([name]) for name in traces]
+        open_traces(traces)
+    except TraceError:  # two of one rank: runs to compare
+        return [watch([name]) for name in traces]
+    return [watch(traces)]
 
 
 def _end_in_order() -> None:

@@ -20,7 +20,7 @@ from gssr.render.cells import clean, clip, fit, flow, wrap
 from gssr.render.columns import bar, columns, strip
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import NONE, count, percent
+from gssr.render.scale import NONE, count, fixed, percent
 from gssr.render.table import Cell, Column, table
 from gssr.report.about import note_rows
 from gssr.report.document import number, verdict_object
@@ -29,6 +29,10 @@ from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 SCHEMA = "gssr.trace/1"
 _MOST = {"low": 3, "medium": 10, "high": 50}
 """Rows of a table."""
+_TOLD = 1000
+"""Gaps are told from this part of the time on."""
+_ROOMY = 64
+"""From so many cells on a table of names has all its numbers."""
 _CAUSES: dict[Cause, str] = {
     "host": "the host was late: it launched the next work after the gap had begun",
     "launch": "from one piece of work to the next, less than 30 µs",
@@ -72,14 +76,16 @@ def _share(trace: TraceAnalysis, key: str) -> float:
 
 def _head(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
     paths = [clean(os.path.basename(source.path)) for source in trace.sources]
-    named = paths[0] if len(paths) == 1 else f"{paths[0]} and {count(len(paths) - 1, 'more file')}" if paths else "no file"
+    named = (
+        paths[0] if len(paths) == 1 else f"{paths[0]} and {count(len(paths) - 1, 'more file')}" if paths else "no file"
+    )
     rows = flow([(Span("GSSR", "title"),), (Span(named, "value"),)], width, marks.ellipsis, indent="  ")
     nodes = {gpu.node for gpu in trace.gpus if gpu.node is not None}
     tools = dict.fromkeys(f"{source.tool or source.format} {source.version}".strip() for source in trace.sources)
     gpus = count(len(trace.gpus), "GPU") if trace.gpus else "no GPU did anything"
     pieces = [
         gpus + (f" on {count(len(nodes), 'node')}" if nodes and trace.gpus else ""),
-        *([clean(trace.facts["gpu"])] if "gpu" in trace.facts else []),
+        *sorted({clean(value) for name, value in trace.facts.items() if name.startswith("GPU ")})[:2],
         took(trace.window[1] - trace.window[0]),
         count(_sum(trace, "n_kernels"), "kernel"),
         f"{count(_sum_of(trace), 'event')} by {clean(', '.join(tools))}",
@@ -89,7 +95,7 @@ def _head(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
         begin, end = (f"{at / 1e9:.9g} s" for at in trace.window)
         rows += wrap(f"only {begin} to {end} after the trace's zero", width, role="outlier")
     if trace.like_hta:
-        rows += wrap("as HolisticTraceAnalysis counts: whole µs, without the last step; for comparing", width, role="outlier")
+        rows += wrap("as HolisticTraceAnalysis counts, to compare with: whole µs, no last step", width, role="outlier")
     return rows
 
 
@@ -122,7 +128,9 @@ def _split(trace: TraceAnalysis, width: int, marks: Glyphs) -> list[Row]:
     rows += [labelled("", width, *row) for row in flow(legend, room, marks.ellipsis, separator="   ")]
     if "communication" in trace.holds:
         hidden = 1 - _sum(trace, "exposed_communication_ns") / max(_sum(trace, "communication_ns"), 1)
-        rows += remark(f"{percent(hidden)} of the communication lies under computation", width, "plain", label="overlap")
+        rows += remark(
+            f"{percent(hidden)} of the communication lies under computation", width, "plain", label="overlap"
+        )
     values = over_time(trace.gpus, room)
     begin, end = _extent(trace.gpus)
     left, right = took(begin), took(end)
@@ -157,7 +165,8 @@ def over_time(gpus: Sequence[GpuUse], n: int) -> Floats:
         width = max(course.end - course.begin, 1) / len(course.busy)
         found[at] = columns(course.busy, course.begin - begin, width, 0, max(end - begin, 1), n)
     known = np.isfinite(found)
-    return np.divide(np.where(known, found, 0).sum(axis=0), known.sum(axis=0), out=np.full(n, np.nan), where=known.any(axis=0))
+    total = np.where(known, found, 0).sum(axis=0)
+    return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), np.nan)
 
 
 def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -172,7 +181,7 @@ def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
 
     most = {"low": 4, "medium": 16, "high": 4096}[options.verbosity]
     lines: list[list[Cell]] = [
-        [clean(gpu.place), lambda cells, gpu=gpu: split_bar([gpu], cells, marks), share(gpu, "busy_ns"),
+        [clean(gpu.place), partial(split_bar, [gpu], marks=marks), share(gpu, "busy_ns"),
          share(gpu, "compute_ns"), share(gpu, "exposed_communication_ns"), share(gpu, "exposed_copy_ns"),
          NONE if gpu.overlap is None else f"{100 * gpu.overlap:.1f}", took(gpu.communication_ns), f"{gpu.n_kernels:,}"]
         for gpu in trace.gpus[:most]
@@ -185,11 +194,12 @@ def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
 
 def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, label: str) -> list[Row]:
     """The first rows of a table of lengths; names are cut to what the numbers leave."""
-    projected = name in ("ranges", "operators")
+    fifth = {"ranges": "GPU time", "operators": "GPU time", "copies": "GB/s"}.get(name, "median")
+    drop = 0 if options.width >= _ROOMY else 1
     head = (
         Column(label), Column("%", "right"), Column("total", "right"), Column("count", "right"),
-        Column("GPU time" if projected else "median", "right"), Column("mean", "right", drop=2),
-        Column("max", "right", drop=3),
+        Column(fifth, "right"), Column("mean", "right", drop),
+        Column("max", "right", drop),
     )  # fmt: skip
     names, found = rows_of(name, trace)
     most, n = _MOST[options.verbosity], 0
@@ -197,9 +207,11 @@ def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, 
     for values in found:
         row, n = dict(zip(names, values, strict=True)), n + 1
         if len(lines) < most:
-            shown = fit(row.get("name") or row["operation"], max(options.width - 52, 16), marks.ellipsis)
-            times = [took(row[key]) for key in ("gpu_ns" if projected else "median_ns", "mean_ns", "max_ns")]
-            lines.append([shown, f"{100 * row['share']:.1f}", took(row["total_ns"]), f"{row['count']:,}", *times])
+            shown = clean(row.get("name") or row["operation"])
+            rate = row.get("bytes_per_s")
+            own = took(row.get("gpu_ns", row["median_ns"])) if rate is None else fixed(rate / 1e9, 2)
+            numbers = [f"{100 * row['share']:.1f}", took(row["total_ns"]), f"{row['count']:,}", own]
+            lines.append([shown, *numbers, took(row["mean_ns"]), took(row["max_ns"])])
     if not lines:
         return []
     rows = [(), *table(head, lines, options.width, marks)]
@@ -237,22 +249,25 @@ def _idle(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
     rows = section("When not?", width, marks, "the GPUs' idle time, by its cause")
     total = max(sum(ns for _, ns in trace.idle.values()), 1)
     head = (Column("cause"), Column("%", "right"), Column("time", "right"), Column("gaps", "right"), Column("", drop=1))
-    lines: list[list[Cell]] = [
-        [cause, f"{100 * ns / total:.1f}", took(ns), f"{n:,}", (Span(fit(_CAUSES[cause], max(width - 36, 10), marks.ellipsis),
-                                                                      "dim"),)]
-        for cause in CAUSES for n, ns in [trace.idle[cause]] if n
-    ]  # fmt: skip
+    lines: list[list[Cell]] = []
+    for cause in CAUSES:
+        n, ns = trace.idle[cause]
+        if n:
+            about = fit(_CAUSES[cause], max(width - 36, 10), marks.ellipsis)
+            lines.append([cause, f"{100 * ns / total:.1f}", took(ns), f"{n:,}", (Span(about, "dim"),)])
     if not lines:
         return [*rows, clip((Span("never idle between its first and its last work"),), width)]
     rows += table(head, lines, width, marks)
     most = {"low": 0, "medium": 5, "high": MOST_GAPS}[options.verbosity]
-    return rows + [row for gap in trace.gaps[:most] for row in _gap(trace, gap, width)]
+    told = [gap for gap in trace.gaps[:most] if gap.length_ns * _TOLD >= trace.span_ns / len(trace.gpus)]
+    return rows + [row for gap in told for row in _gap(trace, gap, width)]
 
 
 def _gap(trace: TraceAnalysis, gap: Gap, width: int) -> list[Row]:
     on = "" if len(trace.gpus) == 1 else f" on {place(gap.rank, gap.gpu)}"
     doing = ", ".join(fit(each, 60, "…") for each in (gap.python, gap.range, gap.call) if each)
-    text = f"at {took(gap.start_ns)}{on}: {gap.cause}; next {fit(gap.after, 60, '…')}{f'; meanwhile {doing}' if doing else ''}"
+    text = f"at {took(gap.start_ns)}{on}: {gap.cause}; next {fit(gap.after, 60, '…')}"
+    text += f"; meanwhile {doing}" if doing else ""
     return wrap(text, width, f"{took(gap.length_ns):>10}  ", " " * 12)
 
 
@@ -303,7 +318,9 @@ def _sentences(trace: TraceAnalysis) -> list[str]:
     """About the files: what could not be read, what was assumed."""
     said: dict[str, list[str]] = {}
     for source in trace.sources:
-        left_out = [f"{count(source.left_out, 'event')} left out: not to be read, or not sound"] if source.left_out else []
+        left_out = (
+            [f"{count(source.left_out, 'event')} left out: not to be read, or not sound"] if source.left_out else []
+        )
         for note in (*left_out, *source.notes):
             said.setdefault(note, []).append(clean(os.path.basename(source.path)))
     more = {note: f" and {count(len(names) - 1, 'other')}" if names[1:] else "" for note, names in said.items()}

@@ -16,6 +16,10 @@ ClockOrigin = Literal["unix", "by comparison", "unknown"]
 NO_LINK = -1
 
 
+class TraceError(Exception):
+    """A trace can't be read; the text is one sentence that names the file and what to do."""
+
+
 class Kind(IntEnum):
     """What an interval is, as its file says. What counts as a GPU's busy time is BUSY."""
 
@@ -140,3 +144,5 @@ class Timeline:
     pageable: Ints | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     """What the files say of themselves: the GPU's name, versions of drivers."""
+    domains: Mapping[str, str] = field(default_factory=dict)
+    """Of the names of ranges that begin with "DOMAIN:" the NVTX domain, which keeps apart libraries that name their own."""

@@ -11,7 +11,7 @@ import pytest
 
 from gssr.backends import BACKENDS
 from gssr.backends.synthetic.scenarios import SCENARIOS
-from gssr.commands import Command, analyze, compare, demo, doctor, export, fleet, mark, profile, tui
+from gssr.commands import Command, analyze, compare, demo, doctor, export, fleet, import_, mark, profile, tui
 from gssr.launch import LAUNCHERS
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.profile.workload import FORWARDED
@@ -26,13 +26,14 @@ PAGE_OF = {
     "compare": DOCS / "compare.md",
     "fleet": DOCS / "fleet.md",
     "export": DOCS / "export.md",
+    "import": README,
     "mark": DOCS / "profile.md",
     "demo": README,
     "doctor": README,
 }
 COMMANDS = (
-    profile.COMMAND, tui.COMMAND, analyze.COMMAND, compare.COMMAND, fleet.COMMAND, export.COMMAND, mark.COMMAND,
-    demo.COMMAND, doctor.COMMAND,
+    profile.COMMAND, tui.COMMAND, analyze.COMMAND, compare.COMMAND, fleet.COMMAND, export.COMMAND, import_.COMMAND,
+    mark.COMMAND, demo.COMMAND, doctor.COMMAND,
 )  # fmt: skip
 OF_OTHERS_IN_RECIPES = {
     "--signal", "-K", "--pty", "--no-python", "--nv", "--bind", "--contain", "--container-mounts", "--gpus", "--volume",

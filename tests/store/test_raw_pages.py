@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.store.pages.file import NotPlainError, PageFile, identity_of
-from gssr.store.pages.samples import PageTable, Wanted, in_parts
+from gssr.store.pages.file import NotPlainError, PageFile, identity_of, in_parts
+from gssr.store.pages.integers import integers
+from gssr.store.pages.rows import NULL
+from gssr.store.pages.samples import PageTable, Wanted
 
 PAGE_SIZES = [512, 1024, 4096, 8192, 65536]
 SPECIAL = [
@@ -274,3 +276,40 @@ def test_damage_is_refused_or_read_as_sqlite_reads_it(tmp_path):
             continue  # of what pages don't need: free space
         same(found, expected)
     assert refused > 50 and read > 50
+
+
+LENGTHS = [0, 1, -1, 127, -129, 2**15, 2**23, 2**31, -(2**47), 2**47, 2**53 + 1, 2**63 - 1, 281527925607508]
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**31), st.integers(1, 12), st.integers(1, 500), st.sampled_from(PAGE_SIZES))
+def test_whole_numbers_are_read_to_the_last_digit_whatever_stands_behind_them(tmp_path_factory, seed, k, n, page_size):
+    rng = random.Random(seed)
+    path = tmp_path_factory.mktemp("whole") / "a.sqlite"
+    kinds = [rng.choice([[None, *LENGTHS], LENGTHS[5:8], [None], [1], LENGTHS]) for _ in range(k)]
+    names = [f"c{index}" for index in range(k)]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA page_size={page_size}")
+        connection.execute(f"CREATE TABLE t ({', '.join(f'{name} INTEGER' for name in names)}, told TEXT, x REAL)")
+        rows = [[*map(rng.choice, kinds), "é" * rng.choice([0, 1, 20, 80]), rng.random()] for _ in range(n)]
+        connection.executemany(f"INSERT INTO t VALUES ({','.join('?' * (k + 2))})", rows)
+        connection.commit()
+        asked = rng.sample(names, rng.randrange(1, k + 1))
+        file = PageFile(str(path), identity_of(str(path)))
+        parts = list(integers(file, connection, "t", asked))
+        file.close()
+    assert parts[-1][0] == n
+    for place, name in enumerate(asked):
+        expected = [NULL if row[names.index(name)] is None else row[names.index(name)] for row in rows]
+        assert np.concatenate([part[1][place] for part in parts]).tolist() == expected
+
+
+@pytest.mark.parametrize("value", ["0.5", "'text'", "zeroblob(9)", "1e300"])
+def test_what_is_no_whole_number_is_left_to_sqlite(tmp_path, value):
+    path = str(tmp_path / "a.sqlite")
+    change(path, "CREATE TABLE t (a INTEGER, b INTEGER)")
+    change(path, f"INSERT INTO t VALUES (1, 2), (3, {value})")
+    with closing(sqlite3.connect(path)) as connection, closing(PageFile(path, identity_of(path))) as file:
+        assert [part[1][0].tolist() for part in integers(file, connection, "t", ["a"])] == [[1, 3]]
+        with pytest.raises(NotPlainError):
+            list(integers(file, connection, "t", ["b"]))

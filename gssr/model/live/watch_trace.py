@@ -281,7 +281,8 @@ def _nothing(path: str, query: Query, problem: str | None) -> Frame:
     means = Means((), 0.0, 0.0, np.zeros((0, 0)), np.zeros((0, 0)))
     return Frame(
         path=path, query=query, state="waiting" if problem is None else "ended", run=None, gpus=(), nodes=(),
-        node_of=np.zeros(0, np.int64), first=0.0, last=0.0, now=0.0, silent=0.0, sampling_seconds=0.0, n_rows=0, n_gaps=np.zeros(0, np.int64), last_time=none,
+        node_of=np.zeros(0, np.int64), first=0.0, last=0.0, now=0.0, silent=0.0, sampling_seconds=0.0, n_rows=0,
+        n_gaps=np.zeros(0, np.int64), last_time=none,
         latest=none, grid=Grid(query.metric, 0.0, 1.0, values, 0.0), space=over_space(values), whole=means, recent=means,
         window=means, moment={}, host=None, events=(), problem=problem, following=True,
         refined=problem is not None,

@@ -207,7 +207,7 @@ def _use(part: Part, gpu: int, links: Links, busy: Segments, meanwhile: Beside) 
         compute_ns=compute.length,
         communication_ns=communication.length,
         copy_ns=copy.length,
-        types=subsets((compute, communication, copy)),
+        types=subsets((compute.some, communication.some, copy.some)),
         overlap=under / communication.length if communication.length else None,
         waits=waits_of(part, gpu, busy.gaps, links, meanwhile),
         course=Course(begin, stop, _shares(busy, edges), tuple(_shares(each, edges) for each in types)),

@@ -35,8 +35,6 @@ def links_of(part: Part, rows: Ints) -> Links:
     own = part.timeline.intervals
     calls = part.by_kind.rows((Kind.RUNTIME, Kind.DRIVER))
     calls = calls[own.link[calls] != NO_LINK]
-    if part.like_hta:
-        calls = calls[part.is_named(calls, _AS_HTA.search)]
     found = np.full(len(rows), -1, np.int64)
     if not len(calls):
         return Links(rows, found)
@@ -58,6 +56,8 @@ def launches(part: Part, links: Links) -> Launches:
     """Statistics of the launches of these rows, ascending by start. What one call launched counts once, by the first of
     it."""
     linked = links.call >= 0
+    if part.like_hta:
+        linked[linked] = part.is_named(links.call[linked], _AS_HTA.search)
     call, rows = links.call[linked], links.rows[linked]
     first = np.full(len(part.start), -1)
     first[call[::-1]] = rows[::-1]

@@ -82,8 +82,7 @@ def part_of(
     start, end, category = own.start, own.start + own.length, own.category.astype(np.int64)
     chosen: Flags | None = None
     if like_hta:
-        offset = (timeline.clock.unix_ns or 0) % 1000
-        start, end = -(-(start + offset) // 1000) * 1000 - offset, (end + offset) // 1000 * 1000 - offset
+        start, end = _in_whole_us(timeline)
         chosen, category = _without_last_step(timeline, start), _categories_as_hta(timeline)
     if window is not None:
         begin, stop = window
@@ -142,6 +141,19 @@ def _without_last_step(timeline: Timeline, start: Ints) -> Flags | None:
     kept = cpu & (start < last[source[own.track]])
     launched = np.isin(own.link, own.link[kept & (own.link != NO_LINK)])
     return np.asarray(kept | (launched & ~cpu), np.bool_)
+
+
+def _in_whole_us(timeline: Timeline) -> tuple[Ints, Ints]:
+    """Starts rounded up and ends rounded down, of the times as the file has them: those since 1970 as the numbers of 64 bits
+    that HolisticTraceAnalysis keeps them in, which are 0.25 µs apart."""
+    own, zero = timeline.intervals, timeline.clock.unix_ns or 0
+    if not timeline.clock.error_ns:
+        start, end = own.start + zero % 1000, own.start + own.length + zero % 1000
+        return -(-start // 1000) * 1000 - zero % 1000, end // 1000 * 1000 - zero % 1000
+    whole, rest = np.divmod(own.start + zero, 1000)
+    time = whole + rest / 1000
+    return (np.ceil(time).astype(np.int64) * 1000 - zero,
+            np.floor(time + own.length / 1000).astype(np.int64) * 1000 - zero)  # fmt: skip
 
 
 def _categories_as_hta(timeline: Timeline) -> Ints:

@@ -19,6 +19,12 @@ class Segments(NamedTuple):
         return int(self.end.sum() - self.start.sum())
 
     @property
+    def some(self) -> "Segments":
+        """Without those that take no time, or less."""
+        some = self.end > self.start
+        return self if some.all() else Segments(self.start[some], self.end[some])
+
+    @property
     def gaps(self) -> "Segments":
         """What lies between them."""
         return Segments(self.end[:-1], self.start[1:])

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Sequence
 
-import numpy as np
-
 from gssr.arrays import Ints
 from gssr.model.traces.part import Part
 from gssr.model.traces.results import Step

@@ -32,6 +32,7 @@ _OPERATION = Column(
     "operation", "TEXT NOT NULL", "HtoD, DtoH, DtoD, PtoP, HtoH, memset, unified HtoD, unified DtoH, other"
 )
 _GPU_NS = Column("gpu_ns", "INTEGER NOT NULL", "how long the work took that was launched in them, of all GPUs together")
+_RATE = Column("bytes_per_s", "REAL", "bytes over their time; NULL where that is 0")
 _BYTES = Column("bytes", "INTEGER NOT NULL", "bytes copied or set, together; of unknown size 0")
 
 
@@ -52,6 +53,10 @@ def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tupl
         columns |= {key.name: columns.get(key.name, ()) for key in keys}
         numbers = {each: getattr(found, each) for each in ("total", "mean", "median", "min", "max", "std")}
         columns |= {f"{each}_{unit}": numbers[each] for each in numbers} | {"count": found.count, "share": found.share}
+        if "bytes" in found.sums:
+            columns["bytes_per_s"] = np.where(
+                found.total > 0, found.sums["bytes"] * 1e9 / np.maximum(found.total, 1), np.nan
+            )
         return {**columns, **found.sums}
 
     about = {"kernels": "one kernel, by name", "kernels_by_rank": "one kernel on one GPU of one rank",
@@ -138,7 +143,7 @@ TABLES: dict[str, TraceTable] = {
     "kernels": _of_lengths("kernels", (_NAME, _CATEGORY)),
     "kernels_by_rank": _of_lengths("kernels_by_rank", (RANK, GPU, _NAME, _CATEGORY)),
     "api": _of_lengths("api", (_NAME,)),
-    "copies": _of_lengths("copies", (_OPERATION,), own=(_BYTES,)),
+    "copies": _of_lengths("copies", (_OPERATION,), own=(_BYTES, _RATE)),
     "copy_sizes": _of_lengths("copy_sizes", (_OPERATION,), "bytes"),
     "ranges": _of_lengths("ranges", (_NAME,), own=(_GPU_NS,)),
     "operators": _of_lengths("operators", (_NAME,), own=(_GPU_NS,)),

@@ -22,7 +22,9 @@ def ns_of(text: str) -> int:
     sentence."""
     found = _TIME.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is not a time in a trace: give seconds (1.5), 250ms, 30us or 2m, with - before its end")
+        raise ValueError(
+            f"{text!r} is not a time in a trace: give seconds (1.5), 250ms, 30us or 2m, with - before its end"
+        )
     sign, number, unit = found.groups()
     whole, _, rest = number.partition(".")
     rest = (rest + "0" * 13)[:13]
@@ -54,18 +56,22 @@ def window_of(
     begin, stop = first if begin is None else max(begin, first), last if stop is None else min(stop, last)
     if begin >= stop:
         lasts = f"it lasts from {first / 1e9:.9g} to {last / 1e9:.9g} s"
-        raise ValueError(f"the window from {start or 'its start'} to {end or 'its end'} holds nothing of the trace: {lasts}")
+        raise ValueError(
+            f"the window from {start or 'its start'} to {end or 'its end'} holds nothing of the trace: {lasts}"
+        )
     return begin, stop
 
 
 def _of_steps(part: Part, first: int, last: int) -> tuple[int, int]:
-    """From the begin of the step with the ``first`` number to the end of that with the ``last``: numbers as in their names."""
+    """From the begin of the step numbered ``first`` to the end of that numbered ``last``: numbers as in their names."""
     rows = steps_of(part)
     names = [part.timeline.names[at] for at in part.timeline.intervals.name[rows].tolist()]
     numbers = np.array([int(_NUMBER.findall(name)[0]) for name in names], np.float64)
     inside = rows[(numbers >= first) & (numbers <= last)]
     if not len(inside):
-        there = f"there are {numbers.min():.0f} to {numbers.max():.0f}" if len(rows) else "no steps are marked in the trace"
+        there = (
+            f"there are {numbers.min():.0f} to {numbers.max():.0f}" if len(rows) else "no steps are marked in the trace"
+        )
         raise ValueError(f"no step from {first} to {last}: {there}")
     return int(part.start[inside].min()), int(part.end[inside].max())
 
@@ -76,7 +82,8 @@ def tracks_of(timeline: Timeline, wanted: Sequence[str]) -> Ints:
     gpus = [track for track in timeline.tracks if track.kind == "gpu_stream" and _is_one(track, wanted)]
     ranks = {(track.source, track.rank) for track in gpus}
     chosen = [
-        track in gpus if track.kind == "gpu_stream" else (track.source, track.rank) in ranks for track in timeline.tracks
+        track in gpus if track.kind == "gpu_stream" else (track.source, track.rank) in ranks
+        for track in timeline.tracks
     ]
     return np.flatnonzero(np.array(chosen, np.bool_))
 

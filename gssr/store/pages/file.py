@@ -5,6 +5,7 @@ Where the rows of a table are: the leaves of its tree of pages.
 
 import os
 import weakref
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -134,6 +135,12 @@ class Leaves(NamedTuple):
     def part(self, begin: int, end: int) -> "Leaves":
         """Some of them."""
         return Leaves(self.page[begin:end], self.low[begin:end], self.high[begin:end])
+
+
+def in_parts(found: Leaves, most: int) -> Iterator[Leaves]:
+    """At most so many pages at a time."""
+    for begin in range(0, len(found.page), most):
+        yield found.part(begin, begin + most)
 
 
 def leaves(file: PageFile, root: int, first: int, last: int) -> Leaves:

@@ -1,13 +1,18 @@
 """The rows of some leaf pages, as far as they are numbers: decoded column by column.
 
 The rows of some leaf pages, all found at once: where each begins, how long it is, and its rowid.
+
+Which page a table begins at, and its columns.
 """
+
+import sqlite3
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Bytes, Floats, Ints
-from gssr.store.pages.file import LEAF, Leaves, NotPlainError, PageFile, cell_starts, pieces, varints
+from gssr.store.pages.file import LEAF, LOWEST, Leaves, NotPlainError, PageFile, cell_starts, pieces, varints
 
 _OVERHEAD = 35
 """A row that is longer than a page without so many bytes goes on on other pages."""
@@ -59,26 +64,48 @@ SIZE = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.uint8)
 SHIFT = np.array([0, 56, 48, 40, 32, 16, 0, 0, 0, 0], np.int64)
 _VALUE = np.array([np.nan, 0, 0, 0, 0, 0, 0, 0, 0, 1], np.float64)
 _FLOAT = 7
+NULL = LOWEST
+"""What stands for it among whole numbers."""
 
-MOST_COLUMNS = 126
+_MOST_COLUMNS = 126
 """With more the length of a row's head takes two bytes."""
+
+
+class Plain(NamedTuple):
+    """A table whose rows hold all of its columns; ``columns`` in their order, as the file spells them."""
+
+    root: int
+    columns: list[str]
+
+
+def plain_table(connection: sqlite3.Connection, name: str) -> Plain:
+    """The table of this name. Raises NotPlainError, sqlite3.DatabaseError."""
+    roots = connection.execute(f"SELECT rootpage FROM sqlite_master WHERE name = '{name}'").fetchall()
+    columns = connection.execute(f"PRAGMA table_info({name})").fetchall()
+    if len(roots) != 1 or not 0 < len(columns) <= _MOST_COLUMNS:
+        raise NotPlainError(f"no table {name}")
+    if any(default is not None or key for _, _, _, _, default, key in columns):
+        raise NotPlainError("a column that is not what its rows say")
+    return Plain(int(roots[0][0]), [column[1] for column in columns])
 
 
 class Rows:
     """The rows of leaf pages. ``rowid`` int64[n] ascends. Columns are asked for in their order."""
 
-    def __init__(self, file: PageFile, found: Leaves, n_columns: int) -> None:
-        """Read the pages of a table of ``n_columns`` columns. Raises NotPlainError."""
+    def __init__(self, file: PageFile, found: Leaves, n_columns: int, whole: bool = True) -> None:
+        """Read the pages of a table, and of its rows the first ``n_columns``: all that it has, unless not ``whole``. Raises
+        NotPlainError."""
         cells = Cells(file, found)
         self._buffer, self._start, self.rowid = cells.buffer, cells.start, cells.rowid
-        self._types = self._serial_types(cells.payload, n_columns)
+        self._types = self._serial_types(cells.payload, n_columns, whole)
         self._next = 0
         self._offset = self._start + self._buffer[self._start]
 
-    def _serial_types(self, payload: Ints, n_columns: int) -> Bytes:
+    def _serial_types(self, payload: Ints, n_columns: int, whole: bool) -> Bytes:
         """[n_columns, n]: each value's type. Rows from before a column was added end early: there it is NULL."""
         head = self._buffer[self._start].astype(np.int64)
-        if (head < 1).any() or (head > n_columns + 1).any() or (head > payload).any():
+        longest = n_columns + 1 if whole else 0x7F
+        if (head < 1).any() or (head > longest).any() or (head > payload).any():
             raise NotPlainError("a row of other columns")
         wide = pieces(self._buffer, self._start + 1, 32) if n_columns <= 32 else None
         if wide is None:
@@ -88,8 +115,12 @@ class Rows:
             types[np.arange(n_columns)[:, None] >= head - 1] = 0
         if types.max(initial=0) >= len(SIZE):
             raise NotPlainError("a value that is no number")
-        self._sizes = np.take(SIZE, types, mode="clip")
-        if (head + self._sizes.sum(axis=0, dtype=np.int64) != payload).any():
+        alike = (types == types[:, :1]).all(axis=1).tolist()  # mostly they are, of a column
+        self._sizes = [SIZE[own[0] if same else own] for own, same in zip(types, alike, strict=True)]
+        left = payload - head
+        for sizes in self._sizes:
+            left -= sizes
+        if (left < 0).any() or (whole and left.any()):
             raise NotPlainError("a row of another length")
         return types
 
@@ -98,23 +129,47 @@ class Rows:
         if chosen.all():
             return
         self.rowid, self._offset = self.rowid[chosen], self._offset[chosen]
-        self._types, self._sizes = self._types[:, chosen], self._sizes[:, chosen]
+        self._types = self._types[:, chosen]
+        self._sizes = [sizes[chosen] if sizes.ndim else sizes for sizes in self._sizes]
 
     def column(self, number: int) -> Floats:
         """The values of a column (from 0) [n], NaN for NULL; it comes behind those asked for before."""
+        types, low, high = self._next_column(number)
+        if low == high and not SIZE[low]:
+            return np.full(len(types), _VALUE[low])
+        return _values(self._bits(), types, low, high)
+
+    def integers(self, number: int) -> Ints:
+        """The same of whole numbers, exactly; NULL for NULL. Raises NotPlainError for what is none."""
+        types, low, high = self._next_column(number)
+        if low == high and not SIZE[low]:
+            return np.full(len(types), _constant(low), np.int64)
+        if (types == _FLOAT).any():
+            raise NotPlainError("a value that is no whole number")
+        values = self._bits() >> (SHIFT[low] if low == high else SHIFT[types])
+        for constant in (0, 8, 9) if low == 0 or high > _FLOAT else ():
+            values[types == constant] = _constant(constant)
+        return values
+
+    def _next_column(self, number: int) -> tuple[Bytes, int, int]:
+        """The types of a column's values, and their extremes."""
         assert number >= self._next
         for passed in range(self._next, number):
             self._offset += self._sizes[passed]
+        self._next = number
         types = self._types[number]
-        low, high = int(types.min(initial=9)), int(types.max(initial=0))
-        if low == high and not SIZE[low]:
-            values = np.full(len(types), _VALUE[low])
-        else:
-            at_every_byte = np.ndarray((len(self._buffer) - 7,), "V8", self._buffer, strides=(1,))
-            values = _values(at_every_byte[self._offset].view(">i8").astype(np.int64), types, low, high)
-        self._offset += self._sizes[number]
-        self._next = number + 1
-        return values
+        return types, int(types.min(initial=9)), int(types.max(initial=0))
+
+    def _bits(self) -> Ints:
+        """The 8 bytes [n] that begin with the values of the next column."""
+        at_every_byte = np.ndarray((len(self._buffer) - 7,), "V8", self._buffer, strides=(1,))
+        bits: Ints = at_every_byte[self._offset].view(">i8").astype(np.int64)
+        return bits
+
+
+def _constant(kind: int) -> int:
+    """The whole number that a type without bytes is."""
+    return kind - 8 if kind else NULL
 
 
 def _values(bits: Ints, types: Bytes, low: int, high: int) -> Floats:

@@ -1,15 +1,15 @@
 """The table ``samples`` of a finished file, read from its pages."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.store.format.columns import columns_of
+from gssr.store.format.columns import own_name
 from gssr.store.pages.file import Leaves, NotPlainError, PageFile, leaves
-from gssr.store.pages.rows import MOST_COLUMNS, Rows
+from gssr.store.pages.rows import Rows, plain_table
 
 _EXACT = float(1 << 53)
 """Below this every whole number is a float64."""
@@ -31,14 +31,10 @@ class PageTable:
 
     def __init__(self, file: PageFile, connection: sqlite3.Connection) -> None:
         """``connection`` reads the same file. Raises NotPlainError, sqlite3.DatabaseError."""
-        self._place = {name: place for place, name in enumerate(columns_of(connection, "samples"))}
-        roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'samples'").fetchall()
-        columns = connection.execute("PRAGMA table_info(samples)").fetchall()
-        if len(roots) != 1 or list(self._place)[:2] != ["gpu", "time"] or len(columns) > MOST_COLUMNS:
+        self._root, columns = plain_table(connection, "samples")
+        self._place = {own_name(name, "samples"): place for place, name in enumerate(columns)}
+        if list(self._place)[:2] != ["gpu", "time"]:
             raise NotPlainError("no table of samples")
-        if any(default is not None or key for _, _, _, _, default, key in columns):
-            raise NotPlainError("a column that is not what its rows say")
-        self._root = int(roots[0][0])
         self._file = file
         self.page_size = file.page_size
 
@@ -80,9 +76,3 @@ def _comparable(values: Floats) -> Floats:
     if not (np.abs(values) < _EXACT).all():  # NaN is not, either
         raise NotPlainError("a number that is too large")
     return values
-
-
-def in_parts(found: Leaves, most: int) -> Iterator[Leaves]:
-    """At most so many pages at a time."""
-    for begin in range(0, len(found.page), most):
-        yield found.part(begin, begin + most)

@@ -1,5 +1,6 @@
 """Recordings come from other people: a file may hold anything. Whoever opens one gets a connection that can do nothing but
-read the tables of gssr.store.format.schema, within bounds that grow with the file and with nothing that it says.
+read the tables of gssr.store.format.schema, within bounds that grow with the file and with nothing that it says. The same
+holds for the databases of other programs, of which other tables are read.
 
 Views, virtual tables and computed columns do what the file says: one in the place of a table of ours is refused, and so are
 triggers, conditions and indexes of expressions where the file is to be written. What else a file holds is never looked at.
@@ -13,7 +14,7 @@ A file of a megabyte can list a hundred thousand GPUs: reading it is to end in s
 import os
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from gssr.store.format.limits import LEAST_BYTES, MOST_GPUS, MOST_KEYS, MOST_RANKS, MOST_RUNS
@@ -79,7 +80,7 @@ _SCHEMA_OPERATIONS, _SCHEMA_STEPS = 1000, 100
 
 _DEFENSIVE, _ENABLE_TRIGGER = 1010, 1003  # SQLITE_DBCONFIG_…
 
-_READABLE = frozenset({*TABLES, "sqlite_master", "sqlite_schema"})
+_CATALOGUE = frozenset({"sqlite_master", "sqlite_schema"})
 _FUNCTIONS = frozenset({"count", "total", "sum", "min", "max", "group_concat"})
 _QUESTIONS = frozenset({"application_id", "user_version", "journal_mode"})
 _QUESTIONS_OF_TABLES = frozenset({"table_info", "table_xinfo", "quick_check"})
@@ -157,14 +158,16 @@ def distrust(connection: sqlite3.Connection) -> None:
         configure(_ENABLE_TRIGGER, False)
 
 
-def check_schema(connection: sqlite3.Connection, to_write: bool = False) -> None:
-    """Is what has the name of a table of ours a plain table, and, ``to_write``, does nothing run when it is written? Raises
-    UnsafeError, sqlite3.Error."""
+def check_schema(
+    connection: sqlite3.Connection, to_write: bool = False, tables: Container[str] = TABLES.keys()
+) -> None:  # fmt: skip
+    """Is what has the name of one of these tables (in lower case) a plain table, and, ``to_write``, does nothing run when
+    it is written? Raises UnsafeError, sqlite3.Error."""
     for kind, name, statement in connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall():
         if statement in _OWN or (kind == "index" and statement is None):
             continue
         text, table = str(statement), str(name).lower()
-        if table in TABLES:
+        if table in tables:
             if kind != "table" or not text.startswith("CREATE TABLE "):
                 raise UnsafeError(f"{table} is no plain table")
             _check_columns(connection, table)
@@ -184,15 +187,23 @@ def _check_columns(connection: sqlite3.Connection, table: str) -> None:
             raise UnsafeError(f"{table} has an impossible column, {name[:40]!r}")
 
 
-def only_reads(action: int, first: str | None, second: str | None, _: str | None, inside: str | None) -> int:
-    """An authorizer: only what reading a recording needs, nothing in the name of a view or a trigger (``inside``)."""
-    allowed = inside is None and (
-        action in _HARMLESS
-        or (action == sqlite3.SQLITE_READ and str(first).lower() in _READABLE)
-        or (action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS)
-        or (action == sqlite3.SQLITE_PRAGMA and first in (_QUESTIONS_OF_TABLES if second else _QUESTIONS))
-    )
-    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int]
+
+
+def only_reads(tables: Container[str]) -> Authorizer:
+    """An authorizer: only what reading these tables (in lower case) needs, nothing in the name of a view or a trigger."""
+
+    def authorize(action: int, first: str | None, second: str | None, _: str | None, inside: str | None) -> int:
+        name = str(first).lower()
+        allowed = inside is None and (
+            action in _HARMLESS
+            or (action == sqlite3.SQLITE_READ and (name in tables or name in _CATALOGUE))
+            or (action == sqlite3.SQLITE_FUNCTION and second in _FUNCTIONS)
+            or (action == sqlite3.SQLITE_PRAGMA and first in (_QUESTIONS_OF_TABLES if second else _QUESTIONS))
+        )
+        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+    return authorize
 
 
 def answers(action: int, first: str | None, second: str | None, *_: str | None) -> int:

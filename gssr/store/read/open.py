@@ -12,7 +12,7 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from errno import EINVAL, ENXIO
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from gssr.metrics import NAMES
 from gssr.store.disk import COMPANIONS, FILE, beside, fingerprint, is_file_or_none, is_hollow
 from gssr.store.format.columns import columns_of
-from gssr.store.format.schema import APPLICATION_ID, SCHEMA_VERSION, create_view
+from gssr.store.format.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, create_view
 from gssr.store.read.guard import Guarded, UnsafeError, answers, check_schema, check_sizes, distrust, only_reads
 
 _AT_ONCE = 1 << 20
@@ -192,26 +192,42 @@ def files_of(path: str) -> list[str]:
     return names or [path]
 
 
-def connect(path: str) -> sqlite3.Connection:
-    """A recording, open for reading only, and for nothing else (gssr.store.read.guard). Nothing is written to its folder:
-    where SQLite would have to repair the file first, a private copy is read.
+class Readable(NamedTuple):
+    """A kind of SQLite file: what one is called, who makes it, the tables that are read (in lower case), and ``look``: the
+    sentence that says why a file is none; it raises UnsafeError, sqlite3.Error."""
+
+    what: str
+    maker: str
+    tables: Container[str]
+    look: Callable[[sqlite3.Connection], str | None]
+
+
+def connect(path: str, readable: Readable | None = None) -> sqlite3.Connection:
+    """A recording, or what else is ``readable``, open for reading only, and for nothing else (gssr.store.read.guard).
+    Nothing is written to its folder: where SQLite would have to repair the file first, a private copy is read.
 
     Raises RecordingError when it is missing, empty, not a recording, or of a newer schema.
     """
-    files = _check_file(path)
+    readable = readable or RECORDING
+    files = _check_file(path, readable.what)
     try:
         try:
-            return _checked(_connect_read_only(path, files), path)
+            return _checked(_connect_read_only(path, files), path, readable)
         except sqlite3.OperationalError as error:
             if not os.access(path, os.R_OK):
                 raise RecordingError(f"{path}: permission denied") from None
-            return _by_copy(path, files, error)
+            return _by_copy(path, files, error, readable)
     except UnsafeError as error:
-        raise RecordingError(f"{path}: is damaged, or not made by gssr: {error}") from None
+        raise RecordingError(f"{path}: is damaged, or not made by {readable.maker}: {error}") from None
     except sqlite3.DatabaseError as error:
-        raise RecordingError(f"{path}: is damaged: {error}") from None
+        raise RecordingError(f"{path}: is damaged: {in_one_line(error)}") from None
     except UnicodeDecodeError:  # SQLite's message, which quotes the damage
         raise RecordingError(f"{path}: is damaged: malformed database schema") from None
+
+
+def in_one_line(error: Exception) -> str:
+    """What SQLite says, which quotes the file's statements as they are."""
+    return " ".join(str(error).split())
 
 
 def connect_for_questions(path: str) -> sqlite3.Connection:
@@ -230,7 +246,7 @@ def connect_for_questions(path: str) -> sqlite3.Connection:
     return connection
 
 
-def _check_file(path: str) -> list[str]:
+def _check_file(path: str, what: str) -> list[str]:
     """The file, and what may be beside it. Raises RecordingError when one of them is not what it should be."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise RecordingError(f"{path}: is not a file")  # but a pipe, which might never answer, or a device
@@ -240,15 +256,17 @@ def _check_file(path: str) -> list[str]:
     except FileNotFoundError:
         raise RecordingError(f"{path}: no such file") from None
     except IsADirectoryError:
-        raise RecordingError(f"{path}: is a directory, not a recording") from None
+        raise RecordingError(f"{path}: is a directory, not {what}") from None
     except OSError as error:
         raise RecordingError(f"{path}: can't be read: {error.strerror}") from None
     if not head:
         raise RecordingError(f"{path}: is empty: nothing was recorded into it")
     if head != _MAGIC:
-        from gssr.recognise import recognise  # here, because what starts beside a job must start quickly
+        from gssr.recognise import READABLE, recognise  # here, because what starts beside a job must start quickly
 
-        raise RecordingError(f"{path}: {recognise(path).no_recording}")
+        found = recognise(path)
+        known = found.kind not in READABLE or what == "a recording"
+        raise RecordingError(f"{path}: {found.no_recording if known else f'is not {what} (not an SQLite database)'}")
     file = os.path.realpath(path)
     for suffix in COMPANIONS:
         if not is_file_or_none(file + suffix):  # SQLite would wait for a pipe
@@ -285,10 +303,12 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _by_copy(path: str, files: Sequence[str], why: sqlite3.OperationalError) -> sqlite3.Connection:
+def _by_copy(
+    path: str, files: Sequence[str], why: sqlite3.OperationalError, readable: Readable
+) -> sqlite3.Connection:  # fmt: skip
     """A private copy of what can't be read itself, and ``why``. Raises RecordingError, sqlite3.DatabaseError."""
     try:
-        return _checked(_connect_copy(path, files), path)
+        return _checked(_connect_copy(path, files), path, readable)
     except (sqlite3.OperationalError, OSError):
         raise RecordingError(f"{path}: can't be read: {why}") from None
 
@@ -319,15 +339,16 @@ def missing_end(path: str) -> str | None:
     return f"{path}: is cut off: {found:,} of {size:,} bytes are there" if found < size else None
 
 
-def _checked(connection: Guarded, path: str) -> sqlite3.Connection:
+def _checked(connection: Guarded, path: str, readable: Readable) -> sqlite3.Connection:
     try:
-        problem = _what_is_wrong(connection)
+        problem = readable.look(connection)
         if problem is None:
-            check_schema(connection)
+            check_schema(connection, tables=readable.tables)
             connection.bound()
-            check_sizes(connection)
+            if readable is RECORDING:
+                check_sizes(connection)
             connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}").fetchall()
-            connection.set_authorizer(only_reads)
+            connection.set_authorizer(only_reads(readable.tables))
             return connection
     except BaseException:
         connection.close()
@@ -349,6 +370,8 @@ def _what_is_wrong(connection: sqlite3.Connection) -> str | None:
         return f"has schema {version}, this gssr knows up to {SCHEMA_VERSION}: read it with a newer gssr"
     return None
 
+
+RECORDING = Readable("a recording", "gssr", frozenset(TABLES), _what_is_wrong)
 
 _FILE, _FOLDER = ".sql", ".sql.d"
 

@@ -14,8 +14,8 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.store.format.limits import LATEST, LEAST_BYTES, MOST_KEYS
 from gssr.store.format.vectors import GREATEST, sound_samples
-from gssr.store.pages.file import LOWEST, Leaves, NotPlainError
-from gssr.store.pages.samples import PageTable, Wanted, in_parts
+from gssr.store.pages.file import LOWEST, Leaves, NotPlainError, in_parts
+from gssr.store.pages.samples import PageTable, Wanted
 from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
 
 Columns = tuple[Ints, Floats, dict[str, Floats]]

@@ -124,7 +124,13 @@ def test_tracks_and_names_are_selected() -> None:
 def test_what_rules_say_of_it() -> None:
     found = analyze_timeline(training().timeline(pageable=True))
     codes = [verdict.code for verdict in found.verdicts]
-    assert codes == ["empty_between_steps", "pageable_copies", "exposed_communication", "blocking_calls", "low_utilization"]
+    assert codes == [
+        "empty_between_steps",
+        "pageable_copies",
+        "exposed_communication",
+        "blocking_calls",
+        "low_utilization",
+    ]
     assert "at most" in found.verdicts[0].evidence[-1].text and found.verdicts[0].advice
     missing = {abstention.code: abstention.reason for abstention in analyze_timeline(training().timeline()).abstentions}
     assert missing == {"straggling_rank": "there is one GPU",

@@ -1,0 +1,78 @@
+"""Traces as Python sees them: the tables of ``gssr analyze``, as pandas objects."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from gssr.model.traces.analyze import analyze_timeline, combined
+from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.rules import TABLE
+from gssr.model.traces.tables import TABLES
+from gssr.model.traces.window import tracks_of, window_of
+from gssr.model.verdicts.rules import from_environment
+from gssr.traces.open import Traces, open_traces
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Trace:
+    """One trace, or those of all ranks of a run: ``trace.table(name)`` and the methods after it. Times are whole ns, counted
+    from the trace's zero; shares are 0-1; what the files do not tell is missing. Nothing is read twice."""
+
+    def __init__(
+        self, traces: Traces, of: "tuple[str | None, str | None, str | None, Sequence[str] | None, bool]"
+    ) -> None:
+        self._traces, self._of = traces, of
+
+    def part(
+        self, start: str | None = None, end: str | None = None, steps: str | None = None,
+        gpus: str | Sequence[str] | None = None, like_hta: bool = False,
+    ) -> "Trace":  # fmt: skip
+        """The same in a window, as ``--from``, ``--to``, ``--steps`` and ``--gpus`` have it; ``like_hta``: as
+        HolisticTraceAnalysis counts. Reads the files again."""
+        return Trace(self._traces, (start, end, steps, [gpus] if isinstance(gpus, str) else gpus, like_hta))
+
+    @cached_property
+    def analysis(self) -> TraceAnalysis:
+        """What ``gssr analyze`` shows, as dataclasses (gssr.model.traces.results). Raises ValueError, a sentence, for a part
+        that is not there, and gssr.traces.open.TraceError."""
+        start, end, steps, gpus, like_hta = self._of
+        rules = from_environment(table=TABLE)
+        parts = (
+            analyze_timeline(timeline, window_of(timeline, start, end, steps, like_hta), tracks, None, like_hta, rules)
+            for timeline in self._traces.timelines()
+            for tracks in [None if gpus is None else tracks_of(timeline, gpus)]
+            if tracks is None or len(tracks)
+        )
+        first = next(parts, None)
+        if first is None:
+            raise ValueError(f"{gpus!r} is not in the trace")
+        return combined(chain([first], parts), rules)
+
+    def table(self, name: str) -> "pd.DataFrame":
+        """A table by its name: those of docs/traces.md. Raises ValueError for one that is none."""
+        import pandas as pd
+
+        if name not in TABLES:
+            raise ValueError(f"no table {name!r}; there are: {', '.join(TABLES)}")
+        found = TABLES[name].values(self.analysis)
+        return pd.DataFrame({column.name: found[column.name] for column in TABLES[name].columns})
+
+    def split(self) -> "pd.DataFrame":
+        """One row per GPU, indexed by ``rank`` and ``gpu``: shares of its span, ``compute``, ``exposed_communication``,
+        ``exposed_copy`` and ``idle``, which add up to 1; ``busy``, ``non_compute`` and ``overlap``."""
+        found = self.table("ranks").set_index(["rank", "gpu"])
+        names = ("compute", "exposed_communication", "exposed_copy", "idle", "busy")
+        shares = {name: found[f"{name}_ns"] / found["span_ns"] for name in names}
+        shares["non_compute"] = shares["busy"] - shares["compute"]
+        return found[["overlap"]].assign(**shares)[[*shares, "overlap"]]
+
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self._traces.sources)} files>"
+
+
+def open_trace(paths: Sequence[str]) -> Trace:
+    """Traces of the ranks of one run. Raises gssr.traces.open.TraceError, one sentence that names the file."""
+    return Trace(open_traces(paths), (None, None, None, None, False))

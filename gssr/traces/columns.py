@@ -1,0 +1,120 @@
+"""Columns of intervals as they are gathered from a file, part by part, and put in order."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Ints
+
+Key = tuple[int, ...]
+
+
+class Columns:
+    """The columns of Intervals, but ``name`` is a place in what the reader knows names by, and a length of -1 that of one
+    that is open to the end. ``link`` and ``size`` take no memory while nothing has one."""
+
+    def __init__(self, most: int) -> None:
+        """There will be so many at most. What is not filled takes no memory, either."""
+        self._most, self._n = most, 0
+        self.start, self.length = np.empty(most, np.int64), np.empty(most, np.int64)
+        self.track, self.name = np.empty(most, np.int32), np.empty(most, np.int32)
+        self.link: Ints | None = None
+        self.size: Ints | None = None
+
+    def add(
+        self,
+        start: Ints,
+        length: Ints,
+        track: NDArray[np.int32],
+        name: NDArray[np.int32],
+        link: Ints | None = None,
+        size: Ints | None = None,
+    ) -> None:
+        """So many more; None is -1 of each."""
+        new = slice(self._n, self._n + len(start))
+        self.start[new], self.length[new], self.track[new], self.name[new] = start, length, track, name
+        self.link, self.size = self._filled(self.link, link, new), self._filled(self.size, size, new)
+        self._n = new.stop
+
+    def _filled(self, column: Ints | None, values: Ints | None, new: slice) -> Ints | None:
+        if column is None:
+            if values is None:
+                return None
+            column = np.empty(self._most, np.int64)
+            column[: new.start] = -1
+        column[new] = -1 if values is None else values
+        return column
+
+    def finish(self) -> None:
+        """That was all: what is open ends, and all is in order by start, of the same start the longer first."""
+        own = slice(self._n)
+        self.start, self.length, self.track, self.name = (
+            self.start[own],
+            self.length[own],
+            self.track[own],
+            self.name[own],
+        )
+        is_open = self.length < 0
+        if is_open.any():
+            self.length[is_open] = (self.start + np.maximum(self.length, 0)).max() - self.start[is_open]
+        order = _order(self.start, self.length)
+        self.link, self.size = (
+            all_alike(-1, self._n) if column is None else column[own] for column in (self.link, self.size)
+        )
+        if order is not None:
+            self.start, self.length = self.start[order], self.length[order]
+            self.track, self.name = self.track[order], self.name[order]
+            self.link, self.size = (
+                column[order] if any(column.strides) else column for column in (self.link, self.size)
+            )
+
+
+def _order(start: Ints, length: Ints) -> Ints | None:
+    """None where it is so already."""
+    order = np.argsort(start, kind="stable") if (start[1:] < start[:-1]).any() else None
+    before = start if order is None else start[order]
+    alike = np.flatnonzero(before[1:] == before[:-1])
+    tied = np.union1d(alike, alike + 1)
+    own = tied if order is None else order[tied]
+    again = own[np.lexsort((-length[own], start[own]))]
+    if (again == own).all():
+        return order
+    if order is None:
+        order = np.arange(len(start))
+    order[tied] = again
+    return order
+
+
+def all_alike(number: int, n: int) -> Ints:
+    """[n], without taking memory."""
+    return np.broadcast_to(np.int64(number), n)
+
+
+def placed(columns: Sequence[Ints], known: dict[Key, int]) -> NDArray[np.int32]:
+    """[n]: the place in ``known`` of the values that each row has in these columns; those that are new are added."""
+    code = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        if any(column.strides) and (column != column[0]).any():
+            own, n = _dense(column)
+            code = _dense(code * n + own)[0] if code.any() else own
+    row = np.zeros(int(code.max()) + 1, np.int64)
+    row[code] = np.arange(len(code))  # any that has these values
+    rows = zip(*(column[row].tolist() for column in columns), strict=True)
+    places: NDArray[np.int32] = np.array([known.setdefault(values, len(known)) for values in rows], np.int32)[code]
+    return places
+
+
+_FEW = 1 << 16
+
+
+def _dense(column: Ints) -> tuple[Ints, int]:
+    """Numbers from 0 on in the place of those there are, alike where those are alike, and how many there are."""
+    low, high = int(column.min()), int(column.max())
+    if high - low > 4 * len(column) + _FEW:
+        distinct, own = np.unique(column, return_inverse=True)
+        return own, len(distinct)
+    there = np.zeros(high - low + 1, np.bool_)
+    there[column - low] = True
+    number = np.cumsum(there) - 1
+    return number[column - low], int(number[-1]) + 1

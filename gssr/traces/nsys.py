@@ -1,0 +1,429 @@
+"""Reports of Nsight Systems, as ``nsys export --type sqlite`` writes them. A table is there only where something was traced
+for it, and versions add columns: both are found by name."""
+
+import re
+import sqlite3
+from collections import Counter as Counts
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.store.pages.rows import NULL
+from gssr.store.read.database import Database
+from gssr.store.read.open import Readable, RecordingError
+from gssr.traces.categories import category_of
+from gssr.traces.columns import Columns, Key, all_alike, placed
+from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, About
+from gssr.traces.timeline import (
+    NO_LINK,
+    OPERATIONS,
+    Clock,
+    Counter,
+    Intervals,
+    Kind,
+    Source,
+    Timeline,
+    TraceError,
+    Track,
+)
+
+_Strings = Mapping[int, str]
+
+
+class _Table(NamedTuple):
+    """A table of intervals. ``key``: the columns that tell an interval's name, of alternatives ("a|b") the first that is
+    there; ``label`` makes it of their values, without one it is an id of StringIds. ``size``: the column of bytes."""
+
+    name: str
+    kind: Kind
+    on_gpu: bool
+    key: tuple[str, ...]
+    label: Callable[[Key], str] | None = None
+    size: str | None = None
+
+
+_COPIES = {
+    1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP",
+    11: "unified HtoD", 12: "unified DtoH", 13: "unified DtoD",
+}  # fmt: skip
+"""By copyKind: of CUPTI, and of unified memory that moves by itself. A is an array."""
+_MEMORIES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")
+_PAGEABLE = 0
+_SYNCS = {1: "Event sync", 2: "Stream wait event", 3: "Stream sync", 4: "Context sync"}
+
+
+def _memory(kind: int) -> str:
+    return _MEMORIES[kind] if 0 <= kind < len(_MEMORIES) else "Unknown"
+
+
+def _copy_label(key: Key) -> str:
+    kind, source, into = key
+    copy = _COPIES.get(kind, "of unknown kind")
+    return f"Memcpy {copy}" if kind not in range(1, 11) else f"Memcpy {copy} ({_memory(source)} -> {_memory(into)})"
+
+
+_CALL = ("nameId|textId",)
+_TABLES = (
+    _Table("CUPTI_ACTIVITY_KIND_RUNTIME", Kind.RUNTIME, False, _CALL),
+    _Table("CUPTI_ACTIVITY_KIND_KERNEL", Kind.KERNEL, True, ("demangledName|shortName",)),
+    _Table("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", Kind.GRAPH, True, ("graphId",), lambda key: f"CUDA graph {key[0]}"),
+    _Table(
+        "CUPTI_ACTIVITY_KIND_MEMCPY", Kind.MEMCPY, True, ("copyKind", "srcKind", "dstKind"), _copy_label, size="bytes"
+    ),
+    _Table(
+        "CUPTI_ACTIVITY_KIND_MEMSET",
+        Kind.MEMSET,
+        True,
+        ("memKind",),
+        lambda key: f"Memset ({_memory(key[0])})",
+        "bytes",
+    ),
+    _Table(
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+        Kind.GPU_SYNC,
+        True,
+        ("syncType",),
+        lambda key: _SYNCS.get(key[0], "Sync"),
+    ),
+    _Table("CUDNN_EVENTS", Kind.CPU_OP, False, _CALL),
+    _Table("CUBLAS_EVENTS", Kind.CPU_OP, False, _CALL),
+    _Table("MPI_P2P_EVENTS", Kind.CPU_OP, False, _CALL),
+    _Table("MPI_COLLECTIVES_EVENTS", Kind.CPU_OP, False, _CALL),
+    _Table("MPI_START_WAIT_EVENTS", Kind.CPU_OP, False, _CALL),
+    _Table("MPI_OTHER_EVENTS", Kind.CPU_OP, False, _CALL),
+    _Table("OSRT_API", Kind.OS, False, _CALL),
+    _Table("PROFILER_OVERHEAD", Kind.OVERHEAD, False, _CALL),
+)
+_NVTX = _Table("NVTX_EVENTS", Kind.RANGE, False, ("textId", "text", "domainId", "process"))
+_RANGES, _START_END, _DOMAIN = (59, 60, 70, 71), (60, 71), 75
+"""Values of eventType: push/pop and start/end ranges, written while it ran or brought from a text; those of them that may
+end on another thread; the name of a domain."""
+_READ = (
+    *(table.name for table in _TABLES), _NVTX.name, "GPU_METRICS", "TARGET_INFO_GPU_METRICS", "StringIds", *TABLES,
+)  # fmt: skip
+_LONGEST = 1 << 53
+"""ns, 104 days: no session is longer. What is said to begin or end farther from its start is no time."""
+_MOST_CORRELATION = 1 << 32
+_ALL_STREAMS = (1 << 32) - 1
+"""What waits for a whole context is on this one."""
+_VERSION = re.compile(r"_v\d{4}$")
+"""At the end of calls of the runtime, as cudaLaunchKernel_v7000; the tool's own tables leave it out."""
+_OF_DRIVER = re.compile("cu[A-Z]")
+_GPU_OF_TYPE = 0xFF
+"""Bits of the typeId of a metric that are the id of the GPU."""
+_UNIT = re.compile(r"(.*?)\s*\[(?:Throughput )?(.*)\]")
+
+
+def _what_is_wrong(connection: sqlite3.Connection) -> str | None:
+    tables = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if "StringIds" in tables and len(tables.intersection(_READ)) > 1:
+        return None
+    return "is an SQLite database of something else, not a report of Nsight Systems"
+
+
+REPORT = Readable(
+    "a report of Nsight Systems", "nsys export", frozenset(name.lower() for name in _READ), _what_is_wrong
+)
+
+
+def read_nsys(path: str, rank: int | None = None) -> Timeline:
+    """The report at ``path``, an .sqlite file; ``rank`` where it is known. Times are ns since the session began, and may be
+    negative. Raises TraceError."""
+    try:
+        database = Database(path, REPORT, _READ)
+        try:
+            timeline = _Reading(database, rank).timeline()
+            database.check()
+            return timeline
+        finally:
+            database.close()
+    except RecordingError as error:
+        raise TraceError(str(error)) from None
+
+
+class _Names(NamedTuple):
+    """``texts``, and the ``domains`` of those that have one; by place in ``_Reading._keys``: the name's place, kind,
+    category, operation, and whether it copies from or to pageable memory."""
+
+    texts: tuple[str, ...]
+    domains: dict[str, str]
+    name: NDArray[np.int32]
+    kind: NDArray[np.int8]
+    category: NDArray[np.int8]
+    operation: NDArray[np.int8]
+    pageable: Flags
+
+
+class _Reading:
+    """One pass through a report."""
+
+    def __init__(self, database: Database, rank: int | None) -> None:
+        self._database, self._rank = database, rank
+        self._keys: dict[Key, int] = {}
+        """What names are made of: the table's place in ``_all``, and the values of its key."""
+        self._all = (*_TABLES, _NVTX)
+        self._tracks: dict[Key, int] = {}
+        """Of GPUs (globalPid, deviceId, contextId, streamId), of threads (globalTid, 0), of processes (globalPid, 1)."""
+        self._processes: dict[int, int] = {}
+        self._process_of_track: list[int] = []
+        self._domains: dict[tuple[int, int], int | str] = {}
+        self._columns = Columns(sum(database.most_rows(table.name) for table in self._all))
+        self._n_events = self._left_out = 0
+        self._notes: list[str] = []
+
+    def timeline(self) -> Timeline:
+        """All of it."""
+        for place, table in enumerate(_TABLES):
+            self._read(place, table)
+        self._read_ranges(len(_TABLES))
+        about = About(self._database)
+        strings = self._strings(about)
+        counters, of_gpus = self._counters()
+        tracks, rank = self._made_tracks(about, strings)
+        places, added = _with_gpus(tracks, of_gpus, about)
+        names = self._named(strings)
+        intervals, pageable = self._intervals(names)
+        kinds = {Kind(kind) for kind in np.unique(intervals.kind).tolist()}
+        if not kinds & {Kind.KERNEL, Kind.GRAPH}:
+            told = ", ".join(kind.name.lower().replace("_", " ") for kind in sorted(kinds))
+            self._notes.append(f"no kernels were traced; what was: {told or 'nothing'}")
+        if self._left_out:
+            self._notes.append(f"{self._left_out:,} rows without sound times are left out")
+        notes = (*self._database.damage, *about.notes, *self._notes)
+        source = Source(
+            self._database.path, "nsys", "Nsight Systems", about.version, rank, about.host, self._n_events, self._left_out,
+            notes,
+        )  # fmt: skip
+        clock = Clock() if about.unix_ns is None else Clock(about.unix_ns, "unix")
+        series = tuple(counter._replace(track=places[counter.track]) for counter in counters)
+        return Timeline(
+            (source,), clock, (*tracks, *added), names.texts, intervals, series, pageable, about.facts, names.domains
+        )
+
+    def _read(self, place: int, table: _Table) -> None:
+        """Append the intervals of a table."""
+        there = self._database.columns.get(table.name, ())
+        key = [next((one for one in names.split("|") if one in there), names) for names in table.key]
+        where = ["globalPid", "deviceId", "contextId", "streamId"] if table.on_gpu else ["globalTid"]
+        columns = ["start", "end", *where, "correlationId", *key, *([table.size] if table.size else [])]
+        for values in self._database.integers(table.name, columns):
+            start, end, *rest = self._sound(values)
+            if not len(start):
+                continue
+            on, (correlation, *rest) = rest[: len(where)], rest[len(where) :]
+            track = self._track(on if table.on_gpu else [*on, all_alike(0, len(start))])
+            name = placed([all_alike(place, len(start)), *rest[: len(key)]], self._keys)
+            size = np.maximum(rest[-1], -1) if table.size else None
+            self._columns.add(start, end - start, track, name, self._links(correlation, track), size)
+
+    def _sound(self, values: list[Ints], end_may_lack: bool = False) -> list[Ints]:
+        """Of these columns, start and end first, the rows that can be intervals. CUPTI gives rows of zeros where it has lost
+        the times."""
+        start, end = values[:2]
+        sound = (start > -_LONGEST) & (end < _LONGEST) & (end >= start) & ((start != 0) | (end != 0))
+        if end_may_lack:
+            sound |= (start > -_LONGEST) & (start < _LONGEST) & (end == NULL)
+        n = int(np.count_nonzero(sound))
+        self._n_events += len(start)
+        self._left_out += len(start) - n
+        return values if n == len(start) else [column[sound] for column in values]
+
+    def _track(self, where: Sequence[Ints]) -> NDArray[np.int32]:
+        """The places of the tracks at these values."""
+        track = placed(where, self._tracks)
+        for key in islice(self._tracks, len(self._process_of_track), None):
+            process = key[0] if len(key) > 2 or key[0] == NULL else key[0] & OF_A_PROCESS
+            if process == NULL and len(self._processes) == 1:
+                process = next(iter(self._processes))
+            self._process_of_track.append(self._processes.setdefault(process, len(self._processes)))
+        return track
+
+    def _links(self, correlation: Ints, track: NDArray[np.int32]) -> Ints | None:
+        """What is unique within a process made unique within the report. 0 is that of copies that nobody called for."""
+        linked = (correlation > 0) & (correlation < _MOST_CORRELATION)
+        if not linked.any():
+            return None
+        if len(self._processes) > 1:
+            correlation = correlation | np.array(self._process_of_track)[track] * _MOST_CORRELATION
+        return correlation if linked.all() else np.where(linked, correlation, NO_LINK)
+
+    def _read_ranges(self, place: int) -> None:
+        """Append NVTX ranges, and remember the names of domains."""
+        columns = ("start", "end", "eventType", "textId", "text", "globalTid", "endGlobalTid", "domainId")
+        texts, n_open = self._database.texts, 0
+        for values in self._database.integers(_NVTX.name, columns, texts=("text",)):
+            kind, domain = values[2], np.flatnonzero(values[2] == _DOMAIN)
+            by_place = list(texts) if len(domain) else []
+            for text_id, text, thread, number in zip(
+                *(values[at][domain].tolist() for at in (3, 4, 5, 7)), strict=True
+            ):
+                self._domains[thread & OF_A_PROCESS, number] = text_id if text == NULL else by_place[text]
+            chosen = np.isin(kind, _RANGES)
+            start, end, kind, text_id, text, thread, end_thread, number = self._sound(
+                [column[chosen] for column in values], end_may_lack=True
+            )
+            if not len(start):
+                continue
+            is_open = end == NULL
+            n_open += int(np.count_nonzero(is_open))
+            elsewhere = np.isin(kind, _START_END) & (end_thread != NULL) & (end_thread != thread)
+            process = thread & OF_A_PROCESS
+            track = self._track([np.where(elsewhere, process, thread), elsewhere.astype(np.int64)])
+            alike = all_alike(place, len(start))
+            name = placed([alike, text_id, text, number, np.where(number == NULL, 0, process)], self._keys)
+            self._columns.add(start, np.where(is_open, -1, end - start), track, name, None, None)
+        if n_open:
+            self._notes.append(f"{n_open:,} ranges were open at the end: they last until it")
+
+    def _strings(self, about: About) -> _Strings:
+        """What is asked of StringIds, all at once."""
+        wanted = set(about.thread_names.values())
+        wanted |= {name for name in self._domains.values() if isinstance(name, int)}
+        wanted |= {key[1] for key in self._keys if self._all[key[0]].label is None}
+        return self._database.strings("StringIds", wanted)
+
+    def _named(self, strings: _Strings) -> _Names:
+        texts = list(self._database.texts)
+        places: dict[str, int] = {}
+        domains: dict[str, str] = {}
+        rows: list[tuple[int, int, int, int, bool]] = []
+        for at, *key in self._keys:
+            table, operation, pageable = self._all[at], -1, False
+            kind = table.kind
+            if table is _NVTX:
+                name = self._range_name(key, texts, strings, domains)
+            elif table.label is not None:
+                name = table.label(tuple(key))
+            else:
+                name = strings.get(key[0], "(unknown)" if key[0] == NULL else f"(string {key[0]} is missing)")
+                name = _VERSION.sub("", name) if kind is Kind.RUNTIME else name
+            if kind is Kind.RUNTIME and _OF_DRIVER.match(name):
+                kind = Kind.DRIVER
+            if kind is Kind.MEMCPY:
+                copy = _COPIES.get(key[0], "other")
+                operation, pageable = OPERATIONS.index(copy if copy in OPERATIONS else "other"), _PAGEABLE in key[1:]
+            elif kind is Kind.MEMSET:
+                operation = OPERATIONS.index("memset")
+            rows.append((places.setdefault(name, len(places)), kind, category_of(kind, name), operation, pageable))
+        own, kinds, categories, operations, pageables = zip(*rows, strict=True) if rows else ((),) * 5
+        return _Names(
+            tuple(places), domains, np.array(own, np.int32), np.array(kinds, np.int8), np.array(categories, np.int8),
+            np.array(operations, np.int8), np.array(pageables, np.bool_),
+        )  # fmt: skip
+
+    def _range_name(self, key: Sequence[int], texts: Sequence[str], strings: _Strings, domains: dict[str, str]) -> str:
+        """Of a range, with its domain in front of it unless that is the default, as the tool's own tables have it."""
+        text_id, text, number, process = key
+        name = texts[text] if text != NULL else strings.get(text_id, "(no name)")
+        told = self._domains.get((process, number))
+        domain = strings.get(told) if isinstance(told, int) else told
+        if not domain or number == 0:
+            return name
+        domains[f"{domain}:{name}"] = domain
+        return f"{domain}:{name}"
+
+    def _intervals(self, names: _Names) -> tuple[Intervals, Ints | None]:
+        """All of them in order; and which are pageable."""
+        own = self._columns
+        own.finish()
+        told = self._database.columns.get("CUPTI_ACTIVITY_KIND_MEMCPY")
+        found = None if told and "srcKind" not in told else np.flatnonzero(names.pageable[own.name])
+        assert own.link is not None and own.size is not None
+        return Intervals(
+            own.start, own.length, own.track, names.name[own.name], names.kind[own.name], names.category[own.name], own.link,
+            own.size, names.operation[own.name],
+        ), found  # fmt: skip
+
+    def _counters(self) -> tuple[list[Counter], list[int]]:
+        """The series of GPU_METRICS, whose ``track`` is the place of their GPU in the ids that come with them."""
+        parts: list[tuple[Ints, Floats, NDArray[np.int32]]] = []
+        metrics: dict[Key, int] = {}
+        for time, kind, metric, value in self._database.integers(
+            "GPU_METRICS", ("timestamp", "typeId", "metricId", "value")
+        ):
+            sound = (time > -_LONGEST) & (time < _LONGEST) & (value >= 0) & (kind != NULL)
+            self._n_events += len(time)
+            self._left_out += len(time) - int(np.count_nonzero(sound))
+            if sound.any():
+                own = placed([kind[sound], metric[sound]], metrics)
+                parts.append((time[sound], value[sound].astype(np.float64), own))
+        if not parts:
+            return [], []
+        times, values = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        which = np.concatenate([part[2] for part in parts])
+        parts.clear()
+        order = np.argsort(which.astype(np.int16 if len(metrics) < 1 << 15 else np.int32), kind="stable")
+        ends = np.cumsum(np.bincount(which, minlength=len(metrics))).tolist()
+        told = self._database.rows("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"), MOST_ROWS)
+        names: dict[Key, str] = {(kind, metric): str(name) for kind, metric, name in told}
+        found, gpus = [], dict[int, int]()
+        for key, begin, end in zip(metrics, [0, *ends], ends, strict=False):
+            rows = order[begin:end]
+            rows = rows[np.argsort(times[rows], kind="stable")]
+            name = names.get(key, f"metric {key[1]}")
+            parted = _UNIT.fullmatch(name)
+            name, unit = parted.groups() if parted else (name, "")
+            gpu = gpus.setdefault(key[0] & _GPU_OF_TYPE, len(gpus))
+            found.append(Counter(name, unit, "rate", times[rows], values[rows], gpu))
+        return found, list(gpus)
+
+    def _made_tracks(self, about: About, strings: _Strings) -> tuple[list[Track], int | None]:
+        """The tracks, and the rank of all of them."""
+        with_gpu = {key[0] for key in self._tracks if len(key) > 2}
+        rank, how = (self._rank, "") if self._rank is not None else about.rank()
+        if how and len(with_gpu) > 1:
+            self._notes.append(f"{len(with_gpu)} processes used GPUs: which rank each of them is, is not told")
+            rank = None
+        elif how:
+            self._notes.append(f"rank {rank}: taken from {how}")
+        streams = [key for key in self._tracks if len(key) > 2]
+        several = Counts(key[:2] for key in {key[:3] for key in streams} if key[2])
+        tracks = []
+        for key in self._tracks:
+            number = key[0]
+            process = None if number == NULL else number >> TID_BITS & 0xFFFFFF
+            own = Track("other", f"ranges of process {process}", rank, about.node(number), process)
+            if len(key) > 2:
+                device, stream = _told(key[1]), None if key[3] == _ALL_STREAMS else _told(key[3])
+                name = _stream_name(key, several[key[:2]] > 1)
+                own = own._replace(
+                    kind="gpu_stream", name=name, device=device, uuid=about.uuid(number, key[1]), stream=stream
+                )
+            elif not key[1]:
+                thread = None if number == NULL else number & ~OF_A_PROCESS
+                named = strings.get(about.thread_names.get(number, NULL))
+                name = f"thread {thread}" if named is None else f"{named} ({thread})"
+                own = own._replace(kind="cpu_thread", name=name, tid=thread)
+            tracks.append(own)
+        return tracks, rank
+
+
+def _told(number: int) -> int | None:
+    return None if number == NULL else number
+
+
+def _stream_name(key: Key, several: bool) -> str:
+    """``several``: contexts of that process are on that GPU."""
+    _, device, context, stream = key
+    gpu = f"GPU {_told(device)}"
+    if context == 0 and stream == 0:
+        return f"{gpu} unified memory"
+    name = f"{gpu} all streams" if stream == _ALL_STREAMS else f"{gpu} stream {_told(stream)}"
+    return f"{name} context {_told(context)}" if several else name
+
+
+def _with_gpus(tracks: Sequence[Track], gpus: Sequence[int], about: About) -> tuple[list[int], list[Track]]:
+    """The place of a track for each of these GPUs (ids in the report): a stream of it, or one that is added."""
+    places, added = [], list[Track]()
+    for gpu in gpus:
+        uuid = about.uuid_of_id(gpu)
+        streams = [place for place, track in enumerate(tracks) if uuid is not None and track.uuid == uuid]
+        if not streams:
+            streams = [len(tracks) + len(added)]
+            added.append(Track("other", f"GPU {gpu}", node=about.host, uuid=uuid))
+        places.append(streams[0])
+    return places, added
