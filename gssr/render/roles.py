@@ -58,13 +58,13 @@ ROLES: dict[Role, Look] = {
     "cursor": Look("7", "reverse"),
     "picked": Look("1;7", "bold reverse"),
     "compute": Look("32", "green"),
-    "network": Look("94", "bright_blue"),
+    "network": Look("34", "blue"),
     "copy": Look("35", "magenta"),
     "sync": Look("33", "yellow"),
     "launch": Look("36", "cyan"),
     "range": Look("37", "white"),
-    "io": Look("91", "bright_red"),
-    "other": Look("90", "bright_black"),
+    "io": Look("31", "red"),
+    "other": Look("2", "dim"),
 }
 RAMP: tuple[Role, ...] = ("ramp0", "ramp1", "ramp2", "ramp3", "ramp4")
 """Lightness for a fraction of the full scale, in five equal steps, dark to light; it only repeats what height says."""

@@ -5,6 +5,7 @@ import math
 import os
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -30,6 +31,8 @@ FINEST = 1e-6
 MOST_CELLS = 500_000
 """No more (GPU, column) cells are computed, so that of very many GPUs there are fewer columns than were asked for. Lines of
 the timeline, which are few, always have all."""
+LARGE = 500_000
+"""Of a trace of more intervals tables and verdicts are found beside the pictures."""
 MOST_COUNTERS = 3
 _KEPT = 6
 
@@ -53,7 +56,7 @@ class Watched(Protocol):
 class WatchTrace:
     """Watches the trace that ``read`` gives, called at the first look, of the file, folder or files named ``path``."""
 
-    growing, pace = False, 0.0
+    pace = 0.0
     run_ids: tuple[str, ...] = ()
 
     def __init__(self, path: str, read: Callable[[], Trace]) -> None:
@@ -62,23 +65,33 @@ class WatchTrace:
         self._trace: Trace | None = None
         self._problem: str | None = None
         self._kept: OrderedDict[object, object] = OrderedDict()
+        self._worker = ThreadPoolExecutor(1, "gssr-analysis")
+        self._asked: tuple[object, Future[TraceAnalysis]] | None = None
+        self.growing = True
+        """Something more will be known."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Let what is not begun not begin."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
 
     def look(self, query: Query, quick: bool = False) -> Frame:
         """What the query asks for. Never raises for what is wrong with the files: the frame says it. With ``quick`` what
-        takes long is left out where it is not known already, and ``refined`` is False then: reading, tables, verdicts."""
+        takes long of a large trace is left out where it is not known already, and ``refined`` is False then: reading, tables,
+        verdicts. The first look after reading is quick, too."""
         if self._trace is None and self._problem is None:
-            if quick:  # reading takes a while
+            if quick:
                 return _nothing(self.path, query, None)
             try:
                 self._open(self._read())
             except (TraceError, ValueError, OSError) as error:
                 self._problem = str(error)
+            quick = True
         if self._trace is None:
-            return _nothing(self.path, query, self._problem)
-        return self._frame(query, quick)
+            frame = _nothing(self.path, query, self._problem)
+        else:
+            frame = self._frame(query, quick and len(self._trace.intervals) > LARGE)
+        self.growing = not frame.refined
+        return frame
 
     def _open(self, trace: Trace) -> None:
         if not len(trace.intervals):
@@ -87,7 +100,7 @@ class WatchTrace:
         self._trace = trace
         self._levels = levels_of(trace)
         self._timelines = {name: Timelines() for name in self._levels}
-        self._nodes = {name: nodes_of(level.gpus) for name, level in self._levels.items()}
+        self._nodes: dict[LevelName, tuple[tuple[str, ...], Ints]] = {}
         self._first, self._last = int(own.start[0]), int((own.start + own.length).max())
         name = os.path.basename(self.path.rstrip("/"))
         self._notes = tuple(
@@ -108,6 +121,8 @@ class WatchTrace:
         assert self._trace is not None
         name: LevelName = query.level if query.level in self._levels else next(iter(self._levels))
         level, trace = self._levels[name], self._trace
+        if name not in self._nodes:
+            self._nodes[name] = nodes_of(level.gpus)
         nodes, node_of = self._nodes[name]
         n_gpus = len(level.gpus)
         first, last = self._first / NS, self._last / NS
@@ -121,7 +136,9 @@ class WatchTrace:
         )
         low, high = max(begin, self._first), min(begin + n * step, self._last)
         window = self._remembered((name, metric, low, high), lambda: level.means(low, high, metric))
-        whole = self._remembered((name, metric, "whole"), lambda: level.means(self._first, self._last, metric))
+        whole = self._remembered(
+            (name, metric, self._first, self._last), lambda: level.means(self._first, self._last, metric)
+        )
         moment: dict[str, float | None] = {}
         gpus = np.array(query.gpus, np.int64) if query.gpus else None
         if query.cursor is not None:
@@ -131,6 +148,10 @@ class WatchTrace:
         asked = (name, metric, columns, query.gpus, query.rows, query.grouped, query.opened)
         timeline, part = self._remembered(asked, lambda: self._part(query, level, grid, window, columns))
         analysis, refined = self._analysis(query, level, (low, high), quick)
+        if not level.ready_to_zoom():
+            refined = refined and not quick
+            if not quick:
+                level.prepare()
         judgement = None
         if analysis is not None and query.causes is not None:
             judgement = Judgement(analysis.verdicts, analysis.abstentions, low / NS, high / NS)
@@ -158,8 +179,7 @@ class WatchTrace:
         looked_at = np.array(query.gpus, np.int64) if query.gpus else np.arange(n_gpus)
         all_in_one = np.full(n_gpus, -1)
         all_in_one[looked_at] = 0
-        low, high = max(begin, self._first), min(begin + n * step, self._last)
-        total = level.split(all_in_one, 1, low, max(high - low, 1), 1)[0, 0]
+        total = level.split_of(window.overall(looked_at if query.gpus else None))
         part = TracePart(trace, self._levels, level, total)
         if not query.rows:
             return None, part
@@ -173,14 +193,15 @@ class WatchTrace:
             opened = lanes(of.start, of.length, of.track, wanted, begin, step, n)
         names = [name for name in level.metrics if name.startswith(OF_COUNTER)][:MOST_COUNTERS]
         whole = self._first, self._last
-        found = [_counter(level, name, all_in_one, begin, step, n, whole) for name in names]
+        found, time = level.split(lines, len(timeline.members), begin, step, n)
+        counted = [_counter(level, name, all_in_one, begin, step, n, whole) for name in names]
         return timeline, replace(
             part,
             columns=own,
-            split=level.split(lines, len(timeline.members), begin, step, n),
-            whole_split=level.split(all_in_one, 1, begin, step, n)[0],
+            split=_divided(found, time[:, :, None]),
+            whole_split=_divided(found.sum(axis=0), time.sum(axis=0)[:, None]),
             lanes=opened,
-            counters=tuple(counter for counter in found if counter.full > 0),
+            counters=tuple(counter for counter in counted if counter.full > 0),
         )
 
     def _lines(
@@ -212,9 +233,18 @@ class WatchTrace:
         if not query.tables and query.causes is None:
             return None, True
         key = ("analysis", level.name, window, query.gpus)
-        if quick and key not in self._kept:
+        if key in self._kept:
+            return self._remembered(key, lambda: self._analysed(level, window, query.gpus)), True
+        if quick:
             return None, False
-        return self._remembered(key, lambda: self._analysed(level, window, query.gpus)), True
+        assert self._trace is not None
+        if len(self._trace.intervals) <= LARGE:
+            return self._remembered(key, lambda: self._analysed(level, window, query.gpus)), True
+        if self._asked is None or (self._asked[0] != key and self._asked[1].done()):
+            self._asked = key, self._worker.submit(self._analysed, level, window, query.gpus)
+        if self._asked[0] != key or not self._asked[1].done():
+            return None, False
+        return self._remembered(key, self._asked[1].result), True
 
     def _analysed(self, level: Level, window: tuple[int, int], gpus: tuple[int, ...]) -> TraceAnalysis:
         assert self._trace is not None
@@ -254,7 +284,9 @@ def _columns(query: Query, width: float, first: int, last: int) -> tuple[int, in
 
 
 def _divided(total: Floats, weight: Floats) -> Floats:
-    values: Floats = np.divide(total, weight, out=np.full(total.shape, np.nan), where=weight > 0)
+    values: Floats = np.divide(
+        total, weight, out=np.full(total.shape, np.nan), where=np.broadcast_to(weight > 0, total.shape)
+    )
     return values
 
 

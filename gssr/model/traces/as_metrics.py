@@ -1,7 +1,7 @@
 """A trace as a recording whose samples are computed: shares of any time, by GPU, stream or thread, as metrics."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -27,6 +27,13 @@ class _Share(NamedTuple):
     parts: Mapping[str, int]
     needs: str = ""
     of: str = "time"
+
+    def sum(self, added: Mapping[str, Floats]) -> Floats:
+        """What its layers add up to."""
+        total = np.zeros_like(added[self.of if self.of in added else next(iter(self.parts))])
+        for name, factor in self.parts.items():
+            total += factor * added[name]
+        return total
 
 
 _OF_GPUS: dict[str, _Share] = {
@@ -57,23 +64,67 @@ _OF_THREADS: dict[str, _Share] = {
 }
 
 
-class Level:
-    """The tracks of a trace put together as GPUs, as they are (streams), or as threads: ``gpus`` are their rows as if they
-    had been recorded, sorted; ``owner_of`` [n_tracks] is the row of each track, -1 for none."""
+class _Key(NamedTuple):
+    """What a row is called and sorted by."""
 
-    def __init__(self, name: LevelName, timeline: Timeline, rows: dict[Gpu, list[int]], spans: "Level | None") -> None:
+    node: str
+    number: int
+    part: str = ""
+    rank: int | None = None
+    uuid: str | None = None
+    name: str | None = None
+
+
+class Level:
+    """The tracks of a trace put together as GPUs, as they are (streams), or as threads. ``key`` says whose row each of
+    ``tracks``, places in the timeline's, belongs to; ``spans``: the level whose rows say how long these last."""
+
+    def __init__(
+        self, name: LevelName, timeline: Timeline, tracks: list[int], key: Callable[[int], _Key], spans: "Level | None"
+    ) -> None:
         self.name = name
         self.noun = NOUNS[name]
         self._timeline = timeline
-        ordered = sorted(rows, key=lambda gpu: (gpu.node or "", gpu.device_index or 0, gpu.mig or ""))
-        self.gpus = tuple(gpu._replace(gpu=at) for at, gpu in enumerate(ordered))
-        self.owner_of = np.full(len(timeline.tracks), -1, np.int64)
-        for at, gpu in enumerate(ordered):
-            self.owner_of[rows[gpu]] = at
+        self._tracks = tracks
+        self._key = key
         self._spans = spans
         self._layers: dict[str, Pieces] = {}
         self._shares = _OF_THREADS if name == "threads" else _OF_GPUS
         self._split = _THREAD_SPLIT if name == "threads" else _GPU_SPLIT
+
+    def __len__(self) -> int:
+        """How many rows: of streams and threads each track is one."""
+        return len(self.gpus) if self.name == "gpus" else len(self._tracks)
+
+    @cached_property
+    def _rows(self) -> tuple[tuple[Gpu, ...], Ints]:
+        keys = [self._key(at) for at in self._tracks]
+        at_of = {key: at for at, key in enumerate(sorted(set(keys), key=lambda key: key[:3]))}
+        owner_of = np.full(len(self._timeline.tracks), -1, np.int64)
+        owner_of[self._tracks] = [at_of[key] for key in keys]
+        gpus = tuple(
+            Gpu(at, "", node, rank, number, uuid, name, None, None, None, None, None, None, None, part or None)
+            for (node, number, part, rank, uuid, name), at in at_of.items()
+        )
+        return gpus, owner_of
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The rows, as if they had been recorded, sorted by node and index."""
+        return self._rows[0]
+
+    @property
+    def owner_of(self) -> Ints:
+        """[n_tracks]: the row of each track, -1 for none."""
+        return self._rows[1]
+
+    def ready_to_zoom(self) -> bool:
+        """Whether a part of the time costs less than all of it."""
+        return all(layer.reach is not None for layer in self._layers.values())
+
+    def prepare(self) -> None:
+        """Make it so."""
+        self._layers = {name: layer.in_time() for name, layer in self._layers.items()}
 
     # Layers: pieces that do not overlap within one owner
 
@@ -83,13 +134,12 @@ class Level:
         own = self._timeline.intervals
         counts = np.zeros(len(Kind), bool)
         counts[list(Kind) if self.name == "threads" else [*BUSY, Kind.GPU_SYNC]] = True
-        places = np.flatnonzero(counts[own.kind] & (self.owner_of[own.track] >= 0))
-        return places, self._by_owner(places)
+        places = np.flatnonzero(counts[own.kind] & (self.owner_of >= 0)[own.track])
+        return places, self._by_owner(places if len(places) < len(own) else slice(None))
 
-    def _by_owner(self, places: Ints) -> ByOwner:
+    def _by_owner(self, places: Ints | slice) -> ByOwner:
         own = self._timeline.intervals
-        start = own.start[places]
-        owner = self.owner_of[own.track[places]].astype(np.int32)
+        start, owner = own.start[places], self.owner_of.astype(np.int32)[own.track[places]]
         return ByOwner(start, start + np.maximum(own.length[places], 0), owner, len(self.gpus))
 
     def layer(self, name: str) -> Pieces:
@@ -181,39 +231,53 @@ class Level:
         shares = [name for name, share in self._shares.items() if not share.needs or len(self.layer(share.needs).start)]
         return (*shares, *dict.fromkeys(counter_name(counter) for counter in self._timeline.counters))
 
+    def _added(
+        self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
+    ) -> dict[str, Floats]:
+        return {name: cells(self.layer(name), line_of, n_lines, begin, width, n) for name in dict.fromkeys(names)}
+
     def values(
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
         """[n_lines, n] each, over columns of ``width`` ns from ``begin`` on: what a metric adds up to, and what that is to
         be divided by (0: unknown)."""
-
-        def added(name: str) -> Floats:
-            return cells(self.layer(name), line_of, n_lines, begin, width, n)
-
         if metric.startswith(OF_COUNTER):
             return self._counted(metric, line_of, n_lines, begin, width, n)
-        share = _Share({metric: 1}) if metric.startswith(OF_NAME) else self._shares[metric]
-        total = np.zeros((n_lines, n))
-        for name, factor in share.parts.items():
-            total += factor * added(name)
-        return total, added(share.of)
+        share = self._share(metric)
+        added = self._added((*share.parts, share.of), line_of, n_lines, begin, width, n)
+        return share.sum(added), added[share.of]
 
-    def split(self, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:
-        """[n_lines, n, N_CATEGORIES]: shares of the time by category, which never add up to more than 1; NaN without any."""
+    def _share(self, metric: str) -> _Share:
+        return _Share({metric: 1}) if metric.startswith(OF_NAME) else self._shares[metric]
+
+    def split(self, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> tuple[Floats, Floats]:
+        """The time by category [n_lines, n, N_CATEGORIES], which never adds up to more than the time there is [n_lines, n];
+        both in ns."""
+        shares = {category: self._shares[metric] for category, metric in self._split.items()}
+        parts = (part for share in shares.values() for part in share.parts)
+        added = self._added((*parts, "time"), line_of, n_lines, begin, width, n)
         found = np.zeros((n_lines, n, N_CATEGORIES))
-        layers: dict[str, Floats] = {}
-        for name in {part for metric in self._split.values() for part in self._shares[metric].parts}:
-            layers[name] = cells(self.layer(name), line_of, n_lines, begin, width, n)
+        for category, share in shares.items():
+            found[:, :, category] = share.sum(added)
+        return found, added["time"]
+
+    def split_of(self, means: Mapping[str, float | None]) -> Floats:
+        """[N_CATEGORIES]: the same shares of means over all of some GPUs."""
+        found = np.zeros(N_CATEGORIES)
         for category, metric in self._split.items():
-            found[:, :, category] = sum(factor * layers[part] for part, factor in self._shares[metric].parts.items())
-        time = cells(self.layer("time"), line_of, n_lines, begin, width, n)[:, :, None]
-        shares: Floats = np.divide(found, time, out=np.full(found.shape, np.nan), where=time > 0)
-        return shares
+            found[category] = means.get(metric) or 0.0
+        return found
 
     def means(self, begin: int, end: int, extra: str = "") -> Means:
         """Of all metrics, and of ``extra``, over this time (ns)."""
         names = (*self.metrics, extra) if extra and extra not in self.metrics else self.metrics
-        pairs = [self.values(name, None, len(self.gpus), begin, max(end - begin, 1), 1) for name in names]
+        window = None, len(self.gpus), begin, max(end - begin, 1), 1
+        shares = {name: self._share(name) for name in names if not name.startswith(OF_COUNTER)}
+        added = self._added((part for each in shares.values() for part in (*each.parts, each.of)), *window)
+        pairs = [
+            (shares[name].sum(added), added[shares[name].of]) if name in shares else self._counted(name, *window)
+            for name in names
+        ]
         total, n = (np.array([pair[side][:, 0] for pair in pairs]) for side in (0, 1))
         return Means(names, begin / 1e9, end / 1e9, n, total)
 
@@ -262,61 +326,57 @@ def over_time(counter: Counter, edges: Ints) -> tuple[Floats, Floats]:
 
 def levels_of(timeline: Timeline) -> dict[LevelName, Level]:
     """The levels that a trace has, that of GPUs first."""
-    streams = [(at, track) for at, track in enumerate(timeline.tracks) if track.kind == "gpu_stream"]
-    threads = [(at, track) for at, track in enumerate(timeline.tracks) if track.kind != "gpu_stream"]
+    tracks = timeline.tracks
+    streams = [at for at, track in enumerate(tracks) if track.kind == "gpu_stream"]
+    threads = [at for at, track in enumerate(tracks) if track.kind != "gpu_stream"]
     found: dict[LevelName, Level] = {}
     if streams:
-        gpus = _rows(streams, _gpu_of(timeline, [track for _, track in streams]))
-        found["gpus"] = Level("gpus", timeline, gpus, None)
-        if len(gpus) < len(streams):
-            named = {at: gpu for gpu, tracks in gpus.items() for at in tracks}
-            rows = _rows(streams, lambda track, at: _stream(named[at], track))
-            found["streams"] = Level("streams", timeline, rows, found["gpus"])
+        gpu = _gpu_of(timeline, streams)
+        found["gpus"] = Level("gpus", timeline, streams, gpu, None)
+        if len(found["gpus"]) < len(streams):
+
+            def stream(at: int) -> _Key:
+                own = tracks[at]
+                part = f"stream-{own.stream}" if own.stream is not None else own.name[:_LONGEST_NAME]
+                return gpu(at)._replace(part=part, uuid=f"track {at}")
+
+            found["streams"] = Level("streams", timeline, streams, stream, found["gpus"])
     if threads or not streams:
-        found["threads"] = Level("threads", timeline, _rows(threads, _thread), None)
+        found["threads"] = Level("threads", timeline, threads, lambda at: _thread(tracks[at], at), None)
     return found
 
 
-def _rows(tracks: list[tuple[int, Track]], row: Callable[[Track, int], Gpu]) -> dict[Gpu, list[int]]:
-    rows: dict[Gpu, list[int]] = {}
-    for at, track in tracks:
-        rows.setdefault(row(track, at), []).append(at)
-    return rows
-
-
-def _row(node: str, rank: int | None, index: int | None, uuid: str | None, name: str | None, part: str | None) -> Gpu:
-    return Gpu(0, "", node, rank, index, uuid, name, None, None, None, None, None, None, None, part)
-
-
-def _gpu_of(timeline: Timeline, tracks: list[Track]) -> Callable[[Track, int], Gpu]:
-    """What a stream's GPU is called: ``node:device`` where that tells GPUs apart, else by rank."""
+def _gpu_of(timeline: Timeline, streams: list[int]) -> Callable[[int], _Key]:
+    """What the GPU of a stream is called: ``node:device`` where that tells GPUs apart, else by rank."""
     product = timeline.facts.get("gpu")
-    whose = {(track.rank, track.source if track.rank is None else 0, track.node, track.device) for track in tracks}
-    on_node = len({(node, device) for _, _, node, device in whose}) == len(whose)
-    of_rank = len({rank for rank, _, _, _ in whose}) == len(whose)
+    whose = {at: _whose(timeline.tracks[at]) for at in streams}
+    every = set(whose.values())
+    on_node = len({(node, device) for node, _, _, device, _ in every}) == len(every)
+    of_rank = len({rank for _, rank, _, _, _ in every}) == len(every)
+    n_sources = len({source for _, _, source, _, _ in every})
 
-    def gpu(track: Track, at: int) -> Gpu:
-        del at
-        source = None if track.rank is not None or on_node else f"file {track.source + 1}"
-        if track.node and on_node:
-            return _row(track.node, track.rank, track.device, track.uuid, product, None)
-        if track.rank is None:
-            return _row(source or "gpu", None, track.device, track.uuid, product, None)
+    def key(node: str | None, rank: int | None, source: int, device: int | None, uuid: str | None) -> _Key:
+        number = device if device is not None else 0
+        if node and on_node:
+            return _Key(node, number, "", rank, uuid, product)
+        if rank is None:
+            return _Key(f"file{source}" if n_sources > 1 else "gpu", number, "", None, uuid, product)
         if of_rank:
-            return _row("rank", track.rank, track.rank, track.uuid, product, None)
-        return _row(f"rank{track.rank}", track.rank, track.device, track.uuid, product, None)
+            return _Key("rank", rank, "", rank, uuid, product)
+        return _Key(f"rank{rank}", number, "", rank, uuid, product)
 
-    return gpu
-
-
-def _stream(gpu: Gpu, track: Track) -> Gpu:
-    return gpu._replace(mig=f"stream-{track.stream}" if track.stream is not None else track.name[:_LONGEST_NAME])
+    keys = {own: key(*own) for own in every}
+    return lambda at: keys[whose[at]]
 
 
-def _thread(track: Track, at: int) -> Gpu:
+def _whose(track: Track) -> tuple[str | None, int | None, int, int | None, str | None]:
+    return track.node, track.rank, track.source if track.rank is None else 0, track.device, track.uuid
+
+
+def _thread(track: Track, at: int) -> _Key:
     node = track.node or ("rank" if track.rank is None else f"rank{track.rank}")
     number = track.tid if track.tid is not None else track.pid if track.pid is not None else at
-    return _row(node, track.rank, number, str(at), None, track.name[:_LONGEST_NAME] or None)
+    return _Key(node, number, track.name[:_LONGEST_NAME], track.rank, f"track {at}")
 
 
 def names_like(names: tuple[str, ...], text: str) -> Flags:

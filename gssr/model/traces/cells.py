@@ -4,7 +4,8 @@ What is in a column is found with two sums over the intervals' ends and a runnin
 it costs no more for long intervals than for short ones, and nothing for those outside.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,62 +17,75 @@ _MOST = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Stretches of time [n] from ``start`` to ``end`` (ns), ascending by start, each of an ``owner``, from 0 on. ``sign``
-    [n]: -1 for what is to be taken away; None where nothing is."""
+    """Stretches of time [n] from ``start`` to ``end`` (ns), each of an ``owner``, from 0 on. ``sign`` [n]: -1 for what is to
+    be taken away; None where nothing is. ``reach`` [n]: the last end up to each one, of pieces that ascend by start; None
+    where they don't."""
 
     start: Ints
     end: Ints
     owner: NDArray[np.int32]
     sign: NDArray[np.int8] | None = None
-    _reach: Ints = field(init=False)
-    """The last end of all up to each one."""
+    reach: Ints | None = None
 
-    def __post_init__(self) -> None:
-        reach = np.maximum.accumulate(self.end) if len(self.end) else self.end
-        object.__setattr__(self, "_reach", reach)
+    def in_time(self) -> "Pieces":
+        """The same, ascending by start: what a zoom needs is found at once."""
+        if self.reach is not None:
+            return self
+        order = np.argsort(self.start, kind="stable")
+        start, end, owner = self.start[order], self.end[order], self.owner[order]
+        sign = None if self.sign is None else self.sign[order]
+        return Pieces(start, end, owner, sign, np.maximum.accumulate(end) if len(end) else end)
 
     def between(self, begin: int, end: int) -> slice:
         """Where to look for what reaches into this time."""
-        return slice(int(np.searchsorted(self._reach, begin, "right")), int(np.searchsorted(self.start, end, "left")))
+        if self.reach is None:
+            return slice(None)
+        return slice(int(np.searchsorted(self.reach, begin, "right")), int(np.searchsorted(self.start, end, "left")))
 
 
 class ByOwner:
-    """Intervals ascending by start, by their owners: what some of them cover together, owner by owner."""
+    """Intervals [n] ascending by start, by their owners: what some of them cover together, owner by owner."""
 
     def __init__(self, start: Ints, end: Ints, owner: NDArray[np.int32], n_owners: int) -> None:
-        small = owner.astype(np.uint16) if n_owners <= 1 << 16 else owner  # numpy sorts these several times as fast
-        order = np.argsort(small, kind="stable")
+        order = np.argsort(owner.astype(np.uint16), kind="stable")  # numpy sorts these several times as fast
+        if n_owners > 1 << 16:
+            order = order[np.argsort((owner[order] >> 16).astype(np.uint16), kind="stable")]
         self._order = order
-        self._start, self._end, self._owner = start[order], end[order], owner[order]
+        self._zero = int(start.min()) if len(start) else 0
+        self._shift = int(end.max()) - self._zero + 1 if len(start) else 1
+        by_owner = owner[order]
+        edges = np.append(np.arange(0, n_owners, max(_MOST // self._shift, 1)), n_owners)
+        self._parts = [
+            (slice(*pair), int(first))
+            for pair, first in zip(pairwise(np.searchsorted(by_owner, edges).tolist()), edges.tolist(), strict=False)
+        ]
+        by = by_owner.astype(np.int64)
+        for part, first in self._parts[1:]:
+            by[part] -= first
+        by *= self._shift
+        by -= self._zero
+        self._begins, self._ends = start[order] + by, end[order] + by
+        """Shifted by their owners, so that one running maximum serves all, as far as numbers reach."""
 
     def union(self, wanted: Flags | None = None) -> Pieces:
-        """What those that are ``wanted`` [n] (None: all) cover of each owner's time."""
-        order, start, end, owner = self._order, self._start, self._end, self._owner
-        if wanted is not None:
-            kept = np.flatnonzero(wanted[order])
-            order, start, end, owner = order[kept], start[kept], end[kept], owner[kept]
-        if not len(start):
-            return Pieces(start, end, owner)
-        head = np.empty(len(start), bool)
-        reach = np.empty(len(start), np.int64)
-        zero, shift = int(start.min()), int(end.max() - start.min()) + 1
-        begin = 0
-        while begin < len(start):  # shifted by their owners one running maximum serves all, as far as numbers reach
-            first = int(owner[begin])
-            last = int(np.searchsorted(owner, first + _MOST // shift))
-            part = slice(begin, max(last, begin + 1))
-            by = (owner[part].astype(np.int64) - first) * shift - zero
-            reached = np.maximum.accumulate(end[part] + by)
-            head[part.start] = True
-            np.greater((start[part] + by)[1:], reached[:-1], out=head[part.start + 1 : part.stop])
-            reach[part] = reached - by
-            begin = part.stop
-        heads = np.flatnonzero(head)
-        in_time = np.full(len(self._order), -1, np.int64)
-        in_time[order[heads]] = np.arange(len(heads))
-        heads_in_time = in_time[in_time >= 0]
-        ends = reach[np.append(heads[1:], len(start)) - 1]
-        return Pieces(start[heads][heads_in_time], ends[heads_in_time], owner[heads][heads_in_time])
+        """What those that are ``wanted`` [n] (None: all) cover of each owner's time, owner by owner."""
+        own = None if wanted is None else wanted[self._order]
+        found = []
+        for part, first in self._parts:
+            begins, reach = self._begins[part], self._ends[part]
+            if own is not None:
+                begins, reach = begins[own[part]], reach[own[part]]
+            if not len(begins):
+                continue
+            reach = np.maximum.accumulate(reach)
+            heads = np.flatnonzero(np.append(True, begins[1:] > reach[:-1]))
+            by = begins[heads] // self._shift
+            ends = reach[np.append(heads[1:], len(reach)) - 1]
+            back = self._zero - by * self._shift
+            found.append((begins[heads] + back, ends + back, (by + first).astype(np.int32)))
+        none = np.zeros(0, np.int64)
+        columns = zip(*found, strict=True) if found else ((none,), (none,), (none.astype(np.int32),))
+        return Pieces(*(np.concatenate(column) for column in columns))
 
 
 def cells(pieces: Pieces, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:
@@ -82,7 +96,9 @@ def cells(pieces: Pieces, line_of: Ints | None, n_lines: int, begin: int, width:
     start, end, owner = pieces.start[near], pieces.end[near], pieces.owner[near]
     line = owner if line_of is None else line_of[owner]
     sign = None if pieces.sign is None else pieces.sign[near]
-    kept = (end > begin) & (end > start)
+    kept = end > np.maximum(start, begin)
+    if pieces.reach is None:
+        kept &= start < stop
     if line_of is not None:
         kept &= line >= 0
     if not kept.all():
@@ -90,6 +106,10 @@ def cells(pieces: Pieces, line_of: Ints | None, n_lines: int, begin: int, width:
         sign = None if sign is None else sign[kept]
     first = np.maximum(start, begin) - begin
     last = np.minimum(end, stop) - begin
+    if n == 1:
+        spent = last - first
+        total = np.bincount(line, spent if sign is None else spent * sign, n_lines)
+        return np.asarray(total, np.float64).reshape(n_lines, 1)
     one, other = first // width, (last - 1) // width
     at = line.astype(np.int64) * n
     several = np.flatnonzero(one != other)
