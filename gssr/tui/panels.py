@@ -42,7 +42,7 @@ class Panel(NamedTuple):
 
 def main_width(view: View, width: int, height: int) -> int:
     """How wide the screen looked at is on a terminal of this size."""
-    if width < LEAST_WIDTH or height < LEAST_HEIGHT or view.overlay or not COMPANIONS[view.screen]:
+    if width < LEAST_WIDTH or height < LEAST_HEIGHT or view.overlay or view.opened or not COMPANIONS[view.screen]:
         return width
     return round(width * (_MAIN if width < _TWO_COLUMNS else _MAIN * 0.8))
 

@@ -66,7 +66,7 @@ class View:
         return Query(
             self.metric, self.span, self.end, columns, self.cursor,
             gpus=self.selection, rows=rows, grouped=self.grouped, level=self.level, opened=self.opened,
-            tables=self.screen == "calls",
+            tables=self.screen in ("calls", "compare"),
         )  # fmt: skip
 
     def down(self, **changes: object) -> "View":

@@ -31,7 +31,7 @@ FINEST = 1e-6
 MOST_CELLS = 500_000
 """No more (GPU, column) cells are computed, so that of very many GPUs there are fewer columns than were asked for. Lines of
 the timeline, which are few, always have all."""
-LARGE = 500_000
+LARGE = 100_000
 """Of a trace of more intervals tables and verdicts are found beside the pictures."""
 MOST_COUNTERS = 3
 _KEPT = 6
@@ -76,8 +76,8 @@ class WatchTrace:
 
     def look(self, query: Query, quick: bool = False) -> Frame:
         """What the query asks for. Never raises for what is wrong with the files: the frame says it. With ``quick`` what
-        takes long of a large trace is left out where it is not known already, and ``refined`` is False then: reading, tables,
-        verdicts. The first look after reading is quick, too."""
+        takes long of a large trace is left out where it is not known already, and ``refined`` is False then: reading,
+        tables, verdicts. The first look after reading is quick, too."""
         if self._trace is None and self._problem is None:
             if quick:
                 return _nothing(self.path, query, None)
@@ -277,7 +277,7 @@ def _width(span: float, columns: int, whole: bool) -> float:
 def _columns(query: Query, width: float, first: int, last: int) -> tuple[int, int, int]:
     """How many columns, where the first begins and how wide each is, ns."""
     step = max(round(width * NS), 1)
-    until = last if query.end is None else min(round(query.end * NS), last)
+    until = last if query.end is None else round(query.end * NS)
     final = -(-until // step)
     n = query.columns if query.span is not None else min(query.columns, final - first // step)
     return n, (final - n) * step, step

@@ -22,7 +22,7 @@ from gssr.render.roles import CATEGORIES, RAMP, RAMP_LOW, Role, Row, Span, text_
 from gssr.render.scale import metric_of, number, scale_text, unit_of
 from gssr.render.shares import LETTERS, WORDS, coloured, most_of
 from gssr.store.format.rows import Event
-from gssr.tui.axis import ORDER, full_scale, gpus_text, per_row, window_text
+from gssr.tui.axis import ORDER, full_scale, gpus_text, per_row, shown_metrics, window_text
 from gssr.tui.view import Scene
 
 _NARROW, _WIDE = 60, 100
@@ -50,13 +50,13 @@ class Room(NamedTuple):
     counters: int = 0
 
 
-def room(width: int, height: int, n_counters: int = 0) -> Room:
-    """The parts of a box; ``n_counters``: how many would like to be shown."""
+def room(width: int, height: int, n_counters: int = 0, n_metrics: int = len(ORDER)) -> Room:
+    """The parts of a box; ``n_counters`` and ``n_metrics``: how many would like to be shown."""
     left, value = NARROW if width < _NARROW else MEDIUM if width < _WIDE else WIDE
     title, axis = int(height >= 4), int(height >= 6)
     head = int(height >= 10)
     summary = 0 if height < 7 else 1 if height < 10 else 2 if height < 14 else max(height // 8, 3)
-    panel = 0 if height < 8 else 1 if height < 14 else 1 + min(height // 6, -(-len(ORDER) // per_row(width)))
+    panel = 0 if height < 8 else 1 if height < 14 else 1 + min(height // 6, -(-n_metrics // per_row(width)))
     rule = int(height >= 16)
     counters = n_counters if height >= 14 else 0
     lines = max(height - title - axis - head - rule - summary - panel - counters, 1)
@@ -66,7 +66,9 @@ def room(width: int, height: int, n_counters: int = 0) -> Room:
 def room_of(scene: Scene) -> Room:
     """The parts of a scene."""
     part = scene.frame.part
-    return room(scene.width, scene.height, 0 if part is None else len(part.counters))
+    if part is None:
+        return room(scene.width, scene.height)
+    return room(scene.width, scene.height, len(part.counters), len(shown_metrics(scene.frame)))
 
 
 class Shares(NamedTuple):
