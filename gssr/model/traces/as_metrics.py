@@ -19,6 +19,8 @@ LevelName = Literal["gpus", "streams", "threads"]
 NOUNS: dict[LevelName, str] = {"gpus": "GPU", "streams": "stream", "threads": "thread"}
 N_CATEGORIES = len(Category)
 _LONGEST_NAME = 40
+_MOST_INDEX = 1 << 20
+"""What is no index of a GPU: arrays are as long as the greatest."""
 
 
 class _Share(NamedTuple):
@@ -342,7 +344,8 @@ def levels_of(timeline: Timeline) -> dict[LevelName, Level]:
 
             found["streams"] = Level("streams", timeline, streams, stream, found["gpus"])
     if threads or not streams:
-        found["threads"] = Level("threads", timeline, threads, lambda at: _thread(tracks[at], at), None)
+        numbers = {at: number for number, at in enumerate(threads)}
+        found["threads"] = Level("threads", timeline, threads, lambda at: _thread(tracks[at], numbers[at]), None)
     return found
 
 
@@ -356,14 +359,15 @@ def _gpu_of(timeline: Timeline, streams: list[int]) -> Callable[[int], _Key]:
     n_sources = len({source for _, _, source, _, _ in every})
 
     def key(node: str | None, rank: int | None, source: int, device: int | None, uuid: str | None) -> _Key:
-        number = device if device is not None else 0
+        odd = device is not None and not 0 <= device < _MOST_INDEX
+        number, part = (0, f"device {device}") if odd else (device or 0, "")
         if node and on_node:
-            return _Key(node, number, "", rank, uuid, product)
+            return _Key(node, number, part, rank, uuid, product)
         if rank is None:
-            return _Key(f"file{source}" if n_sources > 1 else "gpu", number, "", None, uuid, product)
-        if of_rank:
-            return _Key("rank", rank, "", rank, uuid, product)
-        return _Key(f"rank{rank}", number, "", rank, uuid, product)
+            return _Key(f"file{source}" if n_sources > 1 else "gpu", number, part, None, uuid, product)
+        if of_rank and 0 <= rank < _MOST_INDEX:
+            return _Key("rank", rank, part, rank, uuid, product)
+        return _Key(f"rank{rank}", number, part, rank, uuid, product)
 
     keys = {own: key(*own) for own in every}
     return lambda at: keys[whose[at]]
@@ -373,10 +377,11 @@ def _whose(track: Track) -> tuple[str | None, int | None, int, int | None, str |
     return track.node, track.rank, track.source if track.rank is None else 0, track.device, track.uuid
 
 
-def _thread(track: Track, at: int) -> _Key:
-    node = track.node or ("rank" if track.rank is None else f"rank{track.rank}")
-    number = track.tid if track.tid is not None else track.pid if track.pid is not None else at
-    return _Key(node, number, track.name[:_LONGEST_NAME], track.rank, f"track {at}")
+def _thread(track: Track, number: int) -> _Key:
+    node = track.node or ("thread" if track.rank is None else f"rank{track.rank}")
+    name = track.name[:_LONGEST_NAME] or "thread"
+    tid = "" if track.tid is None or str(track.tid) in name else f" {track.tid}"
+    return _Key(node, number, name + tid, track.rank, f"track {number}")
 
 
 def names_like(names: tuple[str, ...], text: str) -> Flags:

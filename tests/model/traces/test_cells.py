@@ -137,3 +137,17 @@ def test_counters_over_time(mode: str, expected: list[float | None]) -> None:
     total, weight = level.values(name, None, 1, 0, 10, 3)
     found = [t / w if w else None for t, w in zip(total[0], weight[0], strict=True)]
     assert found == pytest.approx(expected)
+
+
+def test_odd_numbers_of_devices_ranks_and_threads_are_no_indices() -> None:
+    made = Made()
+    for device, rank in ((-1, 0), (10**15, 0), (0, 0), (2, 10**12)):
+        stream = made.track(Track("gpu_stream", "stream", rank, device=device, stream=7))
+        made.add(stream, "kernel", Kind.KERNEL, Category.COMPUTE, 0, 30)
+    for tid in (-5, 2**62):
+        thread = made.track(Track("cpu_thread", "main", 0, None, 1, tid))
+        made.add(thread, "step", Kind.RANGE, Category.RANGE, 0, 100)
+    levels = levels_of(made.timeline())
+    assert len({(gpu.node, gpu.device_index, gpu.mig) for gpu in levels["gpus"].gpus}) == 4
+    for level in levels.values():
+        assert all(0 <= gpu.device_index < 10**6 for gpu in level.gpus if gpu.device_index is not None)
