@@ -215,6 +215,32 @@ FLOP_ACTIVE = Metric(
 )  # fmt: skip
 
 DERIVED: tuple[Metric, ...] = (FLOP_ACTIVE,)
+
+
+def _share(name: str, label: str, short: str, meaning: str) -> Metric:
+    return Metric(name, label, short, RATIO, "gauge", 1.0, meaning, "", "trace")
+
+
+TRACE_METRICS: tuple[Metric, ...] = (
+    _share("busy", "Busy", "busy", "Share of time in which a kernel, a copy or a set ran; of threads, anything."),
+    _share("compute", "Compute", "compute", "Share of time in which a kernel that computes ran."),
+    _share("communication", "Communication", "comm", "Share of time in which a kernel that communicates ran."),
+    _share("exposed_communication", "Exposed communication", "ex.comm", "Communication while nothing was computed."),
+    _share("overlap", "Overlap", "overlap", "Share of the communication that lies under computation."),
+    _share("copy", "Copy", "copy", "Share of time in which memory was copied or set."),
+    _share("exposed_copy", "Exposed copy", "ex.copy", "Copies while nothing was computed or communicated."),
+    _share("waiting", "Waiting", "wait", "Share of time in which a stream or a thread waited for another."),
+    _share("api", "API", "api", "Share of time in calls of the GPU's interface."),
+    _share("ranges", "Ranges", "ranges", "Share of time in named ranges, and in nothing within them."),
+    _share("io", "I/O", "io", "Share of time in reading and writing, and in loading data."),
+    _share("other", "Other", "other", "Share of time in all else."),
+    _share("idle", "Idle", "idle", "Share of time in which nothing ran."),
+)  # fmt: skip
+"""What is computed of a trace in place of samples: shares of its time, by GPU, stream or thread."""
+OF_TRACES: dict[str, Metric] = {metric.name: metric for metric in TRACE_METRICS}
+OF_NAME, OF_COUNTER = "name:", "counter:"
+"""How metrics begin that are the time under one name, and a counter of a trace: ``counter:unit:name``."""
+
 NAMES: tuple[str, ...] = tuple(metric.name for metric in METRICS)
 INDEX: dict[str, int] = {name: index for index, name in enumerate(NAMES)}
 BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS + DERIVED}
@@ -236,6 +262,17 @@ CLOCK_EVENT_REASONS: tuple[tuple[int, str, str], ...] = (
 
 THROTTLES: tuple[str, ...] = ("sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
 """Those of them that slow down a GPU that has work."""
+
+
+def metric_named(name: str) -> Metric | None:
+    """The metric of a recording, or of a trace; None where there is none of this name."""
+    if name.startswith(OF_NAME):
+        text = name.removeprefix(OF_NAME)
+        return Metric(name, text, text, RATIO, "gauge", 1.0, "Share of time under this name.", "", "trace")
+    if name.startswith(OF_COUNTER):
+        unit, _, text = name.removeprefix(OF_COUNTER).partition(":")
+        return Metric(name, text, text, unit, "gauge", 0.0, "A counter of the trace.", "", "trace")
+    return BY_NAME.get(name) or OF_TRACES.get(name)
 
 
 def select(names: str) -> tuple[Metric, ...]:

@@ -7,6 +7,7 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from gssr.commands import BAD_INPUT, USAGE, Command, Option, fail
 from gssr.commands.inputs import chosen_runs, own_recordings
 
 if TYPE_CHECKING:
+    from gssr.model.live.watch_trace import Watched
     from gssr.profile.screen import Beside
 
 
@@ -65,7 +67,7 @@ OPTIONS = (
         {
             "metavar": "FILE|DIR",
             "nargs": "*",
-            "help": "recordings; the first is shown, the others can be compared with it",
+            "help": "recordings or traces; the first is shown, the others can be compared with it",
         },
     ),
     Option(("--run",), {"metavar": "RUN", "help": "the run to show: its number, id or label (default: the newest)"}),
@@ -116,13 +118,42 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         os.environ.pop(name, None)  # the terminal knows its size, and when it changes
     _end_in_order()
 
-    from gssr.model.live.watch import Watch
     from gssr.render.glyphs import glyphs
     from gssr.tui.app import LiveScreen
 
-    watches = [Watch(names[0], run_id), *(Watch(name) for name in names[1:])]
+    try:
+        watches = watches_of(names, run_id)
+    except ValueError as error:
+        return fail(str(error), USAGE)
     app = LiveScreen(watches, glyphs(options.ascii or not speaks_utf8()), hz, colors(), options.theme, table)
     return app.run(mouse=not options.no_mouse) or 0
+
+
+def watches_of(names: Sequence[str], run_id: str | None = None) -> "list[Watched]":
+    """What is to be watched: each recording, and each trace; files of several ranks are one trace. Raises ValueError, a
+    sentence, for both at once."""
+    from gssr.model.live.watch import Watch
+    from gssr.recognise import TRACES, recognise
+
+    traces = [name for name in names if os.path.exists(name) and recognise(name).kind in TRACES]
+    if not traces:
+        return [Watch(names[0], run_id), *(Watch(name) for name in names[1:])]
+    if len(traces) < len(names):
+        other = next(name for name in names if name not in traces)
+        raise ValueError(f"{other} is no trace, and {traces[0]} is one: look at one kind at a time")
+    if run_id is not None:
+        raise ValueError(f"--run: is for recordings: {names[0]} is a trace")
+    from gssr.model.live.watch_trace import WatchTrace
+    from gssr.traces.open import TraceError, open_traces
+
+    def watch(files: Sequence[str]) -> WatchTrace:
+        return WatchTrace(files[0], lambda: open_traces(files).timeline())
+
+    try:
+        open_traces(traces)
+    except TraceError:  # two of one rank: runs to compare
+        return [watch([name]) for name in traces]
+    return [watch(traces)]
 
 
 def _end_in_order() -> None:

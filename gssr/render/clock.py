@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 
 _STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 """Distances between labels that people read easily, seconds; beyond them whole days."""
+_TINY = tuple(step * 10.0**-power for power in range(9, 1, -1) for step in (1, 2, 5))
+"""Those between labels of traces."""
+_SHORT = 0.05
+"""Lengths below this, s, take a smaller unit."""
 _FINE = 120.0
 _LEAST_LABEL = 3  # 0 s
+_LEAST_STEP = 0.0999
 """Spans below this many seconds are labelled in seconds."""
 
 
@@ -31,10 +36,22 @@ class Tick(NamedTuple):
     label: str
 
 
+def exact(seconds: float) -> str:
+    """A length of time in three digits and its own unit: ``480 ns``, ``12.3 µs``, ``4.56 ms``, ``1.2 s``."""
+    for size, name in ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms")):
+        shown = seconds / size
+        if shown < 999.5:
+            decimals = 0 if name == "ns" or shown >= 99.95 else 1 if shown >= 9.995 else 2
+            return f"{fixed(shown, decimals)} {name}"
+    return duration(seconds)
+
+
 def duration(seconds: float | None) -> str:
-    """A length of time: ``4.2 s``, ``5 min 0 s``, ``1 h 12 min``, ``2 d 3 h``."""
+    """A length of time: ``48 ms``, ``4.2 s``, ``5 min 0 s``, ``1 h 12 min``, ``2 d 3 h``."""
     if seconds is None or not math.isfinite(seconds):
         return UNKNOWN
+    if 0 < seconds < _SHORT:
+        return exact(seconds)
     if seconds < 59.95:
         return f"{fixed(max(seconds, 0.0), 1)} s"
     whole = round(seconds)
@@ -47,7 +64,9 @@ def duration(seconds: float | None) -> str:
 
 def moment(seconds: float, span: float, step: float = 1.0) -> str:
     """A point on an axis ``span`` seconds long: ``30 s``, ``1:30``, or ``1:30:00`` from an hour on. ``step`` is the distance
-    to its neighbours: below 1 s it takes a decimal."""
+    to its neighbours: below 1 s it takes a decimal, below 0.1 s as many as tell them apart."""
+    if step < _LEAST_STEP:
+        return f"{fixed(seconds, math.ceil(-math.log10(step) - 1e-9))} s"
     if span < _FINE:
         return f"{fixed(seconds, 1 if step < 1 else 0)} s"
     whole = round(seconds)
@@ -78,7 +97,7 @@ def ticks(start: float, end: float, width: int) -> list[Tick]:
 def _steps(span: float) -> Sequence[float]:
     least = span / 400
     days = [86400.0 * days for days in (2, 5, 10, 20, 50, 100, 200, 500, 1000)]
-    return [step for step in (*_STEPS, *days) if step >= least]
+    return [step for step in (*_TINY, *_STEPS, *days) if step >= least]
 
 
 def axis_text(start: float, end: float, width: int) -> str:

@@ -12,15 +12,27 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats
 from gssr.render.glyphs import CLAMPED, MISSING, TOLERANCE, Glyphs
-from gssr.render.roles import RAMP, RAMP_LOW, Role, Row, Span
+from gssr.render.roles import CATEGORIES, RAMP, RAMP_LOW, Role, Row, Span
 
 Chars = NDArray[np.str_]
 Codes = NDArray[np.int8]
 
-_ROLES: tuple[Role, ...] = (*RAMP, *RAMP_LOW, "outlier", "plain", "cursor", "dim", "value", "gap", "series")
+_ROLES: tuple[Role, ...] = (
+    *RAMP,
+    *RAMP_LOW,
+    "outlier",
+    "plain",
+    "cursor",
+    "dim",
+    "value",
+    "gap",
+    "series",
+    "picked",
+    *CATEGORIES,
+)
 _CODE: dict[Role, int] = {role: code for code, role in enumerate(_ROLES)}
 _PLAIN = _CODE["plain"]
-_INK = np.array([role in (*RAMP, "outlier", "plain", "series") for role in _ROLES])
+_INK = np.array([role in (*RAMP, "outlier", "plain", "series", *CATEGORIES) for role in _ROLES])
 """Roles that a blank looks the same in."""
 LOW_SHARE, LOW_LEAST = 0.5, 0.05
 """A cell is underlined where its minimum is below this share of its mean, and that far from it (of the full scale)."""

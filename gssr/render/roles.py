@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 Role = Literal[
     "plain", "title", "heading", "dim", "value", "series", "band", "good", "bad", "outlier", "gap",
     "ramp0", "ramp1", "ramp2", "ramp3", "ramp4", "low0", "low1", "low2", "low3", "low4", "cursor", "picked",
+    "compute", "network", "copy", "sync", "launch", "range", "io", "other",
 ]  # fmt: skip
 
 
@@ -56,11 +57,22 @@ ROLES: dict[Role, Look] = {
     "low4": Look("4;38;5;158", "underline color(158)"),
     "cursor": Look("7", "reverse"),
     "picked": Look("1;7", "bold reverse"),
+    "compute": Look("32", "green"),
+    "network": Look("34", "blue"),
+    "copy": Look("35", "magenta"),
+    "sync": Look("33", "yellow"),
+    "launch": Look("36", "cyan"),
+    "range": Look("37", "white"),
+    "io": Look("31", "red"),
+    "other": Look("2", "dim"),
 }
 RAMP: tuple[Role, ...] = ("ramp0", "ramp1", "ramp2", "ramp3", "ramp4")
 """Lightness for a fraction of the full scale, in five equal steps, dark to light; it only repeats what height says."""
 RAMP_LOW: tuple[Role, ...] = ("low0", "low1", "low2", "low3", "low4")
 """The same for a cell that stands for several GPUs of which one is below half of their mean."""
+
+CATEGORIES: tuple[Role, ...] = ("compute", "network", "copy", "sync", "launch", "range", "io", "other")
+"""What an interval of a trace is for, in the order of gssr.traces.timeline.Category."""
 
 
 def text_of(row: Row) -> str:

@@ -11,7 +11,7 @@ How high the pane is in which the live screen shows what the workload prints. Th
 import math
 from typing import NamedTuple
 
-from gssr.metrics import BY_NAME, Metric
+from gssr.metrics import Metric, metric_named
 
 UNKNOWN = "unknown"
 NONE = "-"
@@ -42,7 +42,7 @@ _JOULES_PER_KWH = 3.6e6
 
 def metric_of(name: str) -> Metric:
     """The catalogue's metric; for a column of a later version a stand-in that knows only its name."""
-    return BY_NAME.get(name) or Metric(name, name, name, "", "gauge", 1.0, "", "", "")
+    return metric_named(name) or Metric(name, name, name, "", "gauge", 1.0, "", "", "")
 
 
 def unit_of(metric: Metric) -> Unit:

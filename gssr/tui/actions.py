@@ -10,7 +10,7 @@ Category = Literal["Screens", "Moving", "Time", "What is shown", "Taking away", 
 
 class Action(NamedTuple):
     """One action. ``keys`` are Textual's names, the first is shown; ``label`` is for the footer ("" keeps it out of it),
-    where ``screens`` limits it to these."""
+    where ``screens`` limits it to these. ``traces``: offered with a trace only."""
 
     name: str
     keys: tuple[str, ...]
@@ -18,6 +18,7 @@ class Action(NamedTuple):
     help: str
     category: Category
     screens: tuple[ScreenName, ...] = ()
+    traces: bool = False
 
 
 ACTIONS: tuple[Action, ...] = (
@@ -28,6 +29,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("screen_balance", ("5",), "", "Balance: what imbalance costs", "Screens"),
     Action("screen_why", ("6",), "", "Why: what the rules say, and the selection against the whole job", "Screens"),
     Action("screen_compare", ("7",), "", "Compare: two runs beside each other", "Screens"),
+    Action("screen_calls", ("8",), "", "Calls, of a trace: kernels, ranges and calls by name", "Screens", traces=True),
     Action("next_screen", ("tab",), "", "the next screen", "Screens"),
     Action("previous_screen", ("shift+tab",), "", "the previous screen", "Screens"),
     Action("enter", ("enter",), "Enter down", "one level down: job, node, GPU, why", "Moving"),
@@ -42,6 +44,15 @@ ACTIONS: tuple[Action, ...] = (
     Action("last", ("G", "end"), "", "to the last line", "Moving"),
     Action("next_outlier", ("n",), "n outlier", "the next GPU that is not like the rest", "Moving", ("gpus", "map")),
     Action("previous_outlier", ("N",), "", "the previous GPU that is not like the rest", "Moving"),
+    Action(
+        "next_found", ("f",), "f next", "of a trace: the next interval of the name under the cursor", "Moving", ("time",),
+        True,
+    ),
+    Action("previous_found", ("F",), "", "of a trace: the previous interval of that name", "Moving", traces=True),
+    Action(
+        "cause", ("b",), "b cause", "of a trace: from work on a GPU to the call that launched it, and back", "Moving",
+        ("time",), True,
+    ),
     Action("pause", ("space",), "space pause", "hold the view still, or go on with the newest sample", "Time"),
     Action("play", ("p",), "", "play the recording from the window's right edge; again: faster, then stop", "Time"),
     Action("zoom_in", ("plus",), "+- zoom", "less time in a column", "Time"),
@@ -56,13 +67,18 @@ ACTIONS: tuple[Action, ...] = (
     Action("previous_metric", ("M",), "", "the previous metric", "What is shown"),
     Action(
         "filter", ("slash",), "/ filter",
-        "show only some GPUs: nid0012* a node, *:0 an index, sm<30 a metric's mean in percent", "What is shown",
-        ("gpus", "map"),
+        "show only some GPUs: nid0012* a node, *:0 an index, sm<30 a metric's mean in percent; on Calls: names",
+        "What is shown",
+        ("gpus", "map", "calls"),
     ),
-    Action("next_sort", ("full_stop",), ",. sort", "sort by the next column", "What is shown", ("gpus",)),
+    Action("next_sort", ("full_stop",), ",. sort", "sort by the next column", "What is shown", ("gpus", "calls")),
     Action("previous_sort", ("comma",), "", "sort by the previous column", "What is shown", ("gpus",)),
-    Action("reverse", ("r",), "r reverse", "sort the other way round", "What is shown", ("gpus",)),
-    Action("density", ("v",), "v density", "more or fewer GPUs at once", "What is shown", ("gpus", "map")),
+    Action("reverse", ("r",), "r reverse", "sort the other way round", "What is shown", ("gpus", "calls")),
+    Action(
+        "density", ("v",), "v view",
+        "more or fewer GPUs at once; of a trace on Time: GPUs, streams or threads, on Calls: the next table",
+        "What is shown", ("gpus", "map", "calls"),
+    ),
     Action("group", ("u",), "u ungroup", "similar GPUs in one band, or each on its own line", "What is shown", ("time",)),
     Action("events", ("e",), "", "what happened: the list of events", "What is shown"),
     Action("next_other", ("c",), "c other", "compare with the next recording or run", "What is shown", ("compare",)),
@@ -96,7 +112,12 @@ def shown_keys(action: Action) -> str:
     return " ".join(KEY_NAMES.get(key, key) for key in action.keys)
 
 
-def footer_of(screen: ScreenName) -> list[Action]:
+def offered(trace: bool) -> list[Action]:
+    """The actions that there are, with a ``trace`` or without one."""
+    return [action for action in ACTIONS if trace or not action.traces]
+
+
+def footer_of(screen: ScreenName, trace: bool = False) -> list[Action]:
     """The actions that the footer of a screen names: its own first."""
-    named = [action for action in ACTIONS if action.label and (not action.screens or screen in action.screens)]
+    named = [action for action in offered(trace) if action.label and (not action.screens or screen in action.screens)]
     return sorted(named, key=lambda action: not action.screens)

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ from textual.widgets import Input
 from gssr.model.compare.alignment import aligned
 from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
+from gssr.model.live.watch_trace import Watched
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.render.cells import clean
@@ -28,6 +30,7 @@ from gssr.store.output_file import access_of
 from gssr.store.read.open import log_of
 from gssr.tui import shell
 from gssr.tui.actions import ACTIONS
+from gssr.tui.actions import BY_NAME as ACTION
 from gssr.tui.canvas import Canvas, ShortChange, ShortLayout, looks
 from gssr.tui.export import export, to_text
 from gssr.tui.moves import MOVES, go_to, move_by, played
@@ -61,7 +64,7 @@ class LiveScreen(App[int]):
     BINDINGS: ClassVar = [(",".join(action.keys), f"act('{action.name}')", action.help) for action in ACTIONS]
 
     def __init__(
-        self, watches: list[Watch], glyphs: Glyphs, hz: float, colors: int, theme: str = "ansi-dark",
+        self, watches: Sequence[Watched], glyphs: Glyphs, hz: float, colors: int, theme: str = "ansi-dark",
         table: Table = TABLE,
     ) -> None:  # fmt: skip
         super().__init__(ansi_color=True)
@@ -73,14 +76,14 @@ class LiveScreen(App[int]):
         self._glyphs = glyphs
         self._other = 1
         self._table = table
-        self._watches = watches
+        self._watches: list[Watched] = list(watches)
         self._message = ""
         self._played = time.monotonic()
         self._log_file = LogFile(log_of(watches[0].path))
         self._printed: bytes | None = None
         self._canvas = Canvas(looks(colors), self._click, self._typed)
         self._prompt = Prompt()
-        self._producer = Producer(watches, 1.0 / hz, self._deliver)
+        self._producer = Producer(self._watches, 1.0 / hz, self._deliver)
 
     def say(self, text: str) -> None:
         """Show a line in place of the footer, until the next key."""
@@ -127,7 +130,7 @@ class LiveScreen(App[int]):
             self._ask()  # how the two are aligned depends on both
         self._draw()
 
-    def _watch_other_runs(self, watch: Watch) -> None:
+    def _watch_other_runs(self, watch: Watched) -> None:
         """The recording holds several runs: those that are not looked at can be compared with, the newest first."""
         shown = self.frames[0].run
         for run_id in reversed(watch.run_ids):
@@ -202,6 +205,8 @@ class LiveScreen(App[int]):
         """Do what the table of actions calls ``name``."""
         scene = self.scene()
         self._message = ""
+        if ACTION[name].traces and (scene is None or scene.frame.part is None):
+            return
         if name == "quit":
             self.exit(0)
         elif name == "interrupt":
@@ -212,7 +217,12 @@ class LiveScreen(App[int]):
             self._other = self._other % max(len(self._watches) - 1, 1) + 1
             self._ask()
         elif name in _ASKED and scene is not None:
-            self._prompt.ask(name, _ASKED[name], self._suggested(name, scene))
+            calls = name == "filter" and scene.view.screen == "calls"
+            self._prompt.ask(
+                name,
+                "a part of a name   nccl*   (nothing: all)" if calls else _ASKED[name],
+                self._suggested(name, scene),
+            )
         elif name == "copy":
             self.copy_to_clipboard(to_text(self._canvas.rows()))
             self._message = "copied, if the terminal allows it (OSC 52)"
@@ -231,7 +241,7 @@ class LiveScreen(App[int]):
 
     def _suggested(self, name: str, scene: Scene) -> str:
         if name == "filter":
-            return scene.view.filter
+            return scene.view.sought if scene.view.screen == "calls" else scene.view.filter
         if name == "export":
             stem = os.path.basename(scene.frame.path.rstrip("/")).removesuffix(".d").removesuffix(".sql")
             return f"{clean(stem)}-{scene.view.screen}.txt"
@@ -245,7 +255,9 @@ class LiveScreen(App[int]):
         if scene is None:
             return
         try:
-            if asked == "filter":
+            if asked == "filter" and self.view.screen == "calls":
+                self._look(replace(self.view, sought=text, row=0, top=0))
+            elif asked == "filter":
                 self._look(replace(self.view, filter=text, top=0))
             elif asked == "go_to" and text:
                 self._look(go_to(self._body(scene), text))

@@ -54,11 +54,16 @@ def framed(rows: list[Row], full: float, name: str, glyphs: Glyphs) -> list[Row]
     ]
 
 
+_SMALL, _SMALLER = 0.0099, 0.00099
+
+
 def seconds_text(seconds: float) -> str:
     """A round length of time as short as it goes: ``0.2 s``, ``10 s``, ``5 min``, ``2 h``, ``1 d``."""
     for size, name in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
         if seconds >= size and math.isclose(seconds / size, round(seconds / size)):
             return f"{round(seconds / size)} {name}"
+    if seconds < _SMALL:
+        return f"{seconds * 1e3:g} ms" if seconds >= _SMALLER else f"{seconds * 1e6:g} µs"
     return f"{seconds:g} s" if seconds < 600 else clock.duration(seconds)
 
 
@@ -98,6 +103,8 @@ def _ending(text: str, end: int, word: str) -> str:
 
 def at_text(frame: Frame, time: float) -> str:
     """A time (unix s) as the axis counts it."""
+    if frame.part is not None:
+        return clock.moment(time - frame.first, 0.0, min(frame.grid.width, 0.01))
     return clock.moment(time - frame.first, max(frame.last - frame.first, 3600.0))
 
 
@@ -109,11 +116,11 @@ def gpus_text(scene: Scene) -> str:
     """``16 GPUs``, or of a selection ``nid000003 (4 GPUs)``; a single GPU by its name alone."""
     looked_at = scene.looked_at()
     if not scene.view.selection:
-        return count(len(looked_at), "GPU")
+        return count(len(looked_at), scene.frame.noun)
     if len(looked_at) == 1:
         return clean(scene.frame.place(int(looked_at[0])))
     name = clean(scene.view.selected)
-    return f"{name} ({count(len(looked_at), 'GPU')})" if name else count(len(looked_at), "GPU")
+    return f"{name} ({count(len(looked_at), scene.frame.noun)})" if name else count(len(looked_at), scene.frame.noun)
 
 
 def is_whole(frame: Frame) -> bool:
@@ -146,6 +153,8 @@ _MOST_CELL = 44
 
 def shown_metrics(frame: Frame) -> list[str]:
     """The metrics that have a bar: those that were measured, and the most telling in any case."""
+    if frame.part is not None:
+        return [name for name in frame.whole.names if ":" not in name]
     counts = frame.whole.n.sum(axis=1).tolist()
     measured = {name for name, n in zip(frame.whole.names, counts, strict=True) if n}
     return [name for index, name in enumerate(ORDER) if index < _ALWAYS or name in measured]

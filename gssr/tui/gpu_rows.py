@@ -143,7 +143,7 @@ def rows_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
     }
     kept = [sort for sort, least in _STATISTICS if width >= least]
     size = name_width(width)
-    head: list[Span] = [Span(" " * MARKS), _title("GPU", "place", scene, -size)]
+    head: list[Span] = [Span(" " * MARKS), _title(frame.noun, "place", scene, -size)]
     head += [_title(newest_title(scene) if sort == "now" else sort, sort, scene, VALUE) for sort in kept]
     head += [Span(" "), Span(time_labels(frame, folded, folded.n), "dim")]
     rows: list[Row] = [tuple(head)]
@@ -221,7 +221,7 @@ def columns_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
     unit = unit_of(metric_of(frame.grid.metric))
     sorting = scene.view.sort == "mean"
     head: Row = (
-        *pad((Span(" " * n_marks), Span("GPU", "dim")), n_marks + names),
+        *pad((Span(" " * n_marks), Span(frame.noun, "dim")), n_marks + names),
         Span(" mean", "value" if sorting else "dim"),
         Span(" "),
         Span(time_labels(frame, folded, folded.n), "dim"),

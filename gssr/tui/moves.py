@@ -9,10 +9,12 @@ from gssr.metrics import BY_NAME as METRICS
 from gssr.model.findings.notes import FINEST
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
+from gssr.model.live.watch_trace import FINEST as FINEST_OF_TRACES
 from gssr.model.statistics.grid import choose_width, ladder
 from gssr.model.window import parse_time
 from gssr.tui.order import shown_gpus
-from gssr.tui.screens import BY_NAME, SCREENS
+from gssr.tui.screens import BY_NAME, SCREENS, screens
+from gssr.tui.screens.lanes import cause, find
 from gssr.tui.shell import extent_of
 from gssr.tui.view import PAGE, Scene, ScreenName, Sort, View, inside, moved, with_cursor
 
@@ -30,7 +32,7 @@ def to_screen(view: View, name: ScreenName) -> View:
     """Another screen; the selection, the time and the metric stay."""
     if name == view.screen:
         return view
-    return replace(view, screen=name, row=0, top=0, overlay="", trail=())
+    return replace(view, screen=name, row=0, top=0, overlay="", opened=False, trail=())
 
 
 def _screen(name: ScreenName) -> Move:
@@ -39,7 +41,7 @@ def _screen(name: ScreenName) -> Move:
 
 def _neighbour(step: int) -> Move:
     def move(scene: Scene) -> View:
-        names = [screen.name for screen in SCREENS]
+        names = [screen.name for screen in screens(scene.frame.part is not None)]
         return to_screen(scene.view, names[(names.index(scene.view.screen) + step) % len(names)])
 
     return move
@@ -77,7 +79,7 @@ def _back(scene: Scene) -> View:
         return replace(
             before, metric=view.metric, span=view.span, end=view.end, cursor=view.cursor, output=view.output
         )  # fmt: skip
-    for change in ({"filter": ""}, {"selection": (), "selected": ""}, {"cursor": None}):
+    for change in ({"sought": ""}, {"filter": ""}, {"selection": (), "selected": ""}, {"cursor": None}):
         after = replace(view, **change)
         if after != view:
             return after
@@ -161,8 +163,9 @@ def _zoom(step: int) -> Move:
 
 def _next_width(frame: Frame, step: int) -> float | None:
     """The next narrower (``step`` < 0) or wider width of columns that can be read; None where there is none."""
-    grid, interval = frame.grid, frame.sampling_seconds
-    widths = [width for width, _ in zip(ladder(interval), range(40), strict=False)]
+    grid = frame.grid if frame.part is None else frame.part.columns or frame.grid
+    interval, n_gpus = (frame.sampling_seconds, frame.n_gpus) if frame.part is None else (FINEST_OF_TRACES / 2, 0)
+    widths = [width for width, _ in zip(ladder(interval), range(60), strict=False)]
     narrower = [width for width in reversed(widths) if width < grid.width * (1 - 1e-9)]
     wider = [width for width in widths if width > grid.width * (1 + 1e-9)]
     others = narrower if step < 0 else wider
@@ -170,7 +173,7 @@ def _next_width(frame: Frame, step: int) -> float | None:
     def can_be_read(width: float) -> bool:
         begin = max(min(grid.end, frame.last) - width * grid.n, frame.first)
         least = FINEST if begin < frame.thinned else 0.0
-        return choose_width(width * grid.n, grid.n, interval, frame.n_gpus, least=least) == width
+        return choose_width(width * grid.n, grid.n, interval, n_gpus, least=least) == width
 
     return next(filter(can_be_read, others), None)
 
@@ -209,7 +212,8 @@ def _metric(step: int) -> Move:
         names = measured(scene)
         if not names:
             return scene.view
-        at = names.index(scene.view.metric) if scene.view.metric in names else -step
+        shown = scene.view.metric if scene.view.metric in names else scene.frame.grid.metric
+        at = names.index(shown) if shown in names else -step
         return replace(scene.view, metric=names[(at + step) % len(names)])
 
     return move
@@ -217,16 +221,30 @@ def _metric(step: int) -> Move:
 
 def measured(scene: Scene) -> list[str]:
     """The metrics that have samples, in the catalogue's order."""
+    if scene.frame.part is not None:
+        return list(scene.frame.whole.names)
     counts = dict(zip(scene.frame.whole.names, scene.frame.whole.n.sum(axis=1).tolist(), strict=True))
     return [name for name in METRICS if counts.get(name)]
 
 
 def _sort(step: int) -> Move:
     def move(scene: Scene) -> View:
+        if scene.view.screen == "calls":
+            return replace(scene.view, column=scene.view.column + step, row=0, top=0)
         at = (SORTS.index(scene.view.sort) + step) % len(SORTS)
         return replace(scene.view, sort=SORTS[at], top=0)
 
     return move
+
+
+def _density(scene: Scene) -> View:
+    """Another way to show many; on Time, of a trace, another level, of which nothing is selected yet."""
+    view, part = scene.view, scene.frame.part
+    if view.screen == "time" and part is not None:
+        names = list(part.levels)
+        level = names[(names.index(part.level.name) + 1) % len(names)]
+        return replace(view, level=level, opened=False, selection=(), selected="", gpu=-1, row=0, top=0, trail=())
+    return replace(view, density=view.density + 1, row=0 if view.screen == "calls" else view.row, top=0)
 
 
 MOVES: dict[str, Move] = {
@@ -245,6 +263,9 @@ MOVES: dict[str, Move] = {
     "last": _cursor(0, PAGE * PAGE),
     "next_outlier": _outlier(1),
     "previous_outlier": _outlier(-1),
+    "next_found": find(1),
+    "previous_found": find(-1),
+    "cause": cause,
     "pause": _pause,
     "play": _play,
     "zoom_in": _zoom(-1),
@@ -259,7 +280,7 @@ MOVES: dict[str, Move] = {
     "next_sort": _sort(1),
     "previous_sort": _sort(-1),
     "reverse": lambda scene: replace(scene.view, reverse=not scene.view.reverse, top=0),
-    "density": lambda scene: replace(scene.view, density=scene.view.density + 1, top=0),
+    "density": _density,
     "group": lambda scene: replace(scene.view, grouped=not scene.view.grouped, row=0, top=0),
     "events": _overlay("events"),
     "help": _overlay("help"),

@@ -7,7 +7,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import is_named
-from gssr.metrics import BY_NAME
+from gssr.metrics import BY_NAME, OF_TRACES
 from gssr.model.cached import once
 from gssr.model.live.frame import Frame
 from gssr.render.scale import unit_of
@@ -16,6 +16,7 @@ from gssr.tui.view import Scene, Sort
 
 SHARES: dict[Sort, float] = {"p05": 0.05, "p95": 0.95}
 
+_KNOWN = BY_NAME | OF_TRACES
 _KEPT = 4
 _kept: list[tuple[tuple[Gpu, ...], object, Floats]] = []
 
@@ -49,7 +50,7 @@ def parse_filter(text: str) -> Filter:
         metric = _metric(word[:at])
         shown = word[at + 1 :].removeprefix("=").removesuffix("%")
         try:
-            value = float(shown) / unit_of(BY_NAME[metric]).factor
+            value = float(shown) / unit_of(_KNOWN[metric]).factor
         except ValueError:
             raise ValueError(f"{word}: {shown or 'nothing'} is not a number; write {word[: at + 1]}30") from None
         bounds.append(Bound(metric, word[at] == "<", value))
@@ -58,10 +59,10 @@ def parse_filter(text: str) -> Filter:
 
 def _metric(word: str) -> str:
     wanted = word.lower()
-    for metric in BY_NAME.values():
+    for metric in _KNOWN.values():
         if wanted in (metric.name, metric.short, metric.short.replace(" ", "_"), metric.short.replace(" ", "")):
             return metric.name
-    near = [metric.name for metric in BY_NAME.values() if wanted and metric.name.startswith(wanted)]
+    near = [metric.name for metric in _KNOWN.values() if wanted and metric.name.startswith(wanted)]
     if len(near) == 1:
         return near[0]
     raise ValueError(f"no metric {word or 'before the sign'!r}; write sm, dram, power or a full name")

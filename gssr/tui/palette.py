@@ -3,13 +3,11 @@
 A line at the bottom in which something is typed.
 """
 
-from collections.abc import AsyncIterator
-
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.events import Blur
 from textual.widgets import Input
 
-from gssr.tui.actions import ACTIONS, Action, shown_keys
+from gssr.tui.actions import Action, offered, shown_keys
 
 
 class Actions(Provider):
@@ -17,7 +15,7 @@ class Actions(Provider):
 
     async def discover(self) -> Hits:
         """All of them, while nothing is typed."""
-        async for action in _all():
+        for action in self._all():
             yield DiscoveryHit(
                 self._title(action), self._callback(action), help=f"{action.category}, {shown_keys(action)}"
             )
@@ -25,7 +23,7 @@ class Actions(Provider):
     async def search(self, query: str) -> Hits:
         """Those that match what is typed."""
         matcher = self.matcher(query)
-        async for action in _all():
+        for action in self._all():
             title = self._title(action)
             score = max(matcher.match(title), matcher.match(action.name.replace("_", " ")))
             if score > 0:
@@ -37,11 +35,9 @@ class Actions(Provider):
     def _callback(self, action: Action):  # type: ignore[no-untyped-def]
         return lambda: self.app.run_action(f"act('{action.name}')")
 
-
-async def _all() -> AsyncIterator[Action]:
-    for action in ACTIONS:
-        if action.name != "palette":
-            yield action
+    def _all(self) -> list[Action]:
+        of_trace = bool(self.app.frames) and self.app.frames[0].part is not None  # type: ignore[attr-defined]
+        return [action for action in offered(of_trace) if action.name != "palette"]
 
 
 class Prompt(Input):

@@ -19,6 +19,7 @@ COMPANIONS: dict[ScreenName, tuple[ScreenName, ...]] = {
     "balance": ("map", "gpus", "why", "job"),
     "why": ("gpus", "map", "balance", "job"),
     "compare": (),
+    "calls": (),
 }
 """What is shown beside each screen, what helps most first."""
 _MAIN = 0.6
@@ -41,7 +42,7 @@ class Panel(NamedTuple):
 
 def main_width(view: View, width: int, height: int) -> int:
     """How wide the screen looked at is on a terminal of this size."""
-    if width < LEAST_WIDTH or height < LEAST_HEIGHT or view.overlay or not COMPANIONS[view.screen]:
+    if width < LEAST_WIDTH or height < LEAST_HEIGHT or view.overlay or view.opened or not COMPANIONS[view.screen]:
         return width
     return round(width * (_MAIN if width < _TWO_COLUMNS else _MAIN * 0.8))
 

@@ -2,10 +2,10 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gssr.model.live.frame import Frame, Query
-from gssr.model.live.watch import Watch
+from gssr.model.live.watch_trace import Watched
 from gssr.tui.judge import Judge, call_thread
 
 Frames = tuple[Frame, ...]
@@ -17,7 +17,7 @@ class Producer(threading.Thread):
     """Looks at ``watches`` every ``interval`` s, or at once when asked something new, and calls ``deliver`` (from this
     thread) with a frame of each that a query was given for: the first one with the newest judgement on it."""
 
-    def __init__(self, watches: list[Watch], interval: float, deliver: Callable[[Frames], None]) -> None:
+    def __init__(self, watches: Sequence[Watched], interval: float, deliver: Callable[[Frames], None]) -> None:
         super().__init__(name="gssr-producer", daemon=True)
         self._watches = watches
         self._interval = interval

@@ -18,12 +18,12 @@ from gssr.render.clock import duration, told
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, pane_height, quantity
-from gssr.tui.actions import ACTIONS, footer_of, shown_keys
 from gssr.tui.actions import BY_NAME as ACTION
+from gssr.tui.actions import footer_of, offered, shown_keys
 from gssr.tui.axis import age_text, at_text
 from gssr.tui.output import output_pane
 from gssr.tui.panels import beside, clicked, main_width, panels
-from gssr.tui.screens import BY_NAME, SCREENS
+from gssr.tui.screens import BY_NAME, screens
 from gssr.tui.screens import time as timeline
 from gssr.tui.view import Scene, View
 
@@ -67,7 +67,7 @@ def _pieces(scene: Scene) -> list[Piece]:
     if sum(len(piece.text) for piece in pieces) > spare:
         pieces = _digits(scene, 0)
     spare -= sum(len(piece.text) for piece in pieces)
-    for action in footer_of(scene.view.screen):
+    for action in footer_of(scene.view.screen, scene.frame.part is not None):
         text = f"  {action.label}"
         if action.name not in _ALWAYS and len(text) <= spare:
             pieces.append(Piece(text, "dim", action.name))
@@ -80,7 +80,7 @@ def _pieces(scene: Scene) -> list[Piece]:
 def _digits(scene: Scene, letters: int) -> list[Piece]:
     """The screens by number, each with so many letters of its title; all of them for the one looked at."""
     pieces = []
-    for number, screen in enumerate(SCREENS, 1):
+    for number, screen in enumerate(screens(scene.frame.part is not None), 1):
         on = screen.name == scene.view.screen
         title = screen.title if on else screen.title[:letters]
         text = f"[{number}]{title} " if on else f"{number} {title} " if title else f"{number} "
@@ -124,7 +124,7 @@ def _actions(scene: Scene) -> list[Row]:
     lines: list[Row] = []
     room = max(scene.width // _columns(scene) - _KEYS - 2, 1)
     category = ""
-    for action in ACTIONS:
+    for action in offered(scene.frame.part is not None):
         if action.category != category:
             category = action.category
             lines.append((Span(category, "heading"),))
@@ -267,7 +267,7 @@ def _nothing(frame: Frame, width: int) -> list[Row]:
     if frame.problem:
         why = frame.problem
     elif frame.run is None:
-        why = f"waiting for {frame.path}"
+        why = f"{'waiting for' if frame.refined else 'reading'} {frame.path}"
     elif not frame.n_gpus:
         why = "no GPU was recorded"
     else:
@@ -277,6 +277,8 @@ def _nothing(frame: Frame, width: int) -> list[Row]:
 
 def state_text(frame: Frame) -> Span:
     """``* live``, ``o stalled 12 s``, ``x ended (exit 7)``."""
+    if frame.part is not None:
+        return Span("trace", "dim")
     text, role = _STATES[frame.state]
     if frame.state == "stalled":
         text += f" {frame.silent:.0f} s"
@@ -300,8 +302,11 @@ def header(scene: Scene) -> Row:
         pieces.append((Span(duration(elapsed)),))
     if view.speed:
         pieces.append((Span(f"playing {view.speed:g}x", "outlier"),))
-    elif view.end is not None:
+    elif view.end is not None and frame.part is None:
         pieces.append((Span(f"paused {duration(max(frame.last - view.end, 0.0))} behind", "outlier"),))
+    if frame.part is not None:
+        pieces += [(Span(f"{count(len(level), level.noun)}"),) for level in frame.part.levels.values()]
+        pieces += [(Span(source, "dim"),) for source in dict.fromkeys(each.format for each in frame.part.trace.sources)]
     if run is not None:
         pieces.append((Span(f"{count(frame.n_gpus, 'GPU')} on {count(len(frame.nodes), 'node')}"),))
     if frame.sampling_seconds:
@@ -315,8 +320,9 @@ def header(scene: Scene) -> Row:
         pieces.append((Span("thinned to 10 s", "gap"),))
     if not frame.refined:
         pieces.append((Span("refining", "dim"),))
-    number = next(index for index, screen in enumerate(SCREENS, 1) if screen.name == view.screen)
-    right = Span(f"{BY_NAME[view.screen].title} {number}/{len(SCREENS)}", "title")
+    every = screens(frame.part is not None)
+    number = next((index for index, screen in enumerate(every, 1) if screen.name == view.screen), 0)
+    right = Span(f"{BY_NAME[view.screen].title} {number}/{len(every)}", "title")
     room = scene.width - cell_width(right.text) - 1
     title = fit(name, max(min(room // 3, 40), 6), scene.glyphs.ellipsis)
     line: Row = (Span("GSSR ", "title"), Span(title, "title"))

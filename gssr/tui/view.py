@@ -10,10 +10,11 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.live.frame import Frame, Query
+from gssr.model.traces.as_metrics import LevelName
 from gssr.render.glyphs import Glyphs
 from gssr.tui.output import Output
 
-ScreenName = Literal["job", "gpus", "map", "time", "balance", "why", "compare"]
+ScreenName = Literal["job", "gpus", "map", "time", "balance", "why", "compare", "calls"]
 Sort = Literal["place", "now", "mean", "p05", "p95"]
 Alignment = Literal["start", "activity"]
 Overlay = Literal["", "help", "events"]
@@ -28,7 +29,9 @@ class View:
     job. ``gpu``: the position under the cursor of GPUs and Map, -1 before there is one; ``row``: the line under the cursor
     of the other screens. ``density`` cycles through what a screen can do about many GPUs, 0 is the screen's own choice.
     ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``scroll``: the first line in sight of
-    what lies over the screen (``overlay``). ``trail``: where Esc goes back to.
+    what lies over the screen (``overlay``). ``trail``: where Esc goes back to. Of traces only: ``level``: what is looked at
+    as GPUs; ``opened``: Time shows the one that is selected track by track; ``name``: what ``f`` looks for; ``sought``: the
+    names that Calls shows, ``column``: the one that it sorts by.
     """
 
     screen: ScreenName = "job"
@@ -51,13 +54,19 @@ class View:
     overlay: Overlay = ""
     scroll: int = 0
     output: bool = False
+    level: LevelName | None = None
+    opened: bool = False
+    name: str = ""
+    sought: str = ""
+    column: int = 0
     trail: tuple["View", ...] = ()
 
     def query(self, columns: int, rows: int = 0) -> Query:
         """What this view needs to know of the recording, in so many columns; ``rows`` of a timeline, 0 for none."""
         return Query(
             self.metric, self.span, self.end, columns, self.cursor,
-            gpus=self.selection, rows=rows, grouped=self.grouped,
+            gpus=self.selection, rows=rows, grouped=self.grouped, level=self.level, opened=self.opened,
+            tables=self.screen in ("calls", "compare"),
         )  # fmt: skip
 
     def down(self, **changes: object) -> "View":

@@ -15,15 +15,15 @@ from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
 from gssr.store.format.rows import Event
 from gssr.tui import shell
-from gssr.tui.actions import ACTIONS
+from gssr.tui.actions import offered
 from gssr.tui.moves import MOVES
 from gssr.tui.output import Output
 from gssr.tui.panels import COMPANIONS, main_width, panels
-from gssr.tui.screens import BY_NAME, SCREENS
+from gssr.tui.screens import BY_NAME, SCREENS, screens
 from gssr.tui.view import Scene, View
 
 FRAME = frames.frame_of(np.random.default_rng(5).random((12, 60)))
-NAMES = [screen.name for screen in SCREENS]
+NAMES = [screen.name for screen in screens(False)]
 
 
 def lines(
@@ -93,7 +93,7 @@ def test_a_companion_shows_the_window_to_its_end(name: str, last: str) -> None:
 def test_what_lies_over_a_screen_can_be_read_to_its_end_and_back(overlay: str, way: str) -> None:
     happened = tuple(Event(frames.START + n, "nid000001", None, 0, "signal", f"signal {n}") for n in range(100))
     frame = replace(FRAME, events=happened)
-    wanted = {action.help for action in ACTIONS} if overlay == "help" else {f"signal {n}" for n in range(100)}
+    wanted = {action.help for action in offered(False)} if overlay == "help" else {f"signal {n}" for n in range(100)}
     scene = Scene(frame, None, View(screen="gpus", top=5), 80, 24, UTF8)
     scene = scene._replace(view=MOVES[overlay](scene))
     seen: list[str] = []

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.metrics import THROTTLES
+from gssr.metrics import OF_TRACES, THROTTLES
 from gssr.model.cached import once
 from gssr.model.live.frame import Frame
 from gssr.model.results import Means
@@ -18,7 +18,7 @@ METRICS = (
     "gr_engine_active", "sm_active", "sm_occupancy", "tensor_active", "fp64_active", "fp32_active", "fp16_active",
     "integer_active", "flop_active", "dram_active", "memory_copy_utilization", "pcie_rx_bytes", "pcie_tx_bytes",
     "c2c_rx_bytes", "c2c_tx_bytes", "nvlink_rx_bytes", "nvlink_tx_bytes", "sm_clock", "power_usage", "temperature",
-    "memory_temperature", "memory_used",
+    "memory_temperature", "memory_used", *OF_TRACES,
 )  # fmt: skip
 """What is compared, in the order of explaining: is it busy, with what, what moves, what holds it back."""
 

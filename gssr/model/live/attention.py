@@ -52,6 +52,9 @@ def attention(frame: Frame) -> Attention:
     name = frame.grid.metric
     means = frame.window.per_gpu(name)
     full = scale_limit(frame.gpus, name) or float(np.nanmax(means, initial=0.0))
+    if frame.part is not None:  # a trace ends for each GPU when it does
+        nothing = np.zeros(frame.n_gpus)
+        return Attention(outliers(means, full), nothing, nothing, np.zeros(frame.n_gpus, bool))
     known = np.isfinite(frame.grid.values)
     return Attention(outliers(means, full), _age(frame, known), _missing(frame, known), _throttled(frame))
 

@@ -10,8 +10,12 @@ import numpy as np
 from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import place
 from gssr.model.results import Grid, HostUse, Judgement, Means, Space
+from gssr.model.traces.as_metrics import Level, LevelName
+from gssr.model.traces.nesting import Lanes
+from gssr.model.traces.results import TraceAnalysis
 from gssr.model.verdicts.table import Table
 from gssr.store.format.rows import Event, Gpu, Run
+from gssr.traces.timeline import Timeline as Trace
 
 RECENT_SECONDS = 60.0
 """The running score's window."""
@@ -31,7 +35,8 @@ class Query:
     ``activity``: look for where the work begins. ``gpus``: positions of the GPUs whose moment and timeline are wanted, none
     for all; ``rows``: the lines that a timeline may have, 0 for no timeline; ``grouped``: one of them holds similar GPUs.
     ``energy``: tell what the GPUs' counters say of the window. ``causes``: the rules by which the window is judged, None
-    where nobody asks."""
+    where nobody asks. Of traces only: ``level`` is what the lines are (None: the trace's own first); ``opened``: the one GPU
+    asked for is to be shown track by track; ``tables``: of names."""
 
     metric: str = "sm_active"
     span: float | None = None
@@ -45,6 +50,9 @@ class Query:
     grouped: bool = True
     energy: bool = False
     causes: Table | None = None
+    level: LevelName | None = None
+    opened: bool = False
+    tables: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,36 @@ class Timeline:
     mean: Floats
     low: Floats
     shares: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class CounterLine:
+    """A counter, the mean of all GPUs that have it: ``values`` [n_columns], NaN where it is not known; ``full``: the
+    greatest of the whole trace."""
+
+    metric: str
+    values: Floats
+    full: float
+
+
+@dataclass(frozen=True, slots=True)
+class TracePart:
+    """What only a frame of a trace has. ``levels`` that there are, and the one whose rows the frame's GPUs are. ``columns``:
+    those of ``frame.timeline`` (of very many GPUs they are not the grid's); ``split`` [n_lines, n_columns, categories] and
+    ``whole_split`` [n_columns, categories] of all GPUs asked for: shares of time that never add up to more than 1.
+    ``total`` [categories]: of the window. ``lanes``: of the GPU that is opened. ``analysis``: of the window and the GPUs
+    asked for, None before there is one. What nobody asked for is None."""
+
+    trace: Trace
+    levels: Mapping[LevelName, Level]
+    level: Level
+    total: Floats
+    columns: Grid | None = None
+    split: Floats | None = None
+    whole_split: Floats | None = None
+    counters: tuple[CounterLine, ...] = ()
+    lanes: Lanes | None = None
+    analysis: TraceAnalysis | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +117,8 @@ class Frame:
     files (events, host, means of a window other than the whole run), None where that is as new as the samples. ``thinned``:
     of the time before this (unix s) nothing finer than 10 s is known, because samples were not kept. ``ranks_missing``: of
     the run's ranks those that are not in the recording (yet), as far as is known. ``judgement``: the newest on this window
-    and the GPUs asked for, of a growing run some seconds old; None where there is none yet.
+    and the GPUs asked for, of a growing run some seconds old; None where there is none yet. ``part``: None but of a trace,
+    whose times are seconds after the trace's own zero.
     """
 
     path: str
@@ -117,6 +156,12 @@ class Frame:
     thinned: float = -math.inf
     ranks_missing: tuple[int, ...] = ()
     judgement: Judgement | None = None
+    part: TracePart | None = None
+
+    @property
+    def noun(self) -> str:
+        """What one of the GPUs is: of traces a stream or a thread, too."""
+        return "GPU" if self.part is None else self.part.level.noun
 
     @property
     def n_gpus(self) -> int:

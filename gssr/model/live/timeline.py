@@ -80,7 +80,7 @@ class Timelines:
     ) -> tuple[tuple[str, ...], Ints]:
         """The lines' letters, and [n_looked_at] the line of each GPU."""
         if not query.grouped:
-            return (), _neighbours(node_of[looked_at], query.rows)
+            return (), neighbours(node_of[looked_at], query.rows)
         made = self._made
         before = None
         if made is not None and made.asked[:3] == (grid.metric, query.gpus, True):
@@ -120,7 +120,7 @@ class Timelines:
         return mean, low, shares
 
 
-def _neighbours(node_of: Ints, at_most: int) -> Ints:
+def neighbours(node_of: Ints, at_most: int) -> Ints:
     """[n]: the line of each GPU, so many neighbours to a line that ``at_most`` lines do; whole nodes, or equal parts of a
     node, where all have the same size."""
     each = max(-(-len(node_of) // at_most), 1)

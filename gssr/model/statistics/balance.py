@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats
-from gssr.metrics import BY_NAME, Metric
+from gssr.metrics import BY_NAME, Metric, metric_named
 from gssr.model.cached import once
 from gssr.model.results import Balance, GpuSummary
 from gssr.store.format.rows import Gpu
@@ -64,7 +64,7 @@ def full_scale(metric: Metric, gpus: Sequence[GpuSummary | Gpu]) -> float | None
 
 def scale_limit(gpus: tuple[Gpu, ...], name: str) -> float | None:
     """The value that fills a metric's axis for the GPUs of a run, None where no GPU says it."""
-    metric = BY_NAME.get(name)
+    metric = metric_named(name)
     if metric is None:
         return None
     return _greatest(gpus, name) if isinstance(metric.full_scale, str) else metric.full_scale or None

@@ -128,14 +128,17 @@ MOST_ROWS = 300_000
 
 SNUG_STEPS, SNUG_WIDTHS = (1, 1.5, 2, 3, 4, 5, 6, 8), (12, 15, 25, 40, 50, 90, 180, 240, 420)
 """More widths for a whole run, so that it fills its columns better: below 10 s times powers of ten, and above."""
+_OF_TRACES = 1e-5
+"""A shorter interval, s, is not one of sampling."""
 
 
 def ladder(interval: float, snug: bool = False) -> Iterator[float]:
-    """The widths a column can have, seconds, ascending without end: 1, 2, 5 times powers of ten below 10 s, from two
-    sampling intervals on (then jitter empties no column), then ROUND_WIDTHS, multiples of a rollup's bucket; then days
-    doubled. ``snug``: with those of SNUG_STEPS and SNUG_WIDTHS."""
+    """The widths a column can have, seconds, ascending without end: 1, 2, 5 times powers of ten below 10 s (of traces down
+    to 1 µs), from two sampling intervals on (then jitter empties no column), then ROUND_WIDTHS, multiples of a rollup's
+    bucket; then days doubled. ``snug``: with those of SNUG_STEPS and SNUG_WIDTHS."""
     least = 2 * interval * (1 - 1e-9)
-    fine = (step / power for power in (100, 10, 1) for step in (SNUG_STEPS if snug else (1, 2, 5)))
+    powers = range(6 if interval < _OF_TRACES else 2, -1, -1)
+    fine = (step / 10**power for power in powers for step in (SNUG_STEPS if snug else (1, 2, 5)))
     widths = sorted({*ROUND_WIDTHS, *SNUG_WIDTHS}) if snug else ROUND_WIDTHS
     coarse = (float(width) for width in widths)
     yield from (width for width in (*fine, *coarse) if width >= least)

@@ -1,4 +1,5 @@
-"""The seven screens, in the order of the questions they answer. Pure drawing: a scene in, rows out; no Textual.
+"""The screens, in the order of the questions they answer; the last of traces only. Pure drawing: a scene in, rows
+out; no Textual.
 
 Each module has ``columns(view, width, height)``: how many columns of time it wants; ``draw(scene)``: at most
 ``scene.height`` rows of at most ``scene.width`` cells; ``move(scene, dx, dy)``: the view after the cursor moved so far;
@@ -9,12 +10,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gssr.render.roles import Row
-from gssr.tui.screens import balance, compare, gpus, job, map, time, why
+from gssr.tui.screens import balance, calls, compare, gpus, job, map, time, why
 from gssr.tui.view import Scene, ScreenName, View
 
 
 class Screen(NamedTuple):
-    """One screen. ``question`` is what it answers."""
+    """One screen. ``question`` is what it answers; ``traces``: offered with a trace only."""
 
     name: ScreenName
     title: str
@@ -24,6 +25,7 @@ class Screen(NamedTuple):
     move: Callable[[Scene, int, int], View]
     enter: Callable[[Scene], View | None]
     click: Callable[[Scene, int, int], View | None]
+    traces: bool = False
 
 
 SCREENS: tuple[Screen, ...] = (
@@ -40,6 +42,15 @@ SCREENS: tuple[Screen, ...] = (
         "compare", "Compare", "Was another run better?",
         compare.columns, compare.draw, compare.move, compare.enter, compare.click,
     ),
+    Screen(
+        "calls", "Calls", "What took the time?", calls.columns, calls.draw, calls.move, calls.enter, calls.click, True
+    ),
 )  # fmt: skip
+
+
+def screens(trace: bool) -> tuple[Screen, ...]:
+    """Those that there are, with a ``trace`` or without one."""
+    return tuple(screen for screen in SCREENS if trace or not screen.traces)
+
 
 BY_NAME: dict[ScreenName, Screen] = {screen.name: screen for screen in SCREENS}

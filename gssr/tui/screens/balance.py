@@ -224,7 +224,7 @@ _DEFINITION = (
 def _legend(scene: Scene) -> list[Row]:
     if scene.height < 7:
         return []
-    texts = _LEGEND + (_DEFINITION if scene.height >= 30 else ())
+    texts = _LEGEND[: -1 if scene.frame.part is not None else None] + (_DEFINITION if scene.height >= 30 else ())
     rows = flow([(Span(text, "dim"),) for text in texts], scene.width, scene.glyphs.ellipsis, separator="   ")
     return rows[: 1 if scene.height < 17 else 3]
 

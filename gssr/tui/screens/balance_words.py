@@ -42,10 +42,12 @@ def facts(scene: Scene, found: Imbalance) -> list[Row]:
         (Span("imbalance "), Span(of_means, "value"), Span(" of time means")),
         (Span(resolved, "value"), Span(" column by column")),
     ]
-    if found.worst is not None:
+    if found.worst is not None and frame.part is None:
         when = at_text(frame, found.worst_start)
         pieces.append((Span("worst minute "), Span(when, "value"), Span(f" {percent(found.worst)}")))
     pieces.append(_cost(found))
+    if frame.part is not None:  # has no score
+        return pieces
     before, after = as_the_median(frame, scene.view.selection)
     gain = "" if before is None or after is None else f" ({after - before:+.3f})"
     scores = f"{fixed(before, 3, UNKNOWN)} -> {fixed(after, 3, UNKNOWN)}"

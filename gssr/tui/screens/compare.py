@@ -6,12 +6,15 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
+from gssr.model.cached import once
 from gssr.model.compare.alignment import difference, energies, origin, seconds, shares_columns
 from gssr.model.compare.contrast import LARGE_POINTS, LARGE_RATIO, METRICS, Line, line
 from gssr.model.live.frame import Frame
 from gssr.model.statistics.balance import imbalance
+from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.tables import TABLES
 from gssr.render.cells import clean, clip, fit, flow
-from gssr.render.clock import axis_text, duration, moment
+from gssr.render.clock import axis_text, duration, exact, moment
 from gssr.render.columns import SAME, area, difference_strip
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Row, Span
@@ -20,6 +23,7 @@ from gssr.render.scale import energy as energy_text
 from gssr.render.table import rule
 from gssr.score import CAVEAT
 from gssr.tui.axis import GUTTER, framed, full_scale, seconds_text
+from gssr.tui.screens.lanes import short
 from gssr.tui.screens.pairs import Sizes, chosen_metrics, metric_row, sizes_for, text_row, titles
 from gssr.tui.view import Scene, View, with_cursor
 
@@ -72,8 +76,9 @@ def _both(scene: Scene, one: Frame, other: Frame) -> list[Row]:
     sizes = sizes_for(scene.width, _VALUE)
     room = max(scene.height - len(head) - len(foot) - 1, 0)
     facts = [_fact_row(scene, fact, sizes) for fact in _facts(one, other, scene.width < _NARROW)]
-    lines = [] if small else _lines(one, other, max(room - len(facts), 0))
-    body = [*facts, *(metric_row(own, sizes, False, scene.glyphs) for own in lines)][:room]
+    names = [] if small else _kernels(scene, one, other, sizes)[: max(room - len(facts), 0) // 2]
+    lines = [] if small else _lines(one, other, max(room - len(facts) - len(names), 0))
+    body = [*facts, *names, *(metric_row(own, sizes, False, scene.glyphs) for own in lines)][:room]
     blank = scene.height - len(head) - 1 - len(body) - len(foot)
     return [*head, titles("A", "B", "A - B", sizes), *body, *[()] * blank, *foot]
 
@@ -123,6 +128,11 @@ def _facts(one: Frame, other: Frame, narrow: bool) -> list[_Fact]:
     times = tuple(seconds(frame) for frame in pair)
     lasted = [moment(time, 120.0) if narrow else duration(time) for time in times]
     hours = tuple(frame.n_gpus * time / 3600 for frame, time in zip(pair, times, strict=True))
+    if one.part is not None:
+        return [
+            _Fact("imbalance %", _share(uneven[0]), _share(uneven[1]), (uneven[0], uneven[1]), True),
+            _Fact("duration", lasted[0], lasted[1], (times[0], times[1])),
+        ]
     joules = energies(one, other)
     return [
         _Fact("score", fixed(scores[0], 3), fixed(scores[1], 3), (scores[0], scores[1])),
@@ -159,6 +169,34 @@ def _fact_row(scene: Scene, fact: _Fact, sizes: Sizes) -> Row:
         if fact.name == "score":
             large, text = abs(gap) >= LARGE_POINTS, f"{gap:+.3f}"
     return text_row(fact.name, fact.first, fact.second, text, large, sizes, scene.glyphs)
+
+
+def _kernels(scene: Scene, one: Frame, other: Frame, sizes: Sizes) -> list[Row]:
+    """Of two traces the kernels whose time differs most, those that only one of them has among them."""
+    found = [_times(frame.part.analysis) for frame in (one, other) if frame.part is not None]
+    if len(found) < 2:
+        return []
+    first, second = found
+    names = sorted({**first, **second}, key=lambda name: -abs(first.get(name, (0, 0))[0] - second.get(name, (0, 0))[0]))
+    rows = []
+    for name in names:
+        a, b = (times.get(name, (0, 0)) for times in found)
+        relative = (a[0] - b[0]) / b[0] if b[0] else 0.0
+        text = "only A" if not b[1] else "only B" if not a[1] else f"{100 * relative:+.1f} %"
+        had, has = (f"{exact(total / 1e9)} {n:,}x" if n else "-" for total, n in (a, b))
+        large = not (a[1] and b[1]) or abs(relative) >= LARGE_RATIO
+        rows.append(text_row(short(name), had, has, text, large, sizes, scene.glyphs))
+    return rows
+
+
+@once
+def _times(analysis: TraceAnalysis | None) -> dict[str, tuple[int, int]]:
+    """Total, ns, and number of each kernel."""
+    if analysis is None:
+        return {}
+    values = TABLES["kernels"].values(analysis)
+    found = zip(np.asarray(values["total_ns"]).tolist(), np.asarray(values["count"]).tolist(), strict=True)
+    return dict(zip(values["name"], found, strict=True))
 
 
 def _lines(one: Frame, other: Frame, room: int) -> list[Line]:
@@ -233,8 +271,11 @@ def _legend(scene: Scene) -> list[Row]:
     ]  # fmt: skip
     if scene.n_recordings > 2:
         texts.append("c: the next recording")
-    texts.append(f"score: {CAVEAT if scene.width >= 120 else CAVEAT.split(':')[0]}")
-    if scene.width >= 120 and scene.other is not None:
+    trace = scene.frame.part is not None
+    texts.append(
+        "kernels: time and number" if trace else f"score: {CAVEAT if scene.width >= 120 else CAVEAT.split(':')[0]}"
+    )
+    if scene.width >= 120 and scene.other is not None and not trace:
         counted = energies(scene.frame, scene.other).counted
         texts.append("energy: by the GPUs' counters" if counted else "energy: mean power x time")
     rows = flow([(Span(text, "dim"),) for text in texts], scene.width, scene.glyphs.ellipsis, separator="   ")

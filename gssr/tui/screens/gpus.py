@@ -69,7 +69,7 @@ def _title(scene: Scene, shown: Listing, step: float) -> Row:
     if view.filter:
         failed = " not understood" if shown.order.problem else ""
         about.append(Span(f"filter {view.filter}{failed}", "bad" if failed else "value"))
-    about.append(Span(f"{n:,} of {candidates:,} shown" if n < candidates else count(n, "GPU")))
+    about.append(Span(f"{n:,} of {candidates:,} shown" if n < candidates else count(n, frame.noun)))
     right = f"1 column = {seconds_text(step)}"
     if view.cursor is not None:
         at = frame.grid.start + frame.grid.column(view.cursor) * frame.grid.width

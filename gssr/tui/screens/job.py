@@ -12,17 +12,21 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.model.cached import once
 from gssr.model.live.attention import attention
-from gssr.model.live.frame import RECENT_SECONDS, Frame
+from gssr.model.live.frame import RECENT_SECONDS, Frame, TracePart
 from gssr.model.results import Means, Space, over_space
 from gssr.model.statistics.balance import imbalance
 from gssr.model.statistics.grid import fold
+from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.tables import TABLES
 from gssr.render.cells import cell_width, clean, clip, fit, pad
-from gssr.render.clock import duration
+from gssr.render.clock import duration, exact, moment
 from gssr.render.columns import bar
 from gssr.render.fan import fan
 from gssr.render.glyphs import Glyphs, drawable
 from gssr.render.roles import Role, Row, Span, one_row
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, scale_text, unit_of
+from gssr.render.shares import legend as categories
+from gssr.render.shares import split_bar
 from gssr.render.table import rule
 from gssr.score import CAVEAT, DEFINITION
 from gssr.tui.axis import (
@@ -86,7 +90,8 @@ def layout(scene: Scene) -> JobLayout:
         return JobLayout(score, causes, 0, max(height - score - causes - few, 0), few, 0)
     spare = max(height - 22, 0)
     bars = min(3 + spare // 6, rows_needed(frame, scene.width)) if height >= 19 else 0
-    events = min(2 + spare // 6 if height >= 21 else 1 if height >= 18 else 0, max(len(frame.events), 1))
+    n_events = len(frame.events) if frame.part is None else height
+    events = min(2 + spare // 6 if height >= 21 else 1 if height >= 18 else 0, max(n_events, 1))
     few = min(LOWEST_FEW + spare // 3, n_lowest)
     score, headed = 3, 1 if bars else 0
     causes = min(1 + (height >= 18) + spare // 3, _MOST_CAUSES)
@@ -115,6 +120,8 @@ def draw(scene: Scene) -> list[Row]:
 
 def _score(scene: Scene, n_rows: int) -> list[Row]:
     frame, selection = scene.frame, scene.view.selection
+    if frame.part is not None:
+        return _split(scene, frame.part, n_rows)
     gpus = scene.looked_at() if selection else None
     whole = f"whole run, {duration(frame.last - frame.first)}: {count(_samples(frame.whole, gpus), 'sample')}"
     gaps = int((frame.n_gaps if gpus is None else frame.n_gaps[gpus]).sum())
@@ -133,6 +140,20 @@ def _score(scene: Scene, n_rows: int) -> list[Row]:
     if pairs[0][0] is None:
         about = "unknown: SM activity, occupancy or a pipe's activity was not measured"
     rows.append((Span(" " * 7), Span(fit(about, max(scene.width - 7, 0), scene.glyphs.ellipsis), "dim")))
+    return rows[:n_rows]
+
+
+def _split(scene: Scene, part: TracePart, n_rows: int) -> list[Row]:
+    """How the time of a trace divides: shares that add up to all of it."""
+    shares, noun = part.total.tolist(), scene.frame.noun
+    busy = scene.frame.window.overall(scene.looked_at() if scene.view.selection else None).get("busy")
+    head = (Span(" busy  ", "heading"), Span(f"{percent(busy):>8} ", "value"))
+    room = max(scene.width - 17, 1)
+    rows: list[Row] = [(*head, *split_bar(shares, room, scene.glyphs.track))]
+    rows.append(clip((Span(" " * 7), *one_row(categories(shares), "   ")), scene.width))
+    how = "by the innermost interval" if noun == "thread" else "compute, network not under it, copies under neither"
+    words = f"of the {noun}s' time: {how}"
+    rows.append((Span(" " * 7), Span(fit(words, max(scene.width - 7, 0), scene.glyphs.ellipsis), "dim")))
     return rows[:n_rows]
 
 
@@ -270,6 +291,8 @@ def _node(scene: Scene, y: int) -> Row:
 
 def _events(scene: Scene, n_rows: int) -> list[Row]:
     frame, glyphs = scene.frame, scene.glyphs
+    if frame.part is not None:
+        return _most(scene, frame.part.analysis, n_rows)
     events = frame.events[::-1][:n_rows]
     if not events:
         return [(Span(" events ", "heading"), Span("none", "dim"))]
@@ -280,6 +303,29 @@ def _events(scene: Scene, n_rows: int) -> list[Row]:
         head = Span(" events " if y == 0 else " " * 8, "heading")
         rows.append(one_row([(head,), (Span(f"{at_text(frame, event.time):>9}", "dim"),), (Span(what),)]))
     return rows
+
+
+def _most(scene: Scene, analysis: TraceAnalysis | None, n_rows: int) -> list[Row]:
+    """Of a trace the kernels that took most, and the longest time without work."""
+    label, blank = " most   ", " " * 8
+    if analysis is None:
+        return [(Span(label, "heading"), Span(f"counting{scene.glyphs.ellipsis}", "dim"))]
+    kernels = TABLES["kernels"].values(analysis)
+    lines = [
+        f"{100 * share:4.1f} %  {count:,} x {exact(mean / 1e9)}  {clean(name)}"
+        for share, count, mean, name in zip(
+            kernels["share"][:n_rows], kernels["count"], kernels["mean_ns"], kernels["name"], strict=False
+        )
+    ]
+    if analysis.gaps and n_rows > 1:
+        gap = max(analysis.gaps, key=lambda each: each.length_ns)
+        said = f" ({gap.call})" if gap.call else ""
+        when = moment(gap.start_ns / 1e9 - scene.frame.first, 0.0, 1e-6)
+        lines[n_rows - 1 :] = [clean(f"longest gap {exact(gap.length_ns / 1e9)} at {when}: {gap.cause}{said}")]
+    return [
+        (Span(blank if y else label, "heading"), Span(fit(text, scene.width - 8, scene.glyphs.ellipsis)))
+        for y, text in enumerate(lines or ["no kernels"])
+    ]
 
 
 # Moving

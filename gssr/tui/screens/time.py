@@ -15,9 +15,23 @@ from gssr.render.cells import as_many, clip, pad
 from gssr.render.marks import blank, code
 from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import NONE
+from gssr.render.shares import legend, stacked
 from gssr.render.table import rule
 from gssr.tui.axis import gpus_text, metric_bars, seconds_text, time_labels
-from gssr.tui.screens.time_lines import NARROW, Part, draw_cursor, head_row, line_rows, part_of, room, share, title_row
+from gssr.tui.screens import lanes
+from gssr.tui.screens.lanes import counter_rows
+from gssr.tui.screens.time_lines import (
+    NARROW,
+    Part,
+    draw_cursor,
+    head_row,
+    line_rows,
+    part_of,
+    room,
+    room_of,
+    share,
+    title_row,
+)
 from gssr.tui.view import Scene, View, moved, with_cursor
 
 
@@ -34,7 +48,9 @@ def rows(width: int, height: int) -> int:
 
 def draw(scene: Scene) -> list[Row]:
     """The timeline, the summary, and what all metrics say at the cursor."""
-    parts = room(scene.width, scene.height)
+    if scene.view.opened:
+        return lanes.draw(scene)
+    parts = room_of(scene)
     part = part_of(scene)
     if part is None:
         return [clip((Span("one moment", "dim"),), scene.width)]
@@ -45,6 +61,7 @@ def draw(scene: Scene) -> list[Row]:
         drawn.append(head_row(scene, part))
     drawn += line_rows(scene, part)
     drawn += summary_rows(scene, part)
+    drawn += counter_rows(scene, parts.left, parts.counters)
     if parts.axis:
         drawn.append(axis_row(scene, part))
     below = panel_rows(scene, part, parts.panel)
@@ -55,23 +72,31 @@ def draw(scene: Scene) -> list[Row]:
 
 def move(scene: Scene, dx: int, dy: int) -> View:
     """Sideways the time cursor, up and down the line."""
+    if scene.view.opened:
+        return lanes.move(scene, dx, dy)
     view = with_cursor(scene, dx) if dx else scene.view
     timeline = scene.frame.timeline
     if not dy or timeline is None:
         return view
     n = len(timeline.members)
     at = min(max(view.row, 0), max(n - 1, 0))
-    return replace(view, row=moved(at, dy, share(room(scene.width, scene.height), n).shown, n))
+    return replace(view, row=moved(at, dy, share(room_of(scene), n).shown, n))
 
 
 def enter(scene: Scene) -> View | None:
-    """The GPUs of the line under the cursor."""
+    """The GPUs of the line under the cursor; of a trace one GPU's tracks, or the lines of several."""
+    if scene.view.opened:
+        return lanes.enter(scene)
     part = part_of(scene)
     if part is None or not len(part.timeline.members):
         return None
     members = part.timeline.members[part.line]
     if not len(members):
         return None
+    if scene.frame.part is not None:
+        one = len(members) == 1
+        name = scene.frame.place(int(members[0])) if one else part.name(scene.frame, part.line)
+        return scene.view.down(opened=one, selection=tuple(members.tolist()), selected=name, row=0, top=0)
     return scene.view.down(
         screen="gpus", selection=tuple(members.tolist()), selected=part.name(scene.frame, part.line), gpu=int(members[0]),
         row=0, top=0,
@@ -80,10 +105,12 @@ def enter(scene: Scene) -> View | None:
 
 def click(scene: Scene, x: int, y: int) -> View | None:
     """The column and the line under the mouse; the name of the line that the cursor is on already, its GPUs."""
+    if scene.view.opened:
+        return lanes.click(scene, x, y)
     part = part_of(scene)
     if part is None:
         return None
-    parts = room(scene.width, scene.height)
+    parts = room_of(scene)
     above = parts.title + parts.head
     line = part.top + (y - above) // part.shares.tall
     on_line = above <= y < above + part.shares.shown * part.shares.tall and line < len(part.timeline.members)
@@ -115,6 +142,8 @@ def summary_rows(scene: Scene, part: Part) -> list[Row]:
     height = part.shares.summary
     if not height:
         return []
+    if part.split is not None:
+        return _split_rows(scene, part, part.split[-1])
     box = blank(height, part.columns.n)
     known = np.isfinite(part.busy[0])
     busy, idle = np.where(known, part.busy[0], 0.0), np.where(known, part.busy[2], 0.0)
@@ -137,6 +166,19 @@ def summary_rows(scene: Scene, part: Part) -> list[Row]:
     labels += [()] * (height - len(labels))
     rows = [rule("share of GPUs", scene.width, scene.glyphs)] if part.room.rule else []
     return rows + [(*pad(label, part.room.left), *row) for label, row in zip(labels, box.rows(), strict=True)]
+
+
+def _split_rows(scene: Scene, part: Part, split: np.ndarray) -> list[Row]:
+    """The same of a trace: the shares of all lines' time by category, named where there is room."""
+    box = stacked(split, part.shares.summary)
+    if part.cursor is not None:
+        draw_cursor(box, part.cursor, scene)
+    shares = scene.frame.part.total if part.cursor is None else split[part.cursor]  # type: ignore[union-attr]
+    labels: list[Row] = [(Span("  "), *row) for row in legend(shares.tolist())][: part.shares.summary]
+    labels += [()] * (part.shares.summary - len(labels))
+    rows = [rule(f"share of {scene.frame.noun} time", scene.width, scene.glyphs)] if part.room.rule else []
+    left = part.room.left
+    return rows + [(*pad(clip(label, left - 1), left), *row) for label, row in zip(labels, box.rows(), strict=True)]
 
 
 def _share(part: Part, index: int) -> str:
@@ -174,9 +216,13 @@ def panel_rows(scene: Scene, part: Part, height: int) -> list[Row]:
     if not height:
         return []
     frame, view = scene.frame, scene.view
-    shares = [
-        (Span(f"{_share(part, index)} ", "value"), Span(name, "dim")) for index, (name, _, _) in enumerate(_KINDS)
-    ]
+    if part.split is not None:
+        cursor = part.cursor
+        shares = legend((frame.part.total if cursor is None else part.split[-1, cursor]).tolist())  # type: ignore[union-attr]
+    else:
+        shares = [
+            (Span(f"{_share(part, index)} ", "value"), Span(name, "dim")) for index, (name, _, _) in enumerate(_KINDS)
+        ]
     if part.cursor is None:
         looked_at = scene.looked_at() if view.selection else None
         means = frame.window.overall(looked_at)

@@ -12,15 +12,17 @@ import numpy as np
 from gssr.model.cached import once
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame, Timeline
+from gssr.model.results import Grid
 from gssr.model.statistics.grid import Folded, fold
 from gssr.render import clock
 from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad
 from gssr.render.clock import moment
 from gssr.render.marks import Marks, bars, blank, code
-from gssr.render.roles import RAMP, RAMP_LOW, Role, Row, Span, text_of
+from gssr.render.roles import CATEGORIES, RAMP, RAMP_LOW, Role, Row, Span, text_of
 from gssr.render.scale import metric_of, number, scale_text, unit_of
+from gssr.render.shares import LETTERS, WORDS, coloured, most_of
 from gssr.store.format.rows import Event
-from gssr.tui.axis import ORDER, full_scale, gpus_text, per_row, window_text
+from gssr.tui.axis import ORDER, full_scale, gpus_text, per_row, shown_metrics, window_text
 from gssr.tui.view import Scene
 
 _NARROW, _WIDE = 60, 100
@@ -33,8 +35,8 @@ _MOST_SUMMARY = 10
 
 class Room(NamedTuple):
     """Rows of each part, 0 where there is no room for it: the ``title``, the ``head`` of the columns with the events, the
-    ``lines`` of the timeline, a ``rule``, the ``summary``, the time ``axis``, and the ``panel`` of the cursor. ``left``:
-    cells before the columns of time, the last ``value`` and a blank of them for a line's value."""
+    ``lines`` of the timeline, a ``rule``, the ``summary``, ``counters`` of a trace, the time ``axis``, and the ``panel`` of
+    the cursor. ``left``: cells before the columns of time, the last ``value`` and a blank of them for a line's value."""
 
     left: int
     value: int
@@ -45,18 +47,28 @@ class Room(NamedTuple):
     summary: int
     axis: int
     panel: int
+    counters: int = 0
 
 
-def room(width: int, height: int) -> Room:
-    """The parts of a box."""
+def room(width: int, height: int, n_counters: int = 0, n_metrics: int = len(ORDER)) -> Room:
+    """The parts of a box; ``n_counters`` and ``n_metrics``: how many would like to be shown."""
     left, value = NARROW if width < _NARROW else MEDIUM if width < _WIDE else WIDE
     title, axis = int(height >= 4), int(height >= 6)
     head = int(height >= 10)
     summary = 0 if height < 7 else 1 if height < 10 else 2 if height < 14 else max(height // 8, 3)
-    panel = 0 if height < 8 else 1 if height < 14 else 1 + min(height // 6, -(-len(ORDER) // per_row(width)))
+    panel = 0 if height < 8 else 1 if height < 14 else 1 + min(height // 6, -(-n_metrics // per_row(width)))
     rule = int(height >= 16)
-    lines = max(height - title - axis - head - rule - summary - panel, 1)
-    return Room(left, value, title, head, lines, rule, min(summary, _MOST_SUMMARY), axis, panel)
+    counters = n_counters if height >= 14 else 0
+    lines = max(height - title - axis - head - rule - summary - panel - counters, 1)
+    return Room(left, value, title, head, lines, rule, min(summary, _MOST_SUMMARY), axis, panel, counters)
+
+
+def room_of(scene: Scene) -> Room:
+    """The parts of a scene."""
+    part = scene.frame.part
+    if part is None:
+        return room(scene.width, scene.height)
+    return room(scene.width, scene.height, len(part.counters), len(shown_metrics(scene.frame)))
 
 
 class Shares(NamedTuple):
@@ -82,7 +94,8 @@ class Part(NamedTuple):
     """``timeline``, and its lines from ``top`` on as far as ``shares`` has room. ``columns``: means of the lines as
     fractions of the full scale, ``low`` their minima, ``busy`` the shares of busy, medium and idle GPUs, all [lines or 3,
     n_columns]. ``cursor``: the column under the time cursor, None without one; ``line``: the line under the other cursor.
-    ``room``: how the box is shared."""
+    ``room``: how the box is shared. ``split``: of traces the shares by category of each line, at last of all of them
+    together [n_lines + 1, n_columns, categories]."""
 
     timeline: Timeline
     shares: Shares
@@ -93,6 +106,11 @@ class Part(NamedTuple):
     busy: np.ndarray
     cursor: int | None
     room: Room
+    split: np.ndarray | None = None
+
+    def by_category(self, frame: Frame) -> np.ndarray | None:
+        """``split`` where the lines show it: of other metrics than how busy they are, lightness says how much."""
+        return self.split if frame.grid.metric == "busy" else None
 
     def lines(self) -> range:
         """The lines in sight."""
@@ -124,24 +142,28 @@ def part_of(scene: Scene) -> Part | None:
     timeline = frame.timeline
     if timeline is None:
         return None
-    parts = room(scene.width, scene.height)
+    parts = room_of(scene)
     n = len(timeline.members)
     shares = share(parts, n)
     line = min(max(view.row, 0), max(n - 1, 0))
     top = min(max(view.top, line - shares.shown + 1, 0), line, max(n - shares.shown, 0))
     cells = max(scene.width - parts.left, 1)
     full = full_scale(frame, frame.grid.metric)
-    columns = fold(frame.grid, timeline.mean / full, cells)
+    grid = frame.grid if frame.part is None or frame.part.columns is None else frame.part.columns
+    columns = fold(grid, timeline.mean / full, cells)
     low, busy = timeline.low / full, timeline.shares
+    split = None
+    if frame.part is not None and frame.part.split is not None and frame.part.whole_split is not None:
+        both = np.concatenate([frame.part.split, frame.part.whole_split[None]])
+        split = np.moveaxis(fold(grid, np.moveaxis(both, 2, 1), cells).values, 1, 2)
     if columns.factor > 1:
-        low, busy = _lowest(low, frame, columns), fold(frame.grid, busy, cells).values
+        low, busy = _lowest(low, grid, columns), fold(grid, busy, cells).values
     cursor = None if view.cursor is None else columns.column(view.cursor)
-    return Part(timeline, shares, top, line, columns, low, busy, cursor, parts)
+    return Part(timeline, shares, top, line, columns, low, busy, cursor, parts, split)
 
 
-def _lowest(low: np.ndarray, frame: Frame, columns: Folded) -> np.ndarray:
+def _lowest(low: np.ndarray, grid: Grid, columns: Folded) -> np.ndarray:
     """The minima of columns that went together."""
-    grid = frame.grid
     begins = np.round((columns.start + np.arange(columns.n) * columns.width - grid.start) / grid.width).astype(np.int64)
     found: np.ndarray = np.fmin.reduceat(low, np.maximum(begins, 0), axis=1)
     return found
@@ -152,6 +174,7 @@ def title_row(scene: Scene, part: Part) -> Row:
     frame = scene.frame
     metric = metric_of(frame.grid.metric)
     levels, full = scene.glyphs.levels, full_scale(frame, metric.name)
+    by_category = part.by_category(frame)
     name = f"{metric.label}, {unit_of(metric).name}".rstrip(", ")
     legend: list[Row] = [
         (
@@ -161,7 +184,10 @@ def title_row(scene: Scene, part: Part) -> Row:
             Span(f" {scale_text(metric, full)}", "dim"),
         )
     ]
-    if part.shares.tall > 1:
+    if by_category is not None:
+        seen = np.unique(most_of(by_category)).tolist()
+        legend = [(Span(LETTERS[at], CATEGORIES[at]), Span(f" {WORDS[at]}", "dim")) for at in seen if at >= 0]
+    elif part.shares.tall > 1:
         legend.append((Span(scene.glyphs.shares[1], RAMP[2]), Span(" above the lowest", "dim")))
     elif any(len(members) > 1 for members in part.timeline.members):
         legend.append((Span(levels[4], RAMP_LOW[2]), Span(" one below half", "dim")))
@@ -178,7 +204,7 @@ def head_row(scene: Scene, part: Part) -> Row:
     """The names of the columns of numbers, and where events lie."""
     left, size = part.room.left, part.room.value
     value = "mean" if part.cursor is None else part.at(scene.frame)
-    texts = "  GPU"
+    texts = f"  {scene.frame.noun}"
     if part.timeline.names:
         texts = {NARROW: "      n", MEDIUM: "  band  n   low ", WIDE: "  band    n where        low"}[left, size]
     head = f"{texts:<{left - 1 - size}}{value if len(value) <= size else 'at':>{size}} "
@@ -206,9 +232,14 @@ def line_rows(scene: Scene, part: Part) -> list[Row]:
     lines, tall, gap = part.lines(), part.shares.tall, part.shares.gap
     if not len(lines):
         return []
-    found = bars(
-        part.columns.values[lines.start : lines.stop], tall - gap, scene.glyphs, part.low[lines.start : lines.stop]
-    )
+    by_category = part.by_category(scene.frame)
+    height = tall - gap
+    letters = int(by_category is not None and height > 1)
+    lows = part.low[lines.start : lines.stop] if by_category is None else None
+    found = bars(part.columns.values[lines.start : lines.stop], height - letters, scene.glyphs, lows)
+    if by_category is not None:
+        found = coloured(found, by_category[lines.start : lines.stop])
+        found = Marks(found.chars[:, :height], found.codes[:, :height])
     box = blank(len(lines), tall, part.columns.n)
     box.chars[:, gap:], box.codes[:, gap:] = found.chars, found.codes
     box = Marks(box.chars.reshape(-1, part.columns.n), box.codes.reshape(-1, part.columns.n))

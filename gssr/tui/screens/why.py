@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.metrics import BY_NAME, THROTTLES
+from gssr.metrics import THROTTLES, metric_named
 from gssr.model.compare.contrast import Contrast, Line, contrast, line, measured
 from gssr.model.live.frame import Frame
 from gssr.model.results import Judgement
@@ -131,7 +131,7 @@ def enter(scene: Scene) -> View | None:
     """The metric under the cursor over time."""
     lines = _plan(scene).lines
     name = lines[min(scene.view.row, len(lines) - 1)].metric if lines else ""
-    return scene.view.down(screen="time", metric=name, row=0, top=0) if name in BY_NAME else None
+    return scene.view.down(screen="time", metric=name, row=0, top=0) if metric_named(name) else None
 
 
 def click(scene: Scene, x: int, y: int) -> View | None:

@@ -1,0 +1,66 @@
+"""What a trace of 200,000 streams and 5 million intervals costs on the screens once it is read: first picture, zooms."""
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.table import Figure
+from gssr.model.live.watch_trace import WatchTrace
+from gssr.render.glyphs import UTF8
+from gssr.traces.timeline import NO_LINK, Category, Clock, Intervals, Kind, Source, Timeline, Track
+from gssr.tui import shell
+from gssr.tui.moves import MOVES
+from gssr.tui.view import Scene, View
+
+FIRST, ZOOM = 2.0, 0.1
+"""Seconds."""
+SIZE = (160, 48)
+_SECONDS = 600
+_KINDS = ((Kind.KERNEL, Category.COMPUTE), (Kind.KERNEL, Category.COMMUNICATION), (Kind.MEMCPY, Category.COPY))
+
+
+def many_streams(n_gpus: int, streams: int, n: int) -> Timeline:
+    """``n`` intervals at random on so many GPUs of four to a node, each with as many ``streams``."""
+    rng = np.random.default_rng(7)
+    start = np.sort(rng.integers(0, _SECONDS * 10**9, n))
+    which = rng.choice(3, n, p=(0.7, 0.2, 0.1))
+    kind, category = (np.array([pair[side] for pair in _KINDS], np.int8)[which] for side in (0, 1))
+    tracks = tuple(
+        Track("gpu_stream", f"stream {k}", gpu, f"nid{gpu // 4:06d}", device=gpu % 4, stream=k)
+        for gpu in range(n_gpus)
+        for k in range(streams)
+    )
+    length = rng.exponential(1e9, n).astype(np.int64)
+    track, name = rng.integers(0, len(tracks), n, np.int32), which.astype(np.int32)
+    none = np.full(n, -1, np.int64)
+    intervals = Intervals(start, length, track, name, kind, category, np.full(n, NO_LINK), none, none.astype(np.int8))
+    names = ("gemm", "ncclDevKernel_AllReduce", "Memcpy HtoD")
+    return Timeline((Source("made", "nsys"),), tracks=tracks, names=names, intervals=intervals, clock=Clock())
+
+
+def measure(n: int = 5_000_000) -> Iterator[Figure]:
+    """Once each for streams on few and on many GPUs."""
+    for n_gpus, streams in ((25_000, 8), (200_000, 1)):
+        trace = many_streams(n_gpus, streams, n)
+        watch = WatchTrace("made", lambda trace=trace: trace)  # type: ignore[misc]
+        about = f"{n_gpus:,} GPUs x {streams} streams, {n / 1e6:g} M intervals"
+        begun = time.process_time()
+        scene = _drawn(watch, View(screen="time"), quick=False)
+        taken = time.process_time() - begun
+        yield Figure(f"first picture, {about}", taken, "CPU s", FIRST)
+        watch.look(shell.query(View(screen="time"), *SIZE))  # what the thread that reads does next
+        for steps in range(1, 9):
+            body = scene.sized(*shell.body_size(scene.view, *SIZE))
+            begun = time.process_time()
+            scene = _drawn(watch, MOVES["zoom_in"](body))
+            taken = time.process_time() - begun
+            if steps in (1, 4, 8):
+                width = scene.frame.grid.width if scene.frame.part is None else scene.frame.part.columns.width  # type: ignore[union-attr]
+                yield Figure(f"zoom to columns of {width:g} s, {about}", taken, "CPU s", ZOOM)
+
+
+def _drawn(watch: WatchTrace, view: View, quick: bool = True) -> Scene:
+    scene = Scene(watch.look(shell.query(view, *SIZE), quick), None, view, *SIZE, UTF8)
+    shell.draw(scene)
+    return scene

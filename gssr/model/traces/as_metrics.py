@@ -1,0 +1,390 @@
+"""A trace as a recording whose samples are computed: shares of any time, by GPU, stream or thread, as metrics."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.metrics import OF_COUNTER, OF_NAME
+from gssr.model.results import Means
+from gssr.model.traces.cells import ByOwner, Pieces, cells
+from gssr.model.traces.nesting import nesting
+from gssr.store.format.rows import Gpu
+from gssr.traces.timeline import BUSY, Category, Counter, Kind, Timeline, Track
+
+LevelName = Literal["gpus", "streams", "threads"]
+NOUNS: dict[LevelName, str] = {"gpus": "GPU", "streams": "stream", "threads": "thread"}
+N_CATEGORIES = len(Category)
+_LONGEST_NAME = 40
+_MOST_INDEX = 1 << 20
+"""What is no index of a GPU: arrays are as long as the greatest."""
+
+
+class _Share(NamedTuple):
+    """Layers by their factors, the one that must not be empty, and the one that it is a share of."""
+
+    parts: Mapping[str, int]
+    needs: str = ""
+    of: str = "time"
+
+    def sum(self, added: Mapping[str, Floats]) -> Floats:
+        """What its layers add up to."""
+        total = np.zeros_like(added[self.of if self.of in added else next(iter(self.parts))])
+        for name, factor in self.parts.items():
+            total += factor * added[name]
+        return total
+
+
+_OF_GPUS: dict[str, _Share] = {
+    "busy": _Share({"busy": 1}),
+    "compute": _Share({"compute": 1}),
+    "communication": _Share({"communication": 1}, "communication"),
+    "exposed_communication": _Share({"kernels": 1, "compute": -1}, "communication"),
+    "overlap": _Share({"compute": 1, "communication": 1, "kernels": -1}, "communication", "communication"),
+    "copy": _Share({"copy": 1}, "copy"),
+    "exposed_copy": _Share({"busy": 1, "kernels": -1}, "copy"),
+    "waiting": _Share({"occupied": 1, "busy": -1}, "sync"),
+    "idle": _Share({"time": 1, "busy": -1}),
+}
+_GPU_SPLIT: dict[Category, str] = {
+    Category.COMPUTE: "compute", Category.COMMUNICATION: "exposed_communication", Category.COPY: "exposed_copy",
+    Category.SYNC: "waiting",
+}  # fmt: skip
+"""What of a GPU's time counts as which category: computation before communication before copies before waiting."""
+_THREAD_SPLIT: dict[Category, str] = {
+    Category.COMPUTE: "compute", Category.COMMUNICATION: "communication", Category.COPY: "copy", Category.SYNC: "waiting",
+    Category.LAUNCH: "api", Category.RANGE: "ranges", Category.IO: "io", Category.OTHER: "other",
+}  # fmt: skip
+"""Of a thread's, by the innermost interval."""
+_OF_THREADS: dict[str, _Share] = {
+    "busy": _Share(dict.fromkeys(_THREAD_SPLIT.values(), 1)),
+    **{name: _Share({name: 1}, name) for name in _THREAD_SPLIT.values()},
+    "idle": _Share({"time": 1, **dict.fromkeys(_THREAD_SPLIT.values(), -1)}),
+}
+
+
+class _Key(NamedTuple):
+    """What a row is called and sorted by."""
+
+    node: str
+    number: int
+    part: str = ""
+    rank: int | None = None
+    uuid: str | None = None
+    name: str | None = None
+
+
+class Level:
+    """The tracks of a trace put together as GPUs, as they are (streams), or as threads. ``key`` says whose row each of
+    ``tracks``, places in the timeline's, belongs to; ``spans``: the level whose rows say how long these last."""
+
+    def __init__(
+        self, name: LevelName, timeline: Timeline, tracks: list[int], key: Callable[[int], _Key], spans: "Level | None"
+    ) -> None:
+        self.name = name
+        self.noun = NOUNS[name]
+        self._timeline = timeline
+        self._tracks = tracks
+        self._key = key
+        self._spans = spans
+        self._layers: dict[str, Pieces] = {}
+        self._shares = _OF_THREADS if name == "threads" else _OF_GPUS
+        self._split = _THREAD_SPLIT if name == "threads" else _GPU_SPLIT
+
+    def __len__(self) -> int:
+        """How many rows: of streams and threads each track is one."""
+        return len(self.gpus) if self.name == "gpus" else len(self._tracks)
+
+    @cached_property
+    def _rows(self) -> tuple[tuple[Gpu, ...], Ints]:
+        keys = [self._key(at) for at in self._tracks]
+        at_of = {key: at for at, key in enumerate(sorted(set(keys), key=lambda key: key[:3]))}
+        owner_of = np.full(len(self._timeline.tracks), -1, np.int64)
+        owner_of[self._tracks] = [at_of[key] for key in keys]
+        gpus = tuple(
+            Gpu(at, "", node, rank, number, uuid, name, None, None, None, None, None, None, None, part or None)
+            for (node, number, part, rank, uuid, name), at in at_of.items()
+        )
+        return gpus, owner_of
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The rows, as if they had been recorded, sorted by node and index."""
+        return self._rows[0]
+
+    @property
+    def owner_of(self) -> Ints:
+        """[n_tracks]: the row of each track, -1 for none."""
+        return self._rows[1]
+
+    def ready_to_zoom(self) -> bool:
+        """Whether a part of the time costs less than all of it."""
+        return all(layer.reach is not None for layer in self._layers.values())
+
+    def prepare(self) -> None:
+        """Make it so."""
+        self._layers = {name: layer.in_time() for name, layer in self._layers.items()}
+
+    # Layers: pieces that do not overlap within one owner
+
+    @cached_property
+    def _busy(self) -> tuple[Ints, ByOwner]:
+        """The intervals that count, and the same by owner."""
+        own = self._timeline.intervals
+        counts = np.zeros(len(Kind), bool)
+        counts[list(Kind) if self.name == "threads" else [*BUSY, Kind.GPU_SYNC]] = True
+        places = np.flatnonzero(counts[own.kind] & (self.owner_of >= 0)[own.track])
+        return places, self._by_owner(places if len(places) < len(own) else slice(None))
+
+    def _by_owner(self, places: Ints | slice) -> ByOwner:
+        own = self._timeline.intervals
+        start, owner = own.start[places], self.owner_of.astype(np.int32)[own.track[places]]
+        return ByOwner(start, start + np.maximum(own.length[places], 0), owner, len(self.gpus))
+
+    def layer(self, name: str) -> Pieces:
+        """The pieces of one name."""
+        if name not in self._layers:
+            if name == "time":
+                self._layers[name] = self._time()
+            elif name.startswith(OF_NAME):
+                self._layers[name] = self._of_name(name.removeprefix(OF_NAME))
+            elif self.name == "threads":
+                self._layers |= self._innermost()
+            else:
+                self._layers |= self._unions()
+        return self._layers[name]
+
+    def _time(self) -> Pieces:
+        """From each owner's first start to its last end; of streams their GPU's."""
+        if self._spans is not None:
+            whole, parent = self._spans.layer("time"), np.full(len(self.gpus), -1, np.int64)
+            tracks = np.flatnonzero(self.owner_of >= 0)
+            parent[self.owner_of[tracks]] = self._spans.owner_of[tracks]
+            at = np.full(len(self._spans.gpus), -1)
+            at[whole.owner] = np.arange(len(whole.owner))
+            found, owner = at[parent], np.arange(len(self.gpus), dtype=np.int32)
+            found, owner = found[found >= 0], owner[found >= 0]
+            start, end = whole.start[found], whole.end[found]
+        else:
+            own, places = self._timeline.intervals, self._busy[0]
+            if self.name == "gpus":
+                places = places[own.kind[places] != Kind.GPU_SYNC]
+            by, n = self.owner_of[own.track[places]], len(self.gpus)
+            low, high = np.full(n, np.iinfo(np.int64).max), np.full(n, np.iinfo(np.int64).min)
+            np.minimum.at(low, by, own.start[places])
+            np.maximum.at(high, by, own.start[places] + own.length[places])
+            owner = np.flatnonzero(high > low).astype(np.int32)
+            start, end = low[owner], high[owner]
+        order = np.argsort(start, kind="stable")
+        return Pieces(start[order], end[order], owner[order])
+
+    def _unions(self) -> dict[str, Pieces]:
+        places, by_owner = self._busy
+        category = self._timeline.intervals.category[places]
+        sync = self._timeline.intervals.kind[places] == Kind.GPU_SYNC
+        communication, copy = category == Category.COMMUNICATION, category == Category.COPY
+        compute = ~(communication | copy | sync)
+        found: dict[str, Pieces] = {"compute": by_owner.union(compute)}
+        found["communication"] = by_owner.union(communication)
+        found["copy"] = by_owner.union(copy)
+        found["kernels"] = by_owner.union(~(copy | sync)) if communication.any() else found["compute"]
+        found["busy"] = by_owner.union(~sync) if copy.any() else found["kernels"]
+        found["sync"] = by_owner.union(sync)
+        found["occupied"] = by_owner.union() if sync.any() else found["busy"]
+        return found
+
+    def _innermost(self) -> dict[str, Pieces]:
+        """What each category has of a thread's time where nothing lies within: an interval, less those that lie in it."""
+        own, places = self._timeline.intervals, self._busy[0]
+        start, track = own.start[places], own.track[places]
+        length = np.maximum(own.length[places], 0)
+        category = own.category[places]
+        parent = nesting(start, length, track).parent
+        inside = np.flatnonzero(parent >= 0)
+        end = start + length
+        end[inside] = np.minimum(end[inside], end[parent[inside]])
+        above = np.full(len(places), -1, np.int8)
+        above[inside] = category[parent[inside]]
+        owner = self.owner_of[track].astype(np.int32)
+        found = {}
+        for number, name in self._split.items():
+            plus = np.flatnonzero((category == number) & (above != number))
+            minus = np.flatnonzero((above == number) & (category != number))
+            at = np.concatenate([plus, minus])
+            order = np.argsort(start[at], kind="stable")
+            sign = np.repeat(np.array([1, -1], np.int8), [len(plus), len(minus)])[order]
+            at = at[order]
+            found[name] = Pieces(start[at], end[at], owner[at], sign)
+        return found
+
+    def _of_name(self, text: str) -> Pieces:
+        own = self._timeline.intervals
+        wanted = names_like(self._timeline.names, text)
+        return self._by_owner(np.flatnonzero(wanted[own.name] & (self.owner_of[own.track] >= 0))).union()
+
+    # Metrics
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """Those that there is something to say of, counters among them."""
+        shares = [name for name, share in self._shares.items() if not share.needs or len(self.layer(share.needs).start)]
+        return (*shares, *dict.fromkeys(counter_name(counter) for counter in self._timeline.counters))
+
+    def _added(
+        self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
+    ) -> dict[str, Floats]:
+        return {name: cells(self.layer(name), line_of, n_lines, begin, width, n) for name in dict.fromkeys(names)}
+
+    def values(
+        self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
+    ) -> tuple[Floats, Floats]:
+        """[n_lines, n] each, over columns of ``width`` ns from ``begin`` on: what a metric adds up to, and what that is to
+        be divided by (0: unknown)."""
+        if metric.startswith(OF_COUNTER):
+            return self._counted(metric, line_of, n_lines, begin, width, n)
+        share = self._share(metric)
+        added = self._added((*share.parts, share.of), line_of, n_lines, begin, width, n)
+        return share.sum(added), added[share.of]
+
+    def _share(self, metric: str) -> _Share:
+        return _Share({metric: 1}) if metric.startswith(OF_NAME) else self._shares[metric]
+
+    def split(self, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> tuple[Floats, Floats]:
+        """The time by category [n_lines, n, N_CATEGORIES], which never adds up to more than the time there is [n_lines, n];
+        both in ns."""
+        shares = {category: self._shares[metric] for category, metric in self._split.items()}
+        parts = (part for share in shares.values() for part in share.parts)
+        added = self._added((*parts, "time"), line_of, n_lines, begin, width, n)
+        found = np.zeros((n_lines, n, N_CATEGORIES))
+        for category, share in shares.items():
+            found[:, :, category] = share.sum(added)
+        return found, added["time"]
+
+    def split_of(self, means: Mapping[str, float | None]) -> Floats:
+        """[N_CATEGORIES]: the same shares of means over all of some GPUs."""
+        found = np.zeros(N_CATEGORIES)
+        for category, metric in self._split.items():
+            found[category] = means.get(metric) or 0.0
+        return found
+
+    def means(self, begin: int, end: int, extra: str = "") -> Means:
+        """Of all metrics, and of ``extra``, over this time (ns)."""
+        names = (*self.metrics, extra) if extra and extra not in self.metrics else self.metrics
+        window = None, len(self.gpus), begin, max(end - begin, 1), 1
+        shares = {name: self._share(name) for name in names if not name.startswith(OF_COUNTER)}
+        added = self._added((part for each in shares.values() for part in (*each.parts, each.of)), *window)
+        pairs = [
+            (shares[name].sum(added), added[shares[name].of]) if name in shares else self._counted(name, *window)
+            for name in names
+        ]
+        total, n = (np.array([pair[side][:, 0] for pair in pairs]) for side in (0, 1))
+        return Means(names, begin / 1e9, end / 1e9, n, total)
+
+    def _counted(
+        self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
+    ) -> tuple[Floats, Floats]:
+        """Means of counters over time; those of the whole are everybody's."""
+        edges = begin + width * np.arange(n + 1)
+        total, weight = np.zeros((n_lines, n)), np.zeros((n_lines, n))
+        lines = np.arange(n_lines) if line_of is None else line_of
+        for counter in self._timeline.counters:
+            if counter_name(counter) != metric or not len(counter.time):
+                continue
+            owner = self.owner_of[counter.track] if counter.track >= 0 else -1
+            if counter.track >= 0 and (owner < 0 or lines[owner] < 0):
+                continue
+            rows = slice(None) if counter.track < 0 else int(lines[owner])
+            added, known = over_time(counter, edges)
+            total[rows] += added
+            weight[rows] += known
+        return total, weight
+
+
+def counter_name(counter: Counter) -> str:
+    """The metric that a counter is."""
+    return f"{OF_COUNTER}{counter.unit}{'/s' if counter.mode == 'total' else ''}:{counter.name}"
+
+
+def over_time(counter: Counter, edges: Ints) -> tuple[Floats, Floats]:
+    """[n] between ``edges`` [n + 1] (ns): a counter's value times the time it is known for, and that time."""
+    time, value = counter.time.astype(np.float64), counter.value
+    if counter.mode == "gauge":
+        summed = np.concatenate([[0.0], np.cumsum(value[:-1] * np.diff(time)), [0.0]])[: len(time)]
+        last = max(float(edges[-1]), float(time[-1]))
+        summed, time = np.append(summed, summed[-1] + value[-1] * (last - time[-1])), np.append(time, last)
+    elif counter.mode == "rate":
+        summed = np.concatenate([[0.0], np.cumsum(value[1:] * np.diff(time))])
+    else:
+        summed = (value - value[0]) * 1e9
+    inside = np.clip(edges, time[0], time[-1])
+    return np.diff(np.interp(inside, time, summed)), np.diff(inside)
+
+
+# Who there is
+
+
+def levels_of(timeline: Timeline) -> dict[LevelName, Level]:
+    """The levels that a trace has, that of GPUs first."""
+    tracks = timeline.tracks
+    streams = [at for at, track in enumerate(tracks) if track.kind == "gpu_stream"]
+    threads = [at for at, track in enumerate(tracks) if track.kind != "gpu_stream"]
+    found: dict[LevelName, Level] = {}
+    if streams:
+        gpu = _gpu_of(timeline, streams)
+        found["gpus"] = Level("gpus", timeline, streams, gpu, None)
+        if len(found["gpus"]) < len(streams):
+
+            def stream(at: int) -> _Key:
+                own = tracks[at]
+                part = f"stream-{own.stream}" if own.stream is not None else own.name[:_LONGEST_NAME]
+                return gpu(at)._replace(part=part, uuid=f"track {at}")
+
+            found["streams"] = Level("streams", timeline, streams, stream, found["gpus"])
+    if threads or not streams:
+        numbers = {at: number for number, at in enumerate(threads)}
+        found["threads"] = Level("threads", timeline, threads, lambda at: _thread(tracks[at], numbers[at]), None)
+    return found
+
+
+def _gpu_of(timeline: Timeline, streams: list[int]) -> Callable[[int], _Key]:
+    """What the GPU of a stream is called: ``node:device`` where that tells GPUs apart, else by rank."""
+    product = timeline.facts.get("gpu")
+    whose = {at: _whose(timeline.tracks[at]) for at in streams}
+    every = set(whose.values())
+    on_node = len({(node, device) for node, _, _, device, _ in every}) == len(every)
+    of_rank = len({rank for _, rank, _, _, _ in every}) == len(every)
+    n_sources = len({source for _, _, source, _, _ in every})
+
+    def key(node: str | None, rank: int | None, source: int, device: int | None, uuid: str | None) -> _Key:
+        odd = device is not None and not 0 <= device < _MOST_INDEX
+        number, part = (0, f"device {device}") if odd else (device or 0, "")
+        if node and on_node:
+            return _Key(node, number, part, rank, uuid, product)
+        if rank is None:
+            return _Key(f"file{source}" if n_sources > 1 else "gpu", number, part, None, uuid, product)
+        if of_rank and 0 <= rank < _MOST_INDEX:
+            return _Key("rank", rank, part, rank, uuid, product)
+        return _Key(f"rank{rank}", number, part, rank, uuid, product)
+
+    keys = {own: key(*own) for own in every}
+    return lambda at: keys[whose[at]]
+
+
+def _whose(track: Track) -> tuple[str | None, int | None, int, int | None, str | None]:
+    return track.node, track.rank, track.source if track.rank is None else 0, track.device, track.uuid
+
+
+def _thread(track: Track, number: int) -> _Key:
+    node = track.node or ("thread" if track.rank is None else f"rank{track.rank}")
+    name = track.name[:_LONGEST_NAME] or "thread"
+    tid = "" if track.tid is None or str(track.tid) in name else f" {track.tid}"
+    return _Key(node, number, name + tid, track.rank, f"track {number}")
+
+
+def names_like(names: tuple[str, ...], text: str) -> Flags:
+    """[n]: True for this name, and for that of a call with its version behind it."""
+    versioned = re.compile(re.escape(text) + r"(_v\d{4,})?").fullmatch
+    return np.array([versioned(name) is not None for name in names], bool)

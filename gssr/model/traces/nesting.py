@@ -1,0 +1,95 @@
+"""Which intervals lie within which, and a track drawn level by level. Nesting is not stored: starts and ends tell it."""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Flags, Floats, Ints
+
+_DEEPEST = 256
+"""Levels; what lies deeper has the parent that lies there."""
+
+
+class Nesting(NamedTuple):
+    """[n] each: how many intervals of its track each one lies in, and the place of the innermost of them, -1 for none."""
+
+    depth: Ints
+    parent: Ints
+
+
+def nesting(start: Ints, length: Ints, track: NDArray[np.int32]) -> Nesting:
+    """Of intervals ascending by start, of the same start the longer first. One without length counts as 1 ns."""
+    n = len(start)
+    if not n:
+        return Nesting(start, start)
+    order = np.argsort(track, kind="stable")
+    own = track[order]
+    begins = start[order]
+    ends = begins + np.maximum(length[order], 1)
+    by_end = np.lexsort((ends, own))
+    first = np.searchsorted(own, own)
+    ended = np.empty(n, np.int64)
+    edges = np.flatnonzero(np.append(True, own[1:] != own[:-1]))
+    for a, b in zip(edges.tolist(), [*edges[1:].tolist(), n], strict=True):
+        ended[a:b] = np.searchsorted(ends[by_end[a:b]], begins[a:b], "right")
+    depth = np.minimum(np.arange(n) - first - ended, _DEEPEST)
+    parent = np.full(n, -1, np.int64)
+    levels = np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
+    for above, level in pairwise(levels):
+        if len(level) and len(above):
+            parent[level] = above[np.searchsorted(above, level) - 1]
+    found = Nesting(np.empty(n, np.int64), np.empty(n, np.int64))
+    found.depth[order] = depth
+    found.parent[order] = np.where(parent >= 0, order[parent], -1)
+    return found
+
+
+class Lanes(NamedTuple):
+    """Tracks level by level: lane k is level ``level`` of track ``track`` [n_lanes]. ``item`` [n_lanes, n_columns]: the
+    interval (its place in the timeline) that has most of a column, -1 where there is none; ``share``: how much of the column
+    all intervals of the lane have, 0-1. ``places``: all intervals of these tracks [n], and the lane of each."""
+
+    track: Ints
+    level: Ints
+    item: Ints
+    share: Floats
+    places: Ints
+    lane: Ints
+
+
+def lanes(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, begin: int, width: int, n: int) -> Lanes:
+    """The tracks that are ``wanted`` [n_tracks] in ``n`` columns of ``width`` ns from ``begin`` on."""
+    places = np.flatnonzero(wanted[track])
+    own, first, size = track[places], start[places], length[places]
+    depth = nesting(first, size, own).depth
+    keys, lane = np.unique(own.astype(np.int64) * (_DEEPEST + 1) + depth, return_inverse=True)
+    n_lanes = len(keys)
+    end, stop = first + np.maximum(size, 1), begin + n * width
+    near = np.flatnonzero((end > begin) & (first < stop))
+    from_, to = np.maximum(first[near], begin) - begin, np.minimum(end[near], stop) - begin
+    one, other, row = from_ // width, (to - 1) // width, lane[near] * n
+    item, covered = np.full(n_lanes * n, -1, np.int64), np.zeros(n_lanes * n)
+    share = np.where(one == other, to - from_, (one + 1) * width - from_)
+    several = np.flatnonzero(other > one)
+    cell = np.concatenate([row + one, (row + other)[several]])
+    part = np.concatenate([share, (to - other * width)[several]])
+    which = np.concatenate([near, near[several]])
+    rank = np.argsort(part, kind="stable")
+    item[cell[rank]] = places[which[rank]]  # of several the last stays: the longest
+    covered += np.bincount(cell, part, n_lanes * n)
+    for k in several[other[several] > one[several] + 1].tolist():  # each has at least a column to itself
+        whole = slice(row[k] + one[k] + 1, row[k] + other[k])
+        item[whole], covered[whole] = places[near[k]], width
+    shape = (n_lanes, n)
+    shares = np.minimum(covered / width, 1.0)
+    level = keys % (_DEEPEST + 1)
+    return Lanes(keys // (_DEEPEST + 1), level, item.reshape(shape), shares.reshape(shape), places, lane)
+
+
+def within(start: Ints, length: Ints, track: NDArray[np.int32], place: int) -> list[int]:
+    """The places of the intervals in which one lies, the innermost first."""
+    before = np.flatnonzero(track[: place + 1] == track[place])[:-1]
+    around = before[start[before] + length[before] >= start[place] + max(int(length[place]), 1)]
+    return around[::-1].tolist()  # type: ignore[no-any-return]

@@ -1,0 +1,153 @@
+"""Shares of time in any columns, against counting every nanosecond by hand."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gssr.model.traces.as_metrics import levels_of
+from gssr.model.traces.cells import ByOwner, cells
+from gssr.model.traces.nesting import lanes, nesting
+from gssr.traces.timeline import Category, Counter, Kind, Timeline, Track
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tui"))
+from training import Made, training
+
+N_OWNERS, TIME = 3, 60
+spans = st.lists(st.tuples(st.integers(0, TIME), st.integers(0, 30), st.integers(0, N_OWNERS - 1)), max_size=25)
+
+
+def covered(intervals: list[tuple[int, int, int]]) -> np.ndarray:
+    """[owners, ns]: whether each nanosecond is covered."""
+    found = np.zeros((N_OWNERS, TIME + 31), bool)
+    for start, length, owner in intervals:
+        found[owner, start : start + length] = True
+    return found
+
+
+@given(spans, st.integers(-5, 70), st.integers(1, 20), st.integers(1, 9))
+def test_a_union_fills_columns_as_its_nanoseconds_do(
+    intervals: list[tuple[int, int, int]], begin: int, width: int, n: int
+) -> None:
+    start, length, owner = np.array(sorted(intervals), np.int64).reshape(-1, 3).T
+    pieces = ByOwner(start, start + length, owner.astype(np.int32), N_OWNERS).union()
+    found = cells(pieces, None, N_OWNERS, begin, width, n)
+    assert np.array_equal(found, cells(pieces.in_time(), None, N_OWNERS, begin, width, n))
+    every = covered(intervals)
+    for line in range(N_OWNERS):
+        for column in range(n):
+            low, high = begin + column * width, begin + (column + 1) * width
+            assert found[line, column] == every[line, max(low, 0) : max(high, 0)].sum()
+
+
+@given(spans)
+def test_lines_hold_what_their_owners_do_and_columns_add_up(intervals: list[tuple[int, int, int]]) -> None:
+    start, length, owner = np.array(sorted(intervals), np.int64).reshape(-1, 3).T
+    pieces = ByOwner(start, start + length, owner.astype(np.int32), N_OWNERS).union()
+    each = cells(pieces, None, N_OWNERS, 0, 7, 13)
+    some = cells(pieces, np.array([1, -1, 1]), 2, 0, 7, 13)
+    assert np.array_equal(some[1], each[0] + each[2])
+    assert not some[0].any()
+    assert each.sum() == covered(intervals).sum()
+
+
+def test_far_owners_of_long_traces_do_not_overflow() -> None:
+    day, n = 86_400 * 10**9, 150_000
+    owner = np.array([0, n - 1, n - 1], np.int32)
+    start = np.array([0, day, day + 5], np.int64)
+    found = ByOwner(start, start + 10, owner, n).union()
+    assert found.end.tolist() == [10, day + 15]
+    assert found.owner.tolist() == [0, n - 1]
+
+
+def nested() -> Timeline:
+    made = Made()
+    thread = made.track(Track("cpu_thread", "main", 0, None, 1, 1))
+    made.add(thread, "step", Kind.RANGE, Category.RANGE, 0, 100)
+    made.add(thread, "load", Kind.CPU_OP, Category.IO, 10, 30)
+    made.add(thread, "read", Kind.OS, Category.IO, 15, 5)
+    made.add(thread, "wait", Kind.RUNTIME, Category.SYNC, 20, 10)
+    made.add(thread, "launch", Kind.RUNTIME, Category.LAUNCH, 50, 10)
+    return made.timeline()
+
+
+def test_the_innermost_interval_has_a_threads_time() -> None:
+    level = levels_of(nested())["threads"]
+    split = level.split(None, 1, 0, 100, 1)[0][0, 0] / 100
+    assert {Category(at).name: round(share, 6) for at, share in enumerate(split) if share} == {
+        "RANGE": 0.6, "IO": 0.2, "SYNC": 0.1, "LAUNCH": 0.1,
+    }  # fmt: skip
+    assert level.split(None, 1, 0, 10, 10)[0].sum(axis=2).tolist() == [[10.0] * 10]
+
+
+def test_levels_of_nesting_and_what_lies_within_what() -> None:
+    own = nested().intervals
+    found = nesting(own.start, own.length, own.track)
+    assert found.depth.tolist() == [0, 1, 2, 2, 1]
+    assert found.parent.tolist() == [-1, 0, 1, 1, 0]
+
+
+def test_a_track_is_drawn_level_by_level() -> None:
+    own = nested().intervals
+    found = lanes(own.start, own.length, own.track, np.array([True]), 0, 10, 10)
+    assert found.item.tolist() == [
+        [0] * 10, [-1, 1, 1, 1, -1, 4, -1, -1, -1, -1], [-1, 2, 3, -1, -1, -1, -1, -1, -1, -1],
+    ]  # fmt: skip
+    assert found.share[2].tolist() == [0, 0.5, 1, 0, 0, 0, 0, 0, 0, 0]
+
+
+def test_a_gpus_split_adds_up_whatever_overlaps() -> None:
+    timeline = training(2)
+    level = levels_of(timeline)["gpus"]
+    begin, end = 0, 2 * 40_000_000
+    means = level.means(begin, end)
+    shares = {name: means.per_gpu(name) for name in means.names}
+    added = shares["compute"] + shares["exposed_communication"] + shares["exposed_copy"] + shares["idle"]
+    assert np.allclose(added, 1.0, atol=1e-12)
+    overlapped = shares["communication"] - shares["exposed_communication"]
+    assert np.allclose(shares["overlap"], overlapped / shares["communication"])
+    split, time = level.split(None, 2, begin, 1_000_000, 80)
+    assert (split.sum(axis=2) <= time).all()
+    assert split.sum() == pytest.approx(shares["busy"] @ means.n[0])
+    assert "waiting" not in means.names
+
+
+def test_streams_are_apart_and_a_name_is_a_metric() -> None:
+    timeline = training(2)
+    levels = levels_of(timeline)
+    assert [len(level.gpus) for level in levels.values()] == [2, 4, 2]
+    total, time = levels["gpus"].values("name:ncclDevKernel_AllGather_RING_LL", None, 2, 0, 80_000_000, 1)
+    assert total.tolist() == [[8_000_000.0]] * 2
+    assert (time > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"), [("gauge", [1.0, 2.0, 4.0]), ("rate", [2.0, 4.0, None]), ("total", [1e8, 2e8, None])]
+)
+def test_counters_over_time(mode: str, expected: list[float | None]) -> None:
+    made = Made()
+    stream = made.track(Track("gpu_stream", "stream", 0, device=0, stream=7))
+    made.add(stream, "kernel", Kind.KERNEL, Category.COMPUTE, 0, 30)
+    counter = Counter("x", "B", mode, np.array([0, 10, 20]), np.array([1.0, 2.0, 4.0]), stream)  # type: ignore[arg-type]
+    level = levels_of(made.timeline((counter,)))["gpus"]
+    name = next(name for name in level.metrics if name.startswith("counter:"))
+    total, weight = level.values(name, None, 1, 0, 10, 3)
+    found = [t / w if w else None for t, w in zip(total[0], weight[0], strict=True)]
+    assert found == pytest.approx(expected)
+
+
+def test_odd_numbers_of_devices_ranks_and_threads_are_no_indices() -> None:
+    made = Made()
+    for device, rank in ((-1, 0), (10**15, 0), (0, 0), (2, 10**12)):
+        stream = made.track(Track("gpu_stream", "stream", rank, device=device, stream=7))
+        made.add(stream, "kernel", Kind.KERNEL, Category.COMPUTE, 0, 30)
+    for tid in (-5, 2**62):
+        thread = made.track(Track("cpu_thread", "main", 0, None, 1, tid))
+        made.add(thread, "step", Kind.RANGE, Category.RANGE, 0, 100)
+    levels = levels_of(made.timeline())
+    assert len({(gpu.node, gpu.device_index, gpu.mig) for gpu in levels["gpus"].gpus}) == 4
+    for level in levels.values():
+        assert all(0 <= gpu.device_index < 10**6 for gpu in level.gpus if gpu.device_index is not None)

@@ -1,0 +1,410 @@
+"""A trace on the screens: shares as metrics, the timeline by category, tracks level by level, and its calls by name."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import frames
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_terminal import Tmux, gone
+from test_terminal import tmux as tmux  # the fixture
+from training import STEP, training
+
+from gssr.commands.tui import watches_of
+from gssr.model.live import watch_trace
+from gssr.model.live.frame import Frame, Query
+from gssr.model.live.watch_trace import WatchTrace
+from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.verdicts.rules import TABLE
+from gssr.render.cells import cell_width
+from gssr.render.glyphs import ASCII, UTF8
+from gssr.render.roles import CATEGORIES, text_of
+from gssr.traces.timeline import Kind
+from gssr.tui import shell
+from gssr.tui.actions import ACTIONS
+from gssr.tui.app import LiveScreen
+from gssr.tui.moves import MOVES
+from gssr.tui.screens import SCREENS, lanes
+from gssr.tui.view import Scene, View
+
+TRACE = training(3)
+NAMES = [screen.name for screen in SCREENS]
+
+
+@pytest.fixture(scope="module")
+def watch() -> Iterator[WatchTrace]:
+    found = WatchTrace("trace.json", lambda: TRACE)
+    yield found
+    found.close()
+
+
+class Seat:
+    """Somebody before the screen: presses keys, and looks."""
+
+    def __init__(self, watch: WatchTrace, screen: str = "time", size: tuple[int, int] = (80, 24)) -> None:
+        self.watch, self.size, self.glyphs = watch, size, UTF8
+        self.view = View(screen=screen)  # type: ignore[arg-type]
+
+    @property
+    def scene(self) -> Scene:
+        frame = self.watch.look(shell.query(self.view, *self.size, TABLE))
+        return Scene(frame, None, self.view, *self.size, self.glyphs)
+
+    @property
+    def frame(self) -> Frame:
+        return self.scene.frame
+
+    @property
+    def body(self) -> Scene:
+        scene = self.scene
+        return scene.sized(*shell.body_size(scene.view, *self.size))
+
+    def press(self, *names: str) -> "Seat":
+        for name in names:
+            self.view = MOVES[name](self.body)
+        return self
+
+    def text(self) -> str:
+        return "\n".join(text_of(row) for row in shell.draw(self.scene))
+
+    def under(self) -> int:
+        """The interval under the cursor of an opened track."""
+        scene = self.body
+        part = scene.frame.part
+        assert part is not None and part.lanes is not None
+        row = lanes._lines_in_sight(scene, part.lanes, lanes.room_of(scene))[1]
+        return lanes._under(scene.frame, part.lanes, row, self.view.cursor)
+
+
+# What is shown
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.sampled_from(sorted(MOVES)), max_size=15),
+    st.sampled_from(((20, 5), (40, 10), (80, 24), (120, 40), (200, 60))),
+    st.booleans(),
+)
+def test_whatever_is_pressed_a_screen_of_the_right_size_is_drawn(
+    watch: WatchTrace, moves: list[str], size: tuple[int, int], ascii_only: bool
+) -> None:
+    seat = Seat(watch, "job", size)
+    seat.glyphs = ASCII if ascii_only else UTF8
+    for move in ["", *moves]:
+        if move:
+            seat.press(move)
+        rows = shell.draw(seat.scene)
+        assert len(rows) == size[1]
+        assert {cell_width(text_of(row)) for row in rows} == {size[0]}
+        assert not ascii_only or all(text_of(row).isascii() for row in rows)
+
+
+@pytest.mark.parametrize("window", [None, (0.5, 1.7), (2.1, 2.2)])
+def test_shares_are_those_of_the_analysis(watch: WatchTrace, window: tuple[float, float] | None) -> None:
+    query = Query(columns=100) if window is None else Query(columns=10, span=0.03, end=window[1] * STEP / 1e9)
+    frame = watch.look(query)
+    assert frame.part is not None
+    low, high = (round(time * 1e9) for time in (frame.window.start, frame.window.end))
+    found = analyze_timeline(TRACE, None if window is None else (low, high))
+    time = frame.part.level.values("busy", None, 2, low, high - low, 1)[1][:, 0]
+    for metric in ("busy", "compute", "communication", "exposed_communication", "copy", "exposed_copy"):
+        expected = [getattr(gpu, f"{metric}_ns") for gpu in found.gpus]
+        assert (frame.window.per_gpu(metric) * time).round().tolist() == expected, metric
+    assert frame.window.per_gpu("overlap") == pytest.approx([gpu.overlap for gpu in found.gpus])
+
+
+def test_job_says_how_the_time_divides_and_what_took_most(watch: WatchTrace) -> None:
+    text = Seat(watch, "job").text()
+    shares = [float(share) for share in re.findall(r"(?:compute|network|memory copy|idle) ([\d.]+) %", text)]
+    assert len(shares) == 4
+    assert sum(shares) == pytest.approx(100, abs=0.2)
+    assert "score" not in text
+    assert re.search(r"most .*cutlass::gemm_bwd", text)
+    assert re.search(r"longest gap [\d.]+ ms at 0\.\d{6} s", text)
+
+
+def test_the_colour_of_a_cell_is_its_letter_too(watch: WatchTrace) -> None:
+    seat = Seat(watch)
+    letters = dict(zip("cnmslrio", CATEGORIES, strict=True))
+    rows = shell.draw(seat.scene)
+    line = next(row for row in rows if re.search(r"mc+n", text_of(row)[24:]))
+    seen = {span.role for span in line if span.role in CATEGORIES}
+    assert {letters[char] for char in set(text_of(line)[24:]) & set(letters)} == seen
+    assert "c compute" in text_of(rows[1])
+
+
+def test_lines_are_gpus_streams_and_threads_in_turn(watch: WatchTrace) -> None:
+    seat = Seat(watch)
+    nouns = []
+    for _ in range(3):
+        nouns.append((seat.frame.noun, seat.frame.n_gpus))
+        seat.press("density")
+    assert nouns == [("GPU", 2), ("stream", 4), ("thread", 2)]
+    assert seat.frame.noun == "GPU"
+
+
+def test_counters_lie_under_the_timeline_and_are_metrics(watch: WatchTrace) -> None:
+    seat = Seat(watch)
+    assert re.search(r"memory.* max 29\.\d GiB", seat.text())
+    while not seat.view.metric.startswith("counter:"):
+        seat.press("next_metric")
+    assert "memory allocated, GiB" in seat.text()
+    assert np.nanmax(seat.frame.grid.values) == pytest.approx(30 * 2**30, rel=0.01)
+
+
+def test_zooming_ends_at_columns_of_a_microsecond_and_comes_back(watch: WatchTrace) -> None:
+    seat = Seat(watch).press("left", *["left"] * 20)
+    widths = []
+    for _ in range(30):
+        part = seat.press("zoom_in").frame.part
+        assert part is not None and part.columns is not None
+        widths.append(round(part.columns.width * 1e9))
+    assert widths[-1] == 1000
+    assert "1 column = 1 µs" in seat.text()
+    assert seat.press(*["zoom_out"] * 30).view.span is None
+
+
+def test_lines_have_all_columns_where_there_are_too_many_gpus_for_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Seat(WatchTrace("a", lambda: TRACE)).frame
+    monkeypatch.setattr(watch_trace, "MOST_CELLS", 20)
+    frame = Seat(WatchTrace("a", lambda: TRACE)).frame
+    assert frame.grid.n <= 11
+    assert (
+        frame.part is not None and whole.part is not None and frame.timeline is not None and whole.timeline is not None
+    )
+    assert np.array_equal(frame.part.split, whole.part.split, equal_nan=True)
+    assert np.array_equal(frame.timeline.mean, whole.timeline.mean, equal_nan=True)
+
+
+def test_tables_of_a_large_trace_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_trace, "LARGE", 10)
+    watch = WatchTrace("a", lambda: TRACE)
+    query = shell.query(View(screen="calls"), 80, 24)
+    assert watch.look(query, quick=True).state == "waiting"
+    frame = watch.look(query)
+    while not frame.refined:
+        assert watch.growing
+        frame = watch.look(query)
+    assert not watch.growing
+    assert frame.part is not None and frame.part.analysis is not None
+    watch.close()
+
+
+# Tracks, level by level
+
+
+def test_a_gpu_is_opened_track_by_track_and_closed(watch: WatchTrace) -> None:
+    seat = Seat(watch).press("down", "enter")
+    text = seat.text()
+    assert seat.view.opened
+    assert "rank:1" in text and "stream 7" in text and "stream 20" in text
+    assert not seat.press("back").view.opened
+
+
+def test_levels_of_a_thread_nest(watch: WatchTrace) -> None:
+    seat = Seat(watch, size=(160, 40)).press("density", "density", "enter")
+    text = seat.text()
+    assert "ProfilerStep#0" in text
+    assert [int(level) for level in re.findall(r"level (\d)", text)] == [1, 2, 3, 4]
+
+
+def test_the_interval_under_the_cursor_is_told(watch: WatchTrace) -> None:
+    seat = Seat(watch).press("enter", "left", *["left"] * 60, *["right"] * 8)
+    name = TRACE.names[TRACE.intervals.name[seat.under()]]
+    text = seat.text()
+    assert f"─ {name} ─" in text
+    assert re.search(r"takes [\d.]+ (?:µs|ms)", text)
+    assert re.search(r"b launched by cudaLaunchKernel on python, 210 µs earlier", text)
+
+
+@pytest.mark.parametrize("zooms", [0, 6])
+def test_next_and_previous_go_along_all_intervals_of_a_name(watch: WatchTrace, zooms: int) -> None:
+    seat = Seat(watch).press("enter", "left", *["left"] * 60, *["right"] * 8, *["zoom_in"] * zooms)
+    seat.press("next_found")
+    name, own = seat.view.name, TRACE.intervals
+    assert name
+    track = own.track[seat.under()]
+    same = np.flatnonzero((own.name == TRACE.names.index(name)) & (own.track == track))
+    found = [seat.under()]
+    while True:
+        before = seat.view
+        if seat.press("next_found").view == before:
+            break
+        found.append(seat.under())
+        assert seat.frame.grid.start <= seat.view.cursor < seat.frame.grid.end  # type: ignore[operator]
+    assert found == same[-len(found) :].tolist()
+    for place in found[-2::-1]:
+        assert seat.press("previous_found").under() == place
+
+
+def test_cause_and_effect_lead_to_each_other(watch: WatchTrace) -> None:
+    seat = Seat(watch).press("enter", "left", *["left"] * 60, *["right"] * 8, "next_found")
+    kernel = seat.under()
+    call = seat.press("cause").under()
+    assert TRACE.intervals.kind[call] == Kind.RUNTIME
+    assert TRACE.intervals.link[call] == TRACE.intervals.link[kernel]
+    assert seat.frame.noun == "thread"
+    assert seat.press("cause").under() == kernel
+    assert seat.frame.noun == "GPU"
+
+
+# Calls
+
+
+def test_calls_shows_one_table_after_another(watch: WatchTrace) -> None:
+    seat = Seat(watch, "calls")
+    titles = []
+    for _ in range(6):
+        titles.append(re.sub(r"  .*", "", seat.text().split("\n")[1])[2:])
+        seat.press("density")
+    assert titles == ["kernels", "ranges of the program", "operators", "calls of CUDA or HIP", "copies", "kernels"]
+
+
+def test_names_are_sorted_and_looked_for(watch: WatchTrace) -> None:
+    seat = Seat(watch, "calls")
+    names = re.findall(r"(?:ms|µs)  ([^\W\d]\S+)", seat.text())
+    assert names[0] == "cutlass::gemm_bwd"
+    while "  name" not in "".join(span.text for span in shell.draw(seat.scene)[2] if span.role == "value"):
+        seat.press("next_sort")
+    by_name = re.findall(r"(?:ms|µs)  ([^\W\d]\S+)", seat.text())
+    assert by_name == sorted(names, key=str.lower)
+    seat.view = View(screen="calls", sought="NCCL*gather")
+    assert "1 of 5 names" not in seat.text()
+    seat.view = View(screen="calls", sought="gather")
+    assert "1 of 5 names" in seat.text()
+    assert seat.press("back").view.sought == ""
+
+
+def test_a_name_becomes_a_metric(watch: WatchTrace) -> None:
+    seat = Seat(watch, "calls").press("enter")
+    assert seat.view.screen == "time"
+    assert seat.view.metric == "name:cutlass::gemm_bwd"
+    own = TRACE.intervals
+    spent = own.length[own.name == TRACE.names.index("cutlass::gemm_bwd")].sum()
+    assert seat.frame.window.total[-1].sum() == spent
+    assert seat.press("back", "density", "enter").frame.noun == "thread"
+    assert "backward, %" in seat.text()
+
+
+def test_tables_are_of_the_window_and_the_selection(watch: WatchTrace) -> None:
+    seat = Seat(watch, "calls")
+    seat.view = View(screen="calls", span=0.04, end=0.08, selection=(1,), selected="rank:1")
+    analysis = seat.frame.part.analysis  # type: ignore[union-attr]
+    assert analysis is not None
+    assert [gpu.rank for gpu in analysis.gpus] == [1]
+    assert analysis.window[1] <= 80_000_000
+
+
+# Without a trace
+
+
+def test_without_a_trace_nothing_of_it_is_offered() -> None:
+    frame = frames.frame_of([[0.5, 0.7], [0.2, 0.3]])
+    told = {action.help for action in ACTIONS if action.traces}
+    assert told
+    for screen in NAMES[:-1]:
+        scene = Scene(frame, None, View(screen=screen), 200, 60, UTF8)  # type: ignore[arg-type]
+        footer = text_of(shell.footer(scene))
+        assert "Calls" not in footer and "b cause" not in footer
+    helps = "\n".join(text_of(row) for row in shell.draw(scene._replace(view=View(overlay="help"))))
+    assert not [text for text in told if text[:30] in helps]
+
+
+def test_keys_of_traces_do_nothing_without_one(plants: dict[str, str]) -> None:
+    app = LiveScreen(watches_of([plants["before"]]), UTF8, 10.0, 256)
+
+    async def run() -> None:
+        async with app.run_test(size=(80, 24)) as pilot:
+            while not app.frames:
+                await pilot.pause(0.02)
+            for key in ("8", "f", "F", "b"):
+                view = app.view
+                await pilot.press(key)
+                assert app.view == view
+
+    asyncio.run(run())
+
+
+# What is opened
+
+
+def kineto(path: Path, rank: int, begin: float = 0.0) -> Path:
+    """A small trace as torch.profiler writes it."""
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 9, "tid": 9, "ts": begin, "dur": 900.0, "args": {}}
+    ]
+    for number in range(20):
+        at, link = begin + 40.0 * number, {"correlation": number + 1}
+        events.append(
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": at + 1, "dur": 5.0,
+             "args": link}
+        )  # fmt: skip
+        events.append(
+            {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce" if number % 4 == 3 else "gemm\x1b[31m", "pid": 0,
+             "tid": 7, "ts": at + 10, "dur": 25.0, "args": link | {"stream": 7, "device": 0}}
+        )  # fmt: skip
+    found = {"schemaVersion": 1, "distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events}
+    path.write_text(json.dumps(found))
+    return path
+
+
+def test_files_of_several_ranks_are_one_trace_and_those_of_one_are_compared(tmp_path: Path) -> None:
+    one, two = (str(kineto(tmp_path / f"{rank}.json", rank)) for rank in (0, 1))
+    again = str(kineto(tmp_path / "again.json", 0))
+    assert [len(watch.look(Query()).gpus) for watch in watches_of([one, two])] == [2]
+    assert [len(watch.look(Query()).gpus) for watch in watches_of([one, again])] == [1, 1]
+
+
+def test_a_recording_and_a_trace_are_not_looked_at_together(tmp_path: Path, plants: dict[str, str]) -> None:
+    path = str(kineto(tmp_path / "a.json", 0))
+    with pytest.raises(ValueError, match=r"is no trace, and .*a\.json is one"):
+        watches_of([plants["before"], path])
+    with pytest.raises(ValueError, match="--run"):
+        watches_of([path], "1")
+
+
+def test_a_trace_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"schemaVersion": 1, "traceEvents": [{"ph": "M", "name": "process_name", "args": {}}]}')
+    (watch,) = watches_of([str(path)])
+    scene = Scene(watch.look(Query()), None, View(), 80, 24, UTF8)
+    assert "a.json" in "\n".join(text_of(row) for row in shell.draw(scene))
+
+
+def test_a_trace_in_a_real_terminal(tmp_path: Path, tmux: Tmux) -> None:
+    tmux.start(*(str(kineto(tmp_path / f"rank{rank}.json", rank)) for rank in (0, 1)), TERM="xterm-256color")
+    tmux.shows(r"Job 1/8\n busy +\d")
+    tmux.press("4")
+    tmux.shows(r"Time 4/8\n(.*\n)*.*rank:0 (.*\n)*.*rank:1 ")
+    tmux.press("Enter")
+    tmux.shows(r"stream 7 ")
+    tmux.press(*["Left"] * 12, "b")
+    tmux.shows(r"aten::mm")
+    tmux.press("Escape")
+    tmux.shows(r"rank:1 ")
+    tmux.press("8")
+    assert "\x1b" not in tmux.shows(r"Calls 8/8\n(.*\n)*.*gemm")
+    tmux.press("q")
+    assert gone(tmux.pid)
+
+
+def test_two_traces_are_compared(tmp_path: Path) -> None:
+    watches = watches_of([str(kineto(tmp_path / f"{name}.json", 0)) for name in ("a", "b")])
+    app = LiveScreen(watches, UTF8, 10.0, 256)
+
+    def drawn() -> str:
+        return "\n".join(text_of(row) for row in app._canvas.rows())
+
+    async def run() -> None:
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.press("7")
+            while "A-B" not in drawn():
+                await pilot.pause(0.02)
+            assert re.search(r"busy % +\d", drawn())
+
+    asyncio.run(run())
