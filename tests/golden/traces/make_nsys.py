@@ -66,7 +66,7 @@ def string_of(column: str) -> str:
 
 
 def gpu_rows(report: Report, *, unified: bool) -> str | None:
-    """SQL for all that keeps a GPU busy: pid, deviceId, streamId, correlationId, start, end. Rows without length say nothing."""
+    """SQL for all that keeps a GPU busy: pid, deviceId, streamId, correlationId, start, end."""
     parts = []
     for table in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"):
         name = f"CUPTI_ACTIVITY_KIND_{table}"
