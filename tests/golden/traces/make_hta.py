@@ -29,6 +29,8 @@ def rows(frame: Any) -> Table:
     """A data frame's rows, with missing values as null."""
     if frame is None:
         return {"columns": [], "rows": []}
+    frame = frame.copy()
+    frame.columns = [" ".join(c).strip() if isinstance(c, tuple) else c for c in frame.columns]
     table = json.loads(frame.to_json(orient="split"))
     return {"columns": table["columns"], "rows": table["data"]}
 
@@ -41,10 +43,10 @@ def attempt(figures: dict[str, Any], key: str, made: Callable[[], Any]) -> None:
         figures[key] = {"error": f"{type(error).__name__}: {error}"[:120]}
 
 
-def launches(analysis: TraceAnalysis) -> list[dict[str, Any]]:
+def launches(analysis: TraceAnalysis, ranks: list[int]) -> list[dict[str, Any]]:
     """HTA's launches per rank, as counts and sums in whole µs (its own histograms are only drawn)."""
     out = []
-    for rank, table in analysis.get_cuda_kernel_launch_stats(visualize=False).items():
+    for rank, table in analysis.get_cuda_kernel_launch_stats(ranks=ranks, visualize=False).items():
         delay = table["launch_delay"]
         short = (table["gpu_duration"] < table["cpu_duration"]) & (table["cpu_duration"] <= SHORT_RUNTIME_US)
         out.append(
@@ -96,7 +98,7 @@ def figures_of(traces: list[Path], hash_names: bool, include_last_step: bool) ->
         figures["ranks"] = [int(rank) for rank in ranks]
 
         attempt(figures, "idle", lambda: rows(analysis.get_idle_time_breakdown(ranks=ranks, visualize=False)[0]))
-        attempt(figures, "launches", lambda: launches(analysis))
+        attempt(figures, "launches", lambda: launches(analysis, ranks))
 
         def flat(frame: Any) -> Table:
             return rows(frame.reset_index() if frame is not None else None)
