@@ -13,7 +13,7 @@ from gssr.traces.timeline import NO_LINK, OPERATIONS, Clock, Counter, Intervals,
 from tests.fakes.traces import bad, kineto, loop, nsys, samples
 from tests.fakes.traces.compare import differences
 from tests.fakes.traces.content import Event, Sample, same_name, split
-from tests.golden.traces import make_nsys
+from tests.golden.traces import check, make_nsys
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -110,9 +110,11 @@ def test_a_report_is_the_same_however_it_lies_on_disk(tmp_path: Path, layout: st
 
 
 @pytest.mark.parametrize("label", [label for label in loop.LABELS if label != "healthy"])
-def test_an_ailment_costs_time_and_shows(label: loop.Label) -> None:
+def test_an_ailment_costs_time_and_shows(tmp_path: Path, label: loop.Label) -> None:
     for seed in range(3):
-        ailing, healthy = loop.ail(label, seed), loop.ail("healthy", seed)
+        ailing, files, report = samples.labelled(tmp_path, label, seed)
+        assert len(files) == len(ailing.ranks) and make_nsys.figures_of(report)["gpus"]
+        healthy = loop.ail("healthy", seed)
         assert ailing.won_ns > ailing.wall_ns // 10
         assert healthy.won_ns == 0 and split(healthy.ranks[0].events).busy > 0.95 * split(healthy.ranks[0].events).span
         for content in ailing.ranks:
@@ -182,3 +184,67 @@ def test_what_is_no_trace_is_made(tmp_path: Path) -> None:
     assert json.loads(bad.jax(tmp_path / "jax.json", content[0]).path.read_text())["traceEvents"]
     assert [w.rank for w in bad.ranks(tmp_path, content, twice=1)] == [0, 1, 1]
     assert same_name("a\x07b", "a b") and not same_name("a", "b")
+
+
+def test_the_check_of_goldens_finds_what_differs(tmp_path: Path) -> None:
+    report = nsys.write(tmp_path / "r.sqlite", loop.ail("pageable", 0, 2, 1).ranks, evils=("unified",))
+    figures = make_nsys.figures_of(report.path)
+    found = {
+        "copies": [
+            {"operation": time[0], "count": time[2], "total_ns": time[3], "bytes": size[3]}
+            for time in figures["memory_by_time"]["rows"]
+            for size in figures["memory_by_size"]["rows"]
+            if time[0] == size[0]
+        ],
+        "ranks": [{"span_ns": row[5], "busy_ns": row[6]} for row in figures["gpus"]["rows"]],
+        "ranges": [{"name": row[2], "count": row[3], "total_ns": row[4]} for row in figures["ranges"]["rows"]],
+    }
+    for key in ("kernels", "api"):
+        columns = ["name", *check.STATISTICS.values()]
+        found[key] = [dict(zip(columns, row, strict=True)) for row in figures[key]["rows"]]
+    assert check.nsys_differences(found, figures) == []
+    for rows in found.values():
+        number = next(key for key, value in rows[0].items() if isinstance(value, int))
+        rows[0][number] += 1
+        assert check.nsys_differences(found, figures)
+        rows[0][number] -= 1
+
+
+def test_the_check_against_hta_finds_what_differs() -> None:
+    golden = json.loads((SAMPLES / "communication.hta.json").read_text())
+    figures = golden["without_last_step"]
+    kernels: dict[str, float] = {}
+    for row in figures["kernel_breakdown"]["kernels"]["rows"]:
+        kernels[row[0]] = kernels.get(row[0], 0) + row[1] * 1000
+    idle: dict[str, float] = {}
+    for row in figures["idle"]["rows"]:
+        idle[row[2]] = idle.get(row[2], 0) + row[3] * 1000
+    count = sum(row["count"] for row in figures["launches"])
+    kinds = {theirs: ours for ours, theirs in check.TYPES.items()}
+    found = {
+        "ranks": [
+            {"rank": rank, "idle_ns": idle_us * 1000, "compute_ns": compute * 1000, "span_ns": span * 1000,
+             "busy_ns": (compute + rest) * 1000, "overlap": overlap[1] / 100}
+            for (rank, idle_us, compute, rest, span, *_), overlap in zip(
+                figures["temporal_breakdown"]["rows"], figures["overlap"]["rows"], strict=True)
+        ],
+        "kernel_types": [
+            {"types": [kinds[kind] for kind in row[0].split(" overlapping ")], "total_ns": row[1] * 1000}
+            for row in figures["kernel_breakdown"]["types"]["rows"]
+        ],
+        "kernels": [{"name": name, "total_ns": total} for name, total in kernels.items()],
+        "idle": [{"cause": "host", "total_ns": idle["host_wait"]}, {"cause": "launch", "total_ns": idle["kernel_wait"]}],
+        "launches": {
+            "count": count,
+            "short_kernels": sum(row["short_kernels"] for row in figures["launches"]),
+            "long_delays": sum(row["long_delays"] for row in figures["launches"]),
+            "delay_ns": {"mean": sum(row["delay_sum"] for row in figures["launches"]) / count * 1000},
+        },
+    }  # fmt: skip
+    assert check.hta_differences(found, golden) == []
+    for rows in (found["ranks"], found["kernel_types"], found["kernels"], found["idle"], [found["launches"]]):
+        assert isinstance(rows, list)
+        key = next(key for key in ("span_ns", "total_ns", "count") if key in rows[0])
+        rows[0][key] += 1000
+        assert check.hta_differences(found, golden)
+        rows[0][key] -= 1000
