@@ -1,0 +1,74 @@
+"""The small traces of tests/traces/samples: ``python -m tests.fakes.traces.samples FOLDER`` writes them."""
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from . import kineto, nsys
+from .kineto import Style
+from .loop import Label, Labelled, ail
+
+SOUND_EVILS = ("graph", "experts", "sync", "stacks")
+"""Those that are sound JSON, and that every tool reads."""
+
+
+class Sample(NamedTuple):
+    """A loop, and how its files are written."""
+
+    name: str
+    label: Label
+    style: Style
+    ranks: int = 2
+    seed: int = 0
+
+
+SAMPLES = (
+    Sample("communication", "communication", Style()),
+    Sample("straggler", "straggler", Style(clock="integer", old=False, layout="compact"), ranks=4),
+    Sample("decimal", "loader", Style(clock="decimal", layout="four", tail=False)),
+    Sample("launch", "launch", Style(layout="compact"), ranks=1),
+    Sample("rocm", "pageable", Style(rocm=True, layout="tabs")),
+    Sample("graphs", "healthy", Style(evils=SOUND_EVILS)),
+    Sample("boot", "sync", Style(clock="boot", layout="lines"), ranks=1),
+    Sample("gaps", "checkpoint", Style(tail=False)),
+)
+REPORTS = (("pageable", "2022.2"), ("straggler", "2025.6"))
+
+
+def paths(folder: Path, sample: Sample) -> list[Path]:
+    """The files of a sample, by rank."""
+    return [folder / f"{sample.name}-rank{rank}.json.gz" for rank in range(sample.ranks)]
+
+
+def write(folder: Path) -> list[kineto.Written]:
+    """Writes all of them; what the Kineto files mean, in the order of SAMPLES and ranks."""
+    written = []
+    for sample in SAMPLES:
+        loop = ail(sample.label, sample.seed, sample.ranks, 2 if sample.label == "launch" else 4)
+        for path, content in zip(paths(folder, sample), loop.ranks, strict=True):
+            written.append(kineto.write(path, content, sample.style))
+    return written
+
+
+def write_reports(folder: Path) -> list[nsys.Written]:
+    """Writes the reports."""
+    return [
+        nsys.write(folder / f"{label}-{version}.sqlite", ail(label, 0, 2, 2).ranks, version, ("unified", "ranges"))  # type: ignore[arg-type]
+        for label, version in REPORTS
+    ]
+
+
+def labelled(folder: Path, label: Label, seed: int = 0, ranks: int = 2) -> tuple[Labelled, list[Path], Path]:
+    """A loop with its label, its Kineto files by rank and its one report, in a folder of their own."""
+    loop = ail(label, seed, ranks)
+    at = folder / f"{label.replace(' ', '_')}-{seed}"
+    at.mkdir(parents=True, exist_ok=True)
+    style = Style(layout="two" if seed % 2 else "compact")
+    files = [kineto.write(at / f"rank{content.rank}.pt.trace.json.gz", content, style).path for content in loop.ranks]
+    version = list(nsys.VERSIONS)[seed % len(nsys.VERSIONS)]
+    return loop, files, nsys.write(at / "report.sqlite", loop.ranks, version).path
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
+    write_reports(Path(sys.argv[1]))
