@@ -29,7 +29,6 @@ from gssr.model.results import (
 )
 from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, filtered
 from gssr.model.statistics.balance import balance, has_balance, imbalance
-from gssr.model.statistics.exact import Exact
 from gssr.model.statistics.gpu_time_counts import BITS
 from gssr.model.statistics.roofline import place
 from gssr.model.statistics.series import over_space
@@ -108,6 +107,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     if exact and reader.n_rows <= EXACT_ROWS:
         source = rows = Rows(reader, positions, tuple(dict.fromkeys((*names, *gathered))), lower, upper)
     elif exact:
+        from gssr.model.statistics.exact import Exact
+
         source = Exact(reader, positions, rollups, options.progress)
     interval = reader.sampling_seconds or source.aggregate((), lower, upper, np.inf).interval or 1.0
 

@@ -9,7 +9,6 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.model.evidence.evidence import METRICS, Course, Evidence, evidence_of, over_gpus
-from gssr.model.evidence.glimpses import glimpses, rows_in, stretches, those_in, use
 from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import filtered, numbers_within
 from gssr.model.statistics.gpu_time_counts import (
@@ -184,6 +183,8 @@ def _glimpsed(
 ) -> Evidence | None:
     """Of some of the GPUs, for some stretches of the window, in bins of a sample or few; None where those of the series are
     as short, or no stretches can be had. ``rows``: theirs."""
+    from gssr.model.evidence.glimpses import glimpses, rows_in, stretches, those_in, use
+
     begins, seconds = stretches(reader, (evidence.start, evidence.end))
     if evidence.width <= BRIEF or evidence.width <= evidence.interval or not len(begins) or not len(few):
         return None

@@ -16,8 +16,7 @@ from gssr.arrays import Floats, Ints
 from gssr.model.results import GpuSeries, Series
 from gssr.model.statistics.aggregate import filtered
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS
-from gssr.store.read.everything import VECTORS_AT_ONCE
-from gssr.store.read.recording import Buckets, RunReader, Samples
+from gssr.store.read.recording import VECTORS_AT_ONCE, Buckets, RunReader, Samples
 
 MAX_EMPTY = 0.05
 """A bin's width is too narrow when more than this share of the (GPU, bin) cells is empty without a gap."""

@@ -27,7 +27,6 @@ from gssr.model.statistics.gpu_time_counts import (
     series_of_rows,
 )
 from gssr.store.format.layout import layout_of, part_of
-from gssr.store.read.everything import totals
 from gssr.store.read.recording import RunReader, Samples
 
 MOST_AT_AN_END = 100_000
@@ -152,6 +151,8 @@ class Rollups:
         self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
     ) -> Aggregate:
         """As in Source."""
+        from gssr.store.read.everything import totals
+
         gpus = filtered(self._reader, self._positions)
         sums = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
         for own in totals(self._reader, names, self._positions, lower, upper, gap_seconds):

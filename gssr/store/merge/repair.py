@@ -18,9 +18,8 @@ from gssr.store.format.vectors import derive, fold
 from gssr.store.read.check_rollups import LONGEST, wrong_stretches
 from gssr.store.read.histograms import count_sketches, no_bins
 from gssr.store.read.open import RecordingError
-from gssr.store.read.part import Part
 from gssr.store.read.recording import Recording
-from gssr.store.read.recording_file import RecordingFile
+from gssr.store.read.recording_file import Part, RecordingFile
 from gssr.store.read.window_edges import positions_of, starts_of
 from gssr.store.write.create import finished_runs, reopen, seal, seal_again
 

@@ -5,11 +5,87 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Bytes, Floats, Ints
 from gssr.store.format.columns import columns_of
-from gssr.store.pages.file import Leaves, NotPlainError, PageFile, leaves
-from gssr.store.pages.rows import MOST_COLUMNS, Rows
+from gssr.store.pages.file import SHIFT, SIZE, Cells, Leaves, NotPlainError, PageFile, leaves, pieces
+
+_VALUE = np.array([np.nan, 0, 0, 0, 0, 0, 0, 0, 0, 1], np.float64)
+_FLOAT = 7
+
+MOST_COLUMNS = 126
+"""With more the length of a row's head takes two bytes."""
+
+
+class Rows:
+    """The rows of leaf pages. ``rowid`` int64[n] ascends. Columns are asked for in their order."""
+
+    def __init__(self, file: PageFile, found: Leaves, n_columns: int) -> None:
+        """Read the pages of a table of ``n_columns`` columns. Raises NotPlainError."""
+        cells = Cells(file, found)
+        self._buffer, self._start, self.rowid = cells.buffer, cells.start, cells.rowid
+        self._types = self._serial_types(cells.payload, n_columns)
+        self._next = 0
+        self._offset = self._start + self._buffer[self._start]
+
+    def _serial_types(self, payload: Ints, n_columns: int) -> Bytes:
+        """[n_columns, n]: each value's type. Rows from before a column was added end early: there it is NULL."""
+        head = self._buffer[self._start].astype(np.int64)
+        if (head < 1).any() or (head > n_columns + 1).any() or (head > payload).any():
+            raise NotPlainError("a row of other columns")
+        wide = pieces(self._buffer, self._start + 1, 32) if n_columns <= 32 else None
+        if wide is None:
+            wide = np.hstack([pieces(self._buffer, self._start + 1 + at, 32) for at in range(0, n_columns, 32)])
+        types = np.ascontiguousarray(wide[:, :n_columns].T)
+        if (head <= n_columns).any():
+            types[np.arange(n_columns)[:, None] >= head - 1] = 0
+        if types.max(initial=0) >= len(SIZE):
+            raise NotPlainError("a value that is no number")
+        self._sizes = np.take(SIZE, types, mode="clip")
+        if (head + self._sizes.sum(axis=0, dtype=np.int64) != payload).any():
+            raise NotPlainError("a row of another length")
+        return types
+
+    def keep(self, chosen: NDArray[np.bool_]) -> None:
+        """Go on with these rows only."""
+        if chosen.all():
+            return
+        self.rowid, self._offset = self.rowid[chosen], self._offset[chosen]
+        self._types, self._sizes = self._types[:, chosen], self._sizes[:, chosen]
+
+    def column(self, number: int) -> Floats:
+        """The values of a column (from 0) [n], NaN for NULL; it comes behind those asked for before."""
+        assert number >= self._next
+        for passed in range(self._next, number):
+            self._offset += self._sizes[passed]
+        types = self._types[number]
+        low, high = int(types.min(initial=9)), int(types.max(initial=0))
+        if low == high and not SIZE[low]:
+            values = np.full(len(types), _VALUE[low])
+        else:
+            at_every_byte = np.ndarray((len(self._buffer) - 7,), "V8", self._buffer, strides=(1,))
+            values = _values(at_every_byte[self._offset].view(">i8").astype(np.int64), types, low, high)
+        self._offset += self._sizes[number]
+        self._next = number + 1
+        return values
+
+
+def _values(bits: Ints, types: Bytes, low: int, high: int) -> Floats:
+    """Values from the 8 bytes [n] that begin with them; ``low`` and ``high`` are the extremes of their types."""
+    if low > 0 and high < _FLOAT:
+        return (bits >> (SHIFT[low] if low == high else SHIFT[types])).astype(np.float64)
+    values = bits.view(np.float64)
+    if not low == high == _FLOAT:
+        other = np.flatnonzero(types != _FLOAT)
+        own = types[other]
+        whole = (bits[other] >> SHIFT[own]).astype(np.float64)
+        values[other] = np.where(SIZE[own] > 0, whole, _VALUE[own])
+    unknown = np.isnan(values)
+    if unknown.any():  # in a float, too, for SQLite: but there is more than one way to write it
+        values[unknown] = np.nan
+    return values
+
 
 _EXACT = float(1 << 53)
 """Below this every whole number is a float64."""

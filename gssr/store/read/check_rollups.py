@@ -16,7 +16,7 @@ from gssr.store.format.layout import Layout, part_of
 from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import where
 from gssr.store.pages.samples import Wanted
-from gssr.store.read.part import Part, Rows
+from gssr.store.read.recording_file import Part, Rows
 from gssr.store.read.samples import in_threads
 from gssr.store.read.window_edges import codes_of, positions_of, starts_of
 

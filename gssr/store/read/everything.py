@@ -20,7 +20,7 @@ from gssr.store.format.layout import Layout, layout_of, part_of
 from gssr.store.format.schema import LEVELS, TABLES
 from gssr.store.format.vectors import derive, empty_vectors, merge
 from gssr.store.read.histograms import count_below
-from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.recording import VECTORS_AT_ONCE, RunReader, Samples
 from gssr.store.read.samples import Columns, in_threads
 
 
@@ -85,8 +85,6 @@ def in_turns(reader: RunReader) -> bool:
     return reader._places.in_turns
 
 
-VECTORS_AT_ONCE = 6_000
-"""Buckets of all metrics: some seven megabytes, and as much again while they are merged."""
 _AT_THE_ENDS = 30
 """Finer rollups of a GPU, at most, where a window does not begin or end with one of the coarsest."""
 

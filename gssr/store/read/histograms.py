@@ -22,7 +22,7 @@ from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS
 from gssr.store.format.vectors import SketchBins, derive, merge, where
 from gssr.store.read import check_rollups
 from gssr.store.read.check_rollups import samples_of, stretches_of
-from gssr.store.read.part import Part
+from gssr.store.read.recording_file import Part
 from gssr.store.read.samples import in_threads
 from gssr.store.read.window import cover, not_taken, uncounted, uncounted_pieces, uncovered
 from gssr.store.read.window_edges import codes_of, cut_off, joined_folded, positions_of, starts_of

@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,15 +20,14 @@ from gssr.store.format.layout import Layout, layout_of, part_of
 from gssr.store.format.rows import Event, Process, Run, missing_ranks, one_run
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
 from gssr.store.format.vectors import derive, merge
-from gssr.store.read import window_edges
 from gssr.store.read.gpu_sources import places_of
 from gssr.store.read.guarded_file import catalogue_order
-from gssr.store.read.histograms import Histograms, cut_seconds, histograms
 from gssr.store.read.host_use import Bins
 from gssr.store.read.open import RecordingError, files_of
-from gssr.store.read.part import Part
-from gssr.store.read.recording_file import RecordingFile
-from gssr.store.read.window import cover
+from gssr.store.read.recording_file import Part, RecordingFile
+
+if TYPE_CHECKING:
+    from gssr.store.read.histograms import Histograms
 
 _PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared memory
 _TRIES = 5  # to open all of a recording whose ranks' files are being merged meanwhile
@@ -41,6 +41,10 @@ class Samples:
     gpu: Ints
     time: Floats
     values: Mapping[str, Floats]
+
+
+VECTORS_AT_ONCE = 6_000
+"""Buckets of all metrics: some seven megabytes, and as much again while they are merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +325,8 @@ class RunReader:
         window or not closed yet. With a level, one bucket for each GPU and step of that length. ``names`` keeps only these
         metrics' blocks (see Buckets.layout).
         """
+        from gssr.store.read.window import cover
+
         layout = layout_of(self.metrics)
         if names is not None:
             layout = part_of(layout, names)
@@ -348,10 +354,12 @@ class RunReader:
     def hold_ends(self, start: float | None, end: float | None, gpus: Ints | None = None) -> None:
         """Read what no rollup counts at the ends of [start, end) (unix s, None: open), once for all that is asked of this
         window and these GPUs (positions; None: all) until the next call. Of a run that has ended."""
+        from gssr.store.read.window_edges import hold
+
         lower, upper = _bounds(*self.whole_buckets(start, end))
         for part in self._parts_of(gpus):
             if part.ended:
-                window_edges.hold(part, lower, upper, gpus, self.gap_seconds, self.sampling_seconds or 1.0)
+                hold(part, lower, upper, gpus, self.gap_seconds, self.sampling_seconds or 1.0)
 
     def rows_between(self, start: float, end: float, gpus: Ints | None = None) -> float:
         """About how many samples reading those of some GPUs in [start, end), unix s, looks at: of a file in which all GPUs
@@ -368,6 +376,8 @@ class RunReader:
 
     def cut_seconds(self, start: float | None, end: float | None) -> float:
         """How much of [start, end), unix s, None: open, lies in histograms that it cuts."""
+        from gssr.store.read.histograms import cut_seconds
+
         return cut_seconds(self._parts, *_bounds(start, end))
 
     def histogram(
@@ -388,9 +398,11 @@ class RunReader:
         end: float | None = None,
         gpus: Ints | None = None,
         most_rows: float = math.inf,
-    ) -> Histograms:
+    ) -> "Histograms":
         """The same with what is known of a window that cuts sketches whose samples are thinned, or of which more than
         ``most_rows`` had to be looked at to tell which lie in it (a run's that has ended)."""
+        from gssr.store.read.histograms import histograms
+
         lower, upper = _bounds(*self.whole_buckets(start, end))
         seconds = self.gap_seconds, self.sampling_seconds or 1.0
         found = histograms(self._parts_of(gpus), names, (lower, upper), gpus, *seconds, most_rows)

@@ -17,7 +17,7 @@ from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import where
 from gssr.store.read import check_rollups, window_edges
 from gssr.store.read.check_rollups import Rolled, samples_of
-from gssr.store.read.part import OPEN_SECONDS, Part, Rows
+from gssr.store.read.recording_file import OPEN_SECONDS, Part, Rows
 from gssr.store.read.samples import Columns, in_threads, one_after_another
 from gssr.store.read.window_edges import (
     Folded,

@@ -16,7 +16,7 @@ from gssr.arrays import Floats, Ints
 from gssr.store.format.layout import Layout
 from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import derive, empty_vectors, fold, merge
-from gssr.store.read.part import Part, Rows
+from gssr.store.read.recording_file import Part, Rows
 from gssr.store.read.rollups import of_layout
 from gssr.store.read.samples import one_after_another
 
