@@ -22,6 +22,8 @@ from gssr.store.read.window_edges import codes_of, positions_of, starts_of
 
 LONGEST = LEVELS[-1]
 _ROLLUPS_AT_ONCE = 1024
+_HEADS_KEPT, _HEADS_OF = 16, 4096
+"""Whoever looks at a window in several ways asks for the same heads each time; of so many GPUs at most they are kept."""
 
 
 class Counted(NamedTuple):
@@ -48,8 +50,9 @@ def _count(part: Part) -> Counted:
     keys = part.keys(None) if len(part.shard.file.runs) > 1 else None  # else also those of GPUs whose rows don't count
     key, bucket, vectors = part.shard.rollups.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
     n_rows, n_rowids = int(vectors[:, 0].sum()), part.last + 1 - part.first
-    key, bucket, vectors = where(np.isin(key, list(part.position)), key, bucket, vectors)
-    codes = codes_of(part.positions(key), bucket)
+    gpu = part.positions(key)
+    gpu, bucket, vectors = where(gpu >= 0, gpu, bucket, vectors)
+    codes = codes_of(gpu, bucket)
     order = np.argsort(codes)
     codes, rows = codes[order], vectors[order, 0].astype(np.int64)
     if n_rows == n_rowids:
@@ -103,27 +106,52 @@ def rollups(part: Part, level: int, gpus: Ints | None, lower: float, upper: floa
     """The rollups of a level in [lower, upper), unix s, of these GPUs (positions; None: all), as far as they are sound."""
     keys = part.keys(gpus)
     if not part.ended:
-        gpu, bucket, vectors = _read(part, level, keys, lower, upper, layout)
+        gpu, bucket, vectors = unchecked(part, level, keys, lower, upper, layout)
         return Rolled(gpu, bucket, vectors, np.empty(0, np.int64), level)
     lower, upper = _clipped(part, lower, upper)
     if np.ceil(lower / level) * level + level > upper:  # there is room for none
         nothing = np.empty(0, np.int64)
         return Rolled(nothing, nothing, np.empty((0, layout.width)), nothing, level)
     seconds = _held_against(level, lower, upper)
+    lower, upper = np.ceil(lower / level) * level, np.floor(upper / level) * level
     low, high = np.floor(lower / seconds) * seconds, np.ceil(upper / seconds) * seconds
-    gpu, bucket, vectors = _read(part, level, keys, low, high, layout)
-    wrong = _wrong(part, gpus, gpu, bucket, vectors[:, 0], seconds, (low, high))
-    kept = (bucket >= lower) & (bucket + level <= upper)
+    gpu, bucket, vectors = unchecked(part, level, keys, lower, upper, layout)
+    codes = codes_of(gpu, bucket)
+    beside = [_heads(part, gpus, level, *piece) for piece in ((low, lower), (upper, high)) if piece[0] < piece[1]]
+    all_codes = np.concatenate([codes, *(own for own, _ in beside)])
+    rows = np.concatenate([vectors[:, 0], *(own for _, own in beside)])
+    wrong = _wrong(part, gpus, stretches_of(all_codes, seconds), rows, seconds, (low, high))
     if len(wrong):
-        kept &= ~np.isin(codes_of(gpu, bucket // seconds * seconds), wrong)
+        gpu, bucket, vectors = where(~np.isin(stretches_of(codes, seconds), wrong), gpu, bucket, vectors)
         part.shard.recounted.update((part.first, code) for code in stretches_of(wrong).tolist())
-    gpu, bucket, vectors = where(kept, gpu, bucket, vectors)
     return Rolled(gpu, bucket, vectors, wrong, seconds)
 
 
-def stretches_of(codes: Ints) -> Ints:
-    """The stretches of LONGEST seconds, by their numbers, in which buckets lie."""
-    return codes_of(positions_of(codes), starts_of(codes) // LONGEST * LONGEST)
+def stretches_of(codes: Ints, seconds: int = LONGEST) -> Ints:
+    """The stretches of so many seconds, by their numbers, in which buckets lie."""
+    return codes - starts_of(codes) % seconds
+
+
+def _heads(part: Part, gpus: Ints | None, level: int, lower: float, upper: float) -> tuple[Ints, Ints]:
+    """The buckets of a level in [lower, upper) by their numbers, ascending, and how many samples each has."""
+    known, key = part.shard.heads, (part.first, level, lower, upper)
+    if len(part.position) > _HEADS_OF or (gpus is not None and len(gpus) < len(part.position) // 8):
+        return _read_heads(part, gpus, level, lower, upper)
+    if key not in known:
+        if len(known) >= _HEADS_KEPT:
+            known.clear()
+        known[key] = _read_heads(part, None, level, lower, upper)
+    codes, rows = known[key]
+    own = _within(gpus, codes, (lower, upper))
+    return codes[own], rows[own]
+
+
+def _read_heads(part: Part, gpus: Ints | None, level: int, lower: float, upper: float) -> tuple[Ints, Ints]:
+    layout = part_of(part.shard.file.layout, ())
+    gpu, start, vectors = unchecked(part, level, part.keys(gpus), lower, upper, layout)
+    codes = codes_of(gpu, start)
+    order = np.argsort(codes)
+    return codes[order], vectors[order, 0].astype(np.int64)
 
 
 def _clipped(part: Part, lower: float, upper: float) -> tuple[float, float]:
@@ -136,14 +164,17 @@ def _clipped(part: Part, lower: float, upper: float) -> tuple[float, float]:
     return lower, max(min(upper, float(starts.max()) + LONGEST), lower)
 
 
-def _read(
+def unchecked(
     part: Part, level: int, keys: list[int] | None, lower: float, upper: float, layout: Layout
 ) -> tuple[Ints, Ints, Floats]:
+    """Positions, starts and vectors of the rollups of a level in [lower, upper), unix s, of these GPUs (keys; None: all),
+    whatever they count."""
     if upper - lower < level:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, layout.width))
     key, bucket, vectors = part.shard.rollups.rollups(level, keys, lower, upper, layout, counted_anew=part.ended)
-    key, bucket, vectors = where(part.sound(key), key, bucket, vectors)
-    return part.positions(key), bucket, vectors
+    gpu = part.positions(key)
+    gpu, bucket, vectors = where(part.sound(gpu), gpu, bucket, vectors)
+    return gpu, bucket, vectors
 
 
 def _held_against(level: int, lower: float, upper: float) -> int:
@@ -158,16 +189,14 @@ def _held_against(level: int, lower: float, upper: float) -> int:
 def _wrong(
     part: Part,
     gpus: Ints | None,
-    gpu: Ints,
-    bucket: Ints,
+    mine: Ints,
     rows: Floats,
     seconds: int,
     window: tuple[float, float],
 ) -> Ints:
-    """Which buckets of ``seconds`` in the window, whole ones, have not got all their samples counted by the finer ones of
-    ``gpu`` and ``bucket`` with ``rows``."""
+    """Which buckets of ``seconds`` in the window, whole ones, have not got all their samples counted by the finer ones in
+    those of the numbers ``mine`` with ``rows``."""
     codes, expected, lost = _expected(part, gpus, seconds, window)
-    mine = codes_of(gpu, bucket // seconds * seconds)
     place = np.searchsorted(codes, mine)
     known = place < len(codes)
     known[known] = codes[place[known]] == mine[known]
@@ -184,10 +213,7 @@ def _expected(part: Part, gpus: Ints | None, seconds: int, window: tuple[float, 
     if seconds == LONGEST:
         inside = _within(gpus, known.codes, window)
         return known.codes[inside], known.rows[inside], lost
-    gpu, start, vectors = _read(part, seconds, part.keys(gpus), *window, part_of(part.shard.file.layout, ()))
-    codes = codes_of(gpu, start)
-    order = np.argsort(codes)
-    return codes[order], vectors[order, 0].astype(np.int64), lost
+    return *_heads(part, gpus, seconds, *window), lost
 
 
 def _within(gpus: Ints | None, codes: Ints, window: tuple[float, float]) -> Flags:

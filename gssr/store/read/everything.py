@@ -10,6 +10,7 @@ GPUs nor samples years apart take much memory.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -85,10 +86,6 @@ def in_turns(reader: RunReader) -> bool:
     return reader._places.in_turns
 
 
-_AT_THE_ENDS = 30
-"""Finer rollups of a GPU, at most, where a window does not begin or end with one of the coarsest."""
-
-
 class Totals(NamedTuple):
     """Of some GPUs that have samples (positions [n], ascending) the vectors [n, layout.width]."""
 
@@ -112,7 +109,7 @@ def totals(
     last = reader.last_time if end is None else end
     of_each = max((last or 0.0) - (first or 0.0), 0.0) / LEVELS[-1]
     rows = reader.n_rows / max(len(reader.gpus), 1)  # one wrong clock, and years may lie between two
-    of_each = min(of_each + _AT_THE_ENDS, rows)
+    of_each = min(of_each + _finer_ones(-(start or 0.0)) + _finer_ones(end or 0.0), rows)
     at_once = max(1, int(VECTORS_AT_ONCE / max(of_each, 1e-9)))
     layout = layout_of(reader.metrics) if names is None else part_of(layout_of(reader.metrics), names)
     for number in range(0, len(wanted), at_once):
@@ -121,11 +118,16 @@ def totals(
         windows = [(start, end)] if of_each <= VECTORS_AT_ONCE else _windows(reader, own, start, end)
         sampled, vectors = np.empty(0, np.int64), empty_vectors(0, layout)
         for lower, upper in windows:
-            found = reader.buckets(lower, upper, gpus=asked, names=names)
+            found = reader.buckets(lower, upper, gpus=asked, names=names, at_once=True)
             sampled, place = np.unique(np.concatenate((sampled, found.gpu)), return_inverse=True)
             both = np.concatenate((vectors, found.vectors))
             vectors = merge(both, place.reshape(-1), len(sampled), gap_seconds, layout)
         yield Totals(sampled, vectors, layout)
+
+
+def _finer_ones(seconds: float) -> float:
+    """Finer rollups of a GPU, and pieces of one, where a window goes on for so long after the last of the coarsest."""
+    return sum(seconds % coarse // fine for fine, coarse in pairwise(LEVELS)) + bool(seconds % LEVELS[0])
 
 
 def _windows(

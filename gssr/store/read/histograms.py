@@ -11,21 +11,22 @@ How many samples of a metric are below a value, GPU by GPU: told by the sketches
 import mmap
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.store.format.layout import layout_of, part_of
-from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS
-from gssr.store.format.vectors import SketchBins, derive, merge, where
+from gssr.store.format.schema import FINE_SKETCH_SECONDS, SKETCH_SECONDS
+from gssr.store.format.vectors import SketchBins, derive
 from gssr.store.read import check_rollups
 from gssr.store.read.check_rollups import samples_of, stretches_of
 from gssr.store.read.recording_file import Part
 from gssr.store.read.samples import in_threads
-from gssr.store.read.window import cover, not_taken, uncounted, uncounted_pieces, uncovered
-from gssr.store.read.window_edges import codes_of, cut_off, joined_folded, positions_of, starts_of
+from gssr.store.read.window import cover, near, not_taken, uncounted, uncounted_pieces, uncovered
+from gssr.store.read.window_edges import codes_of, cut_off, positions_of, starts_of
 
 N_BINS = 1 << 16
 
@@ -81,11 +82,12 @@ def count_sketches(
     order = part.shard.file.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
     told = Told(part, names, start, end, gpus, seconds) if part.ended else None
+    taken = [(level, near(own, level, start, end)) for level, own in taken]
     codes = [np.empty(0, np.int64)]
     for batch in part.shard.rollups.sketches(part.keys(gpus), start, end, part.ended, seconds):
-        if not part.sound(batch.gpu).all():
-            continue
         position, bins = part.positions(batch.gpu), batch.bins
+        if not part.sound(position).all():
+            continue
         own = codes_of(position, batch.bucket)
         right = not_taken(position, batch.bucket, taken)
         if told is not None:
@@ -295,8 +297,7 @@ def _add_edge(
 
 def _groups(part: Part, gpus: Ints | None, seconds: int) -> Iterator[Ints]:
     """The part's GPUs among these, some at a time: fewer the more rollups each has in so many ``seconds``."""
-    own = np.array(sorted(part.position.values()), np.int64)
-    own = own if gpus is None else own[np.isin(own, gpus)]
+    own = part.own(gpus)
     for first in range(0, len(own), _GPUS_AT_ONCE[seconds]):
         yield own[first : first + _GPUS_AT_ONCE[seconds]]
 
@@ -309,23 +310,26 @@ def _held(
     all of the sketch's time [positions, metrics]. Nothing of other metrics."""
     order = part.shard.file.layout.sketched
     layout = part_of(layout_of(part.shard.file.metrics), [name for name in names if name in order])
-    finer, n_gpus = LEVELS[LEVELS.index(edge.seconds) - 1], int(gpus.max()) + 1
-    lower, upper = (edge.begin, edge.begin + edge.seconds) if checked else (edge.lower, edge.upper)
-    gpu, start, seconds, vectors = cover(part, lower, upper, finer, gpus, layout, gap_seconds)
-    everything = merge(vectors, gpu, n_gpus, gap_seconds, layout)
-    inside = (start >= edge.lower) & (start + seconds <= edge.upper)
-    cut = cut_off(edge.lower, edge.upper, finer) if checked else []
-    pieces = [cover(part, lower, upper, finer, gpus, layout, gap_seconds) for lower, upper in cut]
-    gpu, _, _, vectors = joined_folded([*pieces, (gpu[inside], start[inside], seconds[inside], vectors[inside])])
-    own = merge(vectors, gpu, n_gpus, gap_seconds, layout)
+    n_gpus = int(gpus.max()) + 1
+    metrics = [order.index(block.metric.name) for block in layout.blocks]
+    at = np.array([block.start for block in layout.blocks], np.int64)
+
+    def put(into: NDArray[Any], how: np.ufunc, gpu: Ints, values: Floats) -> None:
+        by_gpu = np.argsort(gpu, kind="stable")
+        found, starts = np.unique(gpu[by_gpu], return_index=True)
+        into[found[:, None], metrics] = how.reduceat(values[by_gpu], starts, axis=0)
+
     n, whole = np.zeros((2, n_gpus, len(order)), np.int64)
-    ends = np.zeros((n_gpus, len(order), 2), np.int64)
-    for block in layout.blocks:
-        column = order.index(block.metric.name)
-        n[:, column], whole[:, column] = own[:, block.start], everything[:, block.start]
-        extremes = np.ascontiguousarray(own[:, block.start + 3 : block.start + 5], np.float32)
-        ends[:, column] = _rank((extremes.view(np.uint32) >> 16).astype(np.int64))
-    return n, ends, whole
+    if checked:
+        end = edge.begin + edge.seconds
+        gpu, _, vectors = check_rollups.unchecked(part, edge.seconds, part.keys(gpus), edge.begin, end, layout)
+        put(whole, np.add, gpu, vectors[:, at])
+    gpu, _, _, vectors = cover(part, edge.lower, edge.upper, edge.seconds, gpus, layout, gap_seconds)
+    put(n, np.add, gpu, vectors[:, at])
+    ends = np.zeros((n_gpus, len(order), 2), np.float32)
+    put(ends[..., 0], np.fmin, gpu, vectors[:, at + 3])
+    put(ends[..., 1], np.fmax, gpu, vectors[:, at + 4])
+    return n, _rank((ends.view(np.uint32) >> 16).astype(np.int64)), whole
 
 
 class _Chosen(NamedTuple):
@@ -341,24 +345,26 @@ class _Chosen(NamedTuple):
 def _chosen(n: Ints, ends: Ints, bins: SketchBins) -> _Chosen:
     """Of the samples in sketches of each metric ``n`` [sketches, metrics], in bins whose ranks are from ends[..., 0] to
     ends[..., 1]."""
-    sizes, keys, weights = bins
-    cell = np.repeat(np.arange(n.size), sizes.reshape(-1))
+    sizes, keys, weights = bins.sizes.reshape(-1), bins.keys, bins.counts
+
+    def of_each(values: Ints) -> Ints:
+        return np.repeat(values, sizes)
+
     rank = _rank(keys)
-    low, high = ends.reshape(-1, 2).T
-    inside = (n.reshape(-1) > 0)[cell] & (rank >= low[cell]) & (rank <= high[cell])
-    cell, rank, keys, weights = where(inside, cell, rank, keys, weights)
+    low, high = np.where(n.reshape(-1) > 0, ends.reshape(-1, 2).T, -1)
+    weights = weights * ((rank >= of_each(low)) & (rank <= of_each(high)))
     if (keys >= _NEGATIVE).any():
-        order = np.lexsort((rank, cell))
-        cell, keys, weights = cell[order], keys[order], weights[order]
-    total = np.bincount(cell, weights, n.size).astype(np.int64)
+        order = np.lexsort((rank, of_each(np.arange(n.size))))
+        keys, weights = keys[order], weights[order]
+    below = np.cumsum(weights)
+    begins = np.append(0, below)[np.append(0, np.cumsum(sizes))]
+    total = np.diff(begins)
     wanted = np.minimum(n.reshape(-1), total)
-    below = np.cumsum(weights) - (np.cumsum(total) - total)[cell]
-    own, left = wanted[cell], (total - wanted)[cell]
-    before = below - weights
-    share = below * own // total[cell] - before * own // total[cell]
-    least = np.minimum(below, own) - np.minimum(before, own)
-    greatest = np.maximum(below - left, 0) - np.maximum(before - left, 0)
-    return _Chosen(cell % n.shape[1], keys, (share, least, greatest), wanted.reshape(n.shape))
+    below -= of_each(begins[:-1])
+    own, earlier = of_each(wanted), of_each(np.cumsum(wanted) - wanted)
+    up_to = below * own // of_each(np.maximum(total, 1)), np.minimum(below, own), below - of_each(total - wanted)
+    share, least, greatest = (np.diff(np.maximum(some, 0) + earlier, prepend=0) for some in up_to)
+    return _Chosen(of_each(np.arange(n.size) % n.shape[1]), keys, (share, least, greatest), wanted.reshape(n.shape))
 
 
 def _rank(keys: Ints) -> Ints:
@@ -379,9 +385,9 @@ def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints,
     index, edge = part.shard.file.layout.sketched.index(name), int(_keys(np.array([limit]))[0])
     codes = [np.empty(0, np.int64)]
     for batch in part.shard.rollups.sketches(part.keys(None), -np.inf, np.inf):
-        if not part.sound(batch.gpu).all():
-            continue
         gpu = part.positions(batch.gpu)
+        if not part.sound(gpu).all():
+            continue
         codes.append(codes_of(gpu, batch.bucket))
         sizes, keys, counts = batch.bins
         own = batch.bins.of_each(np.arange(sizes.shape[1])) == index

@@ -24,7 +24,7 @@ from gssr.store.read.gpu_sources import places_of
 from gssr.store.read.guarded_file import catalogue_order
 from gssr.store.read.host_use import Bins
 from gssr.store.read.open import RecordingError, files_of
-from gssr.store.read.recording_file import Part, RecordingFile
+from gssr.store.read.recording_file import Part, RecordingFile, positions_by_key
 
 if TYPE_CHECKING:
     from gssr.store.read.histograms import Histograms
@@ -147,7 +147,8 @@ class RunReader:
         whole = shard in self._places.whole and not shard.file.damage
         ended = self.state not in ("running", "lost")
         unended = not (ended and shard.rollups.counts_up_to(last, None if whole else list(position)))
-        return Part(shard, first, last, position, whole, unended, shard.thinned_until(self.run.run_id), ended)
+        thinned = shard.thinned_until(self.run.run_id)
+        return Part(shard, first, last, position, positions_by_key(position), whole, unended, thinned, ended)
 
     @property
     def damage(self) -> str | None:
@@ -318,12 +319,13 @@ class RunReader:
         level: int | None = None,
         gpus: Ints | None = None,
         names: Sequence[str] | None = None,
+        at_once: bool = False,
     ) -> Buckets:
         """Rollups that cover [start, end) exactly once (None: open).
 
         With ``level`` None the coarsest cover: buckets of 600, 60 and 10 s, and raw rows folded where a bucket is cut by the
         window or not closed yet. With a level, one bucket for each GPU and step of that length. ``names`` keeps only these
-        metrics' blocks (see Buckets.layout).
+        metrics' blocks (see Buckets.layout). ``at_once``: what ``hold_ends`` read of a minute as one bucket.
         """
         from gssr.store.read.window import cover
 
@@ -332,7 +334,7 @@ class RunReader:
             layout = part_of(layout, names)
         lower, upper = _bounds(*self.whole_buckets(start, end))
         pieces = [
-            cover(part, lower, upper, level or LEVELS[-1], gpus, layout, self.gap_seconds)
+            cover(part, lower, upper, level or LEVELS[-1], gpus, layout, self.gap_seconds, at_once or level is not None)
             for part in self._parts_of(gpus)
         ]
         if len(pieces) == 1:  # not copied: they may be large
@@ -354,7 +356,7 @@ class RunReader:
     def hold_ends(self, start: float | None, end: float | None, gpus: Ints | None = None) -> None:
         """Read what no rollup counts at the ends of [start, end) (unix s, None: open), once for all that is asked of this
         window and these GPUs (positions; None: all) until the next call. Of a run that has ended."""
-        from gssr.store.read.window_edges import hold
+        from gssr.store.read.window import hold
 
         lower, upper = _bounds(*self.whole_buckets(start, end))
         for part in self._parts_of(gpus):

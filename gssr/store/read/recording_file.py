@@ -7,14 +7,13 @@ where those of a window lie.
 
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Flags, Floats, Ints
 from gssr.store.format.limits import LATEST, LEAST_BYTES
 from gssr.store.format.schema import LEVELS, SKETCH_SECONDS
 from gssr.store.pages.samples import Wanted
@@ -119,6 +118,8 @@ class RecordingFile:
         self._begins = Begins(self.file)
         self.counted: dict[tuple[int, int], Any] = {}
         """By the first and last rowid of a run's part: gssr.store.read.check_rollups."""
+        self.heads: dict[tuple[int, int, float, float], tuple[Ints, Ints]] = {}
+        """Of rollups at the ends of a window, how many samples they count: gssr.store.read.check_rollups."""
         self.in_order: dict[tuple[int, int], bool] = {}
         """By the same, whether the samples' times ascend with their rowids: see Part."""
         self.searched: dict[tuple[int, int, float, float], list[tuple[int, int]]] = {}
@@ -223,6 +224,8 @@ class Part(NamedTuple):
     """Rowids of its samples."""
     position: dict[int, int]
     """GPU key in the file → position in the run."""
+    by_key: tuple[int, Ints]
+    """The same as an array from the lowest key on, -1 for other keys and at its end (see ``positions_by_key``)."""
     whole: bool
     """Every GPU of the file belongs to this run, and counts."""
     unended: bool
@@ -239,15 +242,19 @@ class Part(NamedTuple):
         chosen = set(gpus.tolist())
         return [key for key, position in self.position.items() if position in chosen]
 
-    def positions(self, keys: Ints) -> Ints:
-        """GPU keys of the file as positions in the run."""
-        known = np.array(sorted(self.position), dtype=np.int64)
-        place = np.array([self.position[key] for key in known.tolist()], dtype=np.int64)
-        return place[np.searchsorted(known, keys)] if len(keys) else keys
+    def own(self, gpus: Ints | None) -> Ints:
+        """Those of these GPUs (positions; None: all) that are the part's, ascending."""
+        own = np.array(sorted(self.position.values()), np.int64)
+        return own if gpus is None else own[np.isin(own, gpus)]
 
-    def sound(self, keys: Ints) -> NDArray[np.bool_]:
-        """True for the keys of the run's GPUs. Where another turns up nothing was filtered out: the file is damaged."""
-        found = np.isin(keys, list(self.position))
+    def positions(self, keys: Ints) -> Ints:
+        """GPU keys of the file as positions in the run, -1 for those of none of its GPUs."""
+        lowest, places = self.by_key
+        return places[np.minimum((keys - lowest).view(np.uint64), len(places) - 1)]
+
+    def sound(self, gpus: Ints) -> Flags:
+        """True for the positions of GPUs. Where there is none nothing was filtered out: the file is damaged."""
+        found: Flags = gpus >= 0
         if not found.all():
             self.shard.file.damaged("a GPU that it doesn't list")
         return found
@@ -319,10 +326,9 @@ class Part(NamedTuple):
         self, ranges: Iterable[tuple[int, int]], wanted: Wanted, every: int = 1
     ) -> Iterator[Callable[[], Columns]]:
         """The same of these ranges of rowids."""
-        place = self._place()
         for first, last in ranges:
             for read in self.shard.samples.pieces(wanted._replace(first=first, last=last), every):
-                yield partial(self._placed, read, place)
+                yield partial(self._placed, read)
 
     def searched(self, begin: float, end: float) -> list[tuple[int, int]]:
         """Rowids between which all samples of [begin, end), unix s, lie, rank by rank; told by the samples' own times, which
@@ -408,17 +414,18 @@ class Part(NamedTuple):
                 high = middle - 1
         return low
 
-    def _place(self) -> Ints:
-        """Positions by key, -1 for keys of no GPU of the run."""
-        place = np.full(max(self.position, default=-1) + 2, -1, np.int64)
-        for key, position in self.position.items():
-            place[key] = position
-        return place
-
-    def _placed(self, read: Callable[[], Columns], place: Ints) -> Columns:
+    def _placed(self, read: Callable[[], Columns]) -> Columns:
         key, time, values = read()
-        gpu = place[np.minimum(key, len(place) - 1)]
-        if gpu.min(initial=0) < 0:
-            sound = self.sound(key)
+        gpu = self.positions(key)
+        if not (sound := self.sound(gpu)).all():
             gpu, time, values = gpu[sound], time[sound], {name: value[sound] for name, value in values.items()}
         return gpu, time, values
+
+
+def positions_by_key(position: Mapping[int, int]) -> tuple[int, Ints]:
+    """``Part.by_key``: the lowest of these keys, and the positions of it and those after it."""
+    lowest = min(position, default=0)
+    places = np.full(max(position, default=-1) - lowest + 2, -1, np.int64)
+    for key, own in position.items():
+        places[key - lowest] = own
+    return lowest, places

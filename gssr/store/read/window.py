@@ -33,19 +33,36 @@ from gssr.store.read.window_edges import (
 
 _MOST_FOLDED = 4096
 """Buckets that are waiting to be merged, at least: four megabytes."""
+_GPUS_AT_ONCE = 1024
+"""Each has some seven buckets in a part of a minute."""
 
 
 def cover(
-    part: Part, start: float, end: float, coarsest: int, gpus: Ints | None, layout: Layout, gap_seconds: float
+    part: Part,
+    start: float,
+    end: float,
+    coarsest: int,
+    gpus: Ints | None,
+    layout: Layout,
+    gap_seconds: float,
+    at_once: bool = True,
 ) -> Folded:
     """Positions, starts, lengths and vectors of buckets that count every row of [start, end) once; none is longer than
-    ``coarsest`` seconds."""
+    ``coarsest`` seconds. ``at_once``: what is held of a minute that is cut as one of them."""
     taken: list[tuple[int, Ints]] = []
     out: list[Folded] = []
     ranges: list[Range] = [(start, end)]
     for level in (level for level in reversed(LEVELS) if level <= coarsest):
         finer: list[Range] = []
         for lower, upper in ranges:
+            if (
+                at_once
+                and level == LEVELS[0] < coarsest
+                and (held := _held(part, [(lower, upper)], gpus, taken, gap_seconds, layout))
+            ):
+                out.append(held)
+                taken.append((LEVELS[1], codes_of(held[0], held[1] // LEVELS[1] * LEVELS[1])))
+                continue
             rolled = check_rollups.rollups(part, level, gpus, lower, upper, layout)
             fresh = not_taken(rolled.gpu, rolled.bucket, taken)
             gpu, bucket, vectors = where(fresh, rolled.gpu, rolled.bucket, rolled.vectors)
@@ -61,6 +78,22 @@ def cover(
         ranges = finer
     out.append(_rest(part, start, end, gpus, taken, layout, gap_seconds))
     return joined_folded([piece for piece in out if len(piece[0])] or out[-1:])
+
+
+def hold(part: Part, start: float, end: float, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
+    """Have what lies in the minutes that the ends of [start, end) cut read and added up, once for all that is asked of this
+    window. ``gpus`` are positions, None: all; ``interval`` is about the time between two samples of one, s."""
+    layout, own = part.shard.file.layout, part.own(gpus)
+    held = window_edges.hold(part, start, end, gpus, gap_seconds, interval)
+    for lower, upper in cut_off(start, end, LEVELS[1]):
+        pieces = []
+        for first in range(0, len(own), _GPUS_AT_ONCE):
+            gpu, begin, _, vectors = cover(
+                part, lower, upper, LEVELS[0], own[first : first + _GPUS_AT_ONCE], layout, gap_seconds
+            )
+            minute = np.full_like(begin, lower // LEVELS[1] * LEVELS[1]), np.full_like(begin, LEVELS[1])
+            pieces.append(window_edges.merged([(gpu, *minute, vectors)], gap_seconds, layout))
+        held.setdefault((lower, upper), joined_folded(pieces))
 
 
 def _counted_anew(
@@ -98,13 +131,27 @@ def _rest(
 ) -> Folded:
     """Buckets of the samples of [start, end) that none of those ``taken`` counts."""
     ranges = cut_off(start, end, LEVELS[0])
-    if part.ended and (any(len(codes) for _, codes in taken) or ranges == [(start, end)]):
-        held = window_edges.held(part, ranges, gpus, gap_seconds, layout)
-        if held is not None:
-            gpu, begin, seconds, vectors = held
-            fresh = not_taken(gpu, begin, taken)
-            return gpu[fresh], begin[fresh], seconds[fresh], vectors[fresh]
+    is_told = part.ended and (any(len(codes) for _, codes in taken) or ranges == [(start, end)])
+    if is_told and (held := _held(part, ranges, gpus, taken, gap_seconds, layout)):
+        return held
     return fold_rows(uncounted(part, stored_of(layout), start, end, LEVELS[0], gpus, taken), gap_seconds, layout)
+
+
+def _held(
+    part: Part,
+    ranges: Sequence[Range],
+    gpus: Ints | None,
+    taken: Sequence[tuple[int, Ints]],
+    gap_seconds: float,
+    layout: Layout,
+) -> Folded | None:
+    """Of what is held of these ranges what none of those ``taken`` counts; None where it is not held."""
+    held = window_edges.held(part, ranges, gpus, gap_seconds, layout)
+    if held is None:
+        return None
+    gpu, begin, seconds, vectors = held
+    gpu, begin, seconds, vectors = where(not_taken(gpu, begin, taken), gpu, begin, seconds, vectors)
+    return gpu, begin, seconds, vectors
 
 
 def not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) -> NDArray[np.bool_]:
@@ -167,12 +214,12 @@ def uncounted_pieces(
         if recent < end:
             ranges.append((recent, end, gpus))
     for lower, upper, chosen in ranges:
-        near = [(level, _near(codes, level, lower, upper)) for level, codes in taken]
+        beside = [(level, near(codes, level, lower, upper)) for level, codes in taken]
         for read in part.pieces(names, chosen, lower, upper):
-            yield partial(_read_fresh, part, near, read)
+            yield partial(_read_fresh, part, beside, read)
 
 
-def _near(codes: Ints, level: int, lower: float, upper: float) -> Ints:
+def near(codes: Ints, level: int, lower: float, upper: float) -> Ints:
     """The buckets of ``level`` seconds, by their numbers, that can count a row of [lower, upper)."""
     starts = starts_of(codes)
     return codes[(starts < upper) & (starts + level > lower)]
@@ -199,7 +246,7 @@ def _those(rows: Rows, chosen: Flags) -> Rows:
 def _behind(part: Part, gpus: Ints | None, time: float, taken: Sequence[tuple[int, Ints]]) -> Ints:
     """Positions of the GPUs whose rows before ``time`` are not all counted by the buckets taken."""
     counted = [positions_of(codes[_end(codes, level) >= time]) for level, codes in taken if len(codes)]
-    wanted = np.array(sorted(part.position.values()), np.int64) if gpus is None else gpus
+    wanted = part.own(gpus)
     return wanted[~np.isin(wanted, np.concatenate(counted))] if counted else wanted
 
 

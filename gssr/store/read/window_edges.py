@@ -69,13 +69,18 @@ class WindowEdges(NamedTuple):
     buckets: dict[Range, Folded]
 
 
-def hold(part: Part, start: float, end: float, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
-    """Have the samples at the ends of [start, end) read: ``held`` gives them. ``gpus`` are positions, None: all;
-    ``interval`` is about the time between two samples of one, s."""
+def hold(
+    part: Part, start: float, end: float, gpus: Ints | None, gap_seconds: float, interval: float
+) -> dict[Range, Folded]:
+    """Have the samples at the ends of [start, end) read: ``held`` gives them, and what is added to what is returned.
+    ``gpus`` are positions, None: all; ``interval`` is about the time between two samples of one, s."""
     layout = part.shard.file.layout
     names = stored_of(layout)
     rows_per_second = len(part.position if gpus is None else gpus) / interval
-    found = {}
+    found: dict[Range, Folded] = {}
+    part.shard.held[part.first, part.last] = WindowEdges(
+        None if gpus is None else frozenset(gpus.tolist()), gap_seconds, found
+    )
     for lower, upper in cut_off(start, end, LEVELS[0]):
         n = min(max(1, math.ceil(rows_per_second * (upper - lower) / _ROWS_AT_ONCE)), _MOST_PIECES)
         times = [*(lower + (upper - lower) * k / n for k in range(n)), upper]
@@ -85,9 +90,7 @@ def hold(part: Part, start: float, end: float, gpus: Ints | None, gap_seconds: f
         )
         folded = [fold_rows(rows, gap_seconds, layout) for rows in pieces]
         found[lower, upper] = folded[0] if n == 1 else merged(folded, gap_seconds, layout)
-    part.shard.held[part.first, part.last] = WindowEdges(
-        None if gpus is None else frozenset(gpus.tolist()), gap_seconds, found
-    )
+    return found
 
 
 def merged(pieces: Sequence[Folded], gap_seconds: float, layout: Layout) -> Folded:
