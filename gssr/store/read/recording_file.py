@@ -118,7 +118,7 @@ class RecordingFile:
         self._begins = Begins(self.file)
         self.counted: dict[tuple[int, int], Any] = {}
         """By the first and last rowid of a run's part: gssr.store.read.check_rollups."""
-        self.heads: dict[tuple[int, int, float, float], tuple[Ints, Ints]] = {}
+        self.heads: dict[tuple[int, int, tuple[float, float]], tuple[Ints, Ints]] = {}
         """Of rollups at the ends of a window, how many samples they count: gssr.store.read.check_rollups."""
         self.in_order: dict[tuple[int, int], bool] = {}
         """By the same, whether the samples' times ascend with their rowids: see Part."""

@@ -21,9 +21,8 @@ from gssr.store.read.recording_file import OPEN_SECONDS, Part, Rows
 from gssr.store.read.samples import Columns, in_threads, one_after_another
 from gssr.store.read.window_edges import (
     Folded,
-    Range,
+    Window,
     codes_of,
-    cut_off,
     fold_rows,
     joined_folded,
     positions_of,
@@ -39,61 +38,58 @@ _GPUS_AT_ONCE = 1024
 
 def cover(
     part: Part,
-    start: float,
-    end: float,
+    window: Window,
     coarsest: int,
     gpus: Ints | None,
     layout: Layout,
     gap_seconds: float,
-    at_once: bool = True,
+    as_one: bool = True,
 ) -> Folded:
-    """Positions, starts, lengths and vectors of buckets that count every row of [start, end) once; none is longer than
-    ``coarsest`` seconds. ``at_once``: what is held of a minute that is cut as one of them."""
+    """Positions, starts, lengths and vectors of buckets that count every row of the window once; none is longer than
+    ``coarsest`` seconds. ``as_one``: what is held of a minute that is cut as one of them."""
     taken: list[tuple[int, Ints]] = []
     out: list[Folded] = []
-    ranges: list[Range] = [(start, end)]
+    ranges = [window]
     for level in (level for level in reversed(LEVELS) if level <= coarsest):
-        finer: list[Range] = []
-        for lower, upper in ranges:
+        finer: list[Window] = []
+        for own in ranges:
             if (
-                at_once
+                as_one
                 and level == LEVELS[0] < coarsest
-                and (held := _held(part, [(lower, upper)], gpus, taken, gap_seconds, layout))
+                and (held := _held(part, [own], gpus, taken, gap_seconds, layout))
             ):
                 out.append(held)
                 taken.append((LEVELS[1], codes_of(held[0], held[1] // LEVELS[1] * LEVELS[1])))
                 continue
-            rolled = check_rollups.rollups(part, level, gpus, lower, upper, layout)
+            rolled = check_rollups.rollups(part, level, gpus, own, layout)
             fresh = not_taken(rolled.gpu, rolled.bucket, taken)
             gpu, bucket, vectors = where(fresh, rolled.gpu, rolled.bucket, rolled.vectors)
             out.append((gpu, bucket.astype(np.float64), np.full(len(gpu), float(level)), vectors))
-            out += _counted_anew(part, rolled, level, taken, start, end, layout, gap_seconds)
+            out += _counted_anew(part, rolled, level, taken, window, layout, gap_seconds)
             taken += [(level, codes_of(gpu, bucket)), (rolled.seconds, rolled.wrong)]
             anew = starts_of(rolled.wrong)
-            anew = anew[
-                (anew >= lower) & (anew + rolled.seconds <= upper)
-            ]  # counted for all GPUs, one way or the other
+            # Counted for all GPUs, one way or the other.
+            anew = anew[(anew >= own.start) & (anew + rolled.seconds <= own.end)]
             begins, lasts = np.append(bucket, anew), np.append(bucket, anew + rolled.seconds - level)
-            finer += uncovered(lower, upper, level, begins, lasts, part.unended)
+            finer += uncovered(own, level, begins, lasts, part.unended)
         ranges = finer
-    out.append(_rest(part, start, end, gpus, taken, layout, gap_seconds))
+    out.append(_rest(part, window, gpus, taken, layout, gap_seconds))
     return joined_folded([piece for piece in out if len(piece[0])] or out[-1:])
 
 
-def hold(part: Part, start: float, end: float, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
-    """Have what lies in the minutes that the ends of [start, end) cut read and added up, once for all that is asked of this
+def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
+    """Have what lies in the minutes that a window cuts read and added up, once for all that is asked of this
     window. ``gpus`` are positions, None: all; ``interval`` is about the time between two samples of one, s."""
     layout, own = part.shard.file.layout, part.own(gpus)
-    held = window_edges.hold(part, start, end, gpus, gap_seconds, interval)
-    for lower, upper in cut_off(start, end, LEVELS[1]):
+    held = window_edges.hold(part, window, gpus, gap_seconds, interval)
+    for cut in window.cut_off(LEVELS[1]):
         pieces = []
         for first in range(0, len(own), _GPUS_AT_ONCE):
-            gpu, begin, _, vectors = cover(
-                part, lower, upper, LEVELS[0], own[first : first + _GPUS_AT_ONCE], layout, gap_seconds
-            )
-            minute = np.full_like(begin, lower // LEVELS[1] * LEVELS[1]), np.full_like(begin, LEVELS[1])
+            some = own[first : first + _GPUS_AT_ONCE]
+            gpu, begin, _, vectors = cover(part, cut, LEVELS[0], some, layout, gap_seconds)
+            minute = np.full_like(begin, cut.start // LEVELS[1] * LEVELS[1]), np.full_like(begin, LEVELS[1])
             pieces.append(window_edges.merged([(gpu, *minute, vectors)], gap_seconds, layout))
-        held.setdefault((lower, upper), joined_folded(pieces))
+        held.setdefault(cut, joined_folded(pieces))
 
 
 def _counted_anew(
@@ -101,18 +97,17 @@ def _counted_anew(
     rolled: Rolled,
     level: int,
     taken: Sequence[tuple[int, Ints]],
-    start: float,
-    end: float,
+    window: Window,
     layout: Layout,
     gap_seconds: float,
 ) -> list[Folded]:
-    """Buckets of the samples of [start, end) that rollups of a level should count and don't: of ``level`` seconds, of the
+    """Buckets of the samples of the window that rollups of a level should count and don't: of ``level`` seconds, of the
     finest level where the window cuts what holds them."""
     found: list[Folded] = []
-    for rows in samples_of(part, stored_of(layout), rolled.wrong, rolled.seconds, start, end):
+    for rows in samples_of(part, stored_of(layout), rolled.wrong, rolled.seconds, window):
         fresh = _fresh(part, taken, rows)
         begin = fresh[1] // rolled.seconds * rolled.seconds
-        whole = (begin >= start) & (begin + rolled.seconds <= end)
+        whole = (begin >= window.start) & (begin + rolled.seconds <= window.end)
         for step, own in ((level, whole), (LEVELS[0], ~whole)):
             found.append(fold_rows(_those(fresh, own), gap_seconds, layout, step))
         if sum(len(piece[0]) for piece in found[1:]) > max(_MOST_FOLDED, len(found[0][0])):
@@ -122,24 +117,23 @@ def _counted_anew(
 
 def _rest(
     part: Part,
-    start: float,
-    end: float,
+    window: Window,
     gpus: Ints | None,
     taken: Sequence[tuple[int, Ints]],
     layout: Layout,
     gap_seconds: float,
 ) -> Folded:
-    """Buckets of the samples of [start, end) that none of those ``taken`` counts."""
-    ranges = cut_off(start, end, LEVELS[0])
-    is_told = part.ended and (any(len(codes) for _, codes in taken) or ranges == [(start, end)])
+    """Buckets of the samples of the window that none of those ``taken`` counts."""
+    ranges = window.cut_off(LEVELS[0])
+    is_told = part.ended and (any(len(codes) for _, codes in taken) or ranges == [window])
     if is_told and (held := _held(part, ranges, gpus, taken, gap_seconds, layout)):
         return held
-    return fold_rows(uncounted(part, stored_of(layout), start, end, LEVELS[0], gpus, taken), gap_seconds, layout)
+    return fold_rows(uncounted(part, stored_of(layout), window, LEVELS[0], gpus, taken), gap_seconds, layout)
 
 
 def _held(
     part: Part,
-    ranges: Sequence[Range],
+    ranges: Sequence[Window],
     gpus: Ints | None,
     taken: Sequence[tuple[int, Ints]],
     gap_seconds: float,
@@ -163,44 +157,41 @@ def not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) 
     return fresh
 
 
-def uncovered(lower: float, upper: float, level: int, begins: Ints, lasts: Ints, unended: bool) -> list[Range]:
+def uncovered(window: Window, level: int, begins: Ints, lasts: Ints, unended: bool) -> list[Window]:
     """Where finer buckets may be needed after these of ``level``: before the first of those that begin what is covered,
     after the last of those that end it, and, in an unended run, beside the newest ones, which some GPUs may not have closed
     yet."""
     if not len(begins):
-        return [(lower, upper)]
+        return [window]
     first, last = float(begins.min()), float(lasts.max())
     end = max(first, last - OPEN_SECONDS // level * level) if unended else last + level
-    return [piece for piece in ((lower, first), (end, upper)) if piece[0] < piece[1]]
+    return [piece for piece in (Window(window.start, first), Window(end, window.end)) if piece.start < piece.end]
 
 
 def uncounted(
     part: Part,
     names: Sequence[str],
-    start: float,
-    end: float,
+    window: Window,
     step: int,
     gpus: Ints | None,
     taken: Sequence[tuple[int, Ints]],
 ) -> Rows:
-    """Raw rows of [start, end) that no bucket in ``taken`` counts: at the window's edges, and the newest of an unended
+    """Raw rows of the window that no bucket in ``taken`` counts: at the window's edges, and the newest of an unended
     run. ``step`` is the length of the finest bucket looked for."""
-    return one_after_another(list(in_threads(uncounted_pieces(part, names, start, end, step, gpus, taken))), names)
+    return one_after_another(list(in_threads(uncounted_pieces(part, names, window, step, gpus, taken))), names)
 
 
 def uncounted_pieces(
     part: Part,
     names: Sequence[str],
-    start: float,
-    end: float,
+    window: Window,
     step: int,
     gpus: Ints | None,
     taken: Sequence[tuple[int, Ints]],
 ) -> Iterator[Callable[[], Rows]]:
     """What gives the same piece by piece, in any thread."""
-    ranges: list[tuple[float, float, Ints | None]] = [
-        (lower, upper, gpus) for lower, upper in cut_off(start, end, step)
-    ]
+    start, end = window
+    ranges: list[tuple[float, float, Ints | None]] = [(*cut, gpus) for cut in window.cut_off(step)]
     newest = max((int(_end(codes, level).max()) for level, codes in taken if len(codes)), default=None)
     if newest is None:
         ranges = [(start, end, gpus)]
