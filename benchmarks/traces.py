@@ -42,7 +42,13 @@ _KERNELS = (
     "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>, float const*, double, bool>(TensorListMetadata<4>)",
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
 )
-_OPS = ("aten::linear", "aten::addmm", "aten::add_", "aten::copy_", "autograd::engine::evaluate_function: AddmmBackward0")
+_OPS = (
+    "aten::linear",
+    "aten::addmm",
+    "aten::add_",
+    "aten::copy_",
+    "autograd::engine::evaluate_function: AddmmBackward0",
+)
 
 
 def _operation(number: int, at: float, rng: random.Random) -> Iterator[str]:
@@ -122,13 +128,16 @@ def make(path: Path, megabytes: float) -> None:
             stream.write(span + block)
             done += len(span) + len(block)
             step += 1
-        stream.write("""  {
+        stream.write(
+            """  {
     "name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": %.3f
   }
   ],
   "traceName": "/tmp/trace.json"
 }
-""" % (4e12 + step * n * 25.0))
+"""
+            % (4e12 + step * n * 25.0)
+        )
 
 
 def _made(megabytes: int, suffix: str = "") -> Path:

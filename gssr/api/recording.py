@@ -26,6 +26,7 @@ from gssr.model.verdicts.rules import from_environment
 from gssr.model.window import cut, extent, select_gpus
 from gssr.store.read import recording as store
 from gssr.store.read.recording import RunReader
+from gssr.store.read.window_edges import Window
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,11 +154,11 @@ class Run:
         (name,) = self._known(metric)
         if not has_balance(BY_NAME[name]):
             raise ValueError(f"{name} is a {BY_NAME[name].kind}: it has no average along time")
-        first, last = self._between(start, end)
-        span = self.start if first is None else first, self.end if last is None else last
+        window = Window.of(*self._between(start, end))
+        span = window.within(self.start, self.end)
         source = Rollups(self.reader, self._positions(gpus), EXACT_ROWS)
-        interval = self.reader.sampling_seconds or source.aggregate((), first, last, np.inf).interval or 1.0
-        own = source.gpu_series([name], span, first, last, interval, bins)
+        interval = self.reader.sampling_seconds or source.aggregate((), window, np.inf).interval or 1.0
+        own = source.gpu_series([name], span, window, interval, bins)
         return tables.series(over_space(own[name]), self.start)
 
     def time_average(

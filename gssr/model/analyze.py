@@ -29,7 +29,6 @@ from gssr.model.results import (
 )
 from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, filtered
 from gssr.model.statistics.balance import balance, has_balance, imbalance
-from gssr.model.statistics.exact import Exact
 from gssr.model.statistics.gpu_time_counts import BITS
 from gssr.model.statistics.roofline import place
 from gssr.model.statistics.series import over_space
@@ -54,6 +53,7 @@ from gssr.score import score_of_means
 from gssr.store.format.rows import Gpu
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.read.recording import RunReader
+from gssr.store.read.window_edges import Window as Bounds
 
 EXACT_ROWS = 200_000
 """A run of up to this many rows is analysed from them; a longer one from its rollups and sketches."""
@@ -93,47 +93,51 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     asked = _asked(options.metrics)
     positions = np.array(select_gpus(reader.gpus, options.gpus), dtype=np.int64)
     run_start, run_end = extent(reader)
-    lower, upper = reader.whole_buckets(*cut(run_start, run_end, options.start, options.end))
+    bounds = Bounds.of(*reader.whole_buckets(*cut(run_start, run_end, options.start, options.end)))
 
     drawn = tuple(name for name in options.series if has_balance(BY_NAME[name]))
     extra = () if options.outliers == "none" else DETECTION_METRICS
     names = _in_file(reader, [*asked, *SCORE_INPUTS, "energy", "clock_event_reasons", *drawn, *extra])
-    exact = reader.has_rows(EXACT_ROWS, lower) if options.exact is None else options.exact
-    if exact and reader.thinned_until > (-np.inf if lower is None else lower):
+    exact = reader.has_rows(EXACT_ROWS, bounds.start) if options.exact is None else options.exact
+    if exact and reader.thinned_until > bounds.start:
         raise ValueError(f"not all samples are there to be read: {thinning(reader)}")
     few_rows = EXACT_ROWS if options.exact is None else 0
     gathered = evidence_names(reader)
     rollups = Rollups(reader, positions, few_rows)
     rows, source = None, cast(Source, rollups)
     if exact and reader.n_rows <= EXACT_ROWS:
-        source = rows = Rows(reader, positions, tuple(dict.fromkeys((*names, *gathered))), lower, upper)
+        source = rows = Rows(reader, positions, tuple(dict.fromkeys((*names, *gathered))), bounds)
     elif exact:
-        source = Exact(reader, positions, rollups, options.progress)
-    interval = reader.sampling_seconds or source.aggregate((), lower, upper, np.inf).interval or 1.0
+        from gssr.model.statistics.exact import Exact
 
-    window = Window(
-        run_start if lower is None else lower, run_end if upper is None else upper, 0.0, 0.0, lower is upper is None
-    )
+        source = Exact(reader, positions, rollups, options.progress)
+    interval = reader.sampling_seconds or source.aggregate((), bounds, np.inf).interval or 1.0
+
+    window = Window(*bounds.within(run_start, run_end), 0.0, 0.0, bounds == Bounds())
     if options.outliers != "none":
-        window = _without_outliers(source, names, window, (lower, upper), interval, options.outliers)
-        lower = window.start if window.leading else lower
-        upper = window.end if window.trailing else upper
+        window = _without_outliers(source, names, window, bounds, interval, options.outliers)
+        bounds = Bounds(window.start if window.leading else bounds.start, window.end if window.trailing else bounds.end)
     if rows is None:
-        reader.hold_ends(lower, upper, filtered(reader, positions))
-    total = source.aggregate(names, lower, upper, GAP_INTERVALS * interval)
+        reader.hold_ends(*bounds, filtered(reader, positions))
+    total = source.aggregate(names, bounds, GAP_INTERVALS * interval)
     gpus = _summaries([reader.gpus[position] for position in positions], total, asked)
     drawn = tuple(name for name in drawn if total.statistics.get(name, UNKNOWN).n)
     span = window.start, window.end
     places = looked_at(total.n_rows)
     counted = None
-    if rows is None and not reader.has_rows(MOST_ROWS, lower) and options.causes and len(places) == len(positions):
+    if (
+        rows is None
+        and not reader.has_rows(MOST_ROWS, bounds.start)
+        and options.causes
+        and len(places) == len(positions)
+    ):
         cells = [name for name in dict.fromkeys((*gathered, *drawn)) if name != BITS]
-        counted = rollups.count(cells, span, lower, upper, interval)
-    gpu_series = source.gpu_series(drawn, span, lower, upper, interval, options.bins) if drawn else {}
+        counted = rollups.count(cells, span, bounds, interval)
+    gpu_series = source.gpu_series(drawn, span, bounds, interval, options.bins) if drawn else {}
     causes = _NO_CAUSES
     if options.causes:
-        own_rows = rows.between(gathered, lower, upper, places) if rows else None
-        judged = judge_window(reader, positions, lower, upper, options.rules, places, own_rows, counted)
+        own_rows = rows.between(gathered, bounds, places) if rows else None
+        judged = judge_window(reader, positions, *bounds, options.rules, places, own_rows, counted)
         del counted, own_rows
         causes = _causes(judged, options.rules)
         del judged
@@ -160,7 +164,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         events=reader.events,
         notes=(),
         imbalance=imbalance(_known(total.means.get("sm_active", np.empty(0)))),
-        host=host_use(reader, lower, upper),
+        host=host_use(reader, bounds),
         verdicts=causes.verdicts,
         abstentions=causes.abstentions,
         phases=causes.phases,
@@ -233,17 +237,16 @@ def _without_outliers(
     source: Source,
     names: Sequence[str],
     window: Window,
-    bounds: tuple[float | None, float | None],
+    bounds: Bounds,
     interval: float,
     outliers: Outliers,
 ) -> Window:
     """The window without its warm-up, its tear-down or both."""
 
     def average(name: str, start: float, end: float, bins: int) -> Series:
-        lower = start if start > window.start else bounds[0]
-        upper = end if end < window.end else bounds[1]
+        own = Bounds(start if start > window.start else bounds.start, end if end < window.end else bounds.end)
         span = max(start, window.start), min(end, window.end)
-        return over_space(source.gpu_series([name], span, lower, upper, interval, bins)[name])
+        return over_space(source.gpu_series([name], span, own, interval, bins)[name])
 
     for name in DETECTION_METRICS:
         if name not in names:

@@ -18,10 +18,7 @@ from gssr.render.roles import ROLES, Row, Span
 from gssr.render.scale import UNKNOWN, fixed, percent
 from gssr.render.table import Column, table
 from gssr.report.about import metadata, notes
-from gssr.report.load_balancing import load_balancing
-from gssr.report.over_time import time_series
 from gssr.report.page import PageOptions, Parts, closing_line, head
-from gssr.report.phases import phases, roofline
 from gssr.report.summary import summary
 
 
@@ -33,12 +30,20 @@ def page(analysis: Analysis, parts: Parts, options: PageOptions) -> list[Row]:
     if parts.summary:
         rows += summary(analysis, options)
     if parts.time_series:
+        from gssr.report.over_time import time_series
+
         rows += time_series(analysis, options)
     if parts.phases:
+        from gssr.report.phases import phases
+
         rows += phases(analysis, options)
     if parts.load_balancing:
+        from gssr.report.load_balancing import load_balancing
+
         rows += load_balancing(analysis, options)
     if parts.roofline:
+        from gssr.report.phases import roofline
+
         rows += roofline(analysis, options)
     if parts.metadata:
         rows += metadata(analysis, options)

@@ -19,6 +19,7 @@ from gssr.model.statistics.exact import Bracket, Exact, brackets_around
 from gssr.model.statistics.sources import Rollups, Rows
 from gssr.store.read import samples
 from gssr.store.read.recording import RunReader, open_recording
+from gssr.store.read.window_edges import Window
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +36,9 @@ def small_chunks() -> Iterator[None]:
 
 
 def aggregates(reader: RunReader, positions: list[int], lower: float | None = None, upper: float | None = None):
-    chosen, names = np.array(positions), (*NAMES, "flop_active")
-    rows = Rows(reader, chosen, names, lower, upper).aggregate(names, lower, upper, 0.25)
-    chunks = Exact(reader, chosen, Rollups(reader, chosen, 0)).aggregate(names, lower, upper, 0.25)
+    chosen, names, window = np.array(positions), (*NAMES, "flop_active"), Window.of(lower, upper)
+    rows = Rows(reader, chosen, names, window).aggregate(names, window, 0.25)
+    chunks = Exact(reader, chosen, Rollups(reader, chosen, 0)).aggregate(names, window, 0.25)
     return rows, chunks
 
 

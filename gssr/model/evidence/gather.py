@@ -9,7 +9,6 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.model.evidence.evidence import METRICS, Course, Evidence, evidence_of, over_gpus
-from gssr.model.evidence.glimpses import glimpses, rows_in, stretches, those_in, use
 from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import filtered, numbers_within
 from gssr.model.statistics.gpu_time_counts import (
@@ -26,6 +25,7 @@ from gssr.model.window import extent
 from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.window_edges import Window
 
 MOST_INSTANTS = 4_000
 """Bins of the course."""
@@ -70,7 +70,8 @@ def gather(
 
     1,024 GPUs sampled at 10 Hz for an hour take some tenths of a second."""
     first, last = extent(reader)
-    span = first if start is None else start, last if end is None else end
+    window = Window.of(start, end)
+    span = window.within(first, last)
     found = evidence_names(reader)
     names = tuple(name for name in found if name != BITS)
     if rows is None and counted is None and reader.has_rows(MOST_ROWS, start):
@@ -83,7 +84,7 @@ def gather(
         counted = count_rows(rows, names, len(positions), bins)
     elif counted is None:
         bins = bins_to_count(len(positions), reader.n_rows, span, interval)
-        counted = count_rollups(reader, names, positions, bins, (start, end))
+        counted = count_rollups(reader, names, positions, bins, window)
     known = [name for name in names if name in counted.cells.n]
     evidence = evidence_of(reader, positions, span, interval, counted, known)
     places = _few(len(positions), span[1] - span[0])
@@ -92,11 +93,11 @@ def gather(
     own = None if rows is None else _of_few(rows, places, len(positions), looked_at)
     closer = None
     if evidence.width > CLOSE:
-        closer = _closer(reader, few, span, (start, end), interval, own, looked_at)
+        closer = _closer(reader, few, span, window, interval, own, looked_at)
         closer = closer if closer.width < evidence.width else None
     if closer is not None and len(evidence.nodes) * evidence.seconds / CLOSE <= MOST_USE:
-        closer = _with_use(closer, reader, (start, end))
-    evidence = _with_use(evidence, reader, (start, end), closer if closer and closer.host else None)
+        closer = _with_use(closer, reader, window)
+    evidence = _with_use(evidence, reader, window, closer if closer and closer.host else None)
     return replace(
         evidence,
         course=_course_of_rows(rows, known, len(positions), span, interval) if rows else (closer or evidence).course,
@@ -107,9 +108,7 @@ def gather(
     )
 
 
-def _with_use(
-    evidence: Evidence, reader: RunReader, window: tuple[float | None, float | None], closer: Evidence | None = None
-) -> Evidence:
+def _with_use(evidence: Evidence, reader: RunReader, window: Window, closer: Evidence | None = None) -> Evidence:
     """With what the nodes and the workload did meanwhile: from ``closer``, where that has it in shorter bins."""
     bins = series.Bins(float(evidence.times[0]), evidence.width, len(evidence.times))
     if closer is not None:
@@ -153,7 +152,7 @@ def _closer(
     reader: RunReader,
     few: Ints,
     span: tuple[float, float],
-    window: tuple[float | None, float | None],
+    window: Window,
     interval: float,
     rows: Samples | None,
     names: Sequence[str],
@@ -184,6 +183,8 @@ def _glimpsed(
 ) -> Evidence | None:
     """Of some of the GPUs, for some stretches of the window, in bins of a sample or few; None where those of the series are
     as short, or no stretches can be had. ``rows``: theirs."""
+    from gssr.model.evidence.glimpses import glimpses, rows_in, stretches, those_in, use
+
     begins, seconds = stretches(reader, (evidence.start, evidence.end))
     if evidence.width <= BRIEF or evidence.width <= evidence.interval or not len(begins) or not len(few):
         return None

@@ -23,6 +23,7 @@ from gssr.model.window import DETECTION_METRICS, warm_up_and_tear_down
 from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import merge
 from gssr.store.read.recording import RunReader
+from gssr.store.read.window_edges import Window
 
 LAG_SECONDS, LAG_COSTS = 5.0, 20
 """What changes while a run grows is computed anew after max(5 s, 20 times what it took)."""
@@ -126,7 +127,7 @@ class Answers:
             moment = means.overall(np.array(query.gpus) if query.gpus else None)
         growing_host = growing and grid.end > tally.last
         host = self._kept(
-            ("host", grid.start, grid.end), query, growing_host, lambda: host_use(read(), grid.start, grid.end)
+            ("host", grid.start, grid.end), query, growing_host, lambda: host_use(read(), Window(grid.start, grid.end))
         )
         assert host is None or isinstance(host, HostUse)
         recent = self._recent(query, end, read, growing)

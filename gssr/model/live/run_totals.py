@@ -20,6 +20,7 @@ from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import derive
 from gssr.store.read.everything import Totals, totals
 from gssr.store.read.recording import Buckets, RunReader
+from gssr.store.read.window_edges import Window
 
 _MOST_PIECES_OF = 30_000
 """Numbers kept for each second of the last minute; a larger run's are kept for each five seconds."""
@@ -121,7 +122,7 @@ class RunTotals:
         self._read_up_to = self.last_time.copy()
 
     def _read(self, reader: RunReader, growing: bool, gpus: Ints | None) -> None:
-        for own in totals(reader, self.counted, gpus, None, None, self._gap):
+        for own in totals(reader, self.counted, gpus, Window(), self._gap):
             self._count_whole(own)
         if math.isnan(self.last):
             return

@@ -7,6 +7,7 @@ reasons are computed once. They differ in the percentiles: exact from raw rows, 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +16,10 @@ from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.model.results import Statistics
 from gssr.store.format.layout import RELATIVE_BIN_WIDTH, Block, Layout, layout_of
 from gssr.store.format.vectors import empty_vectors, fold, merge
-from gssr.store.read.histograms import Histograms
 from gssr.store.read.recording import RunReader, Samples
+
+if TYPE_CHECKING:
+    from gssr.store.read.histograms import Histograms
 
 PERCENTILES = (5.0, 50.0, 95.0)
 SURE = 1 / 10
@@ -101,7 +104,7 @@ class Totals:
                 some = block[:, 0] > 0
                 self._means[name][gpus[some]] = block[some, 1] / block[some, 0]
 
-    def aggregate(self, histograms: Histograms) -> Aggregate:
+    def aggregate(self, histograms: "Histograms") -> Aggregate:
         """All of them. n, mean, min, max and std are exact. Percentiles come from ``histograms`` (counts by sketch key, see
         ``sketch_percentiles``); where these are not exact themselves, none lies outside of what their bounds give. A
         counter's rollup keeps no moments: of its statistics n is known, and where it never falls its least and greatest

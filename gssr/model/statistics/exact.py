@@ -26,6 +26,7 @@ from gssr.store.format.vectors import fold, merge
 from gssr.store.read.everything import each_chunk, in_turns
 from gssr.store.read.recording import RunReader, Samples
 from gssr.store.read.samples import ROWS_TOGETHER
+from gssr.store.read.window_edges import Window
 
 MOST_KEPT = 1 << 19
 """Values in a bracket that are kept: 4 MB."""
@@ -214,16 +215,14 @@ class Exact:
         self._positions = positions
         self._series = series
 
-    def aggregate(
-        self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
-    ) -> Aggregate:
+    def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
         """As in Source."""
         reader, positions, n_gpus = self._reader, self._positions, len(self._positions)
         gpus = filtered(reader, positions)
         valued = [name for name in names if BY_NAME[name].kind != "bits"]
         stateful = [name for name in names if BY_NAME[name].kind in ("counter", "bits")]
         folding = _Folding(n_gpus, gap_seconds, layout_of(stateful, ()), in_turns(reader))
-        brackets = _first_brackets(reader, valued, gpus, lower, upper)
+        brackets = _first_brackets(reader, valued, gpus, window)
         counted = {name: _Counted(n_gpus, brackets[name]) for name in valued}
 
         def number(samples: Samples) -> Samples:
@@ -238,24 +237,24 @@ class Exact:
             return _Chunk(len(own.gpu), folding.fold(own), columns)
 
         n_rows = 0
-        for chunk in each_chunk(reader, count, names, gpus, lower, upper):
+        for chunk in each_chunk(reader, count, names, gpus, *window):
             n_rows += chunk.n_rows
             if self._progress is not None:
                 self._progress(min(n_rows / max(reader.n_rows, 1), 1.0))
             folding.add(*chunk.folded)
             for name, column in chunk.columns.items():
                 counted[name].add(column)
-        statistics = self._statistics(counted, gpus, lower, upper)
+        statistics = self._statistics(counted, gpus, window)
         means = {name: counted[name].means() for name in valued}
         return aggregate_of(folding.per_gpu(), folding.layout, means, statistics)
 
     def _statistics(
-        self, counted: "Mapping[str, _Counted]", gpus: Ints | None, lower: float | None, upper: float | None
+        self, counted: "Mapping[str, _Counted]", gpus: Ints | None, window: Window
     ) -> dict[str, Statistics]:
         """Of each metric; those whose percentiles were not in their brackets are read again until they are."""
         open_ = {name: own for name, own in counted.items() if own.n and not own.close_in()}
         while open_:
-            for picked in each_chunk(self._reader, partial(_pick, open_), list(open_), gpus, lower, upper):
+            for picked in each_chunk(self._reader, partial(_pick, open_), list(open_), gpus, *window):
                 for name, inside in picked.items():
                     open_[name].add_inside(inside)
             open_ = {name: own for name, own in open_.items() if not own.close_in()}
@@ -265,13 +264,12 @@ class Exact:
         self,
         names: Sequence[str],
         span: tuple[float, float],
-        lower: float | None,
-        upper: float | None,
+        window: Window,
         interval: float,
         most: int,
     ) -> dict[str, GpuSeries]:
         """As in Source."""
-        return self._series.gpu_series(names, span, lower, upper, interval, most)
+        return self._series.gpu_series(names, span, window, interval, most)
 
 
 class _Column(NamedTuple):
@@ -427,11 +425,11 @@ class _Folding:
 
 
 def _first_brackets(
-    reader: RunReader, names: Sequence[str], gpus: Ints | None, lower: float | None, upper: float | None
+    reader: RunReader, names: Sequence[str], gpus: Ints | None, window: Window
 ) -> dict[str, list[Bracket]]:
     """Where the percentiles of these metrics lie, as far as a sample of the rows tells."""
     shares = [percent / 100 for percent in PERCENTILES]
-    sample = list(each_chunk(reader, lambda samples: samples.values, names, gpus, lower, upper, every=_EVERY))
+    sample = list(each_chunk(reader, lambda samples: samples.values, names, gpus, *window, every=_EVERY))
     found = {}
     for name in names:
         values = np.concatenate([np.empty(0), *(piece[name] for piece in sample)])

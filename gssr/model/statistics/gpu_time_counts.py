@@ -20,6 +20,7 @@ from gssr.model.statistics.series import Bins
 from gssr.store.format.layout import FIELDS
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import Buckets, RunReader, Samples
+from gssr.store.read.window_edges import Window
 
 Float32s = NDArray[np.float32]
 
@@ -219,12 +220,12 @@ def count_rollups(
     names: Sequence[str],
     positions: Ints,
     bins: Bins,
-    window: tuple[float | None, float | None],
+    window: Window,
 ) -> Counted:
     """Count the rollups of these metrics, and the clock event reasons, of some GPUs (``positions``) in ``bins``, which are
-    whole buckets. Rows with window[0] <= time < window[1] count (None: open)."""
+    whole buckets. Rows in the window count."""
     counted = Counted(names, len(positions), bins)
-    for buckets in series.slices_of_buckets(reader, (*names, BITS), positions, bins, *window):
+    for buckets in series.slices_of_buckets(reader, (*names, BITS), positions, bins, window):
         gpu = numbers_within(buckets.gpu, positions, len(reader.gpus))
         if len(gpu):
             counted.cells.add_rollups(gpu, bins.holding(buckets.start), buckets)
@@ -275,13 +276,12 @@ def series_of_rollups(
     names: Sequence[str],
     positions: Ints,
     bins: Bins,
-    start: float | None,
-    end: float | None,
+    window: Window,
 ) -> dict[str, GpuSeries]:
     """Each GPU's series of each metric from rollups; the arguments are those of
     gssr.model.statistics.series.slices_of_buckets."""
     cells = GpuTimeCounts(names, len(positions), bins.n)
-    for buckets in series.slices_of_buckets(reader, names, positions, bins, start, end):
+    for buckets in series.slices_of_buckets(reader, names, positions, bins, window):
         gpu = numbers_within(buckets.gpu, positions, len(reader.gpus))
         cells.add_rollups(gpu, bins.holding(buckets.start), buckets)
     return {name: GpuSeries(name, bins.start, bins.width, cells.means(name)) for name in names}

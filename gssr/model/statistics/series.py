@@ -6,7 +6,7 @@ space average is the mean over the GPUs that have a value. GPUs are never aligne
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +16,8 @@ from gssr.arrays import Floats, Ints
 from gssr.model.results import GpuSeries, Series
 from gssr.model.statistics.aggregate import filtered
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS
-from gssr.store.read.everything import VECTORS_AT_ONCE
-from gssr.store.read.recording import Buckets, RunReader, Samples
+from gssr.store.read.recording import VECTORS_AT_ONCE, Buckets, RunReader, Samples
+from gssr.store.read.window_edges import Window
 
 MAX_EMPTY = 0.05
 """A bin's width is too narrow when more than this share of the (GPU, bin) cells is empty without a gap."""
@@ -115,11 +115,10 @@ def slices_of_buckets(
     names: Sequence[str],
     positions: Ints,
     bins: Bins,
-    start: float | None,
-    end: float | None,
+    window: Window,
 ) -> Iterator[Buckets]:
     """The rollups of these metrics that make up ``bins``, some time or some GPUs at once. ``positions`` are the GPUs' in
-    ``reader.gpus``, as the buckets' own are; rows with start <= time < end count (None: open)."""
+    ``reader.gpus``, as the buckets' own are; rows in the window count."""
     level = max(level for level in LEVELS if bins.width % level == 0)
     long = LEVELS[-1]  # where a slice ends no bucket is cut, of whatever level
     at_once = max(1, VECTORS_AT_ONCE * level // long)
@@ -129,8 +128,7 @@ def slices_of_buckets(
     step = long * max(1, at_once // max(1, len(positions)), int(min(sparse, bins.n * bins.width) / long))
     first, last = bins.start // step + 1, math.ceil((bins.start + bins.n * bins.width) / step)
     cuts = [number * step for number in range(int(first), last)]
-    cuts = [cut for cut in cuts if (start is None or cut > start) and (end is None or cut < end)]
-    for lower, upper in zip([start, *cuts], [*cuts, end], strict=True):
+    for lower, upper in pairwise([window.start, *(cut for cut in cuts if window.start < cut < window.end), window.end]):
         for own in gpus:
             yield reader.buckets(lower, upper, level=level, gpus=filtered(reader, own), names=names)
 

@@ -1,7 +1,7 @@
 """Where an analysis takes its numbers from: raw rows, or rollups and sketches. Both answer the same questions.
 
-GPUs are numbered from 0 within the selection. ``lower`` and ``upper`` bound the rows that count, lower <= time < upper in
-unix s, None where nothing is cut off: rows just before a run's start and after its end belong to it.
+GPUs are numbered from 0 within the selection. ``window`` bounds the rows that count; it is open where nothing is cut off:
+rows just before a run's start and after its end belong to it.
 
 What the nodes did beside the GPUs.
 """
@@ -27,8 +27,8 @@ from gssr.model.statistics.gpu_time_counts import (
     series_of_rows,
 )
 from gssr.store.format.layout import layout_of, part_of
-from gssr.store.read.everything import totals
 from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.window_edges import Window
 
 MOST_AT_AN_END = 100_000
 """So many samples are looked at, at most, to tell which of a histogram that is cut lie in a window, if its percentiles are
@@ -47,9 +47,7 @@ class Source(Protocol):
     exact: bool
     """False when percentiles come from the sketch."""
 
-    def aggregate(
-        self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
-    ) -> Aggregate:
+    def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
         """What the rows add up to, for these metrics."""
         ...
 
@@ -57,8 +55,7 @@ class Source(Protocol):
         self,
         names: Sequence[str],
         span: tuple[float, float],
-        lower: float | None,
-        upper: float | None,
+        window: Window,
         interval: float,
         most: int,
     ) -> dict[str, GpuSeries]:
@@ -71,27 +68,19 @@ class Rows:
 
     exact = True
 
-    def __init__(
-        self, reader: RunReader, positions: Ints, names: Sequence[str], lower: float | None, upper: float | None
-    ) -> None:
-        rows = reader.samples(names, filtered(reader, positions), lower, upper)
+    def __init__(self, reader: RunReader, positions: Ints, names: Sequence[str], window: Window) -> None:
+        rows = reader.samples(names, filtered(reader, positions), *window)
         unknown = np.full(len(rows.time), np.nan)  # of all metrics that nobody measured the same
         values = {name: own if np.isfinite(own).any() else unknown for name, own in rows.values.items()}
         self._rows = Samples(numbers_within(rows.gpu, positions, len(reader.gpus)), rows.time, values)
         self._n_gpus = len(positions)
 
-    def between(
-        self, names: Sequence[str], lower: float | None, upper: float | None, places: Ints | None = None
-    ) -> Samples:
-        """The rows of these metrics with lower <= time < upper; of the GPUs at these ``places``, numbered anew (None: of
+    def between(self, names: Sequence[str], window: Window, places: Ints | None = None) -> Samples:
+        """The rows of these metrics in a window; of the GPUs at these ``places``, numbered anew (None: of
         all)."""
         rows = self._rows
         values = {name: rows.values[name] for name in names}
-        inside = np.ones(len(rows.time), bool)
-        if lower is not None:
-            inside &= rows.time >= lower
-        if upper is not None:
-            inside &= rows.time < upper
+        inside = (rows.time >= window.start) & (rows.time < window.end)
         gpu = rows.gpu
         if places is not None and len(places) < self._n_gpus:
             gpu = numbers_within(gpu, places, self._n_gpus)
@@ -100,23 +89,20 @@ class Rows:
             return Samples(gpu, rows.time, values)
         return Samples(gpu[inside], rows.time[inside], {name: column[inside] for name, column in values.items()})
 
-    def aggregate(
-        self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
-    ) -> Aggregate:
+    def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
         """As in Source."""
-        return from_samples(self.between(names, lower, upper), self._n_gpus, gap_seconds)
+        return from_samples(self.between(names, window), self._n_gpus, gap_seconds)
 
     def gpu_series(
         self,
         names: Sequence[str],
         span: tuple[float, float],
-        lower: float | None,
-        upper: float | None,
+        window: Window,
         interval: float,
         most: int,
     ) -> dict[str, GpuSeries]:
         """As in Source."""
-        rows = self.between(names, lower, upper)
+        rows = self.between(names, window)
         bins = series.bins_of_samples(rows, *span, interval, most_bins(self._n_gpus, len(rows.time), most))
         return series_of_rows(rows, names, self._n_gpus, bins)
 
@@ -131,52 +117,49 @@ class Rollups:
         self._reader = reader
         self._positions = positions
         self._few_rows = few_rows
-        self._counted: tuple[float | None, float | None, Counted] | None = None
+        self._counted: tuple[Window, Counted] | None = None
 
     def count(
         self,
         names: Sequence[str],
         span: tuple[float, float],
-        lower: float | None,
-        upper: float | None,
+        window: Window,
         interval: float,
     ) -> Counted:
-        """The rows with lower <= time < upper in cells of GPU and time (gssr.model.statistics.gpu_time_counts). Series of
+        """The rows in cells of GPU and time (gssr.model.statistics.gpu_time_counts). Series of
         the same window whose bins consist of these cells need not be read any more."""
         bins = bins_to_count(len(self._positions), self._reader.n_rows, span, interval)
-        counted = count_rollups(self._reader, names, self._positions, bins, (lower, upper))
-        self._counted = (lower, upper, counted)
+        counted = count_rollups(self._reader, names, self._positions, bins, window)
+        self._counted = window, counted
         return counted
 
-    def aggregate(
-        self, names: Sequence[str], lower: float | None, upper: float | None, gap_seconds: float
-    ) -> Aggregate:
+    def aggregate(self, names: Sequence[str], window: Window, gap_seconds: float) -> Aggregate:
         """As in Source."""
+        from gssr.store.read.everything import totals
+
         gpus = filtered(self._reader, self._positions)
         sums = Totals(part_of(layout_of(self._reader.metrics), names), len(self._positions))
-        for own in totals(self._reader, names, self._positions, lower, upper, gap_seconds):
+        for own in totals(self._reader, names, self._positions, window, gap_seconds):
             sums.add(numbers_within(own.gpus, self._positions, len(self._reader.gpus)), own.vectors)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
-        most = MOST_AT_AN_END if self._is_mostly_whole(lower, upper) else math.inf
-        found = self._reader.histograms(sketched, lower, upper, gpus, most)
+        most = MOST_AT_AN_END if self._is_mostly_whole(window) else math.inf
+        found = self._reader.histograms(sketched, *window, gpus, most)
         aggregate = sums.aggregate(found)
         unsure = [name for name in sketched if not is_sure(aggregate.statistics.get(name, UNKNOWN))]
         if not (found.readable and unsure):
             return aggregate
-        return sums.aggregate(found.with_others(self._reader.histograms(unsure, lower, upper, gpus)))
+        return sums.aggregate(found.with_others(self._reader.histograms(unsure, *window, gpus)))
 
-    def _is_mostly_whole(self, lower: float | None, upper: float | None) -> bool:
+    def _is_mostly_whole(self, window: Window) -> bool:
         """Whether enough of a window lies in histograms that it does not cut: else bounds of the rest would be wide."""
-        start = self._reader.first_time if lower is None else lower
-        end = self._reader.last_time if upper is None else upper
-        return self._reader.cut_seconds(lower, upper) <= MOST_CUT * ((end or 0.0) - (start or 0.0))
+        span = window.within(self._reader.first_time, self._reader.last_time)
+        return self._reader.cut_seconds(*window) <= MOST_CUT * (span.end - span.start)
 
     def gpu_series(
         self,
         names: Sequence[str],
         span: tuple[float, float],
-        lower: float | None,
-        upper: float | None,
+        window: Window,
         interval: float,
         most: int,
     ) -> dict[str, GpuSeries]:
@@ -185,22 +168,22 @@ class Rollups:
         gpus = filtered(self._reader, self._positions)
         few = few and self._reader.rows_between(*span, gpus) <= PASSED_OVER * self._few_rows
         if few and self._reader.thinned_until <= span[0]:
-            rows = Rows(self._reader, self._positions, names, lower, upper)
-            return rows.gpu_series(names, span, None, None, interval, most)
+            rows = Rows(self._reader, self._positions, names, window)
+            return rows.gpu_series(names, span, Window(), interval, most)
         most = most_bins(len(self._positions), self._reader.n_rows, most)
         bins = series.bins_of_buckets(*span, interval, most)
-        if self._counted is not None and self._counted[:2] == (lower, upper):
-            counted = self._counted[2]
+        if self._counted is not None and self._counted[0] == window:
+            counted = self._counted[1]
             if counted.bins.width > bins.width and counted.bins.n >= most * FEWEST_OF_MOST:
                 bins = counted.bins
             if counted.holds(names, bins):
                 return {name: counted.gpu_series(name, bins) for name in names}
-        return series_of_rollups(self._reader, names, self._positions, bins, lower, upper)
+        return series_of_rollups(self._reader, names, self._positions, bins, window)
 
 
-def host_use(reader: RunReader, start: float | None, end: float | None) -> HostUse | None:
-    """Over start <= time < end, unix s (None: open); None when nothing was recorded of the nodes and the workload."""
-    nodes, ranks = reader.host_use(start, end), reader.workload_use(start, end)
+def host_use(reader: RunReader, window: Window) -> HostUse | None:
+    """In a window; None when nothing was recorded of the nodes and the workload."""
+    nodes, ranks = reader.host_use(*window), reader.workload_use(*window)
     if not ranks and not any(extent.n for extent in nodes.values()):
         return None
     busy = [rank["cpu"].mean for rank in ranks]

@@ -21,6 +21,7 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Found, Rule, Table, decide, same_gpus
 from gssr.model.window import MANY, looked_at, verdicts_in_all
 from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.window_edges import Window
 
 
 class Judged(NamedTuple):
@@ -56,7 +57,7 @@ def judge_window(
     if places is None:
         places = np.arange(len(positions))
         if len(positions) > MANY:
-            places = looked_at(Rollups(reader, positions, 0).aggregate((), start, end, math.inf).n_rows)
+            places = looked_at(Rollups(reader, positions, 0).aggregate((), Window.of(start, end), math.inf).n_rows)
     evidence = gather(reader, positions[places], start, end, rows, counted)
     return Judged(judge(evidence, table), evidence, places, len(positions))
 

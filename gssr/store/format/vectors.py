@@ -76,6 +76,7 @@ def fold(
             continue
         column = np.asarray(values[metric.name], np.float64)[order]
         known = np.isfinite(column)
+        column[~known] = np.nan
         n = np.add.reduceat(known, starts, dtype=np.float64)
         some = n > 0
         if not some.any():
@@ -93,12 +94,10 @@ def fold(
             total = np.add.reduceat(filled, starts)
             mean = np.divide(total, n, out=np.zeros_like(total), where=some)
             deviation = np.where(known, column - np.repeat(mean, sizes), 0.0)
-            low = np.minimum.reduceat(np.where(known, column, np.inf), starts)
-            high = np.maximum.reduceat(np.where(known, column, -np.inf), starts)
+            low, high = np.fmin.reduceat(column, starts), np.fmax.reduceat(column, starts)
             vectors[:, s + 1] = total
             vectors[:, s + 2] = np.where(low == high, 0.0, np.add.reduceat(deviation * deviation, starts))
-            vectors[:, s + 3] = np.where(some, low, np.nan)
-            vectors[:, s + 4] = np.where(some, high, np.nan)
+            vectors[:, s + 3], vectors[:, s + 4] = low, high
     return group[starts], vectors
 
 
@@ -248,23 +247,23 @@ def decoded(blobs: Sequence[bytes], n_metrics: int, seconds: int = SKETCH_SECOND
         sizes[rows, :own] = at_every_byte[places].view("<u2")
     n_bins = sizes.sum(axis=1)
     fine &= lengths == heads + 6 * n_bins
-    widths = (1,) * 6 if is_packed else (2, 4)  # bytes of what stands together, bin by bin
-    view, ends = memoryview(data), list(pairwise(accumulate(widths, initial=0)))
-    cuts: list[list[memoryview]] = [[] for _ in widths]
+    kinds = ("u1",) * 6 if is_packed else ("<u2", "<u4")  # of what stands together, bin by bin
+    view, ends = memoryview(data), list(pairwise(accumulate((int(kind[-1]) for kind in kinds), initial=0)))
+    cuts: list[list[memoryview]] = [[] for _ in kinds]
     first = (begins + heads)[fine]
     for start, total in zip(first.tolist(), n_bins[fine].tolist(), strict=True):
         for cut, (low, high) in zip(cuts, ends, strict=True):
             cut.append(view[start + low * total : start + high * total])
-    columns = [
-        np.frombuffer(b"".join(cut), f"<u{width}").astype(np.int64) for cut, width in zip(cuts, widths, strict=True)
-    ]
-    if not is_packed:
-        return fine, SketchBins(sizes[fine], *columns)
-    lower, upper, *counts = columns
-    steps = np.append(0, np.cumsum(lower | upper << 8))
-    n_bins = n_bins[fine]
-    keys = steps[1:] - np.repeat(steps[np.cumsum(n_bins) - n_bins], n_bins) & 0xFFFF
-    return fine, SketchBins(sizes[fine], keys, counts[0] | counts[1] << 8 | counts[2] << 16 | counts[3] << 24)
+    columns = [np.frombuffer(b"".join(cut), kind) for cut, kind in zip(cuts, kinds, strict=True)]
+    if is_packed:
+        columns = [
+            np.stack(own, axis=1).reshape(-1).view(kind) for own, kind in ((columns[:2], "<u2"), (columns[2:], "<u4"))
+        ]
+    keys, counts = (column.astype(np.int64) for column in columns)
+    if is_packed:
+        steps, n_bins = np.append(0, np.cumsum(keys)), n_bins[fine]
+        keys = steps[1:] - np.repeat(steps[np.cumsum(n_bins) - n_bins], n_bins) & 0xFFFF
+    return fine, SketchBins(sizes[fine], keys, counts)
 
 
 _KEPT = 8 << 20

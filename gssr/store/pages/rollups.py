@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from gssr.arrays import Bytes, Floats, Ints
 from gssr.store.format.columns import columns_of
 from gssr.store.format.schema import TABLES
-from gssr.store.pages.file import HIGHEST, LOWEST, Leaves, NotPlainError, PageFile, leaves, pieces
-from gssr.store.pages.rows import SHIFT, SIZE, Cells
+from gssr.store.pages.file import HIGHEST, LOWEST, SHIFT, SIZE, Cells, Leaves, NotPlainError, PageFile, leaves, pieces
 
 _COLUMNS = [column.name for column in TABLES["rollup"]]
 _N_HEADS = len(_COLUMNS) - 1  # the last one is the vector

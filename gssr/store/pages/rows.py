@@ -1,7 +1,5 @@
 """The rows of some leaf pages, as far as they are numbers: decoded column by column.
 
-The rows of some leaf pages, all found at once: where each begins, how long it is, and its rowid.
-
 Which page a table begins at, and its columns.
 """
 
@@ -12,56 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Bytes, Floats, Ints
-from gssr.store.pages.file import LEAF, LOWEST, Leaves, NotPlainError, PageFile, cell_starts, pieces, varints
+from gssr.store.pages.file import LOWEST, SHIFT, SIZE, Cells, Leaves, NotPlainError, PageFile, pieces
 
-_OVERHEAD = 35
-"""A row that is longer than a page without so many bytes goes on on other pages."""
-
-
-class Cells:
-    """``rowid`` int64[n] ascends; the row is ``payload`` bytes [n] from ``start`` [n] of ``buffer`` on, behind which there
-    are PADDING more."""
-
-    def __init__(self, file: PageFile, found: Leaves) -> None:
-        """Read the pages. Raises NotPlainError."""
-        n = len(found.page)
-        self.buffer = file.read(found.page)
-        pages = self.buffer[: n * file.page_size].reshape(n, file.page_size)
-        start, n_cells = cell_starts(pages, LEAF)
-        if not n_cells.all():
-            raise NotPlainError("a page without rows")
-        head = pieces(self.buffer, start, 24)
-        self.payload, size = varints(head)
-        self.rowid, length = _behind(head, size)
-        self._check_rowids(found, n_cells)
-        self.start = start + size + length
-        page_end = (start // file.page_size + 1) * file.page_size
-        if (self.payload > file.page_size - _OVERHEAD).any() or (self.start + self.payload > page_end).any():
-            raise NotPlainError("a row that is not on its page")
-
-    def _check_rowids(self, found: Leaves, n_cells: Ints) -> None:
-        ends = np.cumsum(n_cells)
-        in_place = (self.rowid[ends - n_cells] > found.low) & (self.rowid[ends - 1] <= found.high)
-        if not in_place.all() or (np.diff(self.rowid) <= 0).any():
-            raise NotPlainError("rows out of order")
-
-
-def _behind(head: Bytes, size: Ints) -> tuple[Ints, Ints]:
-    """The numbers of variable length that begin ``size`` bytes after the beginnings of ``head`` [n, 24]."""
-    least, most = int(size.min()), int(size.max())
-    if least == most:
-        return varints(head[:, least:])
-    number, length = np.empty(len(head), np.int64), np.empty(len(head), np.int64)
-    for own in range(least, most + 1):
-        rows = size == own
-        number[rows], length[rows] = varints(head[rows, own:])
-    return number, length
-
-
-# What a column's serial type says: bytes of its value; for whole numbers how far 8 bytes that begin with it are to be
-# shifted; and the value of those that take no bytes.
-SIZE = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.uint8)
-SHIFT = np.array([0, 56, 48, 40, 32, 16, 0, 0, 0, 0], np.int64)
+# The value of those serial types that take no bytes.
 _VALUE = np.array([np.nan, 0, 0, 0, 0, 0, 0, 0, 0, 1], np.float64)
 _FLOAT = 7
 NULL = LOWEST

@@ -6,7 +6,7 @@ count the same samples, when they are read. So whatever is missing shows, and wh
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +16,14 @@ from gssr.store.format.layout import Layout, part_of
 from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import where
 from gssr.store.pages.samples import Wanted
-from gssr.store.read.part import Part, Rows
+from gssr.store.read.recording_file import Part, Rows
 from gssr.store.read.samples import in_threads
-from gssr.store.read.window_edges import codes_of, positions_of, starts_of
+from gssr.store.read.window_edges import Window, codes_of, positions_of, starts_of
 
 LONGEST = LEVELS[-1]
 _ROLLUPS_AT_ONCE = 1024
+_HEADS_KEPT, _HEADS_OF = 16, 4096
+"""Whoever looks at a window in several ways asks for the same heads each time; of so many GPUs at most they are kept."""
 
 
 class Counted(NamedTuple):
@@ -48,8 +50,9 @@ def _count(part: Part) -> Counted:
     keys = part.keys(None) if len(part.shard.file.runs) > 1 else None  # else also those of GPUs whose rows don't count
     key, bucket, vectors = part.shard.rollups.rollups(LONGEST, keys, -np.inf, np.inf, layout, counted_anew=True)
     n_rows, n_rowids = int(vectors[:, 0].sum()), part.last + 1 - part.first
-    key, bucket, vectors = where(np.isin(key, list(part.position)), key, bucket, vectors)
-    codes = codes_of(part.positions(key), bucket)
+    gpu = part.positions(key)
+    gpu, bucket, vectors = where(gpu >= 0, gpu, bucket, vectors)
+    codes = codes_of(gpu, bucket)
     order = np.argsort(codes)
     codes, rows = codes[order], vectors[order, 0].astype(np.int64)
     if n_rows == n_rowids:
@@ -79,13 +82,13 @@ def _in_samples(part: Part) -> tuple[Ints, Ints]:
     return found, np.bincount(group, np.concatenate(counts), len(found)).astype(np.int64)
 
 
-def slices(part: Part, start: float, end: float, level: int) -> Iterator[tuple[float, float]]:
+def slices(part: Part, start: float, end: float, level: int) -> Iterator[Window]:
     """The window [start, end), unix s, in pieces none of which has many rollups of a level, nor cuts one."""
     known = counted(part)
     starts = np.unique(starts_of(np.concatenate([known.codes, known.lost])))  # a wrong time may be years apart
     n = max(1, _ROLLUPS_AT_ONCE * level // LONGEST // max(1, len(part.position)))
     cuts: list[int] = starts[n::n].tolist()
-    yield from pairwise([start, *(cut for cut in cuts if start < cut < end), end])
+    yield from starmap(Window, pairwise([start, *(cut for cut in cuts if start < cut < end), end]))
 
 
 class Rolled(NamedTuple):
@@ -99,51 +102,80 @@ class Rolled(NamedTuple):
     seconds: int
 
 
-def rollups(part: Part, level: int, gpus: Ints | None, lower: float, upper: float, layout: Layout) -> Rolled:
-    """The rollups of a level in [lower, upper), unix s, of these GPUs (positions; None: all), as far as they are sound."""
+def rollups(part: Part, level: int, gpus: Ints | None, window: Window, layout: Layout) -> Rolled:
+    """The rollups of a level in a window, of these GPUs (positions; None: all), as far as they are sound."""
     keys = part.keys(gpus)
     if not part.ended:
-        gpu, bucket, vectors = _read(part, level, keys, lower, upper, layout)
+        gpu, bucket, vectors = unchecked(part, level, keys, window, layout)
         return Rolled(gpu, bucket, vectors, np.empty(0, np.int64), level)
-    lower, upper = _clipped(part, lower, upper)
+    lower, upper = _clipped(part, window)
     if np.ceil(lower / level) * level + level > upper:  # there is room for none
         nothing = np.empty(0, np.int64)
         return Rolled(nothing, nothing, np.empty((0, layout.width)), nothing, level)
     seconds = _held_against(level, lower, upper)
+    lower, upper = np.ceil(lower / level) * level, np.floor(upper / level) * level
     low, high = np.floor(lower / seconds) * seconds, np.ceil(upper / seconds) * seconds
-    gpu, bucket, vectors = _read(part, level, keys, low, high, layout)
-    wrong = _wrong(part, gpus, gpu, bucket, vectors[:, 0], seconds, (low, high))
-    kept = (bucket >= lower) & (bucket + level <= upper)
+    gpu, bucket, vectors = unchecked(part, level, keys, Window(lower, upper), layout)
+    codes = codes_of(gpu, bucket)
+    pieces = Window(low, lower), Window(upper, high)
+    beside = [_heads(part, gpus, level, piece) for piece in pieces if piece.start < piece.end]
+    all_codes = np.concatenate([codes, *(own for own, _ in beside)])
+    rows = np.concatenate([vectors[:, 0], *(own for _, own in beside)])
+    wrong = _wrong(part, gpus, stretches_of(all_codes, seconds), rows, seconds, Window(low, high))
     if len(wrong):
-        kept &= ~np.isin(codes_of(gpu, bucket // seconds * seconds), wrong)
+        gpu, bucket, vectors = where(~np.isin(stretches_of(codes, seconds), wrong), gpu, bucket, vectors)
         part.shard.recounted.update((part.first, code) for code in stretches_of(wrong).tolist())
-    gpu, bucket, vectors = where(kept, gpu, bucket, vectors)
     return Rolled(gpu, bucket, vectors, wrong, seconds)
 
 
-def stretches_of(codes: Ints) -> Ints:
-    """The stretches of LONGEST seconds, by their numbers, in which buckets lie."""
-    return codes_of(positions_of(codes), starts_of(codes) // LONGEST * LONGEST)
+def stretches_of(codes: Ints, seconds: int = LONGEST) -> Ints:
+    """The stretches of so many seconds, by their numbers, in which buckets lie."""
+    return codes - starts_of(codes) % seconds
 
 
-def _clipped(part: Part, lower: float, upper: float) -> tuple[float, float]:
+def _heads(part: Part, gpus: Ints | None, level: int, window: Window) -> tuple[Ints, Ints]:
+    """The buckets of a level in a window by their numbers, ascending, and how many samples each has."""
+    known, key = part.shard.heads, (part.first, level, window)
+    if len(part.position) > _HEADS_OF or (gpus is not None and len(gpus) < len(part.position) // 8):
+        return _read_heads(part, gpus, level, window)
+    if key not in known:
+        if len(known) >= _HEADS_KEPT:
+            known.clear()
+        known[key] = _read_heads(part, None, level, window)
+    codes, rows = known[key]
+    own = _within(gpus, codes, window)
+    return codes[own], rows[own]
+
+
+def _read_heads(part: Part, gpus: Ints | None, level: int, window: Window) -> tuple[Ints, Ints]:
+    layout = part_of(part.shard.file.layout, ())
+    gpu, start, vectors = unchecked(part, level, part.keys(gpus), window, layout)
+    codes = codes_of(gpu, start)
+    order = np.argsort(codes)
+    return codes[order], vectors[order, 0].astype(np.int64)
+
+
+def _clipped(part: Part, window: Window) -> Window:
     """What of a window can hold rollups; of thinned samples more than is counted of may be left."""
     known = counted(part)
     starts = starts_of(np.concatenate([known.codes, known.lost]))
     if not len(starts) or part.thinned > -np.inf:
-        return lower, upper
-    lower = max(lower, float(starts.min()))
-    return lower, max(min(upper, float(starts.max()) + LONGEST), lower)
+        return window
+    lower = max(window.start, float(starts.min()))
+    return Window(lower, max(min(window.end, float(starts.max()) + LONGEST), lower))
 
 
-def _read(
-    part: Part, level: int, keys: list[int] | None, lower: float, upper: float, layout: Layout
+def unchecked(
+    part: Part, level: int, keys: list[int] | None, window: Window, layout: Layout
 ) -> tuple[Ints, Ints, Floats]:
-    if upper - lower < level:
+    """Positions, starts and vectors of the rollups of a level in a window, of these GPUs (keys; None: all),
+    whatever they count."""
+    if window.end - window.start < level:
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, layout.width))
-    key, bucket, vectors = part.shard.rollups.rollups(level, keys, lower, upper, layout, counted_anew=part.ended)
-    key, bucket, vectors = where(part.sound(key), key, bucket, vectors)
-    return part.positions(key), bucket, vectors
+    key, bucket, vectors = part.shard.rollups.rollups(level, keys, *window, layout, counted_anew=part.ended)
+    gpu = part.positions(key)
+    gpu, bucket, vectors = where(part.sound(gpu), gpu, bucket, vectors)
+    return gpu, bucket, vectors
 
 
 def _held_against(level: int, lower: float, upper: float) -> int:
@@ -158,16 +190,14 @@ def _held_against(level: int, lower: float, upper: float) -> int:
 def _wrong(
     part: Part,
     gpus: Ints | None,
-    gpu: Ints,
-    bucket: Ints,
+    mine: Ints,
     rows: Floats,
     seconds: int,
-    window: tuple[float, float],
+    window: Window,
 ) -> Ints:
-    """Which buckets of ``seconds`` in the window, whole ones, have not got all their samples counted by the finer ones of
-    ``gpu`` and ``bucket`` with ``rows``."""
+    """Which buckets of ``seconds`` in the window, whole ones, have not got all their samples counted by the finer ones in
+    those of the numbers ``mine`` with ``rows``."""
     codes, expected, lost = _expected(part, gpus, seconds, window)
-    mine = codes_of(gpu, bucket // seconds * seconds)
     place = np.searchsorted(codes, mine)
     known = place < len(codes)
     known[known] = codes[place[known]] == mine[known]
@@ -175,7 +205,7 @@ def _wrong(
     return np.unique(np.concatenate([codes[sums != expected], mine[~known], lost]))
 
 
-def _expected(part: Part, gpus: Ints | None, seconds: int, window: tuple[float, float]) -> tuple[Ints, Ints, Ints]:
+def _expected(part: Part, gpus: Ints | None, seconds: int, window: Window) -> tuple[Ints, Ints, Ints]:
     """Buckets of ``seconds`` in the window by their numbers, ascending; how many samples each has; and those of which that
     is known to be told wrongly."""
     known = counted(part)
@@ -184,21 +214,18 @@ def _expected(part: Part, gpus: Ints | None, seconds: int, window: tuple[float, 
     if seconds == LONGEST:
         inside = _within(gpus, known.codes, window)
         return known.codes[inside], known.rows[inside], lost
-    gpu, start, vectors = _read(part, seconds, part.keys(gpus), *window, part_of(part.shard.file.layout, ()))
-    codes = codes_of(gpu, start)
-    order = np.argsort(codes)
-    return codes[order], vectors[order, 0].astype(np.int64), lost
+    return *_heads(part, gpus, seconds, window), lost
 
 
-def _within(gpus: Ints | None, codes: Ints, window: tuple[float, float]) -> Flags:
+def _within(gpus: Ints | None, codes: Ints, window: Window) -> Flags:
     """[n]: which buckets, by their numbers, are those of the GPUs and in the window."""
     start = starts_of(codes)
-    inside = (start >= window[0]) & (start < window[1])
+    inside = (start >= window.start) & (start < window.end)
     return np.asarray(inside if gpus is None else inside & np.isin(positions_of(codes), gpus), bool)
 
 
-def samples_of(part: Part, names: Sequence[str], codes: Ints, seconds: int, start: float, end: float) -> Iterator[Rows]:
-    """The samples in [start, end), unix s, of stretches of ``seconds`` (their numbers: gssr.store.read.window_edges), in
+def samples_of(part: Part, names: Sequence[str], codes: Ints, seconds: int, window: Window) -> Iterator[Rows]:
+    """The samples in a window of stretches of ``seconds`` (their numbers: gssr.store.read.window_edges), in
     pieces, with values of stored metrics. Where they are thinned they can't be counted any more: the file is damaged."""
     begins = starts_of(codes)
     if (begins < part.thinned).any():
@@ -206,7 +233,7 @@ def samples_of(part: Part, names: Sequence[str], codes: Ints, seconds: int, star
         codes, begins = where(begins >= part.thinned, codes, begins)
     if not len(codes):
         return
-    low, high = max(start, float(begins.min())), min(end, float(begins.max()) + seconds)
+    low, high = max(window.start, float(begins.min())), min(window.end, float(begins.max()) + seconds)
     wanted = Wanted(names, part.keys(np.unique(positions_of(codes))), 0, 0, low, high)
     for gpu, time, values in in_threads(part.pieces_in(part.searched(low, high), wanted)):
         own = np.isin(codes_of(gpu, time // seconds * seconds), codes)
@@ -218,6 +245,6 @@ def wrong_stretches(part: Part) -> Ints:
     """The stretches of LONGEST seconds, by their numbers, in which rollups of any level do not count what they should, or
     hold what can't be."""
     for level in LEVELS:
-        for lower, upper in slices(part, -np.inf, np.inf, level):
-            rollups(part, level, None, lower, upper, part.shard.file.layout)
+        for window in slices(part, -np.inf, np.inf, level):
+            rollups(part, level, None, window, part.shard.file.layout)
     return np.array(sorted(code for first, code in part.shard.recounted if first == part.first), np.int64)

@@ -10,6 +10,7 @@ GPUs nor samples years apart take much memory.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise, starmap
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,8 +21,9 @@ from gssr.store.format.layout import Layout, layout_of, part_of
 from gssr.store.format.schema import LEVELS, TABLES
 from gssr.store.format.vectors import derive, empty_vectors, merge
 from gssr.store.read.histograms import count_below
-from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.recording import VECTORS_AT_ONCE, RunReader, Samples
 from gssr.store.read.samples import Columns, in_threads
+from gssr.store.read.window_edges import Window
 
 
 def in_pieces(reader: RunReader, names: Sequence[str], most: int) -> Iterator[Samples]:
@@ -67,7 +69,6 @@ def each_chunk(
     of ``RunReader.samples``, but that rows of a GPU that ranks sampled in turns come file after file. With ``every`` about
     so many times fewer rows, evenly spread, gssr.store.read.samples.ROWS_TOGETHER at a time."""
     wanted = list(dict.fromkeys(part for name in names for part in BY_NAME[name].parts or (name,)))
-    bounds = -math.inf if start is None else start, math.inf if end is None else end
 
     def looked(read: Callable[[], Columns]) -> Result:
         gpu, time, values = read()
@@ -76,19 +77,13 @@ def each_chunk(
                 values[name] = derive(values, BY_NAME[name].parts)
         return look(Samples(gpu, time, {name: values[name] for name in names}))
 
-    pieces = (read for part in reader._parts for read in part.pieces(wanted, gpus, *bounds, every))
+    pieces = (read for part in reader._parts for read in part.pieces(wanted, gpus, *Window.of(start, end), every))
     return in_threads(partial(looked, read) for read in pieces)
 
 
 def in_turns(reader: RunReader) -> bool:
     """Whether the rows of a GPU are in several files."""
     return reader._places.in_turns
-
-
-VECTORS_AT_ONCE = 6_000
-"""Buckets of all metrics: some seven megabytes, and as much again while they are merged."""
-_AT_THE_ENDS = 30
-"""Finer rollups of a GPU, at most, where a window does not begin or end with one of the coarsest."""
 
 
 class Totals(NamedTuple):
@@ -103,39 +98,42 @@ def totals(
     reader: RunReader,
     names: Sequence[str] | None,
     gpus: Ints | None,
-    start: float | None,
-    end: float | None,
+    window: Window,
     gap_seconds: float,
 ) -> Iterator[Totals]:
-    """The metrics ``names`` (None: all) of ``gpus`` (positions, None: all) in start <= time < end, unix s, None: open; each
+    """The metrics ``names`` (None: all) of ``gpus`` (positions, None: all) in a window; each
     GPU that has samples comes once. More than ``gap_seconds`` between two samples of a GPU is a gap."""
     wanted = np.arange(len(reader.gpus)) if gpus is None else gpus
-    first = reader.first_time if start is None else start
-    last = reader.last_time if end is None else end
-    of_each = max((last or 0.0) - (first or 0.0), 0.0) / LEVELS[-1]
+    span = window.within(reader.first_time, reader.last_time)
+    of_each = max(span.end - span.start, 0.0) / LEVELS[-1]
     rows = reader.n_rows / max(len(reader.gpus), 1)  # one wrong clock, and years may lie between two
-    of_each = min(of_each + _AT_THE_ENDS, rows)
+    of_each = min(of_each + _finer_ones(-window.start) + _finer_ones(window.end), rows)
     at_once = max(1, int(VECTORS_AT_ONCE / max(of_each, 1e-9)))
     layout = layout_of(reader.metrics) if names is None else part_of(layout_of(reader.metrics), names)
     for number in range(0, len(wanted), at_once):
         own = wanted[number : number + at_once]
         asked = None if len(own) == len(reader.gpus) else own
-        windows = [(start, end)] if of_each <= VECTORS_AT_ONCE else _windows(reader, own, start, end)
+        windows = [window] if of_each <= VECTORS_AT_ONCE else _windows(reader, own, window)
         sampled, vectors = np.empty(0, np.int64), empty_vectors(0, layout)
-        for lower, upper in windows:
-            found = reader.buckets(lower, upper, gpus=asked, names=names)
+        for piece in windows:
+            found = reader.buckets(*piece, gpus=asked, names=names, as_one=True)
             sampled, place = np.unique(np.concatenate((sampled, found.gpu)), return_inverse=True)
             both = np.concatenate((vectors, found.vectors))
             vectors = merge(both, place.reshape(-1), len(sampled), gap_seconds, layout)
         yield Totals(sampled, vectors, layout)
 
 
-def _windows(
-    reader: RunReader, gpus: Ints, start: float | None, end: float | None
-) -> list[tuple[float | None, float | None]]:
+def _finer_ones(seconds: float) -> float:
+    """Finer rollups of a GPU, and pieces of one, where a window goes on for so long after the last of the coarsest."""
+    if not math.isfinite(seconds):
+        return 0.0
+    return sum(seconds % coarse // fine for fine, coarse in pairwise(LEVELS)) + bool(seconds % LEVELS[0])
+
+
+def _windows(reader: RunReader, gpus: Ints, window: Window) -> list[Window]:
     """The window in pieces that hold no more than VECTORS_AT_ONCE of the coarsest buckets with samples in them."""
     step = LEVELS[-1]
-    buckets = np.unique(np.floor(reader.samples((), gpus, start, end).time / step))
+    buckets = np.unique(np.floor(reader.samples((), gpus, *window).time / step))
     cuts = (buckets[VECTORS_AT_ONCE::VECTORS_AT_ONCE] * step).tolist()
-    inside = [cut for cut in cuts if (-math.inf if start is None else start) < cut < (math.inf if end is None else end)]
-    return list(zip([start, *inside], [*inside, end], strict=True))
+    inside = [cut for cut in cuts if window.start < cut < window.end]
+    return list(starmap(Window, pairwise([window.start, *inside, window.end])))

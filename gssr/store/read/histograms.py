@@ -11,21 +11,22 @@ How many samples of a metric are below a value, GPU by GPU: told by the sketches
 import mmap
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import BY_NAME
 from gssr.store.format.layout import layout_of, part_of
-from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS
-from gssr.store.format.vectors import SketchBins, derive, merge, where
+from gssr.store.format.schema import FINE_SKETCH_SECONDS, SKETCH_SECONDS
+from gssr.store.format.vectors import SketchBins, derive
 from gssr.store.read import check_rollups
 from gssr.store.read.check_rollups import samples_of, stretches_of
-from gssr.store.read.part import Part
+from gssr.store.read.recording_file import Part
 from gssr.store.read.samples import in_threads
-from gssr.store.read.window import cover, not_taken, uncounted, uncounted_pieces, uncovered
-from gssr.store.read.window_edges import codes_of, cut_off, joined_folded, positions_of, starts_of
+from gssr.store.read.window import cover, near, not_taken, uncounted, uncounted_pieces, uncovered
+from gssr.store.read.window_edges import Window, codes_of, positions_of, starts_of
 
 N_BINS = 1 << 16
 
@@ -37,31 +38,27 @@ def no_bins(names: Sequence[str]) -> Ints:
     return np.frombuffer(mmap.mmap(-1, 8 * shape[0] * shape[1], mmap.MAP_PRIVATE), np.int64).reshape(shape)
 
 
-def lengths_of(part: Part, start: float, end: float) -> list[int]:
-    """How long the sketches are that tell of [start, end), s, the longest first: finer ones where those are cut."""
-    if part.unended or cut_off(start, end, SKETCH_SECONDS):
+def lengths_of(part: Part, window: Window) -> list[int]:
+    """How long the sketches are that tell of a window, s, the longest first: finer ones where those are cut."""
+    if part.unended or window.cut_off(SKETCH_SECONDS):
         return part.shard.rollups.sketch_lengths(part.keys(None))
     return [SKETCH_SECONDS]
 
 
-def count_bins(counts: Ints, part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None) -> None:
-    """Add for each metric how many samples of [start, end) fell into each bin."""
-    lengths = lengths_of(part, start, end)
+def count_bins(counts: Ints, part: Part, names: Sequence[str], window: Window, gpus: Ints | None) -> None:
+    """Add for each metric how many samples of the window fell into each bin."""
+    lengths = lengths_of(part, window)
     taken: list[tuple[int, Ints]] = []
-    ranges = [(start, end)]
+    ranges = [window]
     for seconds in lengths:
         finer = []
-        for lower, upper in ranges:
-            own = count_sketches(counts, part, names, lower, upper, gpus, seconds, taken)
+        for piece in ranges:
+            own = count_sketches(counts, part, names, piece, gpus, seconds, taken)
             taken += own
             begins = starts_of(own[0][1])
-            finer += (
-                uncovered(lower, upper, seconds, begins, begins, True)
-                if part.unended
-                else cut_off(lower, upper, seconds)
-            )
+            finer += uncovered(piece, seconds, begins, begins, True) if part.unended else piece.cut_off(seconds)
         ranges = finer
-    for _gpu, _time, values in in_threads(uncounted_pieces(part, _stored(names), start, end, lengths[-1], gpus, taken)):
+    for _gpu, _time, values in in_threads(uncounted_pieces(part, _stored(names), window, lengths[-1], gpus, taken)):
         _add(counts, names, values)
 
 
@@ -69,23 +66,23 @@ def count_sketches(
     counts: Ints,
     part: Part,
     names: Sequence[str],
-    start: float,
-    end: float,
+    window: Window,
     gpus: Ints | None,
     seconds: int,
     taken: Sequence[tuple[int, Ints]],
 ) -> list[tuple[int, Ints]]:
-    """Add those of the sketches of ``seconds`` within [start, end) whose samples none of those ``taken`` counts; of a run
+    """Add those of the sketches of ``seconds`` within the window whose samples none of those ``taken`` counts; of a run
     that has ended, what they should count and don't is counted anew. Which buckets were counted, by their numbers, one way
     and the other."""
     order = part.shard.file.layout.sketched
     places = np.array([names.index(name) if name in names else len(names) for name in order], np.int64)
-    told = Told(part, names, start, end, gpus, seconds) if part.ended else None
+    told = Told(part, names, window, gpus, seconds) if part.ended else None
+    taken = [(level, near(own, level, *window)) for level, own in taken]
     codes = [np.empty(0, np.int64)]
-    for batch in part.shard.rollups.sketches(part.keys(gpus), start, end, part.ended, seconds):
-        if not part.sound(batch.gpu).all():
-            continue
+    for batch in part.shard.rollups.sketches(part.keys(gpus), *window, part.ended, seconds):
         position, bins = part.positions(batch.gpu), batch.bins
+        if not part.sound(position).all():
+            continue
         own = codes_of(position, batch.bucket)
         right = not_taken(position, batch.bucket, taken)
         if told is not None:
@@ -99,7 +96,7 @@ def count_sketches(
         again = again[not_taken(positions_of(again), starts_of(again), taken)]
         part.shard.recounted.update((part.first, code) for code in stretches_of(again).tolist())
         found.append((seconds, again))
-        for _gpu, _time, values in samples_of(part, _stored(names), again, seconds, start, end):
+        for _gpu, _time, values in samples_of(part, _stored(names), again, seconds, window):
             _add(counts, names, values)
     return found
 
@@ -124,14 +121,12 @@ def _add(counts: Ints, names: Sequence[str], values: dict[str, Floats]) -> None:
 class Told:
     """What rollups tell of the sketches of ``seconds`` that lie in a window of a run that has ended."""
 
-    def __init__(
-        self, part: Part, names: Sequence[str], start: float, end: float, gpus: Ints | None, seconds: int
-    ) -> None:
+    def __init__(self, part: Part, names: Sequence[str], window: Window, gpus: Ints | None, seconds: int) -> None:
         layout = part_of(part.shard.file.layout, names)
         counts = [block.start for block in layout.blocks]
         codes, n, wrong = [np.empty(0, np.int64)], [np.empty((0, len(counts)))], [np.empty(0, np.int64)]
-        for lower, upper in check_rollups.slices(part, start, end, seconds):
-            rolled = check_rollups.rollups(part, seconds, gpus, lower, upper, layout)
+        for piece in check_rollups.slices(part, *window, seconds):
+            rolled = check_rollups.rollups(part, seconds, gpus, piece, layout)
             codes.append(codes_of(rolled.gpu, rolled.bucket))
             n.append(rolled.vectors[:, counts])
             wrong.append((rolled.wrong[:, None] + np.arange(0, rolled.seconds, seconds)).reshape(-1))
@@ -142,7 +137,7 @@ class Told:
         self._columns = [sketched.index(block.metric.name) for block in layout.blocks if block.metric.name in sketched]
         untold = np.concatenate(wrong)
         begins = starts_of(untold)
-        self._untold = untold[(begins >= start) & (begins + seconds <= end)]
+        self._untold = untold[(begins >= window.start) & (begins + seconds <= window.end)]
 
     def by_sketches(self, codes: Ints, sizes: Ints) -> Flags:
         """[n]: which of the sketches of these buckets, by their numbers, hold as many samples of each metric as rollups say;
@@ -201,26 +196,26 @@ class Edge(NamedTuple):
 def histograms(
     parts: Sequence[Part],
     names: Sequence[str],
-    window: tuple[float, float],
+    window: Window,
     gpus: Ints | None,
     gap_seconds: float,
     interval: float,
     most_rows: float,
 ) -> Histograms:
-    """Of the samples of some GPUs (positions; None: all) in window[0] <= time < window[1], unix s. Those in a sketch that is
+    """Of the samples of some GPUs (positions; None: all) in a window. Those in a sketch that is
     cut are read, if they still are there, up to ``most_rows`` at each end; ``interval`` is about the time between two of a
     GPU, s."""
-    cut = [edges_of(*window, lengths_of(part, *window)[-1]) for part in parts]
+    cut = [edges_of(*window, lengths_of(part, window)[-1]) for part in parts]
     n_rows: Counter[bool] = Counter()
     for part, edges in zip(parts, cut, strict=True):
         for edge in edges:
-            n_rows[edge.lower == window[0]] += _n_rows(part, edge, interval)
+            n_rows[edge.lower == window.start] += _n_rows(part, edge, interval)
     counts, bounded = no_bins(names), (no_bins(names), no_bins(names), no_bins(names))
     readable = thinned = False
     for part, edges in zip(parts, cut, strict=True):
         lower, upper = window
         for edge in edges if part.ended else ():
-            is_first = edge.lower == window[0]
+            is_first = edge.lower == window.start
             few = n_rows[is_first] <= most_rows or _n_rows(part, edge, interval) <= min(FEW_ROWS, most_rows)
             if few or edge.lower < part.thinned:
                 continue
@@ -231,7 +226,7 @@ def histograms(
             readable = True
             lower, upper = (edge.upper, upper) if is_first else (lower, edge.lower)
         if lower < upper:
-            count_bins(counts, part, names, lower, upper, gpus)
+            count_bins(counts, part, names, Window(lower, upper), gpus)
         for edge in edges:
             if edge.lower < part.thinned:
                 gone = edge._replace(upper=min(edge.upper, part.thinned))
@@ -253,13 +248,13 @@ def _n_rows(part: Part, edge: Edge, interval: float) -> int:
 
 def edges_of(start: float, end: float, seconds: int = SKETCH_SECONDS) -> list[Edge]:
     """Those of the window [start, end), of sketches of ``seconds``, in the order of time."""
-    ranges = cut_off(start, end, seconds)
-    return [Edge(int(lower // seconds) * seconds, lower, upper, seconds) for lower, upper in ranges]
+    cuts = Window(start, end).cut_off(seconds)
+    return [Edge(int(cut.start // seconds) * seconds, *cut, seconds) for cut in cuts]
 
 
-def cut_seconds(parts: Sequence[Part], start: float, end: float) -> float:
-    """How much of the window [start, end), unix s, lies in sketches that it cuts."""
-    cut = (edges_of(start, end, lengths_of(part, start, end)[-1]) for part in parts)
+def cut_seconds(parts: Sequence[Part], window: Window) -> float:
+    """How much of a window lies in sketches that it cuts."""
+    cut = (edges_of(*window, lengths_of(part, window)[-1]) for part in parts)
     return max((sum(edge.upper - edge.lower for edge in edges) for edges in cut), default=0.0)
 
 
@@ -295,8 +290,7 @@ def _add_edge(
 
 def _groups(part: Part, gpus: Ints | None, seconds: int) -> Iterator[Ints]:
     """The part's GPUs among these, some at a time: fewer the more rollups each has in so many ``seconds``."""
-    own = np.array(sorted(part.position.values()), np.int64)
-    own = own if gpus is None else own[np.isin(own, gpus)]
+    own = part.own(gpus)
     for first in range(0, len(own), _GPUS_AT_ONCE[seconds]):
         yield own[first : first + _GPUS_AT_ONCE[seconds]]
 
@@ -309,23 +303,26 @@ def _held(
     all of the sketch's time [positions, metrics]. Nothing of other metrics."""
     order = part.shard.file.layout.sketched
     layout = part_of(layout_of(part.shard.file.metrics), [name for name in names if name in order])
-    finer, n_gpus = LEVELS[LEVELS.index(edge.seconds) - 1], int(gpus.max()) + 1
-    lower, upper = (edge.begin, edge.begin + edge.seconds) if checked else (edge.lower, edge.upper)
-    gpu, start, seconds, vectors = cover(part, lower, upper, finer, gpus, layout, gap_seconds)
-    everything = merge(vectors, gpu, n_gpus, gap_seconds, layout)
-    inside = (start >= edge.lower) & (start + seconds <= edge.upper)
-    cut = cut_off(edge.lower, edge.upper, finer) if checked else []
-    pieces = [cover(part, lower, upper, finer, gpus, layout, gap_seconds) for lower, upper in cut]
-    gpu, _, _, vectors = joined_folded([*pieces, (gpu[inside], start[inside], seconds[inside], vectors[inside])])
-    own = merge(vectors, gpu, n_gpus, gap_seconds, layout)
+    n_gpus = int(gpus.max()) + 1
+    metrics = [order.index(block.metric.name) for block in layout.blocks]
+    at = np.array([block.start for block in layout.blocks], np.int64)
+
+    def put(into: NDArray[Any], how: np.ufunc, gpu: Ints, values: Floats) -> None:
+        by_gpu = np.argsort(gpu, kind="stable")
+        found, starts = np.unique(gpu[by_gpu], return_index=True)
+        into[found[:, None], metrics] = how.reduceat(values[by_gpu], starts, axis=0)
+
     n, whole = np.zeros((2, n_gpus, len(order)), np.int64)
-    ends = np.zeros((n_gpus, len(order), 2), np.int64)
-    for block in layout.blocks:
-        column = order.index(block.metric.name)
-        n[:, column], whole[:, column] = own[:, block.start], everything[:, block.start]
-        extremes = np.ascontiguousarray(own[:, block.start + 3 : block.start + 5], np.float32)
-        ends[:, column] = _rank((extremes.view(np.uint32) >> 16).astype(np.int64))
-    return n, ends, whole
+    if checked:
+        whole_of_it = Window(edge.begin, edge.begin + edge.seconds)
+        gpu, _, vectors = check_rollups.unchecked(part, edge.seconds, part.keys(gpus), whole_of_it, layout)
+        put(whole, np.add, gpu, vectors[:, at])
+    gpu, _, _, vectors = cover(part, Window(edge.lower, edge.upper), edge.seconds, gpus, layout, gap_seconds)
+    put(n, np.add, gpu, vectors[:, at])
+    ends = np.zeros((n_gpus, len(order), 2), np.float32)
+    put(ends[..., 0], np.fmin, gpu, vectors[:, at + 3])
+    put(ends[..., 1], np.fmax, gpu, vectors[:, at + 4])
+    return n, _rank((ends.view(np.uint32) >> 16).astype(np.int64)), whole
 
 
 class _Chosen(NamedTuple):
@@ -341,24 +338,26 @@ class _Chosen(NamedTuple):
 def _chosen(n: Ints, ends: Ints, bins: SketchBins) -> _Chosen:
     """Of the samples in sketches of each metric ``n`` [sketches, metrics], in bins whose ranks are from ends[..., 0] to
     ends[..., 1]."""
-    sizes, keys, weights = bins
-    cell = np.repeat(np.arange(n.size), sizes.reshape(-1))
+    sizes, keys, weights = bins.sizes.reshape(-1), bins.keys, bins.counts
+
+    def of_each(values: Ints) -> Ints:
+        return np.repeat(values, sizes)
+
     rank = _rank(keys)
-    low, high = ends.reshape(-1, 2).T
-    inside = (n.reshape(-1) > 0)[cell] & (rank >= low[cell]) & (rank <= high[cell])
-    cell, rank, keys, weights = where(inside, cell, rank, keys, weights)
+    low, high = np.where(n.reshape(-1) > 0, ends.reshape(-1, 2).T, -1)
+    weights = weights * ((rank >= of_each(low)) & (rank <= of_each(high)))
     if (keys >= _NEGATIVE).any():
-        order = np.lexsort((rank, cell))
-        cell, keys, weights = cell[order], keys[order], weights[order]
-    total = np.bincount(cell, weights, n.size).astype(np.int64)
+        order = np.lexsort((rank, of_each(np.arange(n.size))))
+        keys, weights = keys[order], weights[order]
+    below = np.cumsum(weights)
+    begins = np.append(0, below)[np.append(0, np.cumsum(sizes))]
+    total = np.diff(begins)
     wanted = np.minimum(n.reshape(-1), total)
-    below = np.cumsum(weights) - (np.cumsum(total) - total)[cell]
-    own, left = wanted[cell], (total - wanted)[cell]
-    before = below - weights
-    share = below * own // total[cell] - before * own // total[cell]
-    least = np.minimum(below, own) - np.minimum(before, own)
-    greatest = np.maximum(below - left, 0) - np.maximum(before - left, 0)
-    return _Chosen(cell % n.shape[1], keys, (share, least, greatest), wanted.reshape(n.shape))
+    below -= of_each(begins[:-1])
+    own, earlier = of_each(wanted), of_each(np.cumsum(wanted) - wanted)
+    up_to = below * own // of_each(np.maximum(total, 1)), np.minimum(below, own), below - of_each(total - wanted)
+    share, least, greatest = (np.diff(np.maximum(some, 0) + earlier, prepend=0) for some in up_to)
+    return _Chosen(of_each(np.arange(n.size) % n.shape[1]), keys, (share, least, greatest), wanted.reshape(n.shape))
 
 
 def _rank(keys: Ints) -> Ints:
@@ -379,9 +378,9 @@ def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints,
     index, edge = part.shard.file.layout.sketched.index(name), int(_keys(np.array([limit]))[0])
     codes = [np.empty(0, np.int64)]
     for batch in part.shard.rollups.sketches(part.keys(None), -np.inf, np.inf):
-        if not part.sound(batch.gpu).all():
-            continue
         gpu = part.positions(batch.gpu)
+        if not part.sound(gpu).all():
+            continue
         codes.append(codes_of(gpu, batch.bucket))
         sizes, keys, counts = batch.bins
         own = batch.bins.of_each(np.arange(sizes.shape[1])) == index
@@ -390,7 +389,7 @@ def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints,
         low = (keys < edge) | (keys >= _NEGATIVE)
         np.add.at(below, gpu_of[low], counts[low])
     taken = [(SKETCH_SECONDS, np.concatenate(codes))]
-    gpu, _time, values = uncounted(part, [name], -np.inf, np.inf, SKETCH_SECONDS, None, taken)
+    gpu, _time, values = uncounted(part, [name], Window(), SKETCH_SECONDS, None, taken)
     measured = np.isfinite(values[name])
     gpu, keys = gpu[measured], _keys(values[name][measured])
     known += np.bincount(gpu, minlength=n_gpus)

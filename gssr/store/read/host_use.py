@@ -39,13 +39,13 @@ class HostUseRows:
         return self._added_up(WORKLOAD, run_id, window, " GROUP BY rank")
 
     def _added_up(self, table: UseTable, run_id: str, window: Window, rest: str) -> list[tuple[Any, ...]]:
-        level, window = self._read_at(table, window)
+        level, window = self._read_at(table, window, together=not rest)
         if level is None:
             wanted = ", ".join(f"count({name}), total({name}), max({name})" for name in table.values)
             query = f"SELECT {wanted} FROM {table.samples} WHERE run_id = ? AND time >= ? AND time < ?{rest}"
         else:
             wanted = ", ".join(f"{_n(name)}, total({name}_sum), max({name}_max)" for name in table.values)
-            query = f"SELECT {wanted} FROM {table.rollup} WHERE level = {level} AND {table.each} AND run_id = ?"
+            query = f"SELECT {wanted} FROM {table.rollup} WHERE {self._whose(table, level, not rest)} AND run_id = ?"
             query += f" AND bucket >= ? AND bucket < ?{rest}"
         return [_possible(row) for row in self._file.all(query, (run_id, *window))]
 
@@ -55,11 +55,12 @@ class HostUseRows:
         """Bins [n] of a table, and the counts and sums of these value columns [n, 2 * columns], by turns; what lies beyond
         an end of the bins belongs to the one there. A bin may come more than once."""
         start, width, n = bins
-        level, window = self._read_at(table, window, (start, width))
+        level, window = self._read_at(table, window, True, (start, width))
         if level is not None:
-            whose = table.together if self._is_whole(table, level, table.together) else table.each
             wanted = ", ".join(f"{_n(name)}, total({name}_sum)" for name in names)
-            query = f"SELECT bucket, {wanted} FROM {table.rollup} WHERE level = {level} AND {whose} AND run_id = ?"
+            query = (
+                f"SELECT bucket, {wanted} FROM {table.rollup} WHERE {self._whose(table, level, True)} AND run_id = ?"
+            )
             query += " AND bucket >= ? AND bucket < ? GROUP BY bucket"
             rows = self._rows(query, (run_id, *window), 1 + 2 * len(names))
         else:
@@ -80,15 +81,22 @@ class HostUseRows:
         table, _ = sound_numbers(found)
         return table[np.isfinite(table[:, 0])]
 
-    def _read_at(self, table: UseTable, window: Window, edges: Sequence[float] = ()) -> tuple[int | None, Window]:
+    def _whose(self, table: UseTable, level: int, together: bool) -> str:
+        """The condition for rollups of a level: those of all owners ``together``, where they say it all, else of each."""
+        together = together and self._is_whole(table, level, table.together)
+        return f"level = {level} AND {table.together if together else table.each}"
+
+    def _read_at(
+        self, table: UseTable, window: Window, together: bool, edges: Sequence[float] = ()
+    ) -> tuple[int | None, Window]:
         """The coarsest rollups that no end of the window, and no other edge, cuts, None where only rows will do; and the
-        window, of many rows widened to whole buckets where it cuts them."""
+        window, of many rows widened to whole buckets where it cuts them. ``together``: as ``_whose`` has it."""
         cuts = [edge for edge in (*window, *edges) if math.isfinite(edge)]
         for level in reversed(LEVELS):
-            if all(edge % level == 0 for edge in cuts) and self._says_all(table, level, bool(edges)):
+            if all(edge % level == 0 for edge in cuts) and self._says_all(table, level, together):
                 return level, window
         level, many = LEVELS[0], self._n_rows(table) > MOST_ROWS
-        if many and all(edge % level == 0 for edge in edges) and self._says_all(table, level, bool(edges)):
+        if many and all(edge % level == 0 for edge in edges) and self._says_all(table, level, together):
             return level, _widened(window, level)
         return None, window
 

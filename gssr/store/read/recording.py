@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,15 +20,16 @@ from gssr.store.format.layout import Layout, layout_of, part_of
 from gssr.store.format.rows import Event, Process, Run, missing_ranks, one_run
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
 from gssr.store.format.vectors import derive, merge
-from gssr.store.read import window_edges
 from gssr.store.read.gpu_sources import places_of
 from gssr.store.read.guarded_file import catalogue_order
-from gssr.store.read.histograms import Histograms, cut_seconds, histograms
 from gssr.store.read.host_use import Bins
 from gssr.store.read.open import RecordingError, files_of
-from gssr.store.read.part import Part
-from gssr.store.read.recording_file import RecordingFile
-from gssr.store.read.window import cover
+from gssr.store.read.recording_file import Part, RecordingFile, positions_by_key
+from gssr.store.read.samples import one_after_another
+from gssr.store.read.window_edges import Window, joined_folded
+
+if TYPE_CHECKING:
+    from gssr.store.read.histograms import Histograms
 
 _PER_SHARD = 3  # descriptors: the database, its write-ahead log, its shared memory
 _TRIES = 5  # to open all of a recording whose ranks' files are being merged meanwhile
@@ -41,6 +43,10 @@ class Samples:
     gpu: Ints
     time: Floats
     values: Mapping[str, Floats]
+
+
+VECTORS_AT_ONCE = 6_000
+"""Buckets of all metrics: some seven megabytes, and as much again while they are merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +149,8 @@ class RunReader:
         whole = shard in self._places.whole and not shard.file.damage
         ended = self.state not in ("running", "lost")
         unended = not (ended and shard.rollups.counts_up_to(last, None if whole else list(position)))
-        return Part(shard, first, last, position, whole, unended, shard.thinned_until(self.run.run_id), ended)
+        thinned = shard.thinned_until(self.run.run_id)
+        return Part(shard, first, last, position, positions_by_key(position), whole, unended, thinned, ended)
 
     @property
     def damage(self) -> str | None:
@@ -235,7 +242,7 @@ class RunReader:
         """The window [start, end) (unix s, None: open), widened to whole buckets of 10 s where the samples that would tell
         what lies in a part of one are thinned."""
         until, step = self.thinned_until, LEVELS[0]
-        if start is not None and start < until:
+        if start is not None and -math.inf < start < until:
             start = math.floor(start / step) * float(step)
         if end is not None and end < until:
             end = math.ceil(end / step) * float(step)
@@ -252,14 +259,14 @@ class RunReader:
 
     def host_use(self, start: float | None = None, end: float | None = None) -> dict[str, Extent]:
         """What the nodes did in the window: each value column of ``host_samples``, over all nodes."""
-        window = _bounds(start, end)
+        window = Window.of(start, end)
         return extents_of(
             HOST.values, [row for each in self._shards for row in each.host_use.host(self.run.run_id, window)]
         )
 
     def workload_use(self, start: float | None = None, end: float | None = None) -> list[dict[str, Extent]]:
         """What the workload's processes did in the window: each value column of ``workload_samples``, rank by rank."""
-        window = _bounds(start, end)
+        window = Window.of(start, end)
         rows = [row for shard in self._shards for row in shard.host_use.workload(self.run.run_id, window)]
         return [extents_of(WORKLOAD.values, [row]) for row in rows]
 
@@ -269,7 +276,7 @@ class RunReader:
         """What the nodes (HOST) or the workload's processes (WORKLOAD) did in start <= time < end (unix s, None: open), in
         ``bins`` [n]: each value column's (of ``names``, or all) mean over nodes or ranks, NaN without samples; columns
         without any are left out."""
-        names, window = names or table.values, _bounds(start, end)
+        names, window = names or table.values, Window.of(start, end)
         sums = np.zeros((bins[2], 2 * len(names)))
         for shard in self._shards:
             np.add.at(sums, *shard.host_use.over_time(table, names, self.run.run_id, window, bins))
@@ -285,20 +292,16 @@ class RunReader:
         stored = dict.fromkeys(name for name in names if not BY_NAME[name].derived)
         for name in names:
             stored |= dict.fromkeys(BY_NAME[name].parts)
-        lower, upper = _bounds(start, end)
-        pieces = [part.raw(list(stored), gpus, lower, upper) for part in self._parts_of(gpus)]
-        gpu = np.concatenate([piece[0] for piece in pieces]) if pieces else np.empty(0, np.int64)
-        time = np.concatenate([piece[1] for piece in pieces]) if pieces else np.empty(0)
-        values = {
-            name: np.concatenate([piece[2][name] for piece in pieces]) if pieces else np.empty(0) for name in stored
-        }
+        window = Window.of(start, end)
+        pieces = [part.raw(list(stored), gpus, *window) for part in self._parts_of(gpus)]
+        gpu, time, values = one_after_another(pieces, list(stored))
         if self._places.in_turns:
             order = np.argsort(time, kind="stable")
             gpu, time, values = gpu[order], time[order], {name: value[order] for name, value in values.items()}
         for name in names:
             if BY_NAME[name].derived:
                 values[name] = derive(values, BY_NAME[name].parts)
-        self._check_thinning([lower])
+        self._check_thinning([window.start])
         return Samples(gpu, time, {name: values[name] for name in names})
 
     def _check_thinning(self, starts: Sequence[float]) -> None:
@@ -314,29 +317,25 @@ class RunReader:
         level: int | None = None,
         gpus: Ints | None = None,
         names: Sequence[str] | None = None,
+        as_one: bool = False,
     ) -> Buckets:
         """Rollups that cover [start, end) exactly once (None: open).
 
         With ``level`` None the coarsest cover: buckets of 600, 60 and 10 s, and raw rows folded where a bucket is cut by the
         window or not closed yet. With a level, one bucket for each GPU and step of that length. ``names`` keeps only these
-        metrics' blocks (see Buckets.layout).
+        metrics' blocks (see Buckets.layout). ``as_one``: what ``hold_ends`` read of a minute as one bucket.
         """
+        from gssr.store.read.window import cover
+
         layout = layout_of(self.metrics)
         if names is not None:
             layout = part_of(layout, names)
-        lower, upper = _bounds(*self.whole_buckets(start, end))
-        pieces = [
-            cover(part, lower, upper, level or LEVELS[-1], gpus, layout, self.gap_seconds)
-            for part in self._parts_of(gpus)
-        ]
-        if len(pieces) == 1:  # not copied: they may be large
-            gpu, begin, seconds, vectors = pieces[0]
-        else:
-            gpu = np.concatenate([piece[0] for piece in pieces]) if pieces else np.empty(0, np.int64)
-            begin = np.concatenate([piece[1] for piece in pieces]) if pieces else np.empty(0)
-            seconds = np.concatenate([piece[2] for piece in pieces]) if pieces else np.empty(0)
-            vectors = np.concatenate([piece[3] for piece in pieces]) if pieces else np.empty((0, layout.width))
-        self._check_thinning(_cut(lower, upper, LEVELS[0]))
+        window = Window.of(*self.whole_buckets(start, end))
+        how = level or LEVELS[-1], gpus, layout, self.gap_seconds, as_one or level is not None
+        pieces = [cover(part, window, *how) for part in self._parts_of(gpus)]
+        nothing = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty((0, layout.width))
+        gpu, begin, seconds, vectors = joined_folded(pieces or [nothing])
+        self._check_thinning(_cut(window, LEVELS[0]))
         # Join the pieces of a bucket that is cut, or not closed, or was sampled by several ranks in turns.
         if level is not None and (self._places.in_turns or (seconds != level).any()):
             step = np.floor(begin / level).astype(np.int64)
@@ -348,10 +347,12 @@ class RunReader:
     def hold_ends(self, start: float | None, end: float | None, gpus: Ints | None = None) -> None:
         """Read what no rollup counts at the ends of [start, end) (unix s, None: open), once for all that is asked of this
         window and these GPUs (positions; None: all) until the next call. Of a run that has ended."""
-        lower, upper = _bounds(*self.whole_buckets(start, end))
+        from gssr.store.read.window import hold
+
+        window = Window.of(*self.whole_buckets(start, end))
         for part in self._parts_of(gpus):
             if part.ended:
-                window_edges.hold(part, lower, upper, gpus, self.gap_seconds, self.sampling_seconds or 1.0)
+                hold(part, window, gpus, self.gap_seconds, self.sampling_seconds or 1.0)
 
     def rows_between(self, start: float, end: float, gpus: Ints | None = None) -> float:
         """About how many samples reading those of some GPUs in [start, end), unix s, looks at: of a file in which all GPUs
@@ -368,7 +369,9 @@ class RunReader:
 
     def cut_seconds(self, start: float | None, end: float | None) -> float:
         """How much of [start, end), unix s, None: open, lies in histograms that it cuts."""
-        return cut_seconds(self._parts, *_bounds(start, end))
+        from gssr.store.read.histograms import cut_seconds
+
+        return cut_seconds(self._parts, Window.of(start, end))
 
     def histogram(
         self,
@@ -388,20 +391,18 @@ class RunReader:
         end: float | None = None,
         gpus: Ints | None = None,
         most_rows: float = math.inf,
-    ) -> Histograms:
+    ) -> "Histograms":
         """The same with what is known of a window that cuts sketches whose samples are thinned, or of which more than
         ``most_rows`` had to be looked at to tell which lie in it (a run's that has ended)."""
-        lower, upper = _bounds(*self.whole_buckets(start, end))
+        from gssr.store.read.histograms import histograms
+
+        window = Window.of(*self.whole_buckets(start, end))
         seconds = self.gap_seconds, self.sampling_seconds or 1.0
-        found = histograms(self._parts_of(gpus), names, (lower, upper), gpus, *seconds, most_rows)
-        self._check_thinning(_cut(lower, upper, SKETCH_SECONDS))
+        found = histograms(self._parts_of(gpus), names, window, gpus, *seconds, most_rows)
+        self._check_thinning(_cut(window, SKETCH_SECONDS))
         return found
 
 
-def _cut(lower: float, upper: float, step: int) -> list[float]:
-    """Where the buckets of ``step`` seconds begin that the ends of [lower, upper) cut."""
-    return [edge - edge % step for edge in (lower, upper) if math.isfinite(edge) and edge % step]
-
-
-def _bounds(start: float | None, end: float | None) -> tuple[float, float]:
-    return -math.inf if start is None else start, math.inf if end is None else end
+def _cut(window: Window, step: int) -> list[float]:
+    """Where the buckets of ``step`` seconds begin that the ends of a window cut."""
+    return [edge - edge % step for edge in window if math.isfinite(edge) and edge % step]

@@ -58,6 +58,9 @@ _BLOBS_AT_ONCE = 1024
 _MOST_KEPT = 2048
 """So many rollups of the coarsest level are kept once they are read, of all open files together: two megabytes."""
 
+_MOST_LISTS = 8
+"""A window has a stretch of each level at each of its ends."""
+
 _SHARE = 1 / 8
 """For so many of a file's GPUs those that are wanted are looked for among all of a stretch."""
 
@@ -83,7 +86,7 @@ class RollupRows:
         self._file = file
         self._pages: PageRollups | None = None
         self._may_be_plain = True
-        self._last: tuple[tuple[int, float, float], tuple[Ints, Ints]] | None = None
+        self._lists: dict[tuple[int, float, float], tuple[Ints, Ints]] = {}
         """What was listed last: who reads a stretch in pieces asks for other GPUs of the same one next."""
         self._kept: Rollups | None = None
         self._are_many = False
@@ -193,9 +196,11 @@ class RollupRows:
         n_gpus = sum(len(self._file.gpus(run.run_id)) for run in self._file.runs)
         if keys is not None and len(keys) < n_gpus * _SHARE:
             return self._listed(level, keys, start, end)[0]
-        if self._last is None or self._last[0] != (level, start, end):
-            self._last = (level, start, end), self._listed(level, None, start, end)
-        rowids, gpus = self._last[1]
+        if (found := self._lists.get((level, start, end))) is None:
+            if len(self._lists) >= _MOST_LISTS:
+                self._lists.clear()
+            self._lists[level, start, end] = found = self._listed(level, None, start, end)
+        rowids, gpus = found
         return rowids if keys is None else rowids[np.isin(gpus, np.array(keys, np.int64))]
 
     def _listed(self, level: int, keys: Sequence[int] | None, start: float, end: float) -> tuple[Ints, Ints]:

@@ -12,7 +12,6 @@ from typing import Any
 from gssr.store.format.columns import columns_of
 from gssr.store.format.limits import MOST_EVENTS, sound_rows
 from gssr.store.format.rows import _STATE_ORDER, Event, Gpu, Merged, Process, Run, Thinned
-from gssr.store.liveness import boot_id, process_start, silent_seconds
 
 LOST_SECONDS, LOST_INTERVALS = 15.0, 10
 """A recorder that can't be looked at from here is lost after max(15 s, 10 sampling intervals) of silence."""
@@ -114,6 +113,8 @@ def state_of(run: Run, processes: Iterable[Process], path: str, clock: Clock = t
     asks the filesystem's (gssr.store.liveness.time_in), because that of this host may be wrong."""
     if run.state != "running":
         return run.state
+    from gssr.store.liveness import boot_id, process_start, silent_seconds
+
     here, boot = os.uname().nodename, boot_id()
     running = [process for process in processes if process.state == "running"]
     for process in running:

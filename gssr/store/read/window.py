@@ -17,13 +17,12 @@ from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import where
 from gssr.store.read import check_rollups, window_edges
 from gssr.store.read.check_rollups import Rolled, samples_of
-from gssr.store.read.part import OPEN_SECONDS, Part, Rows
+from gssr.store.read.recording_file import OPEN_SECONDS, Part, Rows
 from gssr.store.read.samples import Columns, in_threads, one_after_another
 from gssr.store.read.window_edges import (
     Folded,
-    Range,
+    Window,
     codes_of,
-    cut_off,
     fold_rows,
     joined_folded,
     positions_of,
@@ -33,34 +32,64 @@ from gssr.store.read.window_edges import (
 
 _MOST_FOLDED = 4096
 """Buckets that are waiting to be merged, at least: four megabytes."""
+_GPUS_AT_ONCE = 1024
+"""Each has some seven buckets in a part of a minute."""
 
 
 def cover(
-    part: Part, start: float, end: float, coarsest: int, gpus: Ints | None, layout: Layout, gap_seconds: float
+    part: Part,
+    window: Window,
+    coarsest: int,
+    gpus: Ints | None,
+    layout: Layout,
+    gap_seconds: float,
+    as_one: bool = True,
 ) -> Folded:
-    """Positions, starts, lengths and vectors of buckets that count every row of [start, end) once; none is longer than
-    ``coarsest`` seconds."""
+    """Positions, starts, lengths and vectors of buckets that count every row of the window once; none is longer than
+    ``coarsest`` seconds. ``as_one``: what is held of a minute that is cut as one of them."""
     taken: list[tuple[int, Ints]] = []
     out: list[Folded] = []
-    ranges: list[Range] = [(start, end)]
+    ranges = [window]
     for level in (level for level in reversed(LEVELS) if level <= coarsest):
-        finer: list[Range] = []
-        for lower, upper in ranges:
-            rolled = check_rollups.rollups(part, level, gpus, lower, upper, layout)
+        finer: list[Window] = []
+        for own in ranges:
+            if (
+                as_one
+                and level == LEVELS[0] < coarsest
+                and (held := _held(part, [own], gpus, taken, gap_seconds, layout))
+            ):
+                out.append(held)
+                taken.append((LEVELS[1], codes_of(held[0], held[1] // LEVELS[1] * LEVELS[1])))
+                continue
+            rolled = check_rollups.rollups(part, level, gpus, own, layout)
             fresh = not_taken(rolled.gpu, rolled.bucket, taken)
             gpu, bucket, vectors = where(fresh, rolled.gpu, rolled.bucket, rolled.vectors)
             out.append((gpu, bucket.astype(np.float64), np.full(len(gpu), float(level)), vectors))
-            out += _counted_anew(part, rolled, level, taken, start, end, layout, gap_seconds)
+            out += _counted_anew(part, rolled, level, taken, window, layout, gap_seconds)
             taken += [(level, codes_of(gpu, bucket)), (rolled.seconds, rolled.wrong)]
             anew = starts_of(rolled.wrong)
-            anew = anew[
-                (anew >= lower) & (anew + rolled.seconds <= upper)
-            ]  # counted for all GPUs, one way or the other
+            # Counted for all GPUs, one way or the other.
+            anew = anew[(anew >= own.start) & (anew + rolled.seconds <= own.end)]
             begins, lasts = np.append(bucket, anew), np.append(bucket, anew + rolled.seconds - level)
-            finer += uncovered(lower, upper, level, begins, lasts, part.unended)
+            finer += uncovered(own, level, begins, lasts, part.unended)
         ranges = finer
-    out.append(_rest(part, start, end, gpus, taken, layout, gap_seconds))
+    out.append(_rest(part, window, gpus, taken, layout, gap_seconds))
     return joined_folded([piece for piece in out if len(piece[0])] or out[-1:])
+
+
+def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
+    """Have what lies in the minutes that a window cuts read and added up, once for all that is asked of this
+    window. ``gpus`` are positions, None: all; ``interval`` is about the time between two samples of one, s."""
+    layout, own = part.shard.file.layout, part.own(gpus)
+    held = window_edges.hold(part, window, gpus, gap_seconds, interval)
+    for cut in window.cut_off(LEVELS[1]):
+        pieces = []
+        for first in range(0, len(own), _GPUS_AT_ONCE):
+            some = own[first : first + _GPUS_AT_ONCE]
+            gpu, begin, _, vectors = cover(part, cut, LEVELS[0], some, layout, gap_seconds)
+            minute = np.full_like(begin, cut.start // LEVELS[1] * LEVELS[1]), np.full_like(begin, LEVELS[1])
+            pieces.append(window_edges.merged([(gpu, *minute, vectors)], gap_seconds, layout))
+        held.setdefault(cut, joined_folded(pieces))
 
 
 def _counted_anew(
@@ -68,18 +97,17 @@ def _counted_anew(
     rolled: Rolled,
     level: int,
     taken: Sequence[tuple[int, Ints]],
-    start: float,
-    end: float,
+    window: Window,
     layout: Layout,
     gap_seconds: float,
 ) -> list[Folded]:
-    """Buckets of the samples of [start, end) that rollups of a level should count and don't: of ``level`` seconds, of the
+    """Buckets of the samples of the window that rollups of a level should count and don't: of ``level`` seconds, of the
     finest level where the window cuts what holds them."""
     found: list[Folded] = []
-    for rows in samples_of(part, stored_of(layout), rolled.wrong, rolled.seconds, start, end):
+    for rows in samples_of(part, stored_of(layout), rolled.wrong, rolled.seconds, window):
         fresh = _fresh(part, taken, rows)
         begin = fresh[1] // rolled.seconds * rolled.seconds
-        whole = (begin >= start) & (begin + rolled.seconds <= end)
+        whole = (begin >= window.start) & (begin + rolled.seconds <= window.end)
         for step, own in ((level, whole), (LEVELS[0], ~whole)):
             found.append(fold_rows(_those(fresh, own), gap_seconds, layout, step))
         if sum(len(piece[0]) for piece in found[1:]) > max(_MOST_FOLDED, len(found[0][0])):
@@ -89,22 +117,35 @@ def _counted_anew(
 
 def _rest(
     part: Part,
-    start: float,
-    end: float,
+    window: Window,
     gpus: Ints | None,
     taken: Sequence[tuple[int, Ints]],
     layout: Layout,
     gap_seconds: float,
 ) -> Folded:
-    """Buckets of the samples of [start, end) that none of those ``taken`` counts."""
-    ranges = cut_off(start, end, LEVELS[0])
-    if part.ended and (any(len(codes) for _, codes in taken) or ranges == [(start, end)]):
-        held = window_edges.held(part, ranges, gpus, gap_seconds, layout)
-        if held is not None:
-            gpu, begin, seconds, vectors = held
-            fresh = not_taken(gpu, begin, taken)
-            return gpu[fresh], begin[fresh], seconds[fresh], vectors[fresh]
-    return fold_rows(uncounted(part, stored_of(layout), start, end, LEVELS[0], gpus, taken), gap_seconds, layout)
+    """Buckets of the samples of the window that none of those ``taken`` counts."""
+    ranges = window.cut_off(LEVELS[0])
+    is_told = part.ended and (any(len(codes) for _, codes in taken) or ranges == [window])
+    if is_told and (held := _held(part, ranges, gpus, taken, gap_seconds, layout)):
+        return held
+    return fold_rows(uncounted(part, stored_of(layout), window, LEVELS[0], gpus, taken), gap_seconds, layout)
+
+
+def _held(
+    part: Part,
+    ranges: Sequence[Window],
+    gpus: Ints | None,
+    taken: Sequence[tuple[int, Ints]],
+    gap_seconds: float,
+    layout: Layout,
+) -> Folded | None:
+    """Of what is held of these ranges what none of those ``taken`` counts; None where it is not held."""
+    held = window_edges.held(part, ranges, gpus, gap_seconds, layout)
+    if held is None:
+        return None
+    gpu, begin, seconds, vectors = held
+    gpu, begin, seconds, vectors = where(not_taken(gpu, begin, taken), gpu, begin, seconds, vectors)
+    return gpu, begin, seconds, vectors
 
 
 def not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) -> NDArray[np.bool_]:
@@ -116,44 +157,41 @@ def not_taken(gpu: Ints, time: NDArray[Any], taken: Sequence[tuple[int, Ints]]) 
     return fresh
 
 
-def uncovered(lower: float, upper: float, level: int, begins: Ints, lasts: Ints, unended: bool) -> list[Range]:
+def uncovered(window: Window, level: int, begins: Ints, lasts: Ints, unended: bool) -> list[Window]:
     """Where finer buckets may be needed after these of ``level``: before the first of those that begin what is covered,
     after the last of those that end it, and, in an unended run, beside the newest ones, which some GPUs may not have closed
     yet."""
     if not len(begins):
-        return [(lower, upper)]
+        return [window]
     first, last = float(begins.min()), float(lasts.max())
     end = max(first, last - OPEN_SECONDS // level * level) if unended else last + level
-    return [piece for piece in ((lower, first), (end, upper)) if piece[0] < piece[1]]
+    return [piece for piece in (Window(window.start, first), Window(end, window.end)) if piece.start < piece.end]
 
 
 def uncounted(
     part: Part,
     names: Sequence[str],
-    start: float,
-    end: float,
+    window: Window,
     step: int,
     gpus: Ints | None,
     taken: Sequence[tuple[int, Ints]],
 ) -> Rows:
-    """Raw rows of [start, end) that no bucket in ``taken`` counts: at the window's edges, and the newest of an unended
+    """Raw rows of the window that no bucket in ``taken`` counts: at the window's edges, and the newest of an unended
     run. ``step`` is the length of the finest bucket looked for."""
-    return one_after_another(list(in_threads(uncounted_pieces(part, names, start, end, step, gpus, taken))), names)
+    return one_after_another(list(in_threads(uncounted_pieces(part, names, window, step, gpus, taken))), names)
 
 
 def uncounted_pieces(
     part: Part,
     names: Sequence[str],
-    start: float,
-    end: float,
+    window: Window,
     step: int,
     gpus: Ints | None,
     taken: Sequence[tuple[int, Ints]],
 ) -> Iterator[Callable[[], Rows]]:
     """What gives the same piece by piece, in any thread."""
-    ranges: list[tuple[float, float, Ints | None]] = [
-        (lower, upper, gpus) for lower, upper in cut_off(start, end, step)
-    ]
+    start, end = window
+    ranges: list[tuple[float, float, Ints | None]] = [(*cut, gpus) for cut in window.cut_off(step)]
     newest = max((int(_end(codes, level).max()) for level, codes in taken if len(codes)), default=None)
     if newest is None:
         ranges = [(start, end, gpus)]
@@ -167,12 +205,12 @@ def uncounted_pieces(
         if recent < end:
             ranges.append((recent, end, gpus))
     for lower, upper, chosen in ranges:
-        near = [(level, _near(codes, level, lower, upper)) for level, codes in taken]
+        beside = [(level, near(codes, level, lower, upper)) for level, codes in taken]
         for read in part.pieces(names, chosen, lower, upper):
-            yield partial(_read_fresh, part, near, read)
+            yield partial(_read_fresh, part, beside, read)
 
 
-def _near(codes: Ints, level: int, lower: float, upper: float) -> Ints:
+def near(codes: Ints, level: int, lower: float, upper: float) -> Ints:
     """The buckets of ``level`` seconds, by their numbers, that can count a row of [lower, upper)."""
     starts = starts_of(codes)
     return codes[(starts < upper) & (starts + level > lower)]
@@ -199,7 +237,7 @@ def _those(rows: Rows, chosen: Flags) -> Rows:
 def _behind(part: Part, gpus: Ints | None, time: float, taken: Sequence[tuple[int, Ints]]) -> Ints:
     """Positions of the GPUs whose rows before ``time`` are not all counted by the buckets taken."""
     counted = [positions_of(codes[_end(codes, level) >= time]) for level, codes in taken if len(codes)]
-    wanted = np.array(sorted(part.position.values()), np.int64) if gpus is None else gpus
+    wanted = part.own(gpus)
     return wanted[~np.isin(wanted, np.concatenate(counted))] if counted else wanted
 
 

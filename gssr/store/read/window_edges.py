@@ -16,14 +16,38 @@ from gssr.arrays import Floats, Ints
 from gssr.store.format.layout import Layout
 from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import derive, empty_vectors, fold, merge
-from gssr.store.read.part import Part, Rows
+from gssr.store.read.recording_file import Part, Rows
 from gssr.store.read.rollups import of_layout
 from gssr.store.read.samples import one_after_another
 
 _START = (1 << 40) - 1
 
-Range = tuple[float, float]
-"""A window [start, end), unix s."""
+
+class Window(NamedTuple):
+    """start <= time < end, unix s; infinite where it is open."""
+
+    start: float = -math.inf
+    end: float = math.inf
+
+    @classmethod
+    def of(cls, start: float | None, end: float | None) -> "Window":
+        """None: open."""
+        return cls(-math.inf if start is None else start, math.inf if end is None else end)
+
+    def within(self, first: float | None, last: float | None) -> "Window":
+        """With these ends (unix s, None: not known) where it is open."""
+        start, end = (math.isfinite(self.start) and self.start), (math.isfinite(self.end) and self.end)
+        return Window(start or first or 0.0, end or last or 0.0)
+
+    def cut_off(self, step: int) -> "list[Window]":
+        """The parts that are cut off from the buckets of ``step`` seconds it cuts."""
+        start, end = self
+        pieces = []
+        if math.isfinite(start) and start % step:
+            pieces.append(Window(start, min(end, (start // step + 1) * step)))
+        if math.isfinite(end) and end % step and (not pieces or end > pieces[0].end):
+            pieces.append(Window(max(start, end // step * step), end))
+        return pieces
 
 
 def codes_of(gpu: Ints, bucket: NDArray[Any]) -> Ints:
@@ -41,16 +65,6 @@ def positions_of(codes: Ints) -> Ints:
     return codes >> 40
 
 
-def cut_off(start: float, end: float, step: int) -> list[Range]:
-    """The parts of [start, end) that are cut off from the buckets of ``step`` seconds it cuts."""
-    ranges = []
-    if math.isfinite(start) and start % step:
-        ranges.append((start, min(end, (start // step + 1) * step)))
-    if math.isfinite(end) and end % step and (not ranges or end > ranges[0][1]):
-        ranges.append((max(start, end // step * step), end))
-    return ranges
-
-
 _ROWS_AT_ONCE = 80_000
 """Some fifteen megabytes of every metric."""
 _MOST_PIECES = 8
@@ -66,28 +80,29 @@ class WindowEdges(NamedTuple):
 
     gpus: frozenset[int] | None
     gap_seconds: float
-    buckets: dict[Range, Folded]
+    buckets: dict[Window, Folded]
 
 
-def hold(part: Part, start: float, end: float, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
-    """Have the samples at the ends of [start, end) read: ``held`` gives them. ``gpus`` are positions, None: all;
-    ``interval`` is about the time between two samples of one, s."""
+def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, interval: float) -> dict[Window, Folded]:
+    """Have the samples at the ends of a window read: ``held`` gives them, and what is added to what is returned.
+    ``gpus`` are positions, None: all; ``interval`` is about the time between two samples of one, s."""
     layout = part.shard.file.layout
     names = stored_of(layout)
     rows_per_second = len(part.position if gpus is None else gpus) / interval
-    found = {}
-    for lower, upper in cut_off(start, end, LEVELS[0]):
-        n = min(max(1, math.ceil(rows_per_second * (upper - lower) / _ROWS_AT_ONCE)), _MOST_PIECES)
-        times = [*(lower + (upper - lower) * k / n for k in range(n)), upper]
+    found: dict[Window, Folded] = {}
+    part.shard.held[part.first, part.last] = WindowEdges(
+        None if gpus is None else frozenset(gpus.tolist()), gap_seconds, found
+    )
+    for cut in window.cut_off(LEVELS[0]):
+        n = min(max(1, math.ceil(rows_per_second * (cut.end - cut.start) / _ROWS_AT_ONCE)), _MOST_PIECES)
+        times = [*(cut.start + (cut.end - cut.start) * k / n for k in range(n)), cut.end]
         # One after the other: threads would have several pieces of them in memory.
         pieces = (
             one_after_another([read() for read in part.pieces(names, gpus, *piece)], names) for piece in pairwise(times)
         )
         folded = [fold_rows(rows, gap_seconds, layout) for rows in pieces]
-        found[lower, upper] = folded[0] if n == 1 else merged(folded, gap_seconds, layout)
-    part.shard.held[part.first, part.last] = WindowEdges(
-        None if gpus is None else frozenset(gpus.tolist()), gap_seconds, found
-    )
+        found[cut] = folded[0] if n == 1 else merged(folded, gap_seconds, layout)
+    return found
 
 
 def merged(pieces: Sequence[Folded], gap_seconds: float, layout: Layout) -> Folded:
@@ -102,8 +117,8 @@ def merged(pieces: Sequence[Folded], gap_seconds: float, layout: Layout) -> Fold
     return gpu[first], begin[first], seconds[first], found
 
 
-def held(part: Part, ranges: Sequence[Range], gpus: Ints | None, gap_seconds: float, layout: Layout) -> Folded | None:
-    """Buckets of these parts of a window (``cut_off``) and GPUs, in ``layout``; None where they are not held."""
+def held(part: Part, ranges: Sequence[Window], gpus: Ints | None, gap_seconds: float, layout: Layout) -> Folded | None:
+    """Buckets of these parts of a window (``Window.cut_off``) and GPUs, in ``layout``; None where they are not held."""
     ends: WindowEdges | None = part.shard.held.get((part.first, part.last))
     if ends is None or ends.gap_seconds != gap_seconds or any(own not in ends.buckets for own in ranges) or not ranges:
         return None
