@@ -208,7 +208,7 @@ def _folder(folder: Path, rng: random.Random) -> None:
         ("n9.9.r1.sql", "n0.0.r1.sql.live", "run", "merge.lock", "n0.0.r1.sql-journal", "n0.0.r1.sql-wal")
     )
     where = rng.choice((ranks / name, folder / "run.sql-journal", folder / "run.sql-wal", folder / "run.sql-shm"))
-    if where.is_dir():
+    if where.is_dir() and not where.is_symlink():
         where.rmdir()
     where.unlink(missing_ok=True)
     how = rng.randrange(6)

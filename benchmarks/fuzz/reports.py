@@ -76,7 +76,7 @@ def _intervals(path: Path) -> dict[str, Counter[tuple[int, int]]] | None:
                     and -_LONGEST < start <= end < _LONGEST
                     and (start or end)
                 )
-        except sqlite3.Error:
+        except (sqlite3.Error, MemoryError):  # of a row that says it is very long
             return None
     return found
 

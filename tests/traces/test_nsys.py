@@ -6,12 +6,14 @@ import re
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from benchmarks.nsys_report import OLD, PID, TABLES, TID, UUID, small_tables, strings, write_report
 from gssr.store.read import database
+from gssr.store.read.guard import Guarded
 from gssr.traces.nsys import rank_of, read_nsys
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
 
@@ -435,3 +437,20 @@ def test_what_stands_in_a_log_is_read_and_the_folder_stays_as_it_is(tmp_path):
         assert "a.sqlite-wal" in before
         assert [row[0] for row in rows_of(read_nsys(path), Kind.KERNEL)] == [100, 200, 300]
         assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_a_row_that_says_it_is_longer_than_memory_ends_its_table(tmp_path, monkeypatch):
+    path = change(big(tmp_path / "a.sqlite"), "PRAGMA journal_mode=WAL")
+
+    def execute(own: Guarded, query: str, *more: object):
+        rows = sqlite3.Connection.execute(own, query, *more)
+        return ends(rows) if "demangledName" in query and query.startswith("SELECT") else rows
+
+    def ends(rows: sqlite3.Cursor):
+        yield from islice(rows, 3)
+        raise MemoryError  # as the module says it of a damaged row
+
+    monkeypatch.setattr(Guarded, "execute", execute)
+    timeline = read_nsys(path)
+    assert len(timeline.intervals) == 3
+    assert any("KERNEL is damaged (a row that can't be): only 3 rows" in note for note in timeline.sources[0].notes)

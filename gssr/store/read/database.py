@@ -106,8 +106,9 @@ class Database:
                     raise sqlite3.DatabaseError("it leads back to itself")
                 n += 1
                 yield row
-        except (sqlite3.DatabaseError, OverflowError) as error:
-            self.damage.append(f"{self.path}: {table} is damaged ({in_one_line(error)}): only {n:,} rows could be read")
+        except (sqlite3.DatabaseError, OverflowError, MemoryError) as error:  # of a row that says it is very long
+            why = in_one_line(error) or "a row that can't be"
+            self.damage.append(f"{self.path}: {table} is damaged ({why}): only {n:,} rows could be read")
 
     def integers(self, table: str, names: Sequence[str], texts: Sequence[str] = ()) -> Iterator[list[Ints]]:
         """Columns of a table, int64[n] each, in parts in the order of rowids: NULL (gssr.store.pages.rows) where there is no
