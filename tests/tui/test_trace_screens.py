@@ -77,7 +77,7 @@ class Seat:
         scene = self.body
         part = scene.frame.part
         assert part is not None and part.lanes is not None
-        row = lanes._lines_in_sight(scene, part.lanes, lanes.room_of(scene))[1]
+        row = lanes._sight(scene, part.lanes).row
         return lanes._under(scene.frame, part.lanes, row, self.view.cursor)
 
 
@@ -86,16 +86,17 @@ class Seat:
 
 @settings(max_examples=15, deadline=None)
 @given(
+    st.sampled_from((["screen_time", "enter"], ["screen_calls"], [])),
     st.lists(st.sampled_from(sorted(MOVES)), max_size=15),
     st.sampled_from(((20, 5), (40, 10), (80, 24), (120, 40), (200, 60))),
     st.booleans(),
 )
 def test_whatever_is_pressed_a_screen_of_the_right_size_is_drawn(
-    watch: WatchTrace, moves: list[str], size: tuple[int, int], ascii_only: bool
+    watch: WatchTrace, before: list[str], moves: list[str], size: tuple[int, int], ascii_only: bool
 ) -> None:
     seat = Seat(watch, "job", size)
     seat.glyphs = ASCII if ascii_only else UTF8
-    for move in ["", *moves]:
+    for move in ["", *before, *moves]:
         if move:
             seat.press(move)
         rows = shell.draw(seat.scene)

@@ -7,6 +7,7 @@ Counters, as strips under any timeline of a trace.
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,19 +19,22 @@ from gssr.model.traces.as_metrics import LevelName, names_like
 from gssr.model.traces.nesting import Lanes, lanes, within
 from gssr.render.cells import as_many, clean, clip, fit, pad
 from gssr.render.clock import axis_text, exact, moment
-from gssr.render.glyphs import in_ascii
-from gssr.render.marks import blank, code, marks
+from gssr.render.glyphs import MISSING, in_ascii
+from gssr.render.marks import Marks, bars, blank, code, marks
 from gssr.render.roles import CATEGORIES, Row, Span
 from gssr.render.scale import metric_of, quantity
 from gssr.render.shares import LETTERS, WORDS
 from gssr.render.table import rule
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Intervals, Kind
 from gssr.tui.axis import seconds_text
-from gssr.tui.screens.time_lines import Room, room_of
+from gssr.tui.screens.time_lines import room_of
 from gssr.tui.view import Scene, View, inside, moved, with_cursor
 
 _LEAST_NAME = 3
 """Cells that an interval's name needs."""
+_MOST_TALL = 4
+"""Rows of a line at most."""
+_CODES = np.array([code(role) for role in CATEGORIES])
 _LAUNCHES = (Kind.RUNTIME, Kind.DRIVER)
 _NS = 1e9
 
@@ -40,33 +44,39 @@ def draw(scene: Scene) -> list[Row]:
     part, parts = scene.frame.part, room_of(scene)
     if part is None or part.lanes is None or part.columns is None:
         return [clip((Span("one moment", "dim"),), scene.width)]
-    top, row = _lines_in_sight(scene, part.lanes, parts)
+    sight = _sight(scene, part.lanes)
     title = scene.view.selected or "opened"
     about = (Span(f"{len(part.lanes.track)} lines, Esc closes", "dim"), *_legend(part, part.lanes))
     right = (Span(f"1 column = {seconds_text(part.columns.width)}", "dim"),)
     rows = [rule(clean(title), scene.width, scene.glyphs, about, right)]
-    rows += _lane_rows(scene, part, part.lanes, range(top, min(top + _n_shown(parts), len(part.lanes.track))), row)
+    rows += _lane_rows(scene, part, part.lanes, sight)
     rows += counter_rows(scene, parts.left, parts.counters)
     if parts.axis:
         n = part.columns.n
         text = axis_text(part.columns.start - scene.frame.first, part.columns.end - scene.frame.first, n)
         rows.append((Span(" " * parts.left), Span(text, "dim")))
-    about_it = _context(scene, part, _under(scene.frame, part.lanes, row, scene.view.cursor))
+    about_it = _context(scene, part, _under(scene.frame, part.lanes, sight.row, scene.view.cursor))
     room = max(scene.height - len(rows), 0)
     return [clip(each, scene.width) for each in [*rows, *about_it[:room]]]
 
 
-def _n_shown(parts: Room) -> int:
-    """The lines that there is room for: all but the title, the axis, the counters and the panel."""
-    return max(parts.lines + parts.summary + parts.head, 1)
+class _Sight(NamedTuple):
+    """The lines in sight, and the one under the cursor; ``tall``: rows of each, its names above its bars; with one row,
+    names where there is room for them, else bars."""
+
+    lines: range
+    row: int
+    tall: int
 
 
-def _lines_in_sight(scene: Scene, lanes: Lanes, parts: Room) -> tuple[int, int]:
-    """The first line, and the one under the cursor."""
-    n = len(lanes.track)
+def _sight(scene: Scene, lanes: Lanes) -> _Sight:
+    """All rows but those of the title, the axis, the counters and the panel are for lines."""
+    n, parts = len(lanes.track), room_of(scene)
     row = min(max(scene.view.row, 0), max(n - 1, 0))
-    shown = _n_shown(parts)
-    return min(max(scene.view.top, row - shown + 1, 0), row, max(n - shown, 0)), row
+    room = max(parts.lines + parts.summary + parts.head, 1)
+    tall = min(max(room // max(n, 1), 1), _MOST_TALL)
+    top = min(max(scene.view.top, row - room // tall + 1, 0), row, max(n - room // tall, 0))
+    return _Sight(range(top, min(top + room // tall, n)), row, tall)
 
 
 def _legend(part: TracePart, lanes: Lanes) -> Row:
@@ -74,35 +84,34 @@ def _legend(part: TracePart, lanes: Lanes) -> Row:
     return tuple(Span(f"{LETTERS[at]} {WORDS[at].partition(',')[0]}", CATEGORIES[at]) for at in seen)
 
 
-def _lane_rows(scene: Scene, part: TracePart, lanes: Lanes, shown: range, row: int) -> list[Row]:
-    left = room_of(scene).left
+def _lane_rows(scene: Scene, part: TracePart, lanes: Lanes, sight: _Sight) -> list[Row]:
+    left, (shown, row, tall) = room_of(scene).left, sight
     own, names = part.trace.intervals, part.trace.names
     assert part.columns is not None
     column = _column(part, scene.view.cursor)
-    box = blank(len(shown), part.columns.n)
-    flat = marks(lanes.share[shown.start : shown.stop], scene.glyphs)
+    items = lanes.item[shown.start : shown.stop]
+    drawn = bars(lanes.share[shown.start : shown.stop], max(tall - 1, 1), scene.glyphs)
+    drawn.codes[:] = np.where(items >= 0, _CODES[own.category[items]], code("plain"))[:, None, :]
+    drawn.chars[np.broadcast_to((items < 0)[:, None, :], drawn.chars.shape)] = MISSING
+    box = blank(len(shown), tall, part.columns.n)
+    box.chars[:, -drawn.chars.shape[1] :], box.codes[:, -drawn.chars.shape[1] :] = drawn.chars, drawn.codes
+    flat = Marks(box.chars.reshape(-1, part.columns.n), box.codes.reshape(-1, part.columns.n))
+    if column is not None:
+        empty = flat.chars[:, column] == MISSING
+        flat.chars[empty, column], flat.codes[empty, column] = scene.glyphs.cursor, code("value")
     labels: list[Row] = []
     for y, lane in enumerate(shown):
-        items = lanes.item[lane]
-        edges = np.flatnonzero(np.diff(items, prepend=-2)).tolist()
-        for begin, end in zip(edges, [*edges[1:], len(items)], strict=True):
-            item = int(items[begin])
-            if item < 0:
-                continue
-            role = CATEGORIES[int(own.category[item])]
-            if end - begin >= _LEAST_NAME:
+        edges = np.flatnonzero(np.diff(items[y], prepend=-2)).tolist()
+        for begin, end in zip(edges, [*edges[1:], part.columns.n], strict=True):
+            item = int(items[y, begin])
+            picked = lane == row and column is not None and begin <= column < end
+            if item >= 0 and end - begin >= _LEAST_NAME:
                 name = fit(short(names[int(own.name[item])]), end - begin - 1, "").ljust(end - begin - 1)
-                box.write(y, begin, scene.glyphs.cursor + name, role)
-            else:
-                box.chars[y, begin:end], box.codes[y, begin:end] = flat.chars[y, begin:end], code(role)
-            if lane == row and column is not None and begin <= column < end:
-                box.codes[y, begin:end] = code("picked")
-        labels.append(_label(scene, part, lanes, lane, lane == row, left))
-    if column is not None:
-        for y in range(len(shown)):
-            if box.codes[y, column] != code("picked"):
-                box.chars[y, column], box.codes[y, column] = scene.glyphs.cursor, code("value")
-    return [(*pad(label, left), *drawn) for label, drawn in zip(labels, box.rows(), strict=True)]
+                flat.write(y * tall, begin, scene.glyphs.cursor + name, CATEGORIES[int(own.category[item])])
+            if item >= 0 and picked:
+                flat.codes[y * tall, begin:end] = code("picked")
+        labels += [_label(scene, part, lanes, lane, lane == row, left), *[()] * (tall - 1)]
+    return [(*pad(label, left), *line) for label, line in zip(labels, flat.rows(), strict=True)]
 
 
 def short(name: str) -> str:
@@ -212,9 +221,8 @@ def move(scene: Scene, dx: int, dy: int) -> View:
     view = with_cursor(scene, dx) if dx else scene.view
     if not dy or part is None or part.lanes is None:
         return view
-    parts = room_of(scene)
-    top, row = _lines_in_sight(scene, part.lanes, parts)
-    return replace(view, top=top, row=moved(row, dy, _n_shown(parts), len(part.lanes.track)))
+    sight = _sight(scene, part.lanes)
+    return replace(view, top=sight.lines.start, row=moved(sight.row, dy, len(sight.lines), len(part.lanes.track)))
 
 
 def enter(scene: Scene) -> View | None:
@@ -222,7 +230,7 @@ def enter(scene: Scene) -> View | None:
     part = scene.frame.part
     if part is None or part.lanes is None:
         return None
-    place = _under(scene.frame, part.lanes, _lines_in_sight(scene, part.lanes, room_of(scene))[1], scene.view.cursor)
+    place = _under(scene.frame, part.lanes, _sight(scene, part.lanes).row, scene.view.cursor)
     if place < 0:
         return None
     own = part.trace.intervals
@@ -236,9 +244,9 @@ def click(scene: Scene, x: int, y: int) -> View | None:
     part, parts = scene.frame.part, room_of(scene)
     if part is None or part.lanes is None or part.columns is None:
         return None
-    top, _ = _lines_in_sight(scene, part.lanes, parts)
-    line = top + y - 1
-    if not (1 <= y <= _n_shown(parts) and line < len(part.lanes.track)):
+    sight = _sight(scene, part.lanes)
+    line = sight.lines.start + (y - 1) // sight.tall
+    if y < 1 or line not in sight.lines:
         return None
     if not 0 <= x - parts.left < part.columns.n:
         return replace(scene.view, row=line)
@@ -284,7 +292,7 @@ def _name_under(scene: Scene, part: TracePart) -> str:
     view, own = scene.view, part.trace.intervals
     if not view.opened or part.lanes is None:
         return view.metric.removeprefix(OF_NAME) if view.metric.startswith(OF_NAME) else view.name
-    row = _lines_in_sight(scene, part.lanes, room_of(scene))[1]
+    row = _sight(scene, part.lanes).row
     place = _under(scene.frame, part.lanes, row, view.cursor)
     return part.trace.names[int(own.name[place])] if place >= 0 else view.name
 
@@ -311,7 +319,7 @@ def cause(scene: Scene) -> View:
     view, part = scene.view, scene.frame.part
     if part is None or part.lanes is None or not view.opened:
         return view
-    row = _lines_in_sight(scene, part.lanes, room_of(scene))[1]
+    row = _sight(scene, part.lanes).row
     place = _under(scene.frame, part.lanes, row, view.cursor)
     other = partner(part.trace.intervals, place) if place >= 0 else -1
     if other < 0:
