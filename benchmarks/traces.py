@@ -11,11 +11,10 @@ import random
 import re
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.processes import CACHE, MB, PYTHON, Cost, median, run
+from benchmarks.processes import CACHE, MB, PYTHON, median, run
 from benchmarks.table import Figure
 
 WALL, MEMORY, PACKED_WALL, TIMES_MSGSPEC, TIMES_HTA, SHARE_OF_HTA = 6.0, 300.0, 10.0, 2.5, 12.0, 1 / 8

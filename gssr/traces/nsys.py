@@ -110,8 +110,9 @@ _LONGEST = 1 << 53
 _MOST_CORRELATION = 1 << 32
 _ALL_STREAMS = (1 << 32) - 1
 """What waits for a whole context is on this one."""
-_VERSION = re.compile(r"_v\d{4,5}$")
-"""At the end of calls of the runtime, as cudaLaunchKernel_v7000, cudaGraphLaunch_v10000."""
+_VERSION = re.compile(r"_v\d{4}$")
+"""At the end of calls of the runtime, as cudaLaunchKernel_v7000; a longer one, as in cudaGraphLaunch_v10000, is left there
+by ``nsys stats``, too."""
 _OF_DRIVER = re.compile("cu[A-Z]")
 _GPU_OF_TYPE = 0xFF
 """Bits of the typeId of a metric that are the id of the GPU."""

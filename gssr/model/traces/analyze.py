@@ -1,6 +1,5 @@
 """What a trace says: of one file, and of all ranks' files together."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -36,8 +35,6 @@ from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kin
 
 BINS = 600
 """Columns of a GPU's course."""
-_VERSION = re.compile(r"_v\d{4,}$")
-"""What CUPTI adds to the names of some calls."""
 _WORK = (Kind.KERNEL, Kind.GRAPH)
 
 
@@ -277,7 +274,7 @@ def _lengths(part: Part, links: Links) -> dict[str, Lengths]:
     own, names = part.timeline.intervals, part.timeline.names
     length = part.end - part.start
     is_copy = np.isin(own.kind[links.rows], (Kind.MEMCPY, Kind.MEMSET))
-    kernels, copies = links.rows[~is_copy], links.rows[is_copy]
+    kernels, copies = links.rows if part.like_hta else links.rows[~is_copy], links.rows[is_copy]
     sized = copies[own.size[copies] >= 0]
     n_types = len(Category)
 
@@ -291,7 +288,7 @@ def _lengths(part: Part, links: Links) -> dict[str, Lengths]:
         return [(gpu.rank, gpu.device, *name) for gpu, name in zip(places, named, strict=True)]
 
     def named(codes: Sequence[int]) -> list[Key]:
-        return [(_VERSION.sub("", names[code]),) for code in codes]
+        return [(names[code],) for code in codes]
 
     def of_domains(codes: Sequence[int]) -> list[Key]:
         return [(names[code], part.timeline.domains.get(names[code])) for code in codes]

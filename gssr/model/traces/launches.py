@@ -19,7 +19,7 @@ LONG_DELAY = 100_000
 """A delay of more ns is long (HolisticTraceAnalysis' cut-off)."""
 QUEUE = 1024
 """So much work a stream holds: then the next launch waits."""
-_AS_HTA = re.compile("^(?:cuda|hip)(?:LaunchKernel|ExtLaunchKernel|Memcpy|Memset)|^cuLaunchKernel")
+_AS_HTA = re.compile("^(?:cudaLaunchKernel(?:ExC)?|cudaMemcpyAsync|cudaMemsetAsync)$")
 _DENSE = 8
 
 

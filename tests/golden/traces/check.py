@@ -84,7 +84,8 @@ def nsys_differences(found: Found, figures: dict[str, Any]) -> list[str]:
             types[key_of] = (before[0] + row["count"], before[1] + row["total"])
         mine_of: dict[str, list[int]] = {}
         for row in found["ranges"]:
-            for name in (row["name"], digest(row["name"])):
+            bare = row["name"].removeprefix(f"{row['domain']}:")  # a range's name begins with its domain
+            for name in (bare, digest(bare)):
                 total = mine_of.setdefault(name, [0, 0])
                 total[0] += row["count"]
                 total[1] += row["total_ns"]
