@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from benchmarks.fuzz import Parser, Reader, blobs, guided, large, recordings, texts
+from benchmarks.fuzz import Parser, Reader, blobs, guided, large, recordings, texts, traces
 from benchmarks.table import head, machine
 from benchmarks.table import line as row_of
 
-READERS: tuple[Reader | Parser, ...] = (*recordings.READERS, *blobs.READERS, *texts.READERS)
+READERS: tuple[Reader | Parser, ...] = (*recordings.READERS, *blobs.READERS, *texts.READERS, *traces.READERS)
 SECONDS = 60.0
 PATIENCE = 60
 """An input that takes longer, s, is one that never ends."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.traces.categories import CALLS, ON_GPU
-from gssr.traces.json_events import Batch, JsonEvents, middle_of
+from gssr.traces.json_events import Batch, JsonEvents, mended, middle_of
 from gssr.traces.timeline import NO_LINK
 
 FLOW = frozenset("stf")
@@ -168,7 +168,8 @@ class _Reader:
         for batch in self._events:
             self._add(batch)
         found = self._found
-        found.keys, found.notes, found.n_broken = self._events.keys, self._events.notes, self._events.left_out
+        found.keys, found.n_broken = self._events.keys, self._events.left_out
+        found.notes += self._events.notes
         return found
 
     def _add(self, batch: Batch) -> None:
@@ -181,14 +182,16 @@ class _Reader:
                 self._add(Batch(again, batch.text))
                 return
         self._found.n_events += len(batch.events)
-        self._add_spans(spans, times)
+        if spans:
+            self._add_spans(spans, times)
         self._found.phases["X"] += len(spans)
         if len(spans) == len(batch.events):
             return
         others = [event for event in batch.events if event.ph != "X" and event.ph not in FLOW]
         phases = Count([event.ph for event in others])
         self._found.phases.update(phases)
-        self._add_memory([event for event in others if event.name == "[memory]" and event.args])
+        if memory := [event for event in others if event.name == "[memory]" and event.args]:
+            self._add_memory(memory)
         if phases.keys() & {"M", "B", "E"}:
             for event in others:
                 self._add_other(event)
@@ -257,7 +260,12 @@ class _Reader:
 
     def _add_counters(self, text: bytes | memoryview) -> None:
         points: dict[tuple[str, str], list[tuple[Any, Any]]] = {}
-        for event in json.loads(b"".join((b"[", text, b"]")), parse_float=str):
+        try:  # again, with all there is in it: what was passed over before need not be sound
+            events = json.loads(b"[%b]" % mended(bytes(text)), parse_float=str)
+        except (ValueError, RecursionError):
+            events = ()
+            self._found.notes.append("counters could not be read")
+        for event in events:
             args = event.get("args")
             for key, value in args.items() if event.get("ph") == "C" and isinstance(args, dict) else ():
                 points.setdefault((str(event.get("name")), key), []).append((event.get("ts"), value))

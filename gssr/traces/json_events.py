@@ -6,6 +6,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
 Scalar = str | int | float | bool | None
@@ -74,6 +75,8 @@ class Decoder:
     def __init__(self, exact: bool = False) -> None:
         self.is_fast = True
         try:
+            import msgspec  # noqa: F401
+
             self._decode = _by_msgspec(exact)
         except ImportError:
             self.is_fast, self._decode = False, _by_json
@@ -86,6 +89,7 @@ class Decoder:
             return None
 
 
+@cache
 def _by_msgspec(exact: bool) -> Callable[[bytes], list[Any]]:
     import msgspec
 
@@ -195,8 +199,9 @@ class JsonEvents:
                     yield self._one_by_one(rest[:cut])
                 if end is not None or not piece or len(rest) - cut > _MOST_BESIDES:
                     break
-            piece = next(pieces, b"")
-            rest = rest[_behind_gap(rest, cut) :] + piece
+            rest = rest[_behind_gap(rest, cut) :]
+            piece = _next_of(pieces, 1 if cut else len(rest) or 1)  # an event may be very long
+            rest += piece
         rest, end = rest[cut:].lstrip(b", \t\r\n"), None if end is None else 0
         self.is_through = end is None and not rest
         if end is None and (tail := _last(_TAIL, rest, 0)):
@@ -238,7 +243,9 @@ class JsonEvents:
     def _note_keys(self, text: bytes) -> None:
         """Of the object that this is; where it is not sound, those that matter most."""
         try:
-            found, _ = json.JSONDecoder().raw_decode(_mended(text.removeprefix(_BOM)).decode().lstrip())
+            found, _ = json.JSONDecoder().raw_decode(mended(text.removeprefix(_BOM)).decode().lstrip())
+            if not isinstance(found, dict):
+                raise ValueError
         except (ValueError, RecursionError):
             self.notes.append("what stands around the events is not sound JSON, or cut off")
             found = {}
@@ -256,7 +263,7 @@ class JsonEvents:
         """The events as they are, else as they are meant."""
         events = self.decode(text)
         if events is None:
-            text = _mended(text)
+            text = mended(text)
             events = self.decode(text)
             self._is_mended |= events is not None
         return None if events is None else Batch(events, text)
@@ -284,6 +291,14 @@ class JsonEvents:
             return found + 1 if found >= 0 else len(text)
         between = _BETWEEN.search(text, begin + 1)
         return between.start() + 1 if between else len(text)
+
+
+def _next_of(pieces: Iterator[bytes], least: int) -> bytes:
+    found, size = [], 0
+    while size < least and (piece := next(pieces, b"")):
+        found.append(piece)
+        size += len(piece)
+    return b"".join(found)
 
 
 def _behind_gap(text: bytes, at: int) -> int:
@@ -333,7 +348,7 @@ def _ends(text: bytes, most: int = 1 << 60) -> tuple[int, int | None]:
     return whole, None
 
 
-def _mended(text: bytes) -> bytes:
+def mended(text: bytes) -> bytes:
     """With what writers get wrong as they meant it: bytes that are not UTF-8, control characters and single backslashes in
     strings, halves of surrogates, numbers that JSON does not know."""
     try:
