@@ -163,6 +163,7 @@ class _Reader:
     def __init__(self, events: JsonEvents) -> None:
         self._events = events
         self._found = Columns()
+        self._wants_digits = False
 
     def read(self) -> Columns:
         for batch in self._events:
@@ -174,40 +175,40 @@ class _Reader:
 
     def _add(self, batch: Batch) -> None:
         spans = [event for event in batch.events if event.ph == "X"]
-        times = [event.ts for event in spans]
-        if _needs_digits(times):
+        start = _nanoseconds([event.ts for event in spans])
+        if start.is_rounded and not self._wants_digits:
+            self._wants_digits = True
             self._events.want_digits()
-            again = self._events.decode(batch.text)
-            if again is not None:
-                self._add(Batch(again, batch.text))
-                return
+            self._add(Batch(self._events.decode(batch.text) or batch.events, batch.text))
+            return
         self._found.n_events += len(batch.events)
         if spans:
-            self._add_spans(spans, times)
+            self._add_spans(spans, start)
         self._found.phases["X"] += len(spans)
-        if len(spans) == len(batch.events):
+        phases = [event.ph for event in batch.events]
+        if len(spans) + sum(map(phases.count, FLOW)) == len(batch.events):
             return
         others = [event for event in batch.events if event.ph != "X" and event.ph not in FLOW]
-        phases = Count([event.ph for event in others])
-        self._found.phases.update(phases)
+        there = Count([event.ph for event in others])
+        self._found.phases.update(there)
         if memory := [event for event in others if event.name == "[memory]" and event.args]:
             self._add_memory(memory)
-        if phases.keys() & {"M", "B", "E"}:
+        if there.keys() & {"M", "B", "E"}:
             for event in others:
                 self._add_other(event)
-        if "C" in phases:
+        if "C" in there:
             self._add_counters(batch.text)
 
-    def _add_spans(self, spans: Sequence[Any], times: Sequence[Any]) -> None:
+    def _add_spans(self, spans: Sequence[Any], start: "Times") -> None:
         cats, names, threads = self._found.cats, self._found.names, self._found.threads
         cat = np.array([cats[event.cat] for event in spans], np.int32)
         name = np.array([names[event.name] for event in spans], np.int32)
         thread = np.array([threads[event.pid, event.tid] for event in spans], np.int32)
         role = np.array([_ROLES.get(one, _Role.CPU) for one in cats] or [_Role.CPU], np.int8)[cat]
         on_gpu = role == _Role.GPU
-        start, is_sound = _nanoseconds(times)
-        length, has_length = _nanoseconds([event.dur for event in spans])
-        is_sound &= has_length & (length >= 0) & ((length > 0) | (start > 0) | ~on_gpu)  # CUPTI, once it has lost count
+        length = _nanoseconds([event.dur for event in spans])
+        is_sound = start.is_sound & length.is_sound & (length.ns >= 0)
+        is_sound &= (length.ns > 0) | (start.ns > 0) | ~on_gpu  # CUPTI, once it has lost count
         is_kept = is_sound & (role != _Role.WINDOW)
         self._found.n_unsound += len(spans) - int(is_sound.sum())
 
@@ -217,12 +218,12 @@ class _Reader:
         found = _integers([one and one.correlation for one in args], NO_LINK)
         link[linked] = np.where(found > 0, found, NO_LINK)
         track = 2 * thread + on_gpu
-        for at in np.flatnonzero(on_gpu[linked]).tolist():
-            one = args[at]
-            if one and one.stream is not None and (place := int(track[linked[at]])) not in self._found.streams:
-                self._found.streams[place] = one.device, one.stream
+        if not set(track[on_gpu].tolist()) <= self._found.streams.keys():
+            for one, place in zip(args, track[linked].tolist(), strict=True):
+                if one and one.stream is not None and place % 2:
+                    self._found.streams.setdefault(place, (one.device, one.stream))
         size[linked] = _integers([one and (one.bytes or one.size) for one in args], -1)
-        columns: tuple[NDArray[Any], ...] = (start, length, cat, name, track, link, size)
+        columns: tuple[NDArray[Any], ...] = (start.ns, length.ns, cat, name, track, link, size)
         for (what, _), column in zip(COLUMNS, columns, strict=True):
             self._found.parts[what].append(column if is_kept.all() else column[is_kept])
 
@@ -234,7 +235,7 @@ class _Reader:
                 thread = event.tid if event.name == "thread_name" else None
                 self._found.labels[event.name, event.pid, thread] = str(label)
         elif event.ph in ("B", "E"):
-            (time,), (is_sound,) = _nanoseconds([event.ts])
+            (time,), (is_sound,), _ = _nanoseconds([event.ts])
             if is_sound:
                 track = 2 * self._found.threads[event.pid, event.tid] + (event.cat in ON_GPU)
                 self._found.open.append(
@@ -245,7 +246,7 @@ class _Reader:
 
     def _add_memory(self, events: Sequence[Any]) -> None:
         args = [event.args for event in events]
-        time, is_sound = _nanoseconds([event.ts for event in events])
+        time, is_sound, _ = _nanoseconds([event.ts for event in events])
         devices = Numbers()
         device = np.array([devices[one.device_type, one.device_id] for one in args], np.int64)
         for name, values in (
@@ -270,17 +271,10 @@ class _Reader:
             for key, value in args.items() if event.get("ph") == "C" and isinstance(args, dict) else ():
                 points.setdefault((str(event.get("name")), key), []).append((event.get("ts"), value))
         for what, of_one in points.items():
-            (time, is_sound), value = (
-                _nanoseconds([time for time, _ in of_one]),
-                _doubles([value for _, value in of_one]),
-            )
+            time, is_sound, _ = _nanoseconds([time for time, _ in of_one])
+            value = _doubles([value for _, value in of_one])
             is_sound &= np.isfinite(value)
             self._found.series.setdefault(what, []).append((time[is_sound], value[is_sound]))
-
-
-def _needs_digits(times: Sequence[Any]) -> bool:
-    """Whether these times in µs are doubles so large that they don't tell nanoseconds."""
-    return float in set(map(type, times)) and float(np.nanmax(np.abs(_doubles(times)))) >= _EXACT_US
 
 
 def _doubles(values: Sequence[Any]) -> Floats:
@@ -298,23 +292,40 @@ def _double(value: Any) -> float:
         return float("nan")
 
 
-def _nanoseconds(values: Sequence[Any]) -> tuple[Ints, Flags]:
-    """Times in µs [n] as whole ns, and which of them are sound."""
+class Times(NamedTuple):
+    """Whole ns [n], and which of them are sound. ``is_rounded``: some were doubles too large to tell nanoseconds."""
+
+    ns: Ints
+    is_sound: Flags
+    is_rounded: bool = False
+
+
+def _nanoseconds(values: Sequence[Any]) -> Times:
+    """Of times in µs."""
     types = set(map(type, values))
     if not types <= _TIMES:  # as they are written
         return _from_digits(values)
     us = _doubles(values)
     is_sound = np.abs(us) < _MOST_US  # and no NaN
-    us = np.where(is_sound, us, 0)
-    if str in types and us.size and np.abs(us).max() >= _EXACT_US:
+    if not is_sound.all():
+        us = np.where(is_sound, us, 0)
+    is_large = bool(us.size) and types != {int} and max(us.max(), -us.min()) >= _EXACT_US
+    if is_large and str in types:
         return _from_digits(values)
     whole = np.floor(us)
-    return whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64), is_sound
+    ns = whole.astype(np.int64)
+    ns *= 1000
+    us -= whole
+    us *= 1000
+    ns += np.rint(us, out=us).astype(np.int64)
+    return Times(ns, is_sound, is_large and float in types)
 
 
-def _from_digits(values: Sequence[Any]) -> tuple[Ints, Flags]:
+def _from_digits(values: Sequence[Any]) -> Times:
     ns = [_ns_of(value) for value in values]
-    return np.array([value or 0 for value in ns], np.int64), np.array([value is not None for value in ns], np.bool_)
+    return Times(
+        np.array([value or 0 for value in ns], np.int64), np.array([value is not None for value in ns], np.bool_)
+    )
 
 
 def _ns_of(value: Any) -> int | None:
@@ -328,7 +339,7 @@ def _ns_of(value: Any) -> int | None:
 
 def _integers(values: Sequence[Any], absent: int) -> Ints:
     """Whole numbers [n] below 2**53; ``absent`` where there is none."""
-    numbers = _doubles(values)
+    numbers = _doubles([absent if value is None else value for value in values])
     return np.where(np.abs(numbers) < _MOST_INTEGER, numbers, absent).astype(np.int64)
 
 

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 Scalar = str | int | float | bool | None
 Time = str | int | float | None
 
-PIECE = 1 << 20
+PIECE = 2 << 20
 """Bytes that are decoded at once."""
 MOST_BYTES = 16 << 30
 _MOST_RATIO, _NEVER_TOO_MUCH = 200, 64 << 20
