@@ -25,7 +25,7 @@ _LONGEST_EVENT, _LONGEST_MENDED = 8 << 20, 64 << 10
 _WINDOW = 64 << 10
 _AT_ONCE = 64 << 10
 """Bytes that are packed or unpacked: as many are lost where something is damaged."""
-_WORTH_TWO = 64 << 20
+_WORTH_TWO = 256 << 20
 """Bytes from which on a second process gains more than it takes to start."""
 
 FIELDS = {name: name for name in ("ph", "cat", "name", "pid", "tid", "ts", "dur")}
