@@ -1,7 +1,7 @@
-"""Reading traces of torch.profiler: large files made by shifting a step that looks like training; beside msgspec alone, which
-only decodes the same text, and HolisticTraceAnalysis where GSSR_BENCHMARK_HTA names the Python of an environment that has it.
+"""Reading traces of torch.profiler: large files, made of one step of training again and again; beside msgspec alone, which
+only decodes the same pieces, and HolisticTraceAnalysis where GSSR_BENCHMARK_HTA names the Python of an environment with it.
 
-As a module of its own, what is measured: ``python -m benchmarks.traces read|decode|make FILE [MB]``, ``hta FOLDER``.
+What is measured is this module as a process: ``python -m benchmarks.traces read|compare FILE`` or ``make FILE MB``.
 """
 
 import gzip
@@ -9,12 +9,15 @@ import itertools
 import os
 import random
 import re
-import shutil
+import statistics
 import sys
-from collections.abc import Iterator
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.processes import CACHE, MB, PYTHON, median, run
+from benchmarks.processes import CACHE, MB, PYTHON, Cost, median, proportional_bytes, run, spawn
 from benchmarks.table import Figure
 
 WALL, MEMORY, PACKED_WALL, TIMES_MSGSPEC, TIMES_HTA, SHARE_OF_HTA = 6.0, 300.0, 10.0, 2.5, 12.0, 1 / 8
@@ -37,8 +40,8 @@ _KERNELS = (
     "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas",
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int, "
     "at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)",
-    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::TensorListMetadata<4>, "
-    "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>, float const*, double, bool>(TensorListMetadata<4>)",
+    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
+    "TensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>, float const*, double>()",
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
 )
 _OPS = (
@@ -105,8 +108,7 @@ def make(path: Path, megabytes: float) -> None:
     text = "".join(part for number in range(n) for part in _operation(number, 4e12 + 25.0 * number, rng))
     parts = re.split("@([0-9.]+)|#([0-9]+)", text)
     literals, times, links = parts[::3], parts[1::3], parts[2::3]
-    opened = gzip.open(path, "wt", 6) if path.suffix == ".gz" else open(path, "w")
-    with opened as stream:
+    with gzip.open(path, "wt", 6) if path.suffix == ".gz" else path.open("w") as stream:
         stream.write(_HEAD)
         done = step = 0
         while done < megabytes * MB:
@@ -151,34 +153,81 @@ def _made(megabytes: int, suffix: str = "") -> Path:
 
 def measure(repeats: int = 3) -> Iterator[Figure]:
     """Each as a process of its own, by turns, the file in the page cache as far as it fits."""
-    small, large = _made(SMALL), _made(LARGE)
-    packed = _made(LARGE, ".gz")
-    for path in (small, large):
-        shutil.copyfile(path, os.devnull)
-    own, bare, whole, of_packed, hta = [], [], [], [], []
+    files = {"small": _made(SMALL), "large": _made(LARGE), "packed": _made(LARGE, ".gz")}
+    jobs = {f"read {name}": (PYTHON, "-m", "benchmarks.traces", "read", path) for name, path in files.items()}
+    if python := os.environ.get("GSSR_BENCHMARK_HTA"):
+        jobs["hta small"] = (python, Path(__file__).with_name("with_hta.py"), files["small"])
+    costs: dict[str, list[Cost]] = {name: [] for name in jobs}
+    times = []
     for _ in range(repeats):
-        own.append(_timed("read", small))
-        bare.append(_timed("decode", small))
-        whole.append(_timed("read", large))
-        of_packed.append(_timed("read", packed))
-        if python := os.environ.get("GSSR_BENCHMARK_HTA"):
-            hta.append(run((python, Path(__file__), "hta", small)))
+        for name, command in jobs.items():
+            costs[name].append(run(command))
+        times.append(_compared(files["small"]))
+    cost = {name: median(some) for name, some in costs.items()}
     case = f"traces, {LARGE} MB of torch.profiler"
-    yield Figure(f"{case}: read: wall clock", (cost := median(whole)).wall, "s", WALL)
-    yield Figure(f"{case}: read: CPU", cost.cpu, "s")
-    yield Figure(f"{case}: read: peak memory of all processes", cost.rss / MB, "MB", MEMORY)
-    yield Figure(f"{case}, packed: read: wall clock", (cost := median(of_packed)).wall, "s", PACKED_WALL)
-    yield Figure(f"{case}, packed: read: peak memory", cost.rss / MB, "MB")
+    yield Figure(f"{case}: read: wall clock", cost["read large"].wall, "s", WALL)
+    yield Figure(f"{case}: read: CPU", cost["read large"].cpu, "s")
+    yield Figure(f"{case}: read: peak memory, all processes", _together(jobs["read large"]) / MB, "MB", MEMORY)
+    yield Figure(f"{case}, packed: read: wall clock", cost["read packed"].wall, "s", PACKED_WALL)
+    yield Figure(f"{case}, packed: read: peak memory", cost["read packed"].rss / MB, "MB")
     case = f"traces, {SMALL} MB of torch.profiler"
-    yield Figure(f"{case}: read: CPU", (cost := median(own)).cpu, "s")
-    yield Figure(f"{case}: only decoded by msgspec: CPU", (floor := median(bare)).cpu, "s")
-    yield Figure(f"{case}: read by one process, times msgspec alone", cost.cpu / floor.cpu, "", TIMES_MSGSPEC)
-    if hta:
-        peer = median(hta)
+    own, alone = (statistics.median(column) for column in zip(*times, strict=True))
+    yield Figure(f"{case}: read by one process: CPU", own, "s")
+    yield Figure(f"{case}: only decoded by msgspec: CPU", alone, "s")
+    yield Figure(f"{case}: read by one process, times msgspec's", own / alone, "", TIMES_MSGSPEC)
+    if "hta small" in cost:
+        peer = cost["hta small"]
         yield Figure(f"{case}: read and split by HTA: CPU", peer.cpu, "s")
-        yield Figure(f"{case}: HTA, times gssr's CPU", peer.cpu / cost.cpu, "", TIMES_HTA, at_least=True)
-        yield Figure(f"{case}: peak memory, share of HTA's", cost.rss / peer.rss, "", SHARE_OF_HTA)
+        yield Figure(f"{case}: read and split by HTA: peak memory", peer.rss / MB, "MB")
+        yield Figure(
+            f"{case}: CPU of HTA, times gssr's", peer.cpu / cost["read small"].cpu, "", TIMES_HTA, at_least=True
+        )
+        yield Figure(f"{case}: peak memory, share of HTA's", _together(jobs["read small"]) / peer.rss, "", SHARE_OF_HTA)
+
+
+def _compared(path: Path) -> tuple[float, float]:
+    with tempfile.NamedTemporaryFile(dir=CACHE) as said:
+        run((PYTHON, "-m", "benchmarks.traces", "compare", path), Path(said.name))
+        own, alone = Path(said.name).read_text().split()
+    return float(own), float(alone)
+
+
+def _together(command: Sequence[str | Path]) -> float:
+    """The greatest memory of a process and its children at one time, each page counted once."""
+    pid, greatest = spawn(command), 0.0
+    while os.waitpid(pid, os.WNOHANG)[0] == 0:
+        with suppress(OSError, RuntimeError):
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            greatest = max(greatest, sum(proportional_bytes(int(one)) for one in (str(pid), *children)))
+        time.sleep(0.01)
+    return greatest
+
+
+def _read(path: str) -> None:
+    from gssr.traces.open import open_traces
+
+    open_traces([path]).timeline()
+
+
+def _compare(path: str) -> None:
+    """CPU seconds of reading a file by one process, and of decoding the same pieces of it, with the same structures."""
+    from gssr.traces.json_events import Decoder, JsonEvents
+
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    pieces = [bytes(batch.text) for batch in JsonEvents(path)]
+    decode = Decoder()
+    began = time.process_time()
+    for piece in pieces:
+        decode(piece)
+    alone = time.process_time() - began
+    del pieces
+    began = time.process_time()
+    _read(path)
+    print(time.process_time() - began, alone)
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[2]), float(sys.argv[3]))
+    if sys.argv[1] == "make":
+        make(Path(sys.argv[2]), float(sys.argv[3]))
+    else:
+        {"read": _read, "compare": _compare}[sys.argv[1]](sys.argv[2])

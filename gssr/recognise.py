@@ -13,6 +13,7 @@ TRACES = READABLE[1:]
 
 _HEAD = 1 << 20
 """Bytes that are looked at first."""
+_OVERLAP = 64 << 10
 _FURTHEST = 64 << 20
 """How far in the events of a trace are looked for."""
 _OURS = b"GSSR"  # where SQLite keeps what application made a file
@@ -110,20 +111,26 @@ def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _of_pieces(pieces: Iterator[bytes]) -> Found:
-    text = b""
-    for piece in pieces:
-        text += piece
-        if found := _of_text(text, max(0, len(text) - len(piece) - 100)):
-            return found
-        if len(text) > _FURTHEST:
-            break
-    return Found("", "is JSON, but no trace: there are no traceEvents in it" if text else "is empty")
-
-
-def _of_text(text: bytes, looked_at: int) -> Found | None:
-    """By what the file begins with; None for JSON in which there may be events further on."""
+    text = next(pieces, b"")
     if not text:
-        return None
+        return Found("", "is empty")
+    done = len(text)
+    found = _of_text(text)
+    while found is None and done < _FURTHEST and (piece := next(pieces, b"")):
+        text = text[-_OVERLAP:] + piece
+        done += len(piece)
+        found = _of_events(text, 0)
+    return found or Found("", "is JSON, but no trace: there are no traceEvents in it")
+
+
+def _of_events(text: bytes, begin: int) -> Found | None:
+    if _EVENT.match(text, begin) or _EVENTS.search(text):
+        return Found("kineto" if _OF_KINETO.search(text) else "chrome")
+    return None
+
+
+def _of_text(text: bytes) -> Found | None:
+    """By what the file begins with; None for JSON in which there may be events further on."""
     for magic, kind, problem in _MAGICS:
         if text.startswith(magic):
             return Found(kind, problem)
@@ -133,20 +140,13 @@ def _of_text(text: bytes, looked_at: int) -> Found | None:
         return _of_archive(text)
     start = _START.match(text)
     begin = start.end() if start else 0
-    if text[begin : begin + 1] in (b"{", b"["):
-        if _EVENT.match(text, begin) or _EVENTS.search(text, looked_at):
-            return Found("kineto" if _OF_KINETO.search(text) else "chrome")
-        known = _JSONS
-    else:
-        known = _TEXTS
-    for pattern, kind, what in known:
+    is_json = text[begin : begin + 1] in (b"{", b"[")
+    if is_json and (found := _of_events(text, begin)):
+        return found
+    for pattern, kind, what in _JSONS if is_json else _TEXTS:
         if pattern.match(text, begin):
             return Found(kind, _unread(what))
-    return (
-        None
-        if known is _JSONS
-        else Found("", "is not a recording (not an SQLite database), nor a trace that gssr knows")
-    )
+    return None if is_json else Found("", "is not a recording (not an SQLite database), nor a trace that gssr knows")
 
 
 def _of_archive(head: bytes) -> Found:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from benchmarks.fuzz import Parser, Reader, blobs, guided, large, recordings, reports, texts
+from benchmarks.fuzz import Parser, Reader, blobs, guided, large, recordings, reports, texts, traces
 from benchmarks.table import head, machine
 from benchmarks.table import line as row_of
 
@@ -23,6 +23,7 @@ READERS: tuple[Reader | Parser, ...] = (
     *reports.READERS,
     *blobs.READERS,
     *texts.READERS,
+    *traces.READERS,
 )
 SECONDS = 60.0
 PATIENCE = 60

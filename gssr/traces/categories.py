@@ -60,6 +60,41 @@ _COPIED = re.compile(
 )
 
 
+ON_GPU = {
+    "kernel": Kind.KERNEL,
+    "Kernel": Kind.KERNEL,
+    "gpu_memcpy": Kind.MEMCPY,
+    "Memcpy": Kind.MEMCPY,
+    "gpu_memset": Kind.MEMSET,
+    "Memset": Kind.MEMSET,
+    "cuda_sync": Kind.GPU_SYNC,
+    "gpu_user_annotation": Kind.GPU_RANGE,
+    "cuda_profiler_range": Kind.GPU_RANGE,
+    "mtia_ccp_events": Kind.KERNEL,
+}
+"""What torch.profiler calls what runs on a GPU, and"""
+CALLS = {
+    "cuda_runtime": Kind.RUNTIME,
+    "Runtime": Kind.RUNTIME,
+    "mtia_runtime": Kind.RUNTIME,
+    "xpu_runtime": Kind.RUNTIME,
+    "privateuse1_runtime": Kind.RUNTIME,
+    "cuda_driver": Kind.DRIVER,
+    "privateuse1_driver": Kind.DRIVER,
+}
+"""the calls that start it, and"""
+KINDS = {
+    **ON_GPU,
+    **CALLS,
+    "cpu_op": Kind.CPU_OP,
+    "Operator": Kind.CPU_OP,
+    "python_function": Kind.PYTHON,
+    "user_annotation": Kind.RANGE,
+    "overhead": Kind.OVERHEAD,
+}
+"""everything it sorts its events into."""
+
+
 def category_of(kind: Kind, name: str) -> Category:
     """What an interval of this kind and name is for."""
     for pattern, category in _BY_NAME.get(kind, ()):

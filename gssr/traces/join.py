@@ -15,19 +15,18 @@ _APART = "it does not overlap in time with the first of these files: are they of
 
 
 def from_zero(timeline: Timeline, zero: int | None = None) -> Timeline:
-    """With times that count from ``zero`` ns of its own clock; None: from its first beginning."""
-    begins = [int(counter.time[0]) for counter in timeline.counters if len(counter.time)]
-    if len(timeline.intervals):
-        begins = [int(timeline.intervals.start[0])]
-    shift = (min(begins) if begins else 0) if zero is None else zero
-    if shift == 0:
+    """With times that count from ``zero`` ns of its own clock; None: from where its first interval begins."""
+    if zero is None:
+        times = [timeline.intervals.start] if len(timeline.intervals) else [one.time for one in timeline.counters]
+        zero = min((int(time[0]) for time in times if len(time)), default=0)
+    if zero == 0:
         return timeline
     clock = timeline.clock
     return replace(
         timeline,
-        clock=clock if clock.unix_ns is None else clock._replace(unix_ns=clock.unix_ns + shift),
-        intervals=replace(timeline.intervals, start=timeline.intervals.start - shift),
-        counters=tuple(counter._replace(time=counter.time - shift) for counter in timeline.counters),
+        clock=clock if clock.unix_ns is None else clock._replace(unix_ns=clock.unix_ns + zero),
+        intervals=replace(timeline.intervals, start=timeline.intervals.start - zero),
+        counters=tuple(counter._replace(time=counter.time - zero) for counter in timeline.counters),
     )
 
 

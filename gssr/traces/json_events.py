@@ -6,12 +6,13 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
 Scalar = str | int | float | bool | None
 Time = str | int | float | None
 
-PIECE = 1 << 20
+PIECE = 2 << 20
 """Bytes that are decoded at once."""
 MOST_BYTES = 16 << 30
 _MOST_RATIO, _NEVER_TOO_MUCH = 200, 64 << 20
@@ -22,6 +23,10 @@ _GAP = re.compile(rb"[, \t\r\n]*")
 _END = re.compile(rb'\s*(?:,\s*"|\}|\Z)')
 _LONGEST_EVENT, _LONGEST_MENDED = 8 << 20, 64 << 10
 _WINDOW = 64 << 10
+_AT_ONCE = 64 << 10
+"""Bytes that are packed or unpacked: as many are lost where something is damaged."""
+_WORTH_TWO = 256 << 20
+"""Bytes from which on a second process gains more than it takes to start."""
 
 FIELDS = {name: name for name in ("ph", "cat", "name", "pid", "tid", "ts", "dur")}
 ARGS = {name: name for name in ("correlation", "device", "stream", "bytes", "size", "direction", "name", "labels")} | {
@@ -70,6 +75,8 @@ class Decoder:
     def __init__(self, exact: bool = False) -> None:
         self.is_fast = True
         try:
+            import msgspec  # noqa: F401
+
             self._decode = _by_msgspec(exact)
         except ImportError:
             self.is_fast, self._decode = False, _by_json
@@ -82,6 +89,7 @@ class Decoder:
             return None
 
 
+@cache
 def _by_msgspec(exact: bool) -> Callable[[bytes], list[Any]]:
     import msgspec
 
@@ -148,10 +156,11 @@ def _refuse(constant: str) -> None:
 
 
 class JsonEvents:
-    """The events of one file. While they are iterated over, ``keys`` fills with what else stands in its outermost object,
-    ``left_out`` counts events that could not be read and ``notes`` says what was mended or is missing."""
+    """The events of one file, or of the part of it from byte ``begin``, where an event begins, to ``end``. While they are
+    iterated over, ``keys`` fills with what else stands in its outermost object, ``left_out`` counts events that could not be
+    read and ``notes`` says what was mended or is missing. ``is_through``: the part ended with an event."""
 
-    def __init__(self, path: str, most_bytes: int | None = None) -> None:
+    def __init__(self, path: str, most_bytes: int | None = None, begin: int = 0, end: int | None = None) -> None:
         self.path = path
         self.keys: dict[str, Any] = {}
         self.left_out = 0
@@ -159,7 +168,9 @@ class JsonEvents:
         self.decode = Decoder()
         if not self.decode.is_fast:
             self.notes.append("read without msgspec, which is several times faster: pip install 'gssr[traces]'")
-        self._pieces = Pieces(path, most_bytes)
+        self.is_through = False
+        self._is_part, self._has_end = begin > 0, end is None
+        self._pieces = Pieces(path, most_bytes, begin, end)
         self._is_mended = False
         self._between = b""
 
@@ -170,8 +181,8 @@ class JsonEvents:
     def __iter__(self) -> Iterator[Batch]:
         """Raises TraceError where the file is none, or too large."""
         pieces = iter(self._pieces)
-        rest, is_list = self._begin(pieces)
-        piece, end = rest, None
+        rest, is_list = (next(pieces, b""), False) if self._is_part else self._begin(pieces)
+        piece, end = rest or b" ", None
         while True:
             between = _last_between(rest) if piece else None
             cut = between.start() + 1 if between else 0
@@ -188,15 +199,17 @@ class JsonEvents:
                     yield self._one_by_one(rest[:cut])
                 if end is not None or not piece or len(rest) - cut > _MOST_BESIDES:
                     break
-            piece = next(pieces, b"")
-            rest = rest[_behind_gap(rest, cut) :] + piece
+            rest = rest[_behind_gap(rest, cut) :]
+            piece = _next_of(pieces, 1 if cut else len(rest) or 1)  # an event may be very long
+            rest += piece
         rest, end = rest[cut:].lstrip(b", \t\r\n"), None if end is None else 0
+        self.is_through = end is None and not rest
         if end is None and (tail := _last(_TAIL, rest, 0)):
             end = tail.start(1)
             yield self._one_by_one(rest[:end])
         if end is not None:
             self._finish(rest[end + 1 :], pieces, is_list)
-        elif rest or not is_list:
+        elif self._has_end and (rest or not is_list):
             self.notes.append("the file is cut off: all whole events were read")
         if self._pieces.problem:
             self.notes.append(self._pieces.problem)
@@ -230,7 +243,9 @@ class JsonEvents:
     def _note_keys(self, text: bytes) -> None:
         """Of the object that this is; where it is not sound, those that matter most."""
         try:
-            found, _ = json.JSONDecoder().raw_decode(_mended(text.removeprefix(_BOM)).decode().lstrip())
+            found, _ = json.JSONDecoder().raw_decode(mended(text.removeprefix(_BOM)).decode().lstrip())
+            if not isinstance(found, dict):
+                raise ValueError
         except (ValueError, RecursionError):
             self.notes.append("what stands around the events is not sound JSON, or cut off")
             found = {}
@@ -248,7 +263,7 @@ class JsonEvents:
         """The events as they are, else as they are meant."""
         events = self.decode(text)
         if events is None:
-            text = _mended(text)
+            text = mended(text)
             events = self.decode(text)
             self._is_mended |= events is not None
         return None if events is None else Batch(events, text)
@@ -278,9 +293,29 @@ class JsonEvents:
         return between.start() + 1 if between else len(text)
 
 
+def _next_of(pieces: Iterator[bytes], least: int) -> bytes:
+    found, size = [], 0
+    while size < least and (piece := next(pieces, b"")):
+        found.append(piece)
+        size += len(piece)
+    return b"".join(found)
+
+
 def _behind_gap(text: bytes, at: int) -> int:
     found = _GAP.match(text, at)
     return found.end() if found else at
+
+
+def middle_of(path: str) -> int | None:
+    """Where, in a large file that is not packed, an event begins about the middle; None where it had better be read as a
+    whole. It is what is indented least, but may be an object within an event: then what is before it is not through."""
+    with open(path, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size < _WORTH_TWO or not stream.read(PIECE).lstrip(_BOM).lstrip().startswith(b"{"):
+            return None
+        begin = stream.seek(size // 2)
+        found = min(_BETWEEN.finditer(stream.read(PIECE)), key=lambda one: len(one[1]), default=None)
+        return begin + found.end(1) if found else None
 
 
 def _last(pattern: re.Pattern[bytes], text: bytes, begin: int) -> re.Match[bytes] | None:
@@ -313,7 +348,7 @@ def _ends(text: bytes, most: int = 1 << 60) -> tuple[int, int | None]:
     return whole, None
 
 
-def _mended(text: bytes) -> bytes:
+def mended(text: bytes) -> bytes:
     """With what writers get wrong as they meant it: bytes that are not UTF-8, control characters and single backslashes in
     strings, halves of surrogates, numbers that JSON does not know."""
     try:
@@ -333,10 +368,12 @@ def _escape(found: re.Match[bytes]) -> bytes:
 class Pieces:
     """A file's bytes, unpacked, about a MB at a time. ``problem``: why there are no more, where not all could be unpacked.
 
-    Raises TraceError when it can't be read, or unpacks to more than ``most`` bytes; None: to very many times its size."""
+    Raises TraceError when it can't be read, or unpacks to more than ``most`` bytes; None: to very many times its size.
+    ``begin`` and ``end``: a part of a file that is not packed."""
 
-    def __init__(self, path: str, most: int | None = None) -> None:
+    def __init__(self, path: str, most: int | None = None, begin: int = 0, end: int | None = None) -> None:
         self._path = path
+        self._begin, self._end = begin, end
         self._asked = most
         self.problem = ""
         self.is_packed = False
@@ -350,7 +387,7 @@ class Pieces:
                 sound = max(_NEVER_TOO_MUCH, _MOST_RATIO * size) if is_packed else MOST_BYTES
                 most = self._asked or min(MOST_BYTES, sound)
                 done = 0
-                for piece in self._unpacked(stream) if is_packed else iter(lambda: stream.read(PIECE), b""):
+                for piece in self._unpacked(stream) if is_packed else self._plain(stream):
                     done += len(piece)
                     if done > most:
                         what = "unpacks to" if is_packed else "holds"
@@ -361,12 +398,18 @@ class Pieces:
         except OSError as error:
             raise TraceError(f"{self._path}: can't be read: {error.strerror}") from None
 
+    def _plain(self, stream: BinaryIO) -> Iterator[bytes]:
+        at = stream.seek(self._begin)
+        while piece := stream.read(PIECE if self._end is None else min(PIECE, self._end - at)):
+            at += len(piece)
+            yield piece
+
     def _unpacked(self, stream: BinaryIO) -> Iterator[bytes]:
         zip_ = _unpacker()
         unpack: Any = None
         data, held = b"", b""
         while True:
-            data = data or stream.read(1 << 20)
+            data = data or stream.read(_AT_ONCE)
             if not data:
                 if unpack is not None:
                     self.problem = "the file is cut off within what is packed: what could be unpacked was read"
@@ -376,7 +419,7 @@ class Pieces:
                 unpack = zip_.decompressobj(wbits=31) if data else None
                 continue
             try:
-                held += unpack.decompress(data, PIECE)
+                held += unpack.decompress(data, _AT_ONCE)
             except zip_.error:
                 self.problem = "what is packed is damaged: what could be unpacked was read"
                 break

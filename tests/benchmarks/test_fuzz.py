@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fuzz import Drawn, Parser, Reader, blobs, guided, recordings, reports, table, texts
+from benchmarks.fuzz import Drawn, Parser, Reader, blobs, guided, recordings, reports, table, texts, traces
 from benchmarks.fuzz.table import READERS, attempts
 from benchmarks.processes import ENVIRONMENT
 
 HERE = "on this machine"
-INPUTS = {recordings: 6, reports: 60, blobs: 12, texts: 150}
+INPUTS = {recordings: 6, reports: 60, blobs: 12, texts: 150, traces: 10_000}
 
 
 @pytest.mark.parametrize(

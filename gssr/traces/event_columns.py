@@ -1,0 +1,352 @@
+"""The events of a Chrome trace as columns of numbers; of a large file its halves by two processes."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections import Counter as Count
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.traces.categories import CALLS, ON_GPU
+from gssr.traces.json_events import Batch, JsonEvents, mended, middle_of
+from gssr.traces.timeline import NO_LINK
+
+FLOW = frozenset("stf")
+"""Phases that tie others together."""
+_EXACT_US = 1 << 43
+"""From here on a double does not tell the nanoseconds of a time in µs."""
+_MOST_US = 4e15
+_MOST_INTEGER = float(1 << 53)
+_TIMES = {int, float, str, type(None)}
+
+
+class Numbers(dict[Any, int]):
+    """Numbers what it is asked for in order of its first time."""
+
+    def __missing__(self, key: Any) -> int:
+        self[key] = number = len(self)
+        return number
+
+
+class Open(NamedTuple):
+    """What began or ended at ``time`` ns: ph B or E."""
+
+    time: int
+    is_begin: bool
+    cat: int
+    name: int
+    track: int
+
+
+COLUMNS = (
+    ("start", np.int64),
+    ("length", np.int64),
+    ("cat", np.int32),
+    ("name", np.int32),
+    ("track", np.int32),
+    ("link", np.int64),
+    ("size", np.int64),
+)
+
+
+class _Role(IntEnum):
+    CPU = 0
+    WINDOW = 1  # of the recording itself: no event of the program
+    CALL = 2
+    GPU = 3
+
+
+_ROLES = {"Trace": _Role.WINDOW} | dict.fromkeys(CALLS, _Role.CALL) | dict.fromkeys(ON_GPU, _Role.GPU)
+
+
+@dataclass(slots=True)
+class Columns:
+    """``cats``, ``names`` and ``threads``, (pid, tid), are numbered as they came; a track is twice its thread's number, and
+    one more on a GPU. ``parts``: of each of COLUMNS, ns and numbers, arrays to be put together. ``streams``: (device,
+    stream) of tracks. ``labels``: of (kind, pid, tid). ``series``: (times, values) of (counter, what of it)."""
+
+    cats: Numbers = field(default_factory=Numbers)
+    names: Numbers = field(default_factory=Numbers)
+    threads: Numbers = field(default_factory=Numbers)
+    parts: dict[str, list[NDArray[Any]]] = field(default_factory=lambda: {name: [] for name, _ in COLUMNS})
+    streams: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    labels: dict[tuple[str, Any, Any], str] = field(default_factory=dict)
+    series: dict[tuple[str, str], list[tuple[Ints, Floats]]] = field(default_factory=dict)
+    open: list[Open] = field(default_factory=list)
+    phases: Count[Any] = field(default_factory=Count)
+    keys: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    n_events: int = 0
+    n_unsound: int = 0
+    n_broken: int = 0
+
+    def add(self, other: "Columns") -> None:
+        """What follows in the same file."""
+        cat = np.array([self.cats[one] for one in other.cats] or [0], np.int32)
+        name = np.array([self.names[one] for one in other.names] or [0], np.int32)
+        thread = np.array([self.threads[one] for one in other.threads] or [0], np.int32)
+        own = {
+            "cat": lambda part: cat[part],
+            "name": lambda part: name[part],
+            "track": lambda part: _moved(thread, part),
+        }
+        for what, parts in other.parts.items():
+            self.parts[what] += map(own[what], parts) if what in own else parts
+        self.streams = {int(_moved(thread, track)): place for track, place in other.streams.items()} | self.streams
+        self.labels |= other.labels
+        for key, points in other.series.items():
+            self.series.setdefault(key, []).extend(points)
+        self.open += [
+            one._replace(cat=int(cat[one.cat]), name=int(name[one.name]), track=int(_moved(thread, one.track)))
+            for one in other.open
+        ]
+        self.phases.update(other.phases)
+        self.keys |= other.keys
+        self.notes += [note for note in other.notes if note not in self.notes]
+        self.n_events += other.n_events
+        self.n_unsound += other.n_unsound
+        self.n_broken += other.n_broken
+
+
+def _moved(thread: NDArray[np.int32], track: Any) -> Any:
+    return 2 * thread[track // 2] + track % 2
+
+
+def columns_of(path: str, most_bytes: int | None = None) -> Columns:
+    """All events of a file. Raises TraceError."""
+    middle = _middle_of(path)
+    if middle is None:
+        return _Reader(JsonEvents(path, most_bytes)).read()
+    command = [sys.executable, "-P", "-c", f"from {__name__} import {send.__name__} as send; send()", path, str(middle)]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as other:
+        try:
+            half = JsonEvents(path, most_bytes, end=middle)
+            columns = _Reader(half).read()
+            if half.is_through and other.stdout is not None:
+                columns.add(pickle.load(other.stdout))
+                return columns
+        except (EOFError, pickle.UnpicklingError):
+            pass  # it could not
+        finally:
+            other.kill()
+    return _Reader(JsonEvents(path, most_bytes)).read()
+
+
+def send() -> None:
+    """What the second process does: write the events from a byte of a file on to standard output."""
+    path, begin = sys.argv[1:]
+    pickle.dump(_Reader(JsonEvents(path, begin=int(begin))).read(), sys.stdout.buffer, protocol=5)
+
+
+def _middle_of(path: str) -> int | None:
+    try:
+        return middle_of(path) if sys.executable and len(os.sched_getaffinity(0)) > 1 else None
+    except OSError:
+        return None
+
+
+class _Reader:
+    def __init__(self, events: JsonEvents) -> None:
+        self._events = events
+        self._found = Columns()
+        self._wants_digits = False
+
+    def read(self) -> Columns:
+        for batch in self._events:
+            self._add(batch)
+        found = self._found
+        found.keys, found.n_broken = self._events.keys, self._events.left_out
+        found.notes += self._events.notes
+        return found
+
+    def _add(self, batch: Batch) -> None:
+        spans = [event for event in batch.events if event.ph == "X"]
+        start = _nanoseconds([event.ts for event in spans])
+        if start.is_rounded and not self._wants_digits:
+            self._wants_digits = True
+            self._events.want_digits()
+            self._add(Batch(self._events.decode(batch.text) or batch.events, batch.text))
+            return
+        self._found.n_events += len(batch.events)
+        if spans:
+            self._add_spans(spans, start)
+        self._found.phases["X"] += len(spans)
+        phases = [event.ph for event in batch.events]
+        if len(spans) + sum(map(phases.count, FLOW)) == len(batch.events):
+            return
+        others = [event for event in batch.events if event.ph != "X" and event.ph not in FLOW]
+        there = Count([event.ph for event in others])
+        self._found.phases.update(there)
+        if memory := [event for event in others if event.name == "[memory]" and event.args]:
+            self._add_memory(memory)
+        if there.keys() & {"M", "B", "E"}:
+            for event in others:
+                self._add_other(event)
+        if "C" in there:
+            self._add_counters(batch.text)
+
+    def _add_spans(self, spans: Sequence[Any], start: "Times") -> None:
+        cats, names, threads = self._found.cats, self._found.names, self._found.threads
+        cat = np.array([cats[event.cat] for event in spans], np.int32)
+        name = np.array([names[event.name] for event in spans], np.int32)
+        thread = np.array([threads[event.pid, event.tid] for event in spans], np.int32)
+        role = np.array([_ROLES.get(one, _Role.CPU) for one in cats] or [_Role.CPU], np.int8)[cat]
+        on_gpu = role == _Role.GPU
+        length = _nanoseconds([event.dur for event in spans])
+        is_sound = start.is_sound & length.is_sound & (length.ns >= 0)
+        is_sound &= (length.ns > 0) | (start.ns > 0) | ~on_gpu  # CUPTI, once it has lost count
+        is_kept = is_sound & (role != _Role.WINDOW)
+        self._found.n_unsound += len(spans) - int(is_sound.sum())
+
+        linked = np.flatnonzero(role >= _Role.CALL)
+        args = [spans[at].args for at in linked.tolist()]
+        link, size = np.full(len(spans), NO_LINK), np.full(len(spans), -1)
+        found = _integers([one and one.correlation for one in args], NO_LINK)
+        link[linked] = np.where(found > 0, found, NO_LINK)
+        track = 2 * thread + on_gpu
+        if not set(track[on_gpu].tolist()) <= self._found.streams.keys():
+            for one, place in zip(args, track[linked].tolist(), strict=True):
+                if one and one.stream is not None and place % 2:
+                    self._found.streams.setdefault(place, (one.device, one.stream))
+        size[linked] = _integers([one and (one.bytes or one.size) for one in args], -1)
+        columns: tuple[NDArray[Any], ...] = (start.ns, length.ns, cat, name, track, link, size)
+        for (what, _), column in zip(COLUMNS, columns, strict=True):
+            self._found.parts[what].append(column if is_kept.all() else column[is_kept])
+
+    def _add_other(self, event: Any) -> None:
+        args = event.args
+        if event.ph == "M" and args and isinstance(event.name, str):
+            label = args.name if args.name is not None else args.labels
+            if label is not None:
+                thread = event.tid if event.name == "thread_name" else None
+                self._found.labels[event.name, event.pid, thread] = str(label)
+        elif event.ph in ("B", "E"):
+            (time,), (is_sound,), _ = _nanoseconds([event.ts])
+            if is_sound:
+                track = 2 * self._found.threads[event.pid, event.tid] + (event.cat in ON_GPU)
+                self._found.open.append(
+                    Open(int(time), event.ph == "B", self._found.cats[event.cat], self._found.names[event.name], track)
+                )
+            else:
+                self._found.n_unsound += 1
+
+    def _add_memory(self, events: Sequence[Any]) -> None:
+        args = [event.args for event in events]
+        time, is_sound, _ = _nanoseconds([event.ts for event in events])
+        devices = Numbers()
+        device = np.array([devices[one.device_type, one.device_id] for one in args], np.int64)
+        for name, values in (
+            ("allocated", [one.allocated for one in args]),
+            ("reserved", [one.reserved for one in args]),
+        ):
+            value = _doubles(values)
+            for (kind, number), place in devices.items():
+                chosen = is_sound & np.isfinite(value) & (device == place)
+                where = "CPU" if kind in (0, None) else f"GPU {number}"
+                self._found.series.setdefault((f"memory {name}", where), []).append((time[chosen], value[chosen]))
+
+    def _add_counters(self, text: bytes | memoryview) -> None:
+        points: dict[tuple[str, str], list[tuple[Any, Any]]] = {}
+        try:  # again, with all there is in it: what was passed over before need not be sound
+            events = json.loads(b"[%b]" % mended(bytes(text)), parse_float=str)
+        except (ValueError, RecursionError):
+            events = ()
+            self._found.notes.append("counters could not be read")
+        for event in events:
+            args = event.get("args")
+            for key, value in args.items() if event.get("ph") == "C" and isinstance(args, dict) else ():
+                points.setdefault((str(event.get("name")), key), []).append((event.get("ts"), value))
+        for what, of_one in points.items():
+            time, is_sound, _ = _nanoseconds([time for time, _ in of_one])
+            value = _doubles([value for _, value in of_one])
+            is_sound &= np.isfinite(value)
+            self._found.series.setdefault(what, []).append((time[is_sound], value[is_sound]))
+
+
+def _doubles(values: Sequence[Any]) -> Floats:
+    """Numbers [n], also those that are spelt; NaN where there is none."""
+    try:
+        return np.array(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_double(value) for value in values], np.float64)
+
+
+def _double(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return float("nan")
+
+
+class Times(NamedTuple):
+    """Whole ns [n], and which of them are sound. ``is_rounded``: some were doubles too large to tell nanoseconds."""
+
+    ns: Ints
+    is_sound: Flags
+    is_rounded: bool = False
+
+
+def _nanoseconds(values: Sequence[Any]) -> Times:
+    """Of times in µs."""
+    types = set(map(type, values))
+    if not types <= _TIMES:  # as they are written
+        return _from_digits(values)
+    us = _doubles(values)
+    is_sound = np.abs(us) < _MOST_US  # and no NaN
+    if not is_sound.all():
+        us = np.where(is_sound, us, 0)
+    is_large = bool(us.size) and types != {int} and max(us.max(), -us.min()) >= _EXACT_US
+    if is_large and str in types:
+        return _from_digits(values)
+    whole = np.floor(us)
+    ns = whole.astype(np.int64)
+    ns *= 1000
+    us -= whole
+    us *= 1000
+    ns += np.rint(us, out=us).astype(np.int64)
+    return Times(ns, is_sound, is_large and float in types)
+
+
+def _from_digits(values: Sequence[Any]) -> Times:
+    ns = [_ns_of(value) for value in values]
+    return Times(
+        np.array([value or 0 for value in ns], np.int64), np.array([value is not None for value in ns], np.bool_)
+    )
+
+
+def _ns_of(value: Any) -> int | None:
+    text = str(value) if isinstance(value, int | float | str) else b"" if value is None else bytes(value)
+    try:
+        us = Decimal(text if isinstance(text, str) else text.decode().strip('"'))
+    except (InvalidOperation, UnicodeDecodeError):
+        return None
+    return int((us * 1000).to_integral_value()) if us.is_finite() and abs(us) < _MOST_US else None
+
+
+def _integers(values: Sequence[Any], absent: int) -> Ints:
+    """Whole numbers [n] below 2**53; ``absent`` where there is none."""
+    numbers = _doubles([absent if value is None else value for value in values])
+    return np.where(np.abs(numbers) < _MOST_INTEGER, numbers, absent).astype(np.int64)
+
+
+def whole(value: Any) -> int | None:
+    """The number that this is, or spells; None where it does not."""
+    try:
+        number = None if isinstance(value, bool) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if number is not None and abs(number) < 1 << 62 else None

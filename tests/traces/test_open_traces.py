@@ -1,0 +1,105 @@
+"""Several files are ranks of one run: told by the files, else by their names, else by their order."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chrome import kernel, span, spans, text
+
+from gssr.traces.json_events import TraceError
+from gssr.traces.open import Traces, open_traces
+
+
+def wrote(folder: Path, name: str, *, rank: int | None = None, behind: bool = False, ts: float = 5, **keys: Any) -> str:
+    if rank is not None:
+        keys["distributedInfo"] = {"backend": "nccl", "rank": rank}
+    content = text([kernel(f"of {name}", ts, 2, correlation=1), span("op", ts + 1, 2)], behind, **keys).encode()
+    (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return str(folder / name)
+
+
+def ranks(traces: Traces) -> list[tuple[str, int | None]]:
+    before = [(Path(source.path).name, source.rank) for source in traces.sources]
+    assert before == [(Path(t.sources[0].path).name, t.sources[0].rank) for t in traces.timelines()]
+    assert all(track.rank == t.sources[0].rank for t in traces.timelines() for track in t.tracks)
+    return before
+
+
+@pytest.mark.parametrize("end", ["json", "json.gz"])
+def test_ranks_are_told_by_the_files(end: str, tmp_path: Path) -> None:
+    for name, rank, behind in (("a", 2, False), ("b", 0, True), ("rank9", 1, True)):
+        wrote(tmp_path, f"{name}.{end}", rank=rank, behind=behind)
+    found = open_traces([str(tmp_path)])
+    assert ranks(found) == [(f"b.{end}", 0), (f"rank9.{end}", 1), (f"a.{end}", 2)]
+    assert [source.notes for source in found.sources] == [(), (), ()]
+
+
+def test_then_by_their_names_and_then_by_their_order(tmp_path: Path) -> None:
+    for name in ("x2.json", "x10.json", "job-rank_1.json", "RANK-003.json"):
+        wrote(tmp_path, name)
+    found = open_traces([str(tmp_path)])
+    assert ranks(found) == [("x2.json", 0), ("job-rank_1.json", 1), ("x10.json", 2), ("RANK-003.json", 3)]
+    assert "by its place among the files" in found.sources[0].notes[0]
+    assert found.sources[3].notes == ("rank 3 by the name of the file",)
+    assert found.timeline().sources[0].notes == found.sources[0].notes
+
+
+def test_one_file_alone_may_have_no_rank(tmp_path: Path) -> None:
+    assert ranks(open_traces([wrote(tmp_path, "x.json")])) == [("x.json", None)]
+    assert ranks(open_traces([wrote(tmp_path, "y.json", rank=4, behind=True)])) == [("y.json", 4)]
+    late = wrote(tmp_path, "z-rank7.json.gz", rank=3, behind=True)
+    (timeline,) = open_traces([late]).timelines()
+    assert timeline.sources[0].rank == 3 and timeline.sources[0].notes == ()
+
+
+def test_two_files_of_one_rank_are_refused(tmp_path: Path) -> None:
+    one, other = wrote(tmp_path, "a.json", rank=1), wrote(tmp_path, "b_rank1.json")
+    with pytest.raises(TraceError, match=r"b_rank1\.json: is of rank 1, as .*a\.json is: give one of the two"):
+        open_traces([one, other])
+
+
+def test_what_is_no_trace_is_passed_over_in_a_folder_and_refused_alone(tmp_path: Path) -> None:
+    wrote(tmp_path, "a.json", rank=0)
+    (tmp_path / "log.txt").write_text("hello")
+    (tmp_path / "._a.json").write_bytes(b"\0\5\x16\7")
+    assert ranks(open_traces([str(tmp_path)])) == [("a.json", 0)]
+    for path, said in ((tmp_path / "log.txt", "nor a trace"), (tmp_path / "none", "no such file")):
+        with pytest.raises(TraceError, match=f"{path}: .*{said}"):
+            open_traces([str(tmp_path), str(path)])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TraceError, match="without a recording or a trace"):
+        open_traces([str(tmp_path / "empty")])
+
+
+def test_reports_and_traces_in_one_folder_are_not_mixed(tmp_path: Path) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    wrote(tmp_path, "a.json")
+    with closing(sqlite3.connect(tmp_path / "report.sqlite")) as connection:
+        connection.execute("CREATE TABLE TARGET_INFO_GPU (id)")
+    with pytest.raises(TraceError, match="name the files of one kind"):
+        open_traces([str(tmp_path)])
+
+
+def test_one_file_is_held_at_a_time_and_each_begins_at_zero(tmp_path: Path) -> None:
+    paths = [
+        wrote(tmp_path, f"rank{n}.json", ts=100.0 + n, baseTimeNanoseconds=1_760_000_000 * 10**9) for n in range(3)
+    ]
+    found = open_traces(paths)
+    for number, timeline in enumerate(found.timelines()):
+        assert timeline.intervals.start.tolist() == [0, 1000]
+        assert timeline.clock.unix_ns == 1_760_000_000 * 10**9 + 100_000 + 1000 * number
+    joined = found.timeline()
+    assert [(name, start) for name, start, _ in spans(joined)] == [
+        ("of rank0.json", 0), ("op", 1000), ("of rank1.json", 1000), ("op", 2000), ("of rank2.json", 2000), ("op", 3000),
+    ]  # fmt: skip
+    linked = joined.intervals.link[joined.intervals.link >= 0]
+    assert len(linked) == 3 == len(set(linked.tolist()))
+
+
+def test_a_file_may_be_made_to_unpack_to_more(tmp_path: Path) -> None:
+    path = wrote(tmp_path, "a.json.gz")
+    with pytest.raises(TraceError, match="--max-size"):
+        list(open_traces([path], most_bytes=100).timelines())
