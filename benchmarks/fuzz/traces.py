@@ -12,9 +12,9 @@ from pathlib import Path
 from benchmarks.fuzz import TEXT, Parser, damage
 from gssr.recognise import READABLE, recognise
 from gssr.traces import json_events
-from gssr.traces.json_events import TraceError
 from gssr.traces.kineto import read_kineto
 from gssr.traces.open import open_traces
+from gssr.traces.timeline import TraceError
 
 _SPLICED = (
     b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"},{", b'},{"ph":"X"', b"\n  },\n  {", b"]}", b"null", b"NaN",

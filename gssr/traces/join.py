@@ -71,6 +71,7 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
         tuple(counters),
         _pageable(timelines, order),
         facts,
+        {name: domain for one in timelines for name, domain in one.domains.items()},
     )
     return from_zero(joined)
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
+from gssr.traces.timeline import TraceError
+
 Scalar = str | int | float | bool | None
 Time = str | int | float | None
 
@@ -54,10 +56,6 @@ _ESCAPE = re.compile(
 )
 _NOT_A_NUMBER = re.compile(rb'([\w)\]]"\s*:\s*)[-+]?(?:NaN|nan|[Ii]nf(?:inity)?)(?=\s*[,}])')
 _NOT_A_NUMBER_IN_LIST = re.compile(rb"([\[,]\s*)[-+]?(?:NaN|nan|[Ii]nf(?:inity)?)(?=\s*[,\]])")
-
-
-class TraceError(Exception):
-    """A trace can't be read; the text is one sentence that names the file and what to do."""
 
 
 class Batch(NamedTuple):

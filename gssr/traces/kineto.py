@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from gssr.arrays import Ints
 from gssr.traces.categories import KINDS, category_of, operation_of
 from gssr.traces.event_columns import COLUMNS, FLOW, Columns, Numbers, Open, columns_of, whole
-from gssr.traces.json_events import TraceError
 from gssr.traces.timeline import (
     NO_LINK,
     Category,
@@ -20,6 +19,7 @@ from gssr.traces.timeline import (
     Kind,
     Source,
     Timeline,
+    TraceError,
     Track,
     TrackKind,
 )

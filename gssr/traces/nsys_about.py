@@ -3,6 +3,7 @@ lost."""
 
 import os
 import re
+from collections import Counter
 from typing import Any
 
 from gssr.launch import ALONE, where_am_i
@@ -63,10 +64,13 @@ class About:
         names = dict.fromkeys(name for *_, name in gpus if isinstance(name, str))
         if names:
             self.facts["gpu"] = ", ".join(names)
+        numbered = Counter((_machine(machine), device) for machine, _, device, _, _ in gpus)
         for machine, number, device, uuid, _ in gpus:
             if isinstance(uuid, str) and uuid and isinstance(number, int):
                 self._uuid_of_id[_machine(machine), number] = _prefixed(uuid)
-                if isinstance(device, int):
+                if (
+                    isinstance(device, int) and numbered[_machine(machine), device] == 1
+                ):  # else it depends on the process
                     self._uuid_of_device[_machine(machine), None, device] = _prefixed(uuid)
         devices = rows("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid", "uuid")
         if devices:

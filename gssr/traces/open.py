@@ -10,9 +10,9 @@ from typing import cast
 
 from gssr.recognise import TRACES, recognise
 from gssr.traces.join import from_zero, join
-from gssr.traces.json_events import MOST_BYTES, PIECE, Pieces, TraceError
+from gssr.traces.json_events import MOST_BYTES, PIECE, Pieces
 from gssr.traces.kineto import read_kineto
-from gssr.traces.timeline import Format, Source, Timeline
+from gssr.traces.timeline import Format, Source, Timeline, TraceError
 
 __all__ = ["MOST_BYTES", "TraceError", "Traces", "open_traces"]
 
@@ -91,7 +91,10 @@ def _by_number(name: str) -> list[tuple[int, str]]:
 
 def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None) -> Source:
     """What is known of a file before it is read."""
-    rank = None if kind == "nsys" else _rank_in(path, has_others, most_bytes)
+    if kind == "nsys":
+        rank = import_module("gssr.traces.nsys").rank_of(path) if has_others else None
+    else:
+        rank = _rank_in(path, has_others, most_bytes)
     named = _IN_NAME.search(os.path.basename(path))
     if rank is not None or not named:
         return Source(path, kind, rank=rank)

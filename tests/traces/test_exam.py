@@ -1,18 +1,33 @@
 """Readers against files that were made without knowing them, and whose meaning is known: tests/fakes/traces."""
 
 import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gssr.cli import main
 from gssr.traces.open import TraceError, open_traces
+from gssr.traces.timeline import BUSY, Timeline
 from tests.fakes.traces import bad, kineto, loop, nsys, samples
 from tests.fakes.traces.compare import differences
+from tests.fakes.traces.content import Content
 from tests.golden.traces.check import hta_differences
+
+NAMES = {"memory allocated": "Total Allocated", "memory reserved": "Total Reserved"}
+"""What counters of memory are called here, and in the files."""
 
 SAMPLES = Path(__file__).parent / "samples"
 CONTENT = loop.ail("sync", seed=3, ranks=1, steps=2).ranks[0]
+
+
+def opened(written: kineto.Written | nsys.Written) -> Timeline:
+    timeline = open_traces([str(written.path)]).timeline()
+    counters = tuple(one._replace(name=NAMES.get(one.name, one.name)) for one in timeline.counters)
+    bare = tuple(name.removeprefix(f"{timeline.domains.get(name)}:") for name in timeline.names)
+    return replace(timeline, counters=counters, names=bare)
 
 
 @pytest.mark.parametrize("clock", ["base", "integer", "decimal", "boot"])
@@ -20,13 +35,13 @@ CONTENT = loop.ail("sync", seed=3, ranks=1, steps=2).ranks[0]
 def test_every_event_of_an_unkind_kineto_file_comes_out(clock: str, layout: str, tmp_path: Path) -> None:
     style = kineto.Style(clock, layout, evils=tuple(kineto.EVILS))  # type: ignore[arg-type]
     written = kineto.write(tmp_path / "rank0.json.gz", CONTENT, style)
-    assert differences(open_traces([str(written.path)]).timeline(), written) == []
+    assert differences(opened(written), written) == []
 
 
 @pytest.mark.parametrize("cut", kineto.CUTS)
 def test_of_a_cut_file_every_whole_event_comes_out(cut: str, tmp_path: Path) -> None:
     written = kineto.write(tmp_path / "rank0.json", CONTENT, kineto.Style(evils=(cut,)))
-    timeline = open_traces([str(written.path)]).timeline()
+    timeline = opened(written)
     assert differences(timeline, written) == []
     assert timeline.sources[0].notes
 
@@ -34,13 +49,13 @@ def test_of_a_cut_file_every_whole_event_comes_out(cut: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("version", nsys.VERSIONS)
 def test_every_event_of_an_unkind_report_comes_out(version: str, tmp_path: Path) -> None:
     written = nsys.write(tmp_path / "report.sqlite", loop.ail("pageable", 1, 2, 2).ranks, version, tuple(nsys.EVILS))
-    assert differences(open_traces([str(written.path)]).timeline(), written) == []
+    assert differences(opened(written), written) == []
 
 
 @pytest.mark.parametrize("layout", nsys.LAYOUTS)
 def test_a_report_reads_the_same_however_its_pages_lie(layout: str, tmp_path: Path) -> None:
     written = nsys.write(tmp_path / "report.sqlite", [CONTENT], layout=layout)
-    assert differences(open_traces([str(written.path)]).timeline(), written) == []
+    assert differences(opened(written), written) == []
 
 
 def test_what_is_no_trace_is_refused_in_a_sentence_that_names_it(
@@ -59,9 +74,19 @@ def test_a_bomb_is_refused_beyond_a_cap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [bad.jax, bad.rocprof])
-def test_chrome_traces_of_other_tools_open_with_what_they_hold(make, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    written = make(tmp_path / "trace.json", CONTENT)
-    assert differences(open_traces([str(written.path)]).timeline(), written) == []
+def test_chrome_traces_of_other_tools_open_with_what_they_hold(
+    make: Callable[[Path, Content], kineto.Written], tmp_path: Path
+) -> None:
+    """They do not tell kinds and links; and what runs on a GPU only by the names of processes."""
+    timeline = opened(make(tmp_path / "trace.json", CONTENT))
+    own = timeline.intervals
+    found = Counter(timeline.names[name] for name in own.name.tolist())
+    assert found == Counter(event.name for event in CONTENT.events)
+    on_gpu = [timeline.tracks[track].kind == "gpu_stream" for track in own.track.tolist()]
+    assert sum(on_gpu) == sum(event.device is not None for event in CONTENT.events)
+    assert [kind in BUSY for kind in own.kind.tolist()] == on_gpu
+    meant = sum(event.length for event in CONTENT.events if event.kind in BUSY)
+    assert abs(int(own.length[on_gpu].sum()) - meant) <= 1000 * sum(on_gpu)
 
 
 def test_ranks_are_found_in_names_and_none_counts_twice(tmp_path: Path) -> None:

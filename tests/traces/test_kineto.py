@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gssr.traces import columns, json_events
-from gssr.traces.json_events import TraceError
-from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline
+from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
 
 EVENTS = [
     {"name": "process_name", "ph": "M", "ts": 0, "pid": 4, "tid": 0, "args": {"name": "python"}},

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from chrome import kernel, span, spans, text
 
-from gssr.traces.json_events import TraceError
 from gssr.traces.open import Traces, open_traces
+from gssr.traces.timeline import TraceError
 
 
 def wrote(folder: Path, name: str, *, rank: int | None = None, behind: bool = False, ts: float = 5, **keys: Any) -> str:
