@@ -250,14 +250,14 @@ class _Reader:
         devices = Numbers()
         device = np.array([devices[one.device_type, one.device_id] for one in args], np.int64)
         for name, values in (
-            ("allocated", [one.allocated for one in args]),
-            ("reserved", [one.reserved for one in args]),
+            ("Total Allocated", [one.allocated for one in args]),
+            ("Total Reserved", [one.reserved for one in args]),
         ):
             value = _doubles(values)
             for (kind, number), place in devices.items():
                 chosen = is_sound & np.isfinite(value) & (device == place)
                 where = "CPU" if kind in (0, None) else f"GPU {number}"
-                self._found.series.setdefault((f"memory {name}", where), []).append((time[chosen], value[chosen]))
+                self._found.series.setdefault((name, where), []).append((time[chosen], value[chosen]))
 
     def _add_counters(self, text: bytes | memoryview) -> None:
         points: dict[tuple[str, str], list[tuple[Any, Any]]] = {}

@@ -156,7 +156,7 @@ def _counters(found: Columns) -> Iterable[Counter]:
     for (name, key), parts in found.series.items():
         time, value = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         order = np.argsort(time, kind="stable")
-        unit = "B" if name in ("memory allocated", "memory reserved") else ""
+        unit = "B" if name in ("Total Allocated", "Total Reserved") else ""
         full = name if key in (name, "value") else f"{name} ({key})"
         if len(order):
             yield Counter(full, unit, "gauge", time[order], value[order])

@@ -105,8 +105,8 @@ def test_what_it_holds(tmp_path: Path) -> None:
     gpus = {(t.device, t.stream, t.rank, t.node) for t in timeline.tracks if t.kind == "gpu_stream"}
     assert gpus == {(0, 7, 3, "node7"), (0, 9, 3, "node7"), (0, 20, 3, "node7")}
     allocated, reserved = timeline.counters
-    assert (allocated.name, allocated.unit, allocated.time.tolist()) == ("memory allocated (GPU 0)", "B", [103_000])
-    assert (reserved.name, reserved.value.tolist()) == ("memory reserved (GPU 0)", [2048.0])
+    assert (allocated.name, allocated.unit, allocated.time.tolist()) == ("Total Allocated (GPU 0)", "B", [103_000])
+    assert (reserved.name, reserved.value.tolist()) == ("Total Reserved (GPU 0)", [2048.0])
 
 
 def test_a_process_with_the_number_of_a_gpu_is_not_that_gpu(tmp_path: Path) -> None:
