@@ -101,7 +101,8 @@ def line(metric: str, own: float | None, job: float | None, full: float) -> Line
 
 
 def measured(found: Contrast) -> tuple[str, ...]:
-    """The metrics that either part has samples of, in the order of METRICS; of a trace in its own; of THROTTLES those that were ever set."""
+    """The metrics that either part has samples of, in the order of METRICS, then those of traces; of THROTTLES those that
+    were ever set."""
     throttles = tuple(name for name in THROTTLES if (found.own.get(name) or 0) + (found.job.get(name) or 0) > 0)
     present = (
         name for name in (*METRICS, *OF_TRACES) if found.own.get(name) is not None or found.job.get(name) is not None
