@@ -33,7 +33,7 @@ def _truth(function: str, **options: object) -> Benchmark:
 
 _USUAL = ("start", "rank", "sampler", "busy", "driver", "write", "analyze")
 _OTHERS = ("collector", "large", "published", "scale", "live", "follow", "fleet", "bulk", "merge", "shared", "transparency",
-           "soak", "size", "traces")  # fmt: skip
+           "soak", "size", "traces", "trace_screens")  # fmt: skip
 BENCHMARKS = {
     **{name: _module(name) for name in _USUAL},
     **{name: _module(name, by_default=False) for name in _OTHERS},

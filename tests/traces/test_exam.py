@@ -16,18 +16,10 @@ from tests.fakes.traces.compare import differences
 from tests.fakes.traces.content import Content
 from tests.golden.traces.check import hta_differences
 
-NAMES = {"memory allocated": "Total Allocated", "memory reserved": "Total Reserved"}
-"""What counters of memory are called here, and in the files."""
-
-SAMPLES = Path(__file__).parent / "samples"
-CONTENT = loop.ail("sync", seed=3, ranks=1, steps=2).ranks[0]
-
-
 def opened(written: kineto.Written | nsys.Written) -> Timeline:
     timeline = open_traces([str(written.path)]).timeline()
-    counters = tuple(one._replace(name=NAMES.get(one.name, one.name)) for one in timeline.counters)
     bare = tuple(name.removeprefix(f"{timeline.domains.get(name)}:") for name in timeline.names)
-    return replace(timeline, counters=counters, names=bare)
+    return replace(timeline, names=bare)
 
 
 @pytest.mark.parametrize("clock", ["base", "integer", "decimal", "boot"])

@@ -18,7 +18,7 @@ METRICS = (
     "gr_engine_active", "sm_active", "sm_occupancy", "tensor_active", "fp64_active", "fp32_active", "fp16_active",
     "integer_active", "flop_active", "dram_active", "memory_copy_utilization", "pcie_rx_bytes", "pcie_tx_bytes",
     "c2c_rx_bytes", "c2c_tx_bytes", "nvlink_rx_bytes", "nvlink_tx_bytes", "sm_clock", "power_usage", "temperature",
-    "memory_temperature", "memory_used", *OF_TRACES,
+    "memory_temperature", "memory_used",
 )  # fmt: skip
 """What is compared, in the order of explaining: is it busy, with what, what moves, what holds it back."""
 
@@ -101,7 +101,10 @@ def line(metric: str, own: float | None, job: float | None, full: float) -> Line
 
 
 def measured(found: Contrast) -> tuple[str, ...]:
-    """The metrics that either part has samples of, in the order of METRICS; of THROTTLES those that were ever set."""
+    """The metrics that either part has samples of, in the order of METRICS, then those of traces; of THROTTLES those that
+    were ever set."""
     throttles = tuple(name for name in THROTTLES if (found.own.get(name) or 0) + (found.job.get(name) or 0) > 0)
-    present = (name for name in METRICS if found.own.get(name) is not None or found.job.get(name) is not None)
+    present = (
+        name for name in (*METRICS, *OF_TRACES) if found.own.get(name) is not None or found.job.get(name) is not None
+    )
     return (*present, *throttles)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
+from gssr.metrics import OF_TRACES
 from gssr.model.cached import once
 from gssr.model.compare.alignment import difference, energies, origin, seconds, shares_columns
 from gssr.model.compare.contrast import LARGE_POINTS, LARGE_RATIO, METRICS, Line, line
@@ -204,7 +205,7 @@ def _lines(one: Frame, other: Frame, room: int) -> list[Line]:
     means = one.window.overall(), other.window.overall()
     every = [
         line(name, means[0].get(name), means[1].get(name), max(full_scale(one, name), full_scale(other, name)))
-        for name in METRICS
+        for name in (*METRICS, *OF_TRACES)
         if (means[0].get(name) is not None or means[1].get(name) is not None)
     ]
     return chosen_metrics(every, room)
