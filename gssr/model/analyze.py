@@ -165,12 +165,7 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         notes=(),
         imbalance=imbalance(_known(total.means.get("sm_active", np.empty(0)))),
         host=host_use(reader, bounds),
-        verdicts=causes.verdicts,
-        abstentions=causes.abstentions,
-        phases=causes.phases,
-        unevenness=causes.unevenness,
-        peaks=causes.peaks,
-        place=causes.place,
+        **causes._asdict(),
         ranks_missing=reader.ranks_missing,
     )
     clocks = disagreement(reader.processes, interval)
@@ -234,12 +229,7 @@ def _in_file(reader: RunReader, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _without_outliers(
-    source: Source,
-    names: Sequence[str],
-    window: Window,
-    bounds: Bounds,
-    interval: float,
-    outliers: Outliers,
+    source: Source, names: Sequence[str], window: Window, bounds: Bounds, interval: float, outliers: Outliers
 ) -> Window:
     """The window without its warm-up, its tear-down or both."""
 

@@ -329,9 +329,11 @@ def _from_digits(values: Sequence[Any]) -> Times:
 
 
 def _ns_of(value: Any) -> int | None:
-    text = str(value) if isinstance(value, int | float | str) else b"" if value is None else bytes(value)
     try:
-        us = Decimal(text if isinstance(text, str) else text.decode().strip('"'))
+        if isinstance(value, int | float | str):
+            us = Decimal(value)  # of a double all of it: its shortest text may lie 50 ns beside it
+        else:
+            us = Decimal((b"" if value is None else bytes(value)).decode().strip('"'))
     except (InvalidOperation, UnicodeDecodeError):
         return None
     return int((us * 1000).to_integral_value()) if us.is_finite() and abs(us) < _MOST_US else None

@@ -261,12 +261,7 @@ class Exact:
         return {name: own.statistics() for name, own in counted.items()}
 
     def gpu_series(
-        self,
-        names: Sequence[str],
-        span: tuple[float, float],
-        window: Window,
-        interval: float,
-        most: int,
+        self, names: Sequence[str], span: tuple[float, float], window: Window, interval: float, most: int
     ) -> dict[str, GpuSeries]:
         """As in Source."""
         return self._series.gpu_series(names, span, window, interval, most)

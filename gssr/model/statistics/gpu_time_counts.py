@@ -215,13 +215,7 @@ def bins_to_count(n_gpus: int, n_rows: int, span: tuple[float, float], interval:
     return series.bins_of_buckets(*span, max(interval, level / 2), most_bins(n_gpus, n_rows, MOST_BINS))
 
 
-def count_rollups(
-    reader: RunReader,
-    names: Sequence[str],
-    positions: Ints,
-    bins: Bins,
-    window: Window,
-) -> Counted:
+def count_rollups(reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window) -> Counted:
     """Count the rollups of these metrics, and the clock event reasons, of some GPUs (``positions``) in ``bins``, which are
     whole buckets. Rows in the window count."""
     counted = Counted(names, len(positions), bins)
@@ -272,11 +266,7 @@ def series_of_rows(samples: Samples, names: Sequence[str], n_gpus: int, bins: Bi
 
 
 def series_of_rollups(
-    reader: RunReader,
-    names: Sequence[str],
-    positions: Ints,
-    bins: Bins,
-    window: Window,
+    reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window
 ) -> dict[str, GpuSeries]:
     """Each GPU's series of each metric from rollups; the arguments are those of
     gssr.model.statistics.series.slices_of_buckets."""

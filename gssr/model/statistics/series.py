@@ -111,11 +111,7 @@ def bins_of_buckets(start: float, end: float, interval: float, most: int) -> Bin
 
 
 def slices_of_buckets(
-    reader: RunReader,
-    names: Sequence[str],
-    positions: Ints,
-    bins: Bins,
-    window: Window,
+    reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window
 ) -> Iterator[Buckets]:
     """The rollups of these metrics that make up ``bins``, some time or some GPUs at once. ``positions`` are the GPUs' in
     ``reader.gpus``, as the buckets' own are; rows in the window count."""

@@ -52,12 +52,7 @@ class Source(Protocol):
         ...
 
     def gpu_series(
-        self,
-        names: Sequence[str],
-        span: tuple[float, float],
-        window: Window,
-        interval: float,
-        most: int,
+        self, names: Sequence[str], span: tuple[float, float], window: Window, interval: float, most: int
     ) -> dict[str, GpuSeries]:
         """Each GPU's series of these metrics over ``span``, in at most ``most`` bins of at least ``interval`` seconds."""
         ...
@@ -94,12 +89,7 @@ class Rows:
         return from_samples(self.between(names, window), self._n_gpus, gap_seconds)
 
     def gpu_series(
-        self,
-        names: Sequence[str],
-        span: tuple[float, float],
-        window: Window,
-        interval: float,
-        most: int,
+        self, names: Sequence[str], span: tuple[float, float], window: Window, interval: float, most: int
     ) -> dict[str, GpuSeries]:
         """As in Source."""
         rows = self.between(names, window)
@@ -119,13 +109,7 @@ class Rollups:
         self._few_rows = few_rows
         self._counted: tuple[Window, Counted] | None = None
 
-    def count(
-        self,
-        names: Sequence[str],
-        span: tuple[float, float],
-        window: Window,
-        interval: float,
-    ) -> Counted:
+    def count(self, names: Sequence[str], span: tuple[float, float], window: Window, interval: float) -> Counted:
         """The rows in cells of GPU and time (gssr.model.statistics.gpu_time_counts). Series of
         the same window whose bins consist of these cells need not be read any more."""
         bins = bins_to_count(len(self._positions), self._reader.n_rows, span, interval)
@@ -156,12 +140,7 @@ class Rollups:
         return self._reader.cut_seconds(*window) <= MOST_CUT * (span.end - span.start)
 
     def gpu_series(
-        self,
-        names: Sequence[str],
-        span: tuple[float, float],
-        window: Window,
-        interval: float,
-        most: int,
+        self, names: Sequence[str], span: tuple[float, float], window: Window, interval: float, most: int
     ) -> dict[str, GpuSeries]:
         """As in Source."""
         few = len(self._positions) * (span[1] - span[0]) / interval <= self._few_rows

@@ -117,10 +117,8 @@ def finite(column: Iterable[float | None]) -> list[float]:
     return [value for value in column if value is not None and math.isfinite(value)]
 
 
-def _fold_values(column: Sequence[float | None], histogram: Histogram) -> Vector | None:
-    """[n, sum, m2, min, max] of a column, its values counted into ``histogram``; None when all are missing.
-
-    This is where the sampler spends its time: every step is one call that loops in C."""
+def summed(column: Sequence[float | None]) -> tuple[Sequence[float], float]:
+    """The values that are neither missing nor infinite, and their sum."""
     values: Sequence[float] = column  # type: ignore[assignment]
     try:
         total = sum(values)
@@ -130,6 +128,14 @@ def _fold_values(column: Sequence[float | None], histogram: Histogram) -> Vector
     if not math.isfinite(total):
         values = finite(values)
         total = sum(values)
+    return values, total
+
+
+def _fold_values(column: Sequence[float | None], histogram: Histogram) -> Vector | None:
+    """[n, sum, m2, min, max] of a column, its values counted into ``histogram``; None when all are missing.
+
+    This is where the sampler spends its time: every step is one call that loops in C."""
+    values, total = summed(column)
     if not values:
         return None
     n = len(values)

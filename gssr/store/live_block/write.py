@@ -23,7 +23,7 @@ from zlib import crc32
 
 from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, FLOP_ACTIVE, INDEX, METRICS, THROTTLES
 from gssr.store.disk import FILE
-from gssr.store.format.rollup import NAN, Row, finite, row_sums
+from gssr.store.format.rollup import NAN, Row, row_sums, summed
 from gssr.store.format.schema import LIVE_SUFFIX
 
 MANY_FILES = 64
@@ -85,15 +85,7 @@ class _Counts:
     def _add(self, place: int, column: Sequence[float | None]) -> None:
         if column[0] is None and column.count(None) == len(column):
             return  # not measured
-        values: Sequence[float] = column  # type: ignore[assignment]
-        try:
-            total = sum(values)
-        except TypeError:  # None is among them
-            values = finite(column)
-            total = sum(values)
-        if not math.isfinite(total):
-            values = finite(values)
-            total = sum(values)
+        values, total = summed(column)
         if values:
             self.n[place] += len(values)
             self.total[place] += total

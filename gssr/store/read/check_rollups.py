@@ -187,14 +187,7 @@ def _held_against(level: int, lower: float, upper: float) -> int:
     return LEVELS[1] if upper - lower < beyond * LEVELS[1] / level else LONGEST
 
 
-def _wrong(
-    part: Part,
-    gpus: Ints | None,
-    mine: Ints,
-    rows: Floats,
-    seconds: int,
-    window: Window,
-) -> Ints:
+def _wrong(part: Part, gpus: Ints | None, mine: Ints, rows: Floats, seconds: int, window: Window) -> Ints:
     """Which buckets of ``seconds`` in the window, whole ones, have not got all their samples counted by the finer ones in
     those of the numbers ``mine`` with ``rows``."""
     codes, expected, lost = _expected(part, gpus, seconds, window)

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.metrics import BY_NAME
 from gssr.store.format.layout import Layout, layout_of, part_of
 from gssr.store.format.schema import LEVELS, TABLES
-from gssr.store.format.vectors import derive, empty_vectors, merge
+from gssr.store.format.vectors import empty_vectors, merge
 from gssr.store.read.histograms import count_below
 from gssr.store.read.recording import VECTORS_AT_ONCE, RunReader, Samples
-from gssr.store.read.samples import Columns, in_threads
+from gssr.store.read.samples import Columns, in_threads, of_metrics, stored_names
 from gssr.store.read.window_edges import Window
 
 
@@ -68,16 +67,12 @@ def each_chunk(
     """What ``look`` says of each chunk, in the order of the files; it is called in threads. The arguments after it are those
     of ``RunReader.samples``, but that rows of a GPU that ranks sampled in turns come file after file. With ``every`` about
     so many times fewer rows, evenly spread, gssr.store.read.samples.ROWS_TOGETHER at a time."""
-    wanted = list(dict.fromkeys(part for name in names for part in BY_NAME[name].parts or (name,)))
 
     def looked(read: Callable[[], Columns]) -> Result:
-        gpu, time, values = read()
-        for name in names:
-            if BY_NAME[name].derived:
-                values[name] = derive(values, BY_NAME[name].parts)
-        return look(Samples(gpu, time, {name: values[name] for name in names}))
+        return look(Samples(*of_metrics(read(), names)))
 
-    pieces = (read for part in reader._parts for read in part.pieces(wanted, gpus, *Window.of(start, end), every))
+    stored = stored_names(names)
+    pieces = (read for part in reader._parts for read in part.pieces(stored, gpus, *Window.of(start, end), every))
     return in_threads(partial(looked, read) for read in pieces)
 
 
@@ -95,14 +90,10 @@ class Totals(NamedTuple):
 
 
 def totals(
-    reader: RunReader,
-    names: Sequence[str] | None,
-    gpus: Ints | None,
-    window: Window,
-    gap_seconds: float,
+    reader: RunReader, names: Sequence[str] | None, gpus: Ints | None, window: Window, gap_seconds: float
 ) -> Iterator[Totals]:
-    """The metrics ``names`` (None: all) of ``gpus`` (positions, None: all) in a window; each
-    GPU that has samples comes once. More than ``gap_seconds`` between two samples of a GPU is a gap."""
+    """The metrics ``names`` (None: all) of ``gpus`` (positions, None: all) in a window; each GPU that has samples
+    comes once. More than ``gap_seconds`` between two samples of a GPU is a gap."""
     wanted = np.arange(len(reader.gpus)) if gpus is None else gpus
     span = window.within(reader.first_time, reader.last_time)
     of_each = max(span.end - span.start, 0.0) / LEVELS[-1]

@@ -24,7 +24,7 @@ from gssr.store.format.vectors import SketchBins, derive
 from gssr.store.read import check_rollups
 from gssr.store.read.check_rollups import samples_of, stretches_of
 from gssr.store.read.recording_file import Part
-from gssr.store.read.samples import in_threads
+from gssr.store.read.samples import in_threads, stored_names
 from gssr.store.read.window import cover, near, not_taken, uncounted, uncounted_pieces, uncovered
 from gssr.store.read.window_edges import Window, codes_of, positions_of, starts_of
 
@@ -58,7 +58,9 @@ def count_bins(counts: Ints, part: Part, names: Sequence[str], window: Window, g
             begins = starts_of(own[0][1])
             finer += uncovered(piece, seconds, begins, begins, True) if part.unended else piece.cut_off(seconds)
         ranges = finer
-    for _gpu, _time, values in in_threads(uncounted_pieces(part, _stored(names), window, lengths[-1], gpus, taken)):
+    for _gpu, _time, values in in_threads(
+        uncounted_pieces(part, stored_names(names), window, lengths[-1], gpus, taken)
+    ):
         _add(counts, names, values)
 
 
@@ -96,14 +98,9 @@ def count_sketches(
         again = again[not_taken(positions_of(again), starts_of(again), taken)]
         part.shard.recounted.update((part.first, code) for code in stretches_of(again).tolist())
         found.append((seconds, again))
-        for _gpu, _time, values in samples_of(part, _stored(names), again, seconds, window):
+        for _gpu, _time, values in samples_of(part, stored_names(names), again, seconds, window):
             _add(counts, names, values)
     return found
-
-
-def _stored(names: Sequence[str]) -> list[str]:
-    """The columns of ``samples`` that these metrics are made of."""
-    return list(dict.fromkeys(part_name for name in names for part_name in (BY_NAME[name].parts or (name,))))
 
 
 def _add(counts: Ints, names: Sequence[str], values: dict[str, Floats]) -> None:
@@ -220,7 +217,7 @@ def histograms(
             if few or edge.lower < part.thinned:
                 continue
             untold = _add_edge(bounded, part, names, edge, gpus, gap_seconds, checked=True)
-            pieces = part.pieces(_stored(names), untold, edge.lower, edge.upper) if len(untold) else ()
+            pieces = part.pieces(stored_names(names), untold, edge.lower, edge.upper) if len(untold) else ()
             for _gpu, _time, values in in_threads(pieces):
                 _add(counts, names, values)
             readable = True

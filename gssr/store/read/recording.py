@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.metrics import BY_NAME
 from gssr.store.disk import allow_descriptors
 from gssr.store.format.host_rollups import HOST, WORKLOAD, Extent, UseTable, extents_of
 from gssr.store.format.layout import Layout, layout_of, part_of
 from gssr.store.format.rows import Event, Process, Run, missing_ranks, one_run
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
-from gssr.store.format.vectors import derive, merge
+from gssr.store.format.vectors import merge
 from gssr.store.read.gpu_sources import places_of
 from gssr.store.read.guarded_file import catalogue_order
 from gssr.store.read.host_use import Bins
 from gssr.store.read.open import RecordingError, files_of
 from gssr.store.read.recording_file import Part, RecordingFile, positions_by_key
-from gssr.store.read.samples import one_after_another
+from gssr.store.read.samples import of_metrics, one_after_another, stored_names
 from gssr.store.read.window_edges import Window, joined_folded
 
 if TYPE_CHECKING:
@@ -289,20 +288,14 @@ class RunReader:
     ) -> Samples:
         """Raw rows with start <= time < end (None: open), each GPU's in the order of its file. ``names`` may hold derived
         metrics; ``gpus`` are positions (None: all)."""
-        stored = dict.fromkeys(name for name in names if not BY_NAME[name].derived)
-        for name in names:
-            stored |= dict.fromkeys(BY_NAME[name].parts)
-        window = Window.of(start, end)
-        pieces = [part.raw(list(stored), gpus, *window) for part in self._parts_of(gpus)]
-        gpu, time, values = one_after_another(pieces, list(stored))
+        stored, window = stored_names(names), Window.of(start, end)
+        pieces = [part.raw(stored, gpus, *window) for part in self._parts_of(gpus)]
+        gpu, time, values = of_metrics(one_after_another(pieces, stored), names)
         if self._places.in_turns:
             order = np.argsort(time, kind="stable")
             gpu, time, values = gpu[order], time[order], {name: value[order] for name, value in values.items()}
-        for name in names:
-            if BY_NAME[name].derived:
-                values[name] = derive(values, BY_NAME[name].parts)
         self._check_thinning([window.start])
-        return Samples(gpu, time, {name: values[name] for name in names})
+        return Samples(gpu, time, values)
 
     def _check_thinning(self, starts: Sequence[float]) -> None:
         """Raises RecordingError when samples that were needed, from one of ``starts`` on or the newest, were thinned while
@@ -345,7 +338,7 @@ class RunReader:
         return Buckets(gpu, begin, seconds, vectors, layout)
 
     def hold_ends(self, start: float | None, end: float | None, gpus: Ints | None = None) -> None:
-        """Read what no rollup counts at the ends of [start, end) (unix s, None: open), once for all that is asked of this
+        """Read what lies in the minutes that [start, end) cuts (unix s, None: open), once for all that is asked of this
         window and these GPUs (positions; None: all) until the next call. Of a run that has ended."""
         from gssr.store.read.window import hold
 

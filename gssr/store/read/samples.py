@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gssr.arrays import Floats, Ints
+from gssr.metrics import BY_NAME
 from gssr.store.format.limits import LATEST, LEAST_BYTES, MOST_KEYS
-from gssr.store.format.vectors import GREATEST, sound_samples
+from gssr.store.format.vectors import GREATEST, derive, sound_samples
 from gssr.store.pages.file import LOWEST, Leaves, NotPlainError, in_parts
 from gssr.store.pages.samples import PageTable, Wanted
 from gssr.store.read.guarded_file import IMPOSSIBLE, GuardedFile
@@ -161,6 +162,18 @@ def _are_sound(gpu: Ints, time: Floats, values: dict[str, Floats]) -> bool:
         return True
     placed = gpu.min() >= 0 and gpu.max() < MOST_KEYS and time.min() >= 0 and time.max() <= LATEST
     return bool(placed) and not any((np.abs(column) > GREATEST).any() for column in values.values())
+
+
+def stored_names(names: Sequence[str]) -> list[str]:
+    """The columns of ``samples`` that these metrics are made of."""
+    return list(dict.fromkeys(part for name in names for part in BY_NAME[name].parts or (name,)))
+
+
+def of_metrics(columns: Columns, names: Sequence[str]) -> Columns:
+    """The same with the values of these metrics, each made of its parts."""
+    gpu, time, values = columns
+    found = {name: derive(values, parts) if (parts := BY_NAME[name].parts) else values[name] for name in names}
+    return gpu, time, found
 
 
 def one_after_another(pieces: list[Columns], names: Sequence[str]) -> Columns:

@@ -78,8 +78,8 @@ def cover(
 
 
 def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, interval: float) -> None:
-    """Have what lies in the minutes that a window cuts read and added up, once for all that is asked of this
-    window. ``gpus`` are positions, None: all; ``interval`` is about the time between two samples of one, s."""
+    """Have what lies in the minutes that a window cuts read and added up, once for all that is asked of it. ``gpus`` are
+    positions, None: all; ``interval`` is about the time between two samples of one, s."""
     layout, own = part.shard.file.layout, part.own(gpus)
     held = window_edges.hold(part, window, gpus, gap_seconds, interval)
     for cut in window.cut_off(LEVELS[1]):
@@ -116,12 +116,7 @@ def _counted_anew(
 
 
 def _rest(
-    part: Part,
-    window: Window,
-    gpus: Ints | None,
-    taken: Sequence[tuple[int, Ints]],
-    layout: Layout,
-    gap_seconds: float,
+    part: Part, window: Window, gpus: Ints | None, taken: Sequence[tuple[int, Ints]], layout: Layout, gap_seconds: float
 ) -> Folded:
     """Buckets of the samples of the window that none of those ``taken`` counts."""
     ranges = window.cut_off(LEVELS[0])
@@ -169,12 +164,7 @@ def uncovered(window: Window, level: int, begins: Ints, lasts: Ints, unended: bo
 
 
 def uncounted(
-    part: Part,
-    names: Sequence[str],
-    window: Window,
-    step: int,
-    gpus: Ints | None,
-    taken: Sequence[tuple[int, Ints]],
+    part: Part, names: Sequence[str], window: Window, step: int, gpus: Ints | None, taken: Sequence[tuple[int, Ints]]
 ) -> Rows:
     """Raw rows of the window that no bucket in ``taken`` counts: at the window's edges, and the newest of an unended
     run. ``step`` is the length of the finest bucket looked for."""
@@ -182,12 +172,7 @@ def uncounted(
 
 
 def uncounted_pieces(
-    part: Part,
-    names: Sequence[str],
-    window: Window,
-    step: int,
-    gpus: Ints | None,
-    taken: Sequence[tuple[int, Ints]],
+    part: Part, names: Sequence[str], window: Window, step: int, gpus: Ints | None, taken: Sequence[tuple[int, Ints]]
 ) -> Iterator[Callable[[], Rows]]:
     """What gives the same piece by piece, in any thread."""
     start, end = window
