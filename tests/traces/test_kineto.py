@@ -13,7 +13,7 @@ from chrome import UNIX_US, kernel, read, rows, span, spans, text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gssr.traces import columns, json_events
+from gssr.traces import event_columns, json_events
 from gssr.traces.timeline import NO_LINK, OPERATIONS, Category, Kind, Timeline, TraceError
 
 EVENTS = [
@@ -332,10 +332,10 @@ def test_a_bomb_is_refused_with_the_option_that_lifts_it(tmp_path: Path, monkeyp
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (3 << 20)))
     with pytest.raises(TraceError, match=r"unpacks to more than 0\.00105 GB: --max-size SIZE allows more"):
-        columns.columns_of(str(path))
+        event_columns.columns_of(str(path))
     with pytest.raises(TraceError, match="unpacks to more than 1e-06 GB"):
-        columns.columns_of(str(path), 1000)
-    assert columns.columns_of(str(path), 1 << 30).n_events == 0
+        event_columns.columns_of(str(path), 1000)
+    assert event_columns.columns_of(str(path), 1 << 30).n_events == 0
 
 
 def test_two_processes_read_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,12 +351,14 @@ def test_two_processes_read_what_one_does(tmp_path: Path, monkeypatch: pytest.Mo
     content = text(EVENTS + events, behind=True, **KEYS)
     broken = content.replace('"stream": 2', '"stream": @')
     alone = [read(tmp_path, one) for one in (content, broken)]
-    monkeypatch.setattr(columns.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(event_columns.os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(json_events, "_WORTH_TWO", 1 << 10)
     monkeypatch.setattr(json_events, "PIECE", 1 << 12)
     sent = []
     monkeypatch.setattr(
-        columns.Columns, "add", lambda one, other, add=columns.Columns.add: (sent.append(1), add(one, other))
+        event_columns.Columns,
+        "add",
+        lambda one, other, add=event_columns.Columns.add: (sent.append(1), add(one, other)),
     )
     same(read(tmp_path, content), alone[0])
     same(read(tmp_path, broken), alone[1])

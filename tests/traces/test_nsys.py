@@ -152,7 +152,7 @@ def test_calls_are_named_without_the_version_of_their_interface(tmp_path):
     calls = [{"start": at, "end": 9, "globalTid": TID, "nameId": at} for at in range(len(names))]
     timeline = read_nsys(report(tmp_path / "a.sqlite", StringIds=told, RUNTIME=calls))
     assert [row[2] for row in rows_of(timeline, Kind.RUNTIME, Kind.DRIVER)] == [
-        "cudaLaunchKernel", "cudaGraphLaunch", "cuMemAlloc_v2", "cudaMemcpy", "cuCtxSynchronize",
+        "cudaLaunchKernel", "cudaGraphLaunch_v10000", "cuMemAlloc_v2", "cudaMemcpy", "cuCtxSynchronize",
     ]  # fmt: skip
     assert Counter(timeline.intervals.kind.tolist()) == {Kind.RUNTIME: 3, Kind.DRIVER: 2}
     assert timeline.intervals.category.tolist()[-1] == Category.SYNC

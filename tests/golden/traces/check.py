@@ -84,7 +84,7 @@ def nsys_differences(found: Found, figures: dict[str, Any]) -> list[str]:
             types[key_of] = (before[0] + row["count"], before[1] + row["total"])
         mine_of: dict[str, list[int]] = {}
         for row in found["ranges"]:
-            bare = row["name"].removeprefix(f"{row['domain']}:")  # a range's name begins with its domain
+            bare = row["name"].removeprefix(f"{row.get('domain')}:")  # a range's name begins with its domain
             for name in (bare, digest(bare)):
                 total = mine_of.setdefault(name, [0, 0])
                 total[0] += row["count"]
