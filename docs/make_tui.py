@@ -12,7 +12,8 @@ PAGE = Path(__file__).with_name("tui.md")
 def sections() -> dict[str, str]:
     """The parts of the page that are made from the code, by the name of their marker."""
     screens = "".join(
-        f"| {number} | {screen.title}{' (traces)' if screen.traces else ''} | {screen.question} |\n" for number, screen in enumerate(SCREENS, 1)
+        f"| {number} | {screen.title}{' (traces)' if screen.traces else ''} | {screen.question} |\n"
+        for number, screen in enumerate(SCREENS, 1)
     )
     keys = ""
     category = ""
