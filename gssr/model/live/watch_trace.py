@@ -34,7 +34,7 @@ the timeline, which are few, always have all."""
 LARGE = 100_000
 """Of a trace of more intervals tables and verdicts are found beside the pictures."""
 MOST_COUNTERS = 3
-_KEPT = 6
+_KEPT = 16
 
 _Answer = TypeVar("_Answer")
 

@@ -126,7 +126,8 @@ class Level:
 
     def prepare(self) -> None:
         """Make it so."""
-        self._layers = {name: layer.in_time() for name, layer in self._layers.items()}
+        sorted_ = {id(layer): layer.in_time() for layer in self._layers.values()}
+        self._layers = {name: sorted_[id(layer)] for name, layer in self._layers.items()}
 
     # Layers: pieces that do not overlap within one owner
 
@@ -236,7 +237,10 @@ class Level:
     def _added(
         self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> dict[str, Floats]:
-        return {name: cells(self.layer(name), line_of, n_lines, begin, width, n) for name in dict.fromkeys(names)}
+        layers = {name: self.layer(name) for name in names}
+        different = {id(layer): layer for layer in layers.values()}  # of a trace without copies two are one
+        once = {key: cells(layer, line_of, n_lines, begin, width, n) for key, layer in different.items()}
+        return {name: once[id(layer)] for name, layer in layers.items()}
 
     def values(
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
