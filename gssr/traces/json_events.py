@@ -6,6 +6,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, BinaryIO, NamedTuple
 
@@ -248,10 +249,8 @@ class JsonEvents:
             self.notes.append("what stands around the events is not sound JSON, or cut off")
             found = {}
             for key, value in re.findall(rb'"(baseTimeNanoseconds|distributedInfo)"\s*:\s*(\d+|\{[^{}]*\})', text):
-                try:
+                with suppress(ValueError, RecursionError):
                     found[key.decode()] = json.loads(value)
-                except ValueError:
-                    continue
         self.keys.update(found)
 
     def _carefully(self, text: bytes) -> Batch:

@@ -230,6 +230,14 @@ def test_members_of_a_packed_file_follow_each_other(tmp_path: Path) -> None:
     same(read(tmp_path, packed + b"\0" * 512), read(tmp_path, whole))
 
 
+def test_keys_that_are_damaged_are_passed_over(tmp_path: Path) -> None:
+    base = '"baseTimeNanoseconds": 1711964646000000000'
+    for bad in ('"distributedInfo": {"rank": ' + "[" * 3000 + "}", '"x": @'):
+        timeline = read(tmp_path, f'{{{base}, {bad}, "traceEvents": [{json.dumps(span("a", 1, 2))}]}}')
+        assert timeline.clock.unix_ns == 1_711_964_646_000_000_000 and timeline.sources[0].rank is None
+        assert "around the events" in timeline.sources[0].notes[0]
+
+
 def test_events_without_a_sound_time_are_left_out_and_counted(tmp_path: Path) -> None:
     sound = kernel("sound", 5, 1)
     for bad in (
