@@ -5,8 +5,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell, trace_pages
-from gssr.commands.inputs import RULES, chosen_runs, own_recordings
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
+from gssr.commands.inputs import RULES, chosen_runs, own_recordings, traces_among
 
 if TYPE_CHECKING:
     from gssr.model.analyze import Options as Wanted
@@ -18,6 +18,25 @@ if TYPE_CHECKING:
 
 REPORT_ENDS = (".html", ".pdf")
 """What the names of reports end in."""
+
+_FOR_TRACES = (
+    Option(
+        ("--steps",),
+        {"metavar": "N-M", "help": "of a trace: only from step N to step M, by the numbers in their names"},
+    ),
+    Option(
+        ("--csv",),
+        {"metavar": "TABLE", "help": "of a trace: print this table as CSV, as docs/traces.md or nsys stats calls it"},
+    ),
+    Option(
+        ("--like-hta",),
+        {"action": "store_true", "help": "of a trace: count as HolisticTraceAnalysis does, to compare with it"},
+    ),
+    Option(
+        ("--max-size",),
+        {"metavar": "SIZE", "help": "of a trace: refuse what unpacks to more, such as 100G (default: 16G)"},
+    ),
+)
 
 OPTIONS = (
     Option(("files",), {"nargs": "*", "metavar": "FILE", "help": "recordings: files or folders of shards; or traces"}),
@@ -73,7 +92,7 @@ OPTIONS = (
     ),
     Option(("--run",), {"metavar": "RUN", "help": "only this run: its number, id or label; -1 is the last"}),
     RULES,
-    *trace_pages.OPTIONS,
+    *_FOR_TRACES,
     *page_options.OPTIONS,
 )
 
@@ -128,13 +147,15 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     names = [*options.input, *options.files] or own_recordings()
     if not names:
         return fail("no recording named, and no gssr_*.sql here: gssr analyze FILE.sql", USAGE)
-    traces = trace_pages.traces_among(names)
+    traces = traces_among(names)
     if traces and len(traces) < len(names):
         other = next(name for name in names if name not in traces)
         return fail(f"{traces[0]} is a trace and {other} is none: analyze them one after the other", USAGE)
     if traces:
-        return trace_pages.analyze_traces(names, options)
-    for option in trace_pages.OPTIONS:
+        from gssr.commands.trace_pages import analyze_traces
+
+        return analyze_traces(names, options)
+    for option in _FOR_TRACES:
         if getattr(options, option.flags[0].removeprefix("--").replace("-", "_")):
             return fail(f"{option.flags[0]}: is for traces: {names[0]} is a recording", USAGE)
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
+from gssr.commands.inputs import traces_among
 
 if TYPE_CHECKING:
     from gssr.commands.printing import Bar
@@ -39,7 +40,6 @@ OPTIONS = (
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when everything was exported; 1 when something could not be read, or written, or was there already; 2 for
     wrong usage."""
-    from gssr.commands.trace_pages import traces_among
     from gssr.convert.tables import EXPORTED, ExportError
     from gssr.convert.traces import TRACE_TABLES, export_traces
     from gssr.model.verdicts.rules import from_environment

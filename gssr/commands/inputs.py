@@ -1,9 +1,9 @@
-"""Which recordings a command reads, and which of their runs."""
+"""Which recordings and traces a command reads, and which of their runs."""
 
 import itertools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gssr.commands import Option
@@ -45,6 +45,13 @@ def with_run(text: str) -> tuple[str, str | None]:
     there = [(file, run) for file, run in named if os.path.lexists(file) or os.path.lexists(f"{file}.d")]
     found = there or named
     return found[-1] if found else (text, None)
+
+
+def traces_among(names: Iterable[str]) -> list[str]:
+    """Those of the files and folders that hold traces, by their content."""
+    from gssr.recognise import TRACES, recognise
+
+    return [name for name in names if recognise(name).kind in TRACES]
 
 
 def chosen_runs(recording: "Recording", run: str | None) -> "Sequence[RunReader]":

@@ -9,30 +9,12 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from gssr.commands import BAD_INPUT, USAGE, Option, fail, page_options, put, tell
+from gssr.commands import BAD_INPUT, USAGE, fail, page_options, put, tell
 
 if TYPE_CHECKING:
     from gssr.model.traces.results import TraceAnalysis
     from gssr.traces.open import Traces
 
-OPTIONS = (
-    Option(
-        ("--steps",),
-        {"metavar": "N-M", "help": "of a trace: only from step N to step M, by the numbers in their names"},
-    ),
-    Option(
-        ("--csv",),
-        {"metavar": "TABLE", "help": "of a trace: print this table as CSV, as docs/traces.md or nsys stats calls it"},
-    ),
-    Option(
-        ("--like-hta",),
-        {"action": "store_true", "help": "of a trace: count as HolisticTraceAnalysis does, to compare with it"},
-    ),
-    Option(
-        ("--max-size",),
-        {"metavar": "SIZE", "help": "of a trace: refuse what unpacks to more, such as 100G (default: 16G)"},
-    ),
-)
 ONLY_RECORDINGS = (
     "plot_time_series", "plot_load_balancing", "show_metadata", "no_summary", "exact", "metrics", "run", "report",
     "terminal",
@@ -40,13 +22,6 @@ ONLY_RECORDINGS = (
 """Options of ``gssr analyze`` that mean nothing for a trace."""
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kKMGT]?)i?B?")
 _POWER = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
-
-
-def traces_among(names: Sequence[str]) -> list[str]:
-    """Those of the files and folders that hold traces, by their content."""
-    from gssr.recognise import TRACES, recognise
-
-    return [name for name in names if recognise(name).kind in TRACES]
 
 
 def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, USAGE, Command, Option, fail
-from gssr.commands.inputs import chosen_runs, own_recordings
+from gssr.commands.inputs import chosen_runs, own_recordings, traces_among
 
 if TYPE_CHECKING:
     from gssr.model.live.watch_trace import Watched
@@ -133,9 +133,8 @@ def watches_of(names: Sequence[str], run_id: str | None = None) -> "list[Watched
     """What is to be watched: each recording, and each trace; files of several ranks are one trace. Raises ValueError, a
     sentence, for both at once."""
     from gssr.model.live.watch import Watch
-    from gssr.recognise import TRACES, recognise
 
-    traces = [name for name in names if os.path.exists(name) and recognise(name).kind in TRACES]
+    traces = traces_among(name for name in names if os.path.exists(name))
     if not traces:
         return [Watch(names[0], run_id), *(Watch(name) for name in names[1:])]
     if len(traces) < len(names):
