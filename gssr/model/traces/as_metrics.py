@@ -1,5 +1,6 @@
 """A trace as a recording whose samples are computed: shares of any time, by GPU, stream or thread, as metrics."""
 
+import collections
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -374,6 +375,11 @@ def _gpu_of(timeline: Timeline, streams: list[int]) -> Callable[[int], _Key]:
         return _Key(f"rank{rank}", number, part, rank, uuid, product)
 
     keys = {own: key(*own) for own in every}
+    called = collections.Counter(each[:3] for each in keys.values())
+    pids = {whose[at]: timeline.tracks[at].pid for at in reversed(streams)}
+    for own, each in keys.items():
+        if called[each[:3]] > 1 and pids[own] is not None:  # processes of which each sees only its own GPU
+            keys[own] = each._replace(part=f"pid{pids[own]}")
     return lambda at: keys[whose[at]]
 
 

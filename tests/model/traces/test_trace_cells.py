@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gssr.gpu_name import place
 from gssr.model.traces.as_metrics import levels_of
 from gssr.model.traces.cells import ByOwner, cells
 from gssr.model.traces.nesting import lanes, nesting
@@ -151,3 +152,12 @@ def test_odd_numbers_of_devices_ranks_and_threads_are_no_indices() -> None:
     assert len({(gpu.node, gpu.device_index, gpu.mig) for gpu in levels["gpus"].gpus}) == 4
     for level in levels.values():
         assert all(0 <= gpu.device_index < 10**6 for gpu in level.gpus if gpu.device_index is not None)
+
+
+def test_gpus_that_each_process_calls_0_are_told_apart() -> None:
+    made = Made()
+    for pid in (11, 12):
+        stream = made.track(Track("gpu_stream", "stream", None, None, pid, device=0, uuid=f"GPU-{pid}", stream=7))
+        made.add(stream, "kernel", Kind.KERNEL, Category.COMPUTE, 0, 30)
+    gpus = levels_of(made.timeline())["gpus"].gpus
+    assert [place(gpu) for gpu in gpus] == ["gpu:0.pid11", "gpu:0.pid12"]
