@@ -161,3 +161,20 @@ def test_gpus_that_each_process_calls_0_are_told_apart() -> None:
         made.add(stream, "kernel", Kind.KERNEL, Category.COMPUTE, 0, 30)
     gpus = levels_of(made.timeline())["gpus"].gpus
     assert [place(gpu) for gpu in gpus] == ["gpu:0.pid11", "gpu:0.pid12"]
+
+
+def test_many_intervals_taken_in_parts_are_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    start, length = np.sort(rng.integers(0, 900, 300)), rng.integers(0, 40, 300)
+    owner, wanted = rng.integers(0, 9, 300, np.int32), rng.random(300) < 0.6
+    whole = ByOwner(start, start + length, owner, 9)
+    expected = whole.union(wanted[whole.order])
+    filled = [cells(expected, None, 9, 100, *columns) for columns in ((90, 1), (90, 7))]
+    monkeypatch.setattr("gssr.model.traces.cells._AT_ONCE", 16)
+    parts = ByOwner(start, start + length, owner, 9)
+    found = parts.union(wanted[parts.order])
+    for one, other in ((found.start, expected.start), (found.end, expected.end), (found.owner, expected.owner)):
+        assert one.tolist() == other.tolist()
+    for columns, before in zip(((90, 1), (90, 7)), filled, strict=True):
+        for pieces in (found, found.in_time()):
+            assert np.array_equal(cells(pieces, None, 9, 100, *columns), before)
