@@ -1,4 +1,4 @@
-"""Draws the pictures of the live screen from recordings that it makes itself: ``python screenshots/make.py [DIR]``.
+"""Draws the pictures of the live screen from runs that it makes itself: ``python screenshots/make.py [DIR]``.
 
 Nothing is drawn by hand: each picture is what the screen shows after the keys listed here.
 """
@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from gssr.commands.tui import watches_of
 from gssr.model.compare.alignment import aligned
-from gssr.model.live.watch import Watch
+from gssr.model.live.watch_trace import Watched
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import Row
@@ -25,8 +26,8 @@ SIZES = ((80, 24), (160, 48))
 
 
 class Picture(NamedTuple):
-    """A picture: its name, the planted recordings it is drawn from (the second to compare with), the actions that lead to
-    it, with what is typed after their names."""
+    """A picture: its name, the planted recordings it is drawn from (the second to compare with) or the trace, the actions
+    that lead to it, with what is typed after their names."""
 
     name: str
     recordings: tuple[str, ...]
@@ -41,10 +42,15 @@ PICTURES = (
     Picture("5-balance", ("rotating",), ("screen_balance",)),
     Picture("6-why", ("slow_node",), ("screen_map", "next_outlier", "enter", "screen_why")),
     Picture("7-compare", ("after", "before"), ("screen_compare",)),
+    *(
+        Picture(f"{at}-{screen}-{name}", (name,), (f"screen_{screen}",))
+        for name in ("kineto", "nsys")
+        for at, screen in ((1, "job"), (4, "time"), (8, "calls"))
+    ),
 )
 
 
-def after(actions: tuple[str, ...], watches: list[Watch], width: int, height: int) -> list[Row]:
+def after(actions: tuple[str, ...], watches: list[Watched], width: int, height: int) -> list[Row]:
     """The rows on screen after these actions."""
     view = View()
     scene = _scene(view, watches, width, height)
@@ -56,7 +62,7 @@ def after(actions: tuple[str, ...], watches: list[Watch], width: int, height: in
     return shell.draw(scene)
 
 
-def _scene(view: View, watches: list[Watch], width: int, height: int) -> Scene:
+def _scene(view: View, watches: list[Watched], width: int, height: int) -> Scene:
     asked = shell.query(view, width, height, TABLE)
     frame, other = watches[0].look(asked), None
     if view.screen == "compare":
@@ -70,15 +76,23 @@ def _scene(view: View, watches: list[Watch], width: int, height: int) -> Scene:
 
 def main(folder: Path) -> None:
     """Write every picture in every size, as PNG and as SVG."""
-    sys.path.insert(0, str(ROOT / "tests" / "tui"))
+    sys.path[:0] = [str(ROOT / "tests" / "tui"), str(ROOT)]
     import planted
 
+    from tests.fakes.traces import kineto, loop, nsys
+
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as made:
-        planted.write_all(Path(made))
+    with tempfile.TemporaryDirectory() as name:
+        made = Path(name)
+        planted.write_all(made)
+        traces = {"kineto": made / "traces", "nsys": made / "report.sqlite"}
+        traces["kineto"].mkdir()
+        for content in loop.ail("communication", ranks=2).ranks:
+            kineto.write(traces["kineto"] / f"rank{content.rank}.json.gz", content)
+        nsys.write(traces["nsys"], loop.ail("loader", ranks=2).ranks)
         for picture in PICTURES:
             for width, height in SIZES:
-                watches = [Watch(f"{made}/{name}.sql") for name in picture.recordings]
+                watches = watches_of([str(traces.get(name, made / f"{name}.sql")) for name in picture.recordings])
                 rows = after(picture.actions, watches, width, height)
                 stem = folder / f"{picture.name}-{width}x{height}"
                 with open(f"{stem}.png", "wb") as file:

@@ -16,7 +16,7 @@ from gssr.model.statistics.balance import scale_limit
 from gssr.model.statistics.grid import Folded
 from gssr.render import clock
 from gssr.render.cells import clean, pad
-from gssr.render.clock import duration
+from gssr.render.clock import duration, exact
 from gssr.render.columns import bar
 from gssr.render.glyphs import TO_ASCII, Glyphs
 from gssr.render.roles import Row, Span
@@ -128,10 +128,15 @@ def is_whole(frame: Frame) -> bool:
     return frame.window.start <= frame.first and frame.window.end >= frame.last
 
 
+def lasting(frame: Frame, seconds: float) -> str:
+    """A length of time, of a trace in three digits."""
+    return duration(seconds) if frame.part is None else exact(seconds)
+
+
 def window_text(frame: Frame) -> str:
     """``whole run, 10 min 0 s``, or the times between which the window lies."""
     if is_whole(frame):
-        return f"whole run, {duration(frame.last - frame.first)}"
+        return f"whole run, {lasting(frame, frame.last - frame.first)}"
     start, end = max(frame.window.start, frame.first), min(frame.window.end, frame.last)
     return f"{at_text(frame, start)} to {at_text(frame, end)}"
 

@@ -173,7 +173,8 @@ def to_png(rows: Sequence[Row], width: int, file: BinaryIO, scale: int = 2) -> N
                 x += cell_width(char)
             if colors.underline and size:
                 draw.rectangle(((x - size) * w, (y + 1) * h - scale, x * w - 1, (y + 1) * h - 1), colors.front)
-    few = image.quantize(colors=128, dither=Image.Dither.NONE)  # a third of the bytes, and no difference to be seen
+    # a third of the bytes, and no difference to be seen: other methods mix the hues that are rare
+    few = image.quantize(colors=128, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(file, "PNG", optimize=True)
 
 

@@ -20,7 +20,7 @@ from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, pane_height, quantity
 from gssr.tui.actions import BY_NAME as ACTION
 from gssr.tui.actions import footer_of, offered, shown_keys
-from gssr.tui.axis import age_text, at_text
+from gssr.tui.axis import age_text, at_text, lasting
 from gssr.tui.output import output_pane
 from gssr.tui.panels import beside, clicked, main_width, panels
 from gssr.tui.screens import BY_NAME, screens
@@ -299,7 +299,7 @@ def header(scene: Scene) -> Row:
         pieces.append((Span(f"lacks {len(frame.ranks_missing):,} of {run.world_size:,} ranks", "bad"),))
     if frame.n_rows:
         elapsed = (frame.now if frame.following else frame.last) - frame.first
-        pieces.append((Span(duration(elapsed)),))
+        pieces.append((Span(lasting(frame, elapsed)),))
     if view.speed:
         pieces.append((Span(f"playing {view.speed:g}x", "outlier"),))
     elif view.end is not None and frame.part is None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import frames
@@ -24,7 +25,7 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8
 from gssr.render.roles import CATEGORIES, text_of
-from gssr.traces.timeline import Kind
+from gssr.traces.timeline import Counter, Kind
 from gssr.tui import shell
 from gssr.tui.actions import ACTIONS
 from gssr.tui.app import LiveScreen
@@ -156,6 +157,31 @@ def test_counters_lie_under_the_timeline_and_are_metrics(watch: WatchTrace) -> N
         seat.press("next_metric")
     assert "memory allocated, GiB" in seat.text()
     assert np.nanmax(seat.frame.grid.values) == pytest.approx(30 * 2**30, rel=0.01)
+
+
+def test_counters_that_differ_at_the_end_of_their_names_are_told_apart() -> None:
+    times = np.array([0, 10_000_000])
+    counters = tuple(Counter(f"Total Allocated (GPU {gpu})", "B", "gauge", times, times + 1.0) for gpu in (0, 1))
+    watch = WatchTrace("trace.json", lambda: replace(TRACE, counters=counters))
+    text = Seat(watch).text()
+    assert all(f"(GPU {gpu}) max" in text for gpu in (0, 1))
+    watch.close()
+
+
+def test_a_short_trace_says_its_length_in_three_digits(watch: WatchTrace) -> None:
+    for screen in ("job", "time"):
+        assert "120 ms  2 GPUs" in Seat(watch, screen).text()
+    assert "whole run, 120 ms" in Seat(watch).text()
+
+
+def test_a_legend_has_no_marks_that_a_trace_never_has(watch: WatchTrace) -> None:
+    text = Seat(watch, "gpus", (160, 48)).text()
+    assert "! outlier" in text
+    assert "throttled" not in text
+
+
+def test_what_short_imbalance_costs_is_told_in_seconds(watch: WatchTrace) -> None:
+    assert re.search(r"GPU-seconds lost 0\.0\d\d of 0\.2\d\d:", Seat(watch, "balance").text())
 
 
 def test_zooming_ends_at_columns_of_a_microsecond_and_comes_back(watch: WatchTrace) -> None:

@@ -1,8 +1,10 @@
 """A trace as a recording whose samples are computed: shares of any time, by GPU, stream or thread, as metrics."""
 
+import collections
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -91,6 +93,9 @@ class Level:
         self._key = key
         self._spans = spans
         self._layers: dict[str, Pieces] = {}
+        self._asked: object = None
+        self._answers: dict[int, tuple[Pieces, Floats]] = {}
+        """What was asked for last of all layers, and what each had in it, by its identity."""
         self._shares = _OF_THREADS if name == "threads" else _OF_GPUS
         self._split = _THREAD_SPLIT if name == "threads" else _GPU_SPLIT
 
@@ -101,7 +106,7 @@ class Level:
     @cached_property
     def _rows(self) -> tuple[tuple[Gpu, ...], Ints]:
         keys = [self._key(at) for at in self._tracks]
-        at_of = {key: at for at, key in enumerate(sorted(set(keys), key=lambda key: key[:3]))}
+        at_of = {key: at for at, key in enumerate(sorted(dict.fromkeys(keys), key=itemgetter(0, 1, 2)))}
         owner_of = np.full(len(self._timeline.tracks), -1, np.int64)
         owner_of[self._tracks] = [at_of[key] for key in keys]
         gpus = tuple(
@@ -143,7 +148,9 @@ class Level:
     def _by_owner(self, places: Ints | slice) -> ByOwner:
         own = self._timeline.intervals
         start, owner = own.start[places], self.owner_of.astype(np.int32)[own.track[places]]
-        return ByOwner(start, start + np.maximum(own.length[places], 0), owner, len(self.gpus))
+        end = np.maximum(own.length[places], 0)
+        end += start
+        return ByOwner(start, end, owner, len(self.gpus))
 
     def layer(self, name: str) -> Pieces:
         """The pieces of one name."""
@@ -184,8 +191,9 @@ class Level:
 
     def _unions(self) -> dict[str, Pieces]:
         places, by_owner = self._busy
-        category = self._timeline.intervals.category[places]
-        sync = self._timeline.intervals.kind[places] == Kind.GPU_SYNC
+        own = self._timeline.intervals
+        at = by_owner.order if len(places) == len(own) else places[by_owner.order]
+        category, sync = own.category[at], own.kind[at] == Kind.GPU_SYNC
         communication, copy = category == Category.COMMUNICATION, category == Category.COPY
         compute = ~(communication | copy | sync)
         found: dict[str, Pieces] = {"compute": by_owner.union(compute)}
@@ -237,10 +245,16 @@ class Level:
     def _added(
         self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> dict[str, Floats]:
-        layers = {name: self.layer(name) for name in names}
-        different = {id(layer): layer for layer in layers.values()}  # of a trace without copies two are one
-        once = {key: cells(layer, line_of, n_lines, begin, width, n) for key, layer in different.items()}
-        return {name: once[id(layer)] for name, layer in layers.items()}
+        asked = None if line_of is None else line_of.tobytes(), n_lines, begin, width, n
+        if asked != self._asked:
+            self._asked, self._answers = asked, {}
+        added = {}
+        for name in names:
+            layer = self.layer(name)
+            if id(layer) not in self._answers:  # of a trace without copies two are one
+                self._answers[id(layer)] = layer, cells(layer, line_of, n_lines, begin, width, n)
+            added[name] = self._answers[id(layer)][1]
+        return added
 
     def values(
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
@@ -355,9 +369,12 @@ def levels_of(timeline: Timeline) -> dict[LevelName, Level]:
 
 def _gpu_of(timeline: Timeline, streams: list[int]) -> Callable[[int], _Key]:
     """What the GPU of a stream is called: ``node:device`` where that tells GPUs apart, else by rank."""
-    product = timeline.facts.get("gpu")
-    whose = {at: _whose(timeline.tracks[at]) for at in streams}
-    every = set(whose.values())
+    product, tracks = timeline.facts.get("gpu"), timeline.tracks
+    whose = [
+        (node, rank, source if rank is None else 0, device, uuid)
+        for _, _, rank, node, _, _, device, uuid, _, source in map(tracks.__getitem__, streams)
+    ]
+    every = dict.fromkeys(whose)
     on_node = len({(node, device) for node, _, _, device, _ in every}) == len(every)
     of_rank = len({rank for _, rank, _, _, _ in every}) == len(every)
     n_sources = len({source for _, _, source, _, _ in every})
@@ -374,11 +391,13 @@ def _gpu_of(timeline: Timeline, streams: list[int]) -> Callable[[int], _Key]:
         return _Key(f"rank{rank}", number, part, rank, uuid, product)
 
     keys = {own: key(*own) for own in every}
-    return lambda at: keys[whose[at]]
-
-
-def _whose(track: Track) -> tuple[str | None, int | None, int, int | None, str | None]:
-    return track.node, track.rank, track.source if track.rank is None else 0, track.device, track.uuid
+    if not on_node and not of_rank:
+        called = collections.Counter(each[:3] for each in keys.values())
+        pids = {own: tracks[at].pid for own, at in zip(reversed(whose), reversed(streams), strict=True)}
+        for own, each in keys.items():
+            if called[each[:3]] > 1 and pids[own] is not None:  # processes of which each sees only its own GPU
+                keys[own] = each._replace(part=f"pid{pids[own]}")
+    return dict(zip(streams, map(keys.__getitem__, whose), strict=True)).__getitem__
 
 
 def _thread(track: Track, number: int) -> _Key:

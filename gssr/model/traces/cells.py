@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from gssr.arrays import Flags, Floats, Ints
 
 _MOST = 1 << 62
+_AT_ONCE = 1 << 18
+"""Intervals, so that what is needed on the way stays in caches, and in memory that the process has already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,45 +46,54 @@ class Pieces:
 
 
 class ByOwner:
-    """Intervals [n] ascending by start, by their owners: what some of them cover together, owner by owner."""
+    """Intervals [n] ascending by start, by their owners: what some of them cover together, owner by owner. ``order`` [n]:
+    the places of the intervals in the order that flags are given in."""
 
     def __init__(self, start: Ints, end: Ints, owner: NDArray[np.int32], n_owners: int) -> None:
         order = np.argsort(owner.astype(np.uint16), kind="stable")  # numpy sorts these several times as fast
         if n_owners > 1 << 16:
             order = order[np.argsort((owner[order] >> 16).astype(np.uint16), kind="stable")]
-        self._order = order
-        self._zero = int(start.min()) if len(start) else 0
-        self._shift = int(end.max()) - self._zero + 1 if len(start) else 1
-        by_owner = owner[order]
-        edges = np.append(np.arange(0, n_owners, max(_MOST // self._shift, 1)), n_owners)
-        self._parts = [
-            (slice(*pair), int(first))
-            for pair, first in zip(pairwise(np.searchsorted(by_owner, edges).tolist()), edges.tolist(), strict=False)
-        ]
-        by = by_owner.astype(np.int64)
-        for part, first in self._parts[1:]:
-            by[part] -= first
-        by *= self._shift
-        by -= self._zero
-        self._begins, self._ends = start[order] + by, end[order] + by
-        """Shifted by their owners, so that one running maximum serves all, as far as numbers reach."""
+        self.order = order
+        self._owner = owner[order]
+        zero = int(start.min()) if len(start) else 0
+        shift = int(end.max()) - zero + 1 if len(start) else 1
+        at_once = max(_MOST // shift, 1)
+        edges = np.union1d(self._owner[::_AT_ONCE], np.append(np.arange(0, n_owners, at_once), n_owners))
+        self._parts = [slice(*pair) for pair in pairwise(np.searchsorted(self._owner, edges).tolist())]
+        self._by = np.arange(n_owners) % at_once * shift - zero
+        """[n_owners]: shifts all by their owners, so that one running maximum serves all, as far as numbers reach."""
+        self._begins, self._ends = start[order], end[order]
+        for part in self._parts:
+            by = self._by[self._owner[part]]
+            self._begins[part] += by
+            self._ends[part] += by
 
     def union(self, wanted: Flags | None = None) -> Pieces:
         """What those that are ``wanted`` [n] (None: all) cover of each owner's time, owner by owner."""
-        own = None if wanted is None else wanted[self._order]
         found = []
-        for part, first in self._parts:
-            begins, reach = self._begins[part], self._ends[part]
-            if own is not None:
-                begins, reach = begins[own[part]], reach[own[part]]
+        for part in self._parts:
+            begins, reach, owner = self._begins[part], self._ends[part], self._owner[part]
+            places = None if wanted is None else np.flatnonzero(wanted[part])
+            if places is not None:
+                begins, reach = begins[places], reach[places]
             if not len(begins):
                 continue
             reach = np.maximum.accumulate(reach)
-            heads = np.flatnonzero(np.append(True, begins[1:] > reach[:-1]))
-            by = begins[heads] // self._shift
-            ends = reach[np.append(heads[1:], len(reach)) - 1]
-            back = self._zero - by * self._shift
-            found.append((begins[heads] + back, ends + back, (by + first).astype(np.int32)))
+            apart = np.empty(len(begins), np.bool_)
+            apart[0] = True
+            np.greater(begins[1:], reach[:-1], out=apart[1:])
+            heads = np.flatnonzero(apart)
+            tails = np.empty_like(heads)
+            np.subtract(heads[1:], 1, out=tails[:-1])
+            tails[-1] = len(reach) - 1
+            start, end = begins[heads], reach[tails]
+            of = owner[heads if places is None else places[heads]]
+            by = self._by[of]
+            start -= by
+            end -= by
+            found.append((start, end, of))
+        if len(found) == 1:
+            return Pieces(*found[0])
         none = np.zeros(0, np.int64)
         columns = zip(*found, strict=True) if found else ((none,), (none,), (none.astype(np.int32),))
         return Pieces(*(np.concatenate(column) for column in columns))
@@ -91,9 +102,26 @@ class ByOwner:
 def cells(pieces: Pieces, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:
     """[n_lines, n]: ns of the pieces in ``n`` columns of ``width`` ns from ``begin`` on, by the line of their owner
     (``line_of`` [n_owners], -1 for none; None: each owner has its own)."""
+    near = pieces.between(begin, begin + n * width)
+    total = np.zeros((n_lines, n))
+    first, last, _ = near.indices(len(pieces.start))
+    step = max(_AT_ONCE, n_lines * n)
+    for at in range(first, last, step):
+        total += _cells(pieces, slice(at, min(at + step, last)), line_of, n_lines, begin, width, n)
+    return total
+
+
+def _cells(
+    pieces: Pieces, near: slice, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
+) -> Floats | Ints:
+    """Of those ``near``."""
     stop = begin + n * width
-    near = pieces.between(begin, stop)
     start, end, owner = pieces.start[near], pieces.end[near], pieces.owner[near]
+    if n == 1 and line_of is None and pieces.sign is None:
+        spent = np.minimum(end, stop)
+        spent -= np.maximum(start, begin)
+        np.maximum(spent, 0, out=spent)
+        return np.bincount(owner, spent, n_lines).reshape(n_lines, 1)
     line = owner if line_of is None else line_of[owner]
     sign = None if pieces.sign is None else pieces.sign[near]
     kept = end > np.maximum(start, begin)
@@ -109,7 +137,7 @@ def cells(pieces: Pieces, line_of: Ints | None, n_lines: int, begin: int, width:
     if n == 1:
         spent = last - first
         total = np.bincount(line, spent if sign is None else spent * sign, n_lines)
-        return np.asarray(total, np.float64).reshape(n_lines, 1)
+        return total.reshape(n_lines, 1)
     one, other = first // width, (last - 1) // width
     at = line.astype(np.int64) * n
     several = np.flatnonzero(one != other)
@@ -124,4 +152,4 @@ def cells(pieces: Pieces, line_of: Ints | None, n_lines: int, begin: int, width:
         full, size = np.broadcast_to(np.float64(width) * by, len(at)), n_lines * (n + 1)
         steps = np.bincount(row + one + 1, full, size) - np.bincount(row + other, full, size)
         found += np.cumsum(steps.reshape(n_lines, n + 1), axis=1)[:, :n].ravel()
-    return np.asarray(found, np.float64).reshape(n_lines, n)
+    return found.reshape(n_lines, n)

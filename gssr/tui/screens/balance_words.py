@@ -29,6 +29,8 @@ at least so many GPUs at some time (thresholds of our own)."""
 INDEX_SHARE, INDEX_BELOW = 0.8, 0.05
 """A place in the node is slow where the GPUs there are below their node's mean in at least this share of the nodes, and on
 average by this share of the full scale (thresholds of our own)."""
+_FEW_HOURS = 0.01
+"""Less than this many GPU-hours is told in GPU-seconds."""
 UNEVEN = 0.1
 """An imbalance above this deserves a look. Source: TraceML's warning threshold."""
 _NAMED = 3
@@ -56,18 +58,16 @@ def facts(scene: Scene, found: Imbalance) -> list[Row]:
 
 
 def _cost(found: Imbalance) -> Row:
+    unit, size = ("GPU-hours", 1) if found.gpu_hours >= _FEW_HOURS else ("GPU-seconds", 3600)
     if found.lost is None or found.static is None:
-        return (Span("GPU-hours "), Span(_hours(found.gpu_hours), "value"), Span(", lost unknown"))
-    rotating = found.lost - found.static
-    return (
-        Span("GPU-hours lost "),
-        Span(_hours(found.lost), "value"),
-        Span(f" of {_hours(found.gpu_hours)}: {_hours(found.static)} static, {_hours(rotating)} rotating"),
-    )
+        return (Span(f"{unit} "), Span(_amount(found.gpu_hours * size), "value"), Span(", lost unknown"))
+    all_, lost, static = (_amount(hours * size) for hours in (found.gpu_hours, found.lost, found.static))
+    rotating = _amount((found.lost - found.static) * size)
+    return (Span(f"{unit} lost "), Span(lost, "value"), Span(f" of {all_}: {static} static, {rotating} rotating"))
 
 
-def _hours(hours: float) -> str:
-    return fixed(hours, 1 if hours >= 100 else 2 if hours >= 1 else 3)
+def _amount(amount: float) -> str:
+    return fixed(amount, 1 if amount >= 100 else 2 if amount >= 1 else 3)
 
 
 def reads_as(frame: Frame, found: Imbalance) -> Row:

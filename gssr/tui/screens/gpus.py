@@ -107,9 +107,9 @@ def _legend(scene: Scene, shown: Listing) -> Row:
     pieces: list[Row] = [
         (Span(f" {glyphs.levels[0]} 0 {glyphs.levels[-1]} {full}, blank none", "dim"),),
         (Span("!", "outlier"), Span(" outlier", "dim")),
-        (Span("g", "gap"), Span(" gap", "dim")),
-        (Span("t", "bad"), Span(" throttled", "dim")),
     ]
+    if frame.part is None:
+        pieces += [(Span("g", "gap"), Span(" gap", "dim")), (Span("t", "bad"), Span(" throttled", "dim"))]
     n, candidates = len(shown.order.gpus), shown.order.candidates
     if shown.mode == "detail" and n < candidates:
         pieces.insert(0, (Span(f" {n} of {count(candidates, 'GPU')} by filter {scene.view.filter}", "value"),))

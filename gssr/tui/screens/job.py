@@ -35,6 +35,7 @@ from gssr.tui.axis import (
     framed,
     full_scale,
     gpus_text,
+    lasting,
     metric_bars,
     rows_needed,
     seconds_text,
@@ -186,7 +187,7 @@ def _causes(scene: Scene, n_rows: int) -> list[Row]:
 def _bars(scene: Scene, n_rows: int) -> list[Row]:
     frame, view = scene.frame, scene.view
     means = frame.window.overall(scene.looked_at() if view.selection else None)
-    what = f"means of the window, {duration(frame.window.end - frame.window.start)}"
+    what = f"means of the window, {lasting(frame, frame.window.end - frame.window.start)}"
     asked = (frame.query.cursor, frame.query.gpus)
     if view.cursor is not None and asked == (view.cursor, view.selection) and frame.moment:
         means = dict(frame.moment)

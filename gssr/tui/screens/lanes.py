@@ -7,7 +7,7 @@ Counters, as strips under any timeline of a trace.
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -195,14 +195,18 @@ def counter_rows(scene: Scene, left: int, n_rows: int) -> list[Row]:
     rows: list[Row] = []
     if part is None or part.columns is None:
         return rows
-    for counter in part.counters[:n_rows]:
-        metric = metric_of(counter.metric)
+    shown = [(counter, metric_of(counter.metric)) for counter in part.counters[:n_rows]]
+    alike = len({metric.label[: left // 4] for _, metric in shown}) < len(
+        shown
+    )  # one of each GPU: which one says the end
+    for counter, metric in shown:
         columns = fold(part.columns, counter.values, max(scene.width - left, 1))
         column = None if scene.view.cursor is None else columns.column(scene.view.cursor)
         known = columns.values[np.isfinite(columns.values)]
         value = columns.values[column] if column is not None else known.max() if len(known) else np.nan
         text = f"{'' if column is not None else 'max '}{quantity(float(value), metric)}"
-        name = fit(clean(metric.label), max(left - len(text) - 4, 4), scene.glyphs.ellipsis)
+        keep: Literal["start", "end"] = "end" if alike else "start"
+        name = fit(clean(metric.label), max(left - len(text) - 4, 4), scene.glyphs.ellipsis, keep)
         drawn = marks(columns.values[None] / (counter.full or 1.0), scene.glyphs)
         drawn.codes[:] = code("series")
         if column is not None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Ints
+from gssr.model.cached import once
 from gssr.render.cells import cell_width
 from gssr.tui.order import passing
 from gssr.tui.view import Scene
@@ -139,6 +140,11 @@ def status_rows(height: int) -> int:
     return 2 if height >= 12 else 1
 
 
+@once
+def _longest(nodes: tuple[str, ...]) -> int:
+    return max((cell_width(node) for node in nodes), default=1)
+
+
 def sight(scene: Scene) -> Sight:
     """What the map shows of the selection's GPUs that pass the filter."""
     frame, view = scene.frame, scene.view
@@ -149,8 +155,7 @@ def sight(scene: Scene) -> Sight:
         except ValueError as error:
             problem = str(error)
     room = max(scene.height - TITLE - status_rows(scene.height), 1)
-    longest = max((cell_width(node) for node in frame.nodes), default=1)
-    name = min(longest, _MOST_NAME, max(scene.width // 4, 1))
+    name = min(_longest(frame.nodes), _MOST_NAME, max(scene.width // 4, 1))
     layout = lay_out(gpus, frame.node_of[gpus], name, scene.width, room, view.density)
     found = Sight(layout, view.top, max(room // layout.height, 1), 0, problem)
     return found.at(layout.cell_of(view.gpu)) if len(gpus) else found

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gssr.gpu_name import place
 from gssr.model.traces.as_metrics import levels_of
 from gssr.model.traces.cells import ByOwner, cells
 from gssr.model.traces.nesting import lanes, nesting
@@ -151,3 +152,29 @@ def test_odd_numbers_of_devices_ranks_and_threads_are_no_indices() -> None:
     assert len({(gpu.node, gpu.device_index, gpu.mig) for gpu in levels["gpus"].gpus}) == 4
     for level in levels.values():
         assert all(0 <= gpu.device_index < 10**6 for gpu in level.gpus if gpu.device_index is not None)
+
+
+def test_gpus_that_each_process_calls_0_are_told_apart() -> None:
+    made = Made()
+    for pid in (11, 12):
+        stream = made.track(Track("gpu_stream", "stream", None, None, pid, device=0, uuid=f"GPU-{pid}", stream=7))
+        made.add(stream, "kernel", Kind.KERNEL, Category.COMPUTE, 0, 30)
+    gpus = levels_of(made.timeline())["gpus"].gpus
+    assert [place(gpu) for gpu in gpus] == ["gpu:0.pid11", "gpu:0.pid12"]
+
+
+def test_many_intervals_taken_in_parts_are_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    start, length = np.sort(rng.integers(0, 900, 300)), rng.integers(0, 40, 300)
+    owner, wanted = rng.integers(0, 9, 300, np.int32), rng.random(300) < 0.6
+    whole = ByOwner(start, start + length, owner, 9)
+    expected = whole.union(wanted[whole.order])
+    filled = [cells(expected, None, 9, 100, *columns) for columns in ((90, 1), (90, 7))]
+    monkeypatch.setattr("gssr.model.traces.cells._AT_ONCE", 16)
+    parts = ByOwner(start, start + length, owner, 9)
+    found = parts.union(wanted[parts.order])
+    for one, other in ((found.start, expected.start), (found.end, expected.end), (found.owner, expected.owner)):
+        assert one.tolist() == other.tolist()
+    for columns, before in zip(((90, 1), (90, 7)), filled, strict=True):
+        for pieces in (found, found.in_time()):
+            assert np.array_equal(cells(pieces, None, 9, 100, *columns), before)
