@@ -2,7 +2,6 @@
 
 import json
 import os
-import pickle
 import subprocess
 import sys
 from collections import Counter as Count
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,19 +136,64 @@ def columns_of(path: str, most_bytes: int | None = None) -> Columns:
             half = JsonEvents(path, most_bytes, end=middle)
             columns = _Reader(half).read()
             if half.is_through and other.stdout is not None:
-                columns.add(pickle.load(other.stdout))
+                columns.add(_received(other.stdout))
                 return columns
-        except (EOFError, pickle.UnpicklingError):
+        except EOFError:
             pass  # it could not
         finally:
             other.kill()
     return _Reader(JsonEvents(path, most_bytes)).read()
 
 
+_PLAIN = ("keys", "notes", "n_events", "n_unsound", "n_broken", "open")
+_NUMBERED = ("cats", "names", "threads")
+_PAIRS = ("streams", "labels", "phases")
+
+
 def send() -> None:
-    """What the second process does: write the events from a byte of a file on to standard output."""
+    """What the second process does: write the events from a byte of a file on to standard output. First how long a head of
+    JSON is, then that, then the arrays as they lie in memory."""
     path, begin = sys.argv[1:]
-    pickle.dump(_Reader(JsonEvents(path, begin=int(begin))).read(), sys.stdout.buffer, protocol=5)
+    found = _Reader(JsonEvents(path, begin=int(begin))).read()
+    parts = [
+        np.concatenate(found.parts[name] or [np.empty(0, kind)]).astype(kind, copy=False) for name, kind in COLUMNS
+    ]
+    series = [(key, time, value) for key, points in found.series.items() for time, value in points]
+    head = {name: getattr(found, name) for name in _PLAIN} | {name: list(getattr(found, name)) for name in _NUMBERED}
+    head |= {name: list(getattr(found, name).items()) for name in _PAIRS} | {"parts": [len(part) for part in parts]}
+    head["series"] = [(key, len(time)) for key, time, _ in series]
+    text = json.dumps(head).encode()
+    sys.stdout.buffer.write(len(text).to_bytes(8, "little") + text)
+    for part in (*parts, *(one for _, time, value in series for one in (time, value))):
+        sys.stdout.buffer.write(part.tobytes())
+
+
+def _received(stream: IO[bytes]) -> Columns:
+    """What ``send`` has written. Raises EOFError where it did not come to its end."""
+
+    def exactly(n: int) -> bytes:
+        data = stream.read(n)
+        if len(data) < n:
+            raise EOFError
+        return data
+
+    def array(n: int, kind: Any) -> NDArray[Any]:
+        return np.frombuffer(exactly(n * np.dtype(kind).itemsize), kind)
+
+    head = json.loads(exactly(int.from_bytes(exactly(8), "little")))
+    found = Columns(**{name: head[name] for name in _PLAIN if name != "open"})
+    for numbers, values in ((found.cats, head["cats"]), (found.names, head["names"])):
+        numbers.update({value: number for number, value in enumerate(values)})
+    found.threads.update({tuple(value): number for number, value in enumerate(head["threads"])})
+    found.streams.update({track: (device, stream_) for track, (device, stream_) in head["streams"]})
+    found.labels.update({(kind, pid, tid): label for (kind, pid, tid), label in head["labels"]})
+    found.phases.update(dict(head["phases"]))
+    found.open += [Open(*one) for one in head["open"]]
+    for (name, kind), n in zip(COLUMNS, head["parts"], strict=True):
+        found.parts[name].append(array(n, kind))
+    for key, n in head["series"]:
+        found.series.setdefault((key[0], key[1]), []).append((array(n, np.int64), array(n, np.float64)))
+    return found
 
 
 def _middle_of(path: str) -> int | None:
