@@ -429,6 +429,8 @@ def test_two_traces_are_compared(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with app.run_test(size=(80, 24)) as pilot:
+            while "busy" not in drawn():  # before the first look there is no screen to leave
+                await pilot.pause(0.02)
             await pilot.press("7")
             while "A-B" not in drawn():
                 await pilot.pause(0.02)

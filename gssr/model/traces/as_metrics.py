@@ -93,8 +93,7 @@ class Level:
         self._key = key
         self._spans = spans
         self._layers: dict[str, Pieces] = {}
-        self._asked: object = None
-        self._answers: dict[int, tuple[Pieces, Floats]] = {}
+        self._asked: tuple[object, dict[int, tuple[Pieces, Floats]]] = None, {}
         """What was asked for last of all layers, and what each had in it, by its identity."""
         self._shares = _OF_THREADS if name == "threads" else _OF_GPUS
         self._split = _THREAD_SPLIT if name == "threads" else _GPU_SPLIT
@@ -246,14 +245,16 @@ class Level:
         self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> dict[str, Floats]:
         asked = None if line_of is None else line_of.tobytes(), n_lines, begin, width, n
-        if asked != self._asked:
-            self._asked, self._answers = asked, {}
+        known, answers = self._asked
+        if known != asked:
+            answers = {}
+            self._asked = asked, answers
         added = {}
         for name in names:
             layer = self.layer(name)
-            if id(layer) not in self._answers:  # of a trace without copies two are one
-                self._answers[id(layer)] = layer, cells(layer, line_of, n_lines, begin, width, n)
-            added[name] = self._answers[id(layer)][1]
+            if id(layer) not in answers:  # of a trace without copies two are one
+                answers[id(layer)] = layer, cells(layer, line_of, n_lines, begin, width, n)
+            added[name] = answers[id(layer)][1]
         return added
 
     def values(

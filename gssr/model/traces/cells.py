@@ -124,21 +124,21 @@ def _cells(
         return np.bincount(owner, spent, n_lines).reshape(n_lines, 1)
     line = owner if line_of is None else line_of[owner]
     sign = None if pieces.sign is None else pieces.sign[near]
-    kept = end > np.maximum(start, begin)
+    kept = line >= 0
     if pieces.reach is None:
-        kept &= start < stop
-    if line_of is not None:
-        kept &= line >= 0
+        kept &= (start < stop) & (end > begin)
     if not kept.all():
         start, end, line = start[kept], end[kept], line[kept]
         sign = None if sign is None else sign[kept]
-    first = np.maximum(start, begin) - begin
-    last = np.minimum(end, stop) - begin
+    first, last = np.maximum(start, begin), np.minimum(end, stop)
+    first -= begin
+    last -= begin
+    np.maximum(last, first, out=last)  # few of those near have nothing within
     if n == 1:
         spent = last - first
         total = np.bincount(line, spent if sign is None else spent * sign, n_lines)
         return total.reshape(n_lines, 1)
-    one, other = first // width, (last - 1) // width
+    one, other = first // width, np.maximum(last - 1, first) // width
     at = line.astype(np.int64) * n
     several = np.flatnonzero(one != other)
     inside = last - first
