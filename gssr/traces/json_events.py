@@ -166,7 +166,7 @@ class JsonEvents:
         self.notes: list[str] = []
         self.decode = Decoder()
         if not self.decode.is_fast:
-            self.notes.append("read without msgspec, which is several times faster: pip install 'gssr[traces]'")
+            self.notes.append("read without msgspec, which is several times faster: pip install msgspec isal")
         self.is_through = False
         self._is_part, self._has_end = begin > 0, end is None
         self._pieces = Pieces(path, most_bytes, begin, end)
