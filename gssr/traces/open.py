@@ -3,9 +3,8 @@
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import cast
 
 from gssr.recognise import TRACES, recognise
@@ -51,8 +50,9 @@ class Traces:
 
     def _read(self, source: Source) -> Timeline:
         if source.format == "nsys":
-            read: Callable[..., Timeline] = import_module("gssr.traces.nsys").read_nsys
-            timeline = read(source.path, source.rank)
+            from gssr.traces.nsys import read_nsys
+
+            timeline = read_nsys(source.path, source.rank)
             own = (one._replace(notes=(*source.notes, *one.notes)) for one in timeline.sources)
             return replace(timeline, sources=tuple(own))
         timeline = read_kineto(source.path, self.most_bytes)
@@ -92,7 +92,9 @@ def _by_number(name: str) -> list[tuple[int, str]]:
 def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None) -> Source:
     """What is known of a file before it is read."""
     if kind == "nsys":
-        rank = import_module("gssr.traces.nsys").rank_of(path) if has_others else None
+        from gssr.traces.nsys import rank_of
+
+        rank = rank_of(path) if has_others else None
     else:
         rank = _rank_in(path, has_others, most_bytes)
     named = _IN_NAME.search(os.path.basename(path))
