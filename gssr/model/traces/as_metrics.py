@@ -1,7 +1,6 @@
 """A trace as a recording whose samples are computed: shares of any time, by GPU, stream or thread, as metrics."""
 
 import collections
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from operator import itemgetter
@@ -9,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Flags, Floats, Ints
+from gssr.arrays import Floats, Ints
 from gssr.metrics import OF_COUNTER, OF_NAME
 from gssr.model.results import Means
 from gssr.model.traces.cells import ByOwner, Pieces, cells
@@ -230,7 +229,7 @@ class Level:
 
     def _of_name(self, text: str) -> Pieces:
         own = self._timeline.intervals
-        wanted = names_like(self._timeline.names, text)
+        wanted = np.array([name == text for name in self._timeline.names], bool)
         return self._by_owner(np.flatnonzero(wanted[own.name] & (self.owner_of[own.track] >= 0))).union()
 
     # Metrics
@@ -406,9 +405,3 @@ def _thread(track: Track, number: int) -> _Key:
     name = track.name[:_LONGEST_NAME] or "thread"
     tid = "" if track.tid is None or str(track.tid) in name else f" {track.tid}"
     return _Key(node, number, name + tid, track.rank, f"track {number}")
-
-
-def names_like(names: tuple[str, ...], text: str) -> Flags:
-    """[n]: True for this name, and for that of a call with its version behind it."""
-    versioned = re.compile(re.escape(text) + r"(_v\d{4,})?").fullmatch
-    return np.array([versioned(name) is not None for name in names], bool)

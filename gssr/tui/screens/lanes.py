@@ -15,7 +15,7 @@ from gssr.gpu_name import place as called
 from gssr.metrics import OF_NAME
 from gssr.model.live.frame import Frame, TracePart
 from gssr.model.statistics.grid import fold
-from gssr.model.traces.as_metrics import LevelName, names_like
+from gssr.model.traces.as_metrics import LevelName
 from gssr.model.traces.nesting import Lanes, lanes, within
 from gssr.render.cells import as_many, clean, clip, fit, pad
 from gssr.render.clock import axis_text, exact, moment
@@ -281,7 +281,7 @@ def find(step: int) -> Callable[[Scene], View]:
         name = _name_under(scene, part)
         looked_at = np.append(np.zeros(frame.n_gpus, bool), False)
         looked_at[scene.looked_at()] = True
-        same = np.append(names_like(part.trace.names, name), False)
+        same = np.array([*(one == name for one in part.trace.names), False])
         there = np.flatnonzero(same[own.name] & looked_at[part.level.owner_of[own.track]])
         time = -1 if view.cursor is None else round(view.cursor * _NS)
         at = int(np.searchsorted(own.start[there], time, "right" if step > 0 else "left")) - (step < 0)
