@@ -16,8 +16,8 @@ from gssr.store.pages.rows import NULL
 from gssr.store.read.database import Database
 from gssr.store.read.open import Readable, RecordingError
 from gssr.traces.categories import category_of
-from gssr.traces.columns import Columns, Key, all_alike, placed
 from gssr.traces.nsys_about import MOST_ROWS, OF_A_PROCESS, TABLES, TID_BITS, About
+from gssr.traces.nsys_columns import Columns, Key, all_alike, placed
 from gssr.traces.timeline import (
     NO_LINK,
     OPERATIONS,

@@ -1,4 +1,4 @@
-"""Columns of intervals as they are gathered from a file, part by part, and put in order."""
+"""Columns of a report's intervals as they are gathered from its tables, part by part, and put in order."""
 
 from collections.abc import Sequence
 
