@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from test_terminal import Tmux, gone
 from test_terminal import tmux as tmux  # the fixture
 from training import STEP, training
 
+from gssr.cli import main
 from gssr.commands.tui import watches_of
 from gssr.model.live import watch_trace
 from gssr.model.live.frame import Frame, Query
@@ -32,6 +34,7 @@ from gssr.tui.app import LiveScreen
 from gssr.tui.moves import MOVES
 from gssr.tui.screens import SCREENS, lanes
 from gssr.tui.view import Scene, View
+from tests.fakes.traces.samples import labelled
 
 TRACE = training(3)
 NAMES = [screen.name for screen in SCREENS]
@@ -437,3 +440,21 @@ def test_two_traces_are_compared(tmp_path: Path) -> None:
             assert re.search(r"busy % +\d", drawn())
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["ranks", "processes of one report"])
+def test_gpus_takes_each_name_that_a_screen_or_a_page_shows(
+    told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, files, report = labelled(tmp_path, "straggler", 0, 2)
+    names = [str(file) for file in files] if told else [str(report)]
+    (watch,) = watches_of(names)
+    with closing(watch):
+        frame = watch.look(Query(columns=20))
+    shown = [frame.place(gpu) for gpu in range(2)]
+    assert len(set(shown)) == 2
+    every = [*shown, "rank 0 GPU 0", "rank 1 GPU 1"] if told else shown
+    for at, name in enumerate(every):
+        assert main(["analyze", "--json", "--gpus", name, *names]) == 0
+        (own,) = json.loads(capsys.readouterr().out)["ranks"]
+        assert not told or own["rank"] == at % 2

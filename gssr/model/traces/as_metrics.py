@@ -368,16 +368,17 @@ def levels_of(timeline: Timeline) -> dict[LevelName, Level]:
 
 
 def _gpu_of(timeline: Timeline, streams: list[int]) -> Callable[[int], _Key]:
-    """What the GPU of a stream is called: ``node:device`` where that tells GPUs apart, else by rank."""
+    """What the GPU of a stream is called: ``node:device`` where that tells GPUs apart, else by rank. Without rank and UUID
+    each process has GPUs of its own."""
     product, tracks = timeline.facts.get("gpu"), timeline.tracks
     whose = [
-        (node, rank, source if rank is None else 0, device, uuid)
-        for _, _, rank, node, _, _, device, uuid, _, source in map(tracks.__getitem__, streams)
+        (node, rank, source if rank is None else 0, device, uuid, pid if rank is None and uuid is None else None)
+        for _, _, rank, node, pid, _, device, uuid, _, source in map(tracks.__getitem__, streams)
     ]
     every = dict.fromkeys(whose)
-    on_node = len({(node, device) for node, _, _, device, _ in every}) == len(every)
-    of_rank = len({rank for _, rank, _, _, _ in every}) == len(every)
-    n_sources = len({source for _, _, source, _, _ in every})
+    on_node = len({(node, device) for node, _, _, device, _, _ in every}) == len(every)
+    of_rank = len({rank for _, rank, *_ in every}) == len(every)
+    n_sources = len({source for _, _, source, *_ in every})
 
     def key(node: str | None, rank: int | None, source: int, device: int | None, uuid: str | None) -> _Key:
         odd = device is not None and not 0 <= device < _MOST_INDEX
@@ -390,7 +391,7 @@ def _gpu_of(timeline: Timeline, streams: list[int]) -> Callable[[int], _Key]:
             return _Key("rank", rank, part, rank, uuid, product)
         return _Key(f"rank{rank}", number, part, rank, uuid, product)
 
-    keys = {own: key(*own) for own in every}
+    keys = {own: key(*own[:5]) for own in every}
     if not on_node and not of_rank:
         called = collections.Counter(each[:3] for each in keys.values())
         pids = {own: tracks[at].pid for own, at in zip(reversed(whose), reversed(streams), strict=True)}
