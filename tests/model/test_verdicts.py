@@ -17,6 +17,11 @@ from gssr.model.verdicts.table import REGISTERED, Table
 N = 300
 
 
+NO_COUNTERS = tuple(name for name in HEALTHY if name not in (
+    "gpu_utilization", "memory_copy_utilization", "power_usage", "temperature", "sm_clock", "memory_used"))
+"""What NVML alone does not tell."""
+
+
 def verdicts(found: Evidence, table: Table = TABLE) -> dict[str, Verdict]:
     return {verdict.code: verdict for verdict in judge(found, table).verdicts}
 
@@ -42,11 +47,17 @@ def _waits(factor: float = 0.1, first: int = 100, last: int = 160) -> dict[str, 
     return scaled(during(N, first, last, factor))
 
 
-def _rotating(seconds: int, low: float) -> dict[str, Any]:
-    load = np.ones((16, N))
+def _rotating(seconds: int, low: float, high: float = 1.0, n_gpus: int = 8) -> dict[str, Any]:
+    load = np.full((n_gpus, N), high)
     for second in range(N):
-        load[second // seconds % 16, second] = low
+        load[second // seconds % n_gpus, second] = low
     return scaled(load)
+
+
+def _turns(seconds: int, n_gpus: int = 8, first: int = 4) -> dict[str, Any]:
+    """``first`` GPUs work for so many seconds, then the others."""
+    odd = np.arange(N) // seconds % 2 == 1
+    return scaled(np.where((np.arange(n_gpus) < first)[:, None] == odd, 1.0, 0.02))
 
 
 CAUSES: dict[str, list[Evidence]] = {
@@ -70,11 +81,17 @@ CAUSES: dict[str, list[Evidence]] = {
     "slow_clock": [evidence(sm_clock=1980 * gpu(5, 0.6))],
     "straggler": [evidence(16, **scaled(gpu(5, 0.5, 16))), evidence(16, **scaled(0.6 * gpu(5, 1.6, 16)))],
     "imbalance": [evidence(**scaled(np.linspace(1.0, 0.5, 8)[:, None]))],
-    "rotating_stragglers": [evidence(16, **_rotating(10, 0.2))],
+    "rotating_stragglers": [evidence(**_rotating(10, 0.2)), evidence(**_rotating(10, 1.0, 0.4))],
+    "taking_turns": [evidence(**_turns(20)), evidence(2, **_turns(12, 2, 1)), evidence(**_turns(40, first=2))],
     "io_wait": [evidence(host={"read_bytes": during(N, 100, 160, 2e9, 5e6)}, **_waits()),
                 evidence(host={"net_rx_bytes": 3e9}, **scaled(0.2))],
     "cpu_starved": [evidence(workload={"cpu": 1.0}, **scaled(0.35)),
                     evidence(host={"cpu_utilization": 0.98}, **scaled(0.3))],
+    "unified_memory": [evidence(4, sm_active=0.93, tensor_active=0.0, fp32_active=0.01, fp16_active=0.0, dram_active=0.1,
+                                pcie_rx_bytes=13e9, pcie_tx_bytes=11e9)],
+    "low_occupancy": [evidence(1, gr_engine_active=0.96, sm_active=0.4, sm_occupancy=0.08, tensor_active=0.05,
+                               dram_active=0.1)],
+    "low_power": [evidence(without=NO_COUNTERS, gpu_utilization=1.0, power_usage=220.0, memory_copy_utilization=0.02)],
     "transfer_bound": [evidence(**_waits() | {"pcie_rx_bytes": during(N, 100, 160, 20e9, 0.5e9)}),
                        evidence(c2c_rx_bytes=30e9, c2c_tx_bytes=1e9, **scaled(0.2))],
     "communication_bound": [evidence(**_waits(0.3) | {"nvlink_tx_bytes": during(N, 100, 160, 200e9, 40e9)}),
@@ -112,7 +129,7 @@ def test_there_is_a_condition_and_a_cause_for_every_rule_and_no_other() -> None:
     assert len(codes) == len(set(codes)) and set(codes) == set(CAUSES)
     assert sorted([*codes, *of_traces]) == sorted(REGISTERED)
     for rule in TABLE.rules:
-        assert set(rule.explains) <= set(codes) - {rule.code}, rule.code
+        assert {*rule.explains, *rule.delays} <= set(codes) - {rule.code}, rule.code
         names = [threshold.name for threshold in rule.thresholds]
         assert len(names) == len(set(names)) and rule.advice and rule.source
 
@@ -120,7 +137,7 @@ def test_there_is_a_condition_and_a_cause_for_every_rule_and_no_other() -> None:
 def test_causes_stand_before_what_they_explain() -> None:
     order = {rule.code: place for place, rule in enumerate(TABLE.rules)}
     for rule in TABLE.rules:
-        assert all(order[rule.code] < order[symptom] for symptom in rule.explains), rule.code
+        assert all(order[rule.code] < order[symptom] for symptom in (*rule.explains, *rule.delays)), rule.code
 
 
 @pytest.mark.parametrize("n_gpus", [1, 2, 8, 64])
@@ -149,7 +166,9 @@ EDGES: list[tuple[str, Any, float, float]] = [
     ("slow_down", lambda x: evidence(noise=0.0, **scaled(np.linspace(1.0, 1 - x, N))), 0.14, 0.3),
     ("transfer_bound", lambda x: evidence(**_waits() | {"pcie_rx_bytes": x}), 3.0e9, 3.4e9),
     ("transfer_bound", lambda x: evidence(gpus={"name": "unknown"}, **_waits() | {"pcie_rx_bytes": x}), 0.9e9, 1.1e9),
-    ("communication_bound", lambda x: evidence(sm_active=0.45, nvlink_tx_bytes=x, nvlink_rx_bytes=x), 60e9, 75e9),
+    ("communication_bound", lambda x: evidence(dram_active=0.2, tensor_active=0.1, **x), {"sm_active": 0.68},
+     {"sm_active": 0.55}),
+    ("communication_bound", lambda x: evidence(sm_active=0.9, tensor_active=0.1, nvlink_tx_bytes=x), 120e9, 150e9),
     ("recurring_dips", lambda x: evidence(**scaled(dips(int(x), 2, 0.1))), 7, 9),
     ("io_wait", lambda x: evidence(host={"read_bytes": during(N, 100, 160, x, 0.0)}, **_waits()), 0.9e8, 1.1e8),
     ("hang", lambda x: evidence(n=600, state="timeout", **scaled(during(600, 600 - int(x), 600, 0.0))), 110, 130),

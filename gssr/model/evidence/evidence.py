@@ -4,7 +4,7 @@ A part of the evidence, cut out of what was gathered: without another look at th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,8 @@ class Evidence:
     ``n_rows``, ``first_time``, ``last_time`` [n_gpus]. ``host`` and ``workload``: [n_bins] by column of
     ``host_samples`` and ``workload_samples``, the mean over nodes, and over ranks; only what was measured.
     ``node_of`` [n_gpus] numbers ``nodes``. ``peaks``: what the GPUs can do at most, None where they are unknown, or not
-    all of one model, or parts of a GPU.
+    all of one model, or parts of a GPU. ``moving``: [n_bins] by column of ``host_samples`` the share of each bin's seconds in
+    which disks or network move much; only where bins are longer than the nodes' samples.
 
     ``closer``: some of the GPUs in shorter bins, where the series' are long; None elsewhere. ``glimpses``: the same in bins
     of a sample or few, over stretches of the window (gssr.model.evidence.glimpses) between which ``times`` leap over an
@@ -79,6 +80,7 @@ class Evidence:
     workload: Mapping[str, Floats]
     peaks: Peaks | None
     events: tuple[Event, ...]
+    moving: Mapping[str, Floats] = field(default_factory=dict)
     closer: "Evidence | None" = None
     glimpses: "Evidence | None" = None
 
@@ -244,6 +246,7 @@ def excerpt(evidence: Evidence, start: float, end: float) -> Evidence | None:
         course=_course(evidence.course, start, end),
         host={name: values[first:last] for name, values in evidence.host.items()},
         workload={name: values[first:last] for name, values in evidence.workload.items()},
+        moving={name: values[first:last] for name, values in evidence.moving.items()},
         events=tuple(event for event in evidence.events if start <= event.time < end),
         closer=excerpt(evidence.closer, start, end) if evidence.closer else None,
         glimpses=excerpt(evidence.glimpses, start, end) if evidence.glimpses else None,

@@ -43,6 +43,13 @@ WAITS = 0.05
 """They are looked for where the engine is idle for at least this share of the time in which the job works."""
 MOST_USE = 20_000
 """Where nodes have more of the finest rollups, a twentieth of a second, what they do is read in the series' bins."""
+SPARSE = 4.0
+"""GPUs sampled less often than once in so many seconds may wait between two samples; nodes are sampled each second."""
+MOST_SECONDS, MOSTLY = 40_000, 0.5
+"""Of so many seconds at most, and where so many of them are known, it is looked at how much nodes move in each."""
+MUCH = 1e8
+"""From this rate on, B/s, a node's disks or network may hold up its GPUs."""
+MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
 USE = {
     HOST: ("cpu_utilization", "read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes"),
     WORKLOAD: ("cpu", "n_processes"),
@@ -116,9 +123,25 @@ def _with_use(evidence: Evidence, reader: RunReader, window: Window, closer: Evi
         return replace(evidence, host=_folded(closer.host, at, bins.n), workload=_folded(closer.workload, at, bins.n))
     return replace(
         evidence,
+        moving=_moving(reader, window, bins),
         host=reader.use_over_time(HOST, *window, bins, USE[HOST]),
         workload=reader.use_over_time(WORKLOAD, *window, bins, USE[WORKLOAD]),
     )
+
+
+def _moving(reader: RunReader, window: Window, bins: series.Bins) -> dict[str, Floats]:
+    """``Evidence.moving``, where the bins are coarse because the GPUs were sampled so, and the nodes were each second."""
+    n = int(bins.width)
+    if (reader.sampling_seconds or 1.0) < SPARSE or bins.n * n > MOST_SECONDS:
+        return {}
+    seconds = series.Bins(bins.start, bins.width / n, bins.n * n)
+    found = {}
+    for name, rate in reader.use_over_time(HOST, *window, seconds, MOVED).items():
+        known = np.isfinite(rate)
+        if known.mean() >= MOSTLY:
+            much = known & (rate >= max(MUCH, float(np.median(rate[known]))))
+            found[name] = _folded({name: np.where(known, much, np.nan)}, np.arange(len(rate)) // n, bins.n)[name]
+    return found
 
 
 def _folded(use: Mapping[str, Floats], at: Ints, n: int) -> dict[str, Floats]:

@@ -13,6 +13,10 @@ from gssr.model.verdicts.table import LEAD, TRACEML, Found, Rule, Threshold, fin
 
 _FEWEST = 2
 """GPUs that can be compared."""
+_BUSIER = (
+    "See whether this rank has more work than the others (uneven batches, an uneven domain, work that only it does, such as "
+    "output or evaluation)."
+)
 _FURTHEST = 16.0
 """From so many times fewer GPUs it is told how often any of all lags: that was tried (benchmarks truth-long, 256 GPUs). From
 still fewer a rare chance would seem to be the rule."""
@@ -55,7 +59,7 @@ def straggler(job: Job, rule: Rule) -> Found | None:
     so = "" if low.any() else ": the others may wait for " + ("it" if len(which) == 1 else "them")
     found = {**group(job, which), "ratio": words.percent(ratio), "so": so}
     loss = 1 - float(np.nanmin(means[strange])) / middle if low.any() else 0.0
-    return Found(found, evidence, rule.graded(loss), job.span, which)
+    return Found(found, evidence, rule.graded(loss), job.span, which, advice="" if low.any() else _BUSIER)
 
 
 @rule(
@@ -89,26 +93,30 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
 
 
 @rule(
-    "warning", "At {any} of the time some GPU lags behind, each in its turn",
+    "warning", "Another GPU holds up the others each time: {lost} of the GPUs' time is lost to it",
     (
         Threshold("seconds", 5.0, "looked at in columns of at least so many seconds"),
-        Threshold("behind", 0.8, "a GPU is behind below this share of the median GPU"),
-        Threshold("any", 0.3, "some GPU is behind in at least this share of the columns"),
-        Threshold("same", 0.5, "the one that is behind most often has less than this share of these"),
-        Threshold("at_once", 0.34, "no more than this share of the GPUs is behind at once"),
+        Threshold("behind", 0.8, "a GPU is out of step below this share of the median GPU, or where that is so of it"),
+        Threshold("any", 0.3, "some GPU is out of step in at least this share of the columns"),
+        Threshold("same", 0.5, "the one that is so most often is it in less than this share of these"),
+        Threshold("at_once", 0.34, "no more than this share of the GPUs is out of step at once"),
+        Threshold("lost", 0.08, "1 - mean/max moment by moment, less that of the time means, is at least this"),
+        Threshold("critical", 0.3, "from this on it is critical"),
     ),
     "In a synchronous job all wait for the slowest at each step: look for uneven batches, data loading or a shared "
     "file system that hits one rank at a time.",
-    needs=(LEAD,), explains=("low_use",),
+    needs=(LEAD,), explains=("low_use", "recurring_dips"),
 )  # fmt: skip
 def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
-    """Some GPU is behind, now this one, now that one."""
+    """Some GPU is out of step, now this one, now that one: it does less than the others, which wait, or more than they do,
+    which spin meanwhile."""
     n_used, job = int(job.used.sum()), job.closer
-    values = _columns(job, rule.at("seconds"))
+    values = job.columns(rule.at("seconds"))
     if values.shape[0] <= _FEWEST or not values.shape[1]:
         return None
     middle = medians(values)
     late, working = behind(values, middle, 1.0, rule.at("behind"))
+    late |= working & (values > middle / rule.at("behind"))
     late &= late.sum(axis=0) <= max(1.0, rule.at("at_once") * values.shape[0])
     n_working = int(working.sum())
     if not n_working:
@@ -118,28 +126,21 @@ def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     if not any_behind or any_behind < rule.at("any"):
         return None
     same = float(late.sum(axis=1).max() / (any_behind * n_working))
-    if same >= rule.at("same"):
+    own = values[:, working]
+    resolved = float(np.nanmean(1 - over_gpus(own) / np.nanmax(own, axis=0)))
+    lost = resolved - (imbalance_of_means(over_gpus(own.T)) or 0.0)
+    if same >= rule.at("same") or lost < rule.at("lost"):
         return None
-    resolved = float(np.nanmean(1 - over_gpus(values[:, working]) / np.nanmax(values[:, working], axis=0)))
     told_by = f", as {n_looked_at:,} of {n_used:,} tell" if n_looked_at < n_used else ""
     evidence = (
-        finding("share", any_behind, f"of the time a GPU is behind the median GPU{told_by}", rule, "any"),
+        finding("share", any_behind, f"of the time a GPU is out of step with the median GPU{told_by}", rule, "any"),
         told("same", same, f"the same one in {words.percent(same)} of it", rule.at("same")),
-        told("imbalance", resolved, f"{words.percent(resolved)} lost moment by moment"),
+        told("imbalance", lost, f"{words.percent(lost)} lost moment by moment, beyond the means' imbalance", rule.at("lost")),
     )
-    return Found({"any": words.percent(any_behind)}, evidence, rule.severity, job.span)
+    return Found({"lost": words.percent(lost)}, evidence, rule.graded(lost), job.span)
 
 
 def _of_all(share: float, n_looked_at: int, n_gpus: int) -> float:
     """The share of the time in which any of ``n_gpus`` is behind, where it is ``share`` of some of them, as if they were so
     independently; where no two are at once it is more, and of very many GPUs as well."""
     return share if n_looked_at >= n_gpus else 1 - (1 - share) ** min(n_gpus / n_looked_at, _FURTHEST)
-
-
-def _columns(job: Job, seconds: float) -> Floats:
-    """[n used GPUs, n_columns]: the leading metric in the steady part, in columns of at least ``seconds``."""
-    own = np.where(job.comparable, job.activity, np.nan)[job.used][:, job.steady]
-    factor = max(1, int(np.ceil(seconds / job.evidence.width - 1e-6)))
-    n = own.shape[1] // factor
-    parts = own[:, : n * factor].reshape(len(own) * n, factor)
-    return over_gpus(parts.T).reshape(len(own), n)

@@ -17,6 +17,8 @@ _REASONS = {
     "sw_power_cap": "the power limit",
 }
 """In the order of telling."""
+_WAITED_FOR = ("imbalance", "rotating_stragglers", "recurring_dips")
+"""What shows where GPUs wait, step by step, for those that are slow."""
 
 
 @rule(
@@ -28,7 +30,8 @@ _REASONS = {
         Threshold("critical", 0.5, "from this share on it is critical"),
     ),
     "Tell the operators which node it is (cooling, dust, a failed fan), and leave it out until then.",
-    needs=(("hw_thermal", "sw_thermal", "temperature"),), explains=("throttled_hardware", "slow_clock"),
+    needs=(("hw_thermal", "sw_thermal", "temperature"),), explains=("throttled_hardware", "slow_clock", "straggler", "power_capped"),
+    delays=_WAITED_FOR,
 )  # fmt: skip
 def throttled_thermal(job: Job, rule: Rule) -> Found | None:
     """Too hot: as the flags say, or the temperature itself."""
@@ -46,7 +49,8 @@ def throttled_thermal(job: Job, rule: Rule) -> Found | None:
     "critical", "{some} {were} slowed down by the power brake",
     (Threshold("share", 0.05, "the external power brake is on in at least this share of samples", NVML),),
     "Tell the operators: the node's power supply asks the GPUs to slow down.",
-    needs=(("power_brake",),), explains=("throttled_hardware", "slow_clock"),
+    needs=(("power_brake",),), explains=("throttled_hardware", "slow_clock", "straggler"),
+    delays=_WAITED_FOR,
 )  # fmt: skip
 def throttled_power_brake(job: Job, rule: Rule) -> Found | None:
     """The external power brake."""
@@ -57,7 +61,7 @@ def throttled_power_brake(job: Job, rule: Rule) -> Found | None:
     "critical", "{some} {were} slowed down by their hardware",
     (Threshold("share", 0.05, "the hardware lowers the clock in at least this share of samples", NVML),),
     "Tell the operators: heat, the power brake or the power supply; nvidia-smi -q -d PERFORMANCE says which.",
-    needs=(("hw_slowdown",),), explains=("slow_clock",),
+    needs=(("hw_slowdown",),), explains=("slow_clock", "straggler"), delays=_WAITED_FOR,
 )  # fmt: skip
 def throttled_hardware(job: Job, rule: Rule) -> Found | None:
     """The hardware, for one of several reasons."""
@@ -120,27 +124,24 @@ def _relative_clock(job: Job, gpus: tuple[int, ...]) -> float:
         Threshold("critical", 0.2, "from this loss of clock on it is critical"),
     ),
     "Leave the node out (--exclude) and tell the operators: every other GPU of a synchronous job waits for it.",
-    needs=(("sm_clock",), LEAD), explains=("straggler", "imbalance", "slow_clock", "rotating_stragglers"),
+    needs=(("sm_clock",), LEAD), explains=("slow_clock", "straggler"), delays=_WAITED_FOR,
 )  # fmt: skip
 def slow_node(job: Job, rule: Rule) -> Found | None:
     """All GPUs of one node run at a slower clock than the other nodes'."""
     evidence = job.evidence
     if len(evidence.nodes) <= 1:
         return None
-    clocks = _per_node(job, np.where(job.used, job.per_gpu("sm_clock", job.working), np.nan))
-    middle = median(clocks)
-    slow = np.flatnonzero(clocks < rule.at("clock") * middle)
-    if not len(slow) or len(slow) * 2 > np.isfinite(clocks).sum():
+    clocks, pace = _clocks(job)
+    paces = _per_node(job, pace)
+    slow = np.flatnonzero(paces < rule.at("clock") * median(paces))
+    if not len(slow) or len(slow) * 2 > np.isfinite(paces).sum():
         return None
-    node = int(slow[np.argmin(clocks[slow])])
-    others = np.setdiff1d(np.arange(len(clocks)), slow)
-    loss = 1 - float(clocks[node]) / middle
-    findings = [
-        told(
-            "sm_clock", float(clocks[node]), f"SM clock {clocks[node]:,.0f} MHz, the median node {middle:,.0f} MHz",
-            rule.at("clock") * middle,
-        )
-    ]  # fmt: skip
+    node = int(slow[np.argmin(paces[slow])])
+    others = np.setdiff1d(np.arange(len(paces)), slow)
+    loss = 1 - float(paces[node]) / median(paces)
+    clock = float(_per_node(job, clocks)[node])
+    text = f"SM clock {clock:,.0f} MHz, the median node {clock / (1 - loss):,.0f} MHz{_of_its_model(job)}"
+    findings = [told("sm_clock", clock, text, rule.at("clock") * clock / (1 - loss))]
     why = []
     for flag in _REASONS:
         shares = _per_node(job, evidence.means.per_gpu(flag))
@@ -167,9 +168,24 @@ def slow_node(job: Job, rule: Rule) -> Found | None:
     return Found(words_, tuple(findings), rule.graded(loss), job.span, which)
 
 
+def _clocks(job: Job) -> tuple[Floats, Floats]:
+    """[n_gpus] each: the SM clock of each used GPU at work, MHz, and as a share of the median GPU's of the same model: what
+    another model does at its clock can't be compared."""
+    clocks = np.where(job.used, job.per_gpu("sm_clock", job.working), np.nan)
+    models = [gpu.name for gpu in job.evidence.gpus]
+    usual = {model: median(clocks[[model == each for each in models]]) for model in dict.fromkeys(models)}
+    return clocks, clocks / np.array([usual[model] for model in models])
+
+
+def _of_its_model(job: Job) -> str:
+    return " of its model" if len({gpu.name for gpu in job.evidence.gpus}) > 1 else ""
+
+
 def _lower_limit(job: Job, node: int, others: Ints) -> Finding | None:
+    models = [gpu.name for gpu in job.evidence.gpus]
     limits = np.array([gpu.power_limit or np.nan for gpu in job.evidence.gpus], np.float64)
-    per_node = _per_node(job, limits)
+    alike = [model == models[int(np.argmax(job.evidence.node_of == node))] for model in models]
+    per_node = _per_node(job, np.where(alike, limits, np.nan))
     if not per_node[node] < 0.98 * median(per_node[others]):
         return None
     return told("power_limit", float(per_node[node]), f"power limit {per_node[node]:.0f} W")
@@ -184,22 +200,22 @@ def _per_node(job: Job, values: Floats) -> Floats:
     "warning", "{some} ran at a slower clock, and no reason recorded",
     (Threshold("clock", 0.9, "the SM clock, at work, is below this share of the median GPU's"),),
     "Compare nvidia-smi -q -d CLOCK on this node with another: application clocks may have been left set.",
-    needs=(("sm_clock",), LEAD), explains=("straggler", "imbalance"),
+    needs=(("sm_clock",), LEAD), explains=("straggler",), delays=_WAITED_FOR,
 )  # fmt: skip
 def slow_clock(job: Job, rule: Rule) -> Found | None:
     """GPUs at a slower clock without a reason."""
-    clocks = np.where(job.used, job.per_gpu("sm_clock", job.working), np.nan)
-    middle = median(clocks)
-    if np.isfinite(clocks).sum() <= 2 or not middle > 0:
+    clocks, pace = _clocks(job)
+    if np.isfinite(clocks).sum() <= 2:
         return None
-    slow = clocks < rule.at("clock") * middle
+    slow = pace < rule.at("clock")
     which = positions(slow)
     if not which or 2 * len(which) > np.isfinite(clocks).sum():
         return None
     if not any(job.evidence.has(flag) for flag in THROTTLES):
         raise Unknown("the clock event reasons were not measured")
     own = float(clocks[slow].mean())
-    text = f"SM clock {own:,.0f} MHz, the median GPU {middle:,.0f} MHz"
+    middle = own / float(pace[slow].mean())
+    text = f"SM clock {own:,.0f} MHz, the median GPU {middle:,.0f} MHz{_of_its_model(job)}"
     return Found(
         group(job, which), (told("sm_clock", own, text, rule.at("clock") * middle),), rule.severity, job.span, which
     )

@@ -13,6 +13,8 @@ from gssr.model.window import DETECTION_METRICS, average_of, warm_up_and_tear_do
 
 CLEARLY = 1.25
 """So many times as much shows more than noise does, where the same is looked at twice."""
+_KNOWN = 0.25
+"""Where fewer values are there than this share, columns of time are no longer for it."""
 _HIGH = 95.0
 """The percentile that stands for the highest activity: single spikes don't move it."""
 
@@ -44,8 +46,18 @@ class Job:
 
     @cached_property
     def lead(self) -> str | None:
-        """What tells work from waiting: the best of DETECTION_METRICS that was measured."""
-        return next((name for name in DETECTION_METRICS if self.evidence.has(name)), None)
+        """What tells work from waiting: the best of DETECTION_METRICS that shows any; of a job that does nothing the best
+        that was measured. A kernel on one SM is work, and SM activity shows none."""
+        measured = [name for name in DETECTION_METRICS if self.evidence.has(name)]
+        return next((name for name in measured if self._does(name).any()), measured[0] if measured else None)
+
+    def _does(self, metric: str) -> Flags:
+        """[n_gpus]: those of which the metric shows some activity in more than a very small share of the time."""
+        values = self.evidence.series.get(metric)
+        if values is None:
+            return np.zeros(self.evidence.n_gpus, bool)
+        busy = (values >= self.common("idle")).sum(axis=1)  # NaN never is
+        return np.asarray((busy >= self.common("unused") * np.isfinite(values).sum(axis=1)) & (busy > 0), bool)
 
     @cached_property
     def activity(self) -> Floats:
@@ -61,10 +73,8 @@ class Job:
 
     @cached_property
     def used(self) -> Flags:
-        """[n_gpus]: those that did anything in more than a very small share of the time."""
-        n = np.isfinite(self.activity).sum(axis=1)
-        busy = (self.activity >= self.common("idle")).sum(axis=1)  # NaN never is
-        return np.asarray(self.known & (busy >= self.common("unused") * n) & (busy > 0), bool)
+        """[n_gpus]: those that did anything in more than a very small share of the time, by whatever was measured of it."""
+        return np.asarray(self.known & np.logical_or.reduce([self._does(name) for name in DETECTION_METRICS]), bool)
 
     @cached_property
     def mean(self) -> Floats:
@@ -101,13 +111,33 @@ class Job:
         return inside if inside.any() else np.asarray(touched, bool)
 
     @cached_property
+    def still(self) -> Flags:
+        """[n_gpus, n_bins]: cells in which nothing is computed or moved, whatever kernels run: as DRAM and the arithmetic
+        pipes tell; where they were not measured, as power and memory copies do beside those of the job at work."""
+        series, shape = self.evidence.series, self.activity.shape
+        if "dram_active" in series and "flop_active" in series:
+            moved = np.fmax(series["dram_active"], series["flop_active"])
+            return np.asarray(moved < self.common("still"), bool)
+        power, copies = series.get("power_usage"), series.get("memory_copy_utilization")
+        if power is None or copies is None or self.lead != "gpu_utilization":
+            return np.zeros(shape, bool)
+        limits = np.array([gpu.power_limit or np.nan for gpu in self.evidence.gpus], np.float64)[:, None]
+        top = np.fmax(np.nan_to_num(np.nanmax(np.where(np.isfinite(power), power, 0.0), axis=1))[:, None], limits / 2)
+        return np.asarray((copies < self.common("still")) & (power < self.common("drawn") * top), bool)
+
+    @cached_property
     def spinning(self) -> Flags:
         """[n_bins]: where SMs are active and neither compute nor move anything, in a job that does so at other times."""
-        if not self.evidence.has("dram_active", "flop_active"):
-            return np.zeros(len(self.mean), bool)
-        moved = np.fmax(self.in_time("dram_active"), self.in_time("flop_active"))
-        still = moved < self.common("still")
-        return np.asarray(still & bool((moved >= self.common("still")).any()), bool)
+        measured = self.still | ~np.isfinite(self.activity)
+        spins = measured[self.used].all(axis=0) if self.used.any() else np.zeros(len(self.mean), bool)
+        return np.asarray(spins & bool((~spins).any()), bool)
+
+    @cached_property
+    def alive(self) -> Flags:
+        """[n_gpus, n_bins]: cells in which a GPU does more than pause or spin."""
+        least = self.common("paused") * levels_of(self.activity, self.common("working"), self.common("idle"))
+        reached = self.activity >= np.fmax(self.common("idle"), np.nan_to_num(least))[:, None]
+        return np.asarray(reached & ~self.still & self.used[:, None], bool)
 
     @cached_property
     def working(self) -> Flags:
@@ -211,6 +241,16 @@ class Job:
             return self.lost_in(look.evidence.times[bins], look.evidence.width)
         lost = look.waiting | bins
         return np.where(self.steady, bins.sum() / max(lost.sum(), 1), 0.0)
+
+    def columns(self, seconds: float) -> Floats:
+        """[n used GPUs, n_columns]: the leading metric in the steady part, in columns of at least ``seconds``, and of more
+        where values are missing: of a step's samples some are high and some are low, and few of them tell little."""
+        own = np.where(self.comparable, self.activity, np.nan)[self.used][:, self.steady]
+        known = max(float(np.isfinite(own).mean()) if own.size else 1.0, _KNOWN)
+        factor = max(1, int(np.ceil(seconds / self.evidence.width / known**2 - 1e-6)))
+        n = own.shape[1] // factor
+        parts = own[:, : n * factor].reshape(len(own) * n, factor)
+        return over_gpus(parts.T).reshape(len(own), n)
 
     def around(self, bins: Flags) -> tuple[float, float]:
         """From the first to the last of these bins, within the window, unix s."""

@@ -43,7 +43,7 @@ _SHORT = 5.0
         Threshold("sm_active", 0.25, "and SM activity is below this", KEMPNER),
     ),
     "Give each kernel more to do: larger batches or blocks, fused kernels, CUDA graphs; or share the GPU (MPS).",
-    needs=(("gr_engine_active",), ("sm_active",)), explains=("gaps", "low_use"),
+    needs=(("gr_engine_active",), ("sm_active",)), explains=("low_occupancy", "gaps", "low_use"),
 )  # fmt: skip
 def small_kernels(job: Job, rule: Rule) -> Found | None:
     """The engine is busy, few SMs are."""
@@ -55,6 +55,94 @@ def small_kernels(job: Job, rule: Rule) -> Found | None:
         finding("sm_active", sm, "at work", rule, "sm_active", above=False),
         finding("gr_engine_active", engine, "", rule, "gr_engine_active"),
     )._replace(bins=job.working)  # fmt: skip
+
+
+@rule(
+    "warning", "Memory pages move to and fro: PCIe carries {rate} both ways while the SMs wait for it",
+    (
+        Threshold("load", 0.1, "PCIe carries at least this share of its bandwidth in each direction, ..."),
+        Threshold("bandwidth", 25e9, "... which is taken to be this where it is unknown", least=1.0),
+        Threshold("sm_active", 0.6, "SM activity is at least this"),
+        Threshold("flop_active", 0.06, "and the arithmetic pipes' activities sum up to less than this"),
+    ),
+    "Unified memory seems not to fit the GPU: prefetch it (cudaMemPrefetchAsync), advise where it lies (cudaMemAdvise), or "
+    "cut the problem so that it fits; nsys profile --cuda-um-gpu-page-faults=true counts the faults.",
+    needs=(("sm_active",), ("flop_active",), ("pcie_rx_bytes",), ("pcie_tx_bytes",)),
+    explains=("little_arithmetic", "low_occupancy", "memory_bound"),
+)  # fmt: skip
+def unified_memory(job: Job, rule: Rule) -> Found | None:
+    """Kernels wait for pages that are copied to and fro."""
+    peaks = job.evidence.peaks
+    full = (peaks.pcie_bandwidth if peaks else None) or rule.at("bandwidth")
+    sm, flop = job.at_work("sm_active"), job.at_work("flop_active")
+    rate = min(job.at_work("pcie_rx_bytes"), job.at_work("pcie_tx_bytes"))
+    if not (rate >= rule.at("load") * full and sm >= rule.at("sm_active") and flop < rule.at("flop_active")):
+        return None
+    return _found(
+        job, rule, {"rate": words.amount(rate, "pcie_rx_bytes")},
+        told("pcie_rx_bytes", rate, f"{words.percent(rate / full)} of PCIe's bandwidth", rule.at("load") * full),
+        finding("flop_active", flop, "at work", rule, "flop_active", above=False),
+        finding("sm_active", sm, "", rule, "sm_active"),
+    )  # fmt: skip
+
+
+@rule(
+    "warning", "The GPUs are busy with few warps: occupancy {occupancy}, SM activity {sm}",
+    (
+        Threshold("gr_engine_active", 0.8, "the engine is active at least this share of the time, ..."),
+        Threshold("sm_active", 0.6, "... SM activity is below this, ..."),
+        Threshold("sm_occupancy", 0.15, "... occupancy below this"),
+        Threshold("dram_active", 0.4, "and DRAM is less active than this"),
+    ),
+    "Start more threads per kernel (a larger grid, larger batches), or let kernels run side by side (streams, MPS); Nsight "
+    "Compute's launch statistics of the longest kernel show what limits its occupancy.",
+    needs=(("gr_engine_active",), ("sm_active",), ("sm_occupancy",)), explains=("little_arithmetic", "low_use"),
+)  # fmt: skip
+def low_occupancy(job: Job, rule: Rule) -> Found | None:
+    """Kernels that run all the time and fill neither the SMs nor their warps."""
+    engine, sm, warps = (job.at_work(name) for name in ("gr_engine_active", "sm_active", "sm_occupancy"))
+    if not (engine >= rule.at("gr_engine_active") and sm < rule.at("sm_active") and warps < rule.at("sm_occupancy")):
+        return None
+    if job.at_work("dram_active") >= rule.at("dram_active"):
+        return None
+    found = {"occupancy": words.percent(warps), "sm": words.percent(sm)}
+    return _found(
+        job, rule, found,
+        finding("sm_occupancy", warps, "at work", rule, "sm_occupancy", above=False),
+        finding("sm_active", sm, "", rule, "sm_active", above=False),
+        finding("gr_engine_active", engine, "", rule, "gr_engine_active"),
+    )._replace(bins=job.working)  # fmt: skip
+
+
+@rule(
+    "warning", "Busy by utilization ({utilization}), but at {power} of the power limit: few SMs are at work",
+    (
+        Threshold("gpu_utilization", 0.8, "GPU utilization is at least this, and nothing better was measured"),
+        Threshold("power", 0.42, "power is below this share of its limit"),
+        Threshold("memory_copy_utilization", 0.25, "and memory is copied for less than this share of the time"),
+    ),
+    "Utilization counts the time in which any kernel runs, however small: small kernels, or kernels that wait for other GPUs. "
+    "Record with DCGM, or on Hopper and newer with GPM (gssr doctor says what is there): SM activity tells which it is.",
+    needs=(("gpu_utilization",), ("power_usage",)), explains=("low_use",),
+)  # fmt: skip
+def low_power(job: Job, rule: Rule) -> Found | None:
+    """What NVML alone shows of kernels that hardly use the GPU."""
+    if job.lead != "gpu_utilization":
+        return None
+    limits = [gpu.power_limit for gpu in job.evidence.gpus if gpu.power_limit]
+    if not limits:
+        raise Unknown("the power limit is unknown")
+    used, power = job.at_work("gpu_utilization"), job.at_work("power_usage") / float(np.median(limits))
+    if not (used >= rule.at("gpu_utilization") and power < rule.at("power")):
+        return None
+    if job.at_work("memory_copy_utilization") >= rule.at("memory_copy_utilization"):
+        return None
+    found = {"utilization": words.percent(used), "power": words.percent(power)}
+    return _found(
+        job, rule, found, finding("gpu_utilization", used, "at work", rule, "gpu_utilization"),
+        told("power_usage", power, f"{words.percent(power)} of the power limit (below {words.percent(rule.at('power'))})",
+             rule.at("power")),
+    )  # fmt: skip
 
 
 @rule(
@@ -106,7 +194,7 @@ def _gaps_seen(job: Job) -> list[Finding]:
     "info", "The device memory works at its practical peak ({dram})",
     (Threshold("dram_active", 0.7, "DRAM is active at least this much; the practical peak is about 0.8", DCGM),),
     "The GPU is saturated in bandwidth: only fewer bytes make it faster (fused kernels, lower precision, better reuse).",
-    needs=(("dram_active",),), explains=("memory_bound", "tensor_unused", "little_arithmetic", "low_use"),
+    needs=(("dram_active",),), explains=("compute_bound", "memory_bound", "tensor_unused", "little_arithmetic", "low_use"),
 )  # fmt: skip
 def memory_peak(job: Job, rule: Rule) -> Found | None:
     """The memory can't do more."""
@@ -116,6 +204,32 @@ def memory_peak(job: Job, rule: Rule) -> Found | None:
     return _found(
         job, rule, {"dram": words.percent(dram)}, finding("dram_active", dram, "at work", rule, "dram_active"),
         *_bandwidth(job, dram),
+    )  # fmt: skip
+
+
+@rule(
+    "info", "Compute-bound: on the {pipe}, active {value} of the time",
+    (
+        Threshold("tensor_active", 0.5, "the tensor cores are active at least this share of the time", KEMPNER),
+        Threshold("fp64_active", 0.5, "or the FP64 pipe is"),
+        Threshold("fp32_active", 0.6, "or the FP32 pipe"),
+        Threshold("fp16_active", 0.6, "or the FP16 pipe"),
+        Threshold("sm_active", 0.6, "and SM activity is at least this", KEMPNER),
+    ),
+    "That is what the GPU is for: only less or cheaper arithmetic makes it faster.",
+    needs=(("sm_active",), ("tensor_active", "fp64_active", "fp32_active", "fp16_active")),
+    explains=("memory_bound", "low_use"),
+)  # fmt: skip
+def compute_bound(job: Job, rule: Rule) -> Found | None:
+    """One pipe is busy most of the time."""
+    sm = job.at_work("sm_active")
+    over = {name: job.at_work(name) for name in _PIPES if job.at_work(name) >= rule.at(name)}
+    if not over or not sm >= rule.at("sm_active"):
+        return None
+    name = max(over, key=lambda each: over[each])
+    return _found(
+        job, rule, {"pipe": _PIPES[name], "value": words.percent(over[name])},
+        finding(name, over[name], "at work", rule, name), finding("sm_active", sm, "", rule, "sm_active"),
     )  # fmt: skip
 
 
@@ -154,31 +268,6 @@ def _bandwidth(job: Job, dram: float) -> list[Finding]:
 
 
 @rule(
-    "info", "Compute-bound: on the {pipe}, active {value} of the time",
-    (
-        Threshold("tensor_active", 0.5, "the tensor cores are active at least this share of the time", KEMPNER),
-        Threshold("fp64_active", 0.5, "or the FP64 pipe is"),
-        Threshold("fp32_active", 0.6, "or the FP32 pipe"),
-        Threshold("fp16_active", 0.6, "or the FP16 pipe"),
-        Threshold("sm_active", 0.6, "and SM activity is at least this", KEMPNER),
-    ),
-    "That is what the GPU is for: only less or cheaper arithmetic makes it faster.",
-    needs=(("sm_active",), ("tensor_active", "fp64_active", "fp32_active", "fp16_active")), explains=("low_use",),
-)  # fmt: skip
-def compute_bound(job: Job, rule: Rule) -> Found | None:
-    """One pipe is busy most of the time."""
-    sm = job.at_work("sm_active")
-    over = {name: job.at_work(name) for name in _PIPES if job.at_work(name) >= rule.at(name)}
-    if not over or not sm >= rule.at("sm_active"):
-        return None
-    name = max(over, key=lambda each: over[each])
-    return _found(
-        job, rule, {"pipe": _PIPES[name], "value": words.percent(over[name])},
-        finding(name, over[name], "at work", rule, name), finding("sm_active", sm, "", rule, "sm_active"),
-    )  # fmt: skip
-
-
-@rule(
     "info", "FP64 arithmetic ({value}){what}",
     (
         Threshold("fp64_active", 0.2, "the FP64 pipe or the tensor cores' FP64 is active at least this much", KEMPNER),
@@ -212,7 +301,7 @@ def fp64(job: Job, rule: Rule) -> Found | None:
 
 
 @rule(
-    "warning", "The tensor cores are unused: FP32 and FP16 arithmetic does the work",
+    "info", "The tensor cores are unused: FP32 and FP16 arithmetic does the work",
     (
         Threshold("sm_active", 0.5, "SM activity is at least this"),
         Threshold("tensor_active", 0.05, "the tensor cores are active less than this"),

@@ -33,6 +33,9 @@ _CARRIERS = (
         Threshold("periods", 4.0, "so many times at least: of fewer the distances may be alike by chance", least=2.0),
         Threshold("filled", 0.67, "and fill at least this share of the time from the first to the last"),
         Threshold("samples", 8.0, "a period is at least so many samples long: a shorter one may be a beat with steps"),
+        Threshold("brief", 3.0, "dips of fewer samples may be a beat, too, unless between them ..."),
+        Threshold("flat", 0.15, "... three quarters of the samples are within this share of the working level"),
+        Threshold("regular", 0.2, "dips too irregular for a correlation: their distances' deviation is below this share"),
         Threshold("lost", 0.02, "and at least this share of the work is lost to it"),
         Threshold("warning", 0.08, "from this share on it is a warning"),
         Threshold("critical", 0.3, "from this share on it is critical"),
@@ -64,21 +67,28 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
     if lost < rule.at("lost") or len(dips) < rule.at("periods"):
         return None
     lag, correlation = period(np.where(deep, depth, 0.0), rule.at("periods"))
-    seconds = lag * course.width
+    seconds, rhythm = lag * course.width, f"autocorrelation {correlation:.2f}"
     if correlation < max(rule.at("correlation"), rule.at("pairs") / len(dips)):
         wavering = cycle(own, course.width)  # whose distances differ too much for a correlation
-        if wavering is None or wavering.period is None or wavering.count < rule.at("periods"):
+        apart = np.diff([(first + end) / 2 for first, end in dips])
+        if wavering is None or wavering.period is None or len(apart) < rule.at("periods"):
+            return None
+        if float(apart.std()) > rule.at("regular") * float(apart.mean()):
             return None
         seconds = wavering.period
+        rhythm = f"their distances differ by {words.percent(float(apart.std() / apart.mean()))}"
     reach = (dips[-1][0] - dips[0][0]) * course.width
     if seconds < rule.at("samples") * course.width or (len(dips) - 1) * seconds < rule.at("filled") * reach:
         return None
-    length = float(np.median([end - first for first, end in dips])) * course.width
+    samples = float(np.median([end - first for first, end in dips]))
+    if samples < rule.at("brief") and float(np.percentile(depth[~deep], 75)) > rule.at("flat"):
+        return None
+    length = samples * course.width
     bins = np.where(job.steady, job.lost_in(np.asarray(times[deep], np.float64), course.width), 0.0)
     extra = carried(job, bins > 0, job.working & (bins == 0), rule.at("more"))
     what = f", while {extra[0].text.removesuffix(' meanwhile')}" if extra else ""
     evidence = (
-        told("seconds", seconds, f"period {words.duration(seconds)}, autocorrelation {correlation:.2f}"),
+        told("seconds", seconds, f"period {words.duration(seconds)}, {rhythm}"),
         finding("share", lost, "of the work lost", rule, "lost"),
         *extra,
     )

@@ -32,6 +32,7 @@ COMMON = Rule(
         Threshold("low", 0.3, "below this SM activity a job waits whatever its working level is", KEMPNER),
         Threshold("gaps", 0.6, "where the engine's activity at work is below this a job waits at work, too"),
         Threshold("still", 0.02, "where DRAM and the arithmetic pipes are less active than this the SMs only spin"),
+        Threshold("drawn", 0.5, "where these were not measured: no memory copies, and less than this share of its power"),
         Threshold("unused", 0.02, "a GPU that does something in less than this share of the time is unused", JOBSTATS),
         Threshold("paused", 0.25, "below this share of the working level a job pauses"),
         Threshold("explained", 0.8, "a symptom is explained by a cause that holds in this share of its time"),

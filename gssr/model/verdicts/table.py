@@ -16,6 +16,7 @@ JOBSTATS = "Princeton jobstats"
 CSCS = "CSCS's job report"
 TRACEML = "TraceML"
 NSYS = "Nsight Systems' expert rules"
+NSYS_AI = "nsys-ai"
 HTA = "HolisticTraceAnalysis"
 
 TRACES = "traces"
@@ -41,7 +42,7 @@ class Rule(NamedTuple):
     """One rule. ``title`` is a format for the words that its condition finds; ``severity`` is raised by thresholds that are
     called "warning" or "critical". ``needs``: of each group (metrics of the GPUs, columns of the host or the workload) one
     must be measured, else the rule abstains. ``explains``: codes of mere symptoms, not told where this rule holds for the
-    same GPUs and times."""
+    same GPUs and times. ``delays``: codes of symptoms that all GPUs show because they wait for those of this rule."""
 
     code: str
     severity: Severity
@@ -50,6 +51,7 @@ class Rule(NamedTuple):
     advice: str
     needs: tuple[tuple[str, ...], ...]
     explains: tuple[str, ...] = ()
+    delays: tuple[str, ...] = ()
 
     def at(self, name: str) -> float:
         """The value of a threshold."""
@@ -84,7 +86,8 @@ class Table(NamedTuple):
 
 class Found(NamedTuple):
     """``words`` fill the rule's title. ``gpus``: positions, empty for all. ``bins`` [n_bins]: when it holds, or for what
-    part (0-1) of the work that a bin lacks, None for throughout. ``span``: the same as unix times."""
+    part (0-1) of the work that a bin lacks, None for throughout. ``span``: the same as unix times. ``advice``: in place of
+    the rule's, where what was found asks for another."""
 
     words: dict[str, str]
     findings: tuple[Finding, ...]
@@ -92,6 +95,7 @@ class Found(NamedTuple):
     span: tuple[float, float]
     gpus: tuple[int, ...] = ()
     bins: Flags | Floats | None = None
+    advice: str = ""
 
 
 class Unknown(Exception):
@@ -112,13 +116,14 @@ def rule(
     advice: str,
     needs: tuple[tuple[str, ...], ...],
     explains: tuple[str, ...] = (),
+    delays: tuple[str, ...] = (),
 ) -> Callable[[_Condition], _Condition]:
     """Makes the function below the condition of a rule, which has its name as its code; see Rule. Its table has the rules in
     the order of their subjects (gssr.model.verdicts.rules), and of one subject in the order in which they are written."""
 
     def register(condition: _Condition) -> _Condition:
         code = condition.__name__
-        REGISTERED[code] = Rule(code, severity, title, thresholds, advice, needs, explains), condition
+        REGISTERED[code] = Rule(code, severity, title, thresholds, advice, needs, explains, delays), condition
         return condition
 
     return register
@@ -158,6 +163,8 @@ def decide(
 
 def same_gpus(cause: Rule, own: Found, rule: Rule, found: Found) -> bool:
     """Whether a rule is a symptom of a ``cause`` that holds (``own``) for all the GPUs for which it ``found`` something."""
+    if rule.code in cause.delays:
+        return True
     if rule.code not in cause.explains:
         return False
     return not own.gpus or bool(found.gpus and set(found.gpus) <= set(own.gpus))
@@ -169,7 +176,7 @@ def _verdict(rule: Rule, found: Found) -> Verdict:
         found.severity,
         rule.title.format(**found.words),
         found.findings,
-        rule.advice,
+        found.advice or rule.advice,
         rule.source,
         *found.span,
         found.gpus,

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from gssr.arrays import Floats
+from gssr.arrays import Flags, Floats
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job, group, positions, stretches, whole
+from gssr.model.verdicts.job import Job, group, levels_of, positions, stretches, whole
 from gssr.model.verdicts.table import CSCS, LEAD, Found, Rule, Threshold, finding, rule, told
 
 _COMPLETED = ("completed",)
@@ -38,40 +38,129 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
 
 
 @rule(
-    "critical", "Nothing has happened for the last {idle}: the job looks hung",
+    "critical", "Nothing has happened for the last {idle}: the job looks hung{who}",
     (
-        Threshold("seconds", 120.0, "all GPUs are idle at the end for at least so long, and the job has not completed"),
+        Threshold("seconds", 120.0, "no GPU works at the end for at least so long, and the job has not completed"),
         Threshold("longest", 2.0, "that is so many times the longest pause before"),
+        Threshold("quiet", 100e6, "meanwhile disks and network of all nodes move less than this more than usual"),
     ),
     "Look at the last lines of its output and at one process of it (py-spy dump, gdb): a rank that died or a collective "
     "that not all ranks entered. Stop the job if it does not go on.",
-    needs=(LEAD,), explains=("tear_down", "pauses", "slow_down", "low_use", "early_end", "cpu_starved"),
+    needs=(LEAD,),
+    delays=("tear_down", "pauses", "slow_down", "low_use", "early_end", "cpu_starved", "imbalance", "straggler",
+            "communication_bound", "low_power", "small_kernels", "little_arithmetic", "start_up", "taking_turns",
+            "rotating_stragglers", "late_start"),
 )  # fmt: skip
 def hang(job: Job, rule: Rule) -> Found | None:
-    """Everything is idle up to the end of a job that has not completed."""
+    """No GPU works up to the end of a job that has not completed, nor do disks or network: kernels that spin in a
+    collective are no work. A job whose GPUs do nothing but spin hangs from their first kernel on."""
     evidence = job.evidence
-    if evidence.state in _COMPLETED or not np.isfinite(job.level):
+    if evidence.state in _COMPLETED or not job.used.any():
         return None
-    busy = job.mean >= max(job.common("idle"), job.common("paused") * job.level)
-    busy &= ~job.spinning
-    active = np.flatnonzero(busy)
+    active = np.flatnonzero(job.alive.any(axis=0))
+    started = np.flatnonzero((job.activity[job.used] >= job.common("idle")).any(axis=0))
+    if not len(started) or (not len(active) and not job.still[:, started].any()):
+        return None
+    first = int(active[-1]) + 1 if len(active) else int(started[0])
+    first = max(first, _last_moved(job, first, rule.at("quiet")))
+    if first >= len(evidence.times):
+        return None
     last = float(np.nanmax(evidence.last_time)) if np.isfinite(evidence.last_time).any() else evidence.end
-    if not len(active):
-        return None
-    since = float(evidence.times[active[-1]]) + evidence.width
+    since = float(evidence.times[first])
     idle = min(last, evidence.end) - since
-    before = ~(job.mean[: active[-1] + 1] >= job.common("working") * job.level)
-    pauses = [end - first for first, end in stretches(before) if first > active[0]]
-    longest = max(pauses, default=0) * evidence.width
-    if idle < max(rule.at("seconds"), rule.at("longest") * longest):
+    longest = 0
+    if len(active) and np.isfinite(job.level):
+        before = ~(job.mean[: active[-1] + 1] >= job.common("working") * job.level)
+        longest = max((end - begin for begin, end in stretches(before) if begin > active[0]), default=0)
+    if idle < max(rule.at("seconds"), rule.at("longest") * longest * evidence.width):
         return None
+    bins = evidence.times >= since - evidence.width / 2
     findings = [finding("seconds", idle, "without work", rule, "seconds")]
+    who, culprits = _out_of_step(job, bins)
     alive = evidence.workload.get("n_processes")
     if alive is not None and np.isfinite(alive).any():
         running = float(alive[np.isfinite(alive)][-1])
         findings.append(told("n_processes", running, f"{running:.0f} processes of a rank still there"))
-    bins = evidence.times >= since - evidence.width / 2
-    return Found({"idle": words.duration(idle)}, tuple(findings), rule.severity, (since, evidence.end), (), bins)
+    words_ = {"idle": words.duration(idle), "who": who}
+    return Found(words_, tuple(findings), rule.severity, (since, evidence.end), culprits, bins)
+
+
+def _last_moved(job: Job, first: int, quiet: float) -> int:
+    """The bin after the last one from ``first`` on in which disks or network of all nodes together move ``quiet`` B/s more
+    than while the job works, on average over that bin and its neighbours; 0 without."""
+    extra = np.zeros(len(job.mean))
+    for name in ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes"):
+        rate = job.evidence.host.get(name)
+        if rate is not None:
+            usual = rate[:first][np.isfinite(rate[:first])]
+            extra += np.nan_to_num(rate - (float(np.median(usual)) if len(usual) else 0.0))
+    smooth = np.convolve(extra, np.ones(3) / 3, "same") * max(len(job.evidence.nodes), 1)
+    moved = np.flatnonzero(smooth[first:] >= quiet)
+    return first + int(moved[-1]) + 1 if len(moved) else 0
+
+
+def _out_of_step(job: Job, bins: Flags) -> tuple[str, tuple[int, ...]]:
+    """Which few GPUs idle while the others' engines spin, or the other way round, as a clause; nobody where all are alike."""
+    name = "gr_engine_active" if job.evidence.has("gr_engine_active") else job.lead or ""
+    engine = np.where(job.used, job.per_gpu(name, bins), np.nan)
+    spins, idles = engine >= 0.5, engine < 0.1
+    few, says = (idles, "idle while the others spin") if 2 * idles.sum() <= spins.sum() else (spins, "busy and nobody else")
+    which = positions(few)
+    if not which or not spins.any() or not idles.any() or 2 * len(which) > job.used.sum():
+        return "", ()
+    verb = "is" if len(which) == 1 else "are"
+    return f"; {words.named(job.evidence.gpus, which)} {verb} {says}", which
+
+
+@rule(
+    "warning", "The GPUs take turns: while {some} work, the others wait, {lost} of the GPUs' time in all",
+    (
+        Threshold("seconds", 5.0, "looked at in columns of at least so many seconds"),
+        Threshold("apart", -0.3, "two groups of GPUs work at opposite times: their activities' correlation is below this", least=-1.0),
+        Threshold("together", 0.5, "and within each group it is above this"),
+        Threshold("turns", 4.0, "they change so many times at least"),
+        Threshold("lost", 0.1, "and wait for at least this share of their time"),
+        Threshold("critical", 0.4, "from this share on it is critical"),
+    ),
+    "Let the stages overlap (asynchronous generation and training, more micro-batches in flight, another split of layers), or "
+    "run them one after the other on all GPUs.",
+    needs=(LEAD,),
+    delays=("rotating_stragglers", "imbalance", "straggler", "pauses", "gaps", "low_use", "recurring_dips", "slow_down",
+            "late_start", "early_end", "cpu_starved", "communication_bound", "low_power", "small_kernels"),
+)  # fmt: skip
+def taking_turns(job: Job, rule: Rule) -> Found | None:
+    """Groups of GPUs work at opposite times (generation and training, alternating stages)."""
+    n_used, job = int(job.used.sum()), job.closer
+    values = job.columns(rule.at("seconds"))
+    n, columns = values.shape
+    if n < 2 or columns < 2 * rule.at("turns"):
+        return None
+    centred = np.nan_to_num(values - over_gpus(values.T)[:, None])
+    spread = np.sqrt((centred**2).mean(axis=1))
+    centred /= np.where(spread > 0, spread, np.inf)[:, None]
+    reference = centred[int(np.argmax(spread))]
+    mine = centred @ reference / columns >= rule.at("together")
+    if not mine.any() or mine.all():
+        return None
+    one, other = centred[mine].mean(axis=0), centred[~mine].mean(axis=0)
+    if float((centred[~mine] @ one / columns).max()) > rule.at("apart"):
+        return None
+    turns = int(np.count_nonzero(np.diff(np.sign(one - other))))
+    levels = levels_of(values, job.common("working"), job.common("idle"))
+    lost = float(np.nanmean(np.clip(1 - values / levels[:, None], 0.0, 1.0)))
+    if turns < rule.at("turns") or lost < rule.at("lost"):
+        return None
+    few = mine if 2 * mine.sum() <= n else ~mine
+    which = positions(job.used)
+    some = words.named(job.evidence.gpus, [which[at] for at in np.flatnonzero(few)])
+    length = columns * max(rule.at("seconds"), job.evidence.width) / (turns + 1)
+    evidence = (
+        told("correlation", float((one @ other) / columns), "their activities go opposite ways", rule.at("apart")),
+        told("seconds", length, f"a turn lasts {words.duration(length)}"),
+        finding("share", lost, "of their time", rule, "lost"),
+    )
+    told_by = f"some of {n_used:,}" if n < n_used else some
+    return Found({"some": told_by, "lost": words.percent(lost)}, evidence, rule.graded(lost), job.span)
 
 
 @rule(

@@ -1,6 +1,6 @@
 """Rules about what the GPUs wait for: input and output, transfers, other GPUs, the CPU."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 
 import numpy as np
@@ -9,7 +9,7 @@ from gssr.arrays import Flags, Floats
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import CLEARLY, Job, stretches
-from gssr.model.verdicts.table import DCGM, KEMPNER, LEAD, Found, Rule, Threshold, finding, rule, told
+from gssr.model.verdicts.table import KEMPNER, LEAD, NSYS_AI, Found, Rule, Threshold, finding, rule, told
 
 _READS = {
     "read_bytes": "read from their disks",
@@ -20,8 +20,15 @@ _READS = {
 _C2C = ("c2c_rx_bytes", "c2c_tx_bytes")
 _PCIE = ("pcie_rx_bytes", "pcie_tx_bytes")
 _DIRECTIONS = {"rx": "to the GPUs", "tx": "from the GPUs"}
+_COMPUTING, _SPINNING = 0.8, 0.12
+"""SM activity beside the engine's, of kernels that compute and of those of collectives (NCCL runs them on few SMs)."""
+_ALIKE = 0.6
+_FEWEST = 2
+"""GPUs that can exchange anything."""
 _ALL = 0.9
 """Glimpses of so much of the time leave nothing out that is worth telling."""
+_FEWEST_BINS = 10
+"""Fewer make no line."""
 Condition = Callable[[Job, Rule], Found | None]
 
 
@@ -69,6 +76,7 @@ def _glimpsed(look: Job) -> list[Finding]:
         Threshold("rate", 100e6, "disk or network of a node moves at least so much while the GPUs wait"),
         Threshold("more", 1.5, "and so many times what they move while the GPUs work"),
         Threshold("share", 0.02, "that is at least this share of the time"),
+        Threshold("correlation", 0.6, "waits shorter than a sample: activity falls with the seconds in which so much is moved"),
         Threshold("critical", 0.25, "from this share on it is critical"),
     ),
     "Read ahead in more workers, keep data in larger files or on node-local storage, and write checkpoints in the "
@@ -89,6 +97,9 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
         share = job.share(busy)
         if share >= rule.at("share") and (best is None or share > best[0]):
             best = share, name, busy, _mean(rate, busy), usual
+    within = _within_bins(job, rule)
+    if within is not None and (best is None or within[0] > CLEARLY * best[0]):
+        return within[1]
     if best is None:
         return None
     share, name, busy, rate_then, usual = best
@@ -102,6 +113,32 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
     )
 
 
+def _within_bins(job: Job, rule: Rule) -> tuple[float, Found] | None:
+    """Waits shorter than the GPUs' samples, of nodes that were sampled each second: the more of its seconds a bin spends with
+    such rates, the less active are the GPUs in it. What is lost: the line through both, less its value without any."""
+    best: tuple[float, str, Floats, float] | None = None
+    for name, moving in job.evidence.moving.items():
+        at = job.steady & np.isfinite(moving) & np.isfinite(job.mean)
+        own, active = moving[at], job.mean[at]
+        if len(own) < _FEWEST_BINS or not own.std() > 0 or not active.std() > 0:
+            continue
+        slope = float(np.cov(own, active)[0, 1] / own.var(ddof=1))
+        without = float(active.mean() - slope * own.mean())
+        share = min(-slope * float(own.mean()) / without, 1.0) if without > 0 else 0.0
+        correlation = float(np.corrcoef(own, active)[0, 1])
+        if correlation <= -rule.at("correlation") and share >= rule.at("share") and (best is None or share > best[0]):
+            best = share, name, np.where(at, moving, 0.0), correlation
+    if best is None:
+        return None
+    share, name, moving, correlation = best
+    evidence = (
+        told("correlation", correlation, f"correlation of that with activity {correlation:.2f}", -rule.at("correlation")),
+        finding("share", share, "of the time", rule, "share"),
+    )
+    found = {"what": _READS[name], "long": _long(job, share)}
+    return share, Found(found, evidence, rule.graded(share), job.around(moving > 0), (), np.clip(moving, 0.0, 1.0))
+
+
 def _whole_waits(job: Job, rate: Floats, high: float, usual: float) -> Flags:
     """[n_bins]: waits in which ``rate`` is ``high`` in some bin and not below ``usual`` on average, from begin to end: rates
     waver, and are sampled once a second."""
@@ -111,6 +148,106 @@ def _whole_waits(job: Job, rate: Floats, high: float, usual: float) -> Flags:
         known = own[np.isfinite(own)]
         bins[first:end] = len(known) > 0 and bool(known.max() >= high and known.mean() >= usual)
     return bins
+
+
+@rule(
+    "warning", "Communication is not hidden: {what}",
+    (
+        Threshold("gr_engine_active", 0.9, "kernels of collectives spin: the engines of several GPUs are this active ..."),
+        Threshold("sm_share", 0.65, "... while SM activity is below this share of it, ..."),
+        Threshold("dram_active", 0.4, "... DRAM is less active than this ..."),
+        Threshold("flop_active", 0.35, "... and the arithmetic pipes' activities sum up to less than this"),
+        Threshold("link", 0.02, "meanwhile NVLink carries this share of its bandwidth (that of one direction), ..."),
+        Threshold("fabric", 100e6, "... or a node's fabric or a GPU's PCIe, both ways, this: unless neither was measured"),
+        Threshold("load", 0.15, "or NVLink carries this share ..."),
+        Threshold("bandwidth", 300e9, "... of its bandwidth, which is taken to be this where it is unknown ...", least=1.0),
+        Threshold("more", 1.1, "... and so many times what it carries while the GPUs work, while they wait"),
+        Threshold("busy", 0.3, "or all SMs take part: NVLink carries this share and the pipes do as little as above"),
+        Threshold("share", 0.1, "for at least this share of the time", NSYS_AI),
+        Threshold("critical", 0.25, "from this share of the time on it is critical"),
+    ),
+    "Overlap communication with computation (bucketed gradients, streams), send less or less often (larger batches, "
+    "gradient accumulation), keep heavy exchange within a node. Which collectives: nsys profile --trace=cuda,nvtx on one "
+    "rank, or torch.profiler, then gssr analyze TRACE.",
+    needs=(LEAD, ("nvlink_tx_bytes", "nvlink_rx_bytes", "gr_engine_active")),
+    explains=("transfer_bound", "cpu_starved", "recurring_dips", "pauses", "small_kernels", "low_occupancy", "gaps",
+              "little_arithmetic", "memory_bound", "low_use"),
+)  # fmt: skip
+@_seen
+def communication_bound(job: Job, rule: Rule) -> Found | None:
+    """The GPUs run kernels that move data and wait for those of other GPUs, or NVLink is busy while they wait. In steps
+    shorter than a bin, bins hold both work and collectives: of these counts the share that their SMs lack."""
+    if job.used.sum() < _FEWEST:
+        return None
+    peaks = job.evidence.peaks
+    full = (peaks.nvlink_bandwidth if peaks else None) or rule.at("bandwidth")
+    link = _rate_over(job, ("nvlink_tx_bytes", "nvlink_rx_bytes"))
+    usual = float(np.nan_to_num(_mean(link, job.working & ~job.waiting)))
+    flop = job.in_time("flop_active")
+    little = ~(flop >= rule.at("flop_active"))
+    waits = job.waiting & (link >= max(rule.at("load") * full, rule.at("more") * usual))
+    spins, exposed = _collectives(job, rule, link >= rule.at("link") * full)
+    steady = _mean(link, job.steady)
+    whole = steady >= rule.at("busy") * full and _mean(flop, job.steady) < rule.at("flop_active")
+    every = job.steady & little if whole else np.zeros(len(link), bool)
+    weight = np.where(waits, 1.0, np.where(spins, exposed, np.where(every, np.nan_to_num(link / full), 0.0)))
+    share = float(weight[job.steady].sum() / max(np.isfinite(job.mean).sum(), 1))
+    bins = waits | spins | every
+    if share < rule.at("share"):
+        return None
+    own = _mean(link, bins)
+    engine, sm = _mean(job.in_time("gr_engine_active"), bins), _mean(job.in_time("sm_active"), bins)
+    carried = f"NVLink carries {words.amount(own, 'nvlink_tx_bytes')} a GPU" if own >= rule.at("link") * full else ""
+    if spins.any() and np.isfinite(engine) and np.isfinite(sm):
+        what = f"the engines are {words.percent(engine)} busy, {words.percent(sm)} of the SMs are"
+        what = f"{_long(job, share)} by its look: {what}" + (f", and {carried}" if carried else "")
+    else:
+        what = f"the GPUs wait {_long(job, share)} while {carried or 'the links are busy'}"
+    numbers = []
+    if np.isfinite(own):
+        text = f"NVLink at {words.percent(own / full)} of its bandwidth meanwhile"
+        numbers.append(told("nvlink_tx_bytes", own, text, rule.at("link") * full))
+    if np.isfinite(engine) and np.isfinite(sm) and engine > 0:
+        text = f"SM activity is {words.percent(sm / engine)} of the engine's"
+        numbers.append(told("sm_active", sm, text, rule.at("sm_share") * engine))
+    numbers.append(finding("share", share, "of the time", rule, "share"))
+    return Found({"what": what}, tuple(numbers), rule.graded(share), job.around(bins), (), bins)
+
+
+def _collectives(job: Job, rule: Rule, linked: Flags) -> tuple[Flags, Floats]:
+    """[n_bins] each: where the engines are busy as with collectives' kernels, and what part of the time these take: kernels
+    that compute keep the SMs as busy beside the engine as in the best tenth of the bins, or 0.8; those of collectives 0.12."""
+    engine, sm, dram = (job.in_time(name) for name in ("gr_engine_active", "sm_active", "dram_active"))
+    ratio = np.divide(sm, engine, out=np.full(len(sm), np.nan), where=engine > 0)
+    spins = job.steady & (engine >= rule.at("gr_engine_active")) & (ratio < rule.at("sm_share"))
+    spins &= ~(dram >= rule.at("dram_active")) & ~(job.in_time("flop_active") >= rule.at("flop_active"))
+    known = ratio[job.steady & np.isfinite(ratio)]
+    best = max(_COMPUTING, float(np.percentile(known, 90))) if len(known) else _COMPUTING
+    exposed = np.clip((best - ratio) / (best - _SPINNING), 0.0, 1.0)
+    evidence = job.evidence
+    fabric = _least_of(evidence.host, ("fabric_rx_bytes", "fabric_tx_bytes"), len(sm))
+    host = _least_of({name: job.in_time(name) for name in _PCIE if evidence.has(name)}, _PCIE, len(sm))
+    seen = linked | (fabric >= rule.at("fabric")) | (host >= rule.at("fabric"))
+    measured = np.isfinite(job.in_time("nvlink_tx_bytes")) | np.isfinite(fabric) | np.isfinite(host)
+    return spins & (seen | ~measured), np.nan_to_num(exposed)
+
+
+def _least_of(rates: Mapping[str, Floats], names: Sequence[str], n: int) -> Floats:
+    """[n]: the lower of the rates of both directions; NaN where one was not measured."""
+    return np.minimum(*(rates.get(name, np.full(n, np.nan)) for name in names))
+
+
+def _rate_over(job: Job, names: Sequence[str]) -> Floats:
+    """[n_bins]: the higher of the rates of both directions, NaN without any."""
+    return np.fmax(*(job.in_time(name) for name in names))
+
+
+def _through_adapters(job: Job) -> Flags:
+    """[n_bins]: where PCIe carries as much one way as the other beside a busy engine, in a job on several nodes: that goes to
+    and from network adapters, and is no copy of the host's."""
+    one, other, engine = (job.in_time(name) for name in (*_PCIE, "gr_engine_active"))
+    both = np.minimum(one, other) >= _ALIKE * np.maximum(one, other)
+    return np.asarray(both & (engine >= 0.9), bool) if len(job.evidence.nodes) > 1 else np.zeros(len(one), bool)
 
 
 @rule(
@@ -141,6 +278,7 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
         peaks = job.evidence.peaks
         full = (peaks.c2c_bandwidth if on_grace else peaks.pcie_bandwidth) if peaks else None
         busy = _between_kernels(job) & (greatest >= max(rule.at("rate"), rule.at("load") * (full or 0.0)))
+        busy &= ~_through_adapters(job)
         means = {name: _mean(rate, busy) for name, rate in rates.items()}
         name = max(means, key=lambda each: np.nan_to_num(means[each]))
         found = {"link": link, "rate": f"{words.amount(means[name], name)} {_DIRECTIONS[name.split('_')[1]]}"}
@@ -154,63 +292,6 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
     numbers.append(finding("share", share, "of the time", rule, "share"))
     found["long"] = _long(job, share)
     return Found(found, tuple(numbers), rule.graded(share), job.around(busy), (), busy)
-
-
-@rule(
-    "warning", "The GPUs wait {long} while NVLink carries {rate} a GPU",
-    (
-        Threshold("load", 0.15, "NVLink carries at least this share of its bandwidth (that of one direction) ..."),
-        Threshold("bandwidth", 300e9, "... which is taken to be this where it is unknown", least=1.0),
-        Threshold("more", 1.1, "and so many times what it carries while the GPUs work, or they never do"),
-        Threshold("share", 0.05, "while the GPUs wait, for at least this share of the time"),
-        Threshold("busy", 0.4, "or it carries this share of its bandwidth all the time ..."),
-        Threshold("arithmetic", 0.25, "... while the arithmetic pipes' activities sum up to less than this"),
-        Threshold("sm_active", 0.5, "or the first share all the time while SM activity is below this ...", DCGM),
-        Threshold(
-            "gr_engine_active", 0.8, "... and the engine is active at least this much: in kernels that move data"
-        ),
-        Threshold("critical", 0.25, "from this share of the time on it is critical"),
-    ),
-    "Overlap communication with computation (bucketed gradients, streams), send less or less often (larger batches, "
-    "gradient accumulation), keep heavy exchange within a node.",
-    needs=(LEAD, ("nvlink_tx_bytes", "nvlink_rx_bytes")),
-    explains=("cpu_starved", "pauses", "gaps", "little_arithmetic", "low_use"),
-)  # fmt: skip
-@_seen
-def communication_bound(job: Job, rule: Rule) -> Found | None:
-    """NVLink is busy while the GPUs wait, or all the time while they compute little: in steps shorter than a bin."""
-    peaks = job.evidence.peaks
-    full = (peaks.nvlink_bandwidth if peaks else None) or rule.at("bandwidth")
-    rates = [job.in_time(name) for name in ("nvlink_tx_bytes", "nvlink_rx_bytes") if job.evidence.has(name)]
-    if not rates:
-        return None
-    rate = np.fmax.reduce(rates)
-    usual = float(np.nan_to_num(_mean(rate, job.working & ~job.waiting)))
-    busy = job.waiting & (rate >= max(rule.at("load") * full, rule.at("more") * usual))
-    share = job.share(busy)
-    arithmetic = job.over("flop_active", job.steady)
-    steady = _mean(rate, job.steady)
-    little = arithmetic is not None and steady >= rule.at("busy") * full and arithmetic < rule.at("arithmetic")
-    moving = job.at_work("sm_active") < rule.at("sm_active") and job.at_work("gr_engine_active") >= rule.at(
-        "gr_engine_active"
-    )
-    if little or (moving and steady >= rule.at("load") * full):
-        busy, share = job.steady, job.share(job.steady)
-    if share < rule.at("share"):
-        return None
-    own = _mean(rate, busy)
-    load = own / full
-    evidence = (
-        told(
-            "nvlink_tx_bytes",
-            own,
-            f"NVLink at {words.percent(load)} of its bandwidth meanwhile",
-            rule.at("load") * full,
-        ),
-        finding("share", share, "of the time", rule, "share"),
-    )
-    found = {"rate": words.amount(own, "nvlink_tx_bytes"), "long": _long(job, share)}
-    return Found(found, evidence, rule.graded(share), job.around(busy), (), busy)
 
 
 @rule(
