@@ -25,6 +25,11 @@ def _rule(rule: Rule) -> str:
     needs = "; ".join(" or ".join(f"`{name}`" for name in group) for group in rule.needs)
     hides = ", ".join(f"`{code}`" for code in rule.explains)
     about = f"Severity: {rule.severity}. Needs {needs}." + (f" Hides {hides}." if hides else "")
+    about += (
+        f" Hides of all GPUs, which wait for these: {', '.join(f'`{code}`' for code in rule.delays)}."
+        if rule.delays
+        else ""
+    )
     title = rule.title.replace("{", "*").replace("}", "*")
     return f"### {rule.code}\n\n> {title}\n\n{rule.advice}\n\n{about}\n\n{_thresholds(rule)}\n"
 

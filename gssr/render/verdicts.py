@@ -24,8 +24,14 @@ def verdict_rows(verdict: Verdict, width: int, whole: bool) -> list[Row]:
     if not whole:
         return rows
     numbers = "; ".join(clean(finding.text) for finding in verdict.evidence)
-    rows += wrap(f"{numbers} [{clean(verdict.source)}]", width, "   ", "   ", "dim")
+    rows += wrap(f"{numbers}; {limits_of(clean(verdict.source))}", width, "   ", "   ", "dim")
     return rows + wrap(clean(verdict.advice), width, " > ", "   ")
+
+
+def limits_of(source: str) -> str:
+    """Whose limits the numbers were held against, in words: a verdict's ``source``."""
+    own = [name for name in source.split(", ") if name != "ours"]
+    return f"limits: {', '.join([*own, *(['our own'] if 'ours' in source.split(', ') else [])])}"
 
 
 def abstention_rows(

@@ -17,8 +17,12 @@ from gssr.model.verdicts.table import REGISTERED, Table
 N = 300
 
 
-NO_COUNTERS = tuple(name for name in HEALTHY if name not in (
-    "gpu_utilization", "memory_copy_utilization", "power_usage", "temperature", "sm_clock", "memory_used"))
+NO_COUNTERS = tuple(
+    name
+    for name in HEALTHY
+    if name
+    not in ("gpu_utilization", "memory_copy_utilization", "power_usage", "temperature", "sm_clock", "memory_used")
+)
 """What NVML alone does not tell."""
 
 
@@ -166,8 +170,12 @@ EDGES: list[tuple[str, Any, float, float]] = [
     ("slow_down", lambda x: evidence(noise=0.0, **scaled(np.linspace(1.0, 1 - x, N))), 0.14, 0.3),
     ("transfer_bound", lambda x: evidence(**_waits() | {"pcie_rx_bytes": x}), 3.0e9, 3.4e9),
     ("transfer_bound", lambda x: evidence(gpus={"name": "unknown"}, **_waits() | {"pcie_rx_bytes": x}), 0.9e9, 1.1e9),
-    ("communication_bound", lambda x: evidence(dram_active=0.2, tensor_active=0.1, **x), {"sm_active": 0.68},
-     {"sm_active": 0.55}),
+    (
+        "communication_bound",
+        lambda x: evidence(dram_active=0.2, tensor_active=0.1, **x),
+        {"sm_active": 0.68},
+        {"sm_active": 0.55},
+    ),
     ("communication_bound", lambda x: evidence(sm_active=0.9, tensor_active=0.1, nvlink_tx_bytes=x), 120e9, 150e9),
     ("recurring_dips", lambda x: evidence(**scaled(dips(int(x), 2, 0.1))), 7, 9),
     ("io_wait", lambda x: evidence(host={"read_bytes": during(N, 100, 160, x, 0.0)}, **_waits()), 0.9e8, 1.1e8),

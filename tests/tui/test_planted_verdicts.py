@@ -17,7 +17,7 @@ EXPECTED = {
     "straggler": {"straggler"},
     "late_start": {"late_start"},
     "slow_node": {"slow_node", "throttled_thermal"},
-    "rotating": {"rotating_stragglers"},
+    "rotating": set(),  # 5 % of the time is lost: told as an info
     "io_dip": {"transfer_bound"},
     "idle_gpus": {"gpus_unused"},
     "gap": set(),

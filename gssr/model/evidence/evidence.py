@@ -48,8 +48,8 @@ class Evidence:
     ``n_rows``, ``first_time``, ``last_time`` [n_gpus]. ``host`` and ``workload``: [n_bins] by column of
     ``host_samples`` and ``workload_samples``, the mean over nodes, and over ranks; only what was measured.
     ``node_of`` [n_gpus] numbers ``nodes``. ``peaks``: what the GPUs can do at most, None where they are unknown, or not
-    all of one model, or parts of a GPU. ``moving``: [n_bins] by column of ``host_samples`` the share of each bin's seconds in
-    which disks or network move much; only where bins are longer than the nodes' samples.
+    all of one model, or parts of a GPU. ``moving``: [n_bins] by column of ``host_samples`` the share of each bin's
+    seconds in which disks or network move much; only where bins are longer than the nodes' samples.
 
     ``closer``: some of the GPUs in shorter bins, where the series' are long; None elsewhere. ``glimpses``: the same in bins
     of a sample or few, over stretches of the window (gssr.model.evidence.glimpses) between which ``times`` leap over an

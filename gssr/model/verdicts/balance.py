@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from gssr.arrays import Floats
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.findings.imbalance import behind
 from gssr.model.statistics.balance import imbalance as imbalance_of_means
@@ -93,14 +92,15 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
 
 
 @rule(
-    "warning", "Another GPU holds up the others each time: {lost} of the GPUs' time is lost to it",
+    "info", "Another GPU holds up the others each time: {lost} of the GPUs' time is lost to it",
     (
         Threshold("seconds", 5.0, "looked at in columns of at least so many seconds"),
-        Threshold("behind", 0.8, "a GPU is out of step below this share of the median GPU, or where that is so of it"),
+        Threshold("behind", 0.8, "a GPU is out of step below this share of the median GPU, or that of it", least=0.01),
         Threshold("any", 0.3, "some GPU is out of step in at least this share of the columns"),
         Threshold("same", 0.5, "the one that is so most often is it in less than this share of these"),
         Threshold("at_once", 0.34, "no more than this share of the GPUs is out of step at once"),
-        Threshold("lost", 0.08, "1 - mean/max moment by moment, less that of the time means, is at least this"),
+        Threshold("lost", 0.03, "1 - mean/max moment by moment, less that of the time means, is at least this"),
+        Threshold("warning", 0.08, "from this on it is a warning"),
         Threshold("critical", 0.3, "from this on it is critical"),
     ),
     "In a synchronous job all wait for the slowest at each step: look for uneven batches, data loading or a shared "
@@ -135,7 +135,12 @@ def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     evidence = (
         finding("share", any_behind, f"of the time a GPU is out of step with the median GPU{told_by}", rule, "any"),
         told("same", same, f"the same one in {words.percent(same)} of it", rule.at("same")),
-        told("imbalance", lost, f"{words.percent(lost)} lost moment by moment, beyond the means' imbalance", rule.at("lost")),
+        told(
+            "imbalance",
+            lost,
+            f"{words.percent(lost)} lost moment by moment, beyond the means' imbalance",
+            rule.at("lost"),
+        ),
     )
     return Found({"lost": words.percent(lost)}, evidence, rule.graded(lost), job.span)
 

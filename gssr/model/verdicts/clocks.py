@@ -17,6 +17,7 @@ _REASONS = {
     "sw_power_cap": "the power limit",
 }
 """In the order of telling."""
+_TELL = " the operators: every other GPU of a synchronous job waits for it."
 _WAITED_FOR = ("imbalance", "rotating_stragglers", "recurring_dips")
 """What shows where GPUs wait, step by step, for those that are slow."""
 
@@ -30,7 +31,8 @@ _WAITED_FOR = ("imbalance", "rotating_stragglers", "recurring_dips")
         Threshold("critical", 0.5, "from this share on it is critical"),
     ),
     "Tell the operators which node it is (cooling, dust, a failed fan), and leave it out until then.",
-    needs=(("hw_thermal", "sw_thermal", "temperature"),), explains=("throttled_hardware", "slow_clock", "straggler", "power_capped"),
+    needs=(("hw_thermal", "sw_thermal", "temperature"),),
+    explains=("throttled_hardware", "slow_clock", "straggler", "power_capped"),
     delays=_WAITED_FOR,
 )  # fmt: skip
 def throttled_thermal(job: Job, rule: Rule) -> Found | None:
@@ -93,7 +95,7 @@ def power_capped(job: Job, rule: Rule) -> Found | None:
 
 def _held_down(job: Job, rule: Rule, flags: tuple[str, ...], hot: Floats | None = None) -> Found | None:
     shares = np.fmax.reduce([job.evidence.means.per_gpu(flag) for flag in flags])
-    what = f"of their samples with {' or '.join(flags)} set"
+    what = f"of the samples say so ({' or '.join(flags)})"
     if hot is not None and np.nan_to_num(hot).max(initial=0.0) > np.nan_to_num(shares).max(initial=0.0):
         shares, what = hot, "of the time too hot"
     which = positions(np.nan_to_num(shares) >= rule.at("share"))
@@ -123,7 +125,7 @@ def _relative_clock(job: Job, gpus: tuple[int, ...]) -> float:
         Threshold("flag", 0.05, "it is a clock event reason that is set so much more than on the others, in samples"),
         Threshold("critical", 0.2, "from this loss of clock on it is critical"),
     ),
-    "Leave the node out (--exclude) and tell the operators: every other GPU of a synchronous job waits for it.",
+    f"Leave the node out (#SBATCH --exclude) and tell{_TELL}",
     needs=(("sm_clock",), LEAD), explains=("slow_clock", "straggler"), delays=_WAITED_FOR,
 )  # fmt: skip
 def slow_node(job: Job, rule: Rule) -> Found | None:
@@ -149,7 +151,11 @@ def slow_node(job: Job, rule: Rule) -> Found | None:
         if more >= rule.at("flag"):
             why.append(_REASONS[flag])
             findings.append(
-                told(flag, float(shares[node]), f"{flag} set in {words.percent(float(shares[node]))} of its samples")
+                told(
+                    flag,
+                    float(shares[node]),
+                    f"{_REASONS[flag]}, in {words.percent(float(shares[node]))} of its samples",
+                )
             )
     heat = _per_node(job, job.per_gpu("temperature", job.working))
     hotter = float(heat[node]) - median(heat[others])
@@ -165,7 +171,9 @@ def slow_node(job: Job, rule: Rule) -> Found | None:
     name = evidence.nodes[node] if len(slow) == 1 else f"{len(slow)} nodes ({evidence.nodes[node]} most): each"
     words_ = {"node": name, "why": why[0] if why else "its clock is, and no reason is recorded"}
     which = positions(np.isin(evidence.node_of, slow))
-    return Found(words_, tuple(findings), rule.graded(loss), job.span, which)
+    names = ",".join(evidence.nodes[each] for each in slow)
+    advice = f"Leave the node out (#SBATCH --exclude={names}) and tell{_TELL}"
+    return Found(words_, tuple(findings), rule.graded(loss), job.span, which, advice=advice)
 
 
 def _clocks(job: Job) -> tuple[Floats, Floats]:

@@ -121,8 +121,8 @@ def low_occupancy(job: Job, rule: Rule) -> Found | None:
         Threshold("power", 0.42, "power is below this share of its limit"),
         Threshold("memory_copy_utilization", 0.25, "and memory is copied for less than this share of the time"),
     ),
-    "Utilization counts the time in which any kernel runs, however small: small kernels, or kernels that wait for other GPUs. "
-    "Record with DCGM, or on Hopper and newer with GPM (gssr doctor says what is there): SM activity tells which it is.",
+    "Utilization counts the time in which any kernel runs, however small: small kernels, or kernels that wait for other "
+    "GPUs. Record with DCGM, or on Hopper and newer with GPM (gssr doctor says what is there): SM activity tells which.",
     needs=(("gpu_utilization",), ("power_usage",)), explains=("low_use",),
 )  # fmt: skip
 def low_power(job: Job, rule: Rule) -> Found | None:
@@ -155,7 +155,7 @@ def low_power(job: Job, rule: Rule) -> Found | None:
         Threshold("critical", 0.75, "from this share of time without a kernel on it is critical"),
     ),
     "Look for the host's part of a step (data loading, launches from Python, synchronisation, .item() and printing) in "
-    "a trace: Nsight Systems or torch.profiler.",
+    "a trace: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM on one rank, or torch.profiler; then gssr analyze it.",
     needs=(("gr_engine_active",), ("sm_active",)), explains=("low_use",),
 )  # fmt: skip
 def gaps(job: Job, rule: Rule) -> Found | None:
@@ -355,7 +355,8 @@ def _found(job: Job, rule: Rule, title: dict[str, str], *evidence: Finding) -> F
         Threshold("gpu_utilization", 0.5, "... GPU utilization (or the engine's activity) is below this", JOBSTATS),
         Threshold("critical", 0.85, "it is critical from this share of unused activity on", JOBSTATS),
     ),
-    "Look at its course over time (gssr analyze -pts), then at one step in a trace (Nsight Systems).",
+    "Look at its course over time (gssr analyze -pts), then at one step in a trace: nsys profile --trace=cuda,nvtx,osrt -o "
+    "step PROGRAM, then gssr analyze it.",
     needs=(LEAD,),
 )  # fmt: skip
 def low_use(job: Job, rule: Rule) -> Found | None:

@@ -8,6 +8,7 @@ change every number, severity and advice in a TOML file, or turn rules off:
 share = 0.95
 severity = "warning"
 advice = "Ask help@example.org for larger GPUs."
+link = "https://example.org/gpus"
 
 [tensor_unused]
 enabled = false
@@ -96,8 +97,12 @@ def _changed(rule: Rule, changes: Mapping[str, Any], path: str) -> Rule | None:
             if not isinstance(value, str):
                 raise ValueError(f"{where} must be text, not {value!r}")
             rule = rule._replace(advice=value)
+        elif name == "link":
+            if not isinstance(value, str):
+                raise ValueError(f"{where} must be text, not {value!r}")
+            rule = rule._replace(link=value)
         elif name not in names:
-            known = [*names, "severity", "advice", "enabled"]
+            known = [*names, "severity", "advice", "link", "enabled"]
             raise ValueError(f"{where} is not known{_near(name, known)}; there are: {', '.join(known)}")
         elif isinstance(value, bool) or not isinstance(value, int | float) or value != value:
             raise ValueError(f"{where} must be a number, not {value!r}")

@@ -42,7 +42,8 @@ class Rule(NamedTuple):
     """One rule. ``title`` is a format for the words that its condition finds; ``severity`` is raised by thresholds that are
     called "warning" or "critical". ``needs``: of each group (metrics of the GPUs, columns of the host or the workload) one
     must be measured, else the rule abstains. ``explains``: codes of mere symptoms, not told where this rule holds for the
-    same GPUs and times. ``delays``: codes of symptoms that all GPUs show because they wait for those of this rule."""
+    same GPUs and times. ``delays``: codes of symptoms that all GPUs show because they wait for those of this rule. ``link``:
+    a site's page about it, told after the advice."""
 
     code: str
     severity: Severity
@@ -52,6 +53,7 @@ class Rule(NamedTuple):
     needs: tuple[tuple[str, ...], ...]
     explains: tuple[str, ...] = ()
     delays: tuple[str, ...] = ()
+    link: str = ""
 
     def at(self, name: str) -> float:
         """The value of a threshold."""
@@ -176,7 +178,7 @@ def _verdict(rule: Rule, found: Found) -> Verdict:
         found.severity,
         rule.title.format(**found.words),
         found.findings,
-        found.advice or rule.advice,
+        f"{found.advice or rule.advice} {rule.link}".rstrip(),
         rule.source,
         *found.span,
         found.gpus,

@@ -9,13 +9,20 @@ from gssr.model.verdicts.job import Job, group, levels_of, positions, stretches,
 from gssr.model.verdicts.table import CSCS, LEAD, Found, Rule, Threshold, finding, rule, told
 
 _COMPLETED = ("completed",)
+_LET = (
+    " the program use all it gets: check the ranks per node, CUDA_VISIBLE_DEVICES and the launcher's GPU binding "
+    "(srun --ntasks-per-node=4 --gpus-per-task=1 nvidia-smi -L)."
+)
+_NO_GPU = (
+    "Is the program built for GPUs, and does it find them? Try within the job: nvidia-smi; python -c 'import torch; "
+    "print(torch.cuda.is_available())'. Work that needs no GPU runs as well on a node without."
+)
 
 
 @rule(
     "critical", "{some} {were} {ever} used",
     (Threshold("seconds", 20.0, "a GPU is unused (as above) in a job of at least so many seconds"),),
-    "Ask for fewer GPUs, or let the program use all it gets: check the ranks per node, CUDA_VISIBLE_DEVICES and the "
-    "launcher's GPU binding.",
+    f"Ask for fewer GPUs, or let{_LET}",
     needs=(LEAD,),
     explains=("imbalance", "straggler", "rotating_stragglers", "memory_unused", "low_use", "tear_down", "start_up"),
 )  # fmt: skip
@@ -31,10 +38,13 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
         finding("share", busy, "of the time with any activity", job.table.common, "unused", above=False),
         told("gpu_hours", hours, f"{hours:.2g} GPU-hours"),
     )
-    found = {**group(job, unused), "ever": "never"}
-    if len(unused) == job.evidence.n_gpus > 1:
-        found |= {"some": f"None of the {job.evidence.n_gpus} GPUs", "were": "was", "ever": "ever"}
-    return Found(found, evidence, rule.severity, whole(job), unused)
+    found, n = {**group(job, unused), "ever": "never"}, job.evidence.n_gpus
+    advice = f"Ask for fewer GPUs (#SBATCH --gpus={n - len(unused)}), or let{_LET}"
+    if len(unused) == n:
+        advice = _NO_GPU
+        if n > 1:
+            found |= {"some": f"None of the {n} GPUs", "were": "was", "ever": "ever"}
+    return Found(found, evidence, rule.severity, whole(job), unused, advice=advice)
 
 
 @rule(
@@ -100,11 +110,13 @@ def _last_moved(job: Job, first: int, quiet: float) -> int:
 
 
 def _out_of_step(job: Job, bins: Flags) -> tuple[str, tuple[int, ...]]:
-    """Which few GPUs idle while the others' engines spin, or the other way round, as a clause; nobody where all are alike."""
+    """Which few GPUs idle while the others' engines spin, or the other way round, as a clause; empty where all are alike."""
     name = "gr_engine_active" if job.evidence.has("gr_engine_active") else job.lead or ""
     engine = np.where(job.used, job.per_gpu(name, bins), np.nan)
     spins, idles = engine >= 0.5, engine < 0.1
-    few, says = (idles, "idle while the others spin") if 2 * idles.sum() <= spins.sum() else (spins, "busy and nobody else")
+    few, says = (
+        (idles, "idle while the others spin") if 2 * idles.sum() <= spins.sum() else (spins, "busy and nobody else")
+    )
     which = positions(few)
     if not which or not spins.any() or not idles.any() or 2 * len(which) > job.used.sum():
         return "", ()
@@ -116,14 +128,14 @@ def _out_of_step(job: Job, bins: Flags) -> tuple[str, tuple[int, ...]]:
     "warning", "The GPUs take turns: while {some} work, the others wait, {lost} of the GPUs' time in all",
     (
         Threshold("seconds", 5.0, "looked at in columns of at least so many seconds"),
-        Threshold("apart", -0.3, "two groups of GPUs work at opposite times: their activities' correlation is below this", least=-1.0),
+        Threshold("apart", -0.3, "two groups of GPUs work at opposite times: their correlation is below this", least=-1.0),
         Threshold("together", 0.5, "and within each group it is above this"),
         Threshold("turns", 4.0, "they change so many times at least"),
         Threshold("lost", 0.1, "and wait for at least this share of their time"),
         Threshold("critical", 0.4, "from this share on it is critical"),
     ),
-    "Let the stages overlap (asynchronous generation and training, more micro-batches in flight, another split of layers), or "
-    "run them one after the other on all GPUs.",
+    "Let the stages overlap (asynchronous generation and training, more micro-batches in flight, another split of layers), "
+    "or run them one after the other on all GPUs.",
     needs=(LEAD,),
     delays=("rotating_stragglers", "imbalance", "straggler", "pauses", "gaps", "low_use", "recurring_dips", "slow_down",
             "late_start", "early_end", "cpu_starved", "communication_bound", "low_power", "small_kernels"),

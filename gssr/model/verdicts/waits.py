@@ -76,7 +76,7 @@ def _glimpsed(look: Job) -> list[Finding]:
         Threshold("rate", 100e6, "disk or network of a node moves at least so much while the GPUs wait"),
         Threshold("more", 1.5, "and so many times what they move while the GPUs work"),
         Threshold("share", 0.02, "that is at least this share of the time"),
-        Threshold("correlation", 0.6, "waits shorter than a sample: activity falls with the seconds in which so much is moved"),
+        Threshold("correlation", 0.6, "waits shorter than a sample: activity falls with the seconds of such rates"),
         Threshold("critical", 0.25, "from this share on it is critical"),
     ),
     "Read ahead in more workers, keep data in larger files or on node-local storage, and write checkpoints in the "
@@ -114,8 +114,9 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
 
 
 def _within_bins(job: Job, rule: Rule) -> tuple[float, Found] | None:
-    """Waits shorter than the GPUs' samples, of nodes that were sampled each second: the more of its seconds a bin spends with
-    such rates, the less active are the GPUs in it. What is lost: the line through both, less its value without any."""
+    """Waits shorter than the GPUs' samples, of nodes that were sampled each second: the more of its seconds a bin
+    spends with such rates, the less active are the GPUs in it. What is lost: the line through both, less what it is
+    without any."""
     best: tuple[float, str, Floats, float] | None = None
     for name, moving in job.evidence.moving.items():
         at = job.steady & np.isfinite(moving) & np.isfinite(job.mean)
@@ -132,7 +133,9 @@ def _within_bins(job: Job, rule: Rule) -> tuple[float, Found] | None:
         return None
     share, name, moving, correlation = best
     evidence = (
-        told("correlation", correlation, f"correlation of that with activity {correlation:.2f}", -rule.at("correlation")),
+        told(
+            "correlation", correlation, f"correlation of that with activity {correlation:.2f}", -rule.at("correlation")
+        ),
         finding("share", share, "of the time", rule, "share"),
     )
     found = {"what": _READS[name], "long": _long(job, share)}
@@ -216,7 +219,7 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
 
 def _collectives(job: Job, rule: Rule, linked: Flags) -> tuple[Flags, Floats]:
     """[n_bins] each: where the engines are busy as with collectives' kernels, and what part of the time these take: kernels
-    that compute keep the SMs as busy beside the engine as in the best tenth of the bins, or 0.8; those of collectives 0.12."""
+    that compute keep the SMs as busy beside the engine as in the best tenth of the bins, or 0.8; collectives 0.12."""
     engine, sm, dram = (job.in_time(name) for name in ("gr_engine_active", "sm_active", "dram_active"))
     ratio = np.divide(sm, engine, out=np.full(len(sm), np.nan), where=engine > 0)
     spins = job.steady & (engine >= rule.at("gr_engine_active")) & (ratio < rule.at("sm_share"))
@@ -243,8 +246,8 @@ def _rate_over(job: Job, names: Sequence[str]) -> Floats:
 
 
 def _through_adapters(job: Job) -> Flags:
-    """[n_bins]: where PCIe carries as much one way as the other beside a busy engine, in a job on several nodes: that goes to
-    and from network adapters, and is no copy of the host's."""
+    """[n_bins]: where PCIe carries as much one way as the other beside a busy engine, in a job on several nodes: that goes
+    to and from network adapters, and is no copy of the host's."""
     one, other, engine = (job.in_time(name) for name in (*_PCIE, "gr_engine_active"))
     both = np.minimum(one, other) >= _ALIKE * np.maximum(one, other)
     return np.asarray(both & (engine >= 0.9), bool) if len(job.evidence.nodes) > 1 else np.zeros(len(one), bool)
@@ -303,8 +306,8 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
         Threshold("node", 0.9, "... the node's cores are busy to this share"),
         Threshold("critical", 0.5, "from this share of the time on it is critical"),
     ),
-    "Use more worker processes for loading and preparing data, or move it to the GPU; check that the job's CPU binding "
-    "gives each rank more than one core.",
+    "Use more worker processes for loading and preparing data, or move it to the GPU; check that each rank has more "
+    "than one core (#SBATCH --cpus-per-task=8; srun --cpu-bind=verbose says which).",
     needs=(LEAD, ("workload_cpu", "cpu_utilization")), explains=("gaps", "pauses", "low_use"),
 )  # fmt: skip
 @_seen
@@ -321,7 +324,7 @@ def cpu_starved(job: Job, rule: Rule) -> Found | None:
         found = finding("cpu_utilization", node, "meanwhile", rule, "node")
     elif rule.at("cores_low") <= cores <= rule.at("cores_high"):
         what = "each rank keeps just one core busy"
-        found = told("workload_cpu", cores, f"{cores:.2g} cores busy per rank", rule.at("cores_high"))
+        found = told("workload_cpu", cores, f"{words.counted(cores, 'core')} busy per rank", rule.at("cores_high"))
     else:
         return None
     evidence = (found, finding("share", share, "of the time the GPUs wait", rule, "share"))

@@ -43,6 +43,12 @@ def amount(value: float, name: str) -> str:
     return f"{_three(value)} {unit}".rstrip()
 
 
+def counted(number: float, what: str) -> str:
+    """``1 core``, ``1.2 cores``."""
+    shown = f"{number:.2g}"
+    return f"{shown} {what}{'' if shown == '1' else 's'}"
+
+
 def percent(ratio: float) -> str:
     """A ratio in percent: whole from 10 % on."""
     shown = 100 * ratio

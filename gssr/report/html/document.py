@@ -7,6 +7,7 @@ from importlib import resources
 
 from gssr.model.results import Analysis, Verdict
 from gssr.render.scale import count
+from gssr.render.verdicts import limits_of
 from gssr.report.content import (
     abstentions,
     definitions,
@@ -145,7 +146,7 @@ def _card(analysis: Analysis, verdict: Verdict) -> Markup:
         tag("p", where(analysis, verdict), class_="dim"),
         tag("ul", *(tag("li", sentence(finding.text)) for finding in verdict.evidence)),
         tag("p", tag("b", "What to do: "), sentence(verdict.advice)),
-        tag("p", f"Rule {verdict.code}; thresholds: {verdict.source}", class_="dim source"),
+        tag("p", f"Rule {verdict.code}; {limits_of(verdict.source)}", class_="dim source"),
         class_=f"verdict {verdict.severity}",
     )
 

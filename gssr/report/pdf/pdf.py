@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from gssr.model.results import Analysis
 from gssr.render.cells import clean, fit
+from gssr.render.verdicts import limits_of
 from gssr.report.content import Table, definitions, facts, figures, metric_table, phase_table, title, where
 from gssr.report.page import drawn
 from gssr.report.pdf.pictures import COURSE, along_time_page, balance_page, course
@@ -133,7 +134,7 @@ def _paragraphs(analysis: Analysis, verdict: Verdict) -> list[tuple[str, Font, f
         (where(analysis, verdict), DIM, 0.14),
         *((f"•  {clean(finding.text)}", SMALL, 0.22) for finding in verdict.evidence),
         (f"What to do: {clean(verdict.advice)}", SMALL, 0.14),
-        (f"Rule {verdict.code}; thresholds: {clean(verdict.source)}", _ABOUT, 0.14),
+        (f"Rule {verdict.code}; {limits_of(clean(verdict.source))}", _ABOUT, 0.14),
     ]
 
 
