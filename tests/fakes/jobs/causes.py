@@ -293,8 +293,8 @@ def copies(share: float, pageable: bool) -> Cause:
 
 
 def communication(share: float, kind: Kind, window: float, step: float) -> Cause:
-    """Collectives that nothing hides. ``step`` seconds of each step's work, seen in windows of ``window`` s: under a third of
-    steps that aren't resolved is no more than kinds of work differ."""
+    """Collectives that nothing hides. ``step`` seconds of work are seen in windows of ``window`` s: under a third of
+    steps that aren't resolved is no more than what kinds of work differ by."""
 
     def apply(draft: Draft) -> None:
         draft.together.append(draft.column(kind, share / (1 - share) * _step(draft)))
@@ -353,7 +353,9 @@ def kernels(name: str, kind: Kind, says: str, may: set[str], weak: str | None = 
 ONE_SM = Kind(engine=1.0, sm=0.0077, occupancy=0.0005, fp32=0.0012, integer=0.001, dram=0.002)
 FEW_BLOCKS = Kind(engine=0.96, sm=0.14, occupancy=0.03, fp32=0.03, fp16=0.005, integer=0.03, dram=0.06)
 FEW_WARPS = Kind(engine=0.96, sm=0.4, occupancy=0.08, fp32=0.09, fp64=0.01, integer=0.08, dram=0.16)
-THRASHING = Kind(engine=1.0, sm=0.93, occupancy=0.5, fp32=0.018, fp64=0.002, integer=0.03, dram=0.06, host_rx=0.42, host_tx=0.35)
+THRASHING = Kind(
+    engine=1.0, sm=0.93, occupancy=0.5, fp32=0.018, fp64=0.002, integer=0.03, dram=0.06, host_rx=0.42, host_tx=0.35
+)
 WHOLE_NUMBERS = Kind(engine=0.99, sm=0.92, occupancy=0.3, fp32=0.008, integer=0.12, dram=0.06)
 NOW_AND_THEN = Kind(engine=0.2, sm=0.13, occupancy=0.04, tensor=0.03, fp32=0.01, dram=0.09, integer=0.02)
 
@@ -366,7 +368,9 @@ def few_requests() -> Cause:
         idle = draft.column(IDLE._replace(cores=0.2), draft.rng.exponential(1.0, (draft.variants, draft.n)))
         draft.own.append(idle)
 
-    return Cause("few_requests", "low_use|gaps|small_kernels", apply, LITTLE | {"gaps", "pauses"}, always=True, unpriced=True)
+    return Cause(
+        "few_requests", "low_use|gaps|small_kernels", apply, LITTLE | {"gaps", "pauses"}, always=True, unpriced=True
+    )
 
 
 def memory(share: float) -> Cause:

@@ -15,7 +15,9 @@ from tests.fakes.jobs.samplers import DCGM, GPM, HELD, NVML, NVML_TEN, TEN, TEN_
 SEED_VARIABLE = "GSSR_EXAM_SEED"
 """Environment variable with the number that the second half's jobs are drawn from."""
 ROWS = 24_000
-"""Samples of a job's GPUs, at most: bounds what it costs; one in twenty has four times as many."""
+COST = 0.5
+"""At most so many samples of a job, and seconds of work to write it; one in twenty has up to ``MORE`` times as much."""
+MORE = 7
 STEPS = 100_000
 HEALTHY_SHARE = 0.3
 LONGEST = 8 * 3600.0
@@ -63,7 +65,9 @@ Drawn = Callable[[Scene], Cause]
 
 def _checkpoints(scene: Scene) -> Cause:
     every = max(scene.seconds / scene.between(5, 20), 15.0)
-    return causes.checkpoints(every, every * scene.between(0.06, 0.25), scene.between(0.2, 2) * _GB, scene.rng.random() < 0.4)
+    return causes.checkpoints(
+        every, every * scene.between(0.06, 0.25), scene.between(0.2, 2) * _GB, scene.rng.random() < 0.4
+    )
 
 
 def _pauses(scene: Scene) -> Cause:
@@ -184,12 +188,12 @@ CLASSES: dict[str, Class] = {
         lambda _: causes.kernels("few_warps", causes.FEW_WARPS, "low_occupancy|small_kernels", {"low_occupancy"}, "")
     ),
     "thrashing": Class(
-        lambda _: causes.kernels("thrashing", causes.THRASHING, "unified_memory", {"transfer_bound", "little_arithmetic"}, "")
+        lambda _: causes.kernels("thrashing", causes.THRASHING, "unified_memory", {"transfer_bound"}, "")
     ),
     "whole_numbers": Class(
         lambda _: causes.kernels("whole_numbers", causes.WHOLE_NUMBERS, "little_arithmetic", set(), "")
     ),
-    "few_requests": Class(lambda _: causes.few_requests()),
+    "few_requests": Class(lambda _: causes.few_requests(), sync=False),
     "memory_full": Class(lambda s: causes.memory(s.between(0.985, 0.998)), weight=0.5),
     "memory_unused": Class(lambda s: causes.memory(s.between(0.01, 0.035)), weight=0.5),
 }  # fmt: skip
@@ -215,17 +219,18 @@ def draw(seed: int, is_healthy: bool | None = None, name: str | None = None, lea
     wanted = name or _one_of(rng, tuple((key, each.weight) for key, each in CLASSES.items()))
     of = Class(lambda _: causes.start_up(0.0, 0.0), seconds=20.0) if is_healthy else CLASSES[wanted]
     model = _one_of(rng, _MODELS)
-    rows = ROWS * (4 if rng.random() < 0.05 else 1)
+    more = MORE if rng.random() < 0.05 else 1
+    rows, cost = ROWS * more, COST * more
     sampling = _one_of(rng, tuple((one, w) for one, w in _SAMPLINGS if model.has_gpm or one is not GPM))
     shortest = max(of.seconds, (3 if is_healthy else 20) * sampling.interval)
     most = min(rows * sampling.interval / shortest, 256)
     least = max(of.gpus, least_gpus)
     n = 2 ** int(rng.integers(int(np.log2(least)), max(int(np.log2(max(most, least))), int(np.log2(least))) + 1))
-    seconds = _log(rng, shortest, min(rows * sampling.interval / n, LONGEST))
+    seconds = _log(rng, shortest, min(rows * sampling.interval / n, 60 * cost / (0.0035 + 0.00027 * n), LONGEST))
     per_node = min(PER_NODE[model], n)
     kinds = [one for one in healthy.WORK if not (one == "tuning" and n > 1)]
-    if of.sync is not None or name in ("one_core", "cpu_starved"):
-        kinds = [one for one in kinds if one not in (*healthy.STEADY, "tuning")]
+    if of.sync is not None:
+        kinds = [one for one in kinds if one not in (*healthy.STEADY, "tuning")] if of.sync else ["inference"]
     kind = str(rng.choice(kinds))
     window = sampling.window if sampling.interval < 5 else 1.0
     step = max(_log(rng, 0.1, 8.0), of.windows * window * 1.2, seconds / STEPS)

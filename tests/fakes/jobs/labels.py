@@ -23,7 +23,11 @@ UNDECIDABLE: dict[tuple[str, str, str], str] = {
     ("rotating_slow", "30s", "dcgm"): _SAME,
     ("rotating_slow", "nvml-10s", "nvml"): _SAME,
     **{
-        (name, sampling, "nvml"): "100 % busy at the power of ordinary kernels: how much of it is exchange can't be told"
+        (
+            name,
+            sampling,
+            "nvml",
+        ): "100 % busy at the power of ordinary kernels: how much of it is exchange can't be told"
         for name in ("communication", "communication_all_sms")
         for sampling in ("nvml-1s", "nvml-10s")
     },
@@ -33,7 +37,11 @@ UNDECIDABLE: dict[tuple[str, str, str], str] = {
         for sampling in ("nvml-1s", "nvml-10s")
     },
     **{
-        ("communication_little", sampling, backend): "under a third of steps too short to see: as much as kinds of work differ"
+        (
+            "communication_little",
+            sampling,
+            backend,
+        ): "under a third of steps too short to see: as much as kinds of work differ"
         for sampling, backend in (*((name, "dcgm") for name in _COUNTING), ("nvml-1s", "nvml"), ("nvml-10s", "nvml"))
     },
 }
@@ -73,9 +81,7 @@ class Job:
     def _hung(self) -> dict[str, float]:
         """Time in which nothing happened any more is lost whole."""
         lengths = self.timeline.lengths
-        return {
-            cause.name: float(lengths[-1]) for cause in self.plan.causes if cause.name in ("hang", "hang_first")
-        }
+        return {cause.name: float(lengths[-1]) for cause in self.plan.causes if cause.name in ("hang", "hang_first")}
 
     @property
     def gpu_hours_saved(self) -> dict[str, float]:
@@ -117,7 +123,7 @@ class Job:
             return frozenset()
         found: set[str] = set()
         for cause in self.plan.causes:
-            if self._cost(cause) >= HARDLY:
+            if self._cost(cause) >= HARDLY or cause.culprits:  # true of some, however little all lose
                 found |= {*cause.says.split("|"), *self._says(cause).split("|"), *cause.may}
         return frozenset(found - {""})
 
@@ -147,7 +153,7 @@ class Job:
     @property
     def has_steps(self) -> bool:
         """Whether anything in a step differs from the rest of it."""
-        return len(self.plan.recipe.own + self.plan.recipe.together) > 1 and len(self.timeline.laps) > 2
+        return len(self.draft.own + self.draft.together) > 1 and len(self.draft.laps) > 2
 
     def contradicted(self, code: str) -> bool:
         """Whether a piece of information is plainly false of it."""

@@ -72,7 +72,9 @@ def sample(draft: Draft, timeline: Timeline, sampling: Sampling, seed: int) -> S
 
     columns: dict[str, Floats] = {}
     if sampling.profiling:
-        ends = np.floor(times / sampling.window + 1e-6) * sampling.window if sampling.window > sampling.interval else times
+        ends = (
+            np.floor(times / sampling.window + 1e-6) * sampling.window if sampling.window > sampling.interval else times
+        )
         first = ends < sampling.window - 1e-6  # the first window is not over yet: blank
         own = means(ends, sampling.window, [*_PLAIN.values(), "host_tx", "host_rx", "nvlink", "fabric"])
         gain = rng.normal(1.0, 0.004, draft.n)
@@ -142,4 +144,6 @@ def usage(draft: Draft, timeline: Timeline, times: Floats) -> dict[str, Floats]:
 
 def node_sum(per_rank: Floats, nodes: Ints) -> Floats:
     """[t, ranks] added up to [t, nodes]."""
-    return np.asarray(np.stack([per_rank[:, nodes == node].sum(axis=1) for node in np.unique(nodes)], axis=1), np.float64)
+    return np.asarray(
+        np.stack([per_rank[:, nodes == node].sum(axis=1) for node in np.unique(nodes)], axis=1), np.float64
+    )

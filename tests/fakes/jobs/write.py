@@ -46,8 +46,9 @@ def _write(job: "Job", writer: BulkWriter) -> None:
     end = START + timeline.duration
     run = {
         "run_id": f"job-{job.seed}", "label": f"job {job.seed}", "command": json.dumps(["python", "job.py"]),
-        "job_id": str(4_000_000 + job.seed), "launcher": "slurm", "started_at": START, "sampling_ms": 1000 * sampling.interval,
-        "world_size": draft.n, "n_nodes": len(names), "state": "running", "gssr_version": __version__,
+        "job_id": str(4_000_000 + job.seed), "launcher": "slurm", "started_at": START,
+        "sampling_ms": 1000 * sampling.interval, "world_size": draft.n, "n_nodes": len(names), "state": "running",
+        "gssr_version": __version__,
     }  # fmt: skip
     for rank in reversed(range(draft.n)):  # the last one begun is the one that finishes
         writer.begin(
