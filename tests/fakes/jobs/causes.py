@@ -79,6 +79,17 @@ def pauses(every: float, seconds: float) -> Cause:
     )  # fmt: skip
 
 
+def validation(every: float, seconds: float) -> Cause:
+    """Now and then only the forward pass, of everything: work as well, of another kind."""
+
+    def apply(draft: Draft) -> None:
+        kind = draft.plan.recipe.own[0][0]
+        forward = kind._replace(sm=0.9 * kind.sm, tensor=0.8 * kind.tensor, dram=min(1.1 * kind.dram, 0.85))
+        _insert(draft, at := _spread(draft, every), np.full(len(at), seconds), [(forward, 1.0)])
+
+    return Cause("validation", "", apply, gpu_seconds=lambda _: 0.0)
+
+
 def evaluation_alone(at: float, seconds: float, rank: int) -> Cause:
     """One rank evaluates for minutes while the others spin at the next collective: not a hang."""
 
@@ -88,7 +99,7 @@ def evaluation_alone(at: float, seconds: float, rank: int) -> Cause:
         draft.between.append(Lap(int(at * len(draft.laps)), seconds, ((kinds, 1.0),)))
 
     says = "imbalance|straggler|rotating_stragglers|pauses|recurring_dips|communication_bound"
-    return Cause("evaluation_alone", says, apply, LITTLE | {"small_kernels"}, (rank,))
+    return Cause("evaluation_alone", says, apply, LITTLE, (rank,))
 
 
 def hang(seconds: float, culprit: int | None, spinning: bool, first: bool) -> Cause:
@@ -107,7 +118,7 @@ def hang(seconds: float, culprit: int | None, spinning: bool, first: bool) -> Ca
         draft.state, draft.exit_code = ("timeout", 143) if draft.rng.random() < 0.5 else ("killed", 137)
 
     name = "hang_first" if first else "hang"
-    may = LITTLE | {"communication_bound", "small_kernels", "tear_down", "straggler", "imbalance", "gpus_unused"}
+    may = LITTLE | {"communication_bound", "tear_down", "straggler", "imbalance", "gpus_unused"}
     return Cause(name, "hang", apply, frozenset(may), () if culprit is None else (culprit,), always=True)
 
 
@@ -186,8 +197,9 @@ def uneven(factors: Floats, code: str, sync: bool) -> Cause:
         draft.own.append(Column(np.full_like(column.kind, idle), rest, work=False))
 
     idle = float((1 - factors / factors.max()).sum())
+    other = "straggler" if code == "imbalance" else "imbalance"
     return Cause(
-        code, "imbalance|straggler", apply, LITTLE | {"gaps", "communication_bound"} if sync else LITTLE | {"gaps"}, odd,
+        code, f"{code}|{other}", apply, LITTLE | {"gaps", "communication_bound"} if sync else LITTLE | {"gaps"}, odd,
         gpu_seconds=None if sync else lambda duration: duration * idle,
     )  # fmt: skip
 
@@ -207,8 +219,13 @@ def rotating(factor: float, dwell: int) -> Cause:
         for rank in range(n):
             draft.slow(factor, [rank], np.array([first + rank]))
 
-    fast = "rotating_fast" if dwell == 1 else "rotating_slow"
-    return Cause(fast, "rotating_stragglers", apply, UNEVEN | {"communication_bound"})
+    # Where no step is resolved, every rank is the same: busy, and half of it spinning
+    weak = "rotating_stragglers|communication_bound|imbalance|low_use"
+    coarse = ("30s",) if dwell > 1 else ("10s", "30s", "nvml-1s")
+    return Cause(
+        "rotating_slow" if dwell > 1 else "rotating_fast", "rotating_stragglers", apply,
+        UNEVEN | LITTLE | {"communication_bound"}, weaker=tuple((name, weak) for name in coarse),
+    )  # fmt: skip
 
 
 def turns(groups: Ints, seconds: float, spinning: bool) -> Cause:
@@ -304,8 +321,7 @@ def communication(share: float, kind: Kind, window: float, step: float) -> Cause
     name = "communication" if few else "communication_all_sms"
     if share < 1 / 3 and share / (1 - share) * step < 2 * window:
         name = "communication_little"
-    may = LITTLE | {"small_kernels", "little_arithmetic"}
-    return Cause(name, "communication_bound", apply, may, weaker=(("nvml", weak),))
+    return Cause(name, "communication_bound", apply, LITTLE, weaker=(("nvml", weak),))
 
 
 def starved(busy: float, all_cores: bool, host_cores: int) -> Cause:

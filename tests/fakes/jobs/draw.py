@@ -248,7 +248,12 @@ def draw(seed: int, is_healthy: bool | None = None, name: str | None = None, lea
         found = (of.cause(scene),)
     elif seconds > 300 and rng.random() < 0.4:  # what costs next to nothing
         every = seconds / float(rng.uniform(2, 12))
-        found = (causes.checkpoints(every, every * float(rng.uniform(0.002, 0.015)), 0.5 * _GB, rng.random() < 0.3),)
+        if rng.random() < 0.4:
+            found = (causes.validation(every, every * float(rng.uniform(0.02, 0.1))),)
+        else:
+            found = (
+                causes.checkpoints(every, every * float(rng.uniform(0.002, 0.015)), 0.5 * _GB, rng.random() < 0.3),
+            )
     if not is_healthy and rng.random() < 0.15 and wanted not in ("start_up", "hang_first", "late_start", "tear_down"):
         found += (causes.start_up(seconds * float(rng.uniform(0.005, 0.05)), 0.0),)
     plan = Plan(gpus, per_node, recipe, max(round(seconds / recipe.step), 3), seconds, found, seed).lasting()

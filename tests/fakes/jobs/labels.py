@@ -14,36 +14,22 @@ LEAST_SECONDS = 40.0
 COUNTS, HARDLY = 0.05, 0.02
 """Shares of the time: from the first on a cause has to be said, below the second it must not be; between, it may."""
 
-_LAG = "power is a mean over as long as a step, utilization reads 100 % while GPUs spin, and nothing else is measured"
-_SAME = "a mean over many steps is the same for every rank, whoever was the slow one in which step"
-_COUNTING = ("gpm-100ms", "dcgm-1s", "dcgm-held", "10s", "30s")
+_SAME = "at 10 s no step is resolved and every rank is the same: 100 % busy, at the power of ordinary kernels"
+_EXCHANGE = "100 % busy at the power of ordinary kernels: how much of it is exchange can't be told"
+_KERNELS = "100 % busy at a power that kernels waiting for memory have too: how SMs are used isn't measured"
+_LITTLE = "less than a third of steps too short to see: no more than kinds of work differ by"
+_COUNTING = (("gpm-100ms", "dcgm"), ("dcgm-1s", "dcgm"), ("dcgm-held", "dcgm"), ("10s", "dcgm"), ("30s", "dcgm"))
+_COARSE = (("nvml-1s", "nvml"), ("nvml-10s", "nvml"))
 UNDECIDABLE: dict[tuple[str, str, str], str] = {
-    **{("rotating_fast", sampling, "dcgm"): _SAME for sampling in ("10s", "30s")},
-    **{("rotating_fast", sampling, "nvml"): _LAG for sampling in ("nvml-1s", "nvml-10s")},
-    ("rotating_slow", "30s", "dcgm"): _SAME,
-    ("rotating_slow", "nvml-10s", "nvml"): _SAME,
-    **{
-        (
-            name,
-            sampling,
-            "nvml",
-        ): "100 % busy at the power of ordinary kernels: how much of it is exchange can't be told"
-        for name in ("communication", "communication_all_sms")
-        for sampling in ("nvml-1s", "nvml-10s")
-    },
-    **{
-        (name, sampling, "nvml"): "utilization 100 % at the power of ordinary work; how SMs are used isn't measured"
-        for name in ("few_warps", "thrashing", "whole_numbers")
-        for sampling in ("nvml-1s", "nvml-10s")
-    },
-    **{
-        (
-            "communication_little",
-            sampling,
-            backend,
-        ): "under a third of steps too short to see: as much as kinds of work differ"
-        for sampling, backend in (*((name, "dcgm") for name in _COUNTING), ("nvml-1s", "nvml"), ("nvml-10s", "nvml"))
-    },
+    (name, *sampled): why
+    for names, samplings, why in (
+        (("rotating_fast",), _COARSE[1:], _SAME),
+        (("communication", "communication_all_sms"), _COARSE, _EXCHANGE),
+        (("few_warps", "thrashing", "whole_numbers"), _COARSE, _KERNELS),
+        (("communication_little",), _COUNTING + _COARSE, _LITTLE),
+    )
+    for name in names
+    for sampled in samplings
 }
 """(class, sampling, backend) of jobs of which nothing can be told, and the physics why: right only when nothing is said."""
 
@@ -101,9 +87,7 @@ class Job:
 
     def _says(self, cause: Cause) -> str:
         weaker = dict(cause.weaker)
-        if not self.sampling.profiling and "nvml" in weaker:
-            return weaker["nvml"]
-        return weaker.get(self.sampling.name, cause.says)
+        return weaker.get(self.sampling.name, cause.says if self.sampling.profiling else weaker.get("nvml", cause.says))
 
     def _cost(self, cause: Cause) -> float:
         return 1.0 if cause.always else self.seconds_saved[cause.name] / self.timeline.duration
@@ -123,7 +107,7 @@ class Job:
             return frozenset()
         found: set[str] = set()
         for cause in self.plan.causes:
-            if self._cost(cause) >= HARDLY or cause.culprits:  # true of some, however little all lose
+            if self._cost(cause) >= HARDLY or (cause.culprits and cause.says):  # true of some, however little all lose
                 found |= {*cause.says.split("|"), *self._says(cause).split("|"), *cause.may}
         return frozenset(found - {""})
 
@@ -165,5 +149,5 @@ class Job:
         return {
             "memory_bound": mean["dram"] < 0.3, "compute_bound": flop < 0.2, "fp64": mean["fp64"] + mean["dfma"] < 0.01,
             "tensor_unused": mean["tensor"] > 0.1, "little_arithmetic": flop > 0.3, "memory_full": memory < 0.9,
-            "memory_unused": memory > 0.4, "power_capped": all(not kind.reasons & 4 for kind in timeline.kinds),
+            "memory_unused": memory > 0.7, "power_capped": all(not kind.reasons & 4 for kind in timeline.kinds),
         }.get(code, False)  # fmt: skip
