@@ -129,7 +129,7 @@ def unused(ranks: tuple[int, ...]) -> Cause:
     def apply(draft: Draft) -> None:
         _absent(draft, ranks, slice(None))
         draft.away.update(ranks)
-        draft.memory[list(ranks)] = 0.005
+        draft.memory[np.array(ranks)] = 0.005
 
     return Cause(
         "gpus_unused", "gpus_unused", apply, UNEVEN | LITTLE, ranks, always=True,
@@ -266,7 +266,7 @@ def slow_input(share: float, every: int, network: bool, alone: bool) -> Cause:
 
     def apply(draft: Draft) -> None:
         rate = float(draft.rng.uniform(0.3, 1.5)) * _GB / draft.plan.per_node
-        reading = IDLE._replace(cores=3.0, **{"net_rx" if network else "read": rate})
+        reading = IDLE._replace(cores=3.0, read=0.0 if network else rate, net_rx=rate if network else 0.0)
         stall = share / (1 - share) * _step(draft) * every
         if alone and draft.plan.recipe.sync:
             _sometimes(draft, every, reading, stall, [0])
@@ -274,7 +274,7 @@ def slow_input(share: float, every: int, network: bool, alone: bool) -> Cause:
             _sometimes(draft, every, reading, stall, list(range(draft.n)))
         for number, kind in enumerate(list(draft.kinds)):  # workers read ahead all the time
             if kind.engine:
-                ahead = kind._replace(**{"net_rx" if network else "read": 0.6 * rate})
+                ahead = kind._replace(read=0.6 * reading.read, net_rx=0.6 * reading.net_rx)
                 for column in draft.own:
                     column.kind[column.kind == number] = draft.index(ahead)
 
@@ -288,7 +288,7 @@ def _sometimes(draft: Draft, every: int, kind: Kind, seconds: float, ranks: list
     rows = draft.split((number % every == every - 1).astype(np.int64), 2)[1] if every > 1 else np.arange(draft.variants)
     column = draft.column(kind, 0.0)
     lengths = seconds * draft.rng.lognormal(-0.03, 0.25, (len(rows), 1))
-    column.seconds[np.ix_(rows, ranks)] = lengths
+    column.seconds[np.ix_(rows, np.array(ranks))] = lengths
     draft.own.insert(0, column)
 
 
@@ -316,11 +316,12 @@ def communication(share: float, kind: Kind, window: float, step: float) -> Cause
     def apply(draft: Draft) -> None:
         draft.together.append(draft.column(kind, share / (1 - share) * _step(draft)))
 
-    few = kind.sm < 0.5
-    weak = "communication_bound|small_kernels|low_use|little_arithmetic" if share >= 0.45 and few else ""
-    name = "communication" if few else "communication_all_sms"
+    name = "communication" if kind.sm < 0.5 else "communication_all_sms"
+    if name == "communication" and share >= 0.45:
+        name = "communication_heavy"
     if share < 1 / 3 and share / (1 - share) * step < 2 * window:
         name = "communication_little"
+    weak = "communication_bound|small_kernels|low_use|little_arithmetic"
     return Cause(name, "communication_bound", apply, LITTLE, weaker=(("nvml", weak),))
 
 
@@ -356,23 +357,30 @@ def launches(busy: float) -> Cause:
 # What runs on the GPU
 
 
-def kernels(name: str, kind: Kind, says: str, may: set[str], weak: str | None = None) -> Cause:
-    """The job's own kernels are of this kind: what better ones would save, nobody knows."""
+_NVML_SMALL = "small_kernels|low_use|little_arithmetic|communication_bound"
+KERNELS: dict[str, tuple[Kind, str, str]] = {
+    "one_sm": (Kind(1.0, 0.0077, 0.0005, fp32=0.0012, integer=0.001, dram=0.002), "small_kernels", _NVML_SMALL),
+    "few_blocks": (Kind(0.96, 0.14, 0.03, fp32=0.03, fp16=0.005, integer=0.03, dram=0.06), "small_kernels", _NVML_SMALL),
+    "few_warps": (Kind(0.96, 0.4, 0.08, fp32=0.09, integer=0.08, dram=0.16), "low_occupancy|small_kernels", ""),
+    "thrashing": (
+        Kind(1.0, 0.93, 0.5, fp32=0.018, integer=0.03, dram=0.06, host_rx=0.21, host_tx=0.18), "unified_memory", "",
+    ),
+    "whole_numbers": (Kind(0.99, 0.92, 0.3, fp32=0.008, integer=0.12, dram=0.06), "little_arithmetic", ""),
+}  # fmt: skip
+"""Kernels that leave most of the GPU unused: what has to be said of them, and where NVML is all there is."""
+
+
+def kernels(name: str) -> Cause:
+    """The job's own kernels are of such a kind: what better ones would save, nobody knows."""
+    kind, says, weak = KERNELS[name]
 
     def apply(draft: Draft) -> None:
         draft.alter(lambda _: kind, slice(None), slice(None))
 
-    weaker = () if weak is None else (("nvml", weak),)
-    return Cause(name, says, apply, LITTLE | may, always=True, unpriced=True, weaker=weaker)
+    may = LITTLE | {"little_arithmetic"} | ({"transfer_bound"} if kind.host_rx else set())
+    return Cause(name, says, apply, may, always=True, unpriced=True, weaker=(("nvml", weak),))
 
 
-ONE_SM = Kind(engine=1.0, sm=0.0077, occupancy=0.0005, fp32=0.0012, integer=0.001, dram=0.002)
-FEW_BLOCKS = Kind(engine=0.96, sm=0.14, occupancy=0.03, fp32=0.03, fp16=0.005, integer=0.03, dram=0.06)
-FEW_WARPS = Kind(engine=0.96, sm=0.4, occupancy=0.08, fp32=0.09, fp64=0.01, integer=0.08, dram=0.16)
-THRASHING = Kind(
-    engine=1.0, sm=0.93, occupancy=0.5, fp32=0.018, fp64=0.002, integer=0.03, dram=0.06, host_rx=0.42, host_tx=0.35
-)
-WHOLE_NUMBERS = Kind(engine=0.99, sm=0.92, occupancy=0.3, fp32=0.008, integer=0.12, dram=0.06)
 NOW_AND_THEN = Kind(engine=0.2, sm=0.13, occupancy=0.04, tensor=0.03, fp32=0.01, dram=0.09, integer=0.02)
 
 

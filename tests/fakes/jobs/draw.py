@@ -10,6 +10,7 @@ from tests.fakes.jobs import causes, healthy
 from tests.fakes.jobs.hardware import A100, GH200, H100, H200, L40S, PER_NODE, V100, Gpu
 from tests.fakes.jobs.job import Cause, Plan, Recipe
 from tests.fakes.jobs.labels import Job
+from tests.fakes.jobs.phases import Kind
 from tests.fakes.jobs.samplers import DCGM, GPM, HELD, NVML, NVML_TEN, TEN, TEN_OF_ONE, THIRTY, THIRTY_OF_ONE, Sampling
 
 SEED_VARIABLE = "GSSR_EXAM_SEED"
@@ -39,7 +40,7 @@ class Scene(NamedTuple):
     seconds: float
     recipe: Recipe
     sampling: Sampling
-    ring: causes.Kind
+    ring: Kind
 
     @property
     def n(self) -> int:
@@ -132,7 +133,8 @@ def _rotating(slow: bool) -> Drawn:
     return drawn
 
 
-_NVML_SMALL = "small_kernels|low_use|little_arithmetic|communication_bound"
+def _kernels(name: str) -> Drawn:
+    return lambda _: causes.kernels(name)
 
 
 class Class(NamedTuple):
@@ -180,19 +182,7 @@ CLASSES: dict[str, Class] = {
     "cpu_starved": Class(lambda s: causes.starved(s.between(0.3, 0.8), True, 128)),
     "one_core": Class(lambda s: causes.starved(s.between(0.3, 0.75), False, 128)),
     "launches": Class(lambda s: causes.launches(s.between(0.25, 0.65))),
-    "one_sm": Class(lambda _: causes.kernels("one_sm", causes.ONE_SM, "small_kernels", {"little_arithmetic"}, _NVML_SMALL)),
-    "few_blocks": Class(
-        lambda _: causes.kernels("few_blocks", causes.FEW_BLOCKS, "small_kernels", {"little_arithmetic"}, _NVML_SMALL)
-    ),
-    "few_warps": Class(
-        lambda _: causes.kernels("few_warps", causes.FEW_WARPS, "low_occupancy|small_kernels", {"low_occupancy"}, "")
-    ),
-    "thrashing": Class(
-        lambda _: causes.kernels("thrashing", causes.THRASHING, "unified_memory", {"transfer_bound"}, "")
-    ),
-    "whole_numbers": Class(
-        lambda _: causes.kernels("whole_numbers", causes.WHOLE_NUMBERS, "little_arithmetic", set(), "")
-    ),
+    **{name: Class(_kernels(name)) for name in causes.KERNELS},
     "few_requests": Class(lambda _: causes.few_requests(), sync=False),
     "memory_full": Class(lambda s: causes.memory(s.between(0.985, 0.998)), weight=0.5),
     "memory_unused": Class(lambda s: causes.memory(s.between(0.01, 0.035)), weight=0.5),
@@ -267,4 +257,4 @@ def half(which: int, n: int) -> list[int]:
     secret = int(os.environ.get(SEED_VARIABLE, "0"))
     if not secret:
         raise ValueError(f"set {SEED_VARIABLE} to a number: the second half is drawn from it")
-    return np.random.default_rng((secret, 20)).integers(1 << 20, 1 << 31, n).tolist()
+    return [int(seed) for seed in np.random.default_rng((secret, 20)).integers(1 << 20, 1 << 31, n)]

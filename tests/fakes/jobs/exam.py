@@ -11,12 +11,12 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gssr.cli import main
 from tests.fakes.jobs.draw import draw, half
-from tests.fakes.jobs.labels import UNDECIDABLE, Job
+from tests.fakes.jobs.labels import Job
 from tests.fakes.jobs.write import write
 
 Judge = Callable[[str], set[tuple[str, str]]]
@@ -129,7 +129,7 @@ class Result:
                 )
 
 
-def examine(jobs: Sequence[Job], judge: Judge = analyzed) -> Result:
+def examine(jobs: Iterable[Job], judge: Judge = analyzed) -> Result:
     """Write each job, have it judged, and mark the answer."""
     answers, made, judged = [], 0.0, 0.0
     with tempfile.TemporaryDirectory() as folder:
@@ -144,14 +144,9 @@ def examine(jobs: Sequence[Job], judge: Judge = analyzed) -> Result:
     return Result(answers, made, judged)
 
 
-def measure(judge: Judge = analyzed, n: int = 60, seed: int = 1) -> Result:
-    """Draw ``n`` jobs from ``seed`` on and examine them."""
-    return examine([draw(seed + position) for position in range(n)], judge)
-
-
-def measure_half(which: int, n: int, judge: Judge = analyzed, is_healthy: bool | None = None) -> Result:
-    """The same of the first half, or of the second, whose seed is in the environment."""
-    return examine([draw(seed, is_healthy) for seed in half(which, n)], judge)
-
-
-__all__ = ["UNDECIDABLE", "Answer", "Judge", "Result", "analyzed", "examine", "mark", "measure", "measure_half"]
+def measure(
+    judge: Judge = analyzed, n: int = 60, seed: int = 1, is_healthy: bool | None = None, which: int | None = None
+) -> Result:
+    """Draw ``n`` jobs, all healthy where wanted, and examine them: from ``seed`` on, or those of half ``which``."""
+    seeds = range(seed, seed + n) if which is None else half(which, n)
+    return examine((draw(each, is_healthy) for each in seeds), judge)

@@ -13,34 +13,18 @@ NVLINK = Kind(engine=1.0, sm=0.2, occupancy=0.08, dram=0.28, fp32=0.02, nvlink=0
 ALL_SMS = Kind(engine=1.0, sm=0.96, occupancy=0.3, dram=0.3, fp32=0.02, nvlink=0.5, integer=0.08)
 """A library that moves data with all of them."""
 
-LLM = Kind(
-    engine=0.995, sm=0.92, occupancy=0.23, tensor=0.56, fp32=0.07, fp16=0.02, integer=0.12, dram=0.42, nvlink=0.1
-)
-MOE = Kind(engine=0.99, sm=0.86, occupancy=0.28, tensor=0.36, fp32=0.09, fp16=0.02, integer=0.15, dram=0.5, nvlink=0.2)
-VISION = Kind(
-    engine=0.98,
-    sm=0.87,
-    occupancy=0.42,
-    tensor=0.27,
-    fp32=0.12,
-    fp16=0.04,
-    integer=0.14,
-    dram=0.6,
-    host_rx=0.02,
-    cores=7,
-)
-DIFFUSION = Kind(engine=0.99, sm=0.9, occupancy=0.3, tensor=0.46, fp32=0.1, fp16=0.02, integer=0.1, dram=0.5, cores=3)
-DECODE = Kind(
-    engine=0.97, sm=0.83, occupancy=0.2, tensor=0.14, fp32=0.05, fp16=0.02, integer=0.1, dram=0.68, nvlink=0.03
-)
-SOLVER = Kind(engine=0.99, sm=0.93, occupancy=0.4, fp64=0.46, dfma=0.12, tensor=0.12, integer=0.12, dram=0.45, cores=1)
-STENCIL = Kind(engine=0.985, sm=0.96, occupancy=0.62, fp64=0.16, fp32=0.03, integer=0.12, dram=0.8, nvlink=0.02)
-DYNAMICS = Kind(
-    engine=0.95, sm=0.84, occupancy=0.45, fp32=0.42, integer=0.2, dram=0.13, host_rx=0.03, host_tx=0.03, cores=6
-)
-GRAPH = Kind(engine=0.97, sm=0.9, occupancy=0.66, fp32=0.09, integer=0.27, dram=0.57, cores=4)
-CHEMISTRY = Kind(engine=0.97, sm=0.85, occupancy=0.3, fp64=0.33, dfma=0.2, tensor=0.2, integer=0.14, dram=0.3, cores=2)
-TUNING = Kind(engine=0.97, sm=0.86, occupancy=0.26, tensor=0.42, fp32=0.09, fp16=0.03, integer=0.1, dram=0.47, cores=2)
+# engine, SM, occupancy, tensor, its FP64 part, FP64, FP32, FP16, integer, DRAM
+LLM = Kind(0.995, 0.92, 0.23, 0.56, 0, 0, 0.07, 0.02, 0.12, 0.42, nvlink=0.1)
+MOE = Kind(0.99, 0.86, 0.28, 0.36, 0, 0, 0.09, 0.02, 0.15, 0.5, nvlink=0.2)
+VISION = Kind(0.98, 0.87, 0.42, 0.27, 0, 0, 0.12, 0.04, 0.14, 0.6, host_rx=0.02, cores=7)
+DIFFUSION = Kind(0.99, 0.9, 0.3, 0.46, 0, 0, 0.1, 0.02, 0.1, 0.5, cores=3)
+DECODE = Kind(0.97, 0.83, 0.2, 0.14, 0, 0, 0.05, 0.02, 0.1, 0.68, nvlink=0.03)
+SOLVER = Kind(0.99, 0.93, 0.4, 0.12, 0.12, 0.46, 0, 0, 0.12, 0.45)
+STENCIL = Kind(0.985, 0.96, 0.62, 0, 0, 0.16, 0.03, 0, 0.12, 0.8, nvlink=0.02)
+DYNAMICS = Kind(0.95, 0.84, 0.45, 0, 0, 0, 0.42, 0, 0.2, 0.13, host_rx=0.03, host_tx=0.03, cores=6)
+GRAPH = Kind(0.97, 0.9, 0.66, 0, 0, 0, 0.09, 0, 0.27, 0.57, cores=4)
+CHEMISTRY = Kind(0.97, 0.85, 0.3, 0.2, 0.2, 0.33, 0, 0, 0.14, 0.3, cores=2)
+TUNING = Kind(0.97, 0.86, 0.26, 0.42, 0, 0, 0.09, 0.03, 0.1, 0.47, cores=2)
 
 
 def exchange(gpu: Gpu, n: int, n_nodes: int) -> Kind:

@@ -77,8 +77,6 @@ class Job:
     @property
     def undecidable(self) -> str | None:
         """Why nothing can be told, or None."""
-        if any(self._says(cause) for cause in self.plan.causes if cause.weaker):
-            return None
         return UNDECIDABLE.get((self.name, self.sampling.name, self._backend))
 
     @property
@@ -146,8 +144,9 @@ class Job:
         mean = dict(zip(VALUES, shares @ values(timeline.kinds), strict=True))
         flop = mean["fp64"] + mean["fp32"] + mean["fp16"] + mean["tensor"]
         memory = float(self.draft.memory.mean())
-        return {
+        untrue = {
             "memory_bound": mean["dram"] < 0.3, "compute_bound": flop < 0.2, "fp64": mean["fp64"] + mean["dfma"] < 0.01,
             "tensor_unused": mean["tensor"] > 0.1, "little_arithmetic": flop > 0.3, "memory_full": memory < 0.9,
             "memory_unused": memory > 0.7, "power_capped": all(not kind.reasons & 4 for kind in timeline.kinds),
-        }.get(code, False)  # fmt: skip
+        }  # fmt: skip
+        return bool(untrue.get(code, False))

@@ -62,7 +62,9 @@ def _each(draft: Draft, name: str) -> Floats:
 def sample(draft: Draft, timeline: Timeline, sampling: Sampling, seed: int) -> Samples:
     """What a sampler writes of it."""
     rng = np.random.default_rng((seed, 3))
-    times = np.arange(1, int(timeline.duration / sampling.interval + 1e-9) + 1) * sampling.interval
+    first_at = float(rng.uniform(0.0, sampling.interval))  # no sampler is in step with a job
+    n_rows = int((timeline.duration - first_at) / sampling.interval + 1e-9)
+    times: Floats = first_at + np.arange(1.0, n_rows + 1) * sampling.interval
     table = values(timeline.kinds)
     shape = (len(times), draft.n)
 
@@ -72,9 +74,9 @@ def sample(draft: Draft, timeline: Timeline, sampling: Sampling, seed: int) -> S
 
     columns: dict[str, Floats] = {}
     if sampling.profiling:
-        ends = (
-            np.floor(times / sampling.window + 1e-6) * sampling.window if sampling.window > sampling.interval else times
-        )
+        ends = times
+        if sampling.window > sampling.interval:
+            ends = np.floor((times - first_at) / sampling.window + 1e-6) * sampling.window + first_at
         first = ends < sampling.window - 1e-6  # the first window is not over yet: blank
         own = means(ends, sampling.window, [*_PLAIN.values(), "host_tx", "host_rx", "nvlink", "fabric"])
         gain = rng.normal(1.0, 0.004, draft.n)
@@ -103,7 +105,7 @@ def sample(draft: Draft, timeline: Timeline, sampling: Sampling, seed: int) -> S
     now = timeline.now(times)
     clock = _each(draft, "clock")
     columns["sm_clock"] = np.floor(table[now, _AT["clock"]] * clock / 15 + 0.5) * 15
-    columns["clock_event_reasons"] = table[now, _AT["reasons"]]
+    columns["clock_event_reasons"] = np.asarray(table[now, _AT["reasons"]], np.float64)
     grown = np.clip(times / max(0.01 * timeline.duration, 1.0), 0.02, 1.0)[:, None]
     columns["memory_used"] = np.floor(draft.memory * grown * _each(draft, "memory") / (1 << 20)) * (1 << 20)
     rows = rng.random(shape) >= sampling.lost_rows
@@ -118,7 +120,7 @@ def _electricity(draft: Draft, timeline: Timeline, times: Floats, rng: np.random
     idle, limit = _each(draft, "idle_power"), _each(draft, "power_limit")
     windows = _each(draft, "power_seconds")
     power = np.zeros((len(times), draft.n))
-    for window in np.unique(windows).tolist():
+    for window in set(windows.tolist()):
         power[:, windows == window] = (timeline.shares(times, window) @ load)[:, windows == window]
     until = timeline.spent(times) @ load
     warm = timeline.shares(times, _WARM_SECONDS) @ load

@@ -26,7 +26,7 @@ _GIB = 1 << 30
 
 def _host_times(duration: float, owners: int) -> Floats:
     every = max(1.0, float(np.ceil(duration * owners / HOST_ROWS)))
-    return np.arange(1, int(duration / every) + 1) * every
+    return np.arange(1.0, int(duration / every) + 1) * every
 
 
 def write(job: "Job", path: str) -> None:
@@ -44,7 +44,7 @@ def _write(job: "Job", writer: BulkWriter) -> None:
     nodes = np.array(plan.nodes)
     names = [f"gpu{node + 1:03d}" for node in range(int(nodes.max()) + 1)]
     end = START + timeline.duration
-    run = {
+    run: dict[str, str | int | float | None] = {
         "run_id": f"job-{job.seed}", "label": f"job {job.seed}", "command": json.dumps(["python", "job.py"]),
         "job_id": str(4_000_000 + job.seed), "launcher": "slurm", "started_at": START,
         "sampling_ms": 1000 * sampling.interval, "world_size": draft.n, "n_nodes": len(names), "state": "running",
