@@ -10,10 +10,6 @@ LITTLE = frozenset({"low_use"})
 UNEVEN = frozenset({"imbalance", "straggler"})
 
 
-def nothing(_: Draft) -> None:
-    """A cause that is the recipe's own."""
-
-
 def _insert(draft: Draft, at: Ints, seconds: Floats, phases: list[tuple[Kind, float]]) -> None:
     for before, length in zip(at.tolist(), seconds.tolist(), strict=True):
         draft.between.append(Lap(before, length, tuple((draft.everybody(kind), share) for kind, share in phases)))
@@ -75,7 +71,7 @@ def pauses(every: float, seconds: float) -> Cause:
 
     return Cause(
         "pauses", "pauses", apply, LITTLE | {"gaps"},
-        weaker=(("10s", "pauses|gaps|low_use"), ("30s", "pauses|gaps|low_use")),
+        weaker=tuple((name, "pauses|gaps|low_use") for name in ("10s", "30s", "nvml-10s")),
     )  # fmt: skip
 
 
@@ -183,7 +179,8 @@ def slow_clock(ranks: tuple[int, ...], clock: float, reason: int, since: float, 
 
 
 def uneven(factors: Floats, code: str, sync: bool) -> Cause:
-    """Ranks have unequal work in every step; in a job whose ranks don't wait, some have less to do."""
+    """Ranks have unequal shares of each step's work; in a job whose ranks don't wait, some have less to do."""
+    factors = factors / factors.mean()
     odd = tuple(np.flatnonzero(np.abs(factors / np.median(factors) - 1) > 0.05).tolist())
 
     def apply(draft: Draft) -> None:

@@ -162,8 +162,8 @@ CLASSES: dict[str, Class] = {
     "hang": Class(_hang, gpus=2, seconds=200, sync=True, weight=1.5),
     "hang_first": Class(lambda s: causes.hang(s.seconds, None, True, True), gpus=2, seconds=300, sync=True),
     "gpus_unused": Class(lambda s: causes.unused(s.some(0.5)), gpus=2),
-    "late_start": Class(lambda s: causes.partial(s.some(0.4), s.between(0.12, 0.6), True), gpus=4, seconds=120),
-    "early_end": Class(lambda s: causes.partial(s.some(0.4), s.between(0.12, 0.6), False), gpus=4, seconds=120),
+    "late_start": Class(lambda s: causes.partial(s.some(0.6), s.between(0.25, 0.7), True), gpus=4, seconds=120),
+    "early_end": Class(lambda s: causes.partial(s.some(0.6), s.between(0.25, 0.7), False), gpus=4, seconds=120),
     "throttled_thermal": Class(_slow("throttled_thermal", (0x20, 0x48, 0x60)), gpus=2, sync=True),
     "throttled_power_brake": Class(_slow("throttled_power_brake", (0x88, 0x80)), gpus=2, sync=True),
     "throttled_hardware": Class(_slow("throttled_hardware", (0x8,)), gpus=2, sync=True),
@@ -238,14 +238,14 @@ def draw(seed: int, is_healthy: bool | None = None, name: str | None = None, lea
         found = (of.cause(scene),)
     elif seconds > 300 and rng.random() < 0.4:  # what costs next to nothing
         every = seconds / float(rng.uniform(2, 12))
+        share = float(rng.uniform(0.002, 0.015))
         if rng.random() < 0.4:
-            found = (causes.validation(every, every * float(rng.uniform(0.02, 0.1))),)
+            found = (causes.validation(every, 6 * share * every),)
         else:
-            found = (
-                causes.checkpoints(every, every * float(rng.uniform(0.002, 0.015)), 0.5 * _GB, rng.random() < 0.3),
-            )
-    if not is_healthy and rng.random() < 0.15 and wanted not in ("start_up", "hang_first", "late_start", "tear_down"):
-        found += (causes.start_up(seconds * float(rng.uniform(0.005, 0.05)), 0.0),)
+            found = (causes.checkpoints(every, share * every, 0.5 * _GB, rng.random() < 0.3),)
+    if rng.random() < 0.3 and seconds > 100 and wanted not in ("start_up", "hang_first", "late_start", "tear_down"):
+        most = 0.015 if is_healthy else 0.05
+        found += (causes.start_up(seconds * float(rng.uniform(0.003, most)), 0.2 * _GB),)
     plan = Plan(gpus, per_node, recipe, max(round(seconds / recipe.step), 3), seconds, found, seed).lasting()
     return Job(seed, f"healthy_{kind}" if is_healthy else found[0].name, plan, sampling)
 

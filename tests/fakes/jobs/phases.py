@@ -43,7 +43,10 @@ class Kind(NamedTuple):
 
     @property
     def load(self) -> float:
-        """Share of the power between idle and the limit: what switches costs, less at lower clocks."""
+        """Share of the power between idle and the limit: what switches costs, less at lower clocks; all of it where the
+        limit holds the clocks down."""
+        if self.reasons & 4:
+            return 0.985
         arithmetic = 0.6 * self.tensor + 0.55 * self.fp64 + 0.45 * self.fp32 + 0.3 * self.fp16 + 0.15 * self.integer
         moving = 0.3 * self.dram + 0.05 * self.nvlink + 0.03 * max(self.host_rx, self.host_tx)
         return min((0.1 * self.engine + 0.18 * self.sm + arithmetic + moving) * self.clock**2, 1.0)
