@@ -25,6 +25,7 @@ from gssr.store.write.writer import Writer
 _INSERT_ROWS = 1000  # converting and binding this many at once stays in the processor's cache
 _STATEMENT_ROWS = 10  # a statement takes 999 values, or more in newer versions of SQLite
 _N_KEYS = 1 << 16
+_FEW = 2000  # of fewer values, sorting finds the bins sooner than counting all that there could be
 
 
 class BulkWriter(Writer):
@@ -203,7 +204,7 @@ class _SketchCounts:
     def __init__(self, start: int, keys: list[int]) -> None:
         self.start = start
         self._keys = keys
-        self._place = {name: np.full(_N_KEYS, -1, np.int64) for name in LAYOUT.sketched}  # bin → column
+        self._place = {name: np.full(_N_KEYS, -1, np.int32) for name in LAYOUT.sketched}  # bin → column
         self._bins: dict[str, Ints] = {name: np.empty(0, np.int64) for name in LAYOUT.sketched}
         self._counts = {name: np.zeros((len(keys), 0), np.int64) for name in LAYOUT.sketched}
 
@@ -216,7 +217,10 @@ class _SketchCounts:
             known = np.isfinite(column)
             mine, column = (gpu, column) if known.all() else (gpu[known], column[known])
             bins = (column.view(np.uint32) >> 16).astype(np.int64)
-            places = self._places(name, np.flatnonzero(np.bincount(bins, minlength=_N_KEYS)))
+            few = len(bins) < _FEW
+            places = self._places(
+                name, np.unique(bins) if few else np.flatnonzero(np.bincount(bins, minlength=_N_KEYS))
+            )
             shape = self._counts[name].shape
             flat = np.bincount(mine * shape[1] + places[bins], minlength=shape[0] * shape[1])
             self._counts[name] += flat.reshape(shape)

@@ -1,0 +1,152 @@
+"""The examination: jobs are drawn, written, judged as a user would have them judged, and the answers counted.
+
+A warning or critical code that neither has to be said nor may be is false; a piece of information only where it is plainly
+untrue. What has to be said and was not, of any severity, is missed.
+"""
+
+import contextlib
+import io
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from gssr.cli import main
+from tests.fakes.jobs.draw import draw, half
+from tests.fakes.jobs.labels import Job
+from tests.fakes.jobs.write import write
+
+Judge = Callable[[str], set[tuple[str, str]]]
+"""From a recording's path to what is said of it: codes with their severities."""
+BLAMES = ("warning", "critical")
+
+
+def analyzed(path: str) -> set[tuple[str, str]]:
+    """What ``gssr analyze --json`` says."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = main(["analyze", "--json", path])
+    if code:
+        raise RuntimeError(f"analyze ended with {code}")
+    return {(each["code"], each["severity"]) for run in json.loads(out.getvalue())["runs"] for each in run["verdicts"]}
+
+
+@dataclass
+class Answer:
+    """One job's: what was said, and of that what is false; what was missed of what had to be."""
+
+    job: Job
+    said: set[tuple[str, str]]
+    false: set[str] = field(default_factory=set)
+    found: set[str] = field(default_factory=set)
+    missed: set[str] = field(default_factory=set)
+
+    @property
+    def blamed(self) -> bool:
+        """Whether anything worse than information was said."""
+        return any(severity in BLAMES for _, severity in self.said)
+
+    @property
+    def right(self) -> bool:
+        return not self.false and not self.missed
+
+
+def mark(job: Job, said: set[tuple[str, str]]) -> Answer:
+    """Hold an answer against the truth."""
+    answer = Answer(job, said)
+    codes = {code for code, _ in said}
+    allowed = {code for must in job.must for code in must.split("|")} | job.may
+    for code, severity in said:
+        if code not in allowed and (severity in BLAMES or job.contradicted(code)):
+            answer.false.add(code)
+    for must in job.must:
+        (answer.found if codes & set(must.split("|")) else answer.missed).add(must)
+    return answer
+
+
+@dataclass
+class Result:
+    """All answers, and the seconds of work that simulating and judging took."""
+
+    answers: list[Answer]
+    made_s: float
+    judged_s: float
+
+    def precision(self) -> float:
+        """Of the warnings (and untrue information) said, the share that is true."""
+        said = sum(len({c for c, s in a.said if s in BLAMES} | a.false) for a in self.answers)
+        return 1 - sum(len(a.false) for a in self.answers) / max(said, 1)
+
+    def recall(self) -> float:
+        """Of what had to be said, the share that was."""
+        found, missed = (sum(len(getattr(a, name)) for a in self.answers) for name in ("found", "missed"))
+        return found / max(found + missed, 1)
+
+    def healthy_blamed(self) -> tuple[int, int]:
+        """(how many healthy jobs were warned about, of how many)."""
+        healthy = [answer for answer in self.answers if answer.job.healthy]
+        return sum(answer.blamed for answer in healthy), len(healthy)
+
+    def codes(self) -> dict[str, tuple[int, int, int, int]]:
+        """By code: said as a warning, of them false; had to be said (alone, or as the first of alternatives), of them
+        missed."""
+        said, false, must, missed = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+        for answer in self.answers:
+            said.update({code for code, severity in answer.said if severity in BLAMES} | answer.false)
+            false.update(answer.false)
+            must.update(each.split("|")[0] for each in answer.found | answer.missed)
+            missed.update(each.split("|")[0] for each in answer.missed)
+        return {code: (said[code], false[code], must[code], missed[code]) for code in sorted({*said, *must})}
+
+    def lines(self) -> Iterator[str]:
+        """A report."""
+        blamed, healthy = self.healthy_blamed()
+        yield (
+            f"{len(self.answers)} jobs: precision {self.precision():.3f}, recall {self.recall():.3f}, "
+            f"{blamed} of {healthy} healthy ones warned about; "
+            f"{sum(a.job.undecidable is not None for a in self.answers)} undecidable, "
+            f"of them {sum(a.job.undecidable is not None and a.blamed for a in self.answers)} warned about"
+        )
+        yield f"CPU: simulating {self.made_s:.1f} s, judging {self.judged_s:.1f} s"
+        yield f"{'code':<24}{'said':>6}{'false':>6}{'precision':>10}{'wanted':>8}{'missed':>7}{'recall':>8}"
+        for code, (said, false, must, missed) in self.codes().items():
+            precision = f"{1 - false / said:.2f}" if said else "–"
+            recall = f"{1 - missed / must:.2f}" if must else "–"
+            yield f"{code:<24}{said:>6}{false:>6}{precision:>10}{must:>8}{missed:>7}{recall:>8}"
+        for a in self.answers:
+            if not a.right:
+                codes = ", ".join(f"{code}({severity[0]})" for code, severity in sorted(a.said)) or "nothing"
+                job = a.job
+                wanted = (
+                    "nothing: " + job.undecidable if job.undecidable else " and ".join(sorted(job.must)) or "nothing"
+                )
+                yield (
+                    f"{job.seed} {job.name} {job.sampling.name} {len(job.plan.gpus)} GPUs {job.timeline.duration:.0f} s: "
+                    f"said {codes}; wanted {wanted}; false {', '.join(sorted(a.false)) or 'none'}"
+                )
+
+
+def examine(jobs: Iterable[Job], judge: Judge = analyzed) -> Result:
+    """Write each job, have it judged, and mark the answer."""
+    answers, made, judged = [], 0.0, 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        for job in jobs:
+            path = os.path.join(folder, f"{job.seed}.sql")
+            begun = time.process_time()
+            write(job, path)
+            written = time.process_time()
+            answers.append(mark(job, judge(path)))
+            made, judged = made + written - begun, judged + time.process_time() - written
+            os.remove(path)
+    return Result(answers, made, judged)
+
+
+def measure(
+    judge: Judge = analyzed, n: int = 60, seed: int = 1, is_healthy: bool | None = None, which: int | None = None
+) -> Result:
+    """Draw ``n`` jobs, all healthy where wanted, and examine them: from ``seed`` on, or those of half ``which``."""
+    seeds = range(seed, seed + n) if which is None else half(which, n)
+    return examine((draw(each, is_healthy) for each in seeds), judge)

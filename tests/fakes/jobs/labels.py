@@ -1,0 +1,152 @@
+"""What has to be said of a job and what may be, by what its causes cost in a simulation without them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tests.fakes.jobs.job import Cause, Draft, Plan
+from tests.fakes.jobs.phases import VALUES, Timeline, values
+from tests.fakes.jobs.samplers import Sampling
+
+LEAST_SECONDS = 40.0
+"""In shorter jobs nothing has to be said: there is hardly evidence."""
+COUNTS, HARDLY = 0.05, 0.02
+"""Shares of the time: from the first on a cause has to be said, below the second it must not be; between, it may."""
+
+_SAME = "at 10 s no step is resolved and every rank is the same: 100 % busy, at the power of ordinary kernels"
+_EXCHANGE = "100 % busy at the power of ordinary kernels: how much of it is exchange can't be told"
+_KERNELS = "100 % busy at a power that kernels waiting for memory have too: how SMs are used isn't measured"
+_LITTLE = "less than a third of steps too short to see: no more than kinds of work differ by"
+_COUNTING = (("gpm-100ms", "dcgm"), ("dcgm-1s", "dcgm"), ("dcgm-held", "dcgm"), ("10s", "dcgm"), ("30s", "dcgm"))
+_COARSE = (("nvml-1s", "nvml"), ("nvml-10s", "nvml"))
+UNDECIDABLE: dict[tuple[str, str, str], str] = {
+    (name, *sampled): why
+    for names, samplings, why in (
+        (("rotating_fast",), _COARSE[1:], _SAME),
+        (("communication", "communication_all_sms"), _COARSE, _EXCHANGE),
+        (("few_warps", "thrashing", "whole_numbers"), _COARSE, _KERNELS),
+        (("communication_little",), _COUNTING + _COARSE, _LITTLE),
+    )
+    for name in names
+    for sampled in samplings
+}
+"""(class, sampling, backend) of jobs of which nothing can be told, and the physics why: right only when nothing is said."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A simulated job, how it was sampled, and the truth about it."""
+
+    seed: int
+    name: str
+    """Its class: the first cause's, or the healthy recipe's."""
+    plan: Plan
+    sampling: Sampling
+
+    @cached_property
+    def draft(self) -> Draft:
+        return self.plan.draft()
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        return self.draft.timeline()
+
+    @cached_property
+    def seconds_saved(self) -> dict[str, float]:
+        """By class of cause, how much sooner the same steps end without it; nothing where nobody can know."""
+        return {
+            cause.name: self.timeline.duration - self.plan.without(cause).draft().timeline().duration
+            if cause.gpu_seconds is None
+            else cause.gpu_seconds(self.timeline.duration) / self.draft.n
+            for cause in self.plan.causes
+            if not cause.unpriced
+        } | self._hung
+
+    @property
+    def _hung(self) -> dict[str, float]:
+        """Time in which nothing happened any more is lost whole."""
+        lengths = self.timeline.lengths
+        return {cause.name: float(lengths[-1]) for cause in self.plan.causes if cause.name in ("hang", "hang_first")}
+
+    @property
+    def gpu_hours_saved(self) -> dict[str, float]:
+        """The same of all GPUs."""
+        return {name: seconds * self.draft.n / 3600 for name, seconds in self.seconds_saved.items()}
+
+    @property
+    def undecidable(self) -> str | None:
+        """Why nothing can be told, or None."""
+        return UNDECIDABLE.get((self.name, self.sampling.name, self._backend))
+
+    @property
+    def _backend(self) -> str:
+        return "nvml" if not self.sampling.profiling else "dcgm"
+
+    def _says(self, cause: Cause) -> str:
+        weaker = dict(cause.weaker)
+        return weaker.get(self.sampling.name, cause.says if self.sampling.profiling else weaker.get("nvml", cause.says))
+
+    def _cost(self, cause: Cause) -> float:
+        return 1.0 if cause.always else self.seconds_saved[cause.name] / self.timeline.duration
+
+    @cached_property
+    def must(self) -> frozenset[str]:
+        """Codes that have to be said, "a|b" for alternatives."""
+        if self.undecidable or self.timeline.duration < LEAST_SECONDS:
+            return frozenset()
+        found = {self._says(cause) for cause in self.plan.causes if self._cost(cause) >= COUNTS}
+        return frozenset(found - {""})
+
+    @cached_property
+    def may(self) -> frozenset[str]:
+        """Further codes that may be said."""
+        if self.undecidable:
+            return frozenset()
+        found: set[str] = set()
+        for cause in self.plan.causes:
+            if self._cost(cause) >= HARDLY or (cause.culprits and cause.says):  # true of some, however little all lose
+                found |= {*cause.says.split("|"), *self._says(cause).split("|"), *cause.may}
+        return frozenset(found - {""})
+
+    @property
+    def healthy(self) -> bool:
+        """Whether a warning of anything would be false."""
+        return not self.may and not self.must and not self.undecidable
+
+    @property
+    def culprits(self) -> tuple[int, ...]:
+        """GPUs that the causes are of, where they are of some."""
+        return tuple(sorted({rank for cause in self.plan.causes for rank in cause.culprits}))
+
+    @property
+    def step_seconds(self) -> float | None:
+        """The true mean length of a step; None where the job has none."""
+        lengths = self.timeline.lengths[self.timeline.step]
+        return float(lengths.mean()) if len(lengths) and self.has_steps else None
+
+    @property
+    def step_change(self) -> float | None:
+        """By which share the last fifth of the steps is longer than the first fifth; None as above."""
+        lengths = self.timeline.lengths[self.timeline.step]
+        fifth = len(lengths) // 5
+        return float(lengths[-fifth:].mean() / lengths[:fifth].mean() - 1) if fifth and self.has_steps else None
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether anything in a step differs from the rest of it."""
+        return len(self.draft.own + self.draft.together) > 1 and len(self.draft.laps) > 2
+
+    def contradicted(self, code: str) -> bool:
+        """Whether a piece of information is plainly false of it."""
+        timeline = self.timeline
+        shares = timeline.shares(np.array([timeline.duration]), timeline.duration)[0].mean(axis=0)
+        mean = dict(zip(VALUES, shares @ values(timeline.kinds), strict=True))
+        flop = mean["fp64"] + mean["fp32"] + mean["fp16"] + mean["tensor"]
+        memory = float(self.draft.memory.mean())
+        untrue = {
+            "memory_bound": mean["dram"] < 0.3, "compute_bound": flop < 0.2, "fp64": mean["fp64"] + mean["dfma"] < 0.01,
+            "tensor_unused": mean["tensor"] > 0.1, "little_arithmetic": flop > 0.3, "memory_full": memory < 0.9,
+            "memory_unused": memory > 0.7, "power_capped": all(not kind.reasons & 4 for kind in timeline.kinds),
+        }  # fmt: skip
+        return bool(untrue.get(code, False))
