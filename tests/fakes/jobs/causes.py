@@ -137,7 +137,7 @@ def _absent(draft: Draft, ranks: tuple[int, ...], variants: Ints | slice) -> Non
     """These do nothing in these variants, and nobody waits for them: it was the others' work."""
     rows = np.arange(draft.variants)[variants]
     for column in draft.own + draft.together:
-        column.kind[np.ix_(rows, list(ranks))] = draft.index(ABSENT)
+        column.kind[np.ix_(rows, np.array(ranks))] = draft.index(ABSENT)
 
 
 def partial(ranks: tuple[int, ...], share: float, late: bool) -> Cause:
@@ -348,7 +348,7 @@ def launches(busy: float) -> Cause:
         draft.alter(thinned, slice(None), slice(None))
         draft.slow(1 / busy, slice(None))
 
-    return Cause("launches", "gaps", apply, LITTLE | {"cpu_starved", "small_kernels"})
+    return Cause("launches", "gaps|cpu_starved", apply, LITTLE | {"small_kernels"})  # it is one core that launches
 
 
 # What runs on the GPU

@@ -65,6 +65,7 @@ def sample(draft: Draft, timeline: Timeline, sampling: Sampling, seed: int) -> S
     first_at = float(rng.uniform(0.0, sampling.interval))  # no sampler is in step with a job
     n_rows = int((timeline.duration - first_at) / sampling.interval + 1e-9)
     times: Floats = first_at + np.arange(1.0, n_rows + 1) * sampling.interval
+    times += rng.uniform(0.0, 0.01 * min(sampling.interval, 1.0), n_rows)  # nor ever quite in time
     table = values(timeline.kinds)
     shape = (len(times), draft.n)
 
@@ -103,7 +104,7 @@ def sample(draft: Draft, timeline: Timeline, sampling: Sampling, seed: int) -> S
         columns[metric] = np.floor(np.clip(100 * load[name] * rng.normal(1.0, 0.005, shape) + 0.5, 0, 100)) / 100
     columns |= _electricity(draft, timeline, times, rng)
     now = timeline.now(times)
-    clock = _each(draft, "clock")
+    clock = _each(draft, "clock") * (1 - np.abs(rng.normal(0.0, 0.003, draft.n) + rng.normal(0.0, 0.004, shape)))
     columns["sm_clock"] = np.floor(table[now, _AT["clock"]] * clock / 15 + 0.5) * 15
     columns["clock_event_reasons"] = np.asarray(table[now, _AT["reasons"]], np.float64)
     grown = np.clip(times / max(0.01 * timeline.duration, 1.0), 0.02, 1.0)[:, None]
@@ -122,14 +123,15 @@ def _electricity(draft: Draft, timeline: Timeline, times: Floats, rng: np.random
     power = np.zeros((len(times), draft.n))
     for window in set(windows.tolist()):
         power[:, windows == window] = (timeline.shares(times, window) @ load)[:, windows == window]
-    until = timeline.spent(times) @ load
+    until: Floats = timeline.spent(times) @ load
+    watts: Floats = np.minimum((idle + (limit - idle) * power) * rng.normal(1.0, 0.006, power.shape), 1.02 * limit)
+    joules: Floats = 1e6 + idle * times[:, None] + (limit - idle) * until
     warm = timeline.shares(times, _WARM_SECONDS) @ load
     hot = np.isin(np.arange(draft.n), sorted(draft.hot))
-    die = np.minimum(34 + rng.normal(0, 1.5, draft.n) + np.where(hot, 75, 38) * warm, _each(draft, "hot"))
-    watts = (idle + (limit - idle) * power) * rng.normal(1.0, 0.006, power.shape)
+    die = np.minimum(34 + rng.normal(0, 1.5, draft.n) + np.where(hot, 600, 38) * warm, _each(draft, "hot"))
     return {
-        "power_usage": np.round(np.minimum(watts, 1.02 * limit), 3),
-        "energy": np.round(1e6 + idle * times[:, None] + (limit - idle) * until, 3),
+        "power_usage": np.round(watts, 3),
+        "energy": np.round(joules, 3),
         "temperature": np.floor(die + 0.5),
         "memory_temperature": np.floor(die + 6.5),
     }
