@@ -196,7 +196,8 @@ def uneven(factors: Floats, code: str, sync: bool) -> Cause:
     idle = float((1 - factors / factors.max()).sum())
     other = "straggler" if code == "imbalance" else "imbalance"
     return Cause(
-        code, f"{code}|{other}", apply, LITTLE | {"gaps", "communication_bound"} if sync else LITTLE | {"gaps"}, odd,
+        code, f"{code}|{other}", apply,
+        LITTLE | {"gaps", "communication_bound"} if sync else LITTLE | {"gaps"}, odd if code == "straggler" else (),
         gpu_seconds=None if sync else lambda duration: duration * idle,
     )  # fmt: skip
 
