@@ -387,11 +387,17 @@ def few_requests() -> Cause:
 
     def apply(draft: Draft) -> None:
         draft.alter(lambda _: NOW_AND_THEN, slice(None), slice(None))
-        idle = draft.column(IDLE._replace(cores=0.2), draft.rng.exponential(1.0, (draft.variants, draft.n)))
-        draft.own.append(idle)
+        idle = draft.rng.exponential(1.0, draft.variants)  # of all alike, but at different times
+        own = np.stack([draft.rng.permutation(idle) for _ in range(draft.n)], axis=1)
+        draft.own.append(draft.column(IDLE._replace(cores=0.2), own))
 
     return Cause(
-        "few_requests", "low_use|gaps|small_kernels", apply, LITTLE | {"gaps", "pauses"}, always=True, unpriced=True
+        "few_requests",
+        "low_use|gaps|small_kernels",
+        apply,
+        LITTLE | UNEVEN | {"gaps", "pauses"},
+        always=True,
+        unpriced=True,
     )
 
 
