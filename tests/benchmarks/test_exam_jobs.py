@@ -75,7 +75,7 @@ def test_a_profiling_field_is_held_until_its_window_is_over() -> None:
     assert np.isnan(sm[:4]).all() and not np.isnan(sm[4:]).any()  # blank until the first is there
     for start in range(4, 104, 5):
         held = sm[start : start + 5]
-        share = job.timeline.shares(samples.times[[start]], 1.0) @ np.array(
+        share = job.timeline.shares(samples.times[[start], 0], 1.0) @ np.array(
             [kind.engine for kind in job.timeline.kinds]
         )
         assert held == pytest.approx(np.broadcast_to(share, held.shape), abs=0.06)
@@ -154,14 +154,14 @@ def test_the_same_seed_is_the_same_job(tmp_path: Path) -> None:
 
 
 def test_jobs_are_drawn_over_all_classes_sizes_and_samplings() -> None:
-    jobs = [draw(seed) for seed in half(1, 250)]
+    jobs = [draw(seed) for seed in half(1, 160)]
     sizes = Counter(len(job.plan.gpus) for job in jobs)
     assert min(sizes) == 8 and max(sizes) == 256
     assert {job.sampling.name for job in jobs} == {sampling.name for sampling in SAMPLINGS}
     kinds = {job.name for job in jobs if job.name.startswith("healthy_")}
     assert len(kinds) >= 10
     assert all(job.healthy for job in jobs if job.name.startswith("healthy_"))
-    assert len({job.name for job in jobs} - kinds) > 25
+    assert len({job.name for job in jobs} - kinds) > 20
     assert max(job.timeline.duration for job in jobs) > 3600 > 60 > min(job.timeline.duration for job in jobs)
 
 

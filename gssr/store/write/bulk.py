@@ -204,7 +204,7 @@ class _SketchCounts:
     def __init__(self, start: int, keys: list[int]) -> None:
         self.start = start
         self._keys = keys
-        self._place = {name: np.full(_N_KEYS, -1, np.int32) for name in LAYOUT.sketched}  # bin → column
+        self._place = {name: np.full(_N_KEYS, -1, np.int64) for name in LAYOUT.sketched}  # bin → column
         self._bins: dict[str, Ints] = {name: np.empty(0, np.int64) for name in LAYOUT.sketched}
         self._counts = {name: np.zeros((len(keys), 0), np.int64) for name in LAYOUT.sketched}
 

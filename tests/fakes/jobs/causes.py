@@ -137,7 +137,7 @@ def _absent(draft: Draft, ranks: tuple[int, ...], variants: Ints | slice) -> Non
     """These do nothing in these variants, and nobody waits for them: it was the others' work."""
     rows = np.arange(draft.variants)[variants]
     for column in draft.own + draft.together:
-        column.kind[np.ix_(rows, list(ranks))] = draft.index(ABSENT)
+        column.kind[np.ix_(rows, np.array(ranks))] = draft.index(ABSENT)
 
 
 def partial(ranks: tuple[int, ...], share: float, late: bool) -> Cause:
@@ -196,7 +196,8 @@ def uneven(factors: Floats, code: str, sync: bool) -> Cause:
     idle = float((1 - factors / factors.max()).sum())
     other = "straggler" if code == "imbalance" else "imbalance"
     return Cause(
-        code, f"{code}|{other}", apply, LITTLE | {"gaps", "communication_bound"} if sync else LITTLE | {"gaps"}, odd,
+        code, f"{code}|{other}", apply,
+        LITTLE | {"gaps", "communication_bound"} if sync else LITTLE | {"gaps"}, odd if code == "straggler" else (),
         gpu_seconds=None if sync else lambda duration: duration * idle,
     )  # fmt: skip
 
@@ -348,7 +349,7 @@ def launches(busy: float) -> Cause:
         draft.alter(thinned, slice(None), slice(None))
         draft.slow(1 / busy, slice(None))
 
-    return Cause("launches", "gaps", apply, LITTLE | {"cpu_starved", "small_kernels"})
+    return Cause("launches", "gaps|cpu_starved", apply, LITTLE | {"small_kernels"})  # it is one core that launches
 
 
 # What runs on the GPU
@@ -386,11 +387,17 @@ def few_requests() -> Cause:
 
     def apply(draft: Draft) -> None:
         draft.alter(lambda _: NOW_AND_THEN, slice(None), slice(None))
-        idle = draft.column(IDLE._replace(cores=0.2), draft.rng.exponential(1.0, (draft.variants, draft.n)))
-        draft.own.append(idle)
+        idle = draft.rng.exponential(1.0, draft.variants)  # of all alike, but at different times
+        own = np.stack([draft.rng.permutation(idle) for _ in range(draft.n)], axis=1)
+        draft.own.append(draft.column(IDLE._replace(cores=0.2), own))
 
     return Cause(
-        "few_requests", "low_use|gaps|small_kernels", apply, LITTLE | {"gaps", "pauses"}, always=True, unpriced=True
+        "few_requests",
+        "low_use|gaps|small_kernels",
+        apply,
+        LITTLE | UNEVEN | {"gaps", "pauses"},
+        always=True,
+        unpriced=True,
     )
 
 

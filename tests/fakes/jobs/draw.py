@@ -221,6 +221,8 @@ def draw(seed: int, is_healthy: bool | None = None, name: str | None = None, lea
     kinds = [one for one in healthy.WORK if not (one == "tuning" and n > 1)]
     if of.sync is not None:
         kinds = [one for one in kinds if one not in (*healthy.STEADY, "tuning")] if of.sync else ["inference"]
+    if model is L40S:  # has next to no FP64 pipe
+        kinds = [one for one in kinds if not healthy.WORK[one].fp64]
     kind = str(rng.choice(kinds))
     window = sampling.window if sampling.interval < 5 else 1.0
     step = max(_log(rng, 0.1, 8.0), of.windows * window * 1.2, seconds / STEPS)

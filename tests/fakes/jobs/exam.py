@@ -40,6 +40,8 @@ class Answer:
 
     job: Job
     said: set[tuple[str, str]]
+    seconds: float
+    """How long the job took."""
     false: set[str] = field(default_factory=set)
     found: set[str] = field(default_factory=set)
     missed: set[str] = field(default_factory=set)
@@ -56,7 +58,7 @@ class Answer:
 
 def mark(job: Job, said: set[tuple[str, str]]) -> Answer:
     """Hold an answer against the truth."""
-    answer = Answer(job, said)
+    answer = Answer(job, said, job.timeline.duration)
     codes = {code for code, _ in said}
     allowed = {code for must in job.must for code in must.split("|")} | job.may
     for code, severity in said:
@@ -124,7 +126,7 @@ class Result:
                     "nothing: " + job.undecidable if job.undecidable else " and ".join(sorted(job.must)) or "nothing"
                 )
                 yield (
-                    f"{job.seed} {job.name} {job.sampling.name} {len(job.plan.gpus)} GPUs {job.timeline.duration:.0f} s: "
+                    f"{job.seed} {job.name} {job.sampling.name} {len(job.plan.gpus)} GPUs {a.seconds:.0f} s: "
                     f"said {codes}; wanted {wanted}; false {', '.join(sorted(a.false)) or 'none'}"
                 )
 
@@ -141,6 +143,7 @@ def examine(jobs: Iterable[Job], judge: Judge = analyzed) -> Result:
             answers.append(mark(job, judge(path)))
             made, judged = made + written - begun, judged + time.process_time() - written
             os.remove(path)
+            job.forget()
     return Result(answers, made, judged)
 
 

@@ -52,6 +52,11 @@ class Job:
     def timeline(self) -> Timeline:
         return self.draft.timeline()
 
+    def forget(self) -> None:
+        """Let the simulation go, which is made again when it is asked for; what follows from it is kept."""
+        for name in ("draft", "timeline"):
+            self.__dict__.pop(name, None)
+
     @cached_property
     def seconds_saved(self) -> dict[str, float]:
         """By class of cause, how much sooner the same steps end without it; nothing where nobody can know."""
@@ -109,7 +114,7 @@ class Job:
                 found |= {*cause.says.split("|"), *self._says(cause).split("|"), *cause.may}
         return frozenset(found - {""})
 
-    @property
+    @cached_property
     def healthy(self) -> bool:
         """Whether a warning of anything would be false."""
         return not self.may and not self.must and not self.undecidable

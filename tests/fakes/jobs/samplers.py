@@ -1,5 +1,6 @@
 """What instruments read of a job: windows, holds, whole percents, lags, noise, and values that are missing."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -47,8 +48,8 @@ _USAGE = ("cores", "read", "write", "net_rx", "net_tx", "fabric")
 
 
 class Samples(NamedTuple):
-    """``times`` [t] s since the start, ``columns`` [t, GPUs] by the catalogue's names (NaN: missing), ``rows`` [t, GPUs]
-    which exist."""
+    """All [t, GPUs]: ``times`` in s since the start, ``columns`` by the catalogue's names (NaN: missing), and which ``rows``
+    exist."""
 
     times: Floats
     columns: dict[str, Floats]
@@ -60,11 +61,32 @@ def _each(draft: Draft, name: str) -> Floats:
 
 
 def sample(draft: Draft, timeline: Timeline, sampling: Sampling, seed: int) -> Samples:
-    """What a sampler writes of it."""
-    rng = np.random.default_rng((seed, 3))
+    """What the nodes' samplers write of it. They began at three different times: none waits for another."""
+    group, parts = np.array(draft.plan.nodes) % 3, []
+    for number in np.unique(group).tolist():
+        ranks = np.flatnonzero(group == number)
+        plan = replace(draft.plan, gpus=tuple(draft.plan.gpus[rank] for rank in ranks))
+        hot = {at for at, rank in enumerate(ranks.tolist()) if rank in draft.hot}
+        theirs = replace(draft, plan=plan, memory=draft.memory[ranks], hot=hot)
+        mine = timeline._replace(seconds=timeline.seconds[:, ranks], kind=timeline.kind[:, ranks])
+        parts.append((ranks, _sample(theirs, mine, sampling, np.random.default_rng((seed, 3, number)))))
+    n_rows = min(len(part.times) for _, part in parts)
+    shape = (n_rows, draft.n)
+    columns = {name: np.full(shape, np.nan) for _, part in parts for name in part.columns}
+    found = Samples(np.empty(shape), columns, np.empty(shape, np.bool_))
+    for ranks, part in parts:
+        found.times[:, ranks] = part.times[:n_rows]
+        found.rows[:, ranks] = part.rows[:n_rows]
+        for name, column in part.columns.items():
+            found.columns[name][:, ranks] = column[:n_rows]
+    return found
+
+
+def _sample(draft: Draft, timeline: Timeline, sampling: Sampling, rng: np.random.Generator) -> Samples:
     first_at = float(rng.uniform(0.0, sampling.interval))  # no sampler is in step with a job
     n_rows = int((timeline.duration - first_at) / sampling.interval + 1e-9)
     times: Floats = first_at + np.arange(1.0, n_rows + 1) * sampling.interval
+    times += rng.uniform(0.0, 0.01 * min(sampling.interval, 1.0), n_rows)  # nor ever quite in time
     table = values(timeline.kinds)
     shape = (len(times), draft.n)
 
@@ -103,7 +125,7 @@ def sample(draft: Draft, timeline: Timeline, sampling: Sampling, seed: int) -> S
         columns[metric] = np.floor(np.clip(100 * load[name] * rng.normal(1.0, 0.005, shape) + 0.5, 0, 100)) / 100
     columns |= _electricity(draft, timeline, times, rng)
     now = timeline.now(times)
-    clock = _each(draft, "clock")
+    clock = _each(draft, "clock") * (1 - np.abs(rng.normal(0.0, 0.003, draft.n) + rng.normal(0.0, 0.004, shape)))
     columns["sm_clock"] = np.floor(table[now, _AT["clock"]] * clock / 15 + 0.5) * 15
     columns["clock_event_reasons"] = np.asarray(table[now, _AT["reasons"]], np.float64)
     grown = np.clip(times / max(0.01 * timeline.duration, 1.0), 0.02, 1.0)[:, None]
@@ -111,7 +133,7 @@ def sample(draft: Draft, timeline: Timeline, sampling: Sampling, seed: int) -> S
     rows = rng.random(shape) >= sampling.lost_rows
     for column in columns.values() if sampling.nulls else ():
         column[rng.random(shape) < sampling.nulls] = np.nan
-    return Samples(times, columns, rows)
+    return Samples(np.broadcast_to(times[:, None], shape), columns, rows)
 
 
 def _electricity(draft: Draft, timeline: Timeline, times: Floats, rng: np.random.Generator) -> dict[str, Floats]:
@@ -122,14 +144,15 @@ def _electricity(draft: Draft, timeline: Timeline, times: Floats, rng: np.random
     power = np.zeros((len(times), draft.n))
     for window in set(windows.tolist()):
         power[:, windows == window] = (timeline.shares(times, window) @ load)[:, windows == window]
-    until = timeline.spent(times) @ load
+    until: Floats = timeline.spent(times) @ load
+    watts: Floats = np.minimum((idle + (limit - idle) * power) * rng.normal(1.0, 0.006, power.shape), 1.02 * limit)
+    joules: Floats = 1e6 + idle * times[:, None] + (limit - idle) * until
     warm = timeline.shares(times, _WARM_SECONDS) @ load
     hot = np.isin(np.arange(draft.n), sorted(draft.hot))
-    die = np.minimum(34 + rng.normal(0, 1.5, draft.n) + np.where(hot, 75, 38) * warm, _each(draft, "hot"))
-    watts = (idle + (limit - idle) * power) * rng.normal(1.0, 0.006, power.shape)
+    die = np.minimum(34 + rng.normal(0, 1.5, draft.n) + np.where(hot, 600, 38) * warm, _each(draft, "hot"))
     return {
-        "power_usage": np.round(np.minimum(watts, 1.02 * limit), 3),
-        "energy": np.round(1e6 + idle * times[:, None] + (limit - idle) * until, 3),
+        "power_usage": np.round(watts, 3),
+        "energy": np.round(joules, 3),
         "temperature": np.floor(die + 0.5),
         "memory_temperature": np.floor(die + 6.5),
     }

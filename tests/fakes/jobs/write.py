@@ -76,8 +76,10 @@ def _write(job: "Job", writer: BulkWriter) -> None:
     writer.event(START, "start", "the workload was started")
     writer.event(end, "end", f"the workload ended: {draft.state}, exit code {draft.exit_code}")
     tick, position = np.nonzero(samples.rows)
+    order = np.argsort(samples.times[tick, position], kind="stable")
+    tick, position = tick[order], position[order]
     flat = {name: np.asarray(samples.columns[name][tick, position], np.float64) for name in measured}
-    writer.add_columns(position.astype(np.int64), START + samples.times[tick], flat)
+    writer.add_columns(position.astype(np.int64), START + samples.times[tick, position], flat)
     _write_host(job, writer, names)
     if not writer.finish(end, draft.exit_code, draft.state, end):
         raise OSError(writer.problem or f"{writer.path}: can't be written")
