@@ -57,6 +57,12 @@ def fixed(value: float | None, decimals: int, none: str = NONE) -> str:
     return f"{round(value, decimals) + 0.0:.{decimals}f}"
 
 
+def signed(value: float | None, decimals: int) -> str:
+    """A difference with its sign; one that rounds to 0 is +0."""
+    text = fixed(value, decimals)
+    return text if text[0] == "-" else f"+{text}"
+
+
 def number(value: float | None, metric: Metric) -> str:
     """A stored value as shown in a table: without its unit, "-" when it is missing."""
     unit = unit_of(metric)
@@ -114,10 +120,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def cell(value: object) -> object:
-    """What is written for a value: nothing for None, NaN and infinity, numbers as they are, and text that a spreadsheet
-    would take for a formula after an apostrophe."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    """What is written for a value: nothing for None, NaN and infinity, numbers as they are (but -0.0 as 0.0), and text that
+    a spreadsheet would take for a formula after an apostrophe."""
+    if isinstance(value, float):
+        return value + 0.0 if math.isfinite(value) else None
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return value

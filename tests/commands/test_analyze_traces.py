@@ -74,7 +74,7 @@ def test_a_page_keeps_its_width_and_runs_no_escapes_of_names(
 def test_the_page_says_how_much_and_why(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = said(capsys, "analyze", traces)[1]
     for text in ("compute 35.3 %", "exposed communication 11.8 %", "exposed copies 5.9 %", "idle 47.1 %",
-                 "rank 1 GPU 1", "50.0 % of the communication", "AllGather", "host", "ProfilerStep#4"):  # fmt: skip
+                 "rank:1 ", "50.0 % of the communication", "AllGather", "host", "ProfilerStep#4"):  # fmt: skip
         assert text in page, (text, page)
 
 
@@ -124,7 +124,7 @@ def test_parts_of_a_trace(traces: Path, capsys: pytest.CaptureFixture[str]) -> N
     (["--steps", "5-4"], 2, "names no steps"),
     (["--from", "9"], 2, "holds nothing of the trace"),
     (["--from", "tomorrow"], 2, "is not a time in a trace"),
-    (["--gpus", "7"], 2, "no GPU 7: there are: rank 0 GPU 0, rank 1 GPU 1"),
+    (["--gpus", "7"], 2, "no GPU 7: there are: rank:0, rank:1"),
     (["--csv", "kernel"], 2, "no table 'kernel'"),
     (["--max-size", "big"], 2, "is not a size"),
     (["--max-size", "100"], 1, "rank0.json"),

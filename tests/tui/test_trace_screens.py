@@ -453,8 +453,20 @@ def test_gpus_takes_each_name_that_a_screen_or_a_page_shows(
         frame = watch.look(Query(columns=20))
     shown = [frame.place(gpu) for gpu in range(2)]
     assert len(set(shown)) == 2
+    assert main(["analyze", "--ascii", *names]) == 0
+    page = capsys.readouterr().out
+    assert main(["analyze", "--json", *names]) == 0
+    found = json.loads(capsys.readouterr().out)
+    for rows in (found["ranks"], found["kernels_by_rank"], found["gaps"], found["kernel_types"]):
+        assert {row["place"] for row in rows} <= set(shown)
+    assert {row["place"] for row in found["ranks"]} == set(shown) == {row["place"] for row in found["kernels_by_rank"]}
+    assert main(["analyze", "--csv", "ranks", *names]) == 0
+    table = capsys.readouterr().out
     every = [*shown, "rank 0 GPU 0", "rank 1 GPU 1"] if told else shown
     for at, name in enumerate(every):
+        if name in shown:
+            assert f"{name} " in page and f",{name}\n" in table
         assert main(["analyze", "--json", "--gpus", name, *names]) == 0
         (own,) = json.loads(capsys.readouterr().out)["ranks"]
+        assert own["place"] == shown[at % 2]  # as if all were looked at
         assert not told or own["rank"] == at % 2

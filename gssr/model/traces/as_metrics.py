@@ -1,6 +1,5 @@
 """A trace as a recording whose samples are computed: shares of any time, by GPU, stream or thread, as metrics."""
 
-import collections
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from operator import itemgetter
@@ -12,6 +11,7 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import OF_COUNTER, OF_NAME
 from gssr.model.results import Means
 from gssr.model.traces.cells import ByOwner, Pieces, cells
+from gssr.model.traces.gpu_names import gpus_of, names_of
 from gssr.model.traces.nesting import nesting
 from gssr.store.format.rows import Gpu
 from gssr.traces.timeline import BUSY, Category, Counter, Kind, Timeline, Track
@@ -20,8 +20,6 @@ LevelName = Literal["gpus", "streams", "threads"]
 NOUNS: dict[LevelName, str] = {"gpus": "GPU", "streams": "stream", "threads": "thread"}
 N_CATEGORIES = len(Category)
 _LONGEST_NAME = 40
-_MOST_INDEX = 1 << 20
-"""What is no index of a GPU: arrays are as long as the greatest."""
 
 
 class _Share(NamedTuple):
@@ -351,14 +349,15 @@ def levels_of(timeline: Timeline) -> dict[LevelName, Level]:
     threads = [at for at, track in enumerate(tracks) if track.kind != "gpu_stream"]
     found: dict[LevelName, Level] = {}
     if streams:
-        gpu = _gpu_of(timeline, streams)
+        gpu = _gpu_of(timeline)
         found["gpus"] = Level("gpus", timeline, streams, gpu, None)
         if len(found["gpus"]) < len(streams):
 
             def stream(at: int) -> _Key:
                 own = tracks[at]
                 part = f"stream-{own.stream}" if own.stream is not None else own.name[:_LONGEST_NAME]
-                return gpu(at)._replace(part=part, uuid=f"track {at}")
+                of = gpu(at)
+                return of._replace(part=f"{of.part}.{part}".lstrip("."), uuid=f"track {at}")
 
             found["streams"] = Level("streams", timeline, streams, stream, found["gpus"])
     if threads or not streams:
@@ -367,38 +366,14 @@ def levels_of(timeline: Timeline) -> dict[LevelName, Level]:
     return found
 
 
-def _gpu_of(timeline: Timeline, streams: list[int]) -> Callable[[int], _Key]:
-    """What the GPU of a stream is called: ``node:device`` where that tells GPUs apart, else by rank. Without rank and UUID
-    each process has GPUs of its own."""
-    product, tracks = timeline.facts.get("gpu"), timeline.tracks
-    whose = [
-        (node, rank, source if rank is None else 0, device, uuid, pid if rank is None and uuid is None else None)
-        for _, _, rank, node, pid, _, device, uuid, _, source in map(tracks.__getitem__, streams)
-    ]
-    every = dict.fromkeys(whose)
-    on_node = len({(node, device) for node, _, _, device, _, _ in every}) == len(every)
-    of_rank = len({rank for _, rank, *_ in every}) == len(every)
-    n_sources = len({source for _, _, source, *_ in every})
-
-    def key(node: str | None, rank: int | None, source: int, device: int | None, uuid: str | None) -> _Key:
-        odd = device is not None and not 0 <= device < _MOST_INDEX
-        number, part = (0, f"device {device}") if odd else (device or 0, "")
-        if node and on_node:
-            return _Key(node, number, part, rank, uuid, product)
-        if rank is None:
-            return _Key(f"file{source}" if n_sources > 1 else "gpu", number, part, None, uuid, product)
-        if of_rank and 0 <= rank < _MOST_INDEX:
-            return _Key("rank", rank, part, rank, uuid, product)
-        return _Key(f"rank{rank}", number, part, rank, uuid, product)
-
-    keys = {own: key(*own[:5]) for own in every}
-    if not on_node and not of_rank:
-        called = collections.Counter(each[:3] for each in keys.values())
-        pids = {own: tracks[at].pid for own, at in zip(reversed(whose), reversed(streams), strict=True)}
-        for own, each in keys.items():
-            if called[each[:3]] > 1 and pids[own] is not None:  # processes of which each sees only its own GPU
-                keys[own] = each._replace(part=f"pid{pids[own]}")
-    return dict(zip(streams, map(keys.__getitem__, whose), strict=True)).__getitem__
+def _gpu_of(timeline: Timeline) -> Callable[[int], _Key]:
+    """What the GPU of a stream is called (gssr.model.traces.gpu_names)."""
+    gpus, product = gpus_of(timeline.tracks), timeline.facts.get("gpu")
+    keys = {
+        gpu: _Key(name.node, name.device_index, name.mig, gpu.rank, gpu.uuid, product)
+        for gpu, name in names_of(gpus).items()
+    }
+    return lambda at: keys[gpus[at]]  # type: ignore[index]
 
 
 def _thread(track: Track, number: int) -> _Key:

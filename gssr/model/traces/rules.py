@@ -154,7 +154,6 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> Found | None:
     if late <= 0 or late < rule.at("warning"):
         return None
     words = {"who": gpu.place, "own": took(spent[least]), "others": took(middle)}
-    words["who"] = words["who"][:1].upper() + words["who"][1:]
     wait = int(np.maximum(spent - spent[least], 0).sum())
     evidence = (
         told(
