@@ -171,6 +171,13 @@ def test_counters_that_differ_at_the_end_of_their_names_are_told_apart() -> None
     watch.close()
 
 
+@pytest.mark.parametrize("presses", [[], ["enter"]])
+def test_a_timeline_fills_a_large_screen(watch: WatchTrace, presses: list[str]) -> None:
+    seat = Seat(watch, size=(100, 60)).press(*presses)
+    text = seat.text().split("\n")
+    assert sum(not line.strip() for line in text) <= 10, text
+
+
 def test_a_short_trace_says_its_length_in_three_digits(watch: WatchTrace) -> None:
     for screen in ("job", "time"):
         assert "120 ms  2 GPUs" in Seat(watch, screen).text()
