@@ -34,6 +34,7 @@ UNITS: dict[str, Unit] = {
     "J": Unit("J", 1.0, 1),
     "°C": Unit("°C", 1.0, 1),
     "MHz": Unit("MHz", 1.0, 0),
+    "1/s": Unit("k/s", 1e-3, 2),
 }
 
 _ENERGY = ((1e6, "MJ"), (1e3, "kJ"), (0.0, "J"))
@@ -93,8 +94,8 @@ def energy(joules: float | None) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """``1 GPU``, ``16 GPUs``, ``4,800 samples``."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+    """``1 GPU``, ``16 GPUs``, ``4,800 samples``, ``2 processes``."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith('ss') else 's'}"
 
 
 def nice_above(value: float | None, metric: Metric) -> float:

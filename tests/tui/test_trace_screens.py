@@ -143,13 +143,13 @@ def test_the_colour_of_a_cell_is_its_letter_too(watch: WatchTrace) -> None:
     assert "c compute" in text_of(rows[1])
 
 
-def test_lines_are_gpus_streams_and_threads_in_turn(watch: WatchTrace) -> None:
+def test_lines_are_gpus_streams_threads_and_processes_in_turn(watch: WatchTrace) -> None:
     seat = Seat(watch)
     nouns = []
-    for _ in range(3):
+    for _ in range(4):
         nouns.append((seat.frame.noun, seat.frame.n_gpus))
         seat.press("density")
-    assert nouns == [("GPU", 2), ("stream", 4), ("thread", 2)]
+    assert nouns == [("GPU", 2), ("stream", 4), ("thread", 2), ("process", 2)]
     assert seat.frame.noun == "GPU"
 
 
@@ -241,6 +241,20 @@ def test_a_gpu_is_opened_track_by_track_and_closed(watch: WatchTrace) -> None:
     assert seat.view.opened
     assert "rank:1" in text and "stream 7" in text and "stream 20" in text
     assert not seat.press("back").view.opened
+
+
+def test_a_process_is_opened_with_its_threads_and_streams(watch: WatchTrace) -> None:
+    seat = Seat(watch, size=(120, 40)).press(*["density"] * 3, "enter", "left", *["left"] * 90, *["right"] * 18)
+    text = seat.text()
+    assert "2 processes" in text and "python" in text and "stream 7" in text and "stream 20" in text
+    part = seat.frame.part
+    assert part is not None and part.lanes is not None
+    seat.press(*["down"] * (len(part.lanes.track) - 1), "next_found")
+    kernel = seat.under()
+    assert TRACE.intervals.kind[kernel] == Kind.KERNEL
+    call = seat.press("cause").under()
+    assert TRACE.intervals.link[call] == TRACE.intervals.link[kernel]
+    assert TRACE.intervals.kind[call] == Kind.RUNTIME and seat.frame.noun == "process"
 
 
 def test_levels_of_a_thread_nest(watch: WatchTrace) -> None:

@@ -253,7 +253,7 @@ class WatchTrace:
         tracks: Ints | None = None
         if gpus:
             wanted = np.isin(level.owner_of, np.array(gpus))
-            if level.name != "threads":  # what these ranks did on the CPU belongs to it
+            if level.name in ("gpus", "streams"):  # what these ranks did on the CPU belongs to it
                 ranks = {trace.tracks[at].rank for at in np.flatnonzero(wanted).tolist()}
                 beside = [track.kind != "gpu_stream" and track.rank in ranks for track in trace.tracks]
                 wanted |= np.array(beside, bool)

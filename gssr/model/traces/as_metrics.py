@@ -1,6 +1,6 @@
 """A trace as a recording whose samples are computed: shares of any time, by GPU, stream or thread, as metrics."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import cached_property
 from operator import itemgetter
 from typing import Literal, NamedTuple
@@ -11,13 +11,16 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import OF_COUNTER, OF_NAME
 from gssr.model.results import Means
 from gssr.model.traces.cells import ByOwner, Pieces, cells
-from gssr.model.traces.gpu_names import gpus_of, names_of
+from gssr.model.traces.gpu_names import MOST_INDEX, gpus_of, names_of
 from gssr.model.traces.nesting import nesting
 from gssr.store.format.rows import Gpu
-from gssr.traces.timeline import BUSY, Category, Counter, Kind, Timeline, Track
+from gssr.traces.timeline import BUSY, NO_LINK, Category, Counter, Kind, Timeline, Track
 
-LevelName = Literal["gpus", "streams", "threads"]
-NOUNS: dict[LevelName, str] = {"gpus": "GPU", "streams": "stream", "threads": "thread"}
+LevelName = Literal["gpus", "streams", "threads", "processes", "nodes"]
+NOUNS: dict[LevelName, str] = {
+    "gpus": "GPU", "streams": "stream", "threads": "thread", "processes": "process", "nodes": "node",
+}  # fmt: skip
+_LAUNCHES = "launches"
 N_CATEGORIES = len(Category)
 _LONGEST_NAME = 40
 
@@ -97,7 +100,7 @@ class Level:
 
     def __len__(self) -> int:
         """How many rows: of streams and threads each track is one."""
-        return len(self.gpus) if self.name == "gpus" else len(self._tracks)
+        return len(self._tracks) if self.name in ("streams", "threads") else len(self.gpus)
 
     @cached_property
     def _rows(self) -> tuple[tuple[Gpu, ...], Ints]:
@@ -230,13 +233,30 @@ class Level:
         wanted = np.array([name == text for name in self._timeline.names], bool)
         return self._by_owner(np.flatnonzero(wanted[own.name] & (self.owner_of[own.track] >= 0))).union()
 
+    @cached_property
+    def _launches(self) -> tuple[Ints, Ints]:
+        """When each call began that gave a GPU work, ascending, and whose row that was: once for each correlation."""
+        own = self._timeline.intervals
+        linked = (own.link != NO_LINK) & (self.name != "threads")
+        is_call = np.isin(own.kind, (Kind.RUNTIME, Kind.DRIVER))
+        calls, work = np.flatnonzero(linked & is_call), np.flatnonzero(linked & np.isin(own.kind, BUSY))
+        link, first = np.unique(own.link[calls], return_index=True)
+        at = np.minimum(np.searchsorted(link, own.link[work]), max(len(link) - 1, 0))
+        of_call = work[:0] if not len(link) else np.flatnonzero(link[at] == own.link[work])
+        owner = np.full(len(link), -1)
+        owner[at[of_call][::-1]] = self.owner_of[own.track[work[of_call][::-1]]]
+        found = calls[first[owner >= 0]]
+        order = np.argsort(found)
+        return own.start[found[order]], owner[owner >= 0][order]
+
     # Metrics
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
         """Those that there is something to say of, counters among them."""
         shares = [name for name, share in self._shares.items() if not share.needs or len(self.layer(share.needs).start)]
-        return (*shares, *dict.fromkeys(counter_name(counter) for counter in self._timeline.counters))
+        launches = [_LAUNCHES] if len(self._launches[0]) else []
+        return (*shares, *launches, *dict.fromkeys(counter_name(counter) for counter in self._timeline.counters))
 
     def _added(
         self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
@@ -259,7 +279,7 @@ class Level:
     ) -> tuple[Floats, Floats]:
         """[n_lines, n] each, over columns of ``width`` ns from ``begin`` on: what a metric adds up to, and what that is to
         be divided by (0: unknown)."""
-        if metric.startswith(OF_COUNTER):
+        if _is_counted(metric):
             return self._counted(metric, line_of, n_lines, begin, width, n)
         share = self._share(metric)
         added = self._added((*share.parts, share.of), line_of, n_lines, begin, width, n)
@@ -290,7 +310,7 @@ class Level:
         """Of all metrics, and of ``extra``, over this time (ns)."""
         names = (*self.metrics, extra) if extra and extra not in self.metrics else self.metrics
         window = None, len(self.gpus), begin, max(end - begin, 1), 1
-        shares = {name: self._share(name) for name in names if not name.startswith(OF_COUNTER)}
+        shares = {name: self._share(name) for name in names if not _is_counted(name)}
         added = self._added((part for each in shares.values() for part in (*each.parts, each.of)), *window)
         pairs = [
             (shares[name].sum(added), added[shares[name].of]) if name in shares else self._counted(name, *window)
@@ -302,10 +322,17 @@ class Level:
     def _counted(
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """Means of counters over time; those of the whole are everybody's."""
+        """Means of counters over time; those of the whole are everybody's. Launches by all time."""
         edges = begin + width * np.arange(n + 1)
         total, weight = np.zeros((n_lines, n)), np.zeros((n_lines, n))
         lines = np.arange(n_lines) if line_of is None else line_of
+        if metric == _LAUNCHES:
+            time, by = self._launches
+            near = slice(*np.searchsorted(time, (begin, begin + n * width)).tolist())
+            cell = lines[by[near]] * n + (time[near] - begin) // width
+            total += np.bincount(cell[cell >= 0], minlength=n_lines * n).reshape(n_lines, n) * 1e9
+            weight += width * np.bincount(lines[lines >= 0], minlength=n_lines)[:, None]
+            return total, weight
         for counter in self._timeline.counters:
             if counter_name(counter) != metric or not len(counter.time):
                 continue
@@ -317,6 +344,57 @@ class Level:
             total[rows] += added
             weight[rows] += known
         return total, weight
+
+
+class Group(Level):
+    """Rows of another level, ``base``, put together: the mean of them. ``tracks`` may be more than the base has."""
+
+    def __init__(
+        self, name: LevelName, timeline: Timeline, tracks: list[int], key: Callable[[int], _Key], base: Level
+    ) -> None:
+        super().__init__(name, timeline, tracks, key, None)
+        self._base, self._shares, self._split = base, base._shares, base._split
+
+    @cached_property
+    def _line_of(self) -> Ints:
+        """[n rows of the base]: the row of each."""
+        found, tracks = np.empty(len(self._base.gpus), np.int64), self._base._tracks
+        found[self._base.owner_of[tracks]] = self.owner_of[tracks]
+        return found
+
+    def layer(self, name: str) -> Pieces:
+        """Those of the base."""
+        return self._base.layer(name)
+
+    def ready_to_zoom(self) -> bool:
+        """As the base."""
+        return self._base.ready_to_zoom()
+
+    def prepare(self) -> None:
+        """The base."""
+        self._base.prepare()
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """Those of the base."""
+        return self._base.metrics
+
+    def _lines(self, line_of: Ints | None) -> Ints:
+        return self._line_of if line_of is None else np.asarray(line_of[self._line_of], np.int64)
+
+    def _added(
+        self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
+    ) -> dict[str, Floats]:
+        return self._base._added(names, self._lines(line_of), n_lines, begin, width, n)
+
+    def _counted(
+        self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
+    ) -> tuple[Floats, Floats]:
+        return self._base._counted(metric, self._lines(line_of), n_lines, begin, width, n)
+
+
+def _is_counted(metric: str) -> bool:
+    return metric == _LAUNCHES or metric.startswith(OF_COUNTER)
 
 
 def counter_name(counter: Counter) -> str:
@@ -363,7 +441,20 @@ def levels_of(timeline: Timeline) -> dict[LevelName, Level]:
     if threads or not streams:
         numbers = {at: number for number, at in enumerate(threads)}
         found["threads"] = Level("threads", timeline, threads, lambda at: _thread(tracks[at], numbers[at]), None)
+    base, every = next(iter(found.values())), list(range(len(tracks)))
+    if streams and threads:
+        of_report = {at for at, source in enumerate(timeline.sources) if source.format == "nsys"}
+        found["processes"] = Group("processes", timeline, every, lambda at: _process(tracks[at], of_report), base)
+    if len({track.node for track in tracks}) > 1:
+        found["nodes"] = Group("nodes", timeline, every, lambda at: _Key("node", 0, tracks[at].node or "unknown"), base)
     return found
+
+
+def _process(track: Track, of_report: Set[int]) -> _Key:
+    """The rank, or where none is told the process as Nsight Systems numbers it: elsewhere each file is of one."""
+    if track.rank is not None and track.rank < MOST_INDEX:
+        return _Key("rank", track.rank, rank=track.rank)
+    return _Key("process", track.source, f"pid{track.pid}" if track.source in of_report else "", track.rank)
 
 
 def _gpu_of(timeline: Timeline) -> Callable[[int], _Key]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gssr.gpu_name import place
 from gssr.traces.timeline import Track
 
-_MOST_INDEX = 1 << 20
+MOST_INDEX = 1 << 20
 """What is no index of a GPU: arrays are as long as the greatest."""
 
 
@@ -54,13 +54,13 @@ def spellings(gpu: Track) -> set[str]:
 
 
 def _name(gpu: Track, on_node: bool, of_rank: bool) -> Name:
-    odd = gpu.device is not None and not 0 <= gpu.device < _MOST_INDEX
+    odd = gpu.device is not None and not 0 <= gpu.device < MOST_INDEX
     number, part = (0, f"device {gpu.device}") if odd else (gpu.device or 0, "")
     if gpu.node and on_node:
         return Name(gpu.node, number, part, gpu.uuid)
     if gpu.rank is None:
         return Name("gpu", number, part, gpu.uuid)
-    if of_rank and 0 <= gpu.rank < _MOST_INDEX:
+    if of_rank and 0 <= gpu.rank < MOST_INDEX:
         return Name("rank", gpu.rank, part, gpu.uuid)
     return Name(f"rank{gpu.rank}", number, part, gpu.uuid)
 

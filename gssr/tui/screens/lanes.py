@@ -327,7 +327,8 @@ def cause(scene: Scene) -> View:
     if other < 0:
         return view
     track = int(part.trace.intervals.track[other])
-    level: LevelName | None = next((name for name, own in part.levels.items() if own.owner_of[track] >= 0), None)
+    names = (part.level.name, *part.levels)
+    level: LevelName | None = next((name for name in names if part.levels[name].owner_of[track] >= 0), None)
     if level is None:
         return view
     owner = int(part.levels[level].owner_of[track])
