@@ -273,6 +273,19 @@ def test_the_interval_under_the_cursor_is_told(watch: WatchTrace) -> None:
     assert re.search(r"b launched by cudaLaunchKernel on python, 210 µs earlier", text)
 
 
+def test_why_tells_in_what_the_chosen_interval_was_launched_and_what_is_open_beside_it(watch: WatchTrace) -> None:
+    seat = Seat(watch, size=(150, 50)).press(
+        "enter", "left", *["left"] * 60, *["right"] * 8, "next_found", "screen_why"
+    )
+    text = seat.text()
+    name = TRACE.names[TRACE.intervals.name[np.flatnonzero(TRACE.intervals.start == round(seat.view.cursor * 1e9))[0]]]  # type: ignore[operator]
+    assert re.search(rf"─ open at 0\.\d+ s[^\n]*\n stream 7 +{name}, launched 210 µs earlier by cudaLaunchKernel < "
+                     r"aten::addmm < aten::linear < \w+ward < ProfilerStep#\d", text)  # fmt: skip
+    assert re.search(r"\n python +(?:.* < )?ProfilerStep#\d *\n", text)
+    seat.view = replace(seat.view, cursor=None)
+    assert "open at" not in seat.text()
+
+
 @pytest.mark.parametrize("zooms", [0, 6])
 def test_next_and_previous_go_along_all_intervals_of_a_name(watch: WatchTrace, zooms: int) -> None:
     seat = Seat(watch).press("enter", "left", *["left"] * 60, *["right"] * 8, *["zoom_in"] * zooms)
