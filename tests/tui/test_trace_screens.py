@@ -184,6 +184,17 @@ def test_a_short_trace_says_its_length_in_three_digits(watch: WatchTrace) -> Non
     assert "whole run, 120 ms" in Seat(watch).text()
 
 
+def test_marks_of_the_program_are_events() -> None:
+    own = TRACE.intervals
+    kind = own.kind.copy()
+    kind[at := np.flatnonzero(kind == Kind.CPU_OP)[0]] = Kind.MARK
+    watch = WatchTrace("trace.json", lambda: replace(TRACE, intervals=replace(own, kind=kind)))
+    (mark,) = (event for event in watch.look(Query()).events if event.kind == "mark")
+    assert (mark.time, mark.message) == (own.start[at] / 1e9, TRACE.names[own.name[at]])
+    assert mark.message in Seat(watch).press("events").text()
+    watch.close()
+
+
 def test_a_legend_has_no_marks_that_a_trace_never_has(watch: WatchTrace) -> None:
     text = Seat(watch, "gpus", (160, 48)).text()
     assert "! outlier" in text
