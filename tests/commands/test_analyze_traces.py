@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,26 @@ def test_parts_of_a_trace(traces: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert window("--from", "-1ms", "--gpus", "0-1") == ([1_990_000, 2_990_000], [0, 1])
 
 
+def test_a_report_has_the_sections_of_the_page(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = said(capsys, "analyze", "-v", "high", "--report", str(tmp_path / "a.html"), traces)[1]
+    text = (tmp_path / "a.html").read_text()
+    titles = re.findall(r"^── (.*?) ─", page, re.MULTILINE)
+    assert re.findall(r"<h2>(.*?)</h2>", text) == titles and "Notes" in titles
+    assert ">rank:1" in text and "<script" not in text and "\x1b" not in text
+    assert set(re.findall(r"<(\w+)", text.partition("<body>")[2])) == {
+        "main",
+        "header",
+        "p",
+        "h1",
+        "h2",
+        "section",
+        "pre",
+        "span",
+    }
+
+
 @pytest.mark.parametrize(("words", "code", "text"), [
     (["--steps", "9"], 2, "no step from 9 to 9: there are 3 to 5"),
     (["--steps", "5-4"], 2, "names no steps"),
@@ -126,6 +147,7 @@ def test_parts_of_a_trace(traces: Path, capsys: pytest.CaptureFixture[str]) -> N
     (["--from", "tomorrow"], 2, "is not a time in a trace"),
     (["--gpus", "7"], 2, "no GPU 7: there are: rank:0, rank:1"),
     (["--csv", "kernel"], 2, "no table 'kernel'"),
+    (["--report", "x.pdf"], 2, "name a file that ends in .html"),
     (["--max-size", "big"], 2, "is not a size"),
     (["--max-size", "100"], 1, "rank0.json"),
     (["--exact"], 2, "--exact: is for recordings"),
