@@ -52,7 +52,7 @@ def analyze_timeline(
     HolisticTraceAnalysis 0.5 counts (gssr.model.traces.part), to be compared with only."""
     part, gpus = part_of(timeline, window_ns, tracks, names, like_hta), gpus_of(timeline.tracks)
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
-    links = links_of(part, rows)
+    links = links_of(timeline, part.by_kind, rows)
     own_steps = steps_of(part)
     meanwhile = beside(part, own_steps)
     uses, all_busy, causes, gaps = [], [], [], []

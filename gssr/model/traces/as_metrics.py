@@ -12,9 +12,11 @@ from gssr.metrics import OF_COUNTER, OF_NAME
 from gssr.model.results import Means
 from gssr.model.traces.cells import ByOwner, Pieces, cells
 from gssr.model.traces.gpu_names import MOST_INDEX, gpus_of, names_of
+from gssr.model.traces.launches import links_of
 from gssr.model.traces.nesting import nesting
+from gssr.model.traces.part import ByKind
 from gssr.store.format.rows import Gpu
-from gssr.traces.timeline import BUSY, NO_LINK, Category, Counter, Kind, Timeline, Track
+from gssr.traces.timeline import BUSY, Category, Counter, Kind, Timeline, Track
 
 LevelName = Literal["gpus", "streams", "threads", "processes", "nodes"]
 NOUNS: dict[LevelName, str] = {
@@ -236,18 +238,13 @@ class Level:
     @cached_property
     def _launches(self) -> tuple[Ints, Ints]:
         """When each call began that gave a GPU work, ascending, and whose row that was: once for each correlation."""
-        own = self._timeline.intervals
-        linked = (own.link != NO_LINK) & (self.name != "threads")
-        is_call = np.isin(own.kind, (Kind.RUNTIME, Kind.DRIVER))
-        calls, work = np.flatnonzero(linked & is_call), np.flatnonzero(linked & np.isin(own.kind, BUSY))
-        link, first = np.unique(own.link[calls], return_index=True)
-        at = np.minimum(np.searchsorted(link, own.link[work]), max(len(link) - 1, 0))
-        of_call = work[:0] if not len(link) else np.flatnonzero(link[at] == own.link[work])
-        owner = np.full(len(link), -1)
-        owner[at[of_call][::-1]] = self.owner_of[own.track[work[of_call][::-1]]]
-        found = calls[first[owner >= 0]]
-        order = np.argsort(found)
-        return own.start[found[order]], owner[owner >= 0][order]
+        own, by_kind = self._timeline.intervals, ByKind(self._timeline)
+        links = links_of(self._timeline, by_kind, by_kind.rows(BUSY))
+        rows, call = (column[links.call >= 0][::-1] for column in links)
+        owner = np.full(len(own), -1, np.int64)
+        owner[call] = self.owner_of[own.track[rows]]  # of several pieces of work the first stays
+        calls = np.flatnonzero(owner >= 0)
+        return own.start[calls], owner[calls]
 
     # Metrics
 
@@ -255,7 +252,7 @@ class Level:
     def metrics(self) -> tuple[str, ...]:
         """Those that there is something to say of, counters among them."""
         shares = [name for name, share in self._shares.items() if not share.needs or len(self.layer(share.needs).start)]
-        launches = [_LAUNCHES] if len(self._launches[0]) else []
+        launches = [_LAUNCHES] if self.name != "threads" and len(self._launches[0]) else []
         return (*shares, *launches, *dict.fromkeys(counter_name(counter) for counter in self._timeline.counters))
 
     def _added(
