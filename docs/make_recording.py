@@ -22,7 +22,8 @@ ROWS = {
     "workload_samples": "One row per rank and second, for the workload's own processes: those of its process group, and\n"
     "its descendants.",
     "host_rollup": "What the rows of `host_samples` add up to, node by node, in buckets of 10, 60 and 600 s. They are\n"
-    "written when their time is over: where a level's `n_rows` do not add up to all rows, its sampler was killed.",
+    "written when their time is over: where a level's `n_rows` do not add up to all rows, its sampler was killed.\n"
+    "Columns that came with a later version are NULL in what an earlier one wrote.",
     "workload_rollup": "The same of `workload_samples`, rank by rank.",
     "events": "What happened, and when.",
     "rollup": "What the rows of one GPU add up to in each bucket of 10, 60 and 600 s:\n"
