@@ -51,9 +51,10 @@ MUCH = 1e8
 """From this rate on, B/s, a node's disks or network may hold up its GPUs."""
 MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
 USE = {
-    HOST: ("cpu_utilization", "read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes"),
+    HOST: ("cpu_utilization", "read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes",
+           "fabric_rx_bytes", "fabric_tx_bytes"),
     WORKLOAD: ("cpu", "n_processes"),
-}
+}  # fmt: skip
 """What of the nodes and the workload's processes is gathered."""
 _BESIDE = (
     "sm_occupancy", "tensor_active", "tensor_dfma_active", "fp64_active", "fp32_active", "fp16_active", "temperature",

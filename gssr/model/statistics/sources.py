@@ -175,6 +175,8 @@ def host_use(reader: RunReader, window: Window) -> HostUse | None:
         write_bytes=nodes["write_bytes"].mean,
         net_rx_bytes=nodes["net_rx_bytes"].mean,
         net_tx_bytes=nodes["net_tx_bytes"].mean,
+        fabric_rx_bytes=nodes["fabric_rx_bytes"].mean,
+        fabric_tx_bytes=nodes["fabric_tx_bytes"].mean,
         workload_cpu=_sum(busy),
         workload_rss=_sum([rank["rss"].greatest for rank in ranks]),
         workload_processes=_sum([rank["n_processes"].greatest for rank in ranks]),
