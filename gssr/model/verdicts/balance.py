@@ -12,6 +12,8 @@ from gssr.model.verdicts.table import LEAD, TRACEML, Found, Rule, Threshold, fin
 
 _FEWEST = 2
 """GPUs that can be compared."""
+_WAITED_FOR = ("communication_bound", "cpu_starved", "recurring_dips")
+"""What shows where GPUs wait, step by step, for others that do more or are slower: they spin in collectives."""
 _BUSIER = (
     "See whether this rank has more work than the others (uneven batches, an uneven domain, work that only it does, such as "
     "output or evaluation)."
@@ -31,7 +33,7 @@ still fewer a rare chance would seem to be the rule."""
         Threshold("critical", 0.5, "from this loss against the median GPU on it is critical"),
     ),
     "See whether this rank has less work, a busy neighbour on its node or a bad link; run once without the node.",
-    needs=(LEAD,), explains=("imbalance",),
+    needs=(LEAD,), explains=("imbalance",), delays=_WAITED_FOR,
 )  # fmt: skip
 def straggler(job: Job, rule: Rule) -> Found | None:
     """A few GPUs do less than all the others; or more, so that the others may wait for them."""
@@ -69,7 +71,7 @@ def straggler(job: Job, rule: Rule) -> Found | None:
     ),
     "Share the work out evenly (domain decomposition, batch sizes, sequence lengths); see which GPUs do most in "
     "gssr analyze -plb.",
-    needs=(LEAD,),
+    needs=(LEAD,), delays=_WAITED_FOR,
 )  # fmt: skip
 def imbalance(job: Job, rule: Rule) -> Found | None:
     """The GPUs' time means differ."""
@@ -105,7 +107,7 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
     ),
     "In a synchronous job all wait for the slowest at each step: look for uneven batches, data loading or a shared "
     "file system that hits one rank at a time.",
-    needs=(LEAD,), explains=("low_use", "recurring_dips"),
+    needs=(LEAD,), explains=("low_use",), delays=_WAITED_FOR,
 )  # fmt: skip
 def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
     """Some GPU is out of step, now this one, now that one: it does less than the others, which wait, or more than they do,

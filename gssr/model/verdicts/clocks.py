@@ -6,7 +6,8 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import THROTTLES
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job, group, median, positions, whole
+from gssr.model.evidence.evidence import over_gpus
+from gssr.model.verdicts.job import Job, group, levels_of, median, positions, whole
 from gssr.model.verdicts.table import KEMPNER, LEAD, NVML, Found, Rule, Threshold, Unknown, finding, rule, told
 
 _REASONS = {
@@ -18,7 +19,7 @@ _REASONS = {
 }
 """In the order of telling."""
 _TELL = " the operators: every other GPU of a synchronous job waits for it."
-_WAITED_FOR = ("imbalance", "rotating_stragglers", "recurring_dips")
+_WAITED_FOR = ("imbalance", "rotating_stragglers", "communication_bound", "cpu_starved", "recurring_dips")
 """What shows where GPUs wait, step by step, for those that are slow."""
 
 
@@ -177,9 +178,11 @@ def slow_node(job: Job, rule: Rule) -> Found | None:
 
 
 def _clocks(job: Job) -> tuple[Floats, Floats]:
-    """[n_gpus] each: the SM clock of each used GPU at work, MHz, and as a share of the median GPU's of the same model: what
+    """[n_gpus] each: the SM clock of each used GPU while it works, MHz, and as a share of the median GPU's of the same model: what
     another model does at its clock can't be compared."""
-    clocks = np.where(job.used, job.per_gpu("sm_clock", job.working), np.nan)
+    levels = levels_of(job.activity, job.common("working"), job.common("idle"))
+    busy = job.comparable & (job.activity >= job.common("working") * levels[:, None])
+    clocks = over_gpus(np.where(busy, job.evidence.series["sm_clock"], np.nan).T)
     models = [gpu.name for gpu in job.evidence.gpus]
     usual = {model: median(clocks[[model == each for each in models]]) for model in dict.fromkeys(models)}
     return clocks, clocks / np.array([usual[model] for model in models])

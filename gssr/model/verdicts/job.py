@@ -116,8 +116,7 @@ class Job:
         pipes tell; where they were not measured, as power and memory copies do beside those of the job at work."""
         series, shape = self.evidence.series, self.activity.shape
         if "dram_active" in series and "flop_active" in series:
-            moved = np.fmax(series["dram_active"], series["flop_active"])
-            return np.asarray(moved < self.common("still"), bool)
+            return np.asarray((series["dram_active"] < 2 * self.common("still")) & (series["flop_active"] < self.common("still")), bool)
         power, copies = series.get("power_usage"), series.get("memory_copy_utilization")
         if power is None or copies is None or self.lead != "gpu_utilization":
             return np.zeros(shape, bool)

@@ -138,7 +138,7 @@ def _out_of_step(job: Job, bins: Flags) -> tuple[str, tuple[int, ...]]:
     "or run them one after the other on all GPUs.",
     needs=(LEAD,),
     delays=("rotating_stragglers", "imbalance", "straggler", "pauses", "gaps", "low_use", "recurring_dips", "slow_down",
-            "late_start", "early_end", "cpu_starved", "communication_bound", "low_power", "small_kernels"),
+            "late_start", "early_end", "cpu_starved", "communication_bound", "low_power", "small_kernels", "low_occupancy"),
 )  # fmt: skip
 def taking_turns(job: Job, rule: Rule) -> Found | None:
     """Groups of GPUs work at opposite times (generation and training, alternating stages)."""

@@ -23,6 +23,8 @@ _DIRECTIONS = {"rx": "to the GPUs", "tx": "from the GPUs"}
 _COMPUTING, _SPINNING = 0.8, 0.12
 """SM activity beside the engine's, of kernels that compute and of those of collectives (NCCL runs them on few SMs)."""
 _ALIKE = 0.6
+_BUSY = 0.9
+"""Where the engine is as active as this a kernel runs, and if it spins it waits for nothing of the host's."""
 _FEWEST = 2
 """GPUs that can exchange anything."""
 _ALL = 0.9
@@ -76,6 +78,7 @@ def _glimpsed(look: Job) -> list[Finding]:
         Threshold("rate", 100e6, "disk or network of a node moves at least so much while the GPUs wait"),
         Threshold("more", 1.5, "and so many times what they move while the GPUs work"),
         Threshold("share", 0.02, "that is at least this share of the time"),
+        Threshold("unseen", 0.2, "waits shorter than any sample: the engine is idle for this share, and so much is moved"),
         Threshold("correlation", 0.6, "waits shorter than a sample: activity falls with the seconds of such rates"),
         Threshold("critical", 0.25, "from this share on it is critical"),
     ),
@@ -97,7 +100,7 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
         share = job.share(busy)
         if share >= rule.at("share") and (best is None or share > best[0]):
             best = share, name, busy, _mean(rate, busy), usual
-    within = _within_bins(job, rule)
+    within = _within_bins(job, rule) or _all_along(job, rule)
     if within is not None and (best is None or within[0] > CLEARLY * best[0]):
         return within[1]
     if best is None:
@@ -142,6 +145,23 @@ def _within_bins(job: Job, rule: Rule) -> tuple[float, Found] | None:
     return share, Found(found, evidence, rule.graded(share), job.around(moving > 0), (), np.clip(moving, 0.0, 1.0))
 
 
+def _all_along(job: Job, rule: Rule) -> tuple[float, Found] | None:
+    """Waits shorter than any sample, all along: the engine is idle for a part of each bin, and disks or network are busy."""
+    weight = np.where(job.waiting, 0.0, _between_kernels(job))
+    share = float(weight.sum() / max(np.isfinite(job.mean).sum(), 1))
+    means = {name: _mean(job.evidence.host.get(name), weight > 0) for name in _READS if (weight > 0).any()}
+    name = max(means, key=lambda each: np.nan_to_num(means[each]), default="")
+    if not name or not means[name] >= rule.at("rate") or share < rule.at("unseen"):
+        return None
+    evidence = (
+        finding(name, means[name], "per node all along", rule, "rate"),
+        told("gr_engine_active", 1 - share, f"the engine is idle for {words.percent(share)} of the time between kernels"),
+        finding("share", share, "of the time", rule, "share"),
+    )
+    found = {"what": f"{_READS[name]} all along", "long": _long(job, share)}
+    return share, Found(found, evidence, rule.graded(share), job.around(weight > 0), (), weight)
+
+
 def _whole_waits(job: Job, rate: Floats, high: float, usual: float) -> Flags:
     """[n_bins]: waits in which ``rate`` is ``high`` in some bin and not below ``usual`` on average, from begin to end: rates
     waver, and are sampled once a second."""
@@ -161,7 +181,7 @@ def _whole_waits(job: Job, rate: Floats, high: float, usual: float) -> Flags:
         Threshold("dram_active", 0.4, "... DRAM is less active than this ..."),
         Threshold("flop_active", 0.35, "... and the arithmetic pipes' activities sum up to less than this"),
         Threshold("link", 0.02, "meanwhile NVLink carries this share of its bandwidth (that of one direction), ..."),
-        Threshold("fabric", 100e6, "... or a node's fabric or a GPU's PCIe, both ways, this: unless neither was measured"),
+        Threshold("fabric", 1e9, "... or a node's fabric or a GPU's PCIe, both ways, this: unless neither was measured"),
         Threshold("load", 0.15, "or NVLink carries this share ..."),
         Threshold("bandwidth", 300e9, "... of its bandwidth, which is taken to be this where it is unknown ...", least=1.0),
         Threshold("more", 1.1, "... and so many times what it carries while the GPUs work, while they wait"),
@@ -250,7 +270,7 @@ def _through_adapters(job: Job) -> Flags:
     to and from network adapters, and is no copy of the host's."""
     one, other, engine = (job.in_time(name) for name in (*_PCIE, "gr_engine_active"))
     both = np.minimum(one, other) >= _ALIKE * np.maximum(one, other)
-    return np.asarray(both & (engine >= 0.9), bool) if len(job.evidence.nodes) > 1 else np.zeros(len(one), bool)
+    return np.asarray(both & (engine >= _BUSY), bool) if len(job.evidence.nodes) > 1 else np.zeros(len(one), bool)
 
 
 @rule(
@@ -274,19 +294,22 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
     if not rates:
         copies = job.in_time("memory_copy_utilization")
         busy = job.waiting & (copies >= rule.at("copy"))
+        weight = busy.astype(np.float64)
         found = {"link": "the memory", "rate": "copies"}
         numbers = [finding("memory_copy_utilization", _mean(copies, busy), "meanwhile", rule, "copy")]
     else:
         greatest = np.fmax.reduce(list(rates.values()))
         peaks = job.evidence.peaks
         full = (peaks.c2c_bandwidth if on_grace else peaks.pcie_bandwidth) if peaks else None
-        busy = _between_kernels(job) & (greatest >= max(rule.at("rate"), rule.at("load") * (full or 0.0)))
+        weight = _between_kernels(job)
+        busy = (weight > 0) & (greatest >= max(rule.at("rate"), rule.at("load") * (full or 0.0)))
         busy &= ~_through_adapters(job)
+        weight = np.where(busy, weight, 0.0)
         means = {name: _mean(rate, busy) for name, rate in rates.items()}
         name = max(means, key=lambda each: np.nan_to_num(means[each]))
         found = {"link": link, "rate": f"{words.amount(means[name], name)} {_DIRECTIONS[name.split('_')[1]]}"}
         numbers = [finding(name, means[name], "per GPU meanwhile", rule, "rate")]
-    share = job.share(busy)
+    share = float(weight.sum() / max(np.isfinite(job.mean).sum(), 1))
     if share < rule.at("share"):
         return None
     lead = _mean(job.mean, busy)
@@ -304,22 +327,27 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
         Threshold("cores_low", 0.85, "meanwhile each rank keeps at least so many cores busy ..."),
         Threshold("cores_high", 1.2, "... and at most so many: one, or ..."),
         Threshold("node", 0.9, "... the node's cores are busy to this share"),
+        Threshold("gr_engine_active", 0.7, "where the engine is as active as this no GPU waits for the CPU"),
         Threshold("critical", 0.5, "from this share of the time on it is critical"),
     ),
     "Use more worker processes for loading and preparing data, or move it to the GPU; check that each rank has more "
     "than one core (#SBATCH --cpus-per-task=8; srun --cpu-bind=verbose says which).",
-    needs=(LEAD, ("workload_cpu", "cpu_utilization")), explains=("gaps", "pauses", "low_use"),
+    needs=(LEAD, ("workload_cpu", "cpu_utilization")), explains=("gaps", "pauses", "recurring_dips", "low_use"),
 )  # fmt: skip
 @_seen
 def cpu_starved(job: Job, rule: Rule) -> Found | None:
     """One core, or all of the node's, are busy while the GPUs wait."""
-    bins = _between_kernels(job)
-    share = job.share(bins)
+    weight = np.where(job.in_time("gr_engine_active") >= rule.at("gr_engine_active"), 0.0, _between_kernels(job))
+    between = weight > 0
+    node = _mean(job.evidence.host.get("cpu_utilization"), between)
+    all_busy = node >= rule.at("node")
+    # A rank that launches kernels, or spins for their end, keeps one core busy as well: short gaps are no sign of a loader.
+    bins = between if all_busy else between & job.waiting
+    share = float(weight[bins].sum() / max(np.isfinite(job.mean).sum(), 1))
+    cores = _mean(job.evidence.workload.get("cpu"), bins)
     if share < rule.at("share"):
         return None
-    cores = _mean(job.evidence.workload.get("cpu"), bins)
-    node = _mean(job.evidence.host.get("cpu_utilization"), bins)
-    if node >= rule.at("node"):
+    if all_busy:
         what = "all cores of the nodes are busy"
         found = finding("cpu_utilization", node, "meanwhile", rule, "node")
     elif rule.at("cores_low") <= cores <= rule.at("cores_high"):
@@ -331,11 +359,13 @@ def cpu_starved(job: Job, rule: Rule) -> Found | None:
     return Found({"what": what, "long": _long(job, share)}, evidence, rule.graded(share), job.around(bins), (), bins)
 
 
-def _between_kernels(job: Job) -> Flags:
-    """[n_bins]: when the job waits; all the time, where that is shorter than a bin and shows as a little active engine."""
-    engine = job.over("gr_engine_active", job.working) if job.working.any() else None
-    short = engine is not None and engine < job.common("gaps")
-    return job.waiting | job.working if short else job.waiting
+def _between_kernels(job: Job) -> Floats:
+    """[n_bins]: what part (0-1) of each bin the job waits: all of those in which it does little; of others, where its waits
+    are shorter than a bin, what the engine is idle."""
+    engine = job.in_time("gr_engine_active")
+    short = job.at_work("gr_engine_active") < job.common("gaps")
+    within = np.where(job.working & short, np.clip(np.nan_to_num(1 - engine), 0.0, 1.0), 0.0)
+    return np.where(job.waiting & ~(engine >= _BUSY), 1.0, within)
 
 
 def _long(job: Job, share: float) -> str:
