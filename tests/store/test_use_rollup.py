@@ -16,6 +16,7 @@ from gssr.store.merge import merge
 from gssr.store.merge.repair import repair
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.recording import RunReader, open_recording
+from gssr.store.read.window_edges import ALL_TIME, Window
 from gssr.store.write.bulk import BulkWriter
 from gssr.store.write.writer import Writer
 
@@ -50,13 +51,14 @@ def _record(path: Path, seconds: int, rank: int = 0, ended: bool = True, append:
 def _all_of(run: RunReader, start: float | None = None, end: float | None = None) -> list[float]:
     """Everything that is said of the window."""
     found: list[float | None] = []
-    for extents in (run.host_use(start, end), *run.workload_use(start, end)):
+    window = Window.of(start, end)
+    for extents in (run.host_use(window), *run.workload_use(window)):
         for extent in extents.values():
             found += extent
     for table in USE_TABLES:
         for width in (10.0, 60.0, 600.0):
             begin = START // width * width
-            for name, column in run.use_over_time(table, start, end, (begin, width, 40)).items():
+            for name, column in run.use_over_time(table, window, (begin, width, 40)).items():
                 found += [table.values.index(name), *column.tolist()]
     return [np.nan if value is None else float(value) for value in found]
 
@@ -116,10 +118,10 @@ def test_a_whole_run_is_read_from_rollups_alone(tmp_path: Path, read_tables: lis
     read_tables.clear()
     run.host_use()
     run.workload_use()
-    run.use_over_time(HOST, None, None, (START // 60 * 60, 60.0, 20))
-    run.use_over_time(WORKLOAD, START // 60 * 60, START // 60 * 60 + 600, (START // 60 * 60, 60.0, 20))
+    run.use_over_time(HOST, ALL_TIME, (START // 60 * 60, 60.0, 20))
+    run.use_over_time(WORKLOAD, Window(START // 60 * 60, START // 60 * 60 + 600), (START // 60 * 60, 60.0, 20))
     assert read_tables == ["host_rollup", "workload_rollup", "host_rollup", "workload_rollup"]
-    run.use_over_time(HOST, None, None, (START, 2.0, 20))
+    run.use_over_time(HOST, ALL_TIME, (START, 2.0, 20))
     assert read_tables[-1] == "host_samples"
 
 

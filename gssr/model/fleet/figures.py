@@ -27,7 +27,7 @@ from gssr.store.format.layout import FIELDS, Layout
 from gssr.store.format.schema import Column
 from gssr.store.read.everything import below, totals
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.window_edges import ALL_TIME
 
 _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|lua)[\d.]*|(?:ba|da|z|k|c|tc|fi)?sh|julia|Rscript|node|java|matlab"
@@ -240,7 +240,7 @@ class _Counted:
         self._columns: dict[tuple[str, str], Floats] = {}
         """One number of each GPU's block of a metric, where it is not 0."""
         self.n_rows, self.n_gaps = np.zeros(n_gpus), np.zeros(n_gpus)
-        for own in totals(reader, _READ, None, Window(), reader.gap_seconds):
+        for own in totals(reader, _READ, None, ALL_TIME, reader.gap_seconds):
             self._take_in(own.gpus, own.vectors, own.layout)
         name = next((name for name in DETECTION_METRICS if self._column(name, "n").any()), None)
         idle, known = below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))
