@@ -151,8 +151,8 @@ class Told:
 
 
 _NEGATIVE = 0x8000  # keys from here on are those of negative values
-_GPUS_AT_ONCE = {SKETCH_SECONDS: 64, FINE_SKETCH_SECONDS: 256}
-"""Each has some thirty rollups in a sketch that is cut, or seven."""
+_GPUS_AT_ONCE = {SKETCH_SECONDS: 64, FINE_SKETCH_SECONDS: 512}
+"""Each has some thirty rollups in a sketch that is cut, or seven, mostly read as one (gssr.store.read.window.hold)."""
 FEW_ROWS = 10_000
 """Of a file so many samples at an end of a window are read as fast as they are bounded."""
 
@@ -339,10 +339,11 @@ def _chosen(n: Ints, ends: Ints, bins: SketchBins) -> _Chosen:
     def of_each(values: Ints) -> Ints:
         return np.repeat(values, sizes)
 
-    rank = _rank(keys)
+    is_signed = (keys >= _NEGATIVE).any()
+    rank = _rank(keys) if is_signed else keys
     low, high = np.where(n.reshape(-1) > 0, ends.reshape(-1, 2).T, -1)
     weights = weights * ((rank >= of_each(low)) & (rank <= of_each(high)))
-    if (keys >= _NEGATIVE).any():
+    if is_signed:
         order = np.lexsort((rank, of_each(np.arange(n.size))))
         keys, weights = keys[order], weights[order]
     below = np.cumsum(weights)
@@ -352,8 +353,11 @@ def _chosen(n: Ints, ends: Ints, bins: SketchBins) -> _Chosen:
     below -= of_each(begins[:-1])
     own, earlier = of_each(wanted), of_each(np.cumsum(wanted) - wanted)
     up_to = below * own // of_each(np.maximum(total, 1)), np.minimum(below, own), below - of_each(total - wanted)
-    share, least, greatest = (np.diff(np.maximum(some, 0) + earlier, prepend=0) for some in up_to)
-    return _Chosen(of_each(np.arange(n.size) % n.shape[1]), keys, (share, least, greatest), wanted.reshape(n.shape))
+    for some in up_to:  # what each bin adds
+        np.maximum(some, 0, out=some)
+        some += earlier
+        some[1:] -= some[:-1].copy()
+    return _Chosen(of_each(np.arange(n.size) % n.shape[1]), keys, up_to, wanted.reshape(n.shape))
 
 
 def _rank(keys: Ints) -> Ints:

@@ -123,6 +123,8 @@ def merged(pieces: Sequence[Folded], gap_seconds: float, layout: Layout) -> Fold
     gpu, begin, seconds, vectors = joined_folded(pieces)
     _, first, group, n = np.unique(codes_of(gpu, begin), return_index=True, return_inverse=True, return_counts=True)
     several = n > 1
+    if several.all():
+        return gpu[first], begin[first], seconds[first], merge(vectors, group, len(first), gap_seconds, layout)
     found = vectors[first]  # most of them may be the only ones: vectors are large
     pieces_of = several[group]
     place = (np.cumsum(several) - 1)[group[pieces_of]]
