@@ -148,8 +148,8 @@ def _in_place_of(table: str) -> Callable[[Path, bytes], None]:
         with suppress(RecordingError), closing(open_recording(path)) as recording:
             (run,) = recording.runs
             if table in SKETCHES.values():
-                run.histogram(["sm_active", "energy"], Window(START // 60 * 60, START // 60 * 60 + 60))
-                run.histogram(["sm_active", "energy"])
+                run.histograms(["sm_active", "energy"], Window(START // 60 * 60, START // 60 * 60 + 60))
+                run.histograms(["sm_active", "energy"])
             for level in (None, 10) if table == "rollup" else ():
                 if not np.isfinite(run.buckets(level=level).vectors[:, :4]).all():
                     raise AssertionError("a rollup without end")

@@ -101,7 +101,7 @@ def _arrays(path: Path, rng: random.Random) -> None:
             window = rng.choice((ALL_TIME, Window(start), Window(end=end), Window(start, end)))
             run.samples(["sm_active", "energy", "flop_active"], None, window)
             run.buckets(window, rng.choice((None, 10, 60, 600)))
-            run.histogram(["sm_active", "flop_active"], window)
+            run.histograms(["sm_active", "flop_active"], window)
             run.host_use(window)
             run.workload_use(window)
             _ = run.events, run.processes, run.tails, run.n_rows, run.first_time, run.last_time, run.damage

@@ -158,7 +158,7 @@ def told(reader: RunReader, held: bool = False) -> list[np.ndarray]:
             else:
                 order = np.lexsort((buckets.start, buckets.gpu))
                 found += [buckets.gpu[order], buckets.start[order], buckets.vectors[order]]
-        found += list(reader.histogram(METRICS, window).values())
+        found += list(reader.histograms(METRICS, window).counts.values())
         rows = reader.samples(METRICS, None, window)
         found += [rows.gpu, rows.time, *rows.values.values()]
     return found

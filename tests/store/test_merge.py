@@ -232,7 +232,7 @@ def test_a_rank_that_was_killed_is_merged_up_to_its_last_commit_and_reads_as_los
     assert content([recording]) == rows
     assert json_of(recording) == before and before[0]["state"] == "lost"
     assert close_to(json_of(recording, exact=False), rolled_up)
-    histogram = open_recording(recording).runs[0].histogram(["sm_active"])["sm_active"]
+    histogram = open_recording(recording).runs[0].histograms(["sm_active"]).counts["sm_active"]
     assert histogram.sum() == sum(row[1][0] is not None and row[0] is not None for row in counted(recording))
 
 

@@ -47,7 +47,7 @@ def check(reader: RunReader, rows, start=None, end=None):
     table = np.array([row for row in rows if low <= row[1] < high], dtype=float).reshape(-1, len(NAMES) + 2)
     np.testing.assert_array_equal(samples.gpu, table[:, 0])
     np.testing.assert_array_equal(samples.values["sm_active"], table[:, 2 + NAMES.index("sm_active")])
-    counts = reader.histogram(["sm_active", "flop_active", "pcie_tx_bytes"], window)
+    counts = reader.histograms(["sm_active", "flop_active", "pcie_tx_bytes"], window).counts
     for name, bins in counts.items():
         known = samples.values[name][~np.isnan(samples.values[name])].astype(np.float32)
         np.testing.assert_array_equal(bins, np.bincount(known.view(np.uint32) >> 16, minlength=65536))
@@ -173,7 +173,7 @@ def test_rows_that_come_late_are_counted_where_they_belong(tmp_path):
     np.testing.assert_allclose(merged[groups][:, columns], expected[:, columns], rtol=1e-9)
     samples = reader.samples(["sm_active"], window=Window(START + 100, START + 200))
     assert len(samples.time) == sum(START + 100 <= row[1] < START + 200 for row in rows)
-    counts = reader.histogram(["sm_active"])["sm_active"]
+    counts = reader.histograms(["sm_active"]).counts["sm_active"]
     assert counts.sum() == sum(row[2 + NAMES.index("sm_active")] is not None for row in rows)
 
 
@@ -197,7 +197,7 @@ def test_rows_that_come_after_a_silence_belong_to_buckets_closed_meanwhile(tmp_p
     assert reader.n_rows == len(rows)
     for level in (None, 10, 60, 600):
         assert reader.buckets(level=level).vectors[:, 0].sum() == len(rows)
-    counts = reader.histogram(["sm_active"])["sm_active"]
+    counts = reader.histograms(["sm_active"]).counts["sm_active"]
     assert counts.sum() == sum(row[2 + NAMES.index("sm_active")] is not None for row in rows)
 
 

@@ -92,7 +92,7 @@ def holds_each_tick_once(reader: RunReader) -> int:
         assert vectors[:, 0].sum() == n
         found.add(n)
     assert max(found) - min(found) <= 1
-    histogram = reader.histogram(["power_usage"])["power_usage"]
+    histogram = reader.histograms(["power_usage"]).counts["power_usage"]
     assert histogram.sum() == sum(int(vectors_n) for vectors_n in buckets.vectors[:, at])
     return max(found)
 

@@ -7,7 +7,7 @@ What a command runs: the same word for every run of the same program, whatever i
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from gssr.arrays import Floats
 from gssr.metrics import SCORE_INPUTS
 from gssr.model.evidence.gather import gather
 from gssr.model.results import Verdict
+from gssr.model.statistics.aggregate import total
 from gssr.model.statistics.balance import imbalance
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import TABLE
@@ -220,12 +221,6 @@ def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table =
         gpus=gpus,
         verdicts=judge(gather(reader, np.arange(len(gpus))), rules).verdicts if verdicts else None,
     )
-
-
-def total(values: Iterable[float | None]) -> float | None:
-    """The sum of what is known; None where nothing is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
 
 
 def _wasted(amount: float | None, score: float | None) -> float | None:

@@ -228,20 +228,22 @@ class Columns:
     def add(self, gpu: Ints, time: Floats, value: Floats) -> None:
         """Count rows that were added since, but for those that were there already when the recording was read: positions,
         unix s, values (NaN: missing) [n]."""
-        if self._sliding and len(time):
-            newest = column_of(float(time.max()), self.width)
-            self.move_to(max(self.first, newest - self._cells.n_bins + 1))
+        self._slide(time)
         known = np.isfinite(value) & (time > self._read_up_to[gpu])
         self._count(gpu[known], time[known], np.ones(int(known.sum())), value[known])
 
     def add_spans(self, gpu: Ints, start: Floats, end: Floats, n: Floats, total: Floats) -> None:
         """The same of what lies in start < time <= end (unix s): counts and sums, all [n]. A span that reaches over several
         columns is divided among them by its length."""
-        if self._sliding and len(end):
-            newest = column_of(float(end.max()), self.width)
-            self.move_to(max(self.first, newest - self._cells.n_bins + 1))
+        self._slide(end)
         of, column, share = cut(start, end, self._read_up_to[gpu], self.width)
         self._count(gpu[of], np.asarray(column * self.width, np.float64), n[of] * share, total[of] * share)
+
+    def _slide(self, time: Floats) -> None:
+        """Have the newest of these times in sight."""
+        if self._sliding and len(time):
+            newest = column_of(float(time.max()), self.width)
+            self.move_to(max(self.first, newest - self._cells.n_bins + 1))
 
     def _count(self, gpu: Ints, time: Floats, n: Floats, total: Floats) -> None:
         column = np.floor(time / self.width + 1e-9).astype(np.int64) - self.first

@@ -16,7 +16,16 @@ from gssr.arrays import Ints
 from gssr.metrics import BY_NAME
 from gssr.model.results import GpuSeries, HostUse
 from gssr.model.statistics import series
-from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, Totals, filtered, from_samples, is_sure, numbers_within
+from gssr.model.statistics.aggregate import (
+    UNKNOWN,
+    Aggregate,
+    Totals,
+    filtered,
+    from_samples,
+    is_sure,
+    numbers_within,
+    total,
+)
 from gssr.model.statistics.balance import has_balance
 from gssr.model.statistics.gpu_time_counts import (
     Counted,
@@ -175,12 +184,7 @@ def host_use(reader: RunReader, window: Window) -> HostUse | None:
         write_bytes=nodes["write_bytes"].mean,
         net_rx_bytes=nodes["net_rx_bytes"].mean,
         net_tx_bytes=nodes["net_tx_bytes"].mean,
-        workload_cpu=_sum(busy),
-        workload_rss=_sum([rank["rss"].greatest for rank in ranks]),
-        workload_processes=_sum([rank["n_processes"].greatest for rank in ranks]),
+        workload_cpu=total(busy),
+        workload_rss=total([rank["rss"].greatest for rank in ranks]),
+        workload_processes=total([rank["n_processes"].greatest for rank in ranks]),
     )
-
-
-def _sum(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

@@ -252,15 +252,14 @@ def decoded(blobs: Sequence[bytes], n_metrics: int, seconds: int = SKETCH_SECOND
         for cut, (low, high) in zip(cuts, ends, strict=True):
             cut.append(view[start + low * total : start + high * total])
     columns = [np.frombuffer(b"".join(cut), kind) for cut, kind in zip(cuts, kinds, strict=True)]
+    keys, counts = columns[0], columns[2 if is_packed else 1].astype(np.int64)
     if is_packed:
-        columns = [
-            np.stack(own, axis=1).reshape(-1).view(kind) for own, kind in ((columns[:2], "<u2"), (columns[2:], "<u4"))
-        ]
-    keys, counts = (column.astype(np.int64) for column in columns)
-    if is_packed:
-        steps, n_bins = np.append(0, np.cumsum(keys)), n_bins[fine]
-        keys = steps[1:] - np.repeat(steps[np.cumsum(n_bins) - n_bins], n_bins) & 0xFFFF
-    return fine, SketchBins(sizes[fine], keys, counts)
+        for place, column in enumerate(columns[3:], 1):  # mostly no count is above 255
+            if column.any():
+                counts |= column.astype(np.int64) << 8 * place
+        steps, n_bins = np.cumsum(keys | columns[1].astype(np.uint16) << 8, dtype=np.uint16), n_bins[fine]
+        keys = steps - np.repeat(np.append(np.uint16(0), steps)[np.cumsum(n_bins) - n_bins], n_bins)
+    return fine, SketchBins(sizes[fine], keys.astype(np.int64), counts)
 
 
 _KEPT = 8 << 20

@@ -361,11 +361,6 @@ class RunReader:
 
         return cut_seconds(self._parts, window)
 
-    def histogram(self, names: Sequence[str], window: Window = ALL_TIME, gpus: Ints | None = None) -> dict[str, Ints]:
-        """For each metric, how many samples fell into each of the 65,536 bins of a sketch (gssr.store.format.layout), as far
-        as that is known: see ``histograms``."""
-        return self.histograms(names, window, gpus).counts
-
     def histograms(
         self,
         names: Sequence[str],
@@ -373,7 +368,8 @@ class RunReader:
         gpus: Ints | None = None,
         most_rows: float = math.inf,
     ) -> "Histograms":
-        """The same with what is known of a window that cuts sketches whose samples are thinned, or of which more than
+        """For each metric, how many samples fell into each of the 65,536 bins of a sketch (gssr.store.format.layout), as far
+        as that is known: of a window that cuts sketches not all is whose samples are thinned, or of which more than
         ``most_rows`` had to be looked at to tell which lie in it (a run's that has ended)."""
         from gssr.store.read.histograms import histograms
 
