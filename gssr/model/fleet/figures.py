@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats
-from gssr.metrics import SCORE_INPUTS
+from gssr.metrics import HELD_DOWN, SCORE_INPUTS
 from gssr.model.evidence.gather import gather
 from gssr.model.results import Verdict
 from gssr.model.statistics.aggregate import total
@@ -68,8 +68,6 @@ def _after_options(words: Sequence[str]) -> list[str]:
     return rest
 
 
-HELD_DOWN = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
-"""Clock event reasons that slow a GPU down and are no part of its ordinary work, as the power limit is."""
 _FEWEST = 3
 """So many used GPUs can be compared with their median."""
 _READ = (*SCORE_INPUTS, *DETECTION_METRICS, "sm_clock", "energy", "clock_event_reasons")
