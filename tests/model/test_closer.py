@@ -129,7 +129,7 @@ def test_gpus_that_are_looked_at_closer_may_have_no_samples_of_what_tells_work(r
     for name in ("sm_active", "gr_engine_active"):
         values[name][np.isin(gpu, looked_at)] = np.nan
     seconds = np.arange(0, SECONDS, 1.0)
-    reader = record(gpu, time, values, sampling_ms=10_000.0, host=[(T0 + second, [0.1] * 8) for second in seconds])
+    reader = record(gpu, time, values, sampling_ms=10_000.0, host=[(T0 + second, [0.1] * 10) for second in seconds])
     found = gather(reader, np.arange(40))
     assert found.host and found.closer is not None and not np.isfinite(found.closer.series["sm_active"]).any()
     assert judge(found).verdicts is not None

@@ -45,7 +45,9 @@ def _waiting(record: Record, waits: float, between: float, hosts: bool = True, *
     }
     moments = T0 + np.arange(SECONDS)
     read = np.where((moments - T0) % PERIOD >= PERIOD - WAIT, waits, between) * random.normal(1.0, 0.1, SECONDS)
-    rows = [(at, (0.1, 6.0, 1e9, 5e11, rate, 0.0, 1e6, 1e6)) for at, rate in zip(moments, read, strict=True)]
+    rows = [
+        (at, (0.1, 6.0, 1e9, 5e11, rate, 0.0, 1e6, 1e6, None, None)) for at, rate in zip(moments, read, strict=True)
+    ]
     host = rows if hosts else []
     return gather(record(gpu, time, values, sampling_ms=1000.0, host=host, **how), np.arange(N_GPUS))
 

@@ -241,7 +241,7 @@ def test_any_value_may_be_in_any_column(tmp_path, table):
     """Without keys, types and conditions a table holds anything."""
     seed = tmp_path / "seed.sql"
     writer = write(seed, rows_of(60, 2), 2, finish=False)
-    writer.add_host(START + 1, [0.5, 1.0, 10, 20, 0.0, 0.0, 0.0, 1.0])
+    writer.add_host(START + 1, [0.5, 1.0, 10, 20, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0])
     writer.add_workload(START + 1, [1.0, 1000, 3])
     writer.event(START + 2, "mark", "an event", 0)
     writer.finish(START + 30, 0, "completed", START + 30)

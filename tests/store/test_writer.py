@@ -60,7 +60,7 @@ def test_a_disk_that_is_full_for_long_costs_little_and_what_was_lost_is_said(tmp
     writer._connection.set_trace_callback(lambda statement: tries.append(statement) if "BEGIN" in statement else None)
     for row in rows[200:6000]:
         writer.add([row])
-        writer.add_host(row[1], [0.5] * 8)
+        writer.add_host(row[1], [0.5] * 10)
         writer.tick(row[1])
     seconds = 5800 / 2 * STEP
     assert len(tries) < seconds / 8

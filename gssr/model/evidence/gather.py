@@ -44,9 +44,10 @@ WAITS = 0.05
 MOST_USE = 20_000
 """Where nodes have more of the finest rollups, a twentieth of a second, what they do is read in the series' bins."""
 USE = {
-    HOST: ("cpu_utilization", "read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes"),
+    HOST: ("cpu_utilization", "read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes",
+           "fabric_rx_bytes", "fabric_tx_bytes"),
     WORKLOAD: ("cpu", "n_processes"),
-}
+}  # fmt: skip
 """What of the nodes and the workload's processes is gathered."""
 _BESIDE = (
     "sm_occupancy", "tensor_active", "tensor_dfma_active", "fp64_active", "fp32_active", "fp16_active", "temperature",

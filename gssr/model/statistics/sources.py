@@ -184,6 +184,8 @@ def host_use(reader: RunReader, window: Window) -> HostUse | None:
         write_bytes=nodes["write_bytes"].mean,
         net_rx_bytes=nodes["net_rx_bytes"].mean,
         net_tx_bytes=nodes["net_tx_bytes"].mean,
+        fabric_rx_bytes=nodes["fabric_rx_bytes"].mean,
+        fabric_tx_bytes=nodes["fabric_tx_bytes"].mean,
         workload_cpu=total(busy),
         workload_rss=total([rank["rss"].greatest for rank in ranks]),
         workload_processes=total([rank["n_processes"].greatest for rank in ranks]),

@@ -8,7 +8,9 @@ from itertools import chain, pairwise
 import numpy as np
 
 from gssr.arrays import Floats, Ints
+from gssr.gpu_name import place
 from gssr.model.traces import idle as idling
+from gssr.model.traces.gpu_names import gpus_of, names_of
 from gssr.model.traces.launches import Launched, Links, launches, links_of
 from gssr.model.traces.lengths import Key, Lengths, lengths_of, together
 from gssr.model.traces.part import Part, part_of
@@ -23,7 +25,6 @@ from gssr.model.traces.results import (
     GpuUse,
     Launches,
     TraceAnalysis,
-    place,
 )
 from gssr.model.traces.rules import TABLE, judge_trace
 from gssr.model.traces.segments import Segments, common, subsets, union, union_places
@@ -31,7 +32,7 @@ from gssr.model.traces.steps import steps, steps_of
 from gssr.model.traces.waits import Beside, beside, call_totals, waits_of
 from gssr.model.traces.window import WHOLE, Wanted, tracks_of, window_of
 from gssr.model.verdicts.table import Table
-from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline
+from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, Track
 
 BINS = 600
 """Columns of a GPU's course."""
@@ -49,9 +50,9 @@ def analyze_timeline(
     """Of one file, or of several joined: in a window (begin and end, ns; of an interval that it cuts the part inside
     counts), on some tracks and of some names (places in the timeline's; None for all). ``like_hta``: as
     HolisticTraceAnalysis 0.5 counts (gssr.model.traces.part), to be compared with only."""
-    part = part_of(timeline, window_ns, tracks, names, like_hta)
+    part, gpus = part_of(timeline, window_ns, tracks, names, like_hta), gpus_of(timeline.tracks)
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
-    links = links_of(part, rows)
+    links = links_of(timeline, part.by_kind, rows)
     own_steps = steps_of(part)
     meanwhile = beside(part, own_steps)
     uses, all_busy, causes, gaps = [], [], [], []
@@ -78,10 +79,10 @@ def analyze_timeline(
         gaps=_longest(gaps),
         launches=launches(part, work),
         steps=steps(part, own_steps, all_busy),
-        counters=tuple(each for counter in timeline.counters if (each := _counter(part, counter)) is not None),
+        counters=tuple(each for counter in timeline.counters if (each := _counter(part, counter, gpus)) is not None),
         facts=timeline.facts,
     )
-    return judge_trace(found, rules)
+    return judge_trace(_named(found, gpus), rules)
 
 
 def analyze_timelines(
@@ -90,15 +91,15 @@ def analyze_timelines(
     """What is wanted of the ranks of one run, each taken when it is its turn; times count from the zero of the first. Ranks
     that have nothing of it are left out. Raises ValueError, a sentence, where none has."""
     wrong: list[ValueError] = []
-    there: list[str] = []
+    there: dict[Track, None] = {}
 
     def parts() -> Iterator[TraceAnalysis]:
         zero: int | None = None
         for number, timeline in enumerate(timelines):
             zero = timeline.clock.unix_ns if number == 0 else zero
             tracks = None if wanted.gpus is None else tracks_of(timeline, wanted.gpus)
+            there.update((gpu, None) for gpu in gpus_of(timeline.tracks) if gpu is not None)
             if tracks is not None and not len(tracks):
-                there.extend(place(each.rank, each.device) for each in timeline.tracks if each.kind == "gpu_stream")
                 continue
             try:
                 window = window_of(timeline, wanted, zero)
@@ -110,15 +111,17 @@ def analyze_timelines(
     found = parts()
     first = next(found, None)
     if first is not None:
-        return combined(chain([first], found), rules)
-    known = ", ".join(dict.fromkeys(there)) or "no GPUs"
+        return combined(chain([first], found), rules, there)
+    known = ", ".join(map(place, names_of(there).values())) or "no GPUs"
     raise wrong[0] if wrong else ValueError(f"no GPU {', '.join(wanted.gpus or ())}: there are: {known}")
 
 
-def combined(parts: Iterable[TraceAnalysis], rules: Table = TABLE) -> TraceAnalysis:
+def combined(
+    parts: Iterable[TraceAnalysis], rules: Table = TABLE, known: Iterable[Track] = ()
+) -> TraceAnalysis:  # fmt: skip
     """All of them as one, each taken when it is its turn: what stays of a file are its GPUs, its longest gaps, its steps and
     counts of lengths (gssr.model.traces.lengths). Times are moved to the zero of the first where both clocks are known.
-    Raises ValueError without any."""
+    ``known``: the run's other GPUs, on which names depend; looked at when all are taken. Raises ValueError without any."""
     each = iter(parts)
     first = next(each, None)
     if first is None:
@@ -150,7 +153,18 @@ def combined(parts: Iterable[TraceAnalysis], rules: Table = TABLE) -> TraceAnaly
         lengths={name: gathered.all() for name, gathered in lengths.items()},
         launches=found.launches._replace(delay=delays.all()),
     )
-    return judge_trace(found, rules)
+    return judge_trace(_named(found, [*known, *(gpu.track for gpu in found.gpus)]), rules)
+
+
+def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
+    """With what its GPUs are called when these are all there are."""
+    called: dict[Track | None, str] = {gpu: place(name) for gpu, name in names_of(gpus).items()}
+    return replace(
+        trace,
+        gpus=tuple(gpu._replace(place=called[gpu.track]) for gpu in trace.gpus),
+        gaps=tuple(gap._replace(place=called[gap.track]) for gap in trace.gaps),
+        counters=tuple(each._replace(place=called.get(each.track)) for each in trace.counters),
+    )
 
 
 class _Gathered:
@@ -218,7 +232,7 @@ def _by_gpu(part: Part, links: Links) -> list[Links]:
 
 def _use(part: Part, gpu: int, links: Links, busy: Segments, meanwhile: Beside) -> GpuUse:
     """How one GPU was used. What is on it and of no type, as HolisticTraceAnalysis' syncs, is busy and no more."""
-    own, track = part.timeline.intervals, part.gpus[gpu]
+    own = part.timeline.intervals
     start, end, category = part.start[links.rows], part.end[links.rows], part.category[links.rows]
     compute, communication, copy = types = [
         union(start[mine], end[mine]) for mine in (category == kind for kind in _TYPED)
@@ -227,10 +241,8 @@ def _use(part: Part, gpu: int, links: Links, busy: Segments, meanwhile: Beside) 
     begin, stop = int(busy.start[0]), int(busy.end[-1])
     edges = begin + np.arange(BINS + 1) * (stop - begin) // BINS
     return GpuUse(
-        rank=track.rank,
-        node=track.node,
-        gpu=track.device,
-        uuid=track.uuid,
+        track=part.gpus[gpu],
+        place="",
         n_kernels=int(np.isin(own.kind[links.rows], (Kind.KERNEL, Kind.GRAPH)).sum()),
         begin_ns=begin,
         span_ns=stop - begin,
@@ -285,7 +297,7 @@ def _lengths(part: Part, links: Links) -> dict[str, Lengths]:
         n = len(names) * n_types
         places = [part.gpus[code // n] for code in codes]
         named = work([code % n for code in codes])
-        return [(gpu.rank, gpu.device, *name) for gpu, name in zip(places, named, strict=True)]
+        return [(gpu, *name) for gpu, name in zip(places, named, strict=True)]
 
     def named(codes: Sequence[int]) -> list[Key]:
         return [(names[code],) for code in codes]
@@ -306,7 +318,7 @@ def _lengths(part: Part, links: Links) -> dict[str, Lengths]:
     }  # fmt: skip
     if len(part.gpus) == 1:
         one, of = part.gpus[0], found["kernels"]
-        keys = tuple((one.rank, one.device, *key) for key in of.keys)
+        keys = tuple((one, *key) for key in of.keys)
         found["kernels_by_rank"] = replace(of, keys=keys)
     else:
         found["kernels_by_rank"] = lengths_of(gpu * (len(names) * n_types) + code, length[kernels], by_rank)
@@ -321,7 +333,7 @@ def _lengths(part: Part, links: Links) -> dict[str, Lengths]:
     return found
 
 
-def _counter(part: Part, counter: Counter) -> CounterSummary | None:
+def _counter(part: Part, counter: Counter, gpus: Sequence[Track | None]) -> CounterSummary | None:
     """What a series held in the window; None where it had no value there."""
     inside = slice(None) if part.whole else slice(*np.searchsorted(counter.time, part.window))
     time, value = counter.time[inside], counter.value[inside]
@@ -329,10 +341,10 @@ def _counter(part: Part, counter: Counter) -> CounterSummary | None:
         return None
     weights = np.diff(time, append=time[-1])
     weighted = counter.mode == "gauge" and weights.sum() > 0
-    track = part.timeline.tracks[counter.track] if counter.track >= 0 else None
+    track = gpus[counter.track] or part.timeline.tracks[counter.track] if counter.track >= 0 else None
     known = np.isfinite(value)
     return CounterSummary(
-        counter.name, counter.unit, track.rank if track else None, track.device if track else None, int(known.sum()),
+        counter.name, counter.unit, track, None, int(known.sum()),
         float(np.average(value[known], weights=weights[known] if weighted and weights[known].sum() else None)),
         float(np.nanmin(value)), float(np.nanmax(value)), float(value[known][-1]), int(time[np.nanargmax(value)]),
     )  # fmt: skip

@@ -76,12 +76,12 @@ def by_cause(idle: Idle) -> dict[Cause, tuple[int, int]]:
 
 
 def longest(part: Part, gpu: int, idle: Idle, links: Links) -> list[Gap]:
-    """The MOST_GAPS longest gaps of a GPU, with what the program did in their middle."""
+    """The MOST_GAPS longest gaps of a GPU (not yet with its name), with what the program did in their middle."""
     length = idle.end - idle.start
     most = min(MOST_GAPS, len(length))
     order = np.argpartition(-length, most - 1)[:most] if most else np.empty(0, np.int64)
     open_ = _Open(part)
-    track, own = part.gpus[gpu], part.timeline.intervals
+    own = part.timeline.intervals
     usual = open_.thread_of(links)
     found = []
     for at in order.tolist():
@@ -91,7 +91,7 @@ def longest(part: Part, gpu: int, idle: Idle, links: Links) -> list[Gap]:
         middle = (int(idle.start[at]) + int(idle.end[at])) // 2
         found.append(
             Gap(
-                int(idle.start[at]), int(length[at]), track.rank, track.device, CAUSES[int(idle.cause[at])],
+                int(idle.start[at]), int(length[at]), part.gpus[gpu], "", CAUSES[int(idle.cause[at])],
                 _before(part, links, place, int(idle.start[at])), part.timeline.names[own.name[idle.after[at]]],
                 *(open_.name(thread, kinds, middle) for kinds in _SHOWN),
             )

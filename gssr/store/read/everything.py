@@ -47,8 +47,8 @@ def below(reader: RunReader, name: str, limit: float) -> tuple[Ints, Ints]:
 
 def use_rows(reader: RunReader, table: str) -> Iterator[list[tuple[Any, ...]]]:
     """The run's rows of ``host_samples`` or ``workload_samples`` in batches, in file order; columns are the schema's."""
-    columns = ", ".join(column.name for column in TABLES[table])
     for shard in reader._shards:
+        columns = ", ".join(shard.host_use.selected(table, [column.name for column in TABLES[table]]))
         yield from shard.file.rows(f"SELECT {columns} FROM {table} WHERE run_id = ?", (reader.run.run_id,))
 
 
