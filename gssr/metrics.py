@@ -263,6 +263,8 @@ CLOCK_EVENT_REASONS: tuple[tuple[int, str, str], ...] = (
 
 THROTTLES: tuple[str, ...] = ("sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
 """Those of them that slow down a GPU that has work."""
+HELD_DOWN = THROTTLES[1:]
+"""Those of these that are no part of its ordinary work: the power limit holds down every busy GPU now and then."""
 
 
 def metric_named(name: str) -> Metric | None:

@@ -17,6 +17,7 @@ from gssr.store.merge.repair import repair
 from gssr.store.read.everything import use_rows
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.recording import RunReader, open_recording
+from gssr.store.read.window_edges import ALL_TIME, Window
 from gssr.store.write.bulk import BulkWriter
 from gssr.store.write.writer import Writer
 
@@ -51,13 +52,14 @@ def _record(path: Path, seconds: int, rank: int = 0, ended: bool = True, append:
 def _all_of(run: RunReader, start: float | None = None, end: float | None = None) -> list[float]:
     """Everything that is said of the window."""
     found: list[float | None] = []
-    for extents in (run.host_use(start, end), *run.workload_use(start, end)):
+    window = Window.of(start, end)
+    for extents in (run.host_use(window), *run.workload_use(window)):
         for extent in extents.values():
             found += extent
     for table in USE_TABLES:
         for width in (10.0, 60.0, 600.0):
             begin = START // width * width
-            for name, column in run.use_over_time(table, start, end, (begin, width, 40)).items():
+            for name, column in run.use_over_time(table, window, (begin, width, 40)).items():
                 found += [table.values.index(name), *column.tolist()]
     return [np.nan if value is None else float(value) for value in found]
 
@@ -118,10 +120,10 @@ def test_a_whole_run_is_read_from_rollups_alone(tmp_path: Path, read_tables: lis
     read_tables.clear()
     run.host_use()
     run.workload_use()
-    run.use_over_time(HOST, None, None, (START // 60 * 60, 60.0, 20))
-    run.use_over_time(WORKLOAD, START // 60 * 60, START // 60 * 60 + 600, (START // 60 * 60, 60.0, 20))
+    run.use_over_time(HOST, ALL_TIME, (START // 60 * 60, 60.0, 20))
+    run.use_over_time(WORKLOAD, Window(START // 60 * 60, START // 60 * 60 + 600), (START // 60 * 60, 60.0, 20))
     assert read_tables == ["host_rollup", "workload_rollup", "host_rollup", "workload_rollup"]
-    run.use_over_time(HOST, None, None, (START, 2.0, 20))
+    run.use_over_time(HOST, ALL_TIME, (START, 2.0, 20))
     assert read_tables[-1] == "host_samples"
 
 
@@ -205,9 +207,9 @@ def test_columns_that_a_file_of_an_earlier_version_lacks_are_missing_and_its_rol
     read_tables.clear()
     found = run.host_use()
     assert found == whole | dict.fromkeys(("fabric_rx_bytes", "fabric_tx_bytes"), (0, 0.0, None))
-    assert run.host_use(START + 7.5, START + 44)["fabric_rx_bytes"] == (0, 0.0, None)
+    assert run.host_use(Window(START + 7.5, START + 44))["fabric_rx_bytes"] == (0, 0.0, None)
     bins = (START // 10 * 10, 10.0, 20)
-    assert set(run.use_over_time(HOST, None, None, bins)) == set(HOST.values) - {"fabric_rx_bytes", "fabric_tx_bytes"}
+    assert set(run.use_over_time(HOST, ALL_TIME, bins)) == set(HOST.values) - {"fabric_rx_bytes", "fabric_tx_bytes"}
     assert read_tables == ["host_rollup", "host_samples", "host_rollup"]
     assert {row[-2:] for rows in use_rows(run, "host_samples") for row in rows} == {(None, None)}
     assert not open_recording(tmp_path / "r.sql").runs[0].damage

@@ -46,11 +46,6 @@ class _Fact(NamedTuple):
     points: bool = False
 
 
-def columns(view: View, width: int, height: int) -> int:
-    """Columns of time wanted."""
-    return max(width - GUTTER, 1)
-
-
 def draw(scene: Scene) -> list[Row]:
     """The screen's rows."""
     rows = _alone(scene) if scene.other is None or not scene.other.n_rows else _both(scene, scene.frame, scene.other)

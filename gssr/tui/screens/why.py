@@ -48,11 +48,6 @@ class _Plan(NamedTuple):
     foot: list[Row]
 
 
-def columns(view: View, width: int, height: int) -> int:
-    """Columns of time wanted."""
-    return max(width - GUTTER, 1)
-
-
 def _plan(scene: Scene) -> _Plan:
     frame = scene.frame
     found = contrast(frame, scene.view.selection, scene.view.cursor)
