@@ -162,7 +162,7 @@ EDGES: list[tuple[str, Any, float, float]] = [
     ("compute_bound", lambda x: evidence(tensor_active=x), 0.49, 0.51),
     ("tensor_unused", lambda x: evidence(tensor_active=x, fp32_active=0.4), 0.06, 0.04),
     ("fp64", lambda x: evidence(fp64_active=x), 0.19, 0.21),
-    ("gaps", lambda x: evidence(**scaled(x)), 0.64, 0.58),
+    ("gaps", lambda x: evidence(**scaled(x)), 0.82, 0.76),
     ("small_kernels", lambda x: evidence(**scaled(0.3) | {"sm_active": x, "gr_engine_active": 0.8}), 0.26, 0.24),
     ("start_up", lambda x: evidence(**scaled(during(N, 0, int(x), 0.0))), 12, 18),
     ("tear_down", lambda x: evidence(**scaled(during(N, N - int(x), N, 0.0))), 12, 18),

@@ -12,7 +12,7 @@ from gssr.model.verdicts.table import LEAD, TRACEML, Found, Rule, Threshold, fin
 
 _FEWEST = 2
 """GPUs that can be compared."""
-_WAITED_FOR = ("communication_bound", "cpu_starved", "recurring_dips")
+_WAITED_FOR = ("communication_bound", "cpu_starved", "recurring_dips", "pauses")
 """What shows where GPUs wait, step by step, for others that do more or are slower: they spin in collectives."""
 _BUSIER = (
     "See whether this rank has more work than the others (uneven batches, an uneven domain, work that only it does, such as "

@@ -6,8 +6,7 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import THROTTLES
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.evidence.evidence import over_gpus
-from gssr.model.verdicts.job import Job, group, levels_of, median, positions, whole
+from gssr.model.verdicts.job import Job, group, levels_of, median, medians, positions, whole
 from gssr.model.verdicts.table import KEMPNER, LEAD, NVML, Found, Rule, Threshold, Unknown, finding, rule, told
 
 _REASONS = {
@@ -19,7 +18,7 @@ _REASONS = {
 }
 """In the order of telling."""
 _TELL = " the operators: every other GPU of a synchronous job waits for it."
-_WAITED_FOR = ("imbalance", "rotating_stragglers", "communication_bound", "cpu_starved", "recurring_dips")
+_WAITED_FOR = ("imbalance", "rotating_stragglers", "communication_bound", "cpu_starved", "recurring_dips", "pauses")
 """What shows where GPUs wait, step by step, for those that are slow."""
 
 
@@ -182,7 +181,7 @@ def _clocks(job: Job) -> tuple[Floats, Floats]:
     another model does at its clock can't be compared."""
     levels = levels_of(job.activity, job.common("working"), job.common("idle"))
     busy = job.comparable & (job.activity >= job.common("working") * levels[:, None])
-    clocks = over_gpus(np.where(busy, job.evidence.series["sm_clock"], np.nan).T)
+    clocks = medians(np.where(busy, job.evidence.series["sm_clock"], np.nan).T)
     models = [gpu.name for gpu in job.evidence.gpus]
     usual = {model: median(clocks[[model == each for each in models]]) for model in dict.fromkeys(models)}
     return clocks, clocks / np.array([usual[model] for model in models])

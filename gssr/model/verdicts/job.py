@@ -116,13 +116,16 @@ class Job:
         pipes tell; where they were not measured, as power and memory copies do beside those of the job at work."""
         series, shape = self.evidence.series, self.activity.shape
         if "dram_active" in series and "flop_active" in series:
-            return np.asarray((series["dram_active"] < 2 * self.common("still")) & (series["flop_active"] < self.common("still")), bool)
+            return np.asarray(
+                (series["dram_active"] < 2 * self.common("still")) & (series["flop_active"] < self.common("still")),
+                bool,
+            )
         power, copies = series.get("power_usage"), series.get("memory_copy_utilization")
         if power is None or copies is None or self.lead != "gpu_utilization":
             return np.zeros(shape, bool)
         limits = np.array([gpu.power_limit or np.nan for gpu in self.evidence.gpus], np.float64)[:, None]
         top = np.fmax(np.nan_to_num(np.nanmax(np.where(np.isfinite(power), power, 0.0), axis=1))[:, None], limits / 2)
-        return np.asarray((copies < self.common("still")) & (power < self.common("drawn") * top), bool)
+        return np.asarray((copies < 2 * self.common("still")) & (power < self.common("drawn") * top), bool)
 
     @cached_property
     def spinning(self) -> Flags:
@@ -241,10 +244,11 @@ class Job:
         lost = look.waiting | bins
         return np.where(self.steady, bins.sum() / max(lost.sum(), 1), 0.0)
 
-    def columns(self, seconds: float) -> Floats:
-        """[n used GPUs, n_columns]: the leading metric in the steady part, in columns of at least ``seconds``, and of more
+    def columns(self, seconds: float, metric: str = "") -> Floats:
+        """[n used GPUs, n_columns]: a metric (the leading one if none is named) in the steady part, in columns of at least ``seconds``, and of more
         where values are missing: of a step's samples some are high and some are low, and few of them tell little."""
-        own = np.where(self.comparable, self.activity, np.nan)[self.used][:, self.steady]
+        values = self.evidence.series[metric] if metric else self.activity
+        own = np.where(self.comparable, values, np.nan)[self.used][:, self.steady]
         known = max(float(np.isfinite(own).mean()) if own.size else 1.0, _KNOWN)
         factor = max(1, int(np.ceil(seconds / self.evidence.width / known**2 - 1e-6)))
         n = own.shape[1] // factor

@@ -118,7 +118,7 @@ def low_occupancy(job: Job, rule: Rule) -> Found | None:
     "warning", "Busy by utilization ({utilization}), but at {power} of the power limit: few SMs are at work",
     (
         Threshold("gpu_utilization", 0.8, "GPU utilization is at least this, and nothing better was measured"),
-        Threshold("power", 0.42, "power is below this share of its limit"),
+        Threshold("power", 0.33, "power is below this share of its limit"),
         Threshold("memory_copy_utilization", 0.25, "and memory is copied for less than this share of the time"),
     ),
     "Utilization counts the time in which any kernel runs, however small: small kernels, or kernels that wait for other "
@@ -148,8 +148,8 @@ def low_power(job: Job, rule: Rule) -> Found | None:
 @rule(
     "warning", "The GPUs idle between kernels: {gap} of the time nothing runs",
     (
-        Threshold("sm_active", 0.5, "SM activity is below this", DCGM),
-        Threshold("gr_engine_active", 0.6, "and so is the engine's activity below this"),
+        Threshold("sm_active", 0.65, "SM activity is below this"),
+        Threshold("gr_engine_active", 0.75, "and so is the engine's activity below this"),
         Threshold("idle", 0.05, "but above this", OURS),
         Threshold("ratio", 0.5, "SM activity is at least this share of the engine's: kernels that run fill the GPU"),
         Threshold("critical", 0.75, "from this share of time without a kernel on it is critical"),

@@ -7,7 +7,7 @@ from gssr.model.evidence.evidence import over_gpus
 from gssr.model.findings.dips import cycle
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job, level_of, stretches
+from gssr.model.verdicts.job import Job, level_of, positions, stretches
 from gssr.model.verdicts.table import LEAD, Found, Rule, Threshold, finding, rule, told
 
 _CARRIERS = (
@@ -140,10 +140,12 @@ def period(values: Floats, periods: float) -> tuple[float, float]:
 
 
 @rule(
-    "info", "All GPUs paused {times}, {longest} at most: {share} of the time",
+    "info", "{who} paused {times}, {longest} at most: {share} of the time",
     (
         Threshold("more", 1.5, "what a link or a disk carries then is told from so many times its usual rate on"),
         Threshold("share", 0.02, "all GPUs together pause (as above) for at least this share of the time"),
+        Threshold("gr_engine_active", 0.9, "and their engines are less active than this: no kernel spins meanwhile, ..."),
+        Threshold("alone", 0.25, "... or no more than this share of the GPUs works, for which the others wait"),
         Threshold("warning", 0.05, "from this share on it is a warning"),
         Threshold("critical", 0.25, "from this share on it is critical"),
     ),
@@ -154,6 +156,9 @@ def pauses(job: Job, rule: Rule) -> Found | None:
     """All GPUs together do next to nothing for a while."""
     closer = job.closer
     low = closer.steady & (closer.mean < job.common("paused") * closer.level)
+    working = closer.alive[closer.used].mean(axis=0) if closer.used.any() else np.zeros(len(low))
+    alone = (working > 0) & (working <= rule.at("alone"))
+    low &= alone | ~(closer.in_time("gr_engine_active") >= rule.at("gr_engine_active"))
     share = closer.share(low)
     if share < rule.at("share") or not low.any():
         return None
@@ -161,7 +166,10 @@ def pauses(job: Job, rule: Rule) -> Found | None:
     bins = job.lost_in(closer.evidence.times[low], width)
     lengths = [(end - first) * width for first, end in stretches(low)]
     times = "once" if len(lengths) == 1 else f"{len(lengths)} times"
-    found = {"times": times, "longest": words.duration(max(lengths)), "share": words.percent(share)}
+    found = {"times": times, "longest": words.duration(max(lengths)), "share": words.percent(share), "who": "All GPUs"}
+    awake = closer.alive[:, low].mean(axis=1) >= job.common("working")
+    if 0 < awake.sum() <= rule.at("alone") * closer.used.sum():
+        found["who"] = f"All GPUs but {words.named(closer.evidence.gpus, positions(awake))}, which worked,"
     meanwhile = carried(job, bins > 0, job.working & (bins == 0), rule.at("more"))
     evidence = [finding("share", share, "of the time", rule, "share"), *meanwhile]
     return Found(found, tuple(evidence), rule.graded(share), closer.around(low), (), bins)

@@ -31,7 +31,7 @@ COMMON = Rule(
         Threshold("idle", 0.02, "below it a GPU does nothing (SM active, or the nearest to it that was measured)"),
         Threshold("working", 0.5, "above this share of the working level a job works; below it, it waits"),
         Threshold("low", 0.3, "below this SM activity a job waits whatever its working level is", KEMPNER),
-        Threshold("gaps", 0.8, "where the engine's activity at work is below this a job waits at work, too"),
+        Threshold("gaps", 0.9, "where the engine's activity at work is below this a job waits at work, too"),
         Threshold("still", 0.02, "where the pipes do less arithmetic than this, and DRAM twice this, the SMs only spin"),
         Threshold("drawn", 0.5, "where these were not measured: no memory copies, and less than this share of its power"),
         Threshold("unused", 0.02, "a GPU that does something in less than this share of the time is unused", JOBSTATS),

@@ -8,6 +8,8 @@ from gssr.model.verdicts import words
 from gssr.model.verdicts.job import Job, group, levels_of, positions, stretches, whole
 from gssr.model.verdicts.table import CSCS, LEAD, Found, Rule, Threshold, finding, rule, told
 
+_CHANCE = 2.5
+"""A correlation of so many standard errors is hardly one by chance."""
 _COMPLETED = ("completed",)
 _LET = (
     " the program use all it gets: check the ranks per node, CUDA_VISIBLE_DEVICES and the launcher's GPU binding "
@@ -59,7 +61,7 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
     needs=(LEAD,),
     delays=("tear_down", "pauses", "slow_down", "low_use", "early_end", "cpu_starved", "imbalance", "straggler",
             "communication_bound", "low_power", "small_kernels", "little_arithmetic", "start_up", "taking_turns",
-            "rotating_stragglers", "late_start"),
+            "rotating_stragglers", "late_start", "low_occupancy"),
 )  # fmt: skip
 def hang(job: Job, rule: Rule) -> Found | None:
     """No GPU works up to the end of a job that has not completed, nor do disks or network: kernels that spin in a
@@ -129,9 +131,10 @@ def _out_of_step(job: Job, bins: Flags) -> tuple[str, tuple[int, ...]]:
     (
         Threshold("seconds", 5.0, "looked at in columns of at least so many seconds"),
         Threshold("apart", -0.3, "two groups of GPUs work at opposite times: their correlation is below this", least=-1.0),
-        Threshold("together", 0.5, "and within each group it is above this"),
+        Threshold("together", 0.3, "and within each group it is above this"),
+        Threshold("all", 0.8, "and so many of the GPUs belong to one of them"),
         Threshold("turns", 4.0, "they change so many times at least"),
-        Threshold("lost", 0.1, "and wait for at least this share of their time"),
+        Threshold("lost", 0.1, "and each waits for at least this share of its time"),
         Threshold("critical", 0.4, "from this share on it is critical"),
     ),
     "Let the stages overlap (asynchronous generation and training, more micro-batches in flight, another split of layers), "
@@ -143,7 +146,9 @@ def _out_of_step(job: Job, bins: Flags) -> tuple[str, tuple[int, ...]]:
 def taking_turns(job: Job, rule: Rule) -> Found | None:
     """Groups of GPUs work at opposite times (generation and training, alternating stages)."""
     n_used, job = int(job.used.sum()), job.closer
-    values = job.columns(rule.at("seconds"))
+    # Utilization is as high of kernels that spin; power is not.
+    by_power = job.lead == "gpu_utilization" and job.evidence.has("power_usage")
+    values = job.columns(rule.at("seconds"), "power_usage" if by_power else job.lead or "")
     n, columns = values.shape
     if n < 2 or columns < 2 * rule.at("turns"):
         return None
@@ -151,18 +156,19 @@ def taking_turns(job: Job, rule: Rule) -> Found | None:
     spread = np.sqrt((centred**2).mean(axis=1))
     centred /= np.where(spread > 0, spread, np.inf)[:, None]
     reference = centred[int(np.argmax(spread))]
-    mine = centred @ reference / columns >= rule.at("together")
-    if not mine.any() or mine.all():
+    alike = centred @ reference / columns
+    chance = _CHANCE / np.sqrt(columns)
+    mine, theirs = alike >= max(rule.at("together"), chance), alike <= min(rule.at("apart"), -chance)
+    if not theirs.any() or (mine | theirs).mean() < rule.at("all"):
         return None
-    one, other = centred[mine].mean(axis=0), centred[~mine].mean(axis=0)
-    if float((centred[~mine] @ one / columns).max()) > rule.at("apart"):
-        return None
+    one, other = centred[mine].mean(axis=0), centred[theirs].mean(axis=0)
     turns = int(np.count_nonzero(np.diff(np.sign(one - other))))
     levels = levels_of(values, job.common("working"), job.common("idle"))
-    lost = float(np.nanmean(np.clip(1 - values / levels[:, None], 0.0, 1.0)))
-    if turns < rule.at("turns") or lost < rule.at("lost"):
+    idle = over_gpus(np.clip(1 - values / levels[:, None], 0.0, 1.0).T)
+    lost = float(np.nanmean(idle))
+    if turns < rule.at("turns") or min(lost, np.nanmean(idle[mine]), np.nanmean(idle[theirs])) < rule.at("lost"):
         return None
-    few = mine if 2 * mine.sum() <= n else ~mine
+    few = mine if 2 * mine.sum() <= n else theirs
     which = positions(job.used)
     some = words.named(job.evidence.gpus, [which[at] for at in np.flatnonzero(few)])
     length = columns * max(rule.at("seconds"), job.evidence.width) / (turns + 1)
@@ -266,7 +272,7 @@ def _at_share(values: Floats, share: float) -> float:
 def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -> Found | None:
     """GPUs whose begin or end of work, ``edge`` [n_gpus], is far from that of the quarter that begins first or ends last."""
     apart = edge - usual if word == "late" else usual - edge
-    least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 2 * job.evidence.width)
+    least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
     which = positions(np.nan_to_num(apart) >= least)
     if not which or not _idler_meanwhile(job, edge, usual, which):
         return None
@@ -283,7 +289,7 @@ def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -
 
 
 def _idler_meanwhile(job: Job, edge: Floats, usual: float, which: tuple[int, ...]) -> bool:
-    """Whether these GPUs did less than half of what the others did between the ``usual`` begin (end) and their own: where
+    """Whether these GPUs did less than a quarter of what the others did between the ``usual`` begin (end) and their own: where
     all work in fits and starts, begins differ by chance."""
     times, width = job.evidence.times, job.evidence.width
     own = edge[list(which)]
@@ -293,4 +299,4 @@ def _idler_meanwhile(job: Job, edge: Floats, usual: float, which: tuple[int, ...
     others = np.broadcast_to(over_gpus(job.activity[rest]), between.shape)
     mine = job.activity[list(which)]
     both = between & np.isfinite(mine) & np.isfinite(others)
-    return bool(mine[both].sum() < job.common("working") * others[both].sum())
+    return bool(mine[both].sum() < job.common("paused") * others[both].sum())

@@ -78,7 +78,8 @@ def _glimpsed(look: Job) -> list[Finding]:
         Threshold("rate", 100e6, "disk or network of a node moves at least so much while the GPUs wait"),
         Threshold("more", 1.5, "and so many times what they move while the GPUs work"),
         Threshold("share", 0.02, "that is at least this share of the time"),
-        Threshold("unseen", 0.2, "waits shorter than any sample: the engine is idle for this share, and so much is moved"),
+        Threshold("one", 5.0, "or one node does, and that is so many times what all move on average while the GPUs work"),
+        Threshold("unseen", 0.12, "waits shorter than any sample: the engine is idle for this share, and so much is moved"),
         Threshold("correlation", 0.6, "waits shorter than a sample: activity falls with the seconds of such rates"),
         Threshold("critical", 0.25, "from this share on it is critical"),
     ),
@@ -97,6 +98,8 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
         # Waits shorter than a bin hide in others, too: least in those of most work.
         usual = float(np.nan_to_num(_mean(rate, job.working & ~job.waiting & (job.mean >= job.level))))
         busy = _whole_waits(job, rate, max(rule.at("rate"), rule.at("more") * usual), max(rule.at("rate"), usual))
+        one = max(rule.at("rate") / max(len(job.evidence.nodes), 1), rule.at("one") * usual)
+        busy |= _whole_waits(job, rate, one, one / 2)
         share = job.share(busy)
         if share >= rule.at("share") and (best is None or share > best[0]):
             best = share, name, busy, _mean(rate, busy), usual
@@ -155,7 +158,9 @@ def _all_along(job: Job, rule: Rule) -> tuple[float, Found] | None:
         return None
     evidence = (
         finding(name, means[name], "per node all along", rule, "rate"),
-        told("gr_engine_active", 1 - share, f"the engine is idle for {words.percent(share)} of the time between kernels"),
+        told(
+            "gr_engine_active", 1 - share, f"the engine is idle for {words.percent(share)} of the time between kernels"
+        ),
         finding("share", share, "of the time", rule, "share"),
     )
     found = {"what": f"{_READS[name]} all along", "long": _long(job, share)}
@@ -178,14 +183,15 @@ def _whole_waits(job: Job, rate: Floats, high: float, usual: float) -> Flags:
     (
         Threshold("gr_engine_active", 0.9, "kernels of collectives spin: the engines of several GPUs are this active ..."),
         Threshold("sm_share", 0.65, "... while SM activity is below this share of it, ..."),
-        Threshold("dram_active", 0.4, "... DRAM is less active than this ..."),
-        Threshold("flop_active", 0.35, "... and the arithmetic pipes' activities sum up to less than this"),
+        Threshold("dram_active", 0.5, "... DRAM is less active than this ..."),
+        Threshold("arithmetic", 0.5, "... and the arithmetic pipes' activities sum up to less than this"),
         Threshold("link", 0.02, "meanwhile NVLink carries this share of its bandwidth (that of one direction), ..."),
         Threshold("fabric", 1e9, "... or a node's fabric or a GPU's PCIe, both ways, this: unless neither was measured"),
         Threshold("load", 0.15, "or NVLink carries this share ..."),
         Threshold("bandwidth", 300e9, "... of its bandwidth, which is taken to be this where it is unknown ...", least=1.0),
         Threshold("more", 1.1, "... and so many times what it carries while the GPUs work, while they wait"),
-        Threshold("busy", 0.3, "or all SMs take part: NVLink carries this share and the pipes do as little as above"),
+        Threshold("busy", 0.3, "or all SMs take part: NVLink carries this share ..."),
+        Threshold("flop_active", 0.35, "... while the pipes' activities sum up to less than this"),
         Threshold("share", 0.1, "for at least this share of the time", NSYS_AI),
         Threshold("critical", 0.25, "from this share of the time on it is critical"),
     ),
@@ -243,7 +249,7 @@ def _collectives(job: Job, rule: Rule, linked: Flags) -> tuple[Flags, Floats]:
     engine, sm, dram = (job.in_time(name) for name in ("gr_engine_active", "sm_active", "dram_active"))
     ratio = np.divide(sm, engine, out=np.full(len(sm), np.nan), where=engine > 0)
     spins = job.steady & (engine >= rule.at("gr_engine_active")) & (ratio < rule.at("sm_share"))
-    spins &= ~(dram >= rule.at("dram_active")) & ~(job.in_time("flop_active") >= rule.at("flop_active"))
+    spins &= ~(dram >= rule.at("dram_active")) & ~(job.in_time("flop_active") >= rule.at("arithmetic"))
     known = ratio[job.steady & np.isfinite(ratio)]
     best = max(_COMPUTING, float(np.percentile(known, 90))) if len(known) else _COMPUTING
     exposed = np.clip((best - ratio) / (best - _SPINNING), 0.0, 1.0)
@@ -341,7 +347,8 @@ def cpu_starved(job: Job, rule: Rule) -> Found | None:
     between = weight > 0
     node = _mean(job.evidence.host.get("cpu_utilization"), between)
     all_busy = node >= rule.at("node")
-    # A rank that launches kernels, or spins for their end, keeps one core busy as well: short gaps are no sign of a loader.
+    # A rank that launches kernels, or spins for their end, keeps one core busy as well: short gaps are no sign of a loader,
+    # nor are any where it is not known whether a kernel runs.
     bins = between if all_busy else between & job.waiting
     share = float(weight[bins].sum() / max(np.isfinite(job.mean).sum(), 1))
     cores = _mean(job.evidence.workload.get("cpu"), bins)
@@ -350,7 +357,7 @@ def cpu_starved(job: Job, rule: Rule) -> Found | None:
     if all_busy:
         what = "all cores of the nodes are busy"
         found = finding("cpu_utilization", node, "meanwhile", rule, "node")
-    elif rule.at("cores_low") <= cores <= rule.at("cores_high"):
+    elif rule.at("cores_low") <= cores <= rule.at("cores_high") and job.evidence.has("gr_engine_active"):
         what = "each rank keeps just one core busy"
         found = told("workload_cpu", cores, f"{words.counted(cores, 'core')} busy per rank", rule.at("cores_high"))
     else:
