@@ -12,7 +12,7 @@ from gssr.model.verdicts.table import LEAD, TRACEML, Found, Rule, Threshold, fin
 
 _FEWEST = 2
 """GPUs that can be compared."""
-_WAITED_FOR = ("communication_bound", "cpu_starved", "recurring_dips", "pauses")
+_WAITED_FOR = ("communication_bound", "low_occupancy", "small_kernels", "low_power", "recurring_dips", "pauses")
 """What shows where GPUs wait, step by step, for others that do more or are slower: they spin in collectives."""
 _BUSIER = (
     "See whether this rank has more work than the others (uneven batches, an uneven domain, work that only it does, such as "
@@ -54,7 +54,7 @@ def straggler(job: Job, rule: Rule) -> Found | None:
     bound = rule.at("ratio") if low.any() else 1 / rule.at("ratio")
     side = "below" if low.any() else "above"
     evidence = (
-        told(name, own, f"{words.label(name)} {words.percent(own)}, the median GPU {words.percent(middle)}", middle),
+        told(name, own, f"{job.lead_label} {words.percent(own)}, the median GPU {words.percent(middle)}", middle),
         told("ratio", ratio, f"{words.percent(ratio)} of the median ({side} {words.percent(bound)})", bound),
     )
     so = "" if low.any() else ": the others may wait for " + ("it" if len(which) == 1 else "them")

@@ -18,7 +18,18 @@ _REASONS = {
 }
 """In the order of telling."""
 _TELL = " the operators: every other GPU of a synchronous job waits for it."
-_WAITED_FOR = ("imbalance", "rotating_stragglers", "communication_bound", "cpu_starved", "recurring_dips", "pauses")
+_WAITED_FOR = (
+    "taking_turns",
+    "late_start",
+    "early_end",
+    "slow_down",
+    "imbalance",
+    "rotating_stragglers",
+    "communication_bound",
+    "cpu_starved",
+    "recurring_dips",
+    "pauses",
+)
 """What shows where GPUs wait, step by step, for those that are slow."""
 
 
@@ -177,8 +188,8 @@ def slow_node(job: Job, rule: Rule) -> Found | None:
 
 
 def _clocks(job: Job) -> tuple[Floats, Floats]:
-    """[n_gpus] each: the SM clock of each used GPU while it works, MHz, and as a share of the median GPU's of the same model: what
-    another model does at its clock can't be compared."""
+    """[n_gpus] each: the SM clock of each used GPU while it works, MHz, and as a share of the median GPU's of the same
+    model: what another model does at its clock can't be compared."""
     levels = levels_of(job.activity, job.common("working"), job.common("idle"))
     busy = job.comparable & (job.activity >= job.common("working") * levels[:, None])
     clocks = medians(np.where(busy, job.evidence.series["sm_clock"], np.nan).T)

@@ -13,6 +13,10 @@ from gssr.model.window import DETECTION_METRICS, average_of, warm_up_and_tear_do
 
 CLEARLY = 1.25
 """So many times as much shows more than noise does, where the same is looked at twice."""
+_AT_REST = 0.15
+"""Of its power limit a GPU draws about so much when it does nothing."""
+_LEAST_SPAN = 0.35
+"""Where GPUs draw little even at work, differences smaller than this share of the limit would count for much."""
 _KNOWN = 0.25
 """Where fewer values are there than this share, columns of time are no longer for it."""
 _HIGH = 95.0
@@ -64,12 +68,43 @@ class Job:
         """[n_gpus, n_bins] of the leading metric."""
         if self.lead is None:
             return np.full((self.evidence.n_gpus, len(self.evidence.times)), np.nan)
-        return np.asarray(self.evidence.series[self.lead], np.float64)
+        own = np.asarray(self.evidence.series[self.lead], np.float64)
+        return own * self._effort(np.asarray(self.evidence.series["power_usage"], np.float64)) if self.by_power else own
+
+    @property
+    def by_power(self) -> bool:
+        """Whether activity is utilization times power: a kernel that spins counts as much as any in utilization alone."""
+        return self.lead == "gpu_utilization" and self.evidence.has("power_usage")
+
+    @property
+    def lead_label(self) -> str:
+        """What activity is called in a sentence."""
+        return "GPU utilization by power" if self.by_power else words.label(self.lead or "")
+
+    def _effort(self, power: Floats) -> Floats:
+        """Power (W) [n_gpus, ...] as a share (0-1) of what GPUs of the model draw at work, above what they draw at rest."""
+        models = np.unique([gpu.name or "" for gpu in self.evidence.gpus], return_inverse=True)[1]
+        all_power = np.where(self.used[:, None], self.evidence.series["power_usage"], np.nan)
+        effort = np.full(power.shape, np.nan)
+        for model in range(int(models.max(initial=-1)) + 1):
+            of = models == model
+            limit = median(
+                np.array([gpu.power_limit or np.nan for gpu, own in zip(self.evidence.gpus, of, strict=True) if own])
+            )
+            known = all_power[of][np.isfinite(all_power[of])]
+            if len(known):
+                top = float(np.percentile(known, _HIGH))
+                rest = float(np.fmin(known.min(), _AT_REST * (limit if np.isfinite(limit) else top)))
+                span = max(top - rest, _LEAST_SPAN * (limit if np.isfinite(limit) else top))
+                effort[of] = np.clip(1 - (top - power[of]) / span, 0.0, 1.0)
+        return np.asarray(np.where(np.isfinite(effort), effort, 1.0), np.float64)
 
     @cached_property
     def known(self) -> Flags:
         """[n_gpus]: those with samples."""
-        return np.asarray(np.isfinite(self.activity).any(axis=1), bool)
+        if self.lead is None:
+            return np.zeros(self.evidence.n_gpus, bool)
+        return np.asarray(np.isfinite(self.evidence.series[self.lead]).any(axis=1), bool)
 
     @cached_property
     def used(self) -> Flags:
@@ -124,7 +159,7 @@ class Job:
         if power is None or copies is None or self.lead != "gpu_utilization":
             return np.zeros(shape, bool)
         limits = np.array([gpu.power_limit or np.nan for gpu in self.evidence.gpus], np.float64)[:, None]
-        top = np.fmax(np.nan_to_num(np.nanmax(np.where(np.isfinite(power), power, 0.0), axis=1))[:, None], limits / 2)
+        top = np.fmax(np.nan_to_num(np.nanmax(np.where(np.isfinite(power), power, 0.0), axis=1))[:, None], 0.6 * limits)
         return np.asarray((copies < 2 * self.common("still")) & (power < self.common("drawn") * top), bool)
 
     @cached_property
@@ -181,6 +216,15 @@ class Job:
         n = cells.sum(axis=1)
         total = np.where(cells, self.activity, 0.0).sum(axis=1)
         return np.asarray(np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0), np.float64)
+
+    def in_course(self) -> Floats:
+        """[n_instants]: the leading metric over the course."""
+        course = self.evidence.course
+        own = course.values[self.lead] if self.lead else np.empty(0)
+        if not self.by_power or not self.used.any():
+            return own
+        power = np.repeat(course.values["power_usage"][None], self.evidence.n_gpus, axis=0)
+        return own * over_gpus(self._effort(power)[self.used])
 
     def over(self, metric: str, bins: Flags) -> float | None:
         """The mean of a metric over the used GPUs and these bins; None without samples."""
@@ -244,11 +288,10 @@ class Job:
         lost = look.waiting | bins
         return np.where(self.steady, bins.sum() / max(lost.sum(), 1), 0.0)
 
-    def columns(self, seconds: float, metric: str = "") -> Floats:
-        """[n used GPUs, n_columns]: a metric (the leading one if none is named) in the steady part, in columns of at least ``seconds``, and of more
+    def columns(self, seconds: float) -> Floats:
+        """[n used GPUs, n_columns]: the leading metric in the steady part, in columns of at least ``seconds``, and of more
         where values are missing: of a step's samples some are high and some are low, and few of them tell little."""
-        values = self.evidence.series[metric] if metric else self.activity
-        own = np.where(self.comparable, values, np.nan)[self.used][:, self.steady]
+        own = np.where(self.comparable, self.activity, np.nan)[self.used][:, self.steady]
         known = max(float(np.isfinite(own).mean()) if own.size else 1.0, _KNOWN)
         factor = max(1, int(np.ceil(seconds / self.evidence.width / known**2 - 1e-6)))
         n = own.shape[1] // factor

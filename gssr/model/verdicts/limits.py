@@ -58,16 +58,16 @@ def small_kernels(job: Job, rule: Rule) -> Found | None:
 
 
 @rule(
-    "warning", "Memory pages move to and fro: PCIe carries {rate} both ways while the SMs wait for it",
+    "warning", "Memory pages move to and fro: {link} carries {rate} both ways while the SMs wait for it",
     (
-        Threshold("load", 0.1, "PCIe carries at least this share of its bandwidth in each direction, ..."),
+        Threshold("load", 0.1, "PCIe (on Grace: C2C) carries at least this share of its bandwidth in each direction, ..."),
         Threshold("bandwidth", 25e9, "... which is taken to be this where it is unknown", least=1.0),
         Threshold("sm_active", 0.6, "SM activity is at least this"),
         Threshold("flop_active", 0.06, "and the arithmetic pipes' activities sum up to less than this"),
     ),
     "Unified memory seems not to fit the GPU: prefetch it (cudaMemPrefetchAsync), advise where it lies (cudaMemAdvise), or "
     "cut the problem so that it fits; nsys profile --cuda-um-gpu-page-faults=true counts the faults.",
-    needs=(("sm_active",), ("flop_active",), ("pcie_rx_bytes",), ("pcie_tx_bytes",)),
+    needs=(("sm_active",), ("flop_active",), ("pcie_rx_bytes", "c2c_rx_bytes"), ("pcie_tx_bytes", "c2c_tx_bytes")),
     explains=("little_arithmetic", "low_occupancy", "memory_bound"),
 )  # fmt: skip
 def unified_memory(job: Job, rule: Rule) -> Found | None:
@@ -76,11 +76,15 @@ def unified_memory(job: Job, rule: Rule) -> Found | None:
     full = (peaks.pcie_bandwidth if peaks else None) or rule.at("bandwidth")
     sm, flop = job.at_work("sm_active"), job.at_work("flop_active")
     rate = min(job.at_work("pcie_rx_bytes"), job.at_work("pcie_tx_bytes"))
+    by_c2c = min(job.at_work("c2c_rx_bytes"), job.at_work("c2c_tx_bytes"))
+    link = "PCIe"
+    if by_c2c > rate:  # on Grace
+        rate, full, link = by_c2c, (peaks.c2c_bandwidth if peaks else None) or full, "C2C"
     if not (rate >= rule.at("load") * full and sm >= rule.at("sm_active") and flop < rule.at("flop_active")):
         return None
     return _found(
-        job, rule, {"rate": words.amount(rate, "pcie_rx_bytes")},
-        told("pcie_rx_bytes", rate, f"{words.percent(rate / full)} of PCIe's bandwidth", rule.at("load") * full),
+        job, rule, {"rate": words.amount(rate, "pcie_rx_bytes"), "link": link},
+        told("pcie_rx_bytes", rate, f"{words.percent(rate / full)} of {link}'s bandwidth", rule.at("load") * full),
         finding("flop_active", flop, "at work", rule, "flop_active", above=False),
         finding("sm_active", sm, "", rule, "sm_active"),
     )  # fmt: skip
@@ -156,10 +160,17 @@ def low_power(job: Job, rule: Rule) -> Found | None:
     ),
     "Look for the host's part of a step (data loading, launches from Python, synchronisation, .item() and printing) in "
     "a trace: nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM on one rank, or torch.profiler; then gssr analyze it.",
-    needs=(("gr_engine_active",), ("sm_active",)), explains=("low_use",),
+    needs=(("gr_engine_active", "gpu_utilization"),), explains=("low_use",),
 )  # fmt: skip
 def gaps(job: Job, rule: Rule) -> Found | None:
-    """Engine and SMs are equally little active: nothing runs in between."""
+    """Engine and SMs are equally little active: nothing runs in between. By NVML alone: no kernel in so much of the time."""
+    if not job.evidence.has("gr_engine_active", "sm_active"):
+        used = job.over("gpu_utilization", job.steady)
+        if used is None or not rule.at("idle") <= used < rule.at("gr_engine_active"):
+            return None
+        own = finding("gpu_utilization", used, "", rule, "gr_engine_active", above=False)
+        found = _found(job, rule, {"gap": words.percent(1 - used)}, own)
+        return found._replace(severity=rule.graded(1 - used), bins=job.steady)
     engine, sm = job.at_work("gr_engine_active"), job.at_work("sm_active")
     if not (sm < rule.at("sm_active") and rule.at("idle") <= engine < rule.at("gr_engine_active")):
         return None

@@ -52,7 +52,7 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
         return None
     times = course.start + course.width * np.arange(len(course.values[job.lead]))
     inside = (times >= job.span[0] - course.width / 2) & (times + course.width <= job.span[1] + course.width / 2)
-    own = course.values[job.lead][inside]
+    own = job.in_course()[inside]
     level = level_of(own, job.common("working"), job.common("idle"))
     if not np.isfinite(level) or len(own) < 4 * rule.at("periods"):
         return None
@@ -145,6 +145,7 @@ def period(values: Floats, periods: float) -> tuple[float, float]:
         Threshold("more", 1.5, "what a link or a disk carries then is told from so many times its usual rate on"),
         Threshold("share", 0.02, "all GPUs together pause (as above) for at least this share of the time"),
         Threshold("gr_engine_active", 0.9, "and their engines are less active than this: no kernel spins meanwhile, ..."),
+        Threshold("samples", 3.0, "by NVML alone they are so many samples long: fewer may be the gaps of short steps"),
         Threshold("alone", 0.25, "... or no more than this share of the GPUs works, for which the others wait"),
         Threshold("warning", 0.05, "from this share on it is a warning"),
         Threshold("critical", 0.25, "from this share on it is critical"),
@@ -165,6 +166,9 @@ def pauses(job: Job, rule: Rule) -> Found | None:
     width = closer.evidence.width
     bins = job.lost_in(closer.evidence.times[low], width)
     lengths = [(end - first) * width for first, end in stretches(low)]
+    # NVML tells of an instant before the sample, and of short steps now a kernel, now the gap behind it.
+    if not job.evidence.has("gr_engine_active") and float(np.median(lengths)) < rule.at("samples") * width:
+        return None
     times = "once" if len(lengths) == 1 else f"{len(lengths)} times"
     found = {"times": times, "longest": words.duration(max(lengths)), "share": words.percent(share), "who": "All GPUs"}
     awake = closer.alive[:, low].mean(axis=1) >= job.common("working")
@@ -201,7 +205,7 @@ def carried(job: Job, during: Flags, otherwise: Flags, more: float) -> list[Find
     ),
     "Look for something that grows: a list of results, a fragmented heap, logs, files per folder; compare the time of "
     "a step at the beginning and the end.",
-    needs=(LEAD,), explains=("low_use",),
+    needs=(LEAD,), explains=("recurring_dips", "pauses", "gaps", "low_use"),
 )  # fmt: skip
 def slow_down(job: Job, rule: Rule) -> Found | None:
     """The working level of the GPUs that are at work falls steadily: that some are through early is another verdict."""
@@ -210,16 +214,21 @@ def slow_down(job: Job, rule: Rule) -> Found | None:
     if job.lead is None or working.sum() < rule.at("parts"):
         return None
     at = np.flatnonzero(working)
-    groups = np.array_split(at, int(rule.at("parts")))
-    levels = np.array([float(np.median(mean[group])) for group in groups])
-    quarter = max(len(levels) // 4, 1)
-    first, last = float(np.median(levels[:quarter])), float(np.median(levels[-quarter:]))
-    drop = 1 - last / first if first > 0 else 0.0
-    trend = kendall(levels)
-    if drop < rule.at("drop") or trend > -rule.at("trend"):
+    every = np.flatnonzero(job.steady & np.isfinite(mean))
+    # Steps that grow longer by what they wait for: bins of work are as high as before, and fewer.
+    for bins, level in ((at, np.median), (every, np.mean)):
+        groups = np.array_split(bins, int(rule.at("parts")))
+        levels = np.array([float(level(mean[group])) for group in groups])
+        quarter = max(len(levels) // 4, 1)
+        first, last = float(np.median(levels[:quarter])), float(np.median(levels[-quarter:]))
+        drop = 1 - last / first if first > 0 else 0.0
+        trend = kendall(levels)
+        if drop >= rule.at("drop") and trend <= -rule.at("trend"):
+            break
+    else:
         return None
     evidence = [
-        told(job.lead, last, f"{words.label(job.lead)} {words.percent(first)} at first, {words.percent(last)} at last"),
+        told(job.lead, last, f"{job.lead_label} {words.percent(first)} at first, {words.percent(last)} at last"),
         told("trend", trend, f"rank correlation with time {trend:.2f}", -rule.at("trend")),
     ]
     memory = job.in_time("memory_used")[at]

@@ -1,6 +1,7 @@
 """What a table of rules is made of: each rule with what it looks for, and what it hands to the engine when that holds."""
 
 from collections.abc import Callable
+from graphlib import TopologicalSorter
 from typing import Any, NamedTuple, TypeVar
 
 from gssr.arrays import Flags, Floats
@@ -81,6 +82,14 @@ class Table(NamedTuple):
     rules: tuple[Rule, ...]
     section: str = ""
 
+    def causes_first(self) -> list[str]:
+        """The rules' codes, each after those that explain it. Raises graphlib.CycleError where they explain each other."""
+        graph: dict[str, set[str]] = {rule.code: set() for rule in self.rules}
+        for rule in self.rules:
+            for symptom in (*rule.explains, *rule.delays):
+                graph.setdefault(symptom, set()).add(rule.code)
+        return list(TopologicalSorter(graph).static_order())
+
     def rule(self, code: str) -> Rule:
         """The rule of this code; ``common`` by its own."""
         return next(rule for rule in (self.common, *self.rules) if rule.code == code)
@@ -139,9 +148,9 @@ def decide(
     explains: Callable[[Rule, Found, Rule, Found], bool],
 ) -> tuple[tuple[Verdict, ...], tuple[Abstention, ...]]:
     """Verdicts on what the conditions look at, ``job``: the worst first and otherwise in the order of the rules; and the
-    rules that abstained. ``missing``: what a rule needs and is not there. A rule whose findings a rule before it
+    rules that abstained. ``missing``: what a rule needs and is not there. A rule whose findings another one that is told
     ``explains`` (cause, what it found, rule, what that found) is left out."""
-    kept: list[tuple[Rule, Found]] = []
+    judged: dict[str, tuple[Rule, Found]] = {}
     abstentions = []
     for rule in table.rules:
         why = missing(rule)
@@ -157,9 +166,13 @@ def decide(
             continue  # by a site's zero it would hold of nothing
         if len(found.gpus) == n_gpus:
             found = found._replace(gpus=())
-        if not any(explains(cause, own, rule, found) for cause, own in kept):
-            kept.append((rule, found))
-    verdicts = sorted((_verdict(rule, found) for rule, found in kept), key=lambda one: SEVERITIES.index(one.severity))
+        judged[rule.code] = rule, found
+    kept: dict[str, tuple[Rule, Found]] = {}
+    for code in table.causes_first():
+        if code in judged and not any(explains(*cause, *judged[code]) for cause in kept.values()):
+            kept[code] = judged[code]
+    told = [_verdict(*kept[rule.code]) for rule in table.rules if rule.code in kept]
+    verdicts = sorted(told, key=lambda one: SEVERITIES.index(one.severity))
     return tuple(verdicts), tuple(abstentions)
 
 

@@ -10,7 +10,7 @@ from gssr.model.verdicts.table import CSCS, LEAD, Found, Rule, Threshold, findin
 
 _CHANCE = 2.5
 """A correlation of so many standard errors is hardly one by chance."""
-_COMPLETED = ("completed",)
+_COMPLETED, _GOING_ON = ("completed",), ("running", "lost")
 _LET = (
     " the program use all it gets: check the ranks per node, CUDA_VISIBLE_DEVICES and the launcher's GPU binding "
     "(srun --ntasks-per-node=4 --gpus-per-task=1 nvidia-smi -L)."
@@ -53,6 +53,7 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
     "critical", "Nothing has happened for the last {idle}: the job looks hung{who}",
     (
         Threshold("seconds", 120.0, "no GPU works at the end for at least so long, and the job has not completed"),
+        Threshold("ended", 45.0, "of a job that has ended otherwise, for at least so long"),
         Threshold("longest", 2.0, "that is so many times the longest pause before"),
         Threshold("quiet", 100e6, "meanwhile disks and network of all nodes move less than this more than usual"),
     ),
@@ -84,7 +85,8 @@ def hang(job: Job, rule: Rule) -> Found | None:
     if len(active) and np.isfinite(job.level):
         before = ~(job.mean[: active[-1] + 1] >= job.common("working") * job.level)
         longest = max((end - begin for begin, end in stretches(before) if begin > active[0]), default=0)
-    if idle < max(rule.at("seconds"), rule.at("longest") * longest * evidence.width):
+    least = rule.at("seconds" if evidence.state in _GOING_ON else "ended")
+    if idle < max(least, rule.at("longest") * longest * evidence.width):
         return None
     bins = evidence.times >= since - evidence.width / 2
     findings = [finding("seconds", idle, "without work", rule, "seconds")]
@@ -146,9 +148,7 @@ def _out_of_step(job: Job, bins: Flags) -> tuple[str, tuple[int, ...]]:
 def taking_turns(job: Job, rule: Rule) -> Found | None:
     """Groups of GPUs work at opposite times (generation and training, alternating stages)."""
     n_used, job = int(job.used.sum()), job.closer
-    # Utilization is as high of kernels that spin; power is not.
-    by_power = job.lead == "gpu_utilization" and job.evidence.has("power_usage")
-    values = job.columns(rule.at("seconds"), "power_usage" if by_power else job.lead or "")
+    values = job.columns(rule.at("seconds"))
     n, columns = values.shape
     if n < 2 or columns < 2 * rule.at("turns"):
         return None
@@ -273,7 +273,7 @@ def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -
     """GPUs whose begin or end of work, ``edge`` [n_gpus], is far from that of the quarter that begins first or ends last."""
     apart = edge - usual if word == "late" else usual - edge
     least = max(rule.at("share") * job.evidence.seconds, rule.at("seconds"), 3.5 * job.evidence.width)
-    which = positions(np.nan_to_num(apart) >= least)
+    which = positions(np.nan_to_num(apart) >= np.maximum(least, 2 * _longest_rest(job)))
     if not which or not _idler_meanwhile(job, edge, usual, which):
         return None
     seconds = float(np.median(apart[list(which)]))
@@ -288,9 +288,18 @@ def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -
     return Found(found, evidence, rule.severity, span, which)
 
 
+def _longest_rest(job: Job) -> Floats:
+    """[n_gpus]: the longest time, s, in which each GPU does little between its begin and its end: what rests for so long now
+    and then begins and ends by chance."""
+    least = job.common("working") * levels_of(job.activity, job.common("working"), job.common("idle"))
+    rests = job.comparable & (job.activity < least[:, None])
+    longest = [max((end - first for first, end in stretches(row)), default=0) for row in rests]
+    return np.array(longest, np.float64) * job.evidence.width
+
+
 def _idler_meanwhile(job: Job, edge: Floats, usual: float, which: tuple[int, ...]) -> bool:
-    """Whether these GPUs did less than a quarter of what the others did between the ``usual`` begin (end) and their own: where
-    all work in fits and starts, begins differ by chance."""
+    """Whether these GPUs did less than a quarter of what the others did between the ``usual`` begin (end) and their own:
+    where all work in fits and starts, begins differ by chance."""
     times, width = job.evidence.times, job.evidence.width
     own = edge[list(which)]
     first, last = np.minimum(own, usual)[:, None], np.maximum(own, usual)[:, None]

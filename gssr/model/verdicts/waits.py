@@ -186,20 +186,22 @@ def _whole_waits(job: Job, rate: Floats, high: float, usual: float) -> Flags:
         Threshold("dram_active", 0.5, "... DRAM is less active than this ..."),
         Threshold("arithmetic", 0.5, "... and the arithmetic pipes' activities sum up to less than this"),
         Threshold("link", 0.02, "meanwhile NVLink carries this share of its bandwidth (that of one direction), ..."),
-        Threshold("fabric", 1e9, "... or a node's fabric or a GPU's PCIe, both ways, this: unless neither was measured"),
+        Threshold("fabric", 1e9, "... or a GPU's share of the fabric, or its PCIe, both ways, this (where measured)"),
+        Threshold("fewest", 0.08, "SM activity is at least this share of the engine's: collectives take some SMs"),
         Threshold("load", 0.15, "or NVLink carries this share ..."),
         Threshold("bandwidth", 300e9, "... of its bandwidth, which is taken to be this where it is unknown ...", least=1.0),
         Threshold("more", 1.1, "... and so many times what it carries while the GPUs work, while they wait"),
         Threshold("busy", 0.3, "or all SMs take part: NVLink carries this share ..."),
         Threshold("flop_active", 0.35, "... while the pipes' activities sum up to less than this"),
         Threshold("share", 0.1, "for at least this share of the time", NSYS_AI),
+        Threshold("by_look", 0.2, "or this, where only kernels' look tells it"),
         Threshold("critical", 0.25, "from this share of the time on it is critical"),
     ),
     "Overlap communication with computation (bucketed gradients, streams), send less or less often (larger batches, "
     "gradient accumulation), keep heavy exchange within a node. Which collectives: nsys profile --trace=cuda,nvtx on one "
     "rank, or torch.profiler, then gssr analyze TRACE.",
     needs=(LEAD, ("nvlink_tx_bytes", "nvlink_rx_bytes", "gr_engine_active")),
-    explains=("transfer_bound", "cpu_starved", "recurring_dips", "pauses", "small_kernels", "low_occupancy", "gaps",
+    explains=("recurring_dips", "pauses", "small_kernels", "low_occupancy", "gaps",
               "little_arithmetic", "memory_bound", "low_use"),
 )  # fmt: skip
 @_seen
@@ -222,7 +224,8 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
     weight = np.where(waits, 1.0, np.where(spins, exposed, np.where(every, np.nan_to_num(link / full), 0.0)))
     share = float(weight[job.steady].sum() / max(np.isfinite(job.mean).sum(), 1))
     bins = waits | spins | every
-    if share < rule.at("share"):
+    certain = float((waits | every).sum() / max(np.isfinite(job.mean).sum(), 1))
+    if share < rule.at("share") or (certain < rule.at("share") and share < rule.at("by_look")):
         return None
     own = _mean(link, bins)
     engine, sm = _mean(job.in_time("gr_engine_active"), bins), _mean(job.in_time("sm_active"), bins)
@@ -248,7 +251,12 @@ def _collectives(job: Job, rule: Rule, linked: Flags) -> tuple[Flags, Floats]:
     that compute keep the SMs as busy beside the engine as in the best tenth of the bins, or 0.8; collectives 0.12."""
     engine, sm, dram = (job.in_time(name) for name in ("gr_engine_active", "sm_active", "dram_active"))
     ratio = np.divide(sm, engine, out=np.full(len(sm), np.nan), where=engine > 0)
-    spins = job.steady & (engine >= rule.at("gr_engine_active")) & (ratio < rule.at("sm_share"))
+    spins = (
+        job.steady
+        & (engine >= rule.at("gr_engine_active"))
+        & (ratio < rule.at("sm_share"))
+        & (ratio >= rule.at("fewest"))
+    )
     spins &= ~(dram >= rule.at("dram_active")) & ~(job.in_time("flop_active") >= rule.at("arithmetic"))
     known = ratio[job.steady & np.isfinite(ratio)]
     best = max(_COMPUTING, float(np.percentile(known, 90))) if len(known) else _COMPUTING
@@ -256,7 +264,11 @@ def _collectives(job: Job, rule: Rule, linked: Flags) -> tuple[Flags, Floats]:
     evidence = job.evidence
     fabric = _least_of(evidence.host, ("fabric_rx_bytes", "fabric_tx_bytes"), len(sm))
     host = _least_of({name: job.in_time(name) for name in _PCIE if evidence.has(name)}, _PCIE, len(sm))
-    seen = linked | (fabric >= rule.at("fabric")) | (host >= rule.at("fabric"))
+    seen = (
+        linked
+        | (fabric >= rule.at("fabric") * evidence.n_gpus / max(len(evidence.nodes), 1))
+        | (host >= rule.at("fabric"))
+    )
     measured = np.isfinite(job.in_time("nvlink_tx_bytes")) | np.isfinite(fabric) | np.isfinite(host)
     return spins & (seen | ~measured), np.nan_to_num(exposed)
 
@@ -289,7 +301,7 @@ def _through_adapters(job: Job) -> Flags:
         Threshold("critical", 0.25, "from this share on it is critical"),
     ),
     "Copy less and earlier: pinned memory, asynchronous copies beside the computation, data that stays on the GPU.",
-    needs=(LEAD, (*_PCIE, *_C2C, "memory_copy_utilization")), explains=("pauses", "gaps", "low_use"),
+    needs=(LEAD, (*_PCIE, *_C2C, "memory_copy_utilization")), explains=("cpu_starved", "pauses", "gaps", "low_use"),
 )  # fmt: skip
 @_seen
 def transfer_bound(job: Job, rule: Rule) -> Found | None:
@@ -299,7 +311,9 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
     rates = {name: job.in_time(name) for name in names if job.evidence.has(name)}
     if not rates:
         copies = job.in_time("memory_copy_utilization")
-        busy = job.waiting & (copies >= rule.at("copy"))
+        busy = job.waiting & (
+            copies >= max(rule.at("copy"), CLEARLY * np.nan_to_num(_mean(copies, job.working & ~job.waiting)))
+        )
         weight = busy.astype(np.float64)
         found = {"link": "the memory", "rate": "copies"}
         numbers = [finding("memory_copy_utilization", _mean(copies, busy), "meanwhile", rule, "copy")]
@@ -320,7 +334,7 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
         return None
     lead = _mean(job.mean, busy)
     if job.lead:
-        numbers.append(told(job.lead, lead, f"{words.label(job.lead)} {words.percent(lead)} meanwhile"))
+        numbers.append(told(job.lead, lead, f"{job.lead_label} {words.percent(lead)} meanwhile"))
     numbers.append(finding("share", share, "of the time", rule, "share"))
     found["long"] = _long(job, share)
     return Found(found, tuple(numbers), rule.graded(share), job.around(busy), (), busy)
@@ -339,6 +353,7 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
     "Use more worker processes for loading and preparing data, or move it to the GPU; check that each rank has more "
     "than one core (#SBATCH --cpus-per-task=8; srun --cpu-bind=verbose says which).",
     needs=(LEAD, ("workload_cpu", "cpu_utilization")), explains=("gaps", "pauses", "recurring_dips", "low_use"),
+    delays=("imbalance", "straggler"),
 )  # fmt: skip
 @_seen
 def cpu_starved(job: Job, rule: Rule) -> Found | None:
@@ -369,8 +384,9 @@ def cpu_starved(job: Job, rule: Rule) -> Found | None:
 def _between_kernels(job: Job) -> Floats:
     """[n_bins]: what part (0-1) of each bin the job waits: all of those in which it does little; of others, where its waits
     are shorter than a bin, what the engine is idle."""
-    engine = job.in_time("gr_engine_active")
-    short = job.at_work("gr_engine_active") < job.common("gaps")
+    name = "gr_engine_active" if job.evidence.has("gr_engine_active") else "gpu_utilization"
+    engine = job.in_time(name)
+    short = job.at_work(name) < job.common("gaps")
     within = np.where(job.working & short, np.clip(np.nan_to_num(1 - engine), 0.0, 1.0), 0.0)
     return np.where(job.waiting & ~(engine >= _BUSY), 1.0, within)
 
