@@ -49,7 +49,7 @@ def _numbers(unit: str, own: tuple[Column, ...] = ()) -> tuple[Column, ...]:
 
 def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tuple[Column, ...] = ()) -> TraceTable:
     def values(trace: TraceAnalysis) -> Columns:
-        found = statistics(trace.lengths[name])
+        found = trace.kernels_by_rank if name == "kernels_by_rank" else statistics(trace.lengths[name])
         columns: dict[str, Any] = dict(zip([key.name for key in keys], zip(*found.keys, strict=True), strict=False))
         columns |= {key.name: columns.get(key.name, ()) for key in keys}
         numbers = {each: getattr(found, each) for each in ("total", "mean", "median", "min", "max", "std")}
