@@ -285,10 +285,10 @@ def test_of_any_trace_the_parts_add_up(found: list[tuple[int, int, int, int, int
     assert own.launches.n == len(found)
 
 
-def results(found: TraceAnalysis) -> tuple[object, ...]:
+def results(found: TraceAnalysis) -> str:
     gpus = [gpu._replace(course=gpu.course._replace(busy=None, types=())) for gpu in found.gpus]  # type: ignore[arg-type]
     courses = [(gpu.course.busy.tolist(), np.array(gpu.course.types).tolist()) for gpu in found.gpus]
-    return gpus, courses, *([*rows_of(name, found)[1]] for name in TABLES), found.calls
+    return repr((gpus, courses, [[*rows_of(name, found)[1]] for name in TABLES], found.calls))
 
 
 @settings(max_examples=60, deadline=None)
