@@ -3,7 +3,7 @@
 import collections
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -103,12 +103,12 @@ class Level:
 
     @cached_property
     def _rows(self) -> tuple[tuple[Gpu, ...], Ints]:
-        keys = [self._key(at) for at in self._tracks]
+        keys = list(map(self._key, self._tracks))
         at_of = {key: at for at, key in enumerate(sorted(dict.fromkeys(keys), key=itemgetter(0, 1, 2)))}
         owner_of = np.full(len(self._timeline.tracks), -1, np.int64)
-        owner_of[self._tracks] = [at_of[key] for key in keys]
+        owner_of[self._tracks] = list(map(at_of.__getitem__, keys))
         gpus = tuple(
-            Gpu(at, "", node, rank, number, uuid, name, None, None, None, None, None, None, None, part or None)
+            Gpu._make((at, "", node, rank, number, uuid, name, None, None, None, None, None, None, None, part or None))
             for (node, number, part, rank, uuid, name), at in at_of.items()
         )
         return gpus, owner_of
@@ -145,47 +145,34 @@ class Level:
 
     def _by_owner(self, places: Ints | slice) -> ByOwner:
         own = self._timeline.intervals
-        start, owner = own.start[places], self.owner_of.astype(np.int32)[own.track[places]]
-        end = np.maximum(own.length[places], 0)
-        end += start
-        return ByOwner(start, end, owner, len(self.gpus))
+        owner = self.owner_of.astype(np.int32)[own.track[places]]
+        return ByOwner(own.start[places], own.length[places], owner, len(self.gpus))
 
     def layer(self, name: str) -> Pieces:
         """The pieces of one name."""
         if name not in self._layers:
-            if name == "time":
-                self._layers[name] = self._time()
-            elif name.startswith(OF_NAME):
+            if name.startswith(OF_NAME):
                 self._layers[name] = self._of_name(name.removeprefix(OF_NAME))
+            elif name == "time" and self._spans is not None:
+                self._layers[name] = self._time_of(self._spans)
+            elif name == "time" and self.name == "threads":
+                self._layers[name] = _spans_of(self._busy[1].union())
             elif self.name == "threads":
                 self._layers |= self._innermost()
             else:
                 self._layers |= self._unions()
         return self._layers[name]
 
-    def _time(self) -> Pieces:
-        """From each owner's first start to its last end; of streams their GPU's."""
-        if self._spans is not None:
-            whole, parent = self._spans.layer("time"), np.full(len(self.gpus), -1, np.int64)
-            tracks = np.flatnonzero(self.owner_of >= 0)
-            parent[self.owner_of[tracks]] = self._spans.owner_of[tracks]
-            at = np.full(len(self._spans.gpus), -1)
-            at[whole.owner] = np.arange(len(whole.owner))
-            found, owner = at[parent], np.arange(len(self.gpus), dtype=np.int32)
-            found, owner = found[found >= 0], owner[found >= 0]
-            start, end = whole.start[found], whole.end[found]
-        else:
-            own, places = self._timeline.intervals, self._busy[0]
-            if self.name == "gpus":
-                places = places[own.kind[places] != Kind.GPU_SYNC]
-            by, n = self.owner_of[own.track[places]], len(self.gpus)
-            low, high = np.full(n, np.iinfo(np.int64).max), np.full(n, np.iinfo(np.int64).min)
-            np.minimum.at(low, by, own.start[places])
-            np.maximum.at(high, by, own.start[places] + own.length[places])
-            owner = np.flatnonzero(high > low).astype(np.int32)
-            start, end = low[owner], high[owner]
-        order = np.argsort(start, kind="stable")
-        return Pieces(start[order], end[order], owner[order])
+    def _time_of(self, spans: "Level") -> Pieces:
+        """Of each row that of the row it belongs to."""
+        whole, parent = spans.layer("time"), np.full(len(self.gpus), -1, np.int64)
+        tracks = np.flatnonzero(self.owner_of >= 0)
+        parent[self.owner_of[tracks]] = spans.owner_of[tracks]
+        at = np.full(len(spans.gpus), -1)
+        at[whole.owner] = np.arange(len(whole.owner))
+        found, owner = at[parent], np.arange(len(self.gpus), dtype=np.int32)
+        found, owner = found[found >= 0], owner[found >= 0]
+        return Pieces(whole.start[found], whole.end[found], owner)
 
     def _unions(self) -> dict[str, Pieces]:
         places, by_owner = self._busy
@@ -201,6 +188,8 @@ class Level:
         found["busy"] = by_owner.union(~sync) if copy.any() else found["kernels"]
         found["sync"] = by_owner.union(sync)
         found["occupied"] = by_owner.union() if sync.any() else found["busy"]
+        if self._spans is None:
+            found["time"] = _spans_of(found["busy"])
         return found
 
     def _innermost(self) -> dict[str, Pieces]:
@@ -321,6 +310,14 @@ class Level:
         return total, weight
 
 
+def _spans_of(covered: Pieces) -> Pieces:
+    """From each owner's first start to its last end, of pieces owner by owner."""
+    first = np.flatnonzero(np.append(True, covered.owner[1:] != covered.owner[:-1]))[: len(covered.owner)]
+    start, end = covered.start[first], covered.end[np.append(first[1:], len(covered.owner))[: len(first)] - 1]
+    some = end > start
+    return Pieces(start[some], end[some], covered.owner[first][some])
+
+
 def counter_name(counter: Counter) -> str:
     """The metric that a counter is."""
     return f"{OF_COUNTER}{counter.unit}{'/s' if counter.mode == 'total' else ''}:{counter.name}"
@@ -371,14 +368,16 @@ def _gpu_of(timeline: Timeline, streams: list[int]) -> Callable[[int], _Key]:
     """What the GPU of a stream is called: ``node:device`` where that tells GPUs apart, else by rank. Without rank and UUID
     each process has GPUs of its own."""
     product, tracks = timeline.facts.get("gpu"), timeline.tracks
-    whose = [
-        (node, rank, source if rank is None else 0, device, uuid, pid if rank is None and uuid is None else None)
-        for _, _, rank, node, pid, _, device, uuid, _, source in map(tracks.__getitem__, streams)
-    ]
-    every = dict.fromkeys(whose)
-    on_node = len({(node, device) for node, _, _, device, _, _ in every}) == len(every)
-    of_rank = len({rank for _, rank, *_ in every}) == len(every)
-    n_sources = len({source for _, _, source, *_ in every})
+    told = list(map(attrgetter("node", "rank", "source", "device", "uuid", "pid"), map(tracks.__getitem__, streams)))
+    whose = {
+        each: (node, rank, source if rank is None else 0, device, uuid, pid if rank is None and uuid is None else None)
+        for each in dict.fromkeys(told)
+        for node, rank, source, device, uuid, pid in (each,)
+    }
+    every = dict.fromkeys(whose.values())
+    on_node = len(set(map(itemgetter(0, 3), every))) == len(every)
+    of_rank = len(set(map(itemgetter(1), every))) == len(every)
+    n_sources = len(set(map(itemgetter(2), every)))
 
     def key(node: str | None, rank: int | None, source: int, device: int | None, uuid: str | None) -> _Key:
         odd = device is not None and not 0 <= device < _MOST_INDEX
@@ -394,11 +393,12 @@ def _gpu_of(timeline: Timeline, streams: list[int]) -> Callable[[int], _Key]:
     keys = {own: key(*own[:5]) for own in every}
     if not on_node and not of_rank:
         called = collections.Counter(each[:3] for each in keys.values())
-        pids = {own: tracks[at].pid for own, at in zip(reversed(whose), reversed(streams), strict=True)}
+        pids = {whose[each]: each[-1] for each in reversed(told)}
         for own, each in keys.items():
             if called[each[:3]] > 1 and pids[own] is not None:  # processes of which each sees only its own GPU
                 keys[own] = each._replace(part=f"pid{pids[own]}")
-    return dict(zip(streams, map(keys.__getitem__, whose), strict=True)).__getitem__
+    found = {each: keys[own] for each, own in whose.items()}
+    return dict(zip(streams, map(found.__getitem__, told), strict=True)).__getitem__
 
 
 def _thread(track: Track, number: int) -> _Key:
