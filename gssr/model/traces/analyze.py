@@ -297,22 +297,10 @@ def _of_gpu(part: Part, gpu: int, links: Links, found: Beside) -> _OfGpu:
     busy_ns, compute_ns, communication_ns, copy_ns = ns.tolist()
     shares = np.diff(before) / np.maximum(np.diff(edges), 1)
     use = GpuUse(
-        rank=track.rank,
-        node=track.node,
-        gpu=track.device,
-        uuid=track.uuid,
-        n_kernels=n_kernels,
-        begin_ns=begin,
-        span_ns=stop - begin,
-        busy_ns=busy_ns,
-        compute_ns=compute_ns,
-        communication_ns=communication_ns,
-        copy_ns=copy_ns,
-        types=tuple(types.tolist()),
-        overlap=under / communication_ns if communication_ns else None,
-        waits=meanwhile.waits,
-        course=Course(begin, stop, shares[0], tuple(shares[1:])),
-    )
+        track.rank, track.node, track.device, track.uuid, n_kernels, begin, stop - begin, busy_ns, compute_ns,
+        communication_ns, copy_ns, tuple(types.tolist()), under / communication_ns if communication_ns else None,
+        meanwhile.waits, Course(begin, stop, shares[0], tuple(shares[1:])),
+    )  # fmt: skip
     return _OfGpu(use, _added(causes), idling.described(part, gpu, idling.longest(*longest), links), in_steps)
 
 
@@ -394,14 +382,10 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
         return lengths_of(own.name[rows], length[rows], named)
 
     made: dict[str, Callable[[], Lengths]] = {
-        "kernels": of_kernels,
-        "copies": of_copies,
-        "copy_sizes": of_sizes,
-        "ranges": lambda: marked(Kind.RANGE, of_domains),
-        "operators": lambda: marked(Kind.CPU_OP, named),
-        "api": lambda: called(Kind.RUNTIME, Kind.DRIVER),
-        "os": lambda: called(Kind.OS),
-    }
+        "kernels": of_kernels, "copies": of_copies, "copy_sizes": of_sizes,
+        "ranges": lambda: marked(Kind.RANGE, of_domains), "operators": lambda: marked(Kind.CPU_OP, named),
+        "api": lambda: called(Kind.RUNTIME, Kind.DRIVER), "os": lambda: called(Kind.OS),
+    }  # fmt: skip
     ranks = statistics(by_rank()) if _asks(tables, "kernels_by_rank") else NO_STATISTICS
     return {name: make() for name, make in made.items() if _asks(tables, name)}, ranks
 
