@@ -114,7 +114,7 @@ def statistics(of: Lengths) -> Statistics:
     first = np.searchsorted(of.key, np.arange(n))
     last = np.append(first[1:], len(of.key)) - 1
     count = np.add.reduceat(of.count, first)
-    total: Ints = np.add.reduceat(of.count * of.length, first) + of.rest
+    total = np.asarray(np.add.reduceat(of.count * of.length, first) + of.rest, np.int64)
     mean = total / count
     off = np.add.reduceat(of.count * (of.length - mean[of.key]) ** 2, first)
     reached = np.cumsum(of.count)
