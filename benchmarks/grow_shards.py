@@ -12,7 +12,7 @@ from gssr.store.write.writer import Writer
 
 INTERVAL = 0.5
 _TICKS_A_SECOND = round(1 / INTERVAL)
-_HOST, _WORKLOAD = (0.07, 9.6, 96 << 30, 1 << 40, 24e6, 1.5e6, 6e6, 6e6), (9.2, 72 << 30, 17)
+_HOST, _WORKLOAD = (0.07, 9.6, 96 << 30, 1 << 40, 24e6, 1.5e6, 6e6, 6e6, 1e9, 1e9), (9.2, 72 << 30, 17)
 _PATTERNS = 16
 """Different ticks, used by turns."""
 _SETTLED = 4

@@ -17,11 +17,13 @@ ROWS = {
     "samples": "One row per GPU and tick. Every metric is a column; what was not measured is NULL. What the metrics mean,\n"
     "and what they don't, is in [metrics.md](metrics.md).",
     "host_samples": "One row per node and second, written by one rank of the node. All of it is the whole node's, other\n"
-    "jobs on it included. InfiniBand traffic of MPI or NCCL is not in the network columns.",
+    "jobs on it included. RDMA passes the network columns by: what MPI or NCCL send that way is in the fabric's\n"
+    "([profile.md](profile.md#host-metrics)). Files of an earlier version lack these two.",
     "workload_samples": "One row per rank and second, for the workload's own processes: those of its process group, and\n"
     "its descendants.",
     "host_rollup": "What the rows of `host_samples` add up to, node by node, in buckets of 10, 60 and 600 s. They are\n"
-    "written when their time is over: where a level's `n_rows` do not add up to all rows, its sampler was killed.",
+    "written when their time is over: where a level's `n_rows` do not add up to all rows, its sampler was killed.\n"
+    "Columns that came with a later version are NULL in what an earlier one wrote.",
     "workload_rollup": "The same of `workload_samples`, rank by rank.",
     "events": "What happened, and when.",
     "rollup": "What the rows of one GPU add up to in each bucket of 10, 60 and 600 s:\n"

@@ -109,9 +109,11 @@ def _host() -> Advice:
     values = sampler.sample(time.time())
     names = [column.name for column in TABLES["host_samples"]][3:]
     missing = [name for name, value in zip(names, values, strict=True) if value is None]
+    fabric = not any(name.startswith("fabric_") for name in missing)
+    missing = [name for name in missing if not name.startswith("fabric_")]  # which most machines don't have
     if missing:
         return Advice("note", "host metrics", f"this machine doesn't tell {', '.join(missing)}")
-    return Advice("ok", "host metrics", "CPU, load, memory, disk, network")
+    return Advice("ok", "host metrics", "CPU, load, memory, disk, network" + (", fabric" if fabric else ""))
 
 
 def _folder() -> Advice:

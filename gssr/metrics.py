@@ -235,8 +235,9 @@ TRACE_METRICS: tuple[Metric, ...] = (
     _share("io", "I/O", "io", "Share of time in reading and writing, and in loading data."),
     _share("other", "Other", "other", "Share of time in all else."),
     _share("idle", "Idle", "idle", "Share of time in which nothing ran."),
+    Metric("launches", "Launches", "launch", "1/s", "gauge", 0.0, "Calls a second that gave a GPU work.", "", "trace"),
 )  # fmt: skip
-"""What is computed of a trace in place of samples: shares of its time, by GPU, stream or thread."""
+"""What is computed of a trace in place of samples: shares of its time, by GPU, stream or thread, and launches."""
 OF_TRACES: dict[str, Metric] = {metric.name: metric for metric in TRACE_METRICS}
 OF_NAME, OF_COUNTER = "name:", "counter:"
 """How metrics begin that are the time under one name, and a counter of a trace: ``counter:unit:name``."""
@@ -262,6 +263,8 @@ CLOCK_EVENT_REASONS: tuple[tuple[int, str, str], ...] = (
 
 THROTTLES: tuple[str, ...] = ("sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
 """Those of them that slow down a GPU that has work."""
+HELD_DOWN = THROTTLES[1:]
+"""Those of these that are no part of its ordinary work: the power limit holds down every busy GPU now and then."""
 
 
 def metric_named(name: str) -> Metric | None:

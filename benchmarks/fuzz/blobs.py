@@ -26,6 +26,7 @@ from gssr.store.pages.rollups import PageRollups
 from gssr.store.pages.samples import PageTable, Wanted
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
+from gssr.store.read.window_edges import Window
 
 Array = NDArray[np.float64]
 
@@ -131,7 +132,7 @@ def _look(path: Path) -> None:
     with suppress(RecordingError), closing(open_recording(path)) as recording:
         for run in recording.runs[:3]:
             run.samples(["sm_active"])
-            run.buckets(START, START + 60)
+            run.buckets(Window(START, START + 60))
             _ = run.events, run.processes, run.tails, run.last_time, run.damage
 
 
@@ -147,8 +148,8 @@ def _in_place_of(table: str) -> Callable[[Path, bytes], None]:
         with suppress(RecordingError), closing(open_recording(path)) as recording:
             (run,) = recording.runs
             if table in SKETCHES.values():
-                run.histogram(["sm_active", "energy"], START // 60 * 60, START // 60 * 60 + 60)
-                run.histogram(["sm_active", "energy"])
+                run.histograms(["sm_active", "energy"], Window(START // 60 * 60, START // 60 * 60 + 60))
+                run.histograms(["sm_active", "energy"])
             for level in (None, 10) if table == "rollup" else ():
                 if not np.isfinite(run.buckets(level=level).vectors[:, :4]).all():
                     raise AssertionError("a rollup without end")

@@ -24,6 +24,7 @@ from gssr.store.merge import merge
 from gssr.store.read.follow import Follower
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
+from gssr.store.read.window_edges import ALL_TIME, Window
 from gssr.store.write.writer import Writer
 
 _PAGES: tuple[list[str], ...] = (
@@ -97,12 +98,12 @@ def _arrays(path: Path, rng: random.Random) -> None:
     with suppress(RecordingError), contextlib.closing(open_recording(path)) as recording:
         for run in recording.runs[:3]:
             start, end = sorted(START + rng.uniform(-100, 900) for _ in range(2))
-            window = rng.choice(((None, None), (start, None), (None, end), (start, end)))
-            run.samples(["sm_active", "energy", "flop_active"], None, *window)
-            run.buckets(window[0], window[1], rng.choice((None, 10, 60, 600)))
-            run.histogram(["sm_active", "flop_active"], *window)
-            run.host_use(*window)
-            run.workload_use(*window)
+            window = rng.choice((ALL_TIME, Window(start), Window(end=end), Window(start, end)))
+            run.samples(["sm_active", "energy", "flop_active"], None, window)
+            run.buckets(window, rng.choice((None, 10, 60, 600)))
+            run.histograms(["sm_active", "flop_active"], window)
+            run.host_use(window)
+            run.workload_use(window)
             _ = run.events, run.processes, run.tails, run.n_rows, run.first_time, run.last_time, run.damage
 
 

@@ -59,7 +59,7 @@ def record(
     writer.add_gpus([{"device_index": i, "uuid": f"{run_id}-{rank}-{i}", **named} for i in range(2)], NAMES, STEP)
     for gpu, time, *values in _rows(n_ticks, 2, random.Random(rank)):
         writer.add([(gpu, time, *values)])
-        writer.add_host(time, [0.5, 1.0, 10, 20, 0.0, 0.0, 0.0, 1.0])
+        writer.add_host(time, [0.5, 1.0, 10, 20, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0])
         writer.add_workload(time, [1.0, 1000, 3])
         writer.tick(time)
     end = START + n_ticks * STEP

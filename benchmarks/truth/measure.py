@@ -23,7 +23,7 @@ from gssr.model.verdicts import judge as verdicts_of
 from gssr.model.window import extent
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader, open_recording
-from gssr.store.read.window_edges import Window
+from gssr.store.read.window_edges import ALL_TIME
 
 LEAST_PRECISION, LEAST_RECALL = 0.95, 0.9
 LONG_SECONDS, LONG_INTERVAL, LONG_GPUS = 3600, 2.0, 8
@@ -51,8 +51,8 @@ def as_large(reader: RunReader) -> Iterable[Verdict]:
     """As if it had so many GPUs that it is judged from rollups of a minute."""
     positions, interval = np.arange(len(reader.gpus)), reader.sampling_seconds
     names = [name for name in evidence_names(reader) if name in METRICS]
-    bins = series.bins_of_buckets(*extent(reader), max(interval, LEVELS[1] / 2), MOST_BINS)
-    counted = count_rollups(reader, names, positions, bins, Window())
+    bins = series.bins_of_buckets(extent(reader), max(interval, LEVELS[1] / 2), MOST_BINS)
+    counted = count_rollups(reader, names, positions, bins, ALL_TIME)
     return verdicts_of(gather(reader, positions, counted=counted)).verdicts
 
 

@@ -123,10 +123,10 @@ class Run:
         too, however long that takes. Raises ValueError, a sentence, for what is not there, and for a file of rules
         (GSSR_RULES) with a mistake."""
         first, last = self._between(start, end)
-        options = Options(
-            gpus=_selectors(gpus), start=first, end=last, exact=exact or None, rules=from_environment()
-        )  # fmt: skip
-        return analyze_reader(self.reader, options)
+        chosen, rules = _selectors(gpus), from_environment()
+        return analyze_reader(
+            self.reader, Options(gpus=chosen, start=first, end=last, exact=exact or None, rules=rules)
+        )
 
     def samples(
         self,
@@ -138,12 +138,12 @@ class Run:
         """Raw rows by time: ``gpu`` (position), ``time`` (unix s), and a column per metric, NaN where nothing was measured
         (None: all that are stored). A long run of many GPUs has many: choose metrics, GPUs or a stretch. Warns (UserWarning)
         where samples were not kept: then there are means over 10 s, or nothing. Raises ValueError."""
-        first, last = self._between(start, end)
+        window = self._between(start, end)
         names = self.reader.metrics if metrics is None else self._known(metrics)
         positions = self._positions(gpus) if gpus is not None else None
-        if self.reader.thinned_until > (self.start if first is None else first):
+        if self.reader.thinned_until > max(self.start, window.start):
             warnings.warn(thinning(self.reader) or "", stacklevel=2)
-        return tables.samples(self.reader.samples(names, positions, first, last))
+        return tables.samples(self.reader.samples(names, positions, window))
 
     def space_average(
         self, metric: str, gpus: Gpus = None, start: Time = None, end: Time = None, bins: int = 600
@@ -154,7 +154,7 @@ class Run:
         (name,) = self._known(metric)
         if not has_balance(BY_NAME[name]):
             raise ValueError(f"{name} is a {BY_NAME[name].kind}: it has no average along time")
-        window = Window.of(*self._between(start, end))
+        window = self._between(start, end)
         span = window.within(self.start, self.end)
         source = Rollups(self.reader, self._positions(gpus), EXACT_ROWS)
         interval = self.reader.sampling_seconds or source.aggregate((), window, np.inf).interval or 1.0
@@ -189,9 +189,9 @@ class Run:
         GPU-hours, ``score``, and the mean of each metric."""
         return tables.phases(self.analysis.phases, self.start)
 
-    def _between(self, start: Time, end: Time) -> tuple[float | None, float | None]:
-        """Unix s; None where nothing is cut off."""
-        return self.reader.whole_buckets(*cut(self.start, self.end, self._unix(start), self._unix(end)))
+    def _between(self, start: Time, end: Time) -> Window:
+        """Open where nothing is cut off."""
+        return self.reader.whole_buckets(cut(Window(self.start, self.end), self._unix(start), self._unix(end)))
 
     def _unix(self, time: Time) -> str | float | None:
         if time is None or isinstance(time, str):

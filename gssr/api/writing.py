@@ -3,15 +3,18 @@
 import json
 import math
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gssr.api.recording import Recording, open_recording
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, NAMES, RATIO
+from gssr.store.format.host_rollups import HOST, WORKLOAD, UseTable
 from gssr.store.format.limits import GREATEST, LATEST
-from gssr.store.format.schema import TABLES
+from gssr.store.format.schema import LEVELS, STATES, TABLES
 from gssr.store.read.open import RecordingError
 from gssr.store.write.bulk import BulkWriter
 from gssr.store.write.create import remove
@@ -25,7 +28,11 @@ _CHUNK_SECONDS = 60
 """Written at once: doesn't cut a bucket of 10 s, nor one of 600 s."""
 _MOST_OF_A_RATIO = 2.0
 """No ratio is above this: it would be a percentage."""
+_AROUND = LEVELS[0]
+"""Rows of nodes and processes belong to a run from this long before its first sample to as long after its last, s."""
 _GPU_COLUMNS = {column.name for column in TABLES["gpus"]} - {"gpu", "run_id"}
+_Use = tuple[UseTable, str | int, Floats, Floats]
+"""Rows of one node or rank: their table, whose they are, their times [n] and values [n, 1, columns]."""
 
 
 def from_pandas(
@@ -34,6 +41,10 @@ def from_pandas(
     gpus: "pd.DataFrame | None" = None,
     label: str | None = None,
     sampling_seconds: float | None = None,
+    host: "pd.DataFrame | None" = None,
+    workload: "pd.DataFrame | None" = None,
+    state: str | None = None,
+    exit_code: int | None = None,
 ) -> Recording:
     """Write samples as a recording of one run, and open it.
 
@@ -43,6 +54,10 @@ def from_pandas(
     the table ``gpus``: ``node``, ``device_index``, ``uuid``, ``name``, ``memory_total`` ... ``sampling_seconds``: the
     interval, by default the median spacing.
 
+    ``host`` has a row per node and moment: ``node``, ``time``, and columns of the table ``host_samples``; ``workload`` one
+    per rank and moment: ``rank``, ``time``, and columns of ``workload_samples``. Rows from other times than the samples' are
+    left out. ``state`` is completed, failed, timeout or killed; by default as ``exit_code`` has it, without one completed.
+
     What ``Run.samples()`` and ``Run.gpus`` give comes back as it was. Raises ValueError, a sentence, for a table that can't
     be samples, and gssr.store.read.open.RecordingError when the file exists or can't be written."""
     path = os.fspath(path)
@@ -51,7 +66,11 @@ def from_pandas(
         raise ValueError("there are no samples in the table")
     if sampling_seconds is not None and not 0 < sampling_seconds < math.inf:
         raise ValueError(f"sampling_seconds is a length of time above 0, not {sampling_seconds!r}")
+    state, exit_code = _ended_as(state, exit_code)
     time = _times(samples["time"])
+    ends = float(time.min()) - _AROUND, float(time.max()) + _AROUND
+    beside = ((HOST, host), (WORKLOAD, workload))
+    use = [rows for table, frame in beside if frame is not None for rows in _use(table, frame, ends)]
     if gpus is not None:
         gpus = gpus.drop(columns="place", errors="ignore")  # which follows from the others
     labels, position = _labels(samples, gpus)
@@ -61,9 +80,8 @@ def from_pandas(
     interval = sampling_seconds or _spacing(time, position)
     writer = BulkWriter(path)
     try:
-        _write(
-            writer, time, position, values, [_gpu(labels[at], at, gpus) for at in range(len(labels))], label, interval
-        )
+        known = [_gpu(labels[at], at, gpus) for at in range(len(labels))]
+        _write(writer, time, position, values, known, label, interval, use, state, exit_code)
     except BaseException:
         remove(path)
         raise
@@ -72,7 +90,7 @@ def from_pandas(
 
 def _write(
     writer: BulkWriter, time: Floats, position: Ints, values: dict[str, Floats], gpus: list[dict[str, Any]],
-    label: str | None, interval: float,
+    label: str | None, interval: float, use: list[_Use], state: str, exit_code: int | None,
 ) -> None:  # fmt: skip
     start, end = float(time[0]), float(time[-1])
     nodes = {str(gpu["node"]) for gpu in gpus if gpu.get("node") is not None}
@@ -88,26 +106,81 @@ def _write(
     edges = np.flatnonzero(np.diff(np.floor(time / _CHUNK_SECONDS))) + 1
     for rows in np.split(np.arange(len(time)), edges):
         writer.add_columns(position[rows], time[rows], {name: column[rows] for name, column in values.items()})
-    if not writer.finish(end, None, "completed", end):
+    for table, owner, times, column in use:
+        writer.add_use(table, [owner], times, column)
+    if not writer.finish(end, exit_code, state, end):
         raise RecordingError(writer.problem or f"{writer.path}: can't be written")
+
+
+def _ended_as(state: str | None, exit_code: int | None) -> tuple[str, int | None]:
+    if exit_code is not None:
+        if exit_code not in range(256):
+            raise ValueError(f"exit_code is a whole number, 0-255, not {exit_code!r}")
+        exit_code = int(exit_code)
+    if state is None:
+        return ("failed" if exit_code else "completed"), exit_code
+    ended = [name for name in STATES if name != "running"]
+    if state not in ended:
+        raise ValueError(f"state is {', '.join(ended[:-1])} or {ended[-1]}, not {state!r}")
+    return state, exit_code
+
+
+def _use(table: UseTable, frame: "pd.DataFrame", ends: tuple[float, float]) -> list[_Use]:
+    """The rows between two times, unix s."""
+    frame = frame.drop(columns="run_id", errors="ignore")
+    names = _columns(frame, table.samples, (table.owner, "time"), table.values)
+    if frame[table.owner].isna().any():
+        raise ValueError(f"{table.owner!r} has rows of {table.samples} without a {table.owner}")
+    times = _times(frame["time"])
+    within = (times >= ends[0]) & (times <= ends[1])
+    if not within.any():
+        raise ValueError(f"{table.samples} has no row from the time of the samples: are its times in UTC?")
+    frame, time = frame[within], times[within]
+    missing = np.full(len(time), np.nan)
+    values = np.stack([_values(frame[name], name) if name in names else missing for name in table.values], axis=1)
+    owners, place = np.unique(_nodes(frame["node"]) if table is HOST else _ranks(frame["rank"]), return_inverse=True)
+    order = np.lexsort((time, place))
+    groups = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
+    return [(table, owner, time[rows], values[rows, None]) for owner, rows in zip(owners.tolist(), groups, strict=True)]
+
+
+def _nodes(column: "pd.Series[Any]") -> NDArray[Any]:
+    names = np.asarray(column.astype(str), np.str_)
+    if not names.all():
+        raise ValueError("'node' has rows of host_samples without a name")
+    return names
+
+
+def _ranks(column: "pd.Series[Any]") -> Ints:
+    found = _numbers(column, "rank")
+    if (found < 0).any() or (found != np.floor(found)).any():
+        raise ValueError("'rank' holds something else than whole numbers from 0 on")
+    return found.astype(np.int64)
 
 
 def _metrics(samples: "pd.DataFrame") -> list[str]:
     """The metrics that are written, in the catalogue's order."""
-    columns = [str(name) for name in samples.columns]
-    missing = [name for name in ("gpu", "time") if name not in columns]
-    if missing:
-        raise ValueError(f"samples need a column {missing[0]!r}: the table has {', '.join(columns) or 'none'}")
-    twice = [name for name in dict.fromkeys(columns) if columns.count(name) > 1]
-    if twice:
-        raise ValueError(f"there are several columns {twice[0]!r} in the table")
-    unknown = [name for name in columns if name not in BY_NAME and name not in ("gpu", "time")]
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is no metric: {', '.join(NAMES)}")
-    names = [name for name in NAMES if name in columns]
+    known = _columns(samples, "samples", ("gpu", "time"), list(BY_NAME))
+    names = [name for name in NAMES if name in known]
     if not names:
         raise ValueError("there is no metric in the table")
     return names
+
+
+def _columns(frame: "pd.DataFrame", what: str, needed: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Which of the ``known`` columns a table has. Raises ValueError where it lacks one that is needed, or has others."""
+    columns = [str(name) for name in frame.columns]
+    missing = [name for name in needed if name not in columns]
+    if missing:
+        raise ValueError(f"{what} need a column {missing[0]!r}: the table has {', '.join(columns) or 'none'}")
+    twice = [name for name in dict.fromkeys(columns) if columns.count(name) > 1]
+    if twice:
+        raise ValueError(f"there are several columns {twice[0]!r} in the table")
+    unknown = [name for name in columns if name not in known and name not in needed]
+    if unknown:
+        kind = "metric" if what == "samples" else f"column of {what}"
+        raise ValueError(f"{unknown[0]!r} is no {kind}: {', '.join(known)}")
+    return [name for name in columns if name in known]
 
 
 def _times(column: "pd.Series[Any]") -> Floats:
@@ -175,9 +248,12 @@ def _is_integer(name: str) -> bool:
 def _values(column: "pd.Series[Any]", name: str) -> Floats:
     found = _numbers(column, name)
     least, greatest = float(np.nanmin(found, initial=0.0)), float(np.nanmax(found, initial=0.0))
-    if BY_NAME[name].unit == RATIO and greatest > _MOST_OF_A_RATIO:
+    ratio = name == "cpu_utilization" if name not in BY_NAME else BY_NAME[name].unit == RATIO
+    if ratio and greatest > _MOST_OF_A_RATIO:
         raise ValueError(f"{name} is a ratio, 0-1, and not a percentage: the table has {greatest:g}")
-    if BY_NAME[name].unit == RATIO and least < 0:
+    if least < 0 and name not in BY_NAME:
+        raise ValueError(f"{name} is never below 0, and NaN where it was not measured: the table has {least:g}")
+    if ratio and least < 0:
         raise ValueError(f"{name} is a ratio, 0-1, and NaN where it was not measured: the table has {least:g}")
     if max(greatest, -least) > GREATEST:
         raise ValueError(f"{name} has values that no sensor gives: {max(greatest, least, key=abs):g}")

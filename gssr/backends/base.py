@@ -16,6 +16,15 @@ class BackendError(Exception):
     """A backend can't be opened or has ended; the text is one sentence for the user."""
 
 
+class UnusableError(BackendError):
+    """What a backend needs can't be used; ``what`` is wrong, and ``cure`` says what to do."""
+
+    def __init__(self, what: str, cure: str) -> None:
+        super().__init__(f"{what}; {cure}")
+        self.what = what
+        self.cure = cure
+
+
 class Device(NamedTuple):
     """One GPU (or MIG instance) as its backend knows it; None is unknown.
 

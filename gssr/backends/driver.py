@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pynvml
 
-from gssr.backends.base import BackendError, Device
+from gssr.backends.base import Device, UnusableError
 from gssr.backends.choose import Seen, choose
 
 Handle = Any
@@ -49,13 +49,8 @@ _START_CURES = {
 }
 
 
-class DriverError(BackendError):
-    """The driver can't be used; ``what`` is wrong, and ``cure`` says what to do."""
-
-    def __init__(self, what: str, cure: str) -> None:
-        super().__init__(f"{what}; {cure}")
-        self.what = what
-        self.cure = cure
+class DriverError(UnusableError):
+    """The driver can't be used."""
 
 
 class Gone(Exception):

@@ -68,6 +68,10 @@ Counters = dict[str, tuple[float, float]]
 HostValues = tuple[float | None, ...]
 
 _SECTOR = 512  # bytes, whatever a disk's own are
+_WORD = 4
+"""Bytes that a port's data counters count by (Linux, Documentation/ABI/stable/sysfs-class-infiniband)."""
+_FULL = 0xFFFFFFFF
+"""Where a counter of 32 bits stops (InfiniBand Architecture, PortCounters): what came after is unknown."""
 
 _T = TypeVar("_T")
 
@@ -80,22 +84,25 @@ def _reading(read: Callable[[], _T]) -> _T | None:
 
 
 class HostSampler:
-    """The node's CPU, load, memory, disks and network.
+    """The node's CPU, load, memory, disks, network and fabric.
 
     All of it is the whole node's, other jobs on it included, also inside a container or a cgroup. Network counters don't
-    see RDMA: InfiniBand traffic of MPI or NCCL is not in them."""
+    see RDMA: what MPI or NCCL send that way the fabric's adapters count. ``sysfs``: where the kernel shows these."""
 
-    def __init__(self) -> None:
+    def __init__(self, sysfs: str = "/sys") -> None:
+        self._sysfs = sysfs
         self._time: float | None = None
         self._cpu: tuple[float, float] | None = None
         self._disks: Counters | None = None
         self._network: Counters | None = None
+        self._fabric: Counters | None = None
 
     def sample(self, now: float) -> HostValues:
-        """The columns of ``host_samples`` from ``cpu_utilization`` on. ``now`` in unix s; rates (CPU, disks, network) are
-        over the time since the call before, None in the first."""
+        """The columns of ``host_samples`` from ``cpu_utilization`` on. ``now`` in unix s; rates (CPU, disks, network,
+        fabric) are over the time since the call before, None in the first."""
         seconds = None if self._time is None else now - self._time
         cpu, disks, network = _reading(_cpu_ticks), _reading(_disk_bytes), _reading(_network_bytes)
+        fabric = _reading(lambda: _fabric_bytes(self._sysfs, int(now) // 60))
         memory = _reading(_memory_bytes) or (None, None)
         values = (
             _busy_share(self._cpu, cpu),
@@ -103,8 +110,9 @@ class HostSampler:
             *memory,
             *_rates(self._disks, disks, seconds),
             *_rates(self._network, network, seconds),
+            *_fabric_rates(self._fabric, fabric, seconds),
         )
-        self._time, self._cpu, self._disks, self._network = now, cpu, disks, network
+        self._time, self._cpu, self._disks, self._network, self._fabric = now, cpu, disks, network, fabric
         return values
 
 
@@ -157,6 +165,53 @@ def _devices(folder: str, names: tuple[str, ...]) -> list[str]:
     return hardware or [name for name in names if name != "lo" and os.path.exists(f"{folder}/{name}")]
 
 
+def _fabric_bytes(sysfs: str, minute: int) -> Counters:
+    """Of the adapters' ports that can be read."""
+    found: Counters = {}
+    for received, sent, size in _ports(sysfs, minute):
+        try:
+            found[received] = (_count(received) * size, _count(sent) * size)
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def _count(path: str) -> int:
+    count = int(_read(path, 64, 0).partition(b"@")[0])  # Slingshot's driver adds when it read it
+    if count == _FULL:
+        raise ValueError(path)
+    return count
+
+
+@lru_cache(maxsize=1)
+def _ports(sysfs: str, _minute: int) -> list[tuple[str, str, int]]:
+    """The ports that are up, each by its counters of what it received and sent, and the bytes that these count by:
+    InfiniBand and RoCE (Linux, Documentation/ABI/stable/sysfs-class-infiniband; where ``counters`` has but 32 bits, old
+    drivers have ``counters_ext``) and Slingshot (the telemetry of HPE's driver for Cassini, in octets). Looked for anew
+    every minute: ports come up."""
+    ports = []
+    for device in _names(f"{sysfs}/class/infiniband"):
+        for port in _names(f"{sysfs}/class/infiniband/{device}/ports"):
+            path = f"{sysfs}/class/infiniband/{device}/ports/{port}"
+            kind = (contents(f"{path}/link_layer") or b"").strip()
+            if kind in (b"InfiniBand", b"Ethernet") and b"ACTIVE" in (contents(f"{path}/state") or b""):
+                wide = os.path.exists(f"{path}/counters_ext/port_rcv_data_64")
+                folder, bits = ("counters_ext", "_64") if wide else ("counters", "")
+                received, sent = (f"{path}/{folder}/port_{way}_data{bits}" for way in ("rcv", "xmit"))
+                ports.append((received, sent, _WORD))
+    for device in _names(f"{sysfs}/class/cxi"):
+        path = f"{sysfs}/class/cxi/{device}/device/telemetry/hni_sts"
+        ports.append((f"{path}_rx_ok_octets", f"{path}_tx_ok_octets", 1))
+    return ports
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
 def _busy_share(before: tuple[float, float] | None, after: tuple[float, float] | None) -> float | None:
     if before is None or after is None or after[1] <= before[1]:
         return None
@@ -173,6 +228,19 @@ def _rates(before: Counters | None, after: Counters | None, seconds: float | Non
             for i in (0, 1):
                 sums[i] += max(counters[i] - before[name][i], 0)
     return sums[0] / seconds, sums[1] / seconds
+
+
+def _fabric_rates(
+    before: Counters | None, after: Counters | None, seconds: float | None
+) -> tuple[float | None, float | None]:
+    """Bytes per second of all ports; None where one came or went, or where its counter fell: part of a sum is none."""
+    if not before or not after or before.keys() != after.keys() or seconds is None or seconds <= 0:
+        return None, None
+    received, sent = ([counters[way] - before[port][way] for port, counters in after.items()] for way in (0, 1))
+    return (
+        None if min(received) < 0 else sum(received) / seconds,
+        None if min(sent) < 0 else sum(sent) / seconds,
+    )
 
 
 class _Stat(NamedTuple):

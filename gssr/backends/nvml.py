@@ -116,12 +116,15 @@ class NvmlBackend:
 
     def close(self) -> Sequence[Row]:
         """Give the buffers back and stop the library."""
+        self._stop()
+        return ()
+
+    def _stop(self) -> None:
         for watched in self._watched:
             if watched.profiler is not None:
                 watched.profiler.free()
         if self._up:
             driver.stop()
-        return ()
 
     def _lose(self, position: int, gone: Gone | pynvml.NVMLError) -> None:
         watched = self._watched[position]
@@ -156,11 +159,7 @@ class NvmlBackend:
 
     def _start_anew(self) -> None:
         """Start the library again; all handles and buffers of before are void."""
-        for watched in self._watched:
-            if watched.profiler is not None:
-                watched.profiler.free()
-        if self._up:
-            driver.stop()
+        self._stop()
         try:
             driver.start()
             self._up = True

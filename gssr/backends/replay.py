@@ -12,8 +12,8 @@ from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 from gssr.backends.base import Backend, BackendError, Change, Device, Row
-from gssr.metrics import METRICS, NAMES
-from gssr.store.format.columns import columns_of
+from gssr.metrics import NAMES
+from gssr.store.format.columns import columns_of, selected
 from gssr.store.format.layout import layout_of
 from gssr.store.format.limits import GREATEST, LATEST, number
 from gssr.store.format.rollup import unpack_vector
@@ -229,7 +229,7 @@ def _file(
     path: str, connection: sqlite3.Connection, run: Run, positions: dict[int, int], keys_of_run: Container[int]
 ) -> _File:
     columns = [name for name in columns_of(connection, "samples") if name not in ("gpu", "time")]
-    wanted = ", ".join(metric.name if metric.name in columns else "NULL" for metric in METRICS)
+    wanted = ", ".join(selected(connection, "samples", NAMES))
     keys = ", ".join(map(str, positions))
     measured = set(columns) if run.ended_at is None else _measured(connection, columns, keys)
     query = f"SELECT rowid, gpu, time, {wanted} FROM samples WHERE rowid > ? ORDER BY rowid LIMIT ?"

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from gssr.traces.open import Traces
 
 ONLY_RECORDINGS = (
-    "plot_time_series", "plot_load_balancing", "show_metadata", "no_summary", "exact", "metrics", "run", "report",
-    "terminal",
+    "plot_time_series", "plot_load_balancing", "show_metadata", "no_summary", "exact", "metrics", "run", "terminal",
 )  # fmt: skip
 """Options of ``gssr analyze`` that mean nothing for a trace."""
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kKMGT]?)i?B?")
@@ -36,6 +35,8 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
     for name in ONLY_RECORDINGS:
         if getattr(options, name) not in (None, False):
             return fail(f"--{name.replace('_', '-')}: is for recordings: {names[0]} is a trace", USAGE)
+    if options.report is not None and not options.report.lower().endswith(".html"):
+        return fail(f"--report: {options.report}: of a trace name a file that ends in .html", USAGE)
     if options.csv is not None and options.csv not in (*TABLES, *NSYS, *ALIASES):
         return fail(f"--csv: no table {options.csv!r}; there are: {', '.join((*TABLES, *NSYS))}", USAGE)
     try:
@@ -53,7 +54,8 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
     try:
         return _show(trace, options)
     except OSError as error:
-        return fail(f"{error.filename or options.png}: pictures can't be written: {error.strerror}", BAD_INPUT)
+        what = f"{error.filename or options.report or options.png}: can't be written: {error.strerror}"
+        return fail(what, BAD_INPUT)
 
 
 def opened(names: Sequence[str], max_size: str | None) -> "Traces":
@@ -76,6 +78,13 @@ def _show(trace: "TraceAnalysis", options: argparse.Namespace) -> int:
 
     if options.png is not None:
         _draw(trace, options.png)
+    if options.report is not None:
+        from gssr.report.html.trace import trace_report
+        from gssr.store.output_file import access_of, output_file
+
+        with output_file(options.report, access_of(source.path for source in trace.sources)) as file:
+            file.write(trace_report(trace).encode())
+        tell(options.report)
     if options.csv is None and not options.json:
         asked = PageOptions(options.width, page_options.ascii_only(options), options.verbosity)
         rows = trace_page(trace, asked)

@@ -53,6 +53,7 @@ from gssr.score import score_of_means
 from gssr.store.format.rows import Gpu
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.read.recording import RunReader
+from gssr.store.read.window_edges import ALL_TIME
 from gssr.store.read.window_edges import Window as Bounds
 
 EXACT_ROWS = 200_000
@@ -92,13 +93,13 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
     not have."""
     asked = _asked(options.metrics)
     positions = np.array(select_gpus(reader.gpus, options.gpus), dtype=np.int64)
-    run_start, run_end = extent(reader)
-    bounds = Bounds.of(*reader.whole_buckets(*cut(run_start, run_end, options.start, options.end)))
+    run = extent(reader)
+    bounds = reader.whole_buckets(cut(run, options.start, options.end))
 
     drawn = tuple(name for name in options.series if has_balance(BY_NAME[name]))
     extra = () if options.outliers == "none" else DETECTION_METRICS
     names = _in_file(reader, [*asked, *SCORE_INPUTS, "energy", "clock_event_reasons", *drawn, *extra])
-    exact = reader.has_rows(EXACT_ROWS, bounds.start) if options.exact is None else options.exact
+    exact = reader.has_rows(EXACT_ROWS, bounds) if options.exact is None else options.exact
     if exact and reader.thinned_until > bounds.start:
         raise ValueError(f"not all samples are there to be read: {thinning(reader)}")
     few_rows = EXACT_ROWS if options.exact is None else 0
@@ -113,31 +114,26 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         source = Exact(reader, positions, rollups, options.progress)
     interval = reader.sampling_seconds or source.aggregate((), bounds, np.inf).interval or 1.0
 
-    window = Window(*bounds.within(run_start, run_end), 0.0, 0.0, bounds == Bounds())
+    window = Window(*bounds.within(*run), 0.0, 0.0, bounds == ALL_TIME)
     if options.outliers != "none":
         window = _without_outliers(source, names, window, bounds, interval, options.outliers)
         bounds = Bounds(window.start if window.leading else bounds.start, window.end if window.trailing else bounds.end)
     if rows is None:
-        reader.hold_ends(*bounds, filtered(reader, positions))
+        reader.hold_ends(bounds, filtered(reader, positions))
     total = source.aggregate(names, bounds, GAP_INTERVALS * interval)
     gpus = _summaries([reader.gpus[position] for position in positions], total, asked)
     drawn = tuple(name for name in drawn if total.statistics.get(name, UNKNOWN).n)
-    span = window.start, window.end
+    span = Bounds(window.start, window.end)
     places = looked_at(total.n_rows)
     counted = None
-    if (
-        rows is None
-        and not reader.has_rows(MOST_ROWS, bounds.start)
-        and options.causes
-        and len(places) == len(positions)
-    ):
+    if rows is None and not reader.has_rows(MOST_ROWS, bounds) and options.causes and len(places) == len(positions):
         cells = [name for name in dict.fromkeys((*gathered, *drawn)) if name != BITS]
         counted = rollups.count(cells, span, bounds, interval)
     gpu_series = source.gpu_series(drawn, span, bounds, interval, options.bins) if drawn else {}
     causes = _NO_CAUSES
     if options.causes:
         own_rows = rows.between(gathered, bounds, places) if rows else None
-        judged = judge_window(reader, positions, *bounds, options.rules, places, own_rows, counted)
+        judged = judge_window(reader, positions, bounds, options.rules, places, own_rows, counted)
         del counted, own_rows
         causes = _causes(judged, options.rules)
         del judged
@@ -232,19 +228,22 @@ def _without_outliers(
     source: Source, names: Sequence[str], window: Window, bounds: Bounds, interval: float, outliers: Outliers
 ) -> Window:
     """The window without its warm-up, its tear-down or both."""
+    span = Bounds(window.start, window.end)
 
-    def average(name: str, start: float, end: float, bins: int) -> Series:
-        own = Bounds(start if start > window.start else bounds.start, end if end < window.end else bounds.end)
-        span = max(start, window.start), min(end, window.end)
-        return over_space(source.gpu_series([name], span, own, interval, bins)[name])
+    def average(name: str, part: Bounds, bins: int) -> Series:
+        own = Bounds(
+            part.start if part.start > span.start else bounds.start, part.end if part.end < span.end else bounds.end
+        )
+        within = Bounds(max(part.start, span.start), min(part.end, span.end))
+        return over_space(source.gpu_series([name], within, own, interval, bins)[name])
 
     for name in DETECTION_METRICS:
         if name not in names:
             continue
-        whole = average(name, window.start, window.end, 1)
+        whole = average(name, span, 1)
         if not np.isfinite(whole.mean).any():
             continue
-        leading, trailing = warm_up_and_tear_down(partial(average, name), window.start, window.end)
+        leading, trailing = warm_up_and_tear_down(partial(average, name), span)
         leading = leading if outliers in ("leading", "all") else 0.0
         trailing = trailing if outliers in ("trailing", "all") else 0.0
         whole_run = window.whole and not (leading or trailing)

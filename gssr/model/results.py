@@ -139,7 +139,7 @@ class Window:
 class HostUse:
     """What the nodes and the workload's processes did in the window; None where it was not measured.
 
-    ``cpu_utilization`` (ratio), ``load1`` and the four rates (bytes/s) are means over all nodes and seconds; ``memory_used``
+    ``cpu_utilization`` (ratio), ``load1`` and the rates (bytes/s) are means over all nodes and seconds; ``memory_used``
     and ``memory_total`` (bytes) the greatest of any node. ``workload_cpu`` is the number of cores kept busy: the sum over
     ranks of their means; ``workload_rss`` (bytes) and ``workload_processes`` the sums of the ranks' greatest."""
 
@@ -151,6 +151,8 @@ class HostUse:
     write_bytes: float | None
     net_rx_bytes: float | None
     net_tx_bytes: float | None
+    fabric_rx_bytes: float | None
+    fabric_tx_bytes: float | None
     workload_cpu: float | None
     workload_rss: float | None
     workload_processes: float | None

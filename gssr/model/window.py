@@ -19,6 +19,7 @@ from gssr.model.results import Phase, Series, Unevenness, Verdict
 from gssr.model.statistics.grid import coarser
 from gssr.store.format.rows import Gpu
 from gssr.store.read.recording import RunReader
+from gssr.store.read.window_edges import Window
 
 _UNITS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)"
@@ -41,18 +42,18 @@ _MAX_SLOW = 0.2
 _HOLD_LEADING = (5, 3)
 _HOLD_TRAILING = (3, 2)
 
-Average = Callable[[float, float, int], Series]
-"""(start, end, bins) -> the space average of the metric that tells work from waiting, in at most about so many bins."""
+Average = Callable[[Window, int], Series]
+"""(window, bins) -> the space average of the metric that tells work from waiting, in at most about so many bins."""
 
 
-def extent(reader: RunReader) -> tuple[float, float]:
-    """Start and end of the run, unix s: what is recorded of the workload, else the first and last sample."""
+def extent(reader: RunReader) -> Window:
+    """From the start to the end of the run: what is recorded of the workload, else the first and last sample."""
     run = reader.run
     first, last = reader.first_time, reader.last_time
     starts = [time for time in (run.started_at, first, run.ended_at) if time is not None]
     start = starts[0] if starts else 0.0
     ends = [time for time in (run.ended_at, last) if time is not None]
-    return start, max(start, ends[0] if ends else start)
+    return Window(start, max(start, ends[0] if ends else start))
 
 
 def parse_time(text: str, run_start: float, run_end: float) -> float:
@@ -89,32 +90,30 @@ def _seconds(words: str) -> float | None:
     return None
 
 
-def cut(
-    run_start: float, run_end: float, start: str | float | None, end: str | float | None
-) -> tuple[float | None, float | None]:
-    """--from and --to as unix times, None where they cut nothing off. Numbers are unix times already; what reaches beyond
-    the run is cut to it. Raises ValueError, with a sentence, for a window that holds nothing of the run."""
-    lower = parse_time(start, run_start, run_end) if isinstance(start, str) else start
-    upper = parse_time(end, run_start, run_end) if isinstance(end, str) else end
-    lasted = f"the run lasted {run_end - run_start:.6g} s"
+def cut(run: Window, start: str | float | None, end: str | float | None) -> Window:
+    """--from and --to as a window of the run, open where they cut nothing off. Numbers are unix times already; what reaches
+    beyond the run is cut to it. Raises ValueError, with a sentence, for a window that holds nothing of the run."""
+    lower = parse_time(start, *run) if isinstance(start, str) else start
+    upper = parse_time(end, *run) if isinstance(end, str) else end
+    lasted = f"the run lasted {run.seconds:.6g} s"
     if lower is not None and upper is not None and lower >= upper:
         raise ValueError(f"the window from {start} to {end} is empty: it must begin before it ends ({lasted})")
-    if lower is not None and lower >= run_end:
+    if lower is not None and lower >= run.end:
         raise ValueError(f"the window from {start} begins at or after the run's end ({lasted})")
-    if upper is not None and upper <= run_start:
+    if upper is not None and upper <= run.start:
         raise ValueError(f"the window to {end} ends at or before the run's start ({lasted})")
-    return (
-        None if lower is None or lower <= run_start else lower,
-        None if upper is None or upper >= run_end else upper,
+    return Window(
+        -math.inf if lower is None or lower <= run.start else lower,
+        math.inf if upper is None or upper >= run.end else upper,
     )
 
 
 def average_of(origin: float, width: float, values: Floats) -> Average:
     """The Average of a series [n] that is there already, in bins of ``width`` seconds from ``origin`` (unix s)."""
 
-    def part(start: float, end: float, most: int) -> Series:
-        first = min(max(round((start - origin) / width), 0), len(values))
-        last = max(min(round((end - origin) / width), len(values)), first)
+    def part(window: Window, most: int) -> Series:
+        first = min(max(round((window.start - origin) / width), 0), len(values))
+        last = max(min(round((window.end - origin) / width), len(values)), first)
         step = max(1, -(-(last - first) // most))
         mean = coarser(values[None, first:last], step)[0]
         return Series("", origin + first * width, step * width, mean, mean, mean, np.isfinite(mean).astype(np.int64))
@@ -122,8 +121,8 @@ def average_of(origin: float, width: float, values: Floats) -> Average:
     return part
 
 
-def warm_up_and_tear_down(average: Average, start: float, end: float) -> tuple[float, float]:
-    """Seconds of warm-up after ``start`` and of tear-down before ``end`` (unix s), 0 where there is none.
+def warm_up_and_tear_down(average: Average, window: Window) -> tuple[float, float]:
+    """Seconds of warm-up from the start of a window on and of tear-down before its end, 0 where there is none.
 
     The rule, on the space average of the window in at most 100 bins. Bins without samples don't count; with fewer than 10
     others nothing is left out.
@@ -139,7 +138,7 @@ def warm_up_and_tear_down(average: Average, start: float, end: float) -> tuple[f
 
     Each edge is then looked up in finer bins (a fortieth of the two bins around it, where the samples allow it).
     """
-    coarse = average(start, end, DETECTION_BINS)
+    coarse = average(window, DETECTION_BINS)
     position = np.flatnonzero(np.isfinite(coarse.mean))
     activity = coarse.mean[position]
     n = len(activity)
@@ -155,10 +154,10 @@ def warm_up_and_tear_down(average: Average, start: float, end: float) -> tuple[f
     warm_up = tear_down = 0.0
     if leading:
         at = coarse.start + float(position[leading]) * coarse.width
-        warm_up = max(0.0, _fine_edge(average, at, coarse.width, reached, first=True) - start)
+        warm_up = max(0.0, _fine_edge(average, at, coarse.width, reached, first=True) - window.start)
     if trailing:
         at = coarse.start + float(position[n - 1 - trailing] + 1) * coarse.width
-        tear_down = max(0.0, end - _fine_edge(average, at, coarse.width, reached_last, first=False))
+        tear_down = max(0.0, window.end - _fine_edge(average, at, coarse.width, reached_last, first=False))
     return warm_up, tear_down
 
 
@@ -184,7 +183,7 @@ def _held(reached: NDArray[np.bool_], span: int, needed: int) -> NDArray[np.bool
 
 def _fine_edge(average: Average, at: float, width: float, least: float, first: bool) -> float:
     """The beginning of the first (or the end of the last) fine bin that reaches ``least`` within a bin's width of ``at``."""
-    fine = average(at - width, at + width, _FINE_BINS)
+    fine = average(Window(at - width, at + width), _FINE_BINS)
     reached = np.flatnonzero(fine.mean >= least)
     if not len(reached):
         return at

@@ -34,6 +34,7 @@ UNITS: dict[str, Unit] = {
     "J": Unit("J", 1.0, 1),
     "°C": Unit("°C", 1.0, 1),
     "MHz": Unit("MHz", 1.0, 0),
+    "1/s": Unit("k/s", 1e-3, 2),
 }
 
 _ENERGY = ((1e6, "MJ"), (1e3, "kJ"), (0.0, "J"))
@@ -55,6 +56,12 @@ def fixed(value: float | None, decimals: int, none: str = NONE) -> str:
     if value is None or not math.isfinite(value):
         return none
     return f"{round(value, decimals) + 0.0:.{decimals}f}"
+
+
+def signed(value: float | None, decimals: int) -> str:
+    """A difference with its sign; one that rounds to 0 is +0."""
+    text = fixed(value, decimals)
+    return text if text[0] == "-" else f"+{text}"
 
 
 def number(value: float | None, metric: Metric) -> str:
@@ -87,8 +94,8 @@ def energy(joules: float | None) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """``1 GPU``, ``16 GPUs``, ``4,800 samples``."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+    """``1 GPU``, ``16 GPUs``, ``4,800 samples``, ``2 processes``."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith('ss') else 's'}"
 
 
 def nice_above(value: float | None, metric: Metric) -> float:
@@ -114,10 +121,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def cell(value: object) -> object:
-    """What is written for a value: nothing for None, NaN and infinity, numbers as they are, and text that a spreadsheet
-    would take for a formula after an apostrophe."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
+    """What is written for a value: nothing for None, NaN and infinity, numbers as they are (but -0.0 as 0.0), and text that
+    a spreadsheet would take for a formula after an apostrophe."""
+    if isinstance(value, float):
+        return value + 0.0 if math.isfinite(value) else None
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return value

@@ -18,7 +18,7 @@ from gssr.render.clock import axis_text, duration
 from gssr.render.columns import SAME, columns, difference_strip, strip
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import NONE, fixed, metric_of, percent, scale_text, unit_of
+from gssr.render.scale import NONE, fixed, metric_of, percent, scale_text, signed, unit_of
 from gssr.render.table import Cell, Column, table
 from gssr.report.document import number
 from gssr.report.page import PageOptions, drawn, full_scale, lead, place, section
@@ -41,9 +41,8 @@ class _Line(NamedTuple):
     factor: float
     decimals: int
 
-    def text(self, value: float | None, signed: bool = False) -> str:
-        shown = fixed(None if value is None else value * self.factor, self.decimals)
-        return f"+{shown}" if signed and value is not None and not shown.startswith("-") else shown
+    def text(self, value: float | None, with_sign: bool = False) -> str:
+        return (signed if with_sign else fixed)(None if value is None else value * self.factor, self.decimals)
 
 
 _TOTALS: dict[str, _Line] = {
@@ -82,7 +81,7 @@ def closing_line(letter: str, comparison: Comparison) -> str:
     score = comparison.score
     values = (score.b, score.a, score.noise)
     b, a, noise = ("unknown" if value is None else f"{value:.3f}" for value in values)
-    difference = "unknown" if score.difference is None else f"{score.difference:+.3f}"
+    difference = "unknown" if score.difference is None else signed(score.difference, 3)
     outcome = score.outcome.replace(" ", "-")
     return f"GSSR compare {letter}: score={b} baseline={a} difference={difference} noise={noise} outcome={outcome}"
 
@@ -109,9 +108,9 @@ def _in_words(letter: str, each: Comparison, width: int) -> list[Row]:
     if score.difference is None or score.noise is None or score.a is None or score.b is None:
         return wrap(f"{letter} can't be judged by its score: it, or A's, or the noise is unknown.", width)
     how = {"better": "better than A", "worse": "worse than A"}.get(score.outcome, "within noise of A")
-    share = "" if score.relative is None else f" ({100 * score.relative:+.1f} %)"
+    share = "" if score.relative is None else f" ({signed(100 * score.relative, 1)} %)"
     text = (
-        f"{letter} is {how} by its score: {score.b:.3f} after {score.a:.3f}, {score.difference:+.3f}{share}; "
+        f"{letter} is {how} by its score: {score.b:.3f} after {score.a:.3f}, {signed(score.difference, 3)}{share}; "
         f"up to {score.noise:.3f} is noise."
     )
     return wrap(text, width, role=_LOOKS[score.outcome][1] if score.outcome != "within noise" else "plain")
@@ -145,12 +144,12 @@ def _one(letters: str, lines: Sequence[tuple[_Line, list[Change]]], width: int, 
     ]  # fmt: skip
     rows: list[list[Cell]] = []
     for line, (change,) in lines:
-        relative = NONE if change.relative is None else f"{100 * change.relative:+.1f}"
+        relative = signed(None if change.relative is None else 100 * change.relative, 1)
         noise = NONE if change.noise is None else line.text(change.noise)
         role = _LOOKS[change.outcome][1]
         rows.append([
             line.name, (Span(line.unit, "dim"),), line.text(change.a), (Span(line.text(change.b), "value"),),
-            line.text(change.difference, signed=True), (Span(relative, "dim"),), (Span(noise, "dim"),),
+            line.text(change.difference, with_sign=True), (Span(relative, "dim"),), (Span(noise, "dim"),),
             (Span(change.outcome, role),),
         ])  # fmt: skip
     return table(head, rows, width, marks)

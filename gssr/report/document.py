@@ -166,7 +166,7 @@ def number(value: float | None) -> float | None:
     """A plain number, None for what JSON can't say; numpy's own types become Python's."""
     if value is None or not math.isfinite(value):
         return None
-    return float(value)
+    return float(value) + 0.0  # so that -0.0 is 0.0
 
 
 def numbers(values: Mapping[str, float | None] | Mapping[str, float]) -> dict[str, float | None]:

@@ -16,6 +16,7 @@ from gssr.arrays import Floats
 from gssr.metrics import SCORE_INPUTS, Metric
 from gssr.model.results import Analysis
 from gssr.model.statistics import balance
+from gssr.model.window import DETECTION_METRICS
 from gssr.render import clock
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
 from gssr.render.clock import duration, moment, told
@@ -274,7 +275,6 @@ _DETAILS = (
     "memory_copy_utilization", "tensor_hmma_active", "tensor_imma_active", "tensor_dfma_active", "integer_active",
     "memory_temperature",
 )  # fmt: skip
-_LEADS = ("sm_active", "gr_engine_active", "gpu_utilization")
 
 
 def is_detail(name: str) -> bool:
@@ -284,11 +284,11 @@ def is_detail(name: str) -> bool:
 
 def series_needed(options: PageOptions) -> tuple[str, ...]:
     """The metrics whose series the pages and pictures draw, if there are any: what to ask the analysis for."""
-    return tuple(dict.fromkeys((*_LEADS, *KEY_METRICS, *(options.metrics or ()))))
+    return tuple(dict.fromkeys((*DETECTION_METRICS, *KEY_METRICS, *(options.metrics or ()))))
 
 
 def lead(measured: Collection[str], options: PageOptions) -> str | None:
     """The metric that stands for a GPU being used, among those ``measured``: SM activity, or the nearest to it that the
     backend could measure, or the first one asked for, or any. None when there is nothing."""
-    candidates = (*_LEADS, *(options.metrics or ()), *sorted(measured))
+    candidates = (*DETECTION_METRICS, *(options.metrics or ()), *sorted(measured))
     return next((name for name in candidates if name in measured), None)

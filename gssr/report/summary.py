@@ -237,6 +237,7 @@ def _nodes(use: HostUse) -> list[str]:
     for name, first, second, words in (
         ("disk", use.read_bytes, use.write_bytes, ("read", "written")),
         ("network", use.net_rx_bytes, use.net_tx_bytes, ("in", "out")),
+        ("fabric", use.fabric_rx_bytes, use.fabric_tx_bytes, ("in", "out")),
     ):
         if first is not None and second is not None:
             pieces.append(f"{name} {_rate(first)} {words[0]} and {_rate(second)} {words[1]}")

@@ -14,7 +14,7 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.model.traces.idle import MOST_GAPS
-from gssr.model.traces.results import CAUSES, Cause, Course, Gap, GpuUse, Step, TraceAnalysis, place
+from gssr.model.traces.results import CAUSES, Cause, Course, Gap, GpuUse, Step, TraceAnalysis
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
 from gssr.model.verdicts.words import took
 from gssr.render.cells import clean, clip, fit, flow, wrap
@@ -268,7 +268,7 @@ def _idle(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
 
 
 def _gap(trace: TraceAnalysis, gap: Gap, width: int) -> list[Row]:
-    on = "" if len(trace.gpus) == 1 else f" on {place(gap.rank, gap.gpu)}"
+    on = "" if len(trace.gpus) == 1 else f" on {clean(gap.place)}"
     doing = ", ".join(fit(each, 60, "…") for each in (gap.python, gap.range, gap.call) if each)
     text = f"at {took(gap.start_ns)}{on}: {gap.cause}; next {fit(gap.after, 60, '…')}"
     text += f"; meanwhile {doing}" if doing else ""

@@ -27,6 +27,18 @@ def beside(path: str, suffix: str) -> str:
     return os.path.realpath(path) + suffix
 
 
+Identity = tuple[int, int]
+
+
+def identity_of(path: str) -> Identity | None:
+    """What tells whether a name still means the same file; None without one."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 _SMALL = 4096
 
 

@@ -44,6 +44,7 @@ _BY_KIND = {
     Kind.RUNTIME: Category.LAUNCH,
     Kind.DRIVER: Category.LAUNCH,
     Kind.RANGE: Category.RANGE,
+    Kind.MARK: Category.RANGE,
 }
 _BY_NAME = {
     Kind.KERNEL: (

@@ -100,8 +100,10 @@ _TABLES = (
     _Table("PROFILER_OVERHEAD", Kind.OVERHEAD, False, _CALL),
 )
 _NVTX = _Table("NVTX_EVENTS", Kind.RANGE, False, ("textId", "text", "domainId", "process"))
-_RANGES, _DOMAIN = (59, 60, 70, 71), 75
-"""Values of eventType: push/pop and start/end ranges, written while it ran or brought from a text; the name of a domain."""
+_NVTX_MARK = _NVTX._replace(kind=Kind.MARK)
+_RANGES, _MARKS, _DOMAIN = (59, 60, 70, 71), (34, 65), 75
+"""Values of eventType: push/pop and start/end ranges, written while it ran or brought from a text; marks; the name of a
+domain."""
 _READ = (
     *(table.name for table in _TABLES), _NVTX.name, "GPU_METRICS", "TARGET_INFO_GPU_METRICS", "StringIds", *TABLES,
 )  # fmt: skip
@@ -175,13 +177,13 @@ class _Reading:
         self._database, self._rank = database, rank
         self._keys: dict[Key, int] = {}
         """What names are made of: the table's place in ``_all``, and the values of its key."""
-        self._all = (*_TABLES, _NVTX)
+        self._all = (*_TABLES, _NVTX, _NVTX_MARK)
         self._tracks: dict[Key, int] = {}
         """Of GPUs (globalPid, deviceId, contextId, streamId), of threads (globalTid,)."""
         self._processes: dict[int, int] = {}
         self._process_of_track: list[int] = []
         self._domains: dict[tuple[int, int], int | str] = {}
-        self._columns = Columns(sum(database.most_rows(table.name) for table in self._all))
+        self._columns = Columns(sum(database.most_rows(table.name) for table in self._all[:-1]))
         self._n_events = self._left_out = 0
         self._notes: list[str] = []
 
@@ -262,7 +264,7 @@ class _Reading:
         return correlation if linked.all() else np.where(linked, correlation, NO_LINK)
 
     def _read_ranges(self, place: int) -> None:
-        """Append NVTX ranges, and remember the names of domains."""
+        """Append NVTX ranges and marks, and remember the names of domains."""
         columns = ("start", "end", "eventType", "textId", "text", "globalTid", "domainId")
         texts, n_open = self._database.texts, 0
         for values in self._database.integers(_NVTX.name, columns, texts=("text",)):
@@ -272,17 +274,18 @@ class _Reading:
                 *(values[at][domain].tolist() for at in (3, 4, 5, 6)), strict=True
             ):
                 self._domains[thread & OF_A_PROCESS, number] = text_id if text == NULL else by_place[text]
-            chosen = np.isin(kind, _RANGES)
-            start, end, _, text_id, text, thread, number = self._sound(
+            chosen = np.isin(kind, (*_RANGES, *_MARKS))
+            start, end, kind, text_id, text, thread, number = self._sound(
                 [column[chosen] for column in values], end_may_lack=True
             )
             if not len(start):
                 continue
+            is_mark = np.isin(kind, _MARKS)
+            end = np.where(is_mark, start, end)
             is_open = end == NULL
             n_open += int(np.count_nonzero(is_open))
             track, process = self._track([thread]), thread & OF_A_PROCESS
-            alike = all_alike(place, len(start))
-            name = placed([alike, text_id, text, number, np.where(number == NULL, 0, process)], self._keys)
+            name = placed([place + is_mark, text_id, text, number, np.where(number == NULL, 0, process)], self._keys)
             self._columns.add(start, np.where(is_open, -1, end - start), track, name, None, None)
         if n_open:
             self._notes.append(f"{n_open:,} ranges were open at the end: they last until it")
@@ -302,7 +305,7 @@ class _Reading:
         for at, *key in self._keys:
             table, operation, pageable = self._all[at], -1, False
             kind = table.kind
-            if table is _NVTX:
+            if table.name == _NVTX.name:
                 name = self._range_name(key, texts, strings, domains)
             elif table.label is not None:
                 name = table.label(tuple(key))

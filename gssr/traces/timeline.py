@@ -37,6 +37,7 @@ class Kind(IntEnum):
     OS = 11  # a call of the operating system
     OVERHEAD = 12  # of the profiler itself
     OTHER = 13
+    MARK = 14  # a moment, named by the user: without length
 
 
 BUSY = (Kind.KERNEL, Kind.GRAPH, Kind.MEMCPY, Kind.MEMSET)

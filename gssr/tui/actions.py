@@ -76,7 +76,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("reverse", ("r",), "r reverse", "sort the other way round", "What is shown", ("gpus", "calls")),
     Action(
         "density", ("v",), "v view",
-        "more or fewer GPUs at once; of a trace on Time: GPUs, streams or threads, on Calls: the next table",
+        "more or fewer GPUs at once; of a trace on Time: GPUs, streams, threads, processes, nodes, on Calls: the next table",
         "What is shown", ("gpus", "map", "calls"),
     ),
     Action("group", ("u",), "u ungroup", "similar GPUs in one band, or each on its own line", "What is shown", ("time",)),

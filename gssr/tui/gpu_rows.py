@@ -286,22 +286,23 @@ _LEAST_CHART = 3
 
 def charts_of(scene: Scene, shown: Listing) -> list[Row]:
     """A block for each GPU: its title, bars of its means of the window, its chart; times under the last."""
-    frame, gpus = scene.frame, shown.visible.tolist()
+    gpus = shown.visible.tolist()
     ends = block_ends(shown)
     rows: list[Row] = []
     for gpu, begin, end in zip(gpus, [0, *ends], ends, strict=False):
         rows += _block(scene, gpu, end - begin, gpu == shown.gpu)
-    folded = fold(frame.grid, frame.grid.values[0], max(scene.width - GUTTER, 1))
-    times: Row = (Span(" " * GUTTER), Span(time_labels(frame, folded, folded.n), "dim"))
-    return [clip(row, scene.width) for row in (*rows, times)]
+    return [clip(row, scene.width) for row in (*rows, _times(scene))]
 
 
 def chart_of(scene: Scene, gpu: int, height: int) -> list[Row]:
     """``height`` rows about one GPU: its title, bars, its chart, and the times."""
+    return [clip(row, scene.width) for row in (*_block(scene, gpu, height - 1, False), _times(scene))]
+
+
+def _times(scene: Scene) -> Row:
     frame = scene.frame
-    folded = fold(frame.grid, frame.grid.values[gpu], max(scene.width - GUTTER, 1))
-    times: Row = (Span(" " * GUTTER), Span(time_labels(frame, folded, folded.n), "dim"))
-    return [clip(row, scene.width) for row in (*_block(scene, gpu, height - 1, False), times)]
+    folded = fold(frame.grid, frame.grid.values[0], max(scene.width - GUTTER, 1))
+    return (Span(" " * GUTTER), Span(time_labels(frame, folded, folded.n), "dim"))
 
 
 def block_ends(shown: Listing) -> list[int]:

@@ -18,6 +18,7 @@ from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.table import Table
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
+from gssr.store.read.window_edges import Window
 
 AGAIN_SECONDS, AGAIN_COSTS = 10.0, 50
 """A window of a growing run is judged anew after max(10 s, 50 times what the last judgement took) ..."""
@@ -40,13 +41,12 @@ class Question(NamedTuple):
 
 
 class Stand(NamedTuple):
-    """What the answer rests on: the recording as it is, and the window (unix s, None: as far as the run goes)."""
+    """What the answer rests on: the recording as it is, and the window."""
 
     state: str
     n_rows: int
     n_gpus: int
-    start: float | None
-    end: float | None
+    window: Window
 
 
 def asked_of(frame: Frame) -> tuple[Question, Stand] | None:
@@ -55,9 +55,9 @@ def asked_of(frame: Frame) -> tuple[Question, Stand] | None:
     if query.causes is None or frame.run is None or not frame.n_rows or frame.reread is not None:
         return None
     question = Question(frame.path, frame.run.run_id, query.span, query.end, query.gpus, query.causes)
-    start = None if query.span is None or window.start <= frame.first else window.start
-    end = None if query.end is None or window.end >= frame.last else window.end
-    return question, Stand(frame.state, frame.n_rows, frame.n_gpus, start, end)
+    start = -math.inf if query.span is None or window.start <= frame.first else window.start
+    end = math.inf if query.end is None or window.end >= frame.last else window.end
+    return question, Stand(frame.state, frame.n_rows, frame.n_gpus, Window(start, end))
 
 
 def answer(question: Question, stand: Stand) -> Judgement:
@@ -67,9 +67,9 @@ def answer(question: Question, stand: Stand) -> Judgement:
         if reader is None or len(reader.gpus) != stand.n_gpus:
             raise RecordingError(f"{question.path}: is not what it was")
         positions = np.array(question.gpus or range(stand.n_gpus), np.int64)
-        window = reader.whole_buckets(stand.start, stand.end)
-        reader.hold_ends(*window, filtered(reader, positions))
-        return judge_window(reader, positions, *window, question.table).in_all()
+        window = reader.whole_buckets(stand.window)
+        reader.hold_ends(window, filtered(reader, positions))
+        return judge_window(reader, positions, window, question.table).in_all()
 
 
 class Judge(threading.Thread):

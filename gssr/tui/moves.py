@@ -23,7 +23,6 @@ LEAP = 10
 SPEEDS = (0.0, 1.0, 10.0, 60.0)
 """Seconds of a recording a second, one after another."""
 SORTS: tuple[Sort, ...] = ("mean", "p05", "p95", "now", "place")
-LEAST_SPAN_COLUMNS = 1
 
 Move = Callable[[Scene], View]
 

@@ -305,7 +305,11 @@ def header(scene: Scene) -> Row:
     elif view.end is not None and frame.part is None:
         pieces.append((Span(f"paused {duration(max(frame.last - view.end, 0.0))} behind", "outlier"),))
     if frame.part is not None:
-        pieces += [(Span(f"{count(len(level), level.noun)}"),) for level in frame.part.levels.values()]
+        pieces += [
+            (Span(f"{count(len(level), level.noun)}"),)
+            for level in frame.part.levels.values()
+            if level.name in ("gpus", "streams", "threads")
+        ]
         pieces += [(Span(source, "dim"),) for source in dict.fromkeys(each.format for each in frame.part.trace.sources)]
     if run is not None:
         pieces.append((Span(f"{count(frame.n_gpus, 'GPU')} on {count(len(frame.nodes), 'node')}"),))

@@ -22,7 +22,7 @@ def test_host_values_stand_in_the_columns_order() -> None:
     first = dict(zip(COLUMNS, sampler.sample(100.0), strict=True))
     time.sleep(0.2)
     second = dict(zip(COLUMNS, sampler.sample(100.2), strict=True))
-    rates = {"cpu_utilization", "read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes"}
+    rates = {"cpu_utilization", *(name for name in COLUMNS if name.endswith("_bytes"))}
     assert {name for name, value in first.items() if value is None} == rates
     assert 0 <= second["cpu_utilization"] <= 1
     assert 0 < second["memory_used"] < second["memory_total"] == psutil.virtual_memory().total
@@ -169,6 +169,89 @@ def test_rates_skip_devices_that_came_or_went_and_counters_that_fell() -> None:
     after = {"a": (300.0, 1000.0), "new": (7e9, 7e9), "reset": (0.0, 1000.0)}
     assert host._rates(before, after, 2.0) == (100.0, 50.0)
     assert host._rates(before, after, 0.0) == (None, None)
+
+
+PORT = {"state": "4: ACTIVE", "link_layer": "InfiniBand"}
+RECEIVED, SENT = "counters/port_rcv_data", "counters/port_xmit_data"
+
+
+@pytest.fixture(name="port")
+def _(tmp_path):
+    """Write files of an adapter's port, as the kernel shows them."""
+
+    def write(device: str, files: dict[str, object]) -> Path:
+        folder = tmp_path / "class" / ("cxi" if device.startswith("cxi") else "infiniband")
+        folder = folder / device / ("device/telemetry" if device.startswith("cxi") else "ports/1")
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(f"{text}\n")
+        return folder
+
+    return write
+
+
+def fabric(sampler: HostSampler, now: float) -> tuple[float | None, float | None]:
+    received, sent = sampler.sample(now)[-2:]
+    return received, sent
+
+
+def test_words_of_the_ports_that_are_up_are_added_as_bytes(port, tmp_path) -> None:
+    port("mlx5_0", PORT | {RECEIVED: 100, SENT: 2**40})
+    port("mlx5_1", PORT | {"link_layer": "Ethernet", RECEIVED: 7, SENT: 7})
+    port("mlx5_2", PORT | {"state": "1: DOWN", RECEIVED: 9, SENT: 9})
+    port("mlx5_3", PORT | {"link_layer": "Unspecified", RECEIVED: 9, SENT: 9})
+    port("mlx5_4", {"state": "4: ACTIVE", RECEIVED: 9, SENT: 9})
+    port("old_0", PORT | {"counters_ext/port_rcv_data_64": 5, "counters_ext/port_xmit_data_64": 5, RECEIVED: 2**32 - 1})
+    port("cxi0", {"hni_sts_rx_ok_octets": "1000@1700000000.000000001", "hni_sts_tx_ok_octets": "1@1700000000.1"})
+    sampler = HostSampler(str(tmp_path))
+    assert fabric(sampler, 100.0) == (None, None)
+    assert fabric(sampler, 101.0) == (0.0, 0.0)
+    port("mlx5_0", {RECEIVED: 200, SENT: 2**40 + 50})
+    port("mlx5_1", {RECEIVED: 57})
+    port("mlx5_2", {RECEIVED: 10**9})
+    port("mlx5_3", {RECEIVED: 10**9})
+    port("mlx5_4", {RECEIVED: 10**9})
+    port("old_0", {"counters_ext/port_rcv_data_64": 15})
+    port("cxi0", {"hni_sts_rx_ok_octets": "4000@1700000002.0"})
+    assert fabric(sampler, 103.0) == ((4 * (100 + 50 + 10) + 3000) / 2, 4 * 50 / 2)
+
+
+def test_a_counter_that_fell_or_is_full_is_unknown_that_second_and_never_negative(port, tmp_path) -> None:
+    port("mlx5_0", PORT | {RECEIVED: 2**32 - 10, SENT: 1000})
+    sampler = HostSampler(str(tmp_path))
+    fabric(sampler, 100.0)
+    port("mlx5_0", {RECEIVED: 5, SENT: 1100})
+    assert fabric(sampler, 101.0) == (None, 400.0)
+    port("mlx5_0", {RECEIVED: 10, SENT: 0})
+    assert fabric(sampler, 102.0) == (20.0, None)
+    port("mlx5_0", {RECEIVED: 20})
+    assert fabric(sampler, 103.0) == (40.0, 0.0)
+    port("mlx5_0", {RECEIVED: 2**32 - 1})
+    assert fabric(sampler, 104.0) == fabric(sampler, 105.0) == (None, None)
+
+
+def test_a_port_that_comes_goes_or_can_not_be_read_is_not_taken_for_silent(port, tmp_path, monkeypatch) -> None:
+    def refuse(path: str, *rest: int) -> bytes:
+        if "secret" in path:
+            raise PermissionError
+        return read(path, *rest)
+
+    read = host._read
+    monkeypatch.setattr(host, "_read", refuse)
+    port("secret_0", PORT | {RECEIVED: 1, SENT: 1})
+    sampler = HostSampler(str(tmp_path))
+    assert fabric(sampler, 0.0) == fabric(sampler, 1.0) == (None, None)
+    port("mlx5_0", PORT | {RECEIVED: 1, SENT: 1})
+    gone = port("mlx5_1", PORT | {RECEIVED: 1, SENT: 1})
+    assert fabric(sampler, 59.0) == (None, None)
+    assert fabric(sampler, 60.0) == (None, None), "the first look at them"
+    assert fabric(sampler, 61.0) == (0.0, 0.0)
+    (gone / RECEIVED).unlink()
+    host._open.clear()  # as of a device that is gone
+    port("mlx5_0", {RECEIVED: 11})
+    assert fabric(sampler, 62.0) == (None, None)
+    port("mlx5_0", {RECEIVED: 21})
+    assert fabric(sampler, 63.0) == (40.0, 0.0)
 
 
 def test_partitions_and_volumes_are_not_counted_beside_their_disks(tmp_path) -> None:

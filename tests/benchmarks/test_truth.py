@@ -13,6 +13,7 @@ from benchmarks.truth.recording import write
 from gssr.model.verdicts.rules import TABLE
 from gssr.store.format.host_rollups import USE_TABLES
 from gssr.store.read.recording import open_recording
+from gssr.store.read.window_edges import ALL_TIME
 
 ROOT = Path(__file__).parent.parent.parent
 BY_NAME = {labelled.name: labelled for labelled in JOBS}
@@ -71,7 +72,7 @@ def test_a_job_is_the_same_each_time(tmp_path: Path) -> None:
     for name in runs[0].metrics:
         np.testing.assert_array_equal(first.values[name], second.values[name])
     for table in USE_TABLES:
-        uses = [run.use_over_time(table, None, None, (float(first.time[0]), 1.0, 300)) for run in runs]
+        uses = [run.use_over_time(table, ALL_TIME, (float(first.time[0]), 1.0, 300)) for run in runs]
         assert uses[0].keys() == uses[1].keys() and uses[0]
         assert all(np.array_equal(uses[0][name], uses[1][name], equal_nan=True) for name in uses[0])
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def test_a_page_keeps_its_width_and_runs_no_escapes_of_names(
 def test_the_page_says_how_much_and_why(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = said(capsys, "analyze", traces)[1]
     for text in ("compute 35.3 %", "exposed communication 11.8 %", "exposed copies 5.9 %", "idle 47.1 %",
-                 "rank 1 GPU 1", "50.0 % of the communication", "AllGather", "host", "ProfilerStep#4"):  # fmt: skip
+                 "rank:1 ", "50.0 % of the communication", "AllGather", "host", "ProfilerStep#4"):  # fmt: skip
         assert text in page, (text, page)
 
 
@@ -119,13 +120,34 @@ def test_parts_of_a_trace(traces: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert window("--from", "-1ms", "--gpus", "0-1") == ([1_990_000, 2_990_000], [0, 1])
 
 
+def test_a_report_has_the_sections_of_the_page(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = said(capsys, "analyze", "-v", "high", "--report", str(tmp_path / "a.html"), traces)[1]
+    text = (tmp_path / "a.html").read_text()
+    titles = re.findall(r"^── (.*?) ─", page, re.MULTILINE)
+    assert re.findall(r"<h2>(.*?)</h2>", text) == titles and "Notes" in titles
+    assert ">rank:1" in text and "<script" not in text and "\x1b" not in text
+    assert set(re.findall(r"<(\w+)", text.partition("<body>")[2])) == {
+        "main",
+        "header",
+        "p",
+        "h1",
+        "h2",
+        "section",
+        "pre",
+        "span",
+    }
+
+
 @pytest.mark.parametrize(("words", "code", "text"), [
     (["--steps", "9"], 2, "no step from 9 to 9: there are 3 to 5"),
     (["--steps", "5-4"], 2, "names no steps"),
     (["--from", "9"], 2, "holds nothing of the trace"),
     (["--from", "tomorrow"], 2, "is not a time in a trace"),
-    (["--gpus", "7"], 2, "no GPU 7: there are: rank 0 GPU 0, rank 1 GPU 1"),
+    (["--gpus", "7"], 2, "no GPU 7: there are: rank:0, rank:1"),
     (["--csv", "kernel"], 2, "no table 'kernel'"),
+    (["--report", "x.pdf"], 2, "name a file that ends in .html"),
     (["--max-size", "big"], 2, "is not a size"),
     (["--max-size", "100"], 1, "rank0.json"),
     (["--exact"], 2, "--exact: is for recordings"),

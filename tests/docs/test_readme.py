@@ -9,7 +9,7 @@ import fenced
 README = fenced.ROOT / "README.md"
 FIRST_SCREEN = 45  # lines
 HOST = {
-    "host_samples": (0.5, 1.0, 1 << 30, 24 << 30, 0.0, 1e6, 0.0, 0.0),
+    "host_samples": (0.5, 1.0, 1 << 30, 24 << 30, 0.0, 1e6, 0.0, 0.0, None, None),
     "workload_samples": (0.8, 5 << 20, 3),
 }
 """What stands in for the host of the demonstration."""

@@ -73,7 +73,7 @@ def test_the_file_without_its_log_lacks_ten_seconds_at_most(tmp_path: Path) -> N
     writer = Writer(str(path))
     writer.begin({"run_id": "r", "started_at": 0.0, "state": "running"}, {"rank": 0, "node": "n", "state": "running"})
     for second in range(45):
-        writer.add_host(float(second), [0.5] * 8)
+        writer.add_host(float(second), [0.5] * 10)
         writer.tick(float(second))
         shutil.copyfile(path, alone)
         with closing(sqlite3.connect(alone)) as connection:
@@ -95,7 +95,7 @@ def test_a_log_that_grew_beside_a_stopped_reader_is_cut_again(tmp_path: Path, mo
         for _ in range(seconds):
             second += 1
             for _ in range(200):
-                writer.add_host(float(second), [0.5] * 8)
+                writer.add_host(float(second), [0.5] * 10)
             writer.tick(float(second))
 
     record(2)

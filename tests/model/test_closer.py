@@ -13,6 +13,7 @@ from gssr.model.verdicts.engine import explains
 from gssr.model.verdicts.job import Job
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Found
+from gssr.store.read.window_edges import Window
 
 SECONDS, INTERVAL = 2400, 5.0
 
@@ -52,7 +53,7 @@ def test_some_gpus_are_seen_in_short_bins(record: Record) -> None:
     inner = slice(1, -1)
     fine = own[: len(own) // 6 * 6].reshape(-1, 6).mean(axis=1)
     assert np.nanmean(means[inner]) == pytest.approx(np.nanmean(fine[inner]), rel=0.01)
-    part = excerpt(found, found.start + 600, found.start + 1200)
+    part = excerpt(found, Window(found.start + 600, found.start + 1200))
     assert part is not None and part.closer is not None
     assert (part.closer.start, part.closer.end) == (part.start, part.end)
     assert len(part.closer.times) == 60
@@ -128,7 +129,7 @@ def test_gpus_that_are_looked_at_closer_may_have_no_samples_of_what_tells_work(r
     for name in ("sm_active", "gr_engine_active"):
         values[name][np.isin(gpu, looked_at)] = np.nan
     seconds = np.arange(0, SECONDS, 1.0)
-    reader = record(gpu, time, values, sampling_ms=10_000.0, host=[(T0 + second, [0.1] * 8) for second in seconds])
+    reader = record(gpu, time, values, sampling_ms=10_000.0, host=[(T0 + second, [0.1] * 10) for second in seconds])
     found = gather(reader, np.arange(40))
     assert found.host and found.closer is not None and not np.isfinite(found.closer.series["sm_active"]).any()
     assert judge(found).verdicts is not None

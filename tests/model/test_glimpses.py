@@ -17,6 +17,7 @@ from gssr.model.evidence.gather import gather
 from gssr.model.evidence.glimpses import Glimpses, stretches
 from gssr.model.results import Verdict
 from gssr.model.verdicts import judge
+from gssr.store.read.window_edges import Window
 
 SECONDS, N_GPUS = 2400, 8
 PERIOD, WAIT = 6.0, 3.0
@@ -44,7 +45,9 @@ def _waiting(record: Record, waits: float, between: float, hosts: bool = True, *
     }
     moments = T0 + np.arange(SECONDS)
     read = np.where((moments - T0) % PERIOD >= PERIOD - WAIT, waits, between) * random.normal(1.0, 0.1, SECONDS)
-    rows = [(at, (0.1, 6.0, 1e9, 5e11, rate, 0.0, 1e6, 1e6)) for at, rate in zip(moments, read, strict=True)]
+    rows = [
+        (at, (0.1, 6.0, 1e9, 5e11, rate, 0.0, 1e6, 1e6, None, None)) for at, rate in zip(moments, read, strict=True)
+    ]
     host = rows if hosts else []
     return gather(record(gpu, time, values, sampling_ms=1000.0, host=host, **how), np.arange(N_GPUS))
 
@@ -106,7 +109,7 @@ def test_without_samples_of_the_nodes_nothing_is_looked_for(record: Record) -> N
 def test_a_part_of_the_window_has_its_part_of_the_stretches(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glimpses, "MOST_ROWS", 130 * N_GPUS)
     found = _waiting(record, FAST, SLOW)
-    part = excerpt(found, found.start, found.start + SECONDS / 2)
+    part = excerpt(found, Window(found.start, found.start + SECONDS / 2))
     assert part is not None and part.glimpses is not None
     assert part.glimpses.times[-1] < found.start + SECONDS / 2
     assert "io_wait" in _verdicts(part)
@@ -131,7 +134,7 @@ def test_stretches_lie_apart_in_the_window_and_hold_few_rows(
     start = T0 + inside[0] * seconds
     end = start + 1 + inside[1] * (T0 + seconds - start)
     reader = _reader(n_gpus, interval, seconds)
-    begins, each = stretches(reader, (start, end))
+    begins, each = stretches(reader, Window(start, end))
     assert len(begins) <= glimpses.MOST
     assert len(begins) * each * n_gpus / interval <= 1.01 * glimpses.MOST_ROWS + 1
     assert len(begins) * len({gpu.node for gpu in reader.gpus}) * seconds <= glimpses.MOST_USE
@@ -142,7 +145,7 @@ def test_stretches_lie_apart_in_the_window_and_hold_few_rows(
 
 
 def test_thinned_samples_are_not_read() -> None:
-    span = T0, T0 + 7200.0
+    span = Window(T0, T0 + 7200.0)
     begins, _ = stretches(_reader(64, 1.0, 7200.0, thinned_until=T0 + 3600, keep="10s"), span)
     assert len(begins) > 1 and begins[0] >= T0 + 3600
     growing = _reader(64, 1.0, 7200.0, thinned_until=T0 + 3600, keep="10s", state="running")

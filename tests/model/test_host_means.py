@@ -17,7 +17,7 @@ def record(path, rank: int, node: str) -> None:
     writer.begin(run, {"rank": rank, "node": node, "state": "running"})
     for second in range(20):
         first = None if second == 0 else 0.1 * rank + 0.01 * second
-        writer.add_host(START + second, (first, 1.5, 1000 * (second + 1), 64_000, first, 2.0, 3.0, None))
+        writer.add_host(START + second, (first, 1.5, 1000 * (second + 1), 64_000, first, 2.0, 3.0, None, None, 4.0))
         writer.add_workload(START + second, (first, 500 + second, 1 + second % 3))
     writer.finish(START + 20, 0, "completed", START + 20)
 
@@ -35,7 +35,13 @@ def test_nodes_are_averaged_and_ranks_added_up(tmp_path):
         for connection in connections
     ]
     assert host.cpu_utilization == pytest.approx(sum(mean * n for mean, n in means) / sum(n for _, n in means))
-    assert (host.memory_used, host.memory_total, host.net_tx_bytes) == (20_000, 64_000, None)
+    assert (host.memory_used, host.memory_total, host.net_tx_bytes, host.fabric_rx_bytes) == (
+        20_000,
+        64_000,
+        None,
+        None,
+    )
+    assert host.fabric_tx_bytes == 4.0
     busy = [connection.execute("SELECT avg(cpu) FROM workload_samples").fetchone()[0] for connection in connections]
     assert host.workload_cpu == pytest.approx(sum(busy))
     assert (host.workload_rss, host.workload_processes) == (2 * 519, 6)

@@ -10,7 +10,7 @@ from gssr.model.analyze import Options, analyze
 from gssr.model.results import GpuSeries
 from gssr.model.statistics.series import bins_of_buckets, over_space, slices_of_buckets, widths
 from gssr.store.read import check_rollups
-from gssr.store.read.window_edges import Window
+from gssr.store.read.window_edges import ALL_TIME, Window
 
 
 def drawn(reader, bins: int = 72, exact: bool | None = None, **options):  # type: ignore[no-untyped-def]
@@ -124,10 +124,10 @@ def test_years_between_two_rows_are_not_looked_through(record: Record) -> None:
     gpu, time = ticks(4, 2000, 1.0)
     time[-4:] += 3e8  # a clock that was set
     reader = record(gpu, time, {"sm_active": np.ones(len(gpu))}, sampling_ms=1000.0)
-    bins = bins_of_buckets(time[0], time[-1], 1.0, 720)
-    pieces = list(slices_of_buckets(reader, ["sm_active"], np.arange(4), bins, Window()))
+    bins = bins_of_buckets(Window(time[0], time[-1]), 1.0, 720)
+    pieces = list(slices_of_buckets(reader, ["sm_active"], np.arange(4), bins, ALL_TIME))
     assert len(pieces) < 30 and sum(piece.vectors[:, 0].sum() for piece in pieces) == len(gpu)
-    assert len(list(check_rollups.slices(reader._parts[0], -np.inf, np.inf, 600))) < 30
+    assert len(list(check_rollups.slices(reader._parts[0], ALL_TIME, 600))) < 30
     assert analyze(reader, Options(exact=False)).metrics["sm_active"].n == len(gpu)
 
 

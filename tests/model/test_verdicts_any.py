@@ -14,6 +14,7 @@ from gssr.model.evidence.gather import gather
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import TABLE
 from gssr.report.document import to_json
+from gssr.store.read.window_edges import Window
 
 
 def _checked(found) -> None:
@@ -79,9 +80,9 @@ def test_a_window_of_rollups_counts_the_rows_of_the_window(record: Record, monke
     values = random_values(len(time), 2, 0.1)
     reader = record(gpu, time, values, sampling_ms=1000.0)
     start, end = time[0] + 33.0, time[0] + 271.0
-    exact = gather(reader, np.array([0, 2]), start, end)
+    exact = gather(reader, np.array([0, 2]), Window(start, end))
     monkeypatch.setattr("gssr.model.evidence.gather.MOST_ROWS", 0)
-    rolled = gather(reader, np.array([0, 2]), start, end)
+    rolled = gather(reader, np.array([0, 2]), Window(start, end))
     assert rolled.means.names == exact.means.names and rolled.width > exact.width
     np.testing.assert_array_equal(rolled.means.n, exact.means.n)
     np.testing.assert_allclose(rolled.means.total, exact.means.total, rtol=1e-9)

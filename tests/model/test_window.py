@@ -11,6 +11,7 @@ from ticks import T0, Record, ticks
 from gssr.model.analyze import Options, analyze
 from gssr.model.results import Window
 from gssr.model.window import cut, parse_time
+from gssr.store.read.window_edges import Window as Bounds
 
 START, END = 1000.0, 5000.0
 
@@ -89,7 +90,7 @@ def test_nonsense_is_refused_with_a_sentence(text: str) -> None:
 def test_a_window_is_cut_to_the_run(
     start: str | float | None, end: str | float | None, expected: tuple[float | None, float | None]
 ) -> None:
-    assert cut(START, END, start, end) == expected
+    assert cut(Bounds(START, END), start, end) == Bounds.of(*expected)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_a_window_is_cut_to_the_run(
 )
 def test_a_window_without_anything_of_the_run_is_refused(start: str | None, end: str | None, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        cut(START, END, start, end)
+        cut(Bounds(START, END), start, end)
 
 
 LENGTH = 300

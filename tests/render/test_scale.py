@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gssr.metrics import BY_NAME
 from gssr.render.clock import axis_text, duration, moment, ticks
 from gssr.render.scale import (
+    cell,
     count,
     energy,
     fixed,
@@ -18,6 +19,7 @@ from gssr.render.scale import (
     percent,
     quantity,
     scale_text,
+    signed,
     unit_of,
 )
 
@@ -52,6 +54,8 @@ def test_a_column_of_a_later_version_can_be_written() -> None:
 def test_nothing_reads_minus_zero() -> None:
     assert fixed(-0.0, 1) == fixed(-0.04, 1) == "0.0"
     assert percent(-1e-9) == "0.0 %"
+    assert signed(-0.04, 1) == "+0.0" and signed(-0.06, 1) == "-0.1" and signed(None, 1) == "-"
+    assert str(cell(-0.0)) == "0.0"
 
 
 def test_energy_takes_the_unit_that_fits() -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from gssr.store.read.recording import RunReader
+from gssr.store.read.window_edges import Window
 
 METRICS = ("sm_active", "flop_active", "pcie_tx_bytes", "temperature")
 _KEYS = np.arange(1 << 16)
@@ -14,8 +15,8 @@ def bounds_hold(
 ) -> bool:
     """How many samples there are is known, and whatever was not read lies between its bounds. Returns whether that was
     anything."""
-    exact = reader.histograms(METRICS, start, end, gpus)
-    found = reader.histograms(METRICS, start, end, gpus, most_rows=0)
+    exact = reader.histograms(METRICS, Window.of(start, end), gpus)
+    found = reader.histograms(METRICS, Window.of(start, end), gpus, most_rows=0)
     assert exact.least is None and exact.greatest is None and not exact.readable
     if found.least is None or found.greatest is None:
         assert not found.readable

@@ -20,6 +20,7 @@ from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.recording import open_recording
 from gssr.store.read.recording_file import RecordingFile
+from gssr.store.read.window_edges import Window
 from gssr.store.write.writer import Writer
 
 ROWS = {
@@ -179,7 +180,7 @@ def test_no_key_is_given_under_which_there_are_rollups_already(tmp_path: Path, l
     new = open_recording(path).runs[1]
     assert new.n_rows == 400 and new.buckets(level=600).vectors[:, 0].sum() == 400
     assert (
-        new.histogram(["sm_active"])["sm_active"].sum()
+        new.histograms(["sm_active"]).counts["sm_active"].sum()
         == np.isfinite(new.samples(["sm_active"]).values["sm_active"]).sum()
     )
 
@@ -194,14 +195,14 @@ def test_samples_all_of_which_lie_far_apart_are_read_as_others_are(
     if rollups == "gone":
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("DELETE FROM rollup")
-    window, names = (START + 33.3, START + 601.7), ["sm_active", "energy"]
+    window, names = Window(START + 33.3, START + 601.7), ["sm_active", "energy"]
 
     def read() -> list[object]:
         (run,) = open_recording(path).runs
-        told = [np.nan_to_num(run.samples(names, None, *window).values[name]).tolist() for name in names]
-        buckets = run.buckets(*window, level=60)
+        told = [np.nan_to_num(run.samples(names, None, window).values[name]).tolist() for name in names]
+        buckets = run.buckets(window, level=60)
         whole = sum(len(piece.time) for piece in in_pieces(run, names, 500))
-        counts = run.histogram(["sm_active"], *window)["sm_active"].tolist()
+        counts = run.histograms(["sm_active"], window).counts["sm_active"].tolist()
         return [told, buckets.vectors[:, :4].round(6).tolist(), counts, whole, analyze(run, Options()).n_samples]
 
     before = read()

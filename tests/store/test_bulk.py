@@ -46,7 +46,7 @@ def test_bulk_and_sampler_write_the_same_recording(tmp_path):
 def test_bulk_and_sampler_write_the_same_use_of_nodes_and_ranks(tmp_path):
     run = {"run_id": "r", "started_at": START, "sampling_ms": 1000.0, "state": "running"}
     times = START + np.arange(20.0)
-    host = np.random.default_rng(1).random((20, 1, 8))
+    host = np.random.default_rng(1).random((20, 1, len(HOST.values)))
     host[0, 0, 5] = np.nan
     ranks = np.random.default_rng(2).random((20, 1, 3))
     sampled, bulk = Writer(str(tmp_path / "sampled.sql")), BulkWriter(str(tmp_path / "bulk.sql"))

@@ -23,10 +23,11 @@ from gssr.store.format.vectors import merge as merged
 from gssr.store.merge.repair import repair
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.recording import RunReader, open_recording
+from gssr.store.read.window_edges import ALL_TIME, Window
 
 N_GPUS = 2
 METRICS = ("sm_active", "flop_active", "pcie_tx_bytes")
-WINDOWS = [(None, None), (START + 33.3, START + 801.7)]
+WINDOWS = [ALL_TIME, Window(START + 33.3, START + 801.7)]
 BLOCK = {block.metric.name: block.start for block in LAYOUT.blocks}
 
 Damage = Callable[[sqlite3.Connection], None]
@@ -147,18 +148,18 @@ def damaged(sound: Sound, folder: Path, *damages: Damage) -> Path:
 def told(reader: RunReader, held: bool = False) -> list[np.ndarray]:
     """What rollups and sketches tell of each window, whose ends are ``held``."""
     found: list[np.ndarray] = []
-    for start, end in WINDOWS:
+    for window in WINDOWS:
         if held:
-            reader.hold_ends(start, end)
+            reader.hold_ends(window)
         for level in (None, 10, 60, 600):
-            buckets = reader.buckets(start, end, level=level)
+            buckets = reader.buckets(window, level=level)
             if level is None:
                 found.append(merged(buckets.vectors, buckets.gpu, N_GPUS, reader.gap_seconds))
             else:
                 order = np.lexsort((buckets.start, buckets.gpu))
                 found += [buckets.gpu[order], buckets.start[order], buckets.vectors[order]]
-        found += list(reader.histogram(METRICS, start, end).values())
-        rows = reader.samples(METRICS, None, start, end)
+        found += list(reader.histograms(METRICS, window).counts.values())
+        rows = reader.samples(METRICS, None, window)
         found += [rows.gpu, rows.time, *rows.values.values()]
     return found
 
@@ -196,15 +197,15 @@ def test_rows_without_a_time_hide_no_others_from_being_counted_anew(sound: Sound
         connection.execute("PRAGMA writable_schema=ON")
         connection.execute(f"UPDATE sqlite_master SET sql = 'CREATE TABLE samples ({names})' WHERE name = 'samples'")
         connection.execute("PRAGMA schema_version = 99")
-    low, high = WINDOWS[1]
+    low, high = window = WINDOWS[1]
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"UPDATE samples SET time = {time} WHERE rowid % 7 = 0 OR rowid % 1024 < 3")
         connection.execute("DELETE FROM rollup WHERE rowid % 3 = 0")
         query = f"SELECT count(*) FROM samples WHERE time BETWEEN {low} AND {high}"
         (n,) = connection.execute(query).fetchone()
     reader = open_recording(path).runs[0]
-    assert len(reader.samples(["sm_active"], None, low, high).time) == n
-    assert reader.buckets(low, high).vectors[:, 0].sum() >= n
+    assert len(reader.samples(["sm_active"], None, window).time) == n
+    assert reader.buckets(window).vectors[:, 0].sum() >= n
 
 
 @pytest.mark.parametrize("shown", [-9, 0, 1])

@@ -19,6 +19,7 @@ from gssr.store.merge import merge
 from gssr.store.read import window_edges
 from gssr.store.read.histograms import Edge, edges_of
 from gssr.store.read.recording import open_recording
+from gssr.store.read.window_edges import Window
 
 TEMPERATURE = 2 + NAMES.index("temperature")
 CUT = WINDOWS[1:7]
@@ -42,11 +43,11 @@ def path(rows, tmp_path_factory):
 
 
 def test_a_window_cuts_no_sketch_or_one_or_two():
-    assert edges_of(-np.inf, np.inf) == edges_of(1200, 2400) == []
-    assert edges_of(1300, np.inf) == [Edge(1200, 1300, 1800)]
-    assert edges_of(1300, 1500) == [Edge(1200, 1300, 1500)]
-    assert edges_of(1200, 1500) == [Edge(1200, 1200, 1500)]
-    assert edges_of(1300, 1900) == [Edge(1200, 1300, 1800), Edge(1800, 1800, 1900)]
+    assert edges_of(Window(-np.inf, np.inf)) == edges_of(Window(1200, 2400)) == []
+    assert edges_of(Window(1300, np.inf)) == [Edge(1200, 1300, 1800)]
+    assert edges_of(Window(1300, 1500)) == [Edge(1200, 1300, 1500)]
+    assert edges_of(Window(1200, 1500)) == [Edge(1200, 1200, 1500)]
+    assert edges_of(Window(1300, 1900)) == [Edge(1200, 1300, 1800), Edge(1800, 1800, 1900)]
 
 
 def test_what_was_not_read_lies_between_its_bounds(path):
@@ -71,7 +72,7 @@ def test_gpus_that_changed_hands_are_bounded_file_by_file(tmp_path, rows, finish
     bounded = [bounds_hold(reader, *window) for window in WINDOWS]
     assert any(bounded) == finish
     for start, end in WINDOWS:
-        reader.hold_ends(start, end)
+        reader.hold_ends(Window.of(start, end))
         check(Sorted(reader), rows, start, end)
 
 
@@ -80,14 +81,14 @@ def test_ends_that_were_read_once_count_the_same(path, rows, monkeypatch, at_onc
     monkeypatch.setattr(window_edges, "_ROWS_AT_ONCE", at_once)
     reader = open_recording(path).runs[0]
     for start, end in WINDOWS:
-        reader.hold_ends(start, end)
+        reader.hold_ends(Window.of(start, end))
         check(reader, rows, start, end)
-    start, end = START + 33.3, START + 801.7
+    window = Window(START + 33.3, START + 801.7)
     for held in (None, np.array([0, 2]), np.array([1])):
-        reader.hold_ends(start, end, held)
+        reader.hold_ends(window, held)
         for gpus in (None, np.array([2]), np.array([0, 1])):
-            found = reader.buckets(start, end, gpus=gpus)
-            expected = open_recording(path).runs[0].buckets(start, end, gpus=gpus)
+            found = reader.buckets(window, gpus=gpus)
+            expected = open_recording(path).runs[0].buckets(window, gpus=gpus)
             one, other = (np.lexsort((own.start, own.gpu)) for own in (found, expected))
             np.testing.assert_array_equal(found.gpu[one], expected.gpu[other])
             np.testing.assert_allclose(found.vectors[one], expected.vectors[other], rtol=1e-9, atol=1e-12)
@@ -134,24 +135,25 @@ def test_of_any_recording_percentiles_are_as_sure_as_is_said(others, what, monke
 def test_full_minutes_are_known_without_reading_a_sample(path, others):
     reader = open_recording(path).runs[0]
     begin = START // 60 * 60
-    window = begin + 120, begin + 420
-    assert reader.histograms(METRICS, *window, most_rows=0).least is None
-    assert reader.cut_seconds(*window) == 0
+    window = Window(begin + 120, begin + 420)
+    assert reader.histograms(METRICS, window, most_rows=0).least is None
+    assert reader.cut_seconds(window) == 0
     earlier = open_recording(others["earlier"]).runs[0]
-    assert earlier.histograms(METRICS, *window, most_rows=0).readable
-    assert earlier.cut_seconds(*window) == 300
+    assert earlier.histograms(METRICS, window, most_rows=0).readable
+    assert earlier.cut_seconds(window) == 300
 
 
 def test_ends_that_were_read_are_not_read_again(path, monkeypatch):
     reader = open_recording(path).runs[0]
-    start, end = START + 33.3, START + 801.7
-    reader.hold_ends(start, end)
+    window = Window(START + 33.3, START + 801.7)
+    reader.hold_ends(window)
     monkeypatch.setattr("gssr.store.read.window.uncounted", None)
-    reader.buckets(start, end)
-    reader.buckets(start, end, level=10, gpus=np.array([1]), names=["sm_active"])
-    reader.buckets(START + 33.3, START + 597, names=["power_usage"])
+    reader.buckets(window)
+    reader.buckets(window, level=10, gpus=np.array([1]), names=["sm_active"])
+    reader.buckets(Window(START + 33.3, START + 597), names=["power_usage"])
 
 
 def test_samples_of_all_gpus_of_a_file_are_looked_at_for_one(path):
     reader = open_recording(path).runs[0]
-    assert reader.rows_between(START, START + 100) == reader.rows_between(START, START + 100, np.array([1])) == 600
+    window = Window(START, START + 100)
+    assert reader.rows_between(window) == reader.rows_between(window, np.array([1])) == 600

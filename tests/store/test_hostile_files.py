@@ -241,7 +241,7 @@ def test_any_value_may_be_in_any_column(tmp_path, table):
     """Without keys, types and conditions a table holds anything."""
     seed = tmp_path / "seed.sql"
     writer = write(seed, rows_of(60, 2), 2, finish=False)
-    writer.add_host(START + 1, [0.5, 1.0, 10, 20, 0.0, 0.0, 0.0, 1.0])
+    writer.add_host(START + 1, [0.5, 1.0, 10, 20, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0])
     writer.add_workload(START + 1, [1.0, 1000, 3])
     writer.event(START + 2, "mark", "an event", 0)
     writer.finish(START + 30, 0, "completed", START + 30)
@@ -268,12 +268,12 @@ def test_a_sketch_that_claims_billions_of_bins_is_counted_anew(tmp_path):
     path = tmp_path / "a.sql"
     write(path, rows_of(2000, 1), 1)
     (run,) = open_recording(path).runs
-    before = run.histogram(["sm_active"])["sm_active"]
+    before = run.histograms(["sm_active"]).counts["sm_active"]
     claims = struct.pack("<H", len(NAMES)) + b"\xff\xff" * len(NAMES)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE sketch SET data = ? WHERE rowid = 1", (claims,))
     (run,) = open_recording(path).runs
-    assert (run.histogram(["sm_active"])["sm_active"] == before).all()
+    assert (run.histograms(["sm_active"]).counts["sm_active"] == before).all()
 
 
 @pytest.mark.parametrize("name", ["a.sql-journal", "a.sql-wal", "a.sql-shm"])

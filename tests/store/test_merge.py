@@ -26,6 +26,7 @@ from gssr.store.merge.lock import acquire
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
 from gssr.store.read.small_tables import read_merged
+from gssr.store.read.window_edges import Window
 from gssr.store.write.create import seal
 
 
@@ -87,12 +88,13 @@ def test_who_waits_for_a_merge_that_leaves_no_folder_has_nothing_to_merge(record
 def test_a_window_of_a_merged_file_reads_its_own_rows_only(recording):
     for rank in range(4):
         record(recording, rank, n_ticks=600, lost=rank == 2)
-    windows = [(START + 100.3, START + 107.7), (START + 290.0, None), (None, START + 3.2), (START + 500, START + 900)]
-    before = [open_recording(recording).runs[0].samples(["sm_active", "energy"], None, *window) for window in windows]
+    ends = (START + 100.3, START + 107.7), (START + 290.0, None), (None, START + 3.2), (START + 500, START + 900)
+    windows = [Window.of(*each) for each in ends]
+    before = [open_recording(recording).runs[0].samples(["sm_active", "energy"], None, window) for window in windows]
     merge(str(recording))
     (reader,) = open_recording(recording).runs
     for window, rows in zip(windows, before, strict=True):
-        found = reader.samples(["sm_active", "energy"], None, *window)
+        found = reader.samples(["sm_active", "energy"], None, window)
         assert np.array_equal(found.time, rows.time) and np.array_equal(found.gpu, rows.gpu)
         assert np.array_equal(found.values["sm_active"], rows.values["sm_active"], equal_nan=True)
     first, last = reader._parts[0]._ranges(*windows[0])[0]
@@ -230,7 +232,7 @@ def test_a_rank_that_was_killed_is_merged_up_to_its_last_commit_and_reads_as_los
     assert content([recording]) == rows
     assert json_of(recording) == before and before[0]["state"] == "lost"
     assert close_to(json_of(recording, exact=False), rolled_up)
-    histogram = open_recording(recording).runs[0].histogram(["sm_active"])["sm_active"]
+    histogram = open_recording(recording).runs[0].histograms(["sm_active"]).counts["sm_active"]
     assert histogram.sum() == sum(row[1][0] is not None and row[0] is not None for row in counted(recording))
 
 

@@ -289,7 +289,7 @@ def test_rows_of_a_gpu_that_is_not_listed_are_damage(tmp_path, table):
     (reader,) = recording.runs
     assert reader.state in ("running", "lost")
     assert set(reader.samples(["sm_active"]).gpu) == {0, 1}
-    assert len(reader.buckets().gpu) and len(reader.histogram(["sm_active"]))
+    assert len(reader.buckets().gpu) and len(reader.histograms(["sm_active"]).counts)
     assert "damaged" in (recording.damage or "")
 
 

@@ -17,6 +17,7 @@ from gssr.store.read import samples as raw
 from gssr.store.read.everything import each_chunk
 from gssr.store.read.recording import open_recording
 from gssr.store.read.samples import SampleRows, in_threads
+from gssr.store.read.window_edges import Window
 
 WINDOWS = [(None, None), (START + 3, START + 17.2), (None, START + 11.25), (START + 28.5, None)]
 
@@ -31,10 +32,10 @@ def everything(path, monkeypatch, pages: bool, gpus=None) -> list[list]:
         recording = open_recording(path)
         found = []
         for reader in recording.runs:
-            for start, end in WINDOWS:
-                samples = reader.samples([*NAMES, "flop_active"], gpus, start, end)
+            for window in (Window.of(*ends) for ends in WINDOWS):
+                samples = reader.samples([*NAMES, "flop_active"], gpus, window)
                 found.append([samples.gpu, samples.time, *samples.values.values()])
-                chunks = list(each_chunk(reader, lambda samples: samples, ["flop_active"], gpus, start, end))
+                chunks = list(each_chunk(reader, lambda samples: samples, ["flop_active"], gpus, window))
                 found.append([np.concatenate([np.empty(0), *(chunk.time for chunk in chunks)])])
                 found.append([np.concatenate([np.empty(0), *(chunk.values["flop_active"] for chunk in chunks)])])
         for shard in recording._shards:

@@ -16,6 +16,7 @@ from gssr.metrics import FLOP_ACTIVE, NAMES
 from gssr.store.format.vectors import derive, fold, merge
 from gssr.store.liveness import boot_id
 from gssr.store.read.recording import RunReader, open_recording
+from gssr.store.read.window_edges import Window
 
 
 def plain(rows, start=-np.inf, end=np.inf, level=None):
@@ -30,23 +31,23 @@ def plain(rows, start=-np.inf, end=np.inf, level=None):
 
 
 def check(reader: RunReader, rows, start=None, end=None):
-    low, high = (-np.inf if start is None else start), (np.inf if end is None else end)
-    buckets = reader.buckets(start, end)
+    low, high = window = Window.of(start, end)
+    buckets = reader.buckets(window)
     n_gpus = len(reader.gpus)
     merged = merge(buckets.vectors, buckets.gpu, n_gpus, reader.gap_seconds)
     groups, expected = plain(rows, low, high)
     np.testing.assert_allclose(merged[groups], expected, rtol=1e-9, atol=1e-12)
     for level in (10, 60, 600):
-        found = reader.buckets(start, end, level=level)
+        found = reader.buckets(window, level=level)
         order = np.lexsort((found.start, found.gpu))
         groups, expected = plain(rows, low, high, level)
         assert (found.gpu[order] * 10**10 + found.start[order] // level == groups).all()
         np.testing.assert_allclose(found.vectors[order], expected, rtol=1e-9, atol=1e-12)
-    samples = reader.samples([*NAMES, "flop_active"], start=start, end=end)
+    samples = reader.samples([*NAMES, "flop_active"], window=window)
     table = np.array([row for row in rows if low <= row[1] < high], dtype=float).reshape(-1, len(NAMES) + 2)
     np.testing.assert_array_equal(samples.gpu, table[:, 0])
     np.testing.assert_array_equal(samples.values["sm_active"], table[:, 2 + NAMES.index("sm_active")])
-    counts = reader.histogram(["sm_active", "flop_active", "pcie_tx_bytes"], start, end)
+    counts = reader.histograms(["sm_active", "flop_active", "pcie_tx_bytes"], window).counts
     for name, bins in counts.items():
         known = samples.values[name][~np.isnan(samples.values[name])].astype(np.float32)
         np.testing.assert_array_equal(bins, np.bincount(known.view(np.uint32) >> 16, minlength=65536))
@@ -170,9 +171,9 @@ def test_rows_that_come_late_are_counted_where_they_belong(tmp_path):
     skip = [b.start + k for b in buckets.layout.blocks if b.metric.kind == "counter" for k in range(4)] + [1]
     columns = [c for c in range(merged.shape[1]) if c not in skip]
     np.testing.assert_allclose(merged[groups][:, columns], expected[:, columns], rtol=1e-9)
-    samples = reader.samples(["sm_active"], start=START + 100, end=START + 200)
+    samples = reader.samples(["sm_active"], window=Window(START + 100, START + 200))
     assert len(samples.time) == sum(START + 100 <= row[1] < START + 200 for row in rows)
-    counts = reader.histogram(["sm_active"])["sm_active"]
+    counts = reader.histograms(["sm_active"]).counts["sm_active"]
     assert counts.sum() == sum(row[2 + NAMES.index("sm_active")] is not None for row in rows)
 
 
@@ -196,7 +197,7 @@ def test_rows_that_come_after_a_silence_belong_to_buckets_closed_meanwhile(tmp_p
     assert reader.n_rows == len(rows)
     for level in (None, 10, 60, 600):
         assert reader.buckets(level=level).vectors[:, 0].sum() == len(rows)
-    counts = reader.histogram(["sm_active"])["sm_active"]
+    counts = reader.histograms(["sm_active"]).counts["sm_active"]
     assert counts.sum() == sum(row[2 + NAMES.index("sm_active")] is not None for row in rows)
 
 
@@ -252,7 +253,7 @@ def test_a_window_holds_the_rows_of_a_gpu_whose_bucket_is_still_open(tmp_path):
     rows += [(1, start + 5 + k * STEP, *[0.5] * len(NAMES)) for k in range(14)]
     write(tmp_path / "a.sql", rows, 2, finish=False)
     run = open_recording(tmp_path / "a.sql").runs[0]
-    assert np.bincount(run.samples(["sm_active"], start=start, end=start + 10).gpu).tolist() == [6, 10]
+    assert np.bincount(run.samples(["sm_active"], window=Window(start, start + 10)).gpu).tolist() == [6, 10]
 
 
 def test_ranks_files_of_other_columns_are_read_together(tmp_path):
@@ -267,6 +268,6 @@ def test_ranks_files_of_other_columns_are_read_together(tmp_path):
         connection.execute("ALTER TABLE samples RENAME COLUMN gpu_utilization TO another")
 
     (run,) = open_recording(tmp_path / "a.sql").runs
-    found = run.buckets(START, START + 40)
+    found = run.buckets(Window(START, START + 40))
     at = next(block.start for block in found.layout.blocks if block.metric.name == "gpu_utilization")
     assert found.vectors[:, 0].sum() > 100 and 0 < found.vectors[:, at].sum() <= 100

@@ -23,6 +23,7 @@ from gssr.store.format.rollup import Rollups
 from gssr.store.format.schema import SKETCHES, YOUNG_SECONDS
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import RunReader, open_recording
+from gssr.store.read.window_edges import Window
 from gssr.store.write.thinning import KEEPS
 from gssr.store.write.writer import Writer
 
@@ -91,7 +92,7 @@ def holds_each_tick_once(reader: RunReader) -> int:
         assert vectors[:, 0].sum() == n
         found.add(n)
     assert max(found) - min(found) <= 1
-    histogram = reader.histogram(["power_usage"])["power_usage"]
+    histogram = reader.histograms(["power_usage"]).counts["power_usage"]
     assert histogram.sum() == sum(int(vectors_n) for vectors_n in buckets.vectors[:, at])
     return max(found)
 
@@ -209,7 +210,7 @@ def test_where_there_are_no_snapshots_a_reader_is_told_to_read_again_what_went_m
     early = the_run(tmp_path / "a.sql")
     go_on(writer, 15 * MINUTE, 15 * MINUTE + 30)
     assert early.buckets().vectors[:, 0].sum() >= GPUS * 15 * MINUTE  # what went was counted
-    assert len(early.samples(["power_usage"], start=START + 14 * MINUTE).time) > 0
+    assert len(early.samples(["power_usage"], window=Window(START + 14 * MINUTE)).time) > 0
     at_the_end = the_run(tmp_path / "a.sql")
     end = START + 15 * MINUTE + 30
     assert writer.finish(end, 0, "completed", end)

@@ -9,6 +9,7 @@ from test_store import WINDOWS, check
 from gssr.metrics import NAMES
 from gssr.store.read.gpu_spans import Span, apart
 from gssr.store.read.recording import open_recording
+from gssr.store.read.window_edges import ALL_TIME
 
 
 def record(folder, rank, rows, n_gpus, finish=True):
@@ -47,8 +48,8 @@ class Sorted:
     def __getattr__(self, name):
         return getattr(self._reader, name)
 
-    def samples(self, names, start=None, end=None):
-        samples = self._reader.samples(names, start=start, end=end)
+    def samples(self, names, gpus=None, window=ALL_TIME):
+        samples = self._reader.samples(names, gpus, window)
         order = np.lexsort((samples.gpu, samples.time))
         values = {name: column[order] for name, column in samples.values.items()}
         return type(samples)(samples.gpu[order], samples.time[order], values)

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.store.format.host_rollups import HOST, USE_TABLES, WORKLOAD, counted
-from gssr.store.format.schema import LEVELS
+from gssr.store.format.schema import LEVELS, TABLES
 from gssr.store.merge import merge
 from gssr.store.merge.repair import repair
+from gssr.store.read.everything import use_rows
 from gssr.store.read.guarded_file import GuardedFile
 from gssr.store.read.recording import RunReader, open_recording
+from gssr.store.read.window_edges import ALL_TIME, Window
 from gssr.store.write.bulk import BulkWriter
 from gssr.store.write.writer import Writer
 
@@ -50,13 +52,14 @@ def _record(path: Path, seconds: int, rank: int = 0, ended: bool = True, append:
 def _all_of(run: RunReader, start: float | None = None, end: float | None = None) -> list[float]:
     """Everything that is said of the window."""
     found: list[float | None] = []
-    for extents in (run.host_use(start, end), *run.workload_use(start, end)):
+    window = Window.of(start, end)
+    for extents in (run.host_use(window), *run.workload_use(window)):
         for extent in extents.values():
             found += extent
     for table in USE_TABLES:
         for width in (10.0, 60.0, 600.0):
             begin = START // width * width
-            for name, column in run.use_over_time(table, start, end, (begin, width, 40)).items():
+            for name, column in run.use_over_time(table, window, (begin, width, 40)).items():
                 found += [table.values.index(name), *column.tolist()]
     return [np.nan if value is None else float(value) for value in found]
 
@@ -105,7 +108,8 @@ def test_a_window_of_many_rows_is_widened_to_whole_buckets(tmp_path: Path, monke
     edge = START // 10 * 10
     for window in ((edge + 33.3, edge + 171.0), (None, edge + 171.0), (edge + 33.3, None)):
         wide = tuple(None if one is None else edge + step for one, step in zip(window, (30, 180), strict=True))
-        assert _all_of(run, *window)[:24] == _all_of(run, *wide)[:24]  # of the nodes
+        of_nodes = slice(3 * len(HOST.values))
+        assert _all_of(run, *window)[of_nodes] == _all_of(run, *wide)[of_nodes]
         from_rows = _from_rows(tmp_path / "r.sql", [wide])[0]
         np.testing.assert_allclose(_all_of(run, *wide), from_rows, rtol=1e-12)
 
@@ -116,10 +120,10 @@ def test_a_whole_run_is_read_from_rollups_alone(tmp_path: Path, read_tables: lis
     read_tables.clear()
     run.host_use()
     run.workload_use()
-    run.use_over_time(HOST, None, None, (START // 60 * 60, 60.0, 20))
-    run.use_over_time(WORKLOAD, START // 60 * 60, START // 60 * 60 + 600, (START // 60 * 60, 60.0, 20))
+    run.use_over_time(HOST, ALL_TIME, (START // 60 * 60, 60.0, 20))
+    run.use_over_time(WORKLOAD, Window(START // 60 * 60, START // 60 * 60 + 600), (START // 60 * 60, 60.0, 20))
     assert read_tables == ["host_rollup", "workload_rollup", "host_rollup", "workload_rollup"]
-    run.use_over_time(HOST, None, None, (START, 2.0, 20))
+    run.use_over_time(HOST, ALL_TIME, (START, 2.0, 20))
     assert read_tables[-1] == "host_samples"
 
 
@@ -176,6 +180,70 @@ def test_a_file_of_an_earlier_version_gets_rollups_of_what_is_added(tmp_path: Pa
     _record(path, 200, append=True, seed=3)
     assert not _counted(path)  # so rows are read
     assert open_recording(path).runs[0].host_use()["load1"].n > 100
+
+
+def _without_fabric(path: Path) -> Path:
+    """The file as a version made it that had no columns of the fabric."""
+    with closing(sqlite3.connect(path)) as connection:
+        for table in ("host_samples", "host_rollup"):
+            kept = [column for column in TABLES[table] if not column.name.startswith("fabric_")]
+            names = ", ".join(column.name for column in kept)
+            needed = {column.name: "NOT NULL" if column.name.endswith(("_n", "_sum")) else "" for column in kept}
+            connection.execute(f"ALTER TABLE {table} RENAME TO aside")
+            columns = ", ".join(f"{column.name} {column.type} {needed[column.name]}" for column in kept)
+            connection.execute(f"CREATE TABLE {table} ({columns})")
+            connection.execute(f"INSERT INTO {table} SELECT {names} FROM aside")
+            connection.execute("DROP TABLE aside")
+        connection.commit()
+    return path
+
+
+def test_columns_that_a_file_of_an_earlier_version_lacks_are_missing_and_its_rollups_count(
+    tmp_path: Path, read_tables: list[str]
+) -> None:
+    _record(tmp_path / "r.sql", 130)
+    whole = open_recording(tmp_path / "r.sql").runs[0].host_use()
+    run = open_recording(_without_fabric(tmp_path / "r.sql")).runs[0]
+    read_tables.clear()
+    found = run.host_use()
+    assert found == whole | dict.fromkeys(("fabric_rx_bytes", "fabric_tx_bytes"), (0, 0.0, None))
+    assert run.host_use(Window(START + 7.5, START + 44))["fabric_rx_bytes"] == (0, 0.0, None)
+    bins = (START // 10 * 10, 10.0, 20)
+    assert set(run.use_over_time(HOST, ALL_TIME, bins)) == set(HOST.values) - {"fabric_rx_bytes", "fabric_tx_bytes"}
+    assert read_tables == ["host_rollup", "host_samples", "host_rollup"]
+    assert {row[-2:] for rows in use_rows(run, "host_samples") for row in rows} == {(None, None)}
+    assert not open_recording(tmp_path / "r.sql").runs[0].damage
+
+
+def test_a_run_is_added_to_a_file_that_lacks_columns_and_it_is_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "r.sql"
+    _record(path, 130)
+    _record(_without_fabric(path), 70, append=True, seed=3)
+    first, second = (run.host_use() for run in open_recording(path).runs)
+    assert first["load1"].n > second["load1"].n > 0
+    assert (first["fabric_rx_bytes"], second["fabric_rx_bytes"].n > 50) == ((0, 0.0, None), True)
+    assert _counted(path) and repair(str(path)).use == ()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM host_rollup WHERE level = 60")
+        connection.commit()
+    assert repair(str(path)).use == ("host_samples",)
+    assert [run.host_use() for run in open_recording(path).runs] == [first, second]
+
+
+def test_ranks_files_with_and_without_columns_become_one(tmp_path: Path) -> None:
+    folder = tmp_path / "m.sql.d"
+    folder.mkdir()
+    _record(folder / "n0.0.r.sql", 90)
+    _record(folder / "n1.1.r.sql", 130, rank=1, seed=2)
+    new = open_recording(folder / "n1.1.r.sql").runs[0].host_use()["fabric_rx_bytes"]
+    _without_fabric(folder / "n0.0.r.sql")
+    apart = _all_of(open_recording(tmp_path / "m.sql").runs[0])
+    merge(str(tmp_path / "m.sql"))
+    run = open_recording(tmp_path / "m.sql").runs[0]
+    assert _counted(tmp_path / "m.sql", together=True)
+    assert run.host_use()["fabric_rx_bytes"] == new and run.host_use()["load1"].n > 180
+    np.testing.assert_allclose(_all_of(run), apart, rtol=1e-12)
+    np.testing.assert_allclose(_all_of(run), _from_rows(tmp_path / "m.sql", [(None, None)])[0], rtol=1e-12)
 
 
 def test_late_rows_are_counted_once(tmp_path: Path) -> None:

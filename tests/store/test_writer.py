@@ -12,6 +12,7 @@ from sample_rows import START, STEP, rows_of, write
 from gssr.metrics import NAMES
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.recording import open_recording
+from gssr.store.read.window_edges import Window
 from gssr.store.write import pending
 from gssr.store.write.writer import Writer
 
@@ -59,7 +60,7 @@ def test_a_disk_that_is_full_for_long_costs_little_and_what_was_lost_is_said(tmp
     writer._connection.set_trace_callback(lambda statement: tries.append(statement) if "BEGIN" in statement else None)
     for row in rows[200:6000]:
         writer.add([row])
-        writer.add_host(row[1], [0.5] * 8)
+        writer.add_host(row[1], [0.5] * 10)
         writer.tick(row[1])
     seconds = 5800 / 2 * STEP
     assert len(tries) < seconds / 8
@@ -185,7 +186,7 @@ def test_a_full_disk_still_takes_the_end_of_the_run(tmp_path):
     reader = open_recording(tmp_path / "a.sql").runs[0]
     assert (reader.state, reader.run.exit_code, reader.n_rows) == ("failed", 7, 200)
     assert reader.buckets().vectors[:, 0].sum() == 200  # also those that no closed bucket counts
-    assert len(reader.samples([], start=START, end=START + 60).time) == 200
+    assert len(reader.samples([], window=Window(START, START + 60)).time) == 200
     assert any("could not be written" in event.message for event in reader.events)
 
 

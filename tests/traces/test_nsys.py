@@ -167,12 +167,14 @@ def test_ranges_begin_before_0_last_to_the_end_and_are_of_the_thread_that_began_
         {**one, "start": 30, "end": 40, "eventType": 60, "endGlobalTid": TID + 1, "textId": 1},
         {**one, "start": 50, "end": 60, "domainId": 3, "textId": 1},
         {**one, "start": 55, "eventType": 34, "text": "a mark"},
+        {**one, "start": 56, "eventType": 65, "domainId": 3, "textId": 1},
         {**one, "start": 70, "end": 71},
     ]
     timeline = read_nsys(report(tmp_path / "a.sqlite", NVTX_EVENTS=events, KERNEL=[KERNEL]))
     assert [row[:3] for row in rows_of(timeline, Kind.RANGE)] == [
         (-7, 12, "early"), (20, 130, "open"), (30, 10, "name 1"), (50, 10, "name 2:name 1"), (70, 1, "(no name)"),
     ]  # fmt: skip
+    assert [row[:3] for row in rows_of(timeline, Kind.MARK)] == [(55, 0, "a mark"), (56, 0, "name 2:name 1")]
     assert timeline.domains == {"name 2:name 1": "name 2"}
     assert {(track.kind, track.tid) for track in tracks_of(timeline, Kind.RANGE)} == {("cpu_thread", 4321)}
     assert any("1 ranges were open" in note for note in timeline.sources[0].notes)

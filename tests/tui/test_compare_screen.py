@@ -1,16 +1,18 @@
 """Compare sets two runs beside each other: the same columns, the same zero, the differences marked."""
 
+import re
 from dataclasses import replace
 
+import frames
 import numpy as np
 import pytest
 from looking import SIZES, fits, frame_of, scene_of, text
 
 from gssr.model.compare.alignment import aligned, difference, energies, origin, shares_columns
 from gssr.model.live.frame import Query
-from gssr.render.glyphs import glyphs
+from gssr.render.glyphs import UTF8, glyphs
 from gssr.tui.screens import compare
-from gssr.tui.view import View
+from gssr.tui.view import Scene, View
 
 VIEW = View(screen="compare")
 
@@ -67,6 +69,16 @@ def test_a_run_does_not_differ_from_itself(plants):
     assert np.nanmax(np.abs(apart)) == 0.0
     line = next(line for line in text(scene).splitlines() if line.startswith("A-B"))
     assert set(line.removeprefix("A-B").strip()) == {"="}
+
+
+def test_a_difference_that_is_none_has_no_minus_sign():
+    one, other = frames.frame_of(np.full((2, 60), 0.5)), frames.frame_of(np.full((2, 60), 0.5 + 1e-7))
+    for name, of in (("compare", other), ("why", None)):
+        frame = frames.frame_of([[0.5] * 60, [0.5 + 1e-7] * 60]) if of is None else one
+        scene = Scene(frame, of, View(screen=name, selection=() if of else (0,), selected="nid"), 160, 46, UTF8)
+        drawn = text(scene)
+        assert "+0.0" in drawn
+        assert not re.search(r"-0\.0*\b(?![1-9])", drawn), drawn
 
 
 def test_where_work_begins_is_shown_and_subtracted(plants):

@@ -1,6 +1,7 @@
 """Page and screens name the same causes of the same window at the same moment: while the job runs, and after it."""
 
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -147,8 +148,8 @@ def page(path: str, scene: Scene, capsys: pytest.CaptureFixture[str]) -> list[di
     words = ["analyze", "--json", path]
     asked = judge.asked_of(scene.frame)
     assert asked is not None
-    for flag, time in (("--from", asked[1].start), ("--to", asked[1].end)):
-        words += [] if time is None else [flag, datetime.fromtimestamp(time, UTC).isoformat()]
+    for flag, time in zip(("--from", "--to"), asked[1].window, strict=True):
+        words += [flag, datetime.fromtimestamp(time, UTC).isoformat()] if math.isfinite(time) else []
     if asked[0].gpus:
         words += ["--gpus", ",".join(scene.frame.place(gpu) for gpu in asked[0].gpus)]
     assert main(words) == 0

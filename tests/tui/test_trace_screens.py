@@ -143,13 +143,13 @@ def test_the_colour_of_a_cell_is_its_letter_too(watch: WatchTrace) -> None:
     assert "c compute" in text_of(rows[1])
 
 
-def test_lines_are_gpus_streams_and_threads_in_turn(watch: WatchTrace) -> None:
+def test_lines_are_gpus_streams_threads_and_processes_in_turn(watch: WatchTrace) -> None:
     seat = Seat(watch)
     nouns = []
-    for _ in range(3):
+    for _ in range(4):
         nouns.append((seat.frame.noun, seat.frame.n_gpus))
         seat.press("density")
-    assert nouns == [("GPU", 2), ("stream", 4), ("thread", 2)]
+    assert nouns == [("GPU", 2), ("stream", 4), ("thread", 2), ("process", 2)]
     assert seat.frame.noun == "GPU"
 
 
@@ -171,10 +171,28 @@ def test_counters_that_differ_at_the_end_of_their_names_are_told_apart() -> None
     watch.close()
 
 
+@pytest.mark.parametrize("presses", [[], ["enter"]])
+def test_a_timeline_fills_a_large_screen(watch: WatchTrace, presses: list[str]) -> None:
+    seat = Seat(watch, size=(100, 60)).press(*presses)
+    text = seat.text().split("\n")
+    assert sum(not line.strip() for line in text) <= 10, text
+
+
 def test_a_short_trace_says_its_length_in_three_digits(watch: WatchTrace) -> None:
     for screen in ("job", "time"):
         assert "120 ms  2 GPUs" in Seat(watch, screen).text()
     assert "whole run, 120 ms" in Seat(watch).text()
+
+
+def test_marks_of_the_program_are_events() -> None:
+    own = TRACE.intervals
+    kind = own.kind.copy()
+    kind[at := np.flatnonzero(kind == Kind.CPU_OP)[0]] = Kind.MARK
+    watch = WatchTrace("trace.json", lambda: replace(TRACE, intervals=replace(own, kind=kind)))
+    (mark,) = (event for event in watch.look(Query()).events if event.kind == "mark")
+    assert (mark.time, mark.message) == (own.start[at] / 1e9, TRACE.names[own.name[at]])
+    assert mark.message in Seat(watch).press("events").text()
+    watch.close()
 
 
 def test_a_legend_has_no_marks_that_a_trace_never_has(watch: WatchTrace) -> None:
@@ -236,6 +254,20 @@ def test_a_gpu_is_opened_track_by_track_and_closed(watch: WatchTrace) -> None:
     assert not seat.press("back").view.opened
 
 
+def test_a_process_is_opened_with_its_threads_and_streams(watch: WatchTrace) -> None:
+    seat = Seat(watch, size=(120, 40)).press(*["density"] * 3, "enter", "left", *["left"] * 90, *["right"] * 18)
+    text = seat.text()
+    assert "python" in text and "stream 7" in text and "stream 20" in text
+    part = seat.frame.part
+    assert part is not None and part.lanes is not None
+    seat.press(*["down"] * (len(part.lanes.track) - 1), "next_found")
+    kernel = seat.under()
+    assert TRACE.intervals.kind[kernel] == Kind.KERNEL
+    call = seat.press("cause").under()
+    assert TRACE.intervals.link[call] == TRACE.intervals.link[kernel]
+    assert TRACE.intervals.kind[call] == Kind.RUNTIME and seat.frame.noun == "process"
+
+
 def test_levels_of_a_thread_nest(watch: WatchTrace) -> None:
     seat = Seat(watch, size=(160, 40)).press("density", "density", "enter")
     text = seat.text()
@@ -250,6 +282,19 @@ def test_the_interval_under_the_cursor_is_told(watch: WatchTrace) -> None:
     assert f"─ {name} ─" in text
     assert re.search(r"takes [\d.]+ (?:µs|ms)", text)
     assert re.search(r"b launched by cudaLaunchKernel on python, 210 µs earlier", text)
+
+
+def test_why_tells_in_what_the_chosen_interval_was_launched_and_what_is_open_beside_it(watch: WatchTrace) -> None:
+    seat = Seat(watch, size=(150, 50)).press(
+        "enter", "left", *["left"] * 60, *["right"] * 8, "next_found", "screen_why"
+    )
+    text = seat.text()
+    name = TRACE.names[TRACE.intervals.name[np.flatnonzero(TRACE.intervals.start == round(seat.view.cursor * 1e9))[0]]]  # type: ignore[operator]
+    assert re.search(rf"─ open at 0\.\d+ s[^\n]*\n stream 7 +{name}, launched 210 µs earlier by cudaLaunchKernel < "
+                     r"aten::addmm < aten::linear < \w+ward < ProfilerStep#\d", text)  # fmt: skip
+    assert re.search(r"\n python +(?:.* < )?ProfilerStep#\d *\n", text)
+    seat.view = replace(seat.view, cursor=None)
+    assert "open at" not in seat.text()
 
 
 @pytest.mark.parametrize("zooms", [0, 6])
@@ -453,8 +498,20 @@ def test_gpus_takes_each_name_that_a_screen_or_a_page_shows(
         frame = watch.look(Query(columns=20))
     shown = [frame.place(gpu) for gpu in range(2)]
     assert len(set(shown)) == 2
+    assert main(["analyze", "--ascii", *names]) == 0
+    page = capsys.readouterr().out
+    assert main(["analyze", "--json", *names]) == 0
+    found = json.loads(capsys.readouterr().out)
+    for rows in (found["ranks"], found["kernels_by_rank"], found["gaps"], found["kernel_types"]):
+        assert {row["place"] for row in rows} <= set(shown)
+    assert {row["place"] for row in found["ranks"]} == set(shown) == {row["place"] for row in found["kernels_by_rank"]}
+    assert main(["analyze", "--csv", "ranks", *names]) == 0
+    table = capsys.readouterr().out
     every = [*shown, "rank 0 GPU 0", "rank 1 GPU 1"] if told else shown
     for at, name in enumerate(every):
+        if name in shown:
+            assert f"{name} " in page and f",{name}\n" in table
         assert main(["analyze", "--json", "--gpus", name, *names]) == 0
         (own,) = json.loads(capsys.readouterr().out)["ranks"]
+        assert own["place"] == shown[at % 2]  # as if all were looked at
         assert not told or own["rank"] == at % 2

@@ -6,16 +6,11 @@ dcgm_structs.h and dcgm_fields.h, 3.1 to 4.6.
 The backend's error: what is wrong, and what to do about it.
 """
 
-from gssr.backends.base import BackendError
+from gssr.backends.base import UnusableError
 
 
-class DcgmError(BackendError):
-    """DCGM can't be used; ``what`` is wrong, and ``cure`` says what to do."""
-
-    def __init__(self, what: str, cure: str) -> None:
-        super().__init__(f"{what}; {cure}")
-        self.what = what
-        self.cure = cure
+class DcgmError(UnusableError):
+    """DCGM can't be used."""
 
 
 class MismatchError(DcgmError):

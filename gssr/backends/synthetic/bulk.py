@@ -87,6 +87,7 @@ _CORES = 128
 _USUAL = {
     "cpu_utilization": 9.5 / _CORES, "load1": 9.6, "memory_used": 96.0 * _GIB, "memory_total": 1024.0 * _GIB,
     "read_bytes": 24e6, "write_bytes": 1.5e6, "net_rx_bytes": 6e6, "net_tx_bytes": 6e6,
+    "fabric_rx_bytes": 1.2e9, "fabric_tx_bytes": 1.2e9,
 }  # fmt: skip
 _OF_RANK = {"cpu": 9.2, "rss": 72.0 * _GIB, "n_processes": 17.0}
 _STEADY = ("memory_total", "n_processes")

@@ -15,6 +15,7 @@ from gssr.model.statistics.gpu_time_counts import FLAGS, Counted, Float32s, GpuT
 from gssr.peaks import Peaks, peaks_of
 from gssr.store.format.rows import Event, Gpu, Run
 from gssr.store.read.recording import RunReader
+from gssr.store.read.window_edges import Window
 
 METRICS = (
     "gpu_utilization", "memory_copy_utilization", "gr_engine_active", "sm_active", "sm_occupancy", "tensor_active",
@@ -88,9 +89,14 @@ class Evidence:
         return len(self.gpus)
 
     @property
+    def window(self) -> Window:
+        """From ``start`` to ``end``."""
+        return Window(self.start, self.end)
+
+    @property
     def seconds(self) -> float:
         """How long the window is."""
-        return self.end - self.start
+        return self.window.seconds
 
     def has(self, *metrics: str) -> bool:
         """Whether any GPU has samples of each of them; clock event reasons count as metrics."""
@@ -114,7 +120,7 @@ class Evidence:
 def evidence_of(
     reader: RunReader,
     positions: Ints,
-    span: tuple[float, float],
+    span: Window,
     interval: float,
     counted: Counted,
     known: Sequence[str],
@@ -124,13 +130,13 @@ def evidence_of(
     bins = counted.bins
     gpus = tuple(reader.gpus[position] for position in positions.tolist())
     nodes, node_of = nodes_of(gpus)
-    means = _means(counted, known, *span)
+    means = _means(counted, known, span)
     grids = {name: _grid(counted.cells, name) for name in known}
     return Evidence(
         run=reader.run,
         state=reader.state,
-        start=span[0],
-        end=span[1],
+        start=span.start,
+        end=span.end,
         interval=interval,
         gpus=gpus,
         positions=positions,
@@ -168,7 +174,7 @@ def _grid(cells: GpuTimeCounts, name: str) -> Float32s:
     return means
 
 
-def _means(counted: Counted, known: Sequence[str], start: float, end: float) -> Means:
+def _means(counted: Counted, known: Sequence[str], span: Window) -> Means:
     reasons = FLAGS if counted.flags[0].any() else ()
     shape = len(known) + len(reasons), counted.n_rows.size
     n, total = np.zeros(shape), np.zeros(shape)
@@ -178,7 +184,7 @@ def _means(counted: Counted, known: Sequence[str], start: float, end: float) -> 
             total[row] = counted.cells.total[name].sum(axis=1)
     if reasons:
         n[len(known) :], total[len(known) :] = counted.flags[0], counted.flags[1:]
-    return Means((*known, *reasons), start, end, n, total)
+    return Means((*known, *reasons), *span, n, total)
 
 
 def over_gpus(values: Float32s | Floats) -> Floats:
@@ -194,32 +200,32 @@ _ENOUGH = 0.5
 """Means come from all GPUs where whole bins cover at least this share of a part, else from the finer course."""
 
 
-def means_between(evidence: Evidence, start: float, end: float) -> dict[str, float | None]:
-    """Each metric's mean over GPUs and time in a part of the window (unix s); None without samples.
+def means_between(evidence: Evidence, part: Window) -> dict[str, float | None]:
+    """Each metric's mean over GPUs and time in a part of the window; None without samples.
 
     Of the whole window it is that of all samples. Of a part it is the mean over the bins that lie in it, GPU by GPU; where
     a part is so short that these cover less than half of it, that of the course, which stands for some of the GPUs only.
     """
-    if start <= evidence.start and end >= evidence.end:
+    if part.start <= evidence.start and part.end >= evidence.end:
         return {name: evidence.mean(name) for name in evidence.series}
-    whole = _inside(evidence.times, evidence.width, start, end, evidence)
-    if whole.sum() * evidence.width >= _ENOUGH * (end - start):
+    whole = _inside(evidence.times, evidence.width, part, evidence)
+    if whole.sum() * evidence.width >= _ENOUGH * part.seconds:
         return {name: _mean(values[:, whole]) for name, values in evidence.series.items()}
     course = evidence.course
     n = len(next(iter(course.values.values()), ()))
     times = np.asarray(course.start + course.width * np.arange(n), np.float64)
-    inside = _inside(times, course.width, start, end, evidence)
+    inside = _inside(times, course.width, part, evidence)
     return {name: _mean(course.values[name][inside]) if name in course.values else None for name in evidence.series}
 
 
-def excerpt(evidence: Evidence, start: float, end: float) -> Evidence | None:
-    """The evidence of a part of the window (unix s): the bins whose middle lies in it; None where there is none.
+def excerpt(evidence: Evidence, part: Window) -> Evidence | None:
+    """The evidence of a part of the window: the bins whose middle lies in it; None where there is none.
 
     Each bin counts as one sample: ``least`` and ``greatest`` are of bins, clock event reasons are unknown, and GPUs have as
     many rows as bins with values.
     """
     middles = evidence.times + evidence.width / 2
-    inside = (middles >= start) & (middles < end)
+    inside = (middles >= part.start) & (middles < part.end)
     if not inside.any():
         return None
     first, last = int(np.argmax(inside)), len(inside) - int(np.argmax(inside[::-1]))
@@ -231,29 +237,29 @@ def excerpt(evidence: Evidence, start: float, end: float) -> Evidence | None:
     silent = n_rows == 0
     return replace(
         evidence,
-        start=start,
-        end=end,
+        start=part.start,
+        end=part.end,
         times=times,
         series=series,
-        means=_means_within(series, start, end, evidence.n_gpus),
+        means=_means_within(series, part, evidence.n_gpus),
         least={name: np.fmin.reduce(values, axis=1).astype(np.float64) for name, values in series.items()},
         greatest={name: np.fmax.reduce(values, axis=1).astype(np.float64) for name, values in series.items()},
         n_rows=n_rows,
-        first_time=np.where(silent, np.nan, np.maximum(evidence.first_time, start)),
-        last_time=np.where(silent, np.nan, np.minimum(evidence.last_time, end)),
-        course=_course(evidence.course, start, end),
+        first_time=np.where(silent, np.nan, np.maximum(evidence.first_time, part.start)),
+        last_time=np.where(silent, np.nan, np.minimum(evidence.last_time, part.end)),
+        course=_course(evidence.course, part),
         host={name: values[first:last] for name, values in evidence.host.items()},
         workload={name: values[first:last] for name, values in evidence.workload.items()},
-        events=tuple(event for event in evidence.events if start <= event.time < end),
-        closer=excerpt(evidence.closer, start, end) if evidence.closer else None,
-        glimpses=excerpt(evidence.glimpses, start, end) if evidence.glimpses else None,
+        events=tuple(event for event in evidence.events if part.start <= event.time < part.end),
+        closer=excerpt(evidence.closer, part) if evidence.closer else None,
+        glimpses=excerpt(evidence.glimpses, part) if evidence.glimpses else None,
     )
 
 
-def _inside(times: Floats, width: float, start: float, end: float, evidence: Evidence) -> NDArray[np.bool_]:
+def _inside(times: Floats, width: float, part: Window, evidence: Evidence) -> NDArray[np.bool_]:
     """Which bins lie in a part; those at the window's ends may reach beyond it."""
     low, high = np.maximum(times, evidence.start), np.minimum(times + width, evidence.end)
-    return (low >= start - _NEAR) & (high <= end + _NEAR) & (high > low)
+    return (low >= part.start - _NEAR) & (high <= part.end + _NEAR) & (high > low)
 
 
 def _mean(values: Floats | Float32s) -> float | None:
@@ -261,7 +267,7 @@ def _mean(values: Floats | Float32s) -> float | None:
     return float(known.mean(dtype=np.float64)) if known.size else None
 
 
-def _means_within(series: Mapping[str, Float32s], start: float, end: float, n_gpus: int) -> Means:
+def _means_within(series: Mapping[str, Float32s], part: Window, n_gpus: int) -> Means:
     known = [np.isfinite(values) for values in series.values()]
     n = [each.sum(axis=1, dtype=np.float64) for each in known]
     total = [
@@ -269,12 +275,12 @@ def _means_within(series: Mapping[str, Float32s], start: float, end: float, n_gp
         for each, values in zip(known, series.values(), strict=True)
     ]
     shape = len(n), n_gpus
-    return Means(tuple(series), start, end, np.reshape(n, shape), np.reshape(total, shape))
+    return Means(tuple(series), *part, np.reshape(n, shape), np.reshape(total, shape))
 
 
-def _course(course: Course, start: float, end: float) -> Course:
+def _course(course: Course, part: Window) -> Course:
     n = len(next(iter(course.values.values()), ()))
-    first = min(max(round((start - course.start) / course.width), 0), n)
-    last = max(min(round((end - course.start) / course.width), n), first)
+    first = min(max(round((part.start - course.start) / course.width), 0), n)
+    last = max(min(round((part.end - course.start) / course.width), n), first)
     values = {name: series[first:last] for name, series in course.values.items()}
     return Course(course.start + first * course.width, course.width, values, course.n_gpus)

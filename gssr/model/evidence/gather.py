@@ -25,7 +25,7 @@ from gssr.model.window import extent
 from gssr.store.format.host_rollups import HOST, WORKLOAD
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader, Samples
-from gssr.store.read.window_edges import Window
+from gssr.store.read.window_edges import ALL_TIME, Window
 
 MOST_INSTANTS = 4_000
 """Bins of the course."""
@@ -44,9 +44,10 @@ WAITS = 0.05
 MOST_USE = 20_000
 """Where nodes have more of the finest rollups, a twentieth of a second, what they do is read in the series' bins."""
 USE = {
-    HOST: ("cpu_utilization", "read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes"),
+    HOST: ("cpu_utilization", "read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes",
+           "fabric_rx_bytes", "fabric_tx_bytes"),
     WORKLOAD: ("cpu", "n_processes"),
-}
+}  # fmt: skip
 """What of the nodes and the workload's processes is gathered."""
 _BESIDE = (
     "sm_occupancy", "tensor_active", "tensor_dfma_active", "fp64_active", "fp32_active", "fp16_active", "temperature",
@@ -58,36 +59,32 @@ _BESIDE = (
 def gather(
     reader: RunReader,
     positions: Ints,
-    start: float | None = None,
-    end: float | None = None,
+    window: Window = ALL_TIME,
     rows: Samples | None = None,
     counted: Counted | None = None,
 ) -> Evidence:
-    """The evidence of some GPUs of a run (their ``positions``) in start <= time < end, unix s (None: as far as the run
-    goes). ``rows``: the raw rows of these GPUs in this window, where they were read already, numbered from 0 within
-    ``positions``; ``counted``: what their rollups add up to (gssr.model.statistics.gpu_time_counts.count_rollups), where
-    those were.
+    """The evidence of some GPUs of a run (their ``positions``) in a window. ``rows``: the raw rows of these GPUs in it,
+    where they were read already, numbered from 0 within ``positions``; ``counted``: what their rollups add up to
+    (gssr.model.statistics.gpu_time_counts.count_rollups), where those were.
 
     1,024 GPUs sampled at 10 Hz for an hour take some tenths of a second."""
-    first, last = extent(reader)
-    window = Window.of(start, end)
-    span = window.within(first, last)
+    span = window.within(*extent(reader))
     found = evidence_names(reader)
     names = tuple(name for name in found if name != BITS)
-    if rows is None and counted is None and reader.has_rows(MOST_ROWS, start):
-        read = reader.samples(found, filtered(reader, positions), start, end)
+    if rows is None and counted is None and reader.has_rows(MOST_ROWS, window):
+        read = reader.samples(found, filtered(reader, positions), window)
         rows = Samples(numbers_within(read.gpu, positions, len(reader.gpus)), read.time, read.values)
     interval = reader.sampling_seconds or 1.0
     if rows is not None:
         most = most_bins(len(positions), len(rows.time), MOST_BINS)
-        bins = series.bins_of_samples(rows, *span, interval, most)
+        bins = series.bins_of_samples(rows, span, interval, most)
         counted = count_rows(rows, names, len(positions), bins)
     elif counted is None:
         bins = bins_to_count(len(positions), reader.n_rows, span, interval)
         counted = count_rollups(reader, names, positions, bins, window)
     known = [name for name in names if name in counted.cells.n]
     evidence = evidence_of(reader, positions, span, interval, counted, known)
-    places = _few(len(positions), span[1] - span[0])
+    places = _few(len(positions), span.seconds)
     few = positions[places]
     looked_at = [name for name in known if name not in _BESIDE]
     own = None if rows is None else _of_few(rows, places, len(positions), looked_at)
@@ -116,8 +113,8 @@ def _with_use(evidence: Evidence, reader: RunReader, window: Window, closer: Evi
         return replace(evidence, host=_folded(closer.host, at, bins.n), workload=_folded(closer.workload, at, bins.n))
     return replace(
         evidence,
-        host=reader.use_over_time(HOST, *window, bins, USE[HOST]),
-        workload=reader.use_over_time(WORKLOAD, *window, bins, USE[WORKLOAD]),
+        host=reader.use_over_time(HOST, window, bins, USE[HOST]),
+        workload=reader.use_over_time(WORKLOAD, window, bins, USE[WORKLOAD]),
     )
 
 
@@ -151,7 +148,7 @@ def _of_few(rows: Samples, places: Ints, n_gpus: int, names: Sequence[str]) -> S
 def _closer(
     reader: RunReader,
     few: Ints,
-    span: tuple[float, float],
+    span: Window,
     window: Window,
     interval: float,
     rows: Samples | None,
@@ -160,10 +157,10 @@ def _closer(
     """Of some of the GPUs, in bins that may be as short as those of the course. ``rows``: theirs."""
     if rows is None:
         most = most_bins(len(few), reader.n_rows, MOST_INSTANTS)
-        counted = count_rollups(reader, names, few, series.bins_of_buckets(*span, interval, most), window)
+        counted = count_rollups(reader, names, few, series.bins_of_buckets(span, interval, most), window)
     else:
         most = most_bins(len(few), len(rows.time), MOST_INSTANTS)
-        counted = count_rows(rows, names, len(few), series.bins_of_samples(rows, *span, interval, most))
+        counted = count_rows(rows, names, len(few), series.bins_of_samples(rows, span, interval, most))
     return evidence_of(reader, few, span, interval, counted, names)
 
 
@@ -185,7 +182,7 @@ def _glimpsed(
     as short, or no stretches can be had. ``rows``: theirs."""
     from gssr.model.evidence.glimpses import glimpses, rows_in, stretches, those_in, use
 
-    begins, seconds = stretches(reader, (evidence.start, evidence.end))
+    begins, seconds = stretches(reader, evidence.window)
     if evidence.width <= BRIEF or evidence.width <= evidence.interval or not len(begins) or not len(few):
         return None
     rows = rows_in(reader, few, names, begins, seconds) if rows is None else those_in(rows, names, begins, seconds)
@@ -194,7 +191,7 @@ def _glimpsed(
         return None
     moved = Samples(rows.gpu, looks.moved(rows.time), rows.values)
     counted = count_rows(moved, names, len(few), looks.bins)
-    found = evidence_of(reader, few, (evidence.start, evidence.end), evidence.interval, counted, names)
+    found = evidence_of(reader, few, evidence.window, evidence.interval, counted, names)
     own = np.isin(evidence.positions, few)
     return replace(
         found,
@@ -214,9 +211,7 @@ def evidence_names(reader: RunReader) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _course_of_rows(
-    rows: Samples, known: Sequence[str], n_gpus: int, span: tuple[float, float], interval: float
-) -> Course:
-    bins = series.bins_of_samples(rows, *span, interval, most_bins(n_gpus, len(rows.time), MOST_INSTANTS))
+def _course_of_rows(rows: Samples, known: Sequence[str], n_gpus: int, span: Window, interval: float) -> Course:
+    bins = series.bins_of_samples(rows, span, interval, most_bins(n_gpus, len(rows.time), MOST_INSTANTS))
     values = {name: over_gpus(series_of_rows(rows, [name], n_gpus, bins)[name].values) for name in known}
     return Course(bins.start, bins.width, values, n_gpus)

@@ -13,6 +13,7 @@ from gssr.model.statistics.series import Bins
 from gssr.model.window import extent
 from gssr.store.format.host_rollups import HOST, UseTable
 from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.window_edges import Window
 
 MOST_ROWS = 40_000
 """About so many raw rows are read, of all GPUs: they interleave. Some hundredths of a second."""
@@ -55,17 +56,16 @@ class Glimpses(NamedTuple):
         return np.asarray(which * (self.each + 1) * self.width + within, np.float64)
 
 
-def stretches(reader: RunReader, span: tuple[float, float]) -> tuple[Floats, float]:
+def stretches(reader: RunReader, span: Window) -> tuple[Floats, float]:
     """Where (unix s) the stretches of a window begin, and how long they are, s; none where the rows that may be read last
     for less than two of LEAST_SECONDS. Few rows last for the whole window: then that is the only one."""
-    first, last = extent(reader)
-    seconds = max(last - first, 1.0)
-    start, end = max(span[0], reader.thinned_until), span[1]
+    seconds = max(extent(reader).seconds, 1.0)
+    start, end = max(span.start, reader.thinned_until), span.end
     if reader.state == "running" and reader.keep != "raw":
         start = end  # what is read might be thinned meanwhile
     in_all = MOST_ROWS / max(reader.n_rows / seconds, 1.0)
     most = min(MOST, int(MOST_USE / (_n_nodes(reader) * seconds)))
-    if start == span[0] and end - start <= in_all and most:
+    if start == span.start and end - start <= in_all and most:
         return np.array([start]), end - start
     n = min(most, max(2, int(in_all / SECONDS)))
     each = min(in_all, (end - start) / 2) / max(n, 1)
@@ -76,7 +76,7 @@ def stretches(reader: RunReader, span: tuple[float, float]) -> tuple[Floats, flo
 
 def rows_in(reader: RunReader, few: Ints, names: Sequence[str], begins: Floats, seconds: float) -> Samples:
     """The raw rows of some GPUs in the stretches, numbered from 0 within ``few`` (positions)."""
-    pieces = [reader.samples(names, few, begin, begin + seconds) for begin in begins.tolist()]
+    pieces = [reader.samples(names, few, Window(begin, begin + seconds)) for begin in begins.tolist()]
     gpu = np.concatenate([piece.gpu for piece in pieces])
     time = np.concatenate([piece.time for piece in pieces])
     values = {name: np.concatenate([piece.values[name] for piece in pieces]) for name in names}
@@ -95,7 +95,7 @@ def glimpses(rows: Samples, begins: Floats, seconds: float, interval: float) -> 
     first = rows.time < begins[0] + seconds
     own = Samples(rows.gpu[first], rows.time[first], {})
     most = int(seconds) + 1
-    width = series.bins_of_samples(own, begins[0], begins[0] + seconds, interval, most).width
+    width = series.bins_of_samples(own, Window(begins[0], begins[0] + seconds), interval, most).width
     return Glimpses(begins, seconds, width)
 
 
@@ -103,14 +103,14 @@ def use(reader: RunReader, table: UseTable, names: Sequence[str], into: Glimpses
     """What the nodes (HOST) or the workload's processes (WORKLOAD) did, as RunReader.use_over_time
     tells it, in ``into.bins``; nothing where they have more rows than MOST_USE."""
     n_ranks = reader.run.world_size or len(reader.gpus)
-    first, last = extent(reader)
-    n_rows = (_n_nodes(reader) if table is HOST else n_ranks) * (last - first)
+    n_rows = (_n_nodes(reader) if table is HOST else n_ranks) * extent(reader).seconds
     if n_rows * len(into.begins) > MOST_USE:
         return {}
     found: dict[str, Floats] = {}
     for number, begin in enumerate(into.begins.tolist()):
         at = number * (into.each + 1)
-        part = reader.use_over_time(table, begin, begin + into.seconds, (begin, into.width, into.each), names)
+        stretch = Window(begin, begin + into.seconds)
+        part = reader.use_over_time(table, stretch, (begin, into.width, into.each), names)
         for name, values in part.items():
             found.setdefault(name, np.full(into.bins.n, np.nan))[at : at + into.each] = values
     return found

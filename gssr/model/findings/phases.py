@@ -27,6 +27,7 @@ from gssr.model.statistics.grid import coarser, means_from
 from gssr.model.statistics.roofline import place
 from gssr.model.window import ACTIVE_SHARE, DETECTION_METRICS, IDLE, average_of, warm_up_and_tear_down
 from gssr.score import score_of_means
+from gssr.store.read.window_edges import Window
 
 METRICS = (DETECTION_METRICS, ("flop_active",), ("dram_active", "memory_copy_utilization"), ("power_usage",))
 """What changes are looked for in: the first that was measured of each."""
@@ -67,7 +68,7 @@ def phases(evidence: Evidence) -> tuple[Phase, ...]:
         return ()
     activity = course.values[lead]
     average = average_of(course.start, course.width, activity)
-    leading, trailing = warm_up_and_tear_down(average, evidence.start, evidence.end)
+    leading, trailing = warm_up_and_tear_down(average, evidence.window)
     n = len(activity)
     begin = min(max(round((evidence.start + leading - course.start) / course.width), 0), n - 1) if leading else 0
     end = max(min(round((evidence.end - trailing - course.start) / course.width), n), begin + 1) if trailing else n
@@ -84,15 +85,15 @@ def phases(evidence: Evidence) -> tuple[Phase, ...]:
         found.append(("tail", end, n, None))
     edges = [evidence.start, *(course.start + course.width * first for _, first, _, _ in found[1:]), evidence.end]
     return tuple(
-        _phase(evidence, kind, start, stop, repeated)
-        for (kind, _, _, repeated), (start, stop) in zip(found, pairwise(edges), strict=True)
+        _phase(evidence, kind, Window(*part), repeated)
+        for (kind, _, _, repeated), part in zip(found, pairwise(edges), strict=True)
     )
 
 
-def _phase(evidence: Evidence, kind: Kind, start: float, end: float, repeated: Cycle | None) -> Phase:
-    means = means_between(evidence, start, end)
-    share = (end - start) / evidence.seconds
-    return Phase(kind, start, end, share, score_of_means(means), means, place(means, evidence.peaks), cycle=repeated)
+def _phase(evidence: Evidence, kind: Kind, part: Window, repeated: Cycle | None) -> Phase:
+    means = means_between(evidence, part)
+    share = part.seconds / evidence.seconds
+    return Phase(kind, *part, share, score_of_means(means), means, place(means, evidence.peaks), cycle=repeated)
 
 
 def _stretches(evidence: Evidence, lead: str, begin: int, end: int) -> list[_Stretch]:

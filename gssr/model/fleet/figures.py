@@ -7,16 +7,17 @@ What a command runs: the same word for every run of the same program, whatever i
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats
-from gssr.metrics import SCORE_INPUTS
+from gssr.metrics import HELD_DOWN, SCORE_INPUTS
 from gssr.model.evidence.gather import gather
 from gssr.model.results import Verdict
+from gssr.model.statistics.aggregate import total
 from gssr.model.statistics.balance import imbalance
 from gssr.model.verdicts import judge
 from gssr.model.verdicts.rules import TABLE
@@ -27,7 +28,7 @@ from gssr.store.format.layout import FIELDS, Layout
 from gssr.store.format.schema import Column
 from gssr.store.read.everything import below, totals
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.window_edges import ALL_TIME
 
 _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|lua)[\d.]*|(?:ba|da|z|k|c|tc|fi)?sh|julia|Rscript|node|java|matlab"
@@ -67,8 +68,6 @@ def _after_options(words: Sequence[str]) -> list[str]:
     return rest
 
 
-HELD_DOWN = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
-"""Clock event reasons that slow a GPU down and are no part of its ordinary work, as the power limit is."""
 _FEWEST = 3
 """So many used GPUs can be compared with their median."""
 _READ = (*SCORE_INPUTS, *DETECTION_METRICS, "sm_clock", "energy", "clock_event_reasons")
@@ -222,12 +221,6 @@ def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table =
     )
 
 
-def total(values: Iterable[float | None]) -> float | None:
-    """The sum of what is known; None where nothing is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
 def _wasted(amount: float | None, score: float | None) -> float | None:
     return None if amount is None or score is None else amount * (1 - score)
 
@@ -240,7 +233,7 @@ class _Counted:
         self._columns: dict[tuple[str, str], Floats] = {}
         """One number of each GPU's block of a metric, where it is not 0."""
         self.n_rows, self.n_gaps = np.zeros(n_gpus), np.zeros(n_gpus)
-        for own in totals(reader, _READ, None, Window(), reader.gap_seconds):
+        for own in totals(reader, _READ, None, ALL_TIME, reader.gap_seconds):
             self._take_in(own.gpus, own.vectors, own.layout)
         name = next((name for name in DETECTION_METRICS if self._column(name, "n").any()), None)
         idle, known = below(reader, name, TABLE.common.at("idle")) if name else (np.zeros(n_gpus), np.zeros(n_gpus))

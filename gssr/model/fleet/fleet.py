@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from multiprocessing import get_context
 from typing import NamedTuple
 
-from gssr.model.fleet.figures import GpuFigures, RunFigures, figures, total
+from gssr.model.fleet.figures import GpuFigures, RunFigures, figures
+from gssr.model.statistics.aggregate import total
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.model.window import extent

@@ -123,16 +123,15 @@ class Answers:
         moment: dict[str, float | None] = {}
         if query.cursor is not None:
             at = grid.start + grid.column(query.cursor) * width
-            means = self._means("moment", at, at + width, query, read, growing and at + width > tally.last)
+            means = self._means("moment", Window(at, at + width), query, read, growing and at + width > tally.last)
             moment = means.overall(np.array(query.gpus) if query.gpus else None)
         growing_host = growing and grid.end > tally.last
-        host = self._kept(
-            ("host", grid.start, grid.end), query, growing_host, lambda: host_use(read(), Window(grid.start, grid.end))
-        )
+        shown = Window(grid.start, grid.end)
+        host = self._kept("host", shown, query, growing_host, lambda: host_use(read(), shown))
         assert host is None or isinstance(host, HostUse)
         recent = self._recent(query, end, read, growing)
         active_from = self._active_from(query, read, growing) if query.activity else None
-        energy = self._energy(query, grid, read, growing) if query.energy else None
+        energy = self._energy(query, shown, read, growing) if query.energy else None
         return Shown(metric, grid, space, window, recent, moment, host, refined, active_from, energy)
 
     def _at_most(self, columns: int) -> int:
@@ -140,21 +139,21 @@ class Answers:
         cells = MOST_CELLS if self._n_gpus <= MANY_GPUS else FEW_CELLS
         return max(min(columns, cells // max(self._n_gpus, 1)), 1)
 
-    def _energy(self, query: Query, grid: Grid, read: Read, growing: bool) -> float | None:
-        """J by the counters of all GPUs that have samples, in the grid's window."""
+    def _energy(self, query: Query, shown: Window, read: Read, growing: bool) -> float | None:
+        """J by the counters of all GPUs that have samples, in the window that is shown."""
 
         def compute() -> float | None:
             reader = read()
             if "energy" not in reader.metrics:
                 return None
-            buckets = reader.buckets(grid.start, grid.end, names=("energy",))
+            buckets = reader.buckets(shown, names=("energy",))
             found = merge(buckets.vectors, buckets.gpu, self._n_gpus, reader.gap_seconds, buckets.layout)
             n, increase = found[:, buckets.layout.blocks[0].start], found[:, buckets.layout.width - 1]
             known = bool((n[found[:, 0] > 0] > 1).all()) and bool(n.any())
             return float(increase.sum()) if known else None
 
-        ends = growing and grid.end > self._tally.last
-        joules = self._kept(("energy", grid.start, grid.end), query, ends, compute)
+        ends = growing and shown.end > self._tally.last
+        joules = self._kept("energy", shown, query, ends, compute)
         assert joules is None or isinstance(joules, float)
         return joules
 
@@ -165,20 +164,20 @@ class Answers:
         if metric is None:
             return tally.first
 
-        def average(start: float, end: float, bins: int) -> Series:
-            least = FINEST if start < tally.thinned else 0.0
-            width = choose_width(end - start, self._at_most(bins), self._interval, self._n_gpus, least=least)
-            first = column_of(start, width)
-            columns = Columns(metric, width, first, column_of(end, width) - first + 1, self._n_gpus)
+        def average(part: Window, bins: int) -> Series:
+            least = FINEST if part.start < tally.thinned else 0.0
+            width = choose_width(part.seconds, self._at_most(bins), self._interval, self._n_gpus, least=least)
+            first = column_of(part.start, width)
+            columns = Columns(metric, width, first, column_of(part.end, width) - first + 1, self._n_gpus)
             columns.read(read())
             grid, space = columns.grid(math.inf)
             counted = np.isfinite(grid.values).sum(axis=0)
             return Series(metric, grid.start, width, space.mean, space.low, space.high, counted)
 
         def compute() -> float:
-            return tally.first + warm_up_and_tear_down(average, tally.first, tally.last)[0]
+            return tally.first + warm_up_and_tear_down(average, Window(tally.first, tally.last))[0]
 
-        found = self._kept(("active_from", tally.first, math.inf), query, growing, compute)
+        found = self._kept("active_from", Window(tally.first), query, growing, compute)
         assert isinstance(found, float)
         return found
 
@@ -208,7 +207,7 @@ class Answers:
         if grid.start <= tally.first and end >= tally.last:
             return tally.whole()
         ends = growing and end >= tally.last
-        return self._means("window", grid.start, math.inf if query.end is None else end, query, read, ends)
+        return self._means("window", Window(grid.start, math.inf if query.end is None else end), query, read, ends)
 
     def _recent(self, query: Query, end: float, read: Read, growing: bool) -> Means:
         if query.end is None and growing:
@@ -218,25 +217,22 @@ class Answers:
             end = math.inf
         if begin < self._tally.thinned or self._n_gpus * step / max(self._interval, 1e-3) > FEW_ROWS:
             begin, end = begin // step * step, end if end == math.inf else -(-end // step) * step
-        return self._means("recent", begin, end, query, read, False)
+        return self._means("recent", Window(begin, end), query, read, False)
 
-    def _means(self, what: str, start: float, end: float, query: Query, read: Read, growing: bool) -> Means:
+    def _means(self, what: str, window: Window, query: Query, read: Read, growing: bool) -> Means:
         def compute() -> Means:
-            last = min(end, self._tally.last)
-            upper = None if end == math.inf else end
-            return self._tally.means_of(read().buckets(start, upper, names=self._tally.counted), start, last)
+            known = window._replace(end=min(window.end, self._tally.last))
+            return self._tally.means_of(read().buckets(window, names=self._tally.counted), known)
 
-        found = self._kept((what, start, end), query, growing, compute)
+        found = self._kept(what, window, query, growing, compute)
         assert isinstance(found, Means)
         return found
 
-    def _kept(
-        self, what: tuple[str, float, float], query: Query, growing: bool, compute: Callable[[], object]
-    ) -> object:
+    def _kept(self, what: str, window: Window, query: Query, growing: bool, compute: Callable[[], object]) -> object:
         """An answer that is still good, else a new one. What slides with a growing run is good for some seconds, although
         its window has moved on."""
-        looked_at = query.cursor if what[0] == "moment" else None
-        key = (what[0], query.span or 0.0, looked_at or 0.0) if growing else what
+        looked_at = query.cursor if what == "moment" else None
+        key = (what, query.span or 0.0, looked_at or 0.0) if growing else (what, *window)
         found = self._answers.pop(key, None)
         now = time.monotonic()
         if found is None or (growing and self._is_old(found, now)):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats
+from gssr.metrics import HELD_DOWN
 from gssr.model.cached import once
 from gssr.model.findings.imbalance import grouped_by_index, grouped_by_node, imbalance_between, score_of_medians
 from gssr.model.live.frame import STALE_SECONDS, Frame
@@ -12,10 +13,8 @@ from gssr.model.results import Imbalance, over_space
 from gssr.model.statistics.balance import outliers, scale_limit
 from gssr.store.format.schema import GAP_INTERVALS
 
-THROTTLES = ("hw_slowdown", "sw_thermal", "hw_thermal", "power_brake")
-"""Reasons for low clocks that something is wrong behind: the power limit holds down every busy GPU now and then."""
 THROTTLED_SHARE = 0.1
-"""A GPU counts as throttled when one of these was set in at least this share of the window's samples (a threshold of our
+"""A GPU counts as throttled when one of HELD_DOWN was set in at least this share of the window's samples (a threshold of our
 own)."""
 
 
@@ -83,7 +82,7 @@ def _missing(frame: Frame, known: Flags) -> Floats:
 
 def _throttled(frame: Frame) -> Flags:
     found = np.zeros(frame.n_gpus, bool)
-    for name in THROTTLES:
+    for name in HELD_DOWN:
         found |= frame.window.per_gpu(name) >= THROTTLED_SHARE  # unknown is not throttled
     return found
 

@@ -27,6 +27,7 @@ from gssr.store.live_block.read import BlockReader, Blocks, Entries
 from gssr.store.live_block.write import COUNTED, MANY_FILES, PUBLISH_SECONDS
 from gssr.store.read.follow import Follower
 from gssr.store.read.recording import RunReader
+from gssr.store.read.recording_file import positions_by_key
 from gssr.store.read.small_tables import LOST_INTERVALS, LOST_SECONDS
 
 LOOK_SECONDS = 2.0
@@ -187,7 +188,10 @@ class Following:
         self.tally = RunTotals(reader, growing, None if self._crowd is None else self._crowd.others())
         self.lens = Answers(self.tally, interval, n_gpus, seldom=self.crowded)
         self._tails = (
-            [_Tail(Follower(path, self.tally.stored, last), *_table(position)) for path, last, position in tails]
+            [
+                _Tail(Follower(path, self.tally.stored, last), *positions_by_key(position))
+                for path, last, position in tails
+            ]
             if growing
             else []
         )
@@ -285,13 +289,3 @@ class Following:
             values = self.tally.add(gpu, rows[:, 1], rows[:, 2:])
             self.lens.add(gpu, rows[:, 1], values)
             self._came[gpu] = self.arrived = time.monotonic()
-
-
-def _table(position: dict[int, int]) -> tuple[int, Ints]:
-    """The lowest key, and from that on positions by key; -1 for keys between that are unknown, and at the end, for all
-    others."""
-    low = min(position, default=0)
-    table = np.full(max(position, default=low - 1) - low + 2, -1, np.int64)
-    for key, place in position.items():
-        table[key - low] = place
-    return low, table

@@ -20,7 +20,7 @@ from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import derive
 from gssr.store.read.everything import Totals, totals
 from gssr.store.read.recording import Buckets, RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.window_edges import ALL_TIME, Window
 
 _MOST_PIECES_OF = 30_000
 """Numbers kept for each second of the last minute; a larger run's are kept for each five seconds."""
@@ -122,13 +122,13 @@ class RunTotals:
         self._read_up_to = self.last_time.copy()
 
     def _read(self, reader: RunReader, growing: bool, gpus: Ints | None) -> None:
-        for own in totals(reader, self.counted, gpus, Window(), self._gap):
+        for own in totals(reader, self.counted, gpus, ALL_TIME, self._gap):
             self._count_whole(own)
         if math.isnan(self.last):
             return
         if growing:
             start = math.floor((self.last - RECENT_SECONDS) / LEVELS[0]) * float(LEVELS[0])
-            recent = reader.buckets(start, level=LEVELS[0], names=self.counted, gpus=gpus)
+            recent = reader.buckets(Window(start), level=LEVELS[0], names=self.counted, gpus=gpus)
             for begin in np.unique(recent.start).tolist():
                 inside = recent.start == begin
                 piece = Buckets(
@@ -138,14 +138,15 @@ class RunTotals:
                     recent.vectors[inside],
                     recent.layout,
                 )
-                self._recent.add(self.means_of(piece, begin, min(begin + LEVELS[0], self.last)))
+                self._recent.add(self.means_of(piece, Window(begin, min(begin + LEVELS[0], self.last))))
         begin = self.last - 2.5 * max(reader.sampling_seconds, 0.05)
         if reader.thinned_until > begin:
             begin = math.floor(self.last / LEVELS[0]) * float(LEVELS[0])
-            means = self.means_of(reader.buckets(begin, names=self.counted, gpus=gpus), begin, self.last)
+            window = Window(begin, self.last)
+            means = self.means_of(reader.buckets(Window(begin), names=self.counted, gpus=gpus), window)
             np.divide(means.total, means.n, out=self.latest, where=means.n > 0)
             return
-        newest = reader.samples(self.metrics, gpus, start=begin)
+        newest = reader.samples(self.metrics, gpus, Window(begin))
         for row, name in enumerate(self.metrics):
             column = newest.values[name]
             present = np.isfinite(column)
@@ -163,11 +164,11 @@ class RunTotals:
         self._add_up(own.gpus, own.vectors, own.layout, self._n, self._total)
         self.last_time[own.gpus] = np.fmax(self.last_time[own.gpus], last)
 
-    def means_of(self, buckets: Buckets, start: float, end: float) -> Means:
-        """What rollups add up to."""
+    def means_of(self, buckets: Buckets, window: Window) -> Means:
+        """What the rollups of a window add up to."""
         n, total = self._nothing()
         self._add_up(buckets.gpu, buckets.vectors, buckets.layout, n, total)
-        return Means(self.names, start, end, n, total)
+        return Means(self.names, *window, n, total)
 
     def _add_up(self, gpu: Ints, vectors: Floats, layout: Layout, n: Floats, total: Floats) -> None:
         """Add rollups to counts and sums [n_names, n_gpus]."""

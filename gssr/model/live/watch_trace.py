@@ -23,6 +23,7 @@ from gssr.model.traces.nesting import Lanes, lanes
 from gssr.model.traces.results import TraceAnalysis
 from gssr.store.format.rows import Event
 from gssr.traces.open import TraceError
+from gssr.traces.timeline import Kind
 from gssr.traces.timeline import Timeline as Trace
 
 NS = 1e9
@@ -34,6 +35,8 @@ the timeline, which are few, always have all."""
 LARGE = 100_000
 """Of a trace of more intervals tables and verdicts are found beside the pictures."""
 MOST_COUNTERS = 3
+MOST_MARKS = 10_000
+"""Of the marks of a program so many are listed."""
 _KEPT = 16
 
 _Answer = TypeVar("_Answer")
@@ -103,10 +106,15 @@ class WatchTrace:
         self._nodes: dict[LevelName, tuple[tuple[str, ...], Ints]] = {}
         self._first, self._last = int(own.start[0]), int((own.start + own.length).max())
         name = os.path.basename(self.path.rstrip("/"))
-        self._notes = tuple(
+        self._events = tuple(
             Event(self._first / NS, None, None, source.rank, "note", f"{os.path.basename(source.path) or name}: {note}")
             for source in trace.sources
             for note in source.notes
+        )
+        marks = np.flatnonzero(own.kind == Kind.MARK)[:MOST_MARKS].tolist()
+        self._events += tuple(
+            Event(own.start[at] / NS, None, None, trace.tracks[own.track[at]].rank, "mark", trace.names[own.name[at]])
+            for at in marks
         )
 
     def _remembered(self, key: object, compute: Callable[[], _Answer]) -> _Answer:
@@ -165,7 +173,7 @@ class WatchTrace:
             first=first, last=last, now=last, silent=0.0, sampling_seconds=0.0, n_rows=len(trace.intervals),
             n_gaps=np.zeros(n_gpus, np.int64), last_time=np.full(n_gpus, last), latest=latest, grid=grid,
             space=over_space(grid.values), whole=whole, recent=window, window=window, moment=moment, host=None,
-            events=(*self._notes, *happened), problem=None, following=query.end is None, refined=refined,
+            events=(*self._events, *happened), problem=None, following=query.end is None, refined=refined,
             timeline=timeline, judgement=judgement, part=replace(part, analysis=analysis),
         )  # fmt: skip
 
@@ -253,7 +261,7 @@ class WatchTrace:
         tracks: Ints | None = None
         if gpus:
             wanted = np.isin(level.owner_of, np.array(gpus))
-            if level.name != "threads":  # what these ranks did on the CPU belongs to it
+            if level.name in ("gpus", "streams"):  # what these ranks did on the CPU belongs to it
                 ranks = {trace.tracks[at].rank for at in np.flatnonzero(wanted).tolist()}
                 beside = [track.kind != "gpu_stream" and track.rank in ranks for track in trace.tracks]
                 wanted |= np.array(beside, bool)

@@ -5,7 +5,7 @@ reasons are computed once. They differ in the percentiles: exact from raw rows, 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -279,6 +279,12 @@ def _energy(per_gpu: Floats, block: Block | None) -> float | None:
     if block is None or not (per_gpu[:, block.start] > 1).any():
         return None
     return float(per_gpu[:, block.start + block.width - 1].sum())
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """The sum of what is known; None where nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
 
 
 def filtered(reader: RunReader, positions: Ints) -> Ints | None:

@@ -237,7 +237,7 @@ class Exact:
             return _Chunk(len(own.gpu), folding.fold(own), columns)
 
         n_rows = 0
-        for chunk in each_chunk(reader, count, names, gpus, *window):
+        for chunk in each_chunk(reader, count, names, gpus, window):
             n_rows += chunk.n_rows
             if self._progress is not None:
                 self._progress(min(n_rows / max(reader.n_rows, 1), 1.0))
@@ -254,14 +254,14 @@ class Exact:
         """Of each metric; those whose percentiles were not in their brackets are read again until they are."""
         open_ = {name: own for name, own in counted.items() if own.n and not own.close_in()}
         while open_:
-            for picked in each_chunk(self._reader, partial(_pick, open_), list(open_), gpus, *window):
+            for picked in each_chunk(self._reader, partial(_pick, open_), list(open_), gpus, window):
                 for name, inside in picked.items():
                     open_[name].add_inside(inside)
             open_ = {name: own for name, own in open_.items() if not own.close_in()}
         return {name: own.statistics() for name, own in counted.items()}
 
     def gpu_series(
-        self, names: Sequence[str], span: tuple[float, float], window: Window, interval: float, most: int
+        self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, GpuSeries]:
         """As in Source."""
         return self._series.gpu_series(names, span, window, interval, most)
@@ -424,7 +424,7 @@ def _first_brackets(
 ) -> dict[str, list[Bracket]]:
     """Where the percentiles of these metrics lie, as far as a sample of the rows tells."""
     shares = [percent / 100 for percent in PERCENTILES]
-    sample = list(each_chunk(reader, lambda samples: samples.values, names, gpus, *window, every=_EVERY))
+    sample = list(each_chunk(reader, lambda samples: samples.values, names, gpus, window, every=_EVERY))
     found = {}
     for name in names:
         values = np.concatenate([np.empty(0), *(piece[name] for piece in sample)])

@@ -205,14 +205,14 @@ def count_rows(rows: Samples, names: Sequence[str], n_gpus: int, bins: Bins) -> 
     return counted
 
 
-def bins_to_count(n_gpus: int, n_rows: int, span: tuple[float, float], interval: float) -> Bins:
+def bins_to_count(n_gpus: int, n_rows: int, span: Window, interval: float) -> Bins:
     """Bins over ``span`` (unix s): at most MOST_BINS, of the finest level that is not too much to read of so many GPUs, of
     which there are so many rows; ``interval`` is the sampling interval, s."""
-    seconds, level = span[1] - span[0], LEVELS[0]
+    level = LEVELS[0]
     for coarser in LEVELS[1:]:
-        if n_gpus * seconds / level > MOST_VECTORS and seconds / coarser >= FEWEST_BINS:
+        if n_gpus * span.seconds / level > MOST_VECTORS and span.seconds / coarser >= FEWEST_BINS:
             level = coarser
-    return series.bins_of_buckets(*span, max(interval, level / 2), most_bins(n_gpus, n_rows, MOST_BINS))
+    return series.bins_of_buckets(span, max(interval, level / 2), most_bins(n_gpus, n_rows, MOST_BINS))
 
 
 def count_rollups(reader: RunReader, names: Sequence[str], positions: Ints, bins: Bins, window: Window) -> Counted:

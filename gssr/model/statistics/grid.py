@@ -21,6 +21,7 @@ from gssr.model.statistics.gpu_time_counts import GpuTimeCounts
 from gssr.model.statistics.series import ROUND_WIDTHS
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader
+from gssr.store.read.window_edges import Window
 
 _SHORTEST = 1e-3
 """Seconds that a span has at least: that of a single sample has no length."""
@@ -187,16 +188,16 @@ class Columns:
 
     def read(self, reader: RunReader) -> None:
         """Count what a recording holds of these columns."""
-        start, end = self.first * self.width, (self.first + self._cells.n_bins) * self.width
+        window = Window(self.first * self.width, (self.first + self._cells.n_bins) * self.width)
         if is_fine(self.width):
-            rows = reader.samples([self.metric], None, start, end)
+            rows = reader.samples([self.metric], None, window)
             value = rows.values[self.metric]
             known = np.isfinite(value)
             self._count(rows.gpu[known], rows.time[known], np.ones(int(known.sum())), value[known])
             np.fmax.at(self._read_up_to, rows.gpu, rows.time)
             return
         level = max(level for level in LEVELS if self.width % level == 0)
-        buckets = reader.buckets(start, end, level=level, names=[self.metric])
+        buckets = reader.buckets(window, level=level, names=[self.metric])
         block = buckets.layout.blocks[0]
         self._count(buckets.gpu, buckets.start, buckets.vectors[:, block.start], buckets.vectors[:, block.start + 1])
         np.fmax.at(self._read_up_to, buckets.gpu, buckets.vectors[:, 3])
@@ -227,20 +228,22 @@ class Columns:
     def add(self, gpu: Ints, time: Floats, value: Floats) -> None:
         """Count rows that were added since, but for those that were there already when the recording was read: positions,
         unix s, values (NaN: missing) [n]."""
-        if self._sliding and len(time):
-            newest = column_of(float(time.max()), self.width)
-            self.move_to(max(self.first, newest - self._cells.n_bins + 1))
+        self._slide(time)
         known = np.isfinite(value) & (time > self._read_up_to[gpu])
         self._count(gpu[known], time[known], np.ones(int(known.sum())), value[known])
 
     def add_spans(self, gpu: Ints, start: Floats, end: Floats, n: Floats, total: Floats) -> None:
         """The same of what lies in start < time <= end (unix s): counts and sums, all [n]. A span that reaches over several
         columns is divided among them by its length."""
-        if self._sliding and len(end):
-            newest = column_of(float(end.max()), self.width)
-            self.move_to(max(self.first, newest - self._cells.n_bins + 1))
+        self._slide(end)
         of, column, share = cut(start, end, self._read_up_to[gpu], self.width)
         self._count(gpu[of], np.asarray(column * self.width, np.float64), n[of] * share, total[of] * share)
+
+    def _slide(self, time: Floats) -> None:
+        """Have the newest of these times in sight."""
+        if self._sliding and len(time):
+            newest = column_of(float(time.max()), self.width)
+            self.move_to(max(self.first, newest - self._cells.n_bins + 1))
 
     def _count(self, gpu: Ints, time: Floats, n: Floats, total: Floats) -> None:
         column = np.floor(time / self.width + 1e-9).astype(np.int64) - self.first

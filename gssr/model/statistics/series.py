@@ -6,7 +6,7 @@ space average is the mean over the GPUs that have a value. GPUs are never aligne
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import count, pairwise
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -58,13 +58,13 @@ def _round_widths() -> Iterator[float]:
     yield from (float(ROUND_WIDTHS[-1] << doubled) for doubled in count(1))
 
 
-def _bins(start: float, end: float, width: float) -> Bins:
-    return Bins(start, width, max(1, math.ceil((end - start - _CLOCK_NOISE) / width)))
+def _bins(window: Window, width: float) -> Bins:
+    return Bins(window.start, width, max(1, math.ceil((window.seconds - _CLOCK_NOISE) / width)))
 
 
-def bins_of_samples(samples: Samples, start: float, end: float, interval: float, most: int) -> Bins:
-    """At most ``most`` bins from ``start`` to ``end`` (unix s) for these rows: the narrowest of ``widths`` in which no more
-    than MAX_EMPTY of the cells are empty where there is no gap.
+def bins_of_samples(samples: Samples, window: Window, interval: float, most: int) -> Bins:
+    """At most ``most`` bins of a window, not an open one, for these rows: the narrowest of ``widths`` in which no more than
+    MAX_EMPTY of the cells are empty where there is no gap.
 
     Ticks come a little late, and bins of one interval would turn empty and double by turns when a tick falls near an edge;
     GPUs sampled at a lower rate than the others would enter only some bins and make the average jump. Both show as empty
@@ -81,7 +81,7 @@ def bins_of_samples(samples: Samples, start: float, end: float, interval: float,
         cells = int(steps.sum()) + len(np.unique(gpu))
         return int(np.maximum(steps - 1, 0)[~gap].sum()) <= MAX_EMPTY * cells
 
-    candidates = (_bins(start, end, width) for width in widths(interval))
+    candidates = (_bins(window, width) for width in widths(interval))
     return next(bins for bins in candidates if bins.n <= max(most, 1) and holds(bins))
 
 
@@ -99,11 +99,11 @@ def _usual_spacing(gpu: Ints, spacing: Floats, same: NDArray[np.bool_]) -> Float
     return usual
 
 
-def bins_of_buckets(start: float, end: float, interval: float, most: int) -> Bins:
+def bins_of_buckets(window: Window, interval: float, most: int) -> Bins:
     """Bins made of whole rollup buckets, so aligned to unix time: at most ``most`` (but at least two are possible) that
-    cover ``start`` to ``end``, the narrowest that is at least two sampling intervals wide: then jitter empties none."""
+    cover a window, the narrowest that is at least two sampling intervals wide: then jitter empties none."""
     candidates = (
-        _bins(math.floor(start / width) * width, end, width)
+        _bins(Window(math.floor(window.start / width) * width, window.end), width)
         for width in _round_widths()
         if width >= max(LEVELS[0], 2 * interval)
     )
@@ -123,10 +123,9 @@ def slices_of_buckets(
     sparse = VECTORS_AT_ONCE * bins.n * bins.width / max(reader.n_rows, 1)
     step = long * max(1, at_once // max(1, len(positions)), int(min(sparse, bins.n * bins.width) / long))
     first, last = bins.start // step + 1, math.ceil((bins.start + bins.n * bins.width) / step)
-    cuts = [number * step for number in range(int(first), last)]
-    for lower, upper in pairwise([window.start, *(cut for cut in cuts if window.start < cut < window.end), window.end]):
+    for piece in window.at(number * step for number in range(int(first), last)):
         for own in gpus:
-            yield reader.buckets(lower, upper, level=level, gpus=filtered(reader, own), names=names)
+            yield reader.buckets(piece, level=level, gpus=filtered(reader, own), names=names)
 
 
 def over_space(gpu_series: GpuSeries) -> Series:

@@ -16,7 +16,16 @@ from gssr.arrays import Ints
 from gssr.metrics import BY_NAME
 from gssr.model.results import GpuSeries, HostUse
 from gssr.model.statistics import series
-from gssr.model.statistics.aggregate import UNKNOWN, Aggregate, Totals, filtered, from_samples, is_sure, numbers_within
+from gssr.model.statistics.aggregate import (
+    UNKNOWN,
+    Aggregate,
+    Totals,
+    filtered,
+    from_samples,
+    is_sure,
+    numbers_within,
+    total,
+)
 from gssr.model.statistics.balance import has_balance
 from gssr.model.statistics.gpu_time_counts import (
     Counted,
@@ -28,7 +37,7 @@ from gssr.model.statistics.gpu_time_counts import (
 )
 from gssr.store.format.layout import layout_of, part_of
 from gssr.store.read.recording import RunReader, Samples
-from gssr.store.read.window_edges import Window
+from gssr.store.read.window_edges import ALL_TIME, Window
 
 MOST_AT_AN_END = 100_000
 """So many samples are looked at, at most, to tell which of a histogram that is cut lie in a window, if its percentiles are
@@ -52,7 +61,7 @@ class Source(Protocol):
         ...
 
     def gpu_series(
-        self, names: Sequence[str], span: tuple[float, float], window: Window, interval: float, most: int
+        self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, GpuSeries]:
         """Each GPU's series of these metrics over ``span``, in at most ``most`` bins of at least ``interval`` seconds."""
         ...
@@ -64,7 +73,7 @@ class Rows:
     exact = True
 
     def __init__(self, reader: RunReader, positions: Ints, names: Sequence[str], window: Window) -> None:
-        rows = reader.samples(names, filtered(reader, positions), *window)
+        rows = reader.samples(names, filtered(reader, positions), window)
         unknown = np.full(len(rows.time), np.nan)  # of all metrics that nobody measured the same
         values = {name: own if np.isfinite(own).any() else unknown for name, own in rows.values.items()}
         self._rows = Samples(numbers_within(rows.gpu, positions, len(reader.gpus)), rows.time, values)
@@ -89,11 +98,11 @@ class Rows:
         return from_samples(self.between(names, window), self._n_gpus, gap_seconds)
 
     def gpu_series(
-        self, names: Sequence[str], span: tuple[float, float], window: Window, interval: float, most: int
+        self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, GpuSeries]:
         """As in Source."""
         rows = self.between(names, window)
-        bins = series.bins_of_samples(rows, *span, interval, most_bins(self._n_gpus, len(rows.time), most))
+        bins = series.bins_of_samples(rows, span, interval, most_bins(self._n_gpus, len(rows.time), most))
         return series_of_rows(rows, names, self._n_gpus, bins)
 
 
@@ -109,7 +118,7 @@ class Rollups:
         self._few_rows = few_rows
         self._counted: tuple[Window, Counted] | None = None
 
-    def count(self, names: Sequence[str], span: tuple[float, float], window: Window, interval: float) -> Counted:
+    def count(self, names: Sequence[str], span: Window, window: Window, interval: float) -> Counted:
         """The rows in cells of GPU and time (gssr.model.statistics.gpu_time_counts). Series of
         the same window whose bins consist of these cells need not be read any more."""
         bins = bins_to_count(len(self._positions), self._reader.n_rows, span, interval)
@@ -127,30 +136,30 @@ class Rollups:
             sums.add(numbers_within(own.gpus, self._positions, len(self._reader.gpus)), own.vectors)
         sketched = [name for name in names if has_balance(BY_NAME[name])]
         most = MOST_AT_AN_END if self._is_mostly_whole(window) else math.inf
-        found = self._reader.histograms(sketched, *window, gpus, most)
+        found = self._reader.histograms(sketched, window, gpus, most)
         aggregate = sums.aggregate(found)
         unsure = [name for name in sketched if not is_sure(aggregate.statistics.get(name, UNKNOWN))]
         if not (found.readable and unsure):
             return aggregate
-        return sums.aggregate(found.with_others(self._reader.histograms(unsure, *window, gpus)))
+        return sums.aggregate(found.with_others(self._reader.histograms(unsure, window, gpus)))
 
     def _is_mostly_whole(self, window: Window) -> bool:
         """Whether enough of a window lies in histograms that it does not cut: else bounds of the rest would be wide."""
         span = window.within(self._reader.first_time, self._reader.last_time)
-        return self._reader.cut_seconds(*window) <= MOST_CUT * (span.end - span.start)
+        return self._reader.cut_seconds(window) <= MOST_CUT * span.seconds
 
     def gpu_series(
-        self, names: Sequence[str], span: tuple[float, float], window: Window, interval: float, most: int
+        self, names: Sequence[str], span: Window, window: Window, interval: float, most: int
     ) -> dict[str, GpuSeries]:
         """As in Source."""
-        few = len(self._positions) * (span[1] - span[0]) / interval <= self._few_rows
+        few = len(self._positions) * span.seconds / interval <= self._few_rows
         gpus = filtered(self._reader, self._positions)
-        few = few and self._reader.rows_between(*span, gpus) <= PASSED_OVER * self._few_rows
-        if few and self._reader.thinned_until <= span[0]:
+        few = few and self._reader.rows_between(span, gpus) <= PASSED_OVER * self._few_rows
+        if few and self._reader.thinned_until <= span.start:
             rows = Rows(self._reader, self._positions, names, window)
-            return rows.gpu_series(names, span, Window(), interval, most)
+            return rows.gpu_series(names, span, ALL_TIME, interval, most)
         most = most_bins(len(self._positions), self._reader.n_rows, most)
-        bins = series.bins_of_buckets(*span, interval, most)
+        bins = series.bins_of_buckets(span, interval, most)
         if self._counted is not None and self._counted[0] == window:
             counted = self._counted[1]
             if counted.bins.width > bins.width and counted.bins.n >= most * FEWEST_OF_MOST:
@@ -162,7 +171,7 @@ class Rollups:
 
 def host_use(reader: RunReader, window: Window) -> HostUse | None:
     """In a window; None when nothing was recorded of the nodes and the workload."""
-    nodes, ranks = reader.host_use(*window), reader.workload_use(*window)
+    nodes, ranks = reader.host_use(window), reader.workload_use(window)
     if not ranks and not any(extent.n for extent in nodes.values()):
         return None
     busy = [rank["cpu"].mean for rank in ranks]
@@ -175,12 +184,9 @@ def host_use(reader: RunReader, window: Window) -> HostUse | None:
         write_bytes=nodes["write_bytes"].mean,
         net_rx_bytes=nodes["net_rx_bytes"].mean,
         net_tx_bytes=nodes["net_tx_bytes"].mean,
-        workload_cpu=_sum(busy),
-        workload_rss=_sum([rank["rss"].greatest for rank in ranks]),
-        workload_processes=_sum([rank["n_processes"].greatest for rank in ranks]),
+        fabric_rx_bytes=nodes["fabric_rx_bytes"].mean,
+        fabric_tx_bytes=nodes["fabric_tx_bytes"].mean,
+        workload_cpu=total(busy),
+        workload_rss=total([rank["rss"].greatest for rank in ranks]),
+        workload_processes=total([rank["n_processes"].greatest for rank in ranks]),
     )
-
-
-def _sum(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

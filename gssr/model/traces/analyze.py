@@ -9,7 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Ints
+from gssr.gpu_name import place
 from gssr.model.traces import idle as idling
+from gssr.model.traces.gpu_names import gpus_of, names_of
 from gssr.model.traces.launches import NONE_LINKED, Launched, Links, launches, links_of
 from gssr.model.traces.lengths import (
     NO_LENGTHS,
@@ -33,7 +35,6 @@ from gssr.model.traces.results import (
     GpuUse,
     Launches,
     TraceAnalysis,
-    place,
 )
 from gssr.model.traces.rules import TABLE, judge_trace
 from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
@@ -41,7 +42,7 @@ from gssr.model.traces.steps import steps, steps_of
 from gssr.model.traces.waits import Beside, Meanwhile, beside, call_totals
 from gssr.model.traces.window import WHOLE, Wanted, tracks_of, window_of
 from gssr.model.verdicts.table import Table
-from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline
+from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, Track
 
 BINS = 600
 """Columns of a GPU's course."""
@@ -65,9 +66,9 @@ def analyze_timeline(
     (gssr.model.traces.tables) that are asked for, None for all: what none of them needs is left empty."""
     if tables is not None and "verdicts" in tables:
         tables = None
-    part = part_of(timeline, window_ns, tracks, names, like_hta)
+    part, there = part_of(timeline, window_ns, tracks, names, like_hta), gpus_of(timeline.tracks)
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
-    links = links_of(part, rows)
+    links = links_of(timeline, part.by_kind, rows)
     own_steps = steps_of(part)
     meanwhile = beside(part, own_steps)
     gpus = (
@@ -93,9 +94,10 @@ def analyze_timeline(
         gaps=_longest([gap for gpu in gpus for gap in gpu.gaps]),
         launches=launches(part, work if _asks(tables, "launches") else NONE_LINKED),
         steps=steps(part, own_steps, [gpu.in_steps for gpu in gpus]) if _asks(tables, "steps") else (),
-        counters=tuple(each for counter in timeline.counters if (each := _counter(part, counter)) is not None),
+        counters=tuple(each for counter in timeline.counters if (each := _counter(part, counter, there)) is not None),
         facts=timeline.facts,
     )
+    found = _named(found, there)
     return judge_trace(found, rules) if tables is None else found
 
 
@@ -109,12 +111,11 @@ def analyze_timelines(
     """What is wanted of the ranks of one run, each taken when it is its turn; times count from the zero of the first. Ranks
     that have nothing of it are left out. Raises ValueError, a sentence, where none has."""
     wrong: list[ValueError] = []
-    there: list[str] = []
+    there: dict[Track, None] = {}
 
     def part_in(timeline: Timeline, zero: int | None) -> TraceAnalysis | None:
         tracks = None if wanted.gpus is None else tracks_of(timeline, wanted.gpus)
         if tracks is not None and not len(tracks):
-            there.extend(place(each.rank, each.device) for each in timeline.tracks if each.kind == "gpu_stream")
             return None
         try:
             window = window_of(timeline, wanted, zero)
@@ -127,6 +128,7 @@ def analyze_timelines(
         clock, n = None, 0
         for timeline in timelines:
             clock = clock or timeline.clock
+            there.update((gpu, None) for gpu in gpus_of(timeline.tracks) if gpu is not None)
             part = part_in(timeline, clock.unix_ns)
             del timeline  # before the next is read
             if part is not None:
@@ -134,16 +136,19 @@ def analyze_timelines(
                 yield part
             del part
         if not n:
-            known = ", ".join(dict.fromkeys(there)) or "no GPUs"
+            known = ", ".join(map(place, names_of(there).values())) or "no GPUs"
             raise wrong[0] if wrong else ValueError(f"no GPU {', '.join(wanted.gpus or ())}: there are: {known}")
 
-    return combined(parts(), rules if _asks(tables, "verdicts") else None)
+    return combined(parts(), rules if _asks(tables, "verdicts") else None, there)
 
 
-def combined(parts: Iterable[TraceAnalysis], rules: Table | None = TABLE) -> TraceAnalysis:
+def combined(
+    parts: Iterable[TraceAnalysis], rules: Table | None = TABLE, known: Iterable[Track] = ()
+) -> TraceAnalysis:  # fmt: skip
     """All of them as one, each taken when it is its turn: what stays of a file are its GPUs and their table of kernels, its
     longest gaps, its steps and counts of lengths (gssr.model.traces.lengths). Times are moved to the zero of the first where
-    both clocks are known. Without ``rules`` there are no verdicts. Raises ValueError without any."""
+    both clocks are known. Without ``rules`` there are no verdicts. ``known``: the run's other GPUs, on which names depend;
+    looked at when all are taken. Raises ValueError without any."""
     each = iter(parts)
     found = next(each, None)
     if found is None:
@@ -171,17 +176,31 @@ def combined(parts: Iterable[TraceAnalysis], rules: Table | None = TABLE) -> Tra
             steps=found.steps + later.steps,
             counters=found.counters + later.counters,
             facts={**later.facts, **found.facts},
+            places={**found.places, **later.places},
         )  # fmt: skip
     found = replace(
         found,
         lengths={name: gathered.all() for name, gathered in lengths.items()},
         launches=found.launches._replace(delay=delays.all()),
     )
+    found = _named(found, [*known, *found.places])
     return found if rules is None else judge_trace(found, rules)
 
 
 def _without_lengths(part: TraceAnalysis) -> TraceAnalysis:
     return replace(part, lengths={}, launches=part.launches._replace(delay=NO_LENGTHS))
+
+
+def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
+    """With what its GPUs are called when these are all there are."""
+    places: dict[Track | None, str] = {gpu: place(name) for gpu, name in names_of(gpus).items()}
+    return replace(
+        trace,
+        places=places,
+        gpus=tuple(gpu._replace(place=places[gpu.track]) for gpu in trace.gpus),
+        gaps=tuple(gap._replace(place=places[gap.track]) for gap in trace.gaps),
+        counters=tuple(each._replace(place=places.get(each.track)) for each in trace.counters),
+    )
 
 
 class _Gathered:
@@ -260,7 +279,7 @@ class _OfGpu(NamedTuple):
 def _of_gpu(part: Part, gpu: int, links: Links, found: Beside) -> _OfGpu:
     """Gone through in parts between which the GPU was idle, whose figures add up. What is on it and of no type, as
     HolisticTraceAnalysis' syncs, is busy and no more."""
-    track, kind = part.gpus[gpu], part.timeline.intervals.kind
+    kind = part.timeline.intervals.kind
     begin, stop = part.extent(links.rows)
     edges = begin + np.arange(BINS + 1) * (stop - begin) // BINS
     in_steps = np.zeros(len(found.steps), np.int64)
@@ -297,8 +316,8 @@ def _of_gpu(part: Part, gpu: int, links: Links, found: Beside) -> _OfGpu:
     busy_ns, compute_ns, communication_ns, copy_ns = ns.tolist()
     shares = np.diff(before) / np.maximum(np.diff(edges), 1)
     use = GpuUse(
-        track.rank, track.node, track.device, track.uuid, n_kernels, begin, stop - begin, busy_ns, compute_ns,
-        communication_ns, copy_ns, tuple(types.tolist()), under / communication_ns if communication_ns else None,
+        part.gpus[gpu], "", n_kernels, begin, stop - begin, busy_ns, compute_ns, communication_ns, copy_ns,
+        tuple(types.tolist()), under / communication_ns if communication_ns else None,
         meanwhile.waits, Course(begin, stop, shares[0], tuple(shares[1:])),
     )  # fmt: skip
     return _OfGpu(use, _added(causes), idling.described(part, gpu, idling.longest(*longest), links), in_steps)
@@ -339,7 +358,7 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
         n = len(names) * n_types
         places = [part.gpus[code // n] for code in codes]
         named = work([code % n for code in codes])
-        return [(gpu.rank, gpu.device, *name) for gpu, name in zip(places, named, strict=True)]
+        return [(gpu, *name) for gpu, name in zip(places, named, strict=True)]
 
     def named(codes: Sequence[int]) -> list[Key]:
         return [(names[code],) for code in codes]
@@ -357,7 +376,7 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
     def by_rank() -> Lengths:
         if len(part.gpus) == 1:
             one, of = part.gpus[0], of_kernels()
-            return replace(of, keys=tuple((one.rank, one.device, *key) for key in of.keys))
+            return replace(of, keys=tuple((one, *key) for key in of.keys))
         code = part.gpu_of[own.track[kernels]] * len(names) * n_types
         code += own.name[kernels] * n_types
         code += part.category[kernels]
@@ -390,7 +409,7 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
     return {name: make() for name, make in made.items() if _asks(tables, name)}, ranks
 
 
-def _counter(part: Part, counter: Counter) -> CounterSummary | None:
+def _counter(part: Part, counter: Counter, gpus: Sequence[Track | None]) -> CounterSummary | None:
     """What a series held in the window; None where it had no value there."""
     inside = slice(None) if part.whole else slice(*np.searchsorted(counter.time, part.window))
     time, value = counter.time[inside], counter.value[inside]
@@ -398,10 +417,10 @@ def _counter(part: Part, counter: Counter) -> CounterSummary | None:
         return None
     weights = np.diff(time, append=time[-1])
     weighted = counter.mode == "gauge" and weights.sum() > 0
-    track = part.timeline.tracks[counter.track] if counter.track >= 0 else None
+    track = gpus[counter.track] or part.timeline.tracks[counter.track] if counter.track >= 0 else None
     known = np.isfinite(value)
     return CounterSummary(
-        counter.name, counter.unit, track.rank if track else None, track.device if track else None, int(known.sum()),
+        counter.name, counter.unit, track, None, int(known.sum()),
         float(np.average(value[known], weights=weights[known] if weighted and weights[known].sum() else None)),
         float(np.nanmin(value)), float(np.nanmax(value)), float(value[known][-1]), int(time[np.nanargmax(value)]),
     )  # fmt: skip

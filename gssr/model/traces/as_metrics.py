@@ -1,9 +1,8 @@
 """A trace as a recording whose samples are computed: shares of any time, by GPU, stream or thread, as metrics."""
 
-import collections
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import cached_property
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -12,16 +11,20 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import OF_COUNTER, OF_NAME
 from gssr.model.results import Means
 from gssr.model.traces.cells import ByOwner, Pieces, cells
+from gssr.model.traces.gpu_names import MOST_INDEX, gpus_of, names_of
+from gssr.model.traces.launches import links_of
 from gssr.model.traces.nesting import nesting
+from gssr.model.traces.part import ByKind
 from gssr.store.format.rows import Gpu
 from gssr.traces.timeline import BUSY, Category, Counter, Kind, Timeline, Track
 
-LevelName = Literal["gpus", "streams", "threads"]
-NOUNS: dict[LevelName, str] = {"gpus": "GPU", "streams": "stream", "threads": "thread"}
+LevelName = Literal["gpus", "streams", "threads", "processes", "nodes"]
+NOUNS: dict[LevelName, str] = {
+    "gpus": "GPU", "streams": "stream", "threads": "thread", "processes": "process", "nodes": "node",
+}  # fmt: skip
+_LAUNCHES = "launches"
 N_CATEGORIES = len(Category)
 _LONGEST_NAME = 40
-_MOST_INDEX = 1 << 20
-"""What is no index of a GPU: arrays are as long as the greatest."""
 
 
 class _Share(NamedTuple):
@@ -99,7 +102,7 @@ class Level:
 
     def __len__(self) -> int:
         """How many rows: of streams and threads each track is one."""
-        return len(self.gpus) if self.name == "gpus" else len(self._tracks)
+        return len(self._tracks) if self.name in ("streams", "threads") else len(self.gpus)
 
     @cached_property
     def _rows(self) -> tuple[tuple[Gpu, ...], Ints]:
@@ -221,13 +224,25 @@ class Level:
         wanted = np.array([name == text for name in self._timeline.names], bool)
         return self._by_owner(np.flatnonzero(wanted[own.name] & (self.owner_of[own.track] >= 0))).union()
 
+    @cached_property
+    def _launches(self) -> tuple[Ints, Ints]:
+        """When each call began that gave a GPU work, ascending, and whose row that was: once for each correlation."""
+        own, by_kind = self._timeline.intervals, ByKind(self._timeline)
+        links = links_of(self._timeline, by_kind, by_kind.rows(BUSY))
+        rows, call = (column[links.call >= 0][::-1] for column in links)
+        owner = np.full(len(own), -1, np.int64)
+        owner[call] = self.owner_of[own.track[rows]]  # of several pieces of work the first stays
+        calls = np.flatnonzero(owner >= 0)
+        return own.start[calls], owner[calls]
+
     # Metrics
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
         """Those that there is something to say of, counters among them."""
         shares = [name for name, share in self._shares.items() if not share.needs or len(self.layer(share.needs).start)]
-        return (*shares, *dict.fromkeys(counter_name(counter) for counter in self._timeline.counters))
+        launches = [_LAUNCHES] if self.name != "threads" and len(self._launches[0]) else []
+        return (*shares, *launches, *dict.fromkeys(counter_name(counter) for counter in self._timeline.counters))
 
     def _added(
         self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
@@ -250,7 +265,7 @@ class Level:
     ) -> tuple[Floats, Floats]:
         """[n_lines, n] each, over columns of ``width`` ns from ``begin`` on: what a metric adds up to, and what that is to
         be divided by (0: unknown)."""
-        if metric.startswith(OF_COUNTER):
+        if _is_counted(metric):
             return self._counted(metric, line_of, n_lines, begin, width, n)
         share = self._share(metric)
         added = self._added((*share.parts, share.of), line_of, n_lines, begin, width, n)
@@ -281,7 +296,7 @@ class Level:
         """Of all metrics, and of ``extra``, over this time (ns)."""
         names = (*self.metrics, extra) if extra and extra not in self.metrics else self.metrics
         window = None, len(self.gpus), begin, max(end - begin, 1), 1
-        shares = {name: self._share(name) for name in names if not name.startswith(OF_COUNTER)}
+        shares = {name: self._share(name) for name in names if not _is_counted(name)}
         added = self._added((part for each in shares.values() for part in (*each.parts, each.of)), *window)
         pairs = [
             (shares[name].sum(added), added[shares[name].of]) if name in shares else self._counted(name, *window)
@@ -293,10 +308,17 @@ class Level:
     def _counted(
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
-        """Means of counters over time; those of the whole are everybody's."""
+        """Means of counters over time; those of the whole are everybody's. Launches by all time."""
         edges = begin + width * np.arange(n + 1)
         total, weight = np.zeros((n_lines, n)), np.zeros((n_lines, n))
         lines = np.arange(n_lines) if line_of is None else line_of
+        if metric == _LAUNCHES:
+            time, by = self._launches
+            near = slice(*np.searchsorted(time, (begin, begin + n * width)).tolist())
+            cell = lines[by[near]] * n + (time[near] - begin) // width
+            total += np.bincount(cell[cell >= 0], minlength=n_lines * n).reshape(n_lines, n) * 1e9
+            weight += width * np.bincount(lines[lines >= 0], minlength=n_lines)[:, None]
+            return total, weight
         for counter in self._timeline.counters:
             if counter_name(counter) != metric or not len(counter.time):
                 continue
@@ -316,6 +338,57 @@ def _spans_of(covered: Pieces) -> Pieces:
     start, end = covered.start[first], covered.end[np.append(first[1:], len(covered.owner))[: len(first)] - 1]
     some = end > start
     return Pieces(start[some], end[some], covered.owner[first][some])
+
+
+class Group(Level):
+    """Rows of another level, ``base``, put together: the mean of them. ``tracks`` may be more than the base has."""
+
+    def __init__(
+        self, name: LevelName, timeline: Timeline, tracks: list[int], key: Callable[[int], _Key], base: Level
+    ) -> None:
+        super().__init__(name, timeline, tracks, key, None)
+        self._base, self._shares, self._split = base, base._shares, base._split
+
+    @cached_property
+    def _line_of(self) -> Ints:
+        """[n rows of the base]: the row of each."""
+        found, tracks = np.empty(len(self._base.gpus), np.int64), self._base._tracks
+        found[self._base.owner_of[tracks]] = self.owner_of[tracks]
+        return found
+
+    def layer(self, name: str) -> Pieces:
+        """Those of the base."""
+        return self._base.layer(name)
+
+    def ready_to_zoom(self) -> bool:
+        """As the base."""
+        return self._base.ready_to_zoom()
+
+    def prepare(self) -> None:
+        """The base."""
+        self._base.prepare()
+
+    @cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """Those of the base."""
+        return self._base.metrics
+
+    def _lines(self, line_of: Ints | None) -> Ints:
+        return self._line_of if line_of is None else np.asarray(line_of[self._line_of], np.int64)
+
+    def _added(
+        self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
+    ) -> dict[str, Floats]:
+        return self._base._added(names, self._lines(line_of), n_lines, begin, width, n)
+
+    def _counted(
+        self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
+    ) -> tuple[Floats, Floats]:
+        return self._base._counted(metric, self._lines(line_of), n_lines, begin, width, n)
+
+
+def _is_counted(metric: str) -> bool:
+    return metric == _LAUNCHES or metric.startswith(OF_COUNTER)
 
 
 def counter_name(counter: Counter) -> str:
@@ -348,57 +421,44 @@ def levels_of(timeline: Timeline) -> dict[LevelName, Level]:
     threads = [at for at, track in enumerate(tracks) if track.kind != "gpu_stream"]
     found: dict[LevelName, Level] = {}
     if streams:
-        gpu = _gpu_of(timeline, streams)
+        gpu = _gpu_of(timeline)
         found["gpus"] = Level("gpus", timeline, streams, gpu, None)
         if len(found["gpus"]) < len(streams):
 
             def stream(at: int) -> _Key:
                 own = tracks[at]
                 part = f"stream-{own.stream}" if own.stream is not None else own.name[:_LONGEST_NAME]
-                return gpu(at)._replace(part=part, uuid=f"track {at}")
+                of = gpu(at)
+                return of._replace(part=f"{of.part}.{part}".lstrip("."), uuid=f"track {at}")
 
             found["streams"] = Level("streams", timeline, streams, stream, found["gpus"])
     if threads or not streams:
         numbers = {at: number for number, at in enumerate(threads)}
         found["threads"] = Level("threads", timeline, threads, lambda at: _thread(tracks[at], numbers[at]), None)
+    base, every = next(iter(found.values())), list(range(len(tracks)))
+    if streams and threads:
+        of_report = {at for at, source in enumerate(timeline.sources) if source.format == "nsys"}
+        found["processes"] = Group("processes", timeline, every, lambda at: _process(tracks[at], of_report), base)
+    if len({track.node for track in tracks}) > 1:
+        found["nodes"] = Group("nodes", timeline, every, lambda at: _Key("node", 0, tracks[at].node or "unknown"), base)
     return found
 
 
-def _gpu_of(timeline: Timeline, streams: list[int]) -> Callable[[int], _Key]:
-    """What the GPU of a stream is called: ``node:device`` where that tells GPUs apart, else by rank. Without rank and UUID
-    each process has GPUs of its own."""
-    product, tracks = timeline.facts.get("gpu"), timeline.tracks
-    told = list(map(attrgetter("node", "rank", "source", "device", "uuid", "pid"), map(tracks.__getitem__, streams)))
-    whose = {
-        each: (node, rank, source if rank is None else 0, device, uuid, pid if rank is None and uuid is None else None)
-        for each in dict.fromkeys(told)
-        for node, rank, source, device, uuid, pid in (each,)
+def _process(track: Track, of_report: Set[int]) -> _Key:
+    """The rank, or where none is told the process as Nsight Systems numbers it: elsewhere each file is of one."""
+    if track.rank is not None and track.rank < MOST_INDEX:
+        return _Key("rank", track.rank, rank=track.rank)
+    return _Key("process", track.source, f"pid{track.pid}" if track.source in of_report else "", track.rank)
+
+
+def _gpu_of(timeline: Timeline) -> Callable[[int], _Key]:
+    """What the GPU of a stream is called (gssr.model.traces.gpu_names)."""
+    gpus, product = gpus_of(timeline.tracks), timeline.facts.get("gpu")
+    keys = {
+        gpu: _Key(name.node, name.device_index, name.mig, gpu.rank, gpu.uuid, product)
+        for gpu, name in names_of(gpus).items()
     }
-    every = dict.fromkeys(whose.values())
-    on_node = len(set(map(itemgetter(0, 3), every))) == len(every)
-    of_rank = len(set(map(itemgetter(1), every))) == len(every)
-    n_sources = len(set(map(itemgetter(2), every)))
-
-    def key(node: str | None, rank: int | None, source: int, device: int | None, uuid: str | None) -> _Key:
-        odd = device is not None and not 0 <= device < _MOST_INDEX
-        number, part = (0, f"device {device}") if odd else (device or 0, "")
-        if node and on_node:
-            return _Key(node, number, part, rank, uuid, product)
-        if rank is None:
-            return _Key(f"file{source}" if n_sources > 1 else "gpu", number, part, None, uuid, product)
-        if of_rank and 0 <= rank < _MOST_INDEX:
-            return _Key("rank", rank, part, rank, uuid, product)
-        return _Key(f"rank{rank}", number, part, rank, uuid, product)
-
-    keys = {own: key(*own[:5]) for own in every}
-    if not on_node and not of_rank:
-        called = collections.Counter(each[:3] for each in keys.values())
-        pids = {whose[each]: each[-1] for each in reversed(told)}
-        for own, each in keys.items():
-            if called[each[:3]] > 1 and pids[own] is not None:  # processes of which each sees only its own GPU
-                keys[own] = each._replace(part=f"pid{pids[own]}")
-    found = {each: keys[own] for each, own in whose.items()}
-    return dict(zip(streams, map(found.__getitem__, told), strict=True)).__getitem__
+    return lambda at: keys[gpus[at]]  # type: ignore[index]
 
 
 def _thread(track: Track, number: int) -> _Key:

@@ -80,10 +80,10 @@ def longest(*parts: Idle) -> Idle:
 
 
 def described(part: Part, gpu: int, idle: Idle, links: Links) -> list[Gap]:
-    """Gaps of a GPU, with what the program did in their middle."""
+    """Gaps of a GPU (not yet with its name), with what the program did in their middle."""
     length = idle.end - idle.start
     open_ = _Open(part)
-    track, own = part.gpus[gpu], part.timeline.intervals
+    own = part.timeline.intervals
     usual = open_.thread_of(links)
     found = []
     for at in range(len(length)):
@@ -93,7 +93,7 @@ def described(part: Part, gpu: int, idle: Idle, links: Links) -> list[Gap]:
         middle = (int(idle.start[at]) + int(idle.end[at])) // 2
         found.append(
             Gap(
-                int(idle.start[at]), int(length[at]), track.rank, track.device, CAUSES[int(idle.cause[at])],
+                int(idle.start[at]), int(length[at]), part.gpus[gpu], "", CAUSES[int(idle.cause[at])],
                 _before(part, links, place, int(idle.start[at])), part.timeline.names[own.name[idle.after[at]]],
                 *(open_.name(thread, kinds, middle) for kinds in _SHOWN),
             )

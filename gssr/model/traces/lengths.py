@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 from gssr.model.traces.segments import in_parts
+from gssr.traces.timeline import Track
 
-Key = tuple[str | int | None, ...]
-"""What a row of a table is of: a name, or a name with its category, or a rank's."""
+Key = tuple[str | Track | None, ...]
+"""What a row of a table is of: a name, or a name with its category, or a GPU's."""
 
 
 @dataclass(frozen=True, slots=True)

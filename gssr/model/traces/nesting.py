@@ -88,6 +88,17 @@ def lanes(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, be
     return Lanes(keys // (_DEEPEST + 1), level, item.reshape(shape), shares.reshape(shape), places, lane)
 
 
+def open_at(start: Ints, length: Ints, track: NDArray[np.int32], wanted: Flags, time: int) -> dict[int, list[int]]:
+    """By ``wanted`` [n_tracks] track the places of the intervals that are open at a time, the innermost first."""
+    begun = int(np.searchsorted(start, time, "right"))
+    found: dict[int, list[int]] = {}
+    for place in np.flatnonzero((start[:begun] + np.maximum(length[:begun], 1) > time) & wanted[track[:begun]])[
+        ::-1
+    ].tolist():
+        found.setdefault(int(track[place]), []).append(place)
+    return found
+
+
 def within(start: Ints, length: Ints, track: NDArray[np.int32], place: int) -> list[int]:
     """The places of the intervals in which one lies, the innermost first."""
     before = np.flatnonzero(track[: place + 1] == track[place])[:-1]

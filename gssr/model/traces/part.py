@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Ints
+from gssr.model.traces.gpu_names import gpus_of
 from gssr.model.traces.segments import in_parts
 from gssr.traces.categories import category_as_hta
 from gssr.traces.timeline import BUSY, NO_LINK, Category, Kind, Timeline, Track
@@ -19,8 +20,8 @@ _PROFILER_STEP = re.compile("ProfilerStep")
 @dataclass(frozen=True, slots=True)
 class Part:
     """``start``, ``length``, ``category`` [n] are those of all of the timeline's intervals, but cut to the window;
-    ``chosen`` [n] tells which of them are looked at, None for all. ``gpus``: a track of each GPU that did something,
-    ``gpu_of`` [n tracks] the place of each track's GPU among them, -1 of a thread."""
+    ``chosen`` [n] tells which of them are looked at, None for all. ``gpus``: the first track of each GPU that did
+    something, ``gpu_of`` [n tracks] the place of each track's GPU among them, -1 of a thread."""
 
     timeline: Timeline
     window: tuple[int, int]
@@ -140,22 +141,18 @@ def are(kind: NDArray[np.int8], kinds: Sequence[Kind]) -> Flags:
 
 
 def _gpus(timeline: Timeline, busy: Ints, chosen: Flags | None) -> tuple[tuple[Track, ...], Ints]:
-    """GPUs by rank, node and number. A GPU is known by its UUID, else by its number in its process."""
+    """GPUs by rank, node and number."""
     rows = busy if chosen is None else busy[chosen[busy]]
     used = counted(timeline.intervals.track, len(timeline.tracks), rows) > 0
-    keys = [_key(track) for track in timeline.tracks]
-    first = {keys[at]: timeline.tracks[at] for at in reversed(np.flatnonzero(used).tolist())}
-    there = sorted(first, key=lambda key: tuple((value is None, str(value).rjust(20)) for value in key))
-    place = {key: at for at, key in enumerate(there)}
-    gpu_of = [
-        place.get(key, -1) if track.kind == "gpu_stream" else -1
-        for key, track in zip(keys, timeline.tracks, strict=True)
-    ]
-    return tuple(first[key] for key in there), np.array(gpu_of, np.int64)
+    gpus = gpus_of(timeline.tracks)
+    there = sorted({gpu for at in np.flatnonzero(used).tolist() if (gpu := gpus[at]) is not None}, key=_order)
+    place: dict[Track | None, int] = {gpu: at for at, gpu in enumerate(there)}
+    return tuple(there), np.array([place.get(gpu, -1) for gpu in gpus], np.int64)
 
 
-def _key(track: Track) -> tuple[object, ...]:
-    return track.source, track.rank, track.node, track.uuid or (track.pid, track.device)
+def _order(gpu: Track) -> tuple[tuple[bool, str], ...]:
+    key = (gpu.source, gpu.rank, gpu.node, gpu.uuid or (gpu.pid, gpu.device))
+    return tuple((value is None, str(value).rjust(20)) for value in key)
 
 
 def _without_last_step(timeline: Timeline, start: Ints) -> Flags | None:

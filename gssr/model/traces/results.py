@@ -9,7 +9,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.model.results import Abstention, Verdict
 from gssr.model.traces.lengths import Lengths, Statistics
-from gssr.traces.timeline import Clock, Source
+from gssr.traces.timeline import Clock, Source, Track
 
 Cause = Literal["host", "launch", "dependency", "copy", "unknown"]
 CAUSES: tuple[Cause, ...] = ("host", "launch", "dependency", "copy", "unknown")
@@ -40,14 +40,13 @@ class Waits(NamedTuple):
 
 
 class GpuUse(NamedTuple):
-    """One GPU of one rank. ``span_ns``: from the first start to the last end of its kernels, copies and sets; ``busy_ns``:
-    what these cover; ``types``: ns in exactly each subset of TYPES [8]. ``overlap``: the share of the communication that
-    lies under computation, None without communication."""
+    """One GPU of one rank, by the first of its tracks; it is called ``place`` (gssr.model.traces.gpu_names). ``span_ns``:
+    from the first start to the last end of its kernels, copies and sets; ``busy_ns``: what these cover; ``types``: ns in
+    exactly each subset of TYPES [8]. ``overlap``: the share of the communication that lies under computation, None without
+    communication."""
 
-    rank: int | None
-    node: str | None
-    gpu: int | None
-    uuid: str | None
+    track: Track
+    place: str
     n_kernels: int
     begin_ns: int
     span_ns: int
@@ -76,31 +75,51 @@ class GpuUse(NamedTuple):
         return self.types[4]
 
     @property
-    def place(self) -> str:
-        """What tables and verdicts call it."""
-        return place(self.rank, self.gpu)
+    def rank(self) -> int | None:
+        """None where the file does not tell."""
+        return self.track.rank
 
+    @property
+    def node(self) -> str | None:
+        """Its host's name."""
+        return self.track.node
 
-def place(rank: int | None, gpu: int | None) -> str:
-    """What a GPU of a rank is called: ``rank 3 GPU 1``."""
-    known = [f"{name} {value}" for name, value in (("rank", rank), ("GPU", gpu)) if value is not None]
-    return " ".join(known) or "the GPU"
+    @property
+    def gpu(self) -> int | None:
+        """Its number in its process."""
+        return self.track.device
+
+    @property
+    def uuid(self) -> str | None:
+        """As recordings have it."""
+        return self.track.uuid
 
 
 class Gap(NamedTuple):
-    """A time in which a GPU was idle. ``before``, ``after``: the work at its ends; ``call``, ``range``, ``python``: what was
-    innermost on the thread that launched the work after it, in its middle; None where there was nothing."""
+    """A time in which the GPU called ``place`` was idle. ``before``, ``after``: the work at its ends; ``call``, ``range``,
+    ``python``: what was innermost on the thread that launched the work after it, in its middle; None where there was
+    nothing."""
 
     start_ns: int
     length_ns: int
-    rank: int | None
-    gpu: int | None
+    track: Track
+    place: str
     cause: Cause
     before: str
     after: str
     call: str | None
     range: str | None
     python: str | None
+
+    @property
+    def rank(self) -> int | None:
+        """None where the file does not tell."""
+        return self.track.rank
+
+    @property
+    def gpu(self) -> int | None:
+        """The GPU's number in its process."""
+        return self.track.device
 
 
 class Launches(NamedTuple):
@@ -129,18 +148,29 @@ class Step(NamedTuple):
 
 
 class CounterSummary(NamedTuple):
-    """A series of values. ``mean``: of a gauge over time, else over its values; ``at_max_ns``: when it was greatest."""
+    """A series of values, of the GPU called ``place``, which is None of a thread or the whole. ``mean``: of a gauge over
+    time, else over its values; ``at_max_ns``: when it was greatest."""
 
     name: str
     unit: str
-    rank: int | None
-    gpu: int | None
+    track: Track | None
+    place: str | None
     n: int
     mean: float
     min: float
     max: float
     last: float
     at_max_ns: int
+
+    @property
+    def rank(self) -> int | None:
+        """None where the file does not tell."""
+        return self.track and self.track.rank
+
+    @property
+    def gpu(self) -> int | None:
+        """The GPU's number in its process."""
+        return self.track and self.track.device
 
 
 class CallTotals(NamedTuple):
@@ -156,7 +186,8 @@ class TraceAnalysis:
     """All that is found out. ``holds``: which of "kernels", "copies", "calls", "launches", "ranges", "communication",
     "steps", "pageable" the trace has. ``calls``: totals of those calls that rules look at. ``whole``: no window was asked
     for. ``idle``: count and ns by cause. ``lengths``: tables of lengths by their names; ``kernels_by_rank``: that of the
-    kernels of each GPU. Empty is what was not asked for (gssr.model.traces.analyze)."""
+    kernels of each GPU. ``places``: what each GPU is called. Empty is what was not asked for
+    (gssr.model.traces.analyze)."""
 
     sources: tuple[Source, ...]
     clock: Clock
@@ -174,6 +205,7 @@ class TraceAnalysis:
     steps: tuple[Step, ...]
     counters: tuple[CounterSummary, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[Track | None, str] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     abstentions: tuple[Abstention, ...] = ()
 

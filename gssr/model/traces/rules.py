@@ -1,6 +1,6 @@
 """The rules for traces: what keeps the GPUs from working, what it costs, and what to do.
 
-They stand in the order in which they are gone through: causes before what they explain. Seven of them ask what the expert
+They stand in the order in which they are gone through: causes before what they explain. Six of them ask what the expert
 rules of Nsight Systems ask, with its thresholds where it has some; the others are ours. What would be won is bounded by the
 time in which a GPU did nothing, or nothing but that. A site changes them as it does the others
 (gssr.model.verdicts.rules), under [traces.CODE].
@@ -154,7 +154,6 @@ def straggling_rank(trace: TraceAnalysis, rule: Rule) -> Found | None:
     if late <= 0 or late < rule.at("warning"):
         return None
     words = {"who": gpu.place, "own": took(spent[least]), "others": took(middle)}
-    words["who"] = words["who"][:1].upper() + words["who"][1:]
     wait = int(np.maximum(spent - spent[least], 0).sum())
     evidence = (
         told(

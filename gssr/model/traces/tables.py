@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from gssr.model.traces.lengths import statistics
 from gssr.model.traces.results import TYPES, TraceAnalysis
 from gssr.store.format.schema import Column
+from gssr.traces.timeline import Track
 
 Columns = Mapping[str, NDArray[Any] | Sequence[Any]]
 """Values by name of a column, all of one length; None where unknown."""
@@ -24,6 +25,7 @@ class TraceTable(NamedTuple):
 
 RANK = Column("rank", "INTEGER", "the rank; NULL where the file does not tell")
 GPU = Column("gpu", "INTEGER", "number of the GPU in its process")
+PLACE = Column("place", "TEXT NOT NULL", "what pages and screens call the GPU")
 _COUNT = Column("count", "INTEGER NOT NULL", "how many")
 _TOTAL = Column("total_ns", "INTEGER NOT NULL", "together")
 _NAME = Column("name", "TEXT NOT NULL", "the name in the file")
@@ -50,8 +52,12 @@ def _numbers(unit: str, own: tuple[Column, ...] = ()) -> tuple[Column, ...]:
 def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tuple[Column, ...] = ()) -> TraceTable:
     def values(trace: TraceAnalysis) -> Columns:
         found = trace.kernels_by_rank if name == "kernels_by_rank" else statistics(trace.lengths[name])
-        columns: dict[str, Any] = dict(zip([key.name for key in keys], zip(*found.keys, strict=True), strict=False))
-        columns |= {key.name: columns.get(key.name, ()) for key in keys}
+        rows: Sequence[Sequence[Any]] = found.keys
+        named = [key.name for key in keys]
+        if RANK in keys:
+            rows, named = [_on_gpu(trace.places, *key) for key in found.keys], [*named, "place"]
+        columns: dict[str, Any] = dict(zip(named, zip(*rows, strict=True), strict=False))
+        columns |= {name: columns.get(name, ()) for name in named}
         numbers = {each: getattr(found, each) for each in ("total", "mean", "median", "min", "max", "std")}
         columns |= {f"{each}_{unit}": numbers[each] for each in numbers} | {"count": found.count, "share": found.share}
         if "bytes" in found.sums:
@@ -64,7 +70,11 @@ def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tupl
              "copies": "one kind of copy, by time", "copy_sizes": "one kind of copy, by size",
              "api": "one call of CUDA or HIP", "ranges": "one range that the program marked",
              "operators": "one operator of the framework", "os": "one call of the operating system"}[name]  # fmt: skip
-    return TraceTable(about, (*keys, *_numbers(unit, own)), values)
+    return TraceTable(about, (*keys, *_numbers(unit, own), *([PLACE] if RANK in keys else [])), values)
+
+
+def _on_gpu(places: Mapping[Track | None, str], gpu: Any, *key: Any) -> Sequence[Any]:
+    return (gpu.rank, gpu.device, *key, places[gpu])
 
 
 def _rows(
@@ -100,14 +110,21 @@ _RANKS = (
          ("communication_ns", "covered by communication"), ("copy_ns", "covered by copies and sets"),
          ("exposed_communication_ns", "communication, and no computation meanwhile"),
          ("exposed_copy_ns", "a copy, and neither computation nor communication meanwhile")),
-    Column("overlap", "REAL", "share of the communication under computation, 0-1; NULL without communication"),
+    Column("overlap", "REAL", "share of the communication under computation, 0-1; NULL without communication"), PLACE,
 )  # fmt: skip
 
 
 def _kernel_types(trace: TraceAnalysis) -> list[Sequence[Any]]:
     total = max(int(trace.types.sum()), 1)
     return [
-        ("+".join(kind for bit, kind in enumerate(TYPES) if subset >> bit & 1), gpu.rank, gpu.gpu, ns, ns / total)
+        (
+            "+".join(kind for bit, kind in enumerate(TYPES) if subset >> bit & 1),
+            gpu.rank,
+            gpu.gpu,
+            ns,
+            ns / total,
+            gpu.place,
+        )
         for gpu in trace.gpus
         for subset, ns in sorted(enumerate(gpu.types), key=lambda each: -each[1])
         if ns
@@ -140,7 +157,8 @@ TABLES: dict[str, TraceTable] = {
     "kernel_types": _rows(
         "one combination of computation, communication and copies on one GPU",
         (Column("types", "TEXT NOT NULL", "what ran at the same time: compute, communication, copy, joined by +"), RANK, GPU,
-         _TOTAL, Column("share", "REAL NOT NULL", "of the time in which anything ran, of all GPUs, 0-1")), _kernel_types),
+         _TOTAL, Column("share", "REAL NOT NULL", "of the time in which anything ran, of all GPUs, 0-1"), PLACE),
+        _kernel_types),
     "kernels": _of_lengths("kernels", (_NAME, _CATEGORY)),
     "kernels_by_rank": _of_lengths("kernels_by_rank", (RANK, GPU, _NAME, _CATEGORY)),
     "api": _of_lengths("api", (_NAME,)),
@@ -159,7 +177,7 @@ TABLES: dict[str, TraceTable] = {
          Column("after", "TEXT NOT NULL", "the work that came next"),
          Column("call", "TEXT", "the call in which the launching thread was, in its middle"),
          Column("range", "TEXT", "the innermost operator or range"),
-         Column("python", "TEXT", "the innermost Python function")), "gaps"),
+         Column("python", "TEXT", "the innermost Python function"), PLACE), "gaps"),
     "launches": _rows(
         "all launches together",
         (_COUNT, Column("delay_mean_ns", "REAL", "from the call's end to the work's begin, the mean"),
@@ -176,7 +194,8 @@ TABLES: dict[str, TraceTable] = {
         (_NAME, Column("unit", "TEXT NOT NULL", "its unit"), RANK, GPU, Column("n", "INTEGER NOT NULL", "values"),
          Column("mean", "REAL NOT NULL", "of a gauge over time, else of its values"),
          Column("min", "REAL NOT NULL", "the least"), Column("max", "REAL NOT NULL", "the greatest"),
-         Column("last", "REAL NOT NULL", "the last"), *_ns(("at_max_ns", "when it was greatest"))), "counters"),
+         Column("last", "REAL NOT NULL", "the last"), *_ns(("at_max_ns", "when it was greatest")),
+         PLACE._replace(type="TEXT", meaning="what pages and screens call the GPU; NULL of the whole")), "counters"),
     "verdicts": _rows(
         "one verdict",
         (Column("code", "TEXT NOT NULL", "the rule"), Column("severity", "TEXT NOT NULL", "critical, warning or info"),

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Ints
+from gssr.model.traces.gpu_names import gpus_of, spellings
 from gssr.model.traces.part import Part, part_of
-from gssr.model.traces.results import place
 from gssr.model.traces.steps import steps_of
 from gssr.traces.timeline import Timeline, Track
 
@@ -98,33 +98,25 @@ def _of_steps(part: Part, first: int, last: int) -> tuple[int, int]:
 
 def tracks_of(timeline: Timeline, wanted: Sequence[str]) -> Ints:
     """Places of the tracks that --gpus names: of ranks (``3``, ``0-7``), or, where the file tells none, of GPUs by their
-    number; of nodes and UUIDs, by patterns. With a GPU come the threads of its rank."""
-    gpus = {track for track in timeline.tracks if track.kind == "gpu_stream" and _is_one(track, wanted)}
-    ranks = {(track.source, track.rank) for track in gpus}
-    chosen = [
-        track in gpus if track.kind == "gpu_stream" else (track.source, track.rank) in ranks
-        for track in timeline.tracks
-    ]
-    return np.flatnonzero(np.array(chosen, np.bool_))
+    number; of nodes, UUIDs and what GPUs are called, by patterns. With a GPU come the threads of its rank."""
+    gpus = gpus_of(timeline.tracks)
+    chosen = {gpu for gpu in dict.fromkeys(gpus) if gpu is not None and _is_one(gpu, wanted)}
+    ranks = {(gpu.source, gpu.rank) for gpu in chosen}
+    return np.flatnonzero(
+        [
+            (track.source, track.rank) in ranks if gpu is None else gpu in chosen
+            for gpu, track in zip(gpus, timeline.tracks, strict=True)
+        ]
+    )
 
 
-def _is_one(track: Track, wanted: Sequence[str]) -> bool:
-    number = track.device if track.rank is None else track.rank
+def _is_one(gpu: Track, wanted: Sequence[str]) -> bool:
+    number = gpu.device if gpu.rank is None else gpu.rank
     for word in wanted:
         numbers = _STEPS.fullmatch(word)
         if numbers:
             if number is not None and int(numbers[1]) <= number <= int(numbers[2] or numbers[1]):
                 return True
-        elif any(fnmatchcase(name, word) for name in _names_of(track)):
+        elif any(fnmatchcase(name, word) for name in spellings(gpu)):
             return True
     return False
-
-
-def _names_of(track: Track) -> list[str]:
-    """All that pages and screens may call the GPU of a stream, and its node and UUID."""
-    names = [track.node, track.uuid, place(track.rank, track.device), f"{track.node}:{track.device}"]
-    if track.rank is None:
-        names += [f"gpu:{track.device}", f"gpu:{track.device}.pid{track.pid}"]
-    else:
-        names += [f"rank:{track.rank}", f"rank{track.rank}:{track.device}"]
-    return [name for name in names if name is not None]

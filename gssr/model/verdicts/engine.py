@@ -21,7 +21,7 @@ from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Found, Rule, Table, decide, same_gpus
 from gssr.model.window import MANY, looked_at, verdicts_in_all
 from gssr.store.read.recording import RunReader, Samples
-from gssr.store.read.window_edges import Window
+from gssr.store.read.window_edges import ALL_TIME, Window
 
 
 class Judged(NamedTuple):
@@ -43,22 +43,20 @@ class Judged(NamedTuple):
 def judge_window(
     reader: RunReader,
     positions: Ints,
-    start: float | None = None,
-    end: float | None = None,
+    window: Window = ALL_TIME,
     table: Table = TABLE,
     places: Ints | None = None,
     rows: Samples | None = None,
     counted: Counted | None = None,
 ) -> Judged:
-    """What the rules say of some GPUs of a run (their ``positions``) in start <= time < end, unix s (None: as far as the run
-    goes): the same for whoever asks, page or screen. What was read of the window already need not be read again:
-    ``places``, those of the GPUs that are looked at (gssr.model.window.looked_at), and of these ``rows`` or ``counted``
-    (gssr.model.evidence.gather)."""
+    """What the rules say of some GPUs of a run (their ``positions``) in a window: the same for whoever asks, page or screen.
+    What was read of the window already need not be read again: ``places``, those of the GPUs that are looked at
+    (gssr.model.window.looked_at), and of these ``rows`` or ``counted`` (gssr.model.evidence.gather)."""
     if places is None:
         places = np.arange(len(positions))
         if len(positions) > MANY:
-            places = looked_at(Rollups(reader, positions, 0).aggregate((), Window.of(start, end), math.inf).n_rows)
-    evidence = gather(reader, positions[places], start, end, rows, counted)
+            places = looked_at(Rollups(reader, positions, 0).aggregate((), window, math.inf).n_rows)
+    evidence = gather(reader, positions[places], window, rows, counted)
     return Judged(judge(evidence, table), evidence, places, len(positions))
 
 
@@ -125,6 +123,6 @@ def judge_phases(
 def _of_phase(phase: Phase, evidence: Evidence, whole: tuple[Verdict, ...], rules: Table) -> tuple[Verdict, ...]:
     if phase.start <= evidence.start and phase.end >= evidence.end:
         return whole
-    part = excerpt(evidence, phase.start, phase.end)
+    part = excerpt(evidence, Window(phase.start, phase.end))
     found = judge(part, rules).verdicts if part is not None else ()
     return found if phase.kind in AT_WORK else tuple(verdict for verdict in found if verdict.code in WAITS)

@@ -87,7 +87,7 @@ class Job:
         if not np.isfinite(self.level):
             return evidence.start, evidence.end
         average = average_of(float(evidence.times[0]), evidence.width, self.mean)
-        leading, trailing = warm_up_and_tear_down(average, evidence.start, evidence.end)
+        leading, trailing = warm_up_and_tear_down(average, evidence.window)
         return evidence.start + leading, evidence.end - trailing
 
     @cached_property

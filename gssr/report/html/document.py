@@ -32,12 +32,19 @@ _BAD_STATES = ("failed", "timeout", "killed", "lost")
 def html_report(analyses: Sequence[Analysis]) -> str:
     """The report as the text of one HTML file, whole in itself; the same analyses give the same text. Series of
     content.SERIES are drawn where the analyses have them."""
+    name = title(analyses[0]) if len(analyses) == 1 else count(len(analyses), "run")
+    runs = [_run(analysis, number, len(analyses)) for number, analysis in enumerate(analyses, 1)]
+    contents = [_contents(analyses)] if len(analyses) > 1 else []
+    return page_of(name, *contents, *runs, Markup(f"<script>{_asset('report.js')}</script>"))
+
+
+def page_of(name: str, *parts: str) -> str:
+    """The text of a file of these parts."""
     style, script = _asset("report.css"), _asset("report.js")
     rules = (
         f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; "
         "form-action 'none'"
     )
-    name = title(analyses[0]) if len(analyses) == 1 else count(len(analyses), "run")
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -48,11 +55,7 @@ def html_report(analyses: Sequence[Analysis]) -> str:
         tag("title", f"GSSR report: {name}"),
         Markup(f"<style>{style}</style>"),
     )
-    runs = [_run(analysis, number, len(analyses)) for number, analysis in enumerate(analyses, 1)]
-    body = tag(
-        "body", *([_contents(analyses)] if len(analyses) > 1 else []), *runs, Markup(f"<script>{script}</script>")
-    )
-    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
+    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', *parts), lang='en')}\n"
 
 
 def _asset(name: str) -> str:

@@ -2,6 +2,7 @@
 readers."""
 
 import sqlite3
+from collections.abc import Sequence
 
 from gssr.store.format.schema import TABLES
 
@@ -15,3 +16,10 @@ def own_name(name: str, table: str) -> str:
 def columns_of(connection: sqlite3.Connection, table: str, schema: str = "main") -> list[str]:
     """The names of a table's columns, in its order; none when there is no such table. Raises sqlite3.Error."""
     return [own_name(row[1], table) for row in connection.execute(f"PRAGMA {schema}.table_info({table})")]
+
+
+def selected(connection: sqlite3.Connection, table: str, names: Sequence[str]) -> list[str]:
+    """What to select for these columns: NULL in place of those that an earlier version's file lacks. Raises
+    sqlite3.Error."""
+    present = columns_of(connection, table)
+    return [name if name in present else "NULL" for name in names]

@@ -48,10 +48,15 @@ def roll_up(connection: sqlite3.Connection, table: UseTable, level: int, after: 
     """Write buckets of ``level`` seconds of the rows after rowid ``after`` up to ``last``. Raises sqlite3.Error."""
     counted = ", ".join(f"count({name}), total({name}), max({name})" for name in table.values)
     connection.execute(
-        f"INSERT INTO main.{table.rollup} SELECT run_id, {table.owner}, {level}, CAST(time / {level} AS INTEGER) * {level},"
-        f" count(*), {counted} FROM main.{table.samples} WHERE rowid > ? AND rowid <= ? GROUP BY 1, 2, 4",
+        f"INSERT INTO main.{table.rollup} ({_columns(table)}) SELECT run_id, {table.owner}, {level},"
+        f" CAST(time / {level} AS INTEGER) * {level}, count(*), {counted}"
+        f" FROM main.{table.samples} WHERE rowid > ? AND rowid <= ? GROUP BY 1, 2, 4",
         (after, last),
     )
+
+
+def _columns(table: UseTable) -> str:
+    return ", ".join(column.name for column in TABLES[table.rollup])
 
 
 def add_up(connection: sqlite3.Connection, table: UseTable) -> None:
@@ -63,18 +68,21 @@ def add_up(connection: sqlite3.Connection, table: UseTable) -> None:
     if first == last:
         return
     everyone = table.together.removeprefix(f"{owner} = ")
-    sums = ", ".join(f"sum({name}_n), total({name}_sum), max({name}_max)" for name in table.values)
+    sums = ", ".join(f"CAST(total({name}_n) AS INTEGER), total({name}_sum), max({name}_max)" for name in table.values)
     for level in LEVELS:
         connection.execute(
-            f"INSERT INTO {rollup} SELECT run_id, {everyone}, level, bucket, sum(n_rows), {sums} FROM {rollup}"
-            f" WHERE level = {level} GROUP BY run_id, bucket"
+            f"INSERT INTO {rollup} ({_columns(table)}) SELECT run_id, {everyone}, level, bucket, sum(n_rows),"
+            f" {sums} FROM {rollup} WHERE level = {level} GROUP BY run_id, bucket"
         )
 
 
 def counted(connection: sqlite3.Connection, schema: str, table: UseTable, level: int, whose: str) -> int | None:
     """How many rows the rollups of a level count, those of ``table.each`` or ``table.together``; None where there are none
     of such. Raises sqlite3.Error."""
-    if columns_of(connection, table.rollup, schema) != [column.name for column in TABLES[table.rollup]]:
+    rows, rollups = (columns_of(connection, name, schema) for name in (table.samples, table.rollup))
+    lacking = [name for name in table.values if name not in rows]  # in a file of an earlier version
+    needed = {column.name for column in TABLES[table.rollup] if column.name.rpartition("_")[0] not in lacking}
+    if not needed <= set(rollups):
         return None
     query = f"SELECT CAST(total(n_rows) AS INTEGER) FROM {schema}.{table.rollup} WHERE level = {level} AND {whose}"
     ((n,),) = connection.execute(query).fetchall()

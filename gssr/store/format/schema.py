@@ -90,6 +90,8 @@ _HOST = (
     Column("write_bytes", "REAL", "written to local disks, bytes per second"),
     Column("net_rx_bytes", "REAL", "received over the network (loopback apart), bytes per second"),
     Column("net_tx_bytes", "REAL", "sent over the network (loopback apart), bytes per second"),
+    Column("fabric_rx_bytes", "REAL", "received over InfiniBand, RoCE or Slingshot, bytes per second"),
+    Column("fabric_tx_bytes", "REAL", "sent over InfiniBand, RoCE or Slingshot, bytes per second"),
 )
 _WORKLOAD = (
     Column("cpu", "REAL", "cores the workload's processes kept busy since the row before"),
@@ -102,8 +104,8 @@ def _rollup_of(owner: Column, table: str, values: tuple[Column, ...]) -> tuple[C
     """Columns of a rollup of what stands beside the GPUs' samples."""
     counted = (
         (
-            Column(f"{column.name}_n", "INTEGER NOT NULL", f"samples of {column.name}"),
-            Column(f"{column.name}_sum", "REAL NOT NULL", "their sum"),
+            Column(f"{column.name}_n", "INTEGER", f"samples of {column.name}"),
+            Column(f"{column.name}_sum", "REAL", "their sum"),
             Column(f"{column.name}_max", column.type, "the greatest of them"),
         )
         for column in values

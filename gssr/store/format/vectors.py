@@ -23,7 +23,7 @@ from gssr.metrics import CLOCK_EVENT_REASONS
 from gssr.store.format.layout import HEAD, LAYOUT, Layout
 from gssr.store.format.limits import GREATEST as GREATEST
 from gssr.store.format.limits import LATEST, MOST_KEYS, number
-from gssr.store.format.rollup import inflated
+from gssr.store.format.rollup import empty_vector, inflated
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, SKETCH_SECONDS
 
 
@@ -39,14 +39,7 @@ def _starts(group: Ints) -> Ints:
 
 def empty_vectors(n: int, layout: Layout = LAYOUT) -> Floats:
     """[n, layout.width]: buckets without rows."""
-    vectors = np.zeros((n, layout.width))
-    vectors[:, 2:4] = np.nan
-    for metric, start, _width in layout.blocks:
-        if metric.kind == "counter":
-            vectors[:, start + 1 : start + 3] = np.nan
-        elif metric.kind != "bits":
-            vectors[:, start + 3 : start + 5] = np.nan
-    return vectors
+    return np.tile(np.array(empty_vector(layout)), (n, 1))
 
 
 def fold(
@@ -76,8 +69,10 @@ def fold(
             continue
         column = np.asarray(values[metric.name], np.float64)[order]
         known = np.isfinite(column)
-        column[~known] = np.nan
-        n = np.add.reduceat(known, starts, dtype=np.float64)
+        whole = bool(known.all())
+        if not whole:
+            column[~known] = np.nan
+        n = sizes.astype(np.float64) if whole else np.add.reduceat(known, starts, dtype=np.float64)
         some = n > 0
         if not some.any():
             continue
@@ -90,10 +85,11 @@ def fold(
             for k, (bit, _, _) in enumerate(CLOCK_EVENT_REASONS):
                 vectors[:, s + 2 + k] = np.add.reduceat((flags & bit) != 0, starts, dtype=np.float64)
         else:
-            filled = np.where(known, column, 0.0)
-            total = np.add.reduceat(filled, starts)
+            total = np.add.reduceat(column if whole else np.where(known, column, 0.0), starts)
             mean = np.divide(total, n, out=np.zeros_like(total), where=some)
-            deviation = np.where(known, column - np.repeat(mean, sizes), 0.0)
+            deviation = column - np.repeat(mean, sizes)
+            if not whole:
+                deviation[~known] = 0.0
             low, high = np.fmin.reduceat(column, starts), np.fmax.reduceat(column, starts)
             vectors[:, s + 1] = total
             vectors[:, s + 2] = np.where(low == high, 0.0, np.add.reduceat(deviation * deviation, starts))
@@ -120,16 +116,14 @@ def merge(vectors: Floats, group: Ints, n_groups: int, gap_seconds: float, layou
     """Merge buckets: [n, layout.width] vectors with a group number each (0 <= group < n_groups) into [n_groups,
     layout.width]. A group lies within one GPU where gaps (more than ``gap_seconds`` between two buckets of a group) and
     counters matter: both take a group's buckets in the order of their first rows."""
-    merged = empty_vectors(n_groups, layout)
-    filled = vectors[:, 0] > 0
-    vectors, group = vectors[filled], group[filled]
-    order = np.lexsort((vectors[:, 2], group))
-    vectors, group = vectors[order], group[order]
+    filled = np.flatnonzero(vectors[:, 0] > 0)
+    order = filled[np.lexsort((vectors[filled, 2], group[filled]))]
+    vectors, group = np.take(vectors.T, order, axis=1).T, group[order]  # column by column, as they are looked at
     starts = _starts(group)
     if not len(starts):
-        return merged
+        return empty_vectors(n_groups, layout)
     sizes = np.diff(np.append(starts, len(group)))
-    out = empty_vectors(len(starts), layout)
+    out = np.empty((layout.width, len(starts))).T
     wide = np.append(0.0, vectors[1:, 2] - vectors[:-1, 3] > gap_seconds)
     wide[starts] = 0.0
     out[:, 0] = np.add.reduceat(vectors[:, 0], starts)
@@ -152,6 +146,9 @@ def merge(vectors: Floats, group: Ints, n_groups: int, gap_seconds: float, layou
             low, high = np.fmin.reduceat(block[:, 3], starts), np.fmax.reduceat(block[:, 4], starts)
             out[:, s + 2] = np.where(low == high, 0.0, np.add.reduceat(block[:, 2] + between, starts))
             out[:, s + 3], out[:, s + 4] = low, high
+    if len(starts) == n_groups:
+        return out
+    merged = empty_vectors(n_groups, layout)
     merged[group[starts]] = out
     return merged
 
@@ -255,15 +252,14 @@ def decoded(blobs: Sequence[bytes], n_metrics: int, seconds: int = SKETCH_SECOND
         for cut, (low, high) in zip(cuts, ends, strict=True):
             cut.append(view[start + low * total : start + high * total])
     columns = [np.frombuffer(b"".join(cut), kind) for cut, kind in zip(cuts, kinds, strict=True)]
+    keys, counts = columns[0], columns[2 if is_packed else 1].astype(np.int64)
     if is_packed:
-        columns = [
-            np.stack(own, axis=1).reshape(-1).view(kind) for own, kind in ((columns[:2], "<u2"), (columns[2:], "<u4"))
-        ]
-    keys, counts = (column.astype(np.int64) for column in columns)
-    if is_packed:
-        steps, n_bins = np.append(0, np.cumsum(keys)), n_bins[fine]
-        keys = steps[1:] - np.repeat(steps[np.cumsum(n_bins) - n_bins], n_bins) & 0xFFFF
-    return fine, SketchBins(sizes[fine], keys, counts)
+        for place, column in enumerate(columns[3:], 1):  # mostly no count is above 255
+            if column.any():
+                counts |= column.astype(np.int64) << 8 * place
+        steps, n_bins = np.cumsum(keys | columns[1].astype(np.uint16) << 8, dtype=np.uint16), n_bins[fine]
+        keys = steps - np.repeat(np.append(np.uint16(0), steps)[np.cumsum(n_bins) - n_bins], n_bins)
+    return fine, SketchBins(sizes[fine], keys.astype(np.int64), counts)
 
 
 _KEPT = 8 << 20

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
 from gssr.metrics import NAMES
-from gssr.store.format.columns import columns_of, own_name
+from gssr.store.format.columns import columns_of, own_name, selected
 from gssr.store.format.host_rollups import USE_TABLES, UseTable, add_up, counted, newest_row, roll_up
 from gssr.store.format.limits import GREATEST, LATEST, number
 from gssr.store.format.rollup import RollupRow, Rollups, SketchRow, unpack_sketch, unpack_vector
@@ -89,8 +89,8 @@ _ROWS_AT_ONCE = 4096
 
 def roll_up_rest(connection: sqlite3.Connection, last: int, counted: Mapping[int, int], gap_seconds: float) -> None:
     """Roll up the samples of GPUs (by key) with rowids from behind ``counted`` up to ``last``. Raises sqlite3.Error."""
-    columns = columns_of(connection, "samples")
-    wanted = ", ".join(name if name in columns else "NULL" for name in NAMES)
+    columns = selected(connection, "samples", NAMES)
+    wanted = ", ".join(columns)
     rollups = Rollups(gap_seconds, [name for name in NAMES if name in columns])
     cursor = connection.execute(
         f"SELECT rowid, gpu, time, {wanted} FROM main.samples WHERE rowid BETWEEN ? AND ? ORDER BY rowid",

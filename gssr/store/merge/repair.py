@@ -20,7 +20,7 @@ from gssr.store.read.histograms import count_sketches, no_bins
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import Recording
 from gssr.store.read.recording_file import Part, RecordingFile
-from gssr.store.read.window_edges import Window, positions_of, starts_of
+from gssr.store.read.window_edges import ALL_TIME, positions_of, starts_of
 from gssr.store.write.create import finished_runs, reopen, seal, seal_again
 
 
@@ -101,7 +101,7 @@ def _wrong(part: Part) -> Ints:
     """The stretches, by their numbers, in which any rollup or sketch is not what the samples say."""
     sketched = part.shard.file.layout.sketched
     for seconds in part.shard.rollups.sketch_lengths(part.keys(None)):
-        count_sketches(no_bins(sketched), part, sketched, Window(), None, seconds, ())
+        count_sketches(no_bins(sketched), part, sketched, ALL_TIME, None, seconds, ())
     return wrong_stretches(part)
 
 

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Bytes, Ints
-from gssr.store.disk import COMPANIONS, beside
+from gssr.store.disk import COMPANIONS, Identity, beside
 
-Identity = tuple[int, int]
 """Device and inode."""
 
 PADDING = 256
@@ -24,15 +23,6 @@ _HEADER = 100
 
 class NotPlainError(Exception):
     """The file holds something that only SQLite itself can tell the meaning of, or it changes meanwhile."""
-
-
-def identity_of(path: str) -> Identity | None:
-    """What tells whether a name still means the same file; None without one."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 class PageFile:

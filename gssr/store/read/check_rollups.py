@@ -6,7 +6,6 @@ count the same samples, when they are read. So whatever is missing shows, and wh
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from gssr.store.format.vectors import where
 from gssr.store.pages.samples import Wanted
 from gssr.store.read.recording_file import Part, Rows
 from gssr.store.read.samples import in_threads
-from gssr.store.read.window_edges import Window, codes_of, positions_of, starts_of
+from gssr.store.read.window_edges import ALL_TIME, Window, codes_of, positions_of, starts_of
 
 LONGEST = LEVELS[-1]
 _ROLLUPS_AT_ONCE = 1024
@@ -82,13 +81,13 @@ def _in_samples(part: Part) -> tuple[Ints, Ints]:
     return found, np.bincount(group, np.concatenate(counts), len(found)).astype(np.int64)
 
 
-def slices(part: Part, start: float, end: float, level: int) -> Iterator[Window]:
-    """The window [start, end), unix s, in pieces none of which has many rollups of a level, nor cuts one."""
+def slices(part: Part, window: Window, level: int) -> Iterator[Window]:
+    """The window in pieces none of which has many rollups of a level, nor cuts one."""
     known = counted(part)
     starts = np.unique(starts_of(np.concatenate([known.codes, known.lost])))  # a wrong time may be years apart
     n = max(1, _ROLLUPS_AT_ONCE * level // LONGEST // max(1, len(part.position)))
     cuts: list[int] = starts[n::n].tolist()
-    yield from starmap(Window, pairwise([start, *(cut for cut in cuts if start < cut < end), end]))
+    yield from window.at(cuts)
 
 
 class Rolled(NamedTuple):
@@ -238,6 +237,6 @@ def wrong_stretches(part: Part) -> Ints:
     """The stretches of LONGEST seconds, by their numbers, in which rollups of any level do not count what they should, or
     hold what can't be."""
     for level in LEVELS:
-        for window in slices(part, -np.inf, np.inf, level):
+        for window in slices(part, ALL_TIME, level):
             rollups(part, level, None, window, part.shard.file.layout)
     return np.array(sorted(code for first, code in part.shard.recounted if first == part.first), np.int64)

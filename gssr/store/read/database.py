@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gssr.arrays import Ints
-from gssr.store.disk import fingerprint
-from gssr.store.pages.file import NotPlainError, PageFile, identity_of
+from gssr.store.disk import fingerprint, identity_of
+from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.pages.integers import integers
 from gssr.store.pages.rows import NULL
 from gssr.store.read.open import Readable, RecordingError, connect, in_one_line, missing_end

@@ -10,7 +10,7 @@ GPUs nor samples years apart take much memory.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise, starmap
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from gssr.store.format.vectors import empty_vectors, merge
 from gssr.store.read.histograms import count_below
 from gssr.store.read.recording import VECTORS_AT_ONCE, RunReader, Samples
 from gssr.store.read.samples import Columns, in_threads, of_metrics, stored_names
-from gssr.store.read.window_edges import Window
+from gssr.store.read.window_edges import ALL_TIME, Window
 
 
 def in_pieces(reader: RunReader, names: Sequence[str], most: int) -> Iterator[Samples]:
@@ -47,8 +47,8 @@ def below(reader: RunReader, name: str, limit: float) -> tuple[Ints, Ints]:
 
 def use_rows(reader: RunReader, table: str) -> Iterator[list[tuple[Any, ...]]]:
     """The run's rows of ``host_samples`` or ``workload_samples`` in batches, in file order; columns are the schema's."""
-    columns = ", ".join(column.name for column in TABLES[table])
     for shard in reader._shards:
+        columns = ", ".join(shard.host_use.selected(table, [column.name for column in TABLES[table]]))
         yield from shard.file.rows(f"SELECT {columns} FROM {table} WHERE run_id = ?", (reader.run.run_id,))
 
 
@@ -60,8 +60,7 @@ def each_chunk(
     look: Callable[[Samples], Result],
     names: Sequence[str],
     gpus: Ints | None = None,
-    start: float | None = None,
-    end: float | None = None,
+    window: Window = ALL_TIME,
     every: int = 1,
 ) -> Iterator[Result]:
     """What ``look`` says of each chunk, in the order of the files; it is called in threads. The arguments after it are those
@@ -72,7 +71,7 @@ def each_chunk(
         return look(Samples(*of_metrics(read(), names)))
 
     stored = stored_names(names)
-    pieces = (read for part in reader._parts for read in part.pieces(stored, gpus, *Window.of(start, end), every))
+    pieces = (read for part in reader._parts for read in part.pieces(stored, gpus, *window, every))
     return in_threads(partial(looked, read) for read in pieces)
 
 
@@ -107,7 +106,7 @@ def totals(
         windows = [window] if of_each <= VECTORS_AT_ONCE else _windows(reader, own, window)
         sampled, vectors = np.empty(0, np.int64), empty_vectors(0, layout)
         for piece in windows:
-            found = reader.buckets(*piece, gpus=asked, names=names, as_one=True)
+            found = reader.buckets(piece, gpus=asked, names=names, as_one=True)
             sampled, place = np.unique(np.concatenate((sampled, found.gpu)), return_inverse=True)
             both = np.concatenate((vectors, found.vectors))
             vectors = merge(both, place.reshape(-1), len(sampled), gap_seconds, layout)
@@ -124,7 +123,6 @@ def _finer_ones(seconds: float) -> float:
 def _windows(reader: RunReader, gpus: Ints, window: Window) -> list[Window]:
     """The window in pieces that hold no more than VECTORS_AT_ONCE of the coarsest buckets with samples in them."""
     step = LEVELS[-1]
-    buckets = np.unique(np.floor(reader.samples((), gpus, *window).time / step))
+    buckets = np.unique(np.floor(reader.samples((), gpus, window).time / step))
     cuts = (buckets[VECTORS_AT_ONCE::VECTORS_AT_ONCE] * step).tolist()
-    inside = [cut for cut in cuts if window.start < cut < window.end]
-    return list(starmap(Window, pairwise([window.start, *inside, window.end])))
+    return window.at(cuts)

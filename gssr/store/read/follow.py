@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gssr.store.disk import beside, fingerprint, journal_mode
-from gssr.store.format.columns import columns_of
+from gssr.store.format.columns import selected
 from gssr.store.format.rows import Run
 from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.small_tables import LOST_SECONDS, read_runs, state_in
@@ -109,9 +109,7 @@ class Follower:
         connection = self._connection
         if self._last and self._last != list(_row(connection, self.rowid)):
             self._begin_anew()  # another file of the same name, which may even have the same inode
-        present = columns_of(connection, "samples")
-        own = (name if name in present else f"NULL AS {name}" for name in self._columns)
-        columns = ", ".join(["rowid", "gpu", "time", *own])
+        columns = ", ".join(["rowid", "gpu", "time", *selected(connection, "samples", self._columns)])
         rows = connection.execute(
             f"SELECT {columns} FROM samples WHERE rowid > ? ORDER BY rowid LIMIT ?", (self.rowid, limit)
         ).fetchall()

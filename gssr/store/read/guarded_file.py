@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gssr.metrics import INDEX
-from gssr.store.disk import sizes
+from gssr.store.disk import identity_of, sizes
 from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.limits import MOST_EVENTS, number
 from gssr.store.format.rows import Event, Gpu, Merged, Process, Run, Thinned
 from gssr.store.format.vectors import GREATEST
-from gssr.store.pages.file import NotPlainError, PageFile, identity_of
+from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.read.open import RecordingError, connect, missing_end
 from gssr.store.read.small_tables import (
     read_events,

@@ -26,7 +26,7 @@ from gssr.store.read.check_rollups import samples_of, stretches_of
 from gssr.store.read.recording_file import Part
 from gssr.store.read.samples import in_threads, stored_names
 from gssr.store.read.window import cover, near, not_taken, uncounted, uncounted_pieces, uncovered
-from gssr.store.read.window_edges import Window, codes_of, positions_of, starts_of
+from gssr.store.read.window_edges import ALL_TIME, Window, codes_of, positions_of, starts_of
 
 N_BINS = 1 << 16
 
@@ -122,7 +122,7 @@ class Told:
         layout = part_of(part.shard.file.layout, names)
         counts = [block.start for block in layout.blocks]
         codes, n, wrong = [np.empty(0, np.int64)], [np.empty((0, len(counts)))], [np.empty(0, np.int64)]
-        for piece in check_rollups.slices(part, *window, seconds):
+        for piece in check_rollups.slices(part, window, seconds):
             rolled = check_rollups.rollups(part, seconds, gpus, piece, layout)
             codes.append(codes_of(rolled.gpu, rolled.bucket))
             n.append(rolled.vectors[:, counts])
@@ -151,8 +151,8 @@ class Told:
 
 
 _NEGATIVE = 0x8000  # keys from here on are those of negative values
-_GPUS_AT_ONCE = {SKETCH_SECONDS: 64, FINE_SKETCH_SECONDS: 256}
-"""Each has some thirty rollups in a sketch that is cut, or seven."""
+_GPUS_AT_ONCE = {SKETCH_SECONDS: 64, FINE_SKETCH_SECONDS: 512}
+"""Each has some thirty rollups in a sketch that is cut, or seven, mostly read as one (gssr.store.read.window.hold)."""
 FEW_ROWS = 10_000
 """Of a file so many samples at an end of a window are read as fast as they are bounded."""
 
@@ -202,7 +202,7 @@ def histograms(
     """Of the samples of some GPUs (positions; None: all) in a window. Those in a sketch that is
     cut are read, if they still are there, up to ``most_rows`` at each end; ``interval`` is about the time between two of a
     GPU, s."""
-    cut = [edges_of(*window, lengths_of(part, window)[-1]) for part in parts]
+    cut = [edges_of(window, lengths_of(part, window)[-1]) for part in parts]
     n_rows: Counter[bool] = Counter()
     for part, edges in zip(parts, cut, strict=True):
         for edge in edges:
@@ -243,15 +243,14 @@ def _n_rows(part: Part, edge: Edge, interval: float) -> int:
     return round(len(part.position) * (edge.upper - edge.lower) / interval)
 
 
-def edges_of(start: float, end: float, seconds: int = SKETCH_SECONDS) -> list[Edge]:
-    """Those of the window [start, end), of sketches of ``seconds``, in the order of time."""
-    cuts = Window(start, end).cut_off(seconds)
-    return [Edge(int(cut.start // seconds) * seconds, *cut, seconds) for cut in cuts]
+def edges_of(window: Window, seconds: int = SKETCH_SECONDS) -> list[Edge]:
+    """Those of a window, of sketches of ``seconds``, in the order of time."""
+    return [Edge(int(cut.start // seconds) * seconds, *cut, seconds) for cut in window.cut_off(seconds)]
 
 
 def cut_seconds(parts: Sequence[Part], window: Window) -> float:
     """How much of a window lies in sketches that it cuts."""
-    cut = (edges_of(*window, lengths_of(part, window)[-1]) for part in parts)
+    cut = (edges_of(window, lengths_of(part, window)[-1]) for part in parts)
     return max((sum(edge.upper - edge.lower for edge in edges) for edges in cut), default=0.0)
 
 
@@ -340,10 +339,11 @@ def _chosen(n: Ints, ends: Ints, bins: SketchBins) -> _Chosen:
     def of_each(values: Ints) -> Ints:
         return np.repeat(values, sizes)
 
-    rank = _rank(keys)
+    is_signed = (keys >= _NEGATIVE).any()
+    rank = _rank(keys) if is_signed else keys
     low, high = np.where(n.reshape(-1) > 0, ends.reshape(-1, 2).T, -1)
     weights = weights * ((rank >= of_each(low)) & (rank <= of_each(high)))
-    if (keys >= _NEGATIVE).any():
+    if is_signed:
         order = np.lexsort((rank, of_each(np.arange(n.size))))
         keys, weights = keys[order], weights[order]
     below = np.cumsum(weights)
@@ -353,8 +353,11 @@ def _chosen(n: Ints, ends: Ints, bins: SketchBins) -> _Chosen:
     below -= of_each(begins[:-1])
     own, earlier = of_each(wanted), of_each(np.cumsum(wanted) - wanted)
     up_to = below * own // of_each(np.maximum(total, 1)), np.minimum(below, own), below - of_each(total - wanted)
-    share, least, greatest = (np.diff(np.maximum(some, 0) + earlier, prepend=0) for some in up_to)
-    return _Chosen(of_each(np.arange(n.size) % n.shape[1]), keys, (share, least, greatest), wanted.reshape(n.shape))
+    for some in up_to:  # what each bin adds
+        np.maximum(some, 0, out=some)
+        some += earlier
+        some[1:] -= some[:-1].copy()
+    return _Chosen(of_each(np.arange(n.size) % n.shape[1]), keys, up_to, wanted.reshape(n.shape))
 
 
 def _rank(keys: Ints) -> Ints:
@@ -386,7 +389,7 @@ def count_below(part: Part, name: str, limit: float, n_gpus: int) -> tuple[Ints,
         low = (keys < edge) | (keys >= _NEGATIVE)
         np.add.at(below, gpu_of[low], counts[low])
     taken = [(SKETCH_SECONDS, np.concatenate(codes))]
-    gpu, _time, values = uncounted(part, [name], Window(), SKETCH_SECONDS, None, taken)
+    gpu, _time, values = uncounted(part, [name], ALL_TIME, SKETCH_SECONDS, None, taken)
     measured = np.isfinite(values[name])
     gpu, keys = gpu[measured], _keys(values[name][measured])
     known += np.bincount(gpu, minlength=n_gpus)

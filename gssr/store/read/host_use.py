@@ -4,11 +4,13 @@ rows themselves."""
 import math
 import sqlite3
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
+from gssr.store.format.columns import selected
 from gssr.store.format.host_rollups import HOST, WORKLOAD, UseTable, counted
 from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import sound_numbers
@@ -16,6 +18,9 @@ from gssr.store.read.guarded_file import GuardedFile
 
 MOST_ROWS = 100_000
 """A window that cuts buckets of a table with more rows, a tenth of a second, is widened to whole buckets of 10 s."""
+
+_OF_ROWS = {"n": "count({})", "sum": "total({})", "max": "max({})"}
+_OF_ROLLUPS = _OF_ROWS | {"n": "CAST(total({}) AS INTEGER)"}
 
 Bins = tuple[float, float, int]
 """Their start (unix s), width (s) and number."""
@@ -40,11 +45,10 @@ class HostUseRows:
 
     def _added_up(self, table: UseTable, run_id: str, window: Window, rest: str) -> list[tuple[Any, ...]]:
         level, window = self._read_at(table, window, together=not rest)
+        wanted = self._sums(table, level, table.values, ("n", "sum", "max"))
         if level is None:
-            wanted = ", ".join(f"count({name}), total({name}), max({name})" for name in table.values)
             query = f"SELECT {wanted} FROM {table.samples} WHERE run_id = ? AND time >= ? AND time < ?{rest}"
         else:
-            wanted = ", ".join(f"{_n(name)}, total({name}_sum), max({name}_max)" for name in table.values)
             query = f"SELECT {wanted} FROM {table.rollup} WHERE {self._whose(table, level, not rest)} AND run_id = ?"
             query += f" AND bucket >= ? AND bucket < ?{rest}"
         return [_possible(row) for row in self._file.all(query, (run_id, *window))]
@@ -56,15 +60,14 @@ class HostUseRows:
         an end of the bins belongs to the one there. A bin may come more than once."""
         start, width, n = bins
         level, window = self._read_at(table, window, True, (start, width))
+        wanted = self._sums(table, level, names, ("n", "sum"))
         if level is not None:
-            wanted = ", ".join(f"{_n(name)}, total({name}_sum)" for name in names)
             query = (
                 f"SELECT bucket, {wanted} FROM {table.rollup} WHERE {self._whose(table, level, True)} AND run_id = ?"
             )
             query += " AND bucket >= ? AND bucket < ? GROUP BY bucket"
             rows = self._rows(query, (run_id, *window), 1 + 2 * len(names))
         else:
-            wanted = ", ".join(f"count({name}), total({name})" for name in names)
             query = f"SELECT min(max(CAST((time - ?) / ? AS INTEGER), 0), ?) AS bin, {wanted} FROM {table.samples}"
             query += " WHERE run_id = ? AND time >= ? AND time < ? GROUP BY bin"
             rows = self._rows(query, (start, float(width), n - 1, run_id, *window), 1 + 2 * len(names))
@@ -72,6 +75,22 @@ class HostUseRows:
         sums = rows[:, 1:].reshape(len(rows), len(names), 2)
         sums[~np.isfinite(sums).all(axis=2)] = 0.0  # a sum that can't be is none of anything
         return at.astype(np.int64), sums.reshape(len(rows), 2 * len(names))
+
+    def _sums(self, table: UseTable, level: int | None, names: Sequence[str], parts: Sequence[str]) -> str:
+        """What to select: these parts (of count, sum and greatest) of each of these value columns."""
+        if level is None:
+            functions, own = _OF_ROWS, [name for name in self.selected(table.samples, names) for _ in parts]
+        else:
+            functions, own = _OF_ROLLUPS, self.selected(table.rollup, [f"{name}_{p}" for name in names for p in parts])
+        return ", ".join(functions[part].format(column) for part, column in zip(cycle(parts), own, strict=False))
+
+    def selected(self, table: str, names: Sequence[str]) -> list[str]:
+        """As gssr.store.format.columns has it."""
+        try:
+            return selected(self._file.connection, table, names)
+        except sqlite3.DatabaseError as error:
+            self._file.damaged(error)
+            return ["NULL"] * len(names)
 
     def _rows(self, query: str, parameters: Sequence[object], n_columns: int) -> Floats:
         """What a query finds [n, columns], as far as its first column is a number."""
@@ -134,10 +153,6 @@ def _widened(window: Window, level: int) -> Window:
     if math.isfinite(upper):
         upper = math.ceil(upper / level) * float(level)
     return lower, upper
-
-
-def _n(name: str) -> str:
-    return f"CAST(total({name}_n) AS INTEGER)"
 
 
 def _possible(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ from gssr.store.read.host_use import Bins
 from gssr.store.read.open import RecordingError, files_of
 from gssr.store.read.recording_file import Part, RecordingFile, positions_by_key
 from gssr.store.read.samples import of_metrics, one_after_another, stored_names
-from gssr.store.read.window_edges import Window, joined_folded
+from gssr.store.read.window_edges import ALL_TIME, Window, joined_folded
 
 if TYPE_CHECKING:
     from gssr.store.read.histograms import Histograms
@@ -232,20 +232,19 @@ class RunReader:
         """Samples from before this (unix s) were thinned, of all GPUs or some; minus infinity when none were."""
         return max((shard.thinned_until(self.run.run_id) for shard in self._shards), default=-math.inf)
 
-    def has_rows(self, most: int, start: float | None) -> bool:
-        """Whether every raw row from ``start`` (unix s, None: the run's begin) on is there, and the run has no more than
-        ``most``."""
-        return self.n_rows <= most and self.thinned_until <= (-math.inf if start is None else start)
+    def has_rows(self, most: int, window: Window) -> bool:
+        """Whether every raw row of a window is there, and the run has no more than ``most``."""
+        return self.n_rows <= most and self.thinned_until <= window.start
 
-    def whole_buckets(self, start: float | None, end: float | None) -> tuple[float | None, float | None]:
-        """The window [start, end) (unix s, None: open), widened to whole buckets of 10 s where the samples that would tell
-        what lies in a part of one are thinned."""
-        until, step = self.thinned_until, LEVELS[0]
-        if start is not None and -math.inf < start < until:
+    def whole_buckets(self, window: Window) -> Window:
+        """The window, widened to whole buckets of 10 s where the samples that would tell what lies in a part of one are
+        thinned."""
+        (start, end), until, step = window, self.thinned_until, LEVELS[0]
+        if -math.inf < start < until:
             start = math.floor(start / step) * float(step)
-        if end is not None and end < until:
+        if -math.inf < end < until:
             end = math.ceil(end / step) * float(step)
-        return start, end
+        return Window(start, end)
 
     @property
     def last_time(self) -> float | None:
@@ -256,26 +255,23 @@ class RunReader:
         shards = dict.fromkeys(part.shard for part in self._parts)
         return [time for shard in shards for time in shard.times_at(self.run.run_id, end)]
 
-    def host_use(self, start: float | None = None, end: float | None = None) -> dict[str, Extent]:
+    def host_use(self, window: Window = ALL_TIME) -> dict[str, Extent]:
         """What the nodes did in the window: each value column of ``host_samples``, over all nodes."""
-        window = Window.of(start, end)
         return extents_of(
             HOST.values, [row for each in self._shards for row in each.host_use.host(self.run.run_id, window)]
         )
 
-    def workload_use(self, start: float | None = None, end: float | None = None) -> list[dict[str, Extent]]:
+    def workload_use(self, window: Window = ALL_TIME) -> list[dict[str, Extent]]:
         """What the workload's processes did in the window: each value column of ``workload_samples``, rank by rank."""
-        window = Window.of(start, end)
         rows = [row for shard in self._shards for row in shard.host_use.workload(self.run.run_id, window)]
         return [extents_of(WORKLOAD.values, [row]) for row in rows]
 
     def use_over_time(
-        self, table: UseTable, start: float | None, end: float | None, bins: Bins, names: Sequence[str] = ()
+        self, table: UseTable, window: Window, bins: Bins, names: Sequence[str] = ()
     ) -> dict[str, Floats]:
-        """What the nodes (HOST) or the workload's processes (WORKLOAD) did in start <= time < end (unix s, None: open), in
-        ``bins`` [n]: each value column's (of ``names``, or all) mean over nodes or ranks, NaN without samples; columns
-        without any are left out."""
-        names, window = names or table.values, Window.of(start, end)
+        """What the nodes (HOST) or the workload's processes (WORKLOAD) did in a window, in ``bins`` [n]: each value column's
+        (of ``names``, or all) mean over nodes or ranks, NaN without samples; columns without any are left out."""
+        names = names or table.values
         sums = np.zeros((bins[2], 2 * len(names)))
         for shard in self._shards:
             np.add.at(sums, *shard.host_use.over_time(table, names, self.run.run_id, window, bins))
@@ -283,12 +279,10 @@ class RunReader:
         means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
         return {name: means[:, column] for column, name in enumerate(names) if count[:, column].any()}
 
-    def samples(
-        self, names: Sequence[str], gpus: Ints | None = None, start: float | None = None, end: float | None = None
-    ) -> Samples:
-        """Raw rows with start <= time < end (None: open), each GPU's in the order of its file. ``names`` may hold derived
-        metrics; ``gpus`` are positions (None: all)."""
-        stored, window = stored_names(names), Window.of(start, end)
+    def samples(self, names: Sequence[str], gpus: Ints | None = None, window: Window = ALL_TIME) -> Samples:
+        """Raw rows of a window, each GPU's in the order of its file. ``names`` may hold derived metrics; ``gpus`` are
+        positions (None: all)."""
+        stored = stored_names(names)
         pieces = [part.raw(stored, gpus, *window) for part in self._parts_of(gpus)]
         gpu, time, values = of_metrics(one_after_another(pieces, stored), names)
         if self._places.in_turns:
@@ -305,14 +299,13 @@ class RunReader:
 
     def buckets(
         self,
-        start: float | None = None,
-        end: float | None = None,
+        window: Window = ALL_TIME,
         level: int | None = None,
         gpus: Ints | None = None,
         names: Sequence[str] | None = None,
         as_one: bool = False,
     ) -> Buckets:
-        """Rollups that cover [start, end) exactly once (None: open).
+        """Rollups that cover a window exactly once.
 
         With ``level`` None the coarsest cover: buckets of 600, 60 and 10 s, and raw rows folded where a bucket is cut by the
         window or not closed yet. With a level, one bucket for each GPU and step of that length. ``names`` keeps only these
@@ -323,7 +316,7 @@ class RunReader:
         layout = layout_of(self.metrics)
         if names is not None:
             layout = part_of(layout, names)
-        window = Window.of(*self.whole_buckets(start, end))
+        window = self.whole_buckets(window)
         how = level or LEVELS[-1], gpus, layout, self.gap_seconds, as_one or level is not None
         pieces = [cover(part, window, *how) for part in self._parts_of(gpus)]
         nothing = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty((0, layout.width))
@@ -337,20 +330,22 @@ class RunReader:
             gpu, begin, seconds = pairs[:, 0], pairs[:, 1] * float(level), np.full(len(pairs), float(level))
         return Buckets(gpu, begin, seconds, vectors, layout)
 
-    def hold_ends(self, start: float | None, end: float | None, gpus: Ints | None = None) -> None:
-        """Read what lies in the minutes that [start, end) cuts (unix s, None: open), once for all that is asked of this
-        window and these GPUs (positions; None: all) until the next call. Of a run that has ended."""
+    def hold_ends(self, window: Window, gpus: Ints | None = None) -> None:
+        """Read what lies in the minutes that a window cuts, once for all that is asked of it and of these GPUs (positions;
+        None: all) until the next call. Of a run that has ended."""
         from gssr.store.read.window import hold
 
-        window = Window.of(*self.whole_buckets(start, end))
+        window = self.whole_buckets(window)
         for part in self._parts_of(gpus):
             if part.ended:
                 hold(part, window, gpus, self.gap_seconds, self.sampling_seconds or 1.0)
 
-    def rows_between(self, start: float, end: float, gpus: Ints | None = None) -> float:
-        """About how many samples reading those of some GPUs in [start, end), unix s, looks at: of a file in which all GPUs
-        take turns they are everybody's."""
-        return sum(len(part.position) for part in self._parts_of(gpus)) * (end - start) / (self.sampling_seconds or 1.0)
+    def rows_between(self, window: Window, gpus: Ints | None = None) -> float:
+        """About how many samples reading those of some GPUs in a window looks at: of a file in which all GPUs take turns
+        they are everybody's."""
+        return (
+            sum(len(part.position) for part in self._parts_of(gpus)) * window.seconds / (self.sampling_seconds or 1.0)
+        )
 
     def _parts_of(self, gpus: Ints | None) -> list[Part]:
         """Those that have rows of one of these GPUs (positions; None: all). Of a thousand ranks' files a few GPUs are in a
@@ -360,36 +355,25 @@ class RunReader:
         wanted = set(gpus.tolist())
         return [part for part in self._parts if not wanted.isdisjoint(part.position.values())]
 
-    def cut_seconds(self, start: float | None, end: float | None) -> float:
-        """How much of [start, end), unix s, None: open, lies in histograms that it cuts."""
+    def cut_seconds(self, window: Window) -> float:
+        """How much of a window lies in histograms that it cuts."""
         from gssr.store.read.histograms import cut_seconds
 
-        return cut_seconds(self._parts, Window.of(start, end))
-
-    def histogram(
-        self,
-        names: Sequence[str],
-        start: float | None = None,
-        end: float | None = None,
-        gpus: Ints | None = None,
-    ) -> dict[str, Ints]:
-        """For each metric, how many samples fell into each of the 65,536 bins of a sketch (gssr.store.format.layout), as far
-        as that is known: see ``histograms``."""
-        return self.histograms(names, start, end, gpus).counts
+        return cut_seconds(self._parts, window)
 
     def histograms(
         self,
         names: Sequence[str],
-        start: float | None = None,
-        end: float | None = None,
+        window: Window = ALL_TIME,
         gpus: Ints | None = None,
         most_rows: float = math.inf,
     ) -> "Histograms":
-        """The same with what is known of a window that cuts sketches whose samples are thinned, or of which more than
+        """For each metric, how many samples fell into each of the 65,536 bins of a sketch (gssr.store.format.layout), as far
+        as that is known: of a window that cuts sketches not all is whose samples are thinned, or of which more than
         ``most_rows`` had to be looked at to tell which lie in it (a run's that has ended)."""
         from gssr.store.read.histograms import histograms
 
-        window = Window.of(*self.whole_buckets(start, end))
+        window = self.whole_buckets(window)
         seconds = self.gap_seconds, self.sampling_seconds or 1.0
         found = histograms(self._parts_of(gpus), names, window, gpus, *seconds, most_rows)
         self._check_thinning(_cut(window, SKETCH_SECONDS))

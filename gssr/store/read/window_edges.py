@@ -5,8 +5,8 @@ Buckets of time: their numbers, and where a window cuts them.
 """
 
 import math
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,10 +34,20 @@ class Window(NamedTuple):
         """None: open."""
         return cls(-math.inf if start is None else start, math.inf if end is None else end)
 
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return self.end - self.start
+
     def within(self, first: float | None, last: float | None) -> "Window":
         """With these ends (unix s, None: not known) where it is open."""
         start, end = (math.isfinite(self.start) and self.start), (math.isfinite(self.end) and self.end)
         return Window(start or first or 0.0, end or last or 0.0)
+
+    def at(self, cuts: Iterable[float]) -> "list[Window]":
+        """Its pieces, cut at those of these times, ascending, that lie within it."""
+        inside = (cut for cut in cuts if self.start < cut < self.end)
+        return list(starmap(Window, pairwise([self.start, *inside, self.end])))
 
     def cut_off(self, step: int) -> "list[Window]":
         """The parts that are cut off from the buckets of ``step`` seconds it cuts."""
@@ -48,6 +58,9 @@ class Window(NamedTuple):
         if math.isfinite(end) and end % step and (not pieces or end > pieces[0].end):
             pieces.append(Window(max(start, end // step * step), end))
         return pieces
+
+
+ALL_TIME = Window()
 
 
 def codes_of(gpu: Ints, bucket: NDArray[Any]) -> Ints:
@@ -94,11 +107,11 @@ def hold(part: Part, window: Window, gpus: Ints | None, gap_seconds: float, inte
         None if gpus is None else frozenset(gpus.tolist()), gap_seconds, found
     )
     for cut in window.cut_off(LEVELS[0]):
-        n = min(max(1, math.ceil(rows_per_second * (cut.end - cut.start) / _ROWS_AT_ONCE)), _MOST_PIECES)
-        times = [*(cut.start + (cut.end - cut.start) * k / n for k in range(n)), cut.end]
+        n = min(max(1, math.ceil(rows_per_second * cut.seconds / _ROWS_AT_ONCE)), _MOST_PIECES)
         # One after the other: threads would have several pieces of them in memory.
         pieces = (
-            one_after_another([read() for read in part.pieces(names, gpus, *piece)], names) for piece in pairwise(times)
+            one_after_another([read() for read in part.pieces(names, gpus, *piece)], names)
+            for piece in cut.at(cut.start + cut.seconds * k / n for k in range(1, n))
         )
         folded = [fold_rows(rows, gap_seconds, layout) for rows in pieces]
         found[cut] = folded[0] if n == 1 else merged(folded, gap_seconds, layout)
@@ -110,6 +123,8 @@ def merged(pieces: Sequence[Folded], gap_seconds: float, layout: Layout) -> Fold
     gpu, begin, seconds, vectors = joined_folded(pieces)
     _, first, group, n = np.unique(codes_of(gpu, begin), return_index=True, return_inverse=True, return_counts=True)
     several = n > 1
+    if several.all():
+        return gpu[first], begin[first], seconds[first], merge(vectors, group, len(first), gap_seconds, layout)
     found = vectors[first]  # most of them may be the only ones: vectors are large
     pieces_of = several[group]
     place = (np.cumsum(several) - 1)[group[pieces_of]]

@@ -16,9 +16,10 @@ from gssr.metrics import BY_NAME, DERIVED
 from gssr.store.format.host_rollups import UseTable
 from gssr.store.format.layout import LAYOUT
 from gssr.store.format.rollup import as_stored
-from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES
+from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES, TABLES
 from gssr.store.format.vectors import derive, fold, merge
 from gssr.store.read.open import RecordingError
+from gssr.store.write.pending import insert_into
 from gssr.store.write.thinning import Keep
 from gssr.store.write.writer import Writer
 
@@ -60,8 +61,9 @@ class BulkWriter(Writer):
 
     def add_use(self, table: UseTable, owners: Sequence[str | int], time: Floats, values: Floats) -> None:
         """Add rows of nodes (HOST: ``owners`` are their names) or processes (WORKLOAD: ranks): ``time`` float64[n] unix s,
-        ``values`` float64[n, owners, columns from the first after time on] (NaN is NULL). Raises RecordingError."""
-        marks = ", ".join("?" * (3 + values.shape[2]))
+        ``values`` float64[n, owners, columns from the first after time on] (NaN is NULL); columns that are not given are
+        NULL. Raises RecordingError."""
+        names = [column.name for column in TABLES[table.samples]][: 3 + values.shape[2]]
         rows = (
             (self._pending.run_id, owner, when, *(None if value != value else value for value in column))
             for when, columns in zip(time.tolist(), values.tolist(), strict=True)
@@ -69,7 +71,7 @@ class BulkWriter(Writer):
         )
         try:
             self._connection.execute("BEGIN")
-            self._connection.executemany(f"INSERT INTO {table.samples} VALUES ({marks})", rows)
+            self._connection.executemany(insert_into(table.samples, names), rows)
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise RecordingError(f"{self.path}: can't be written: {error}") from None

@@ -30,7 +30,7 @@ Value = str | int | float | None
 _KEYS = {"runs": ("run_id",), "processes": ("run_id", "rank")}
 
 
-def _insert_into(table: str, columns: Collection[str]) -> str:
+def insert_into(table: str, columns: Collection[str]) -> str:
     """The statement that inserts these columns."""
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
@@ -40,11 +40,11 @@ def insertion(table: str, values: Mapping[str, Value]) -> tuple[str, list[Value]
     names = [column.name for column in TABLES[table] if column.name in values]
     if len(names) != len(values):
         raise ValueError(f"{table} has no column {set(values) - set(names)}")
-    return _insert_into(table, names), [values[name] for name in names]
+    return insert_into(table, names), [values[name] for name in names]
 
 
 _OTHERS = {
-    table: _insert_into(table, [column.name for column in TABLES[table]])
+    table: insert_into(table, [column.name for column in TABLES[table]])
     for table in ("host_samples", "workload_samples", "events")
 }
 
@@ -74,7 +74,7 @@ class Pending:
         """Of samples to come, the columns of these metrics are written. More than ``gap_seconds`` between two is a gap."""
         present = [(place, metric.name) for place, metric in enumerate(METRICS, 2) if metric.name in names]
         self.measured = [name for _, name in present]
-        self.insert = _insert_into("samples", ["rowid", "gpu", "time", *self.measured])
+        self.insert = insert_into("samples", ["rowid", "gpu", "time", *self.measured])
         self.gap_seconds = gap_seconds
         self.columns = itemgetter(1, *(place for place, _ in present)) if present else _only_time
 

@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 
-from gssr.store.disk import Reserve, reason
+from gssr.store.disk import Reserve, identity_of, reason
 from gssr.store.format.host_rollups import UseRollups
 from gssr.store.format.rollup import Rollups, Row, empty_vector
 from gssr.store.format.schema import GAP_INTERVALS, GPU_KEYS_PER_RANK, LEVELS
@@ -43,15 +43,6 @@ _EARLY = 0.01
 """A tick may come this much early, s: else every second one of those that are a pause apart would be passed over."""
 _ROWS_AT_ONCE = 256
 """Rows that are numbered and rolled up in one go, unless they are to be committed before."""
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    """What tells a file from another of the same name; None when there is none."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _is_one_of_many(path: str, world_size: Value) -> bool:
@@ -87,7 +78,7 @@ class Writer:
         """When ``tick`` has something to do again."""
         self._pause = COMMIT_SECONDS
         self._last_checkpoint = -math.inf
-        self._identity = _identity(path)
+        self._identity = identity_of(path)
         self.problem: str | None = None
         self._next_rowid = 1
 
@@ -333,7 +324,7 @@ class Writer:
     @property
     def moved(self) -> bool:
         """Whether the file was deleted, moved or replaced since it was opened: nothing is at ``path`` any more."""
-        return _identity(self.path) != self._identity
+        return identity_of(self.path) != self._identity
 
     @property
     def totals(self) -> Mapping[int, Sequence[float]]:

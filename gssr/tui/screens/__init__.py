@@ -1,7 +1,7 @@
 """The screens, in the order of the questions they answer; the last of traces only. Pure drawing: a scene in, rows
 out; no Textual.
 
-Each module has ``columns(view, width, height)``: how many columns of time it wants; ``draw(scene)``: at most
+Each screen has ``columns(view, width, height)``: how many columns of time it wants; ``draw(scene)``: at most
 ``scene.height`` rows of at most ``scene.width`` cells; ``move(scene, dx, dy)``: the view after the cursor moved so far;
 ``enter(scene)`` and ``click(scene, x, y)``: the view one level down, or under the mouse, None where there is nothing.
 """
@@ -37,10 +37,10 @@ SCREENS: tuple[Screen, ...] = (
         "balance", "Balance", "What does imbalance cost?",
         balance.columns, balance.draw, balance.move, balance.enter, balance.click,
     ),
-    Screen("why", "Why", "What keeps it from being saturated?", why.columns, why.draw, why.move, why.enter, why.click),
+    Screen("why", "Why", "What keeps it from being saturated?", job.columns, why.draw, why.move, why.enter, why.click),
     Screen(
         "compare", "Compare", "Was another run better?",
-        compare.columns, compare.draw, compare.move, compare.enter, compare.click,
+        job.columns, compare.draw, compare.move, compare.enter, compare.click,
     ),
     Screen(
         "calls", "Calls", "What took the time?", calls.columns, calls.draw, calls.move, calls.enter, calls.click, True

@@ -19,7 +19,7 @@ from gssr.render.cells import cell_width, clean, clip, fit, flow, pad
 from gssr.render.columns import area, bar
 from gssr.render.fan import fan
 from gssr.render.roles import Row, Span
-from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, quantity
+from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, quantity, signed
 from gssr.tui.axis import GUTTER, at_text, framed, full_scale, seconds_text, time_labels
 from gssr.tui.view import Scene
 
@@ -51,7 +51,7 @@ def facts(scene: Scene, found: Imbalance) -> list[Row]:
     if frame.part is not None:  # has no score
         return pieces
     before, after = as_the_median(frame, scene.view.selection)
-    gain = "" if before is None or after is None else f" ({after - before:+.3f})"
+    gain = "" if before is None or after is None else f" ({signed(after - before, 3)})"
     scores = f"{fixed(before, 3, UNKNOWN)} -> {fixed(after, 3, UNKNOWN)}"
     pieces.append((Span("if all ran like the median GPU: score "), Span(scores, "value"), Span(gain)))
     return pieces

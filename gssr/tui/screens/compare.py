@@ -19,7 +19,7 @@ from gssr.render.clock import axis_text, duration, exact, moment
 from gssr.render.columns import SAME, area, difference_strip
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Row, Span
-from gssr.render.scale import count, fixed, metric_of, percent, quantity
+from gssr.render.scale import count, fixed, metric_of, percent, quantity, signed
 from gssr.render.scale import energy as energy_text
 from gssr.render.table import rule
 from gssr.score import CAVEAT
@@ -44,11 +44,6 @@ class _Fact(NamedTuple):
     second: str
     numbers: tuple[float | None, float | None]
     points: bool = False
-
-
-def columns(view: View, width: int, height: int) -> int:
-    """Columns of time wanted."""
-    return max(width - GUTTER, 1)
 
 
 def draw(scene: Scene) -> list[Row]:
@@ -163,12 +158,12 @@ def _fact_row(scene: Scene, fact: _Fact, sizes: Sizes) -> Row:
         return text_row(fact.name, fact.first, fact.second, "-", False, sizes, scene.glyphs)
     gap = first - second
     if fact.points:
-        large, text = abs(gap) >= LARGE_POINTS, f"{100 * gap:+.1f}"
+        large, text = abs(gap) >= LARGE_POINTS, signed(100 * gap, 1)
     else:
         relative = gap / second if second else 0.0
-        large, text = abs(relative) >= LARGE_RATIO, f"{100 * relative:+.1f} %"
+        large, text = abs(relative) >= LARGE_RATIO, f"{signed(100 * relative, 1)} %"
         if fact.name == "score":
-            large, text = abs(gap) >= LARGE_POINTS, f"{gap:+.3f}"
+            large, text = abs(gap) >= LARGE_POINTS, signed(gap, 3)
     return text_row(fact.name, fact.first, fact.second, text, large, sizes, scene.glyphs)
 
 
@@ -183,7 +178,7 @@ def _kernels(scene: Scene, one: Frame, other: Frame, sizes: Sizes) -> list[Row]:
     for name in names:
         a, b = (times.get(name, (0, 0)) for times in found)
         relative = (a[0] - b[0]) / b[0] if b[0] else 0.0
-        text = "only A" if not b[1] else "only B" if not a[1] else f"{100 * relative:+.1f} %"
+        text = "only A" if not b[1] else "only B" if not a[1] else f"{signed(100 * relative, 1)} %"
         had, has = (f"{exact(total / 1e9)} {n:,}x" if n else "-" for total, n in (a, b))
         large = not (a[1] and b[1]) or abs(relative) >= LARGE_RATIO
         rows.append(text_row(short(name), had, has, text, large, sizes, scene.glyphs))

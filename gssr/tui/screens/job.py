@@ -153,7 +153,7 @@ def _split(scene: Scene, part: TracePart, n_rows: int) -> list[Row]:
     rows: list[Row] = [(*head, *split_bar(shares, room, scene.glyphs.track))]
     rows.append(clip((Span(" " * 7), *one_row(categories(shares), "   ")), scene.width))
     how = "by the innermost interval" if noun == "thread" else "compute, network not under it, copies under neither"
-    words = f"of the {noun}s' time: {how}"
+    words = f"of all {noun} time: {how}"
     rows.append((Span(" " * 7), Span(fit(words, max(scene.width - 7, 0), scene.glyphs.ellipsis), "dim")))
     return rows[:n_rows]
 

@@ -32,8 +32,6 @@ from gssr.tui.view import Scene, View, inside, moved, with_cursor
 
 _LEAST_NAME = 3
 """Cells that an interval's name needs."""
-_MOST_TALL = 4
-"""Rows of a line at most."""
 _CODES = np.array([code(role) for role in CATEGORIES])
 _LAUNCHES = (Kind.RUNTIME, Kind.DRIVER)
 _NS = 1e9
@@ -74,7 +72,7 @@ def _sight(scene: Scene, lanes: Lanes) -> _Sight:
     n, parts = len(lanes.track), room_of(scene)
     row = min(max(scene.view.row, 0), max(n - 1, 0))
     room = max(parts.lines + parts.summary + parts.head, 1)
-    tall = min(max(room // max(n, 1), 1), _MOST_TALL)
+    tall = max(room // max(n, 1), 1)
     top = min(max(scene.view.top, row - room // tall + 1, 0), row, max(n - room // tall, 0))
     return _Sight(range(top, min(top + room // tall, n)), row, tall)
 
@@ -329,7 +327,8 @@ def cause(scene: Scene) -> View:
     if other < 0:
         return view
     track = int(part.trace.intervals.track[other])
-    level: LevelName | None = next((name for name, own in part.levels.items() if own.owner_of[track] >= 0), None)
+    names = (part.level.name, *part.levels)
+    level: LevelName | None = next((name for name in names if part.levels[name].owner_of[track] >= 0), None)
     if level is None:
         return view
     owner = int(part.levels[level].owner_of[track])

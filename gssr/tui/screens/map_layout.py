@@ -128,6 +128,11 @@ class Sight(NamedTuple):
     cell: int
     problem: str
 
+    def gpu(self, chosen: int) -> int:
+        """The GPU under the cursor that is told of: the one ``chosen``, if it is there."""
+        members = self.layout.members(self.cell)
+        return chosen if chosen in members else int(members[0])
+
     def at(self, cell: int) -> "Sight":
         """With the cursor on another cell, and that in sight."""
         line = int(self.layout.line[cell])

@@ -89,7 +89,7 @@ def _here(scene: Scene, seen: Sight) -> Row:
     frame = scene.frame
     metric = metric_of(frame.grid.metric)
     members = seen.layout.members(seen.cell)
-    gpu = scene.view.gpu if scene.view.gpu in members else int(members[0])
+    gpu = seen.gpu(scene.view.gpu)
     means = frame.window.per_gpu(metric.name)
     found = attention(frame)
     name = clean(frame.place(gpu))
@@ -151,8 +151,7 @@ def _counts(scene: Scene, seen: Sight) -> Row:
     if n_out or n_silent or n_held:
         pieces.append((Span("n next", "dim"),))
     line = pad(as_many(pieces, _COUNTS - 1), _COUNTS)
-    members = seen.layout.members(seen.cell)
-    gpu = scene.view.gpu if scene.view.gpu in members else int(members[0])
+    gpu = seen.gpu(scene.view.gpu)
     grid = frame.grid
     folded = fold(grid, grid.values[gpu] / full_scale(frame, grid.metric), scene.width - _COUNTS, frame.last)
     cursor = None if scene.view.cursor is None else folded.column(scene.view.cursor)

@@ -8,7 +8,7 @@ from gssr.render.cells import clean, fit, pad
 from gssr.render.columns import bar
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import NONE, fixed, metric_of, number, scale_text, unit_of
+from gssr.render.scale import NONE, fixed, metric_of, number, scale_text, signed, unit_of
 from gssr.tui.axis import ORDER
 
 _WIDE = 120
@@ -67,7 +67,7 @@ def metric_row(own: Line, sizes: Sizes, picked: bool, glyphs: Glyphs) -> Row:
     metric = metric_named(own.metric)
     unit = unit_of(metric)
     name = f"{metric.label if sizes.wide else metric.short} {unit.name}"
-    difference = NONE if own.points is None else f"{own.points * own.full * unit.factor:+.{unit.decimals}f}"
+    difference = signed(None if own.points is None else own.points * own.full * unit.factor, unit.decimals)
     sides: tuple[tuple[float | None, Role, Role], ...] = ((own.own, "series", "value"), (own.job, "band", "plain"))
     row = _begin(name, own.large, sizes, picked, glyphs)
     for value, look, weight in sides:

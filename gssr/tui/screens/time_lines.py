@@ -87,7 +87,7 @@ def share(parts: Room, n_lines: int) -> Shares:
     tall = min(max(parts.lines // n, 1), _MOST_TALL)
     shown = min(parts.lines // tall, n)
     spare = parts.lines - shown * tall
-    return Shares(tall, int(tall >= 4), shown, min(parts.summary + spare, max(_MOST_SUMMARY, parts.summary)))
+    return Shares(tall, int(tall >= 4), shown, parts.summary and parts.summary + spare)
 
 
 class Part(NamedTuple):

@@ -11,7 +11,9 @@ from gssr.model.compare.contrast import Contrast, Line, contrast, line, measured
 from gssr.model.live.frame import Frame
 from gssr.model.results import Judgement
 from gssr.model.statistics.grid import fold
+from gssr.model.traces.nesting import open_at, within
 from gssr.render.cells import clean, clip, fit, flow
+from gssr.render.clock import exact
 from gssr.render.columns import area
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Row, Span
@@ -19,6 +21,7 @@ from gssr.render.scale import count, metric_of
 from gssr.render.table import rule
 from gssr.render.verdicts import LOOKS, abstention_rows, verdict_rows
 from gssr.tui.axis import GUTTER, age_text, at_text, full_scale, gpus_text, seconds_text, time_labels, window_text
+from gssr.tui.screens.lanes import partner, short
 from gssr.tui.screens.pairs import chosen_metrics, metric_row, sizes_for, titles
 from gssr.tui.view import Scene, View, with_cursor
 
@@ -29,6 +32,8 @@ _SHARE, _TITLED = 0.6, 5
 """Of the rows at most so large a share is the verdicts'; from so many on they have a title."""
 _MOST_NAMED = 6
 """Rules that abstained for one reason are named up to so many, of more it is said how many they are."""
+_MOST_OPEN = 5
+"""Tracks of a trace of which is shown what is open."""
 _BEHIND = 2.0
 """A judgement that is so many seconds older than the newest sample says so."""
 _SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("window", "run")}
@@ -43,16 +48,11 @@ class _Plan(NamedTuple):
     foot: list[Row]
 
 
-def columns(view: View, width: int, height: int) -> int:
-    """Columns of time wanted."""
-    return max(width - GUTTER, 1)
-
-
 def _plan(scene: Scene) -> _Plan:
     frame = scene.frame
     found = contrast(frame, scene.view.selection, scene.view.cursor)
     said = _judgement(scene, max(round(_SHARE * scene.height), 1))
-    head = [*said, heading(scene, found)]
+    head = [*said, *_context(scene), heading(scene, found)]
     every = [line(name, found.own.get(name), found.job.get(name), _full(frame, name)) for name in measured(found)]
     foot = _legend(scene, 0)
     room = scene.height - len(head) - len(foot) - 1
@@ -141,6 +141,37 @@ def click(scene: Scene, x: int, y: int) -> View | None:
     if not 0 <= at < len(plan.lines):
         return None
     return enter(scene) if at == min(scene.view.row, len(plan.lines) - 1) else replace(scene.view, row=at)
+
+
+def _context(scene: Scene) -> list[Row]:
+    """Of a trace: what is open at the time cursor on the tracks looked at, the innermost first, and what launched it."""
+    part, cursor, ellipsis = scene.frame.part, scene.view.cursor, scene.glyphs.ellipsis
+    if part is None or cursor is None or scene.height < _STRIPS:
+        return []
+    own, tracks = part.trace.intervals, part.trace.tracks
+    chosen = np.isin(part.level.owner_of, scene.looked_at())
+    ranks = {(tracks[at].source, tracks[at].rank) for at in np.flatnonzero(chosen).tolist()}
+    beside = [track.kind != "gpu_stream" and (track.source, track.rank) in ranks for track in tracks]
+    found = open_at(own.start, own.length, own.track, chosen | beside, round(cursor * 1e9))
+
+    def names(places: list[int]) -> str:
+        return " < ".join(short(part.trace.names[int(own.name[at])]) for at in places)
+
+    rows: list[Row] = []
+    for track, places in sorted(found.items(), key=lambda each: (tracks[each[0]].kind != "gpu_stream", each[0])):
+        label = fit(clean(tracks[track].name or f"stream {tracks[track].stream}"), GUTTER * 4 - 2, ellipsis)
+        call = partner(own, places[0]) if tracks[track].kind == "gpu_stream" else -1
+        around = [call, *within(own.start, own.length, own.track, call)] if call >= 0 else []
+        by = (
+            f", launched {exact((own.start[places[0]] - own.start[call]) / 1e9)} earlier by {names(around)}"
+            if around
+            else ""
+        )
+        text = fit(names(places) + by, scene.width - GUTTER * 4, ellipsis)
+        rows.append((Span(f" {label:<{GUTTER * 4 - 1}}", "dim"), Span(text)))
+    more = count(len(rows) - _MOST_OPEN, "more track") if len(rows) > _MOST_OPEN else "" if rows else "nothing"
+    title = f"open at {at_text(scene.frame, cursor)}"
+    return [rule(title, scene.width, scene.glyphs, (Span(more, "dim"),) if more else ()), *rows[:_MOST_OPEN]]
 
 
 def heading(scene: Scene, found: Contrast) -> Row:

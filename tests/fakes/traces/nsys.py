@@ -275,8 +275,11 @@ def ranges(r: Report) -> None:
         r.range(event, kind, endGlobalTid=end, domainId=number, **values)
         r.events[content.rank].append(event)
     for kind in (34, 65, 99, 75, 33):
-        r.range(Event(Kind.RANGE, f"mark {kind}", start, 0, pid, pid), kind, end=None)
+        event = Event(Kind.MARK, f"mark {kind}", start, 0, pid, pid, category=Category.RANGE)
+        r.range(event, kind, end=None)
         r.marks += 1
+        if kind in (34, 65):  # the others are no marks
+            r.events[content.rank].append(event)
 
 
 def graph_trace(r: Report) -> None:

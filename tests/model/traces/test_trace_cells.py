@@ -119,7 +119,7 @@ def test_a_gpus_split_adds_up_whatever_overlaps() -> None:
 def test_streams_are_apart_and_a_name_is_a_metric() -> None:
     timeline = training(2)
     levels = levels_of(timeline)
-    assert [len(level.gpus) for level in levels.values()] == [2, 4, 2]
+    assert [len(level.gpus) for level in levels.values()] == [2, 4, 2, 2]
     total, time = levels["gpus"].values("name:ncclDevKernel_AllGather_RING_LL", None, 2, 0, 80_000_000, 1)
     assert total.tolist() == [[8_000_000.0]] * 2
     assert (time > 0).all()
@@ -161,6 +161,29 @@ def test_gpus_that_each_process_calls_0_are_told_apart() -> None:
         made.add(stream, "kernel", Kind.KERNEL, Category.COMPUTE, 0, 30)
     gpus = levels_of(made.timeline())["gpus"].gpus
     assert [place(gpu) for gpu in gpus] == ["gpu:0.pid11", "gpu:0.pid12"]
+
+
+def test_processes_and_nodes_are_means_of_their_gpus() -> None:
+    made = Made()
+    for node, rank, device in (("a", 0, 0), ("a", 0, 1), ("b", 1, 0)):
+        stream = made.track(Track("gpu_stream", "stream", rank, node, 1, None, device, f"GPU-{rank}{device}", 7))
+        thread = made.track(Track("cpu_thread", "main", rank, node, 1, 100 + device))
+        for at in range(1 + rank + device):
+            made.launched(thread, 20 * at, stream, "kernel", Category.COMPUTE, 20 * at + 10, 5)
+    timeline = made.timeline()
+    levels = levels_of(timeline)
+    gpus, processes, nodes = (levels[name] for name in ("gpus", "processes", "nodes"))
+    assert [place(gpu) for gpu in processes.gpus] == ["rank:0", "rank:1"]
+    assert [place(gpu) for gpu in nodes.gpus] == ["node:0.a", "node:0.b"]
+    assert gpus.means(0, 50, "").names == processes.means(0, 50, "").names
+    for metric, width in (("busy", 50), ("launches", 50), ("launches", 10)):
+        n = 50 // width
+        total, weight = gpus.values(metric, None, 3, 0, width, n)
+        for level in (processes, nodes):
+            for own, expected in zip(level.values(metric, None, 2, 0, width, n), (total, weight), strict=True):
+                assert own.tolist() == [(expected[0] + expected[1]).tolist(), expected[2].tolist()]
+    counted, time = gpus.values("launches", None, 3, 0, 50, 1)
+    assert (counted / 1e9).ravel().tolist() == [1, 2, 2] and time.ravel().tolist() == [50, 50, 50]
 
 
 def test_many_intervals_taken_in_parts_are_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:

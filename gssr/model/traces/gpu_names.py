@@ -1,0 +1,69 @@
+"""Which GPUs a trace has, and what each is called: one name on pages, screens and in tables, and --gpus takes it.
+
+A name depends on all GPUs of a run, so that of each is known only when all have been seen.
+"""
+
+import collections
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from gssr.gpu_name import place
+from gssr.traces.timeline import Track
+
+MOST_INDEX = 1 << 20
+"""What is no index of a GPU: arrays are as long as the greatest."""
+
+
+class Name(NamedTuple):
+    """What ``place`` makes the name of (gssr.gpu_name.Identity). ``mig``: what else tells it from others."""
+
+    node: str
+    device_index: int
+    mig: str
+    uuid: str | None
+
+
+def gpus_of(tracks: Sequence[Track]) -> list[Track | None]:
+    """The GPU that each track is a stream of, as the first of its streams; None of a thread. A GPU is known by its UUID,
+    else by its number in its process."""
+    first: dict[tuple[object, ...], Track] = {}
+    return [
+        first.setdefault((own.source, own.rank, own.node, own.uuid or (own.pid, own.device)), own)
+        if own.kind == "gpu_stream" else None
+        for own in tracks
+    ]  # fmt: skip
+
+
+def names_of(gpus: Iterable[Track | None]) -> dict[Track, Name]:
+    """What the GPUs of a run are called: ``node:device`` where that tells them apart, else by rank; those that processes
+    call the same, by these, too."""
+    every = dict.fromkeys(gpu for gpu in gpus if gpu is not None)
+    on_node = len({(gpu.node, gpu.device) for gpu in every}) == len(every)
+    of_rank = len({gpu.rank for gpu in every}) == len(every)
+    found = {gpu: _name(gpu, on_node, of_rank) for gpu in every}
+    called = collections.Counter(name[:3] for name in found.values())
+    return {gpu: _of_process(gpu, name) if called[name[:3]] > 1 else name for gpu, name in found.items()}
+
+
+def spellings(gpu: Track) -> set[str]:
+    """All that it may be called, whichever others there are; its node and its UUID."""
+    names = [_name(gpu, on_node, of_rank) for on_node, of_rank in product((False, True), repeat=2)]
+    found = {place(each) for name in names for each in (name, _of_process(gpu, name))}
+    return found.union(each for each in (gpu.node, gpu.uuid, f"rank {gpu.rank} GPU {gpu.device}") if each)
+
+
+def _name(gpu: Track, on_node: bool, of_rank: bool) -> Name:
+    odd = gpu.device is not None and not 0 <= gpu.device < MOST_INDEX
+    number, part = (0, f"device {gpu.device}") if odd else (gpu.device or 0, "")
+    if gpu.node and on_node:
+        return Name(gpu.node, number, part, gpu.uuid)
+    if gpu.rank is None:
+        return Name("gpu", number, part, gpu.uuid)
+    if of_rank and 0 <= gpu.rank < MOST_INDEX:
+        return Name("rank", gpu.rank, part, gpu.uuid)
+    return Name(f"rank{gpu.rank}", number, part, gpu.uuid)
+
+
+def _of_process(gpu: Track, name: Name) -> Name:
+    return name if gpu.pid is None else name._replace(mig=f"{name.mig}.pid{gpu.pid}".lstrip("."))
