@@ -35,7 +35,10 @@ def gpus_of(tracks: Sequence[Track]) -> list[Track | None]:
     ]
 
 
-_BY_UUID, _BY_NUMBER = attrgetter("source", "rank", "node", "uuid"), attrgetter("source", "rank", "node", "pid", "device")
+_BY_UUID, _BY_NUMBER = (
+    attrgetter("source", "rank", "node", "uuid"),
+    attrgetter("source", "rank", "node", "pid", "device"),
+)
 
 
 def names_of(gpus: Iterable[Track | None]) -> dict[Track, Name]:
