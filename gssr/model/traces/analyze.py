@@ -349,7 +349,10 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
     own, names, length = part.timeline.intervals, part.timeline.names, part.length
     n_types = len(Category)
     copies = links.rows[are(own.kind[links.rows], (Kind.MEMCPY, Kind.MEMSET))]
-    kernels = links.rows if part.like_hta or not len(copies) else part.rows(*_WORK)
+    kernels = links.rows if not len(copies) else part.rows(*_WORK)
+    if part.like_hta:
+        kernels = part.rows(*BUSY, Kind.GPU_SYNC)
+        kernels = kernels[part.category[kernels] != Category.SYNC]
 
     def work(codes: Sequence[int]) -> list[Key]:
         return [(names[code // n_types], Category(code % n_types).name.lower()) for code in codes]

@@ -11,7 +11,7 @@ from gssr.arrays import Flags, Ints
 from gssr.model.traces.gpu_names import gpus_of
 from gssr.model.traces.segments import in_parts
 from gssr.traces.categories import category_as_hta
-from gssr.traces.timeline import BUSY, NO_LINK, Category, Kind, Timeline, Track
+from gssr.traces.timeline import BUSY, NO_LINK, Kind, Timeline, Track
 
 _CPU = tuple(kind for kind in Kind if kind >= Kind.RUNTIME)
 _PROFILER_STEP = re.compile("ProfilerStep")
@@ -188,10 +188,9 @@ def _in_whole_us(timeline: Timeline) -> tuple[Ints, Ints]:
 def _categories_as_hta(timeline: Timeline) -> NDArray[np.int8]:
     own = timeline.intervals
     category = own.category.copy()
-    on_gpu = np.flatnonzero(are(own.kind, BUSY))
+    on_gpu = np.flatnonzero(are(own.kind, (*BUSY, Kind.GPU_SYNC)))
     by_name = np.zeros(len(timeline.names) + 1, np.int8)
     for at in np.unique(own.name[on_gpu]).tolist():
         by_name[at] = category_as_hta(timeline.names[at])
     category[on_gpu] = by_name[own.name[on_gpu]]
-    category[own.kind == Kind.GPU_SYNC] = Category.SYNC
     return category

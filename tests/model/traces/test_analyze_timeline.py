@@ -219,15 +219,17 @@ def test_like_hta_leaves_out_the_last_step_and_rounds_to_whole_us() -> None:
         at = step * 100 * US
         events.add(Kind.RANGE, f"ProfilerStep#{step}", at, 90 * US)
         events.launched("gemm", at + 10 * US, at + 20 * US + 400, 10 * US)  # 20.4 to 30.4: 21 to 30
-        events.launched("Stream Wait Event", at + 11 * US, at + 40 * US, 5 * US, kind=Kind.GPU_SYNC)
+        events.launched("Stream Sync", at + 11 * US, at + 40 * US, 5 * US, kind=Kind.GPU_SYNC)
+        events.launched("Stream Wait Event", at + 12 * US, at + 65 * US, 3 * US, kind=Kind.GPU_SYNC)
         events.launched("dpsk::ep::dispatch", at + 12 * US, at + 50 * US, 10 * US, track=gpu(stream=20))
     timeline = events.timeline()
     assert analyze_timeline(timeline).gpus[0].n_kernels == 6
     found = analyze_timeline(timeline, like_hta=True)
     (use,) = found.gpus
-    assert (use.n_kernels, use.span_ns) == (4, 139 * US)
-    assert use.compute_ns == 2 * (9 + 10) * US and use.communication_ns == 0  # which it does not know
+    assert (use.n_kernels, use.span_ns) == (4, 147 * US)
+    assert use.compute_ns == 2 * (9 + 10 + 3) * US and use.communication_ns == 0  # which it does not know
     assert use.busy_ns == use.compute_ns + 2 * 5 * US
+    assert {key[0] for key in found.lengths["kernels"].keys} == {"gemm", "dpsk::ep::dispatch", "Stream Wait Event"}
     assert found.idle["unknown"] == (0, 0) and found.idle["host"][0] == 2
 
 
