@@ -323,11 +323,11 @@ class Means:
     n: Floats
     total: Floats
 
-    def per_gpu(self, metric: str) -> Floats:
-        """[n_gpus]: each GPU's mean of the metric, NaN without samples."""
+    def per_gpu(self, metric: str, gpus: Ints | slice = slice(None)) -> Floats:
+        """[n_gpus]: the mean of the metric of each of these GPUs (positions), NaN without samples."""
         if metric not in self.names:
-            return np.full(self.n.shape[1], np.nan)
-        n, total = self.n[self.names.index(metric)], self.total[self.names.index(metric)]
+            return np.full(self.n.shape[1], np.nan)[gpus]
+        n, total = (of[self.names.index(metric)][gpus] for of in (self.n, self.total))
         means: Floats = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
         return means
 

@@ -263,7 +263,7 @@ def _labels(scene: Scene, part: Part, line: int) -> list[Row]:
     letter = part.letter(frame, line)
     start: Row = (Span(">" if here else " ", "value"), Span(letter or " ", "gap" if letter == "g" else "outlier"))
     role: Role = "picked" if here else "outlier" if letter == "!" else "plain"
-    means = frame.window.per_gpu(metric.name)[members]
+    means = frame.window.per_gpu(metric.name, members)
     known = means[np.isfinite(means)]
     if part.cursor is None:
         value = float(known.mean()) if len(known) else float("nan")
@@ -273,13 +273,12 @@ def _labels(scene: Scene, part: Part, line: int) -> list[Row]:
     size = part.room.value
     shown = Span(f"{number(value, metric):>{size}} "[-size - 1 :], "value")
     room = part.room.left - 2 - size - 1
-    where = _where(frame, members)
     if not part.timeline.names:
         more = f" +{len(members) - 1}" if len(members) > 1 else ""
         place = fit(clean(frame.place(int(members[0]))), room - len(more), scene.glyphs.ellipsis, "end") + more
         rows: list[Row] = [(*start, Span(place, role), Span(" " * (room - cell_width(place))), shown)]
         return _tall(rows, part)
-    name = Span(part.timeline.names[line], role)
+    name, where = Span(part.timeline.names[line], role), _where(frame, members)
     n = len(members)
     if (part.room.left, size) == NARROW:
         body = f"{n:>{room - 1}}"
