@@ -19,6 +19,10 @@ _LEAST_SPAN = 0.35
 """Where GPUs draw little even at work, differences smaller than this share of the limit would count for much."""
 _KNOWN = 0.25
 """Where fewer values are there than this share, columns of time are no longer for it."""
+SPINNING = 0.12
+"""SM activity of a GPU that waits in a collective: NCCL's kernels run on few SMs."""
+_BUSY = 0.9
+"""Where engines are as active as this whoever waits spins."""
 _HIGH = 95.0
 """The percentile that stands for the highest activity: single spikes don't move it."""
 
@@ -277,6 +281,31 @@ class Job:
         taken = n * width / evidence.width
         most = np.maximum(taken, self.lacks)
         return np.asarray(np.divide(taken, most, out=np.zeros(len(taken)), where=most > 0), np.float64)
+
+    @cached_property
+    def idle(self) -> float:
+        """The share of the window in which no kernel runs, while the job works."""
+        name = "gr_engine_active" if self.evidence.has("gr_engine_active") else "gpu_utilization"
+        return float(np.nansum((1 - self.in_time(name))[self.steady])) / max(int(np.isfinite(self.mean).sum()), 1)
+
+    @cached_property
+    def floor(self) -> float:
+        """SM activity of GPUs that wait for others: that of spinning kernels, or nothing."""
+        engine = median(self.per_gpu("gr_engine_active", self.steady)[self.used])
+        return SPINNING if engine >= _BUSY else 0.0
+
+    def lost_to(self, slow: tuple[int, ...] = (), values: Floats | None = None) -> float | None:
+        """Which share (0-1) of their time GPUs wait for the busiest of each moment, by SM activity ``values`` [n used GPUs,
+        n_columns]; without waiting for these GPUs that are ``slow``, which do not wait themselves. None where SM activity was
+        not measured: how long a kernel spins is not known by anything else."""
+        if self.lead != "sm_active":
+            return None
+        values = np.where(self.comparable, self.activity, np.nan)[self.used] if values is None else values
+        top = np.nanmax(values, axis=0, initial=0.0)
+        lost = (top - over_gpus(values)) / np.where(top > 2 * self.floor, top - self.floor, np.nan)
+        known = np.isfinite(lost)
+        n = int(self.used.sum())
+        return float(lost[known].mean()) * n / max(n - len(slow), 1) if known.any() else None
 
     def seen_in(self, look: "Job", bins: Flags) -> Flags | Floats:
         """[n_bins]: what part (0-1) of the work that each bin lacks is lost in ``bins`` [n] of one of ``looks``. Glimpses

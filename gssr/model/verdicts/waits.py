@@ -115,7 +115,7 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
         finding("share", share, "of the time", rule, "share"),
     )
     return Found(
-        {"what": _READS[name], "long": _long(job, share)}, evidence, rule.graded(share), job.around(busy), (), busy
+        {"what": _READS[name], "long": _long(job, share)}, evidence, rule.graded(share), job.around(busy), (), busy, lost=share
     )
 
 
@@ -145,7 +145,7 @@ def _within_bins(job: Job, rule: Rule) -> tuple[float, Found] | None:
         finding("share", share, "of the time", rule, "share"),
     )
     found = {"what": _READS[name], "long": _long(job, share)}
-    return share, Found(found, evidence, rule.graded(share), job.around(moving > 0), (), np.clip(moving, 0.0, 1.0))
+    return share, Found(found, evidence, rule.graded(share), job.around(moving > 0), (), np.clip(moving, 0.0, 1.0), lost=share)
 
 
 def _all_along(job: Job, rule: Rule) -> tuple[float, Found] | None:
@@ -164,7 +164,7 @@ def _all_along(job: Job, rule: Rule) -> tuple[float, Found] | None:
         finding("share", share, "of the time", rule, "share"),
     )
     found = {"what": f"{_READS[name]} all along", "long": _long(job, share)}
-    return share, Found(found, evidence, rule.graded(share), job.around(weight > 0), (), weight)
+    return share, Found(found, evidence, rule.graded(share), job.around(weight > 0), (), weight, lost=share)
 
 
 def _whole_waits(job: Job, rate: Floats, high: float, usual: float) -> Flags:
@@ -243,7 +243,7 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
         text = f"SM activity is {words.percent(sm / engine)} of the engine's"
         numbers.append(told("sm_active", sm, text, rule.at("sm_share") * engine))
     numbers.append(finding("share", share, "of the time", rule, "share"))
-    return Found({"what": what}, tuple(numbers), rule.graded(share), job.around(bins), (), bins)
+    return Found({"what": what}, tuple(numbers), rule.graded(share), job.around(bins), (), bins, lost=share)
 
 
 def _collectives(job: Job, rule: Rule, linked: Flags) -> tuple[Flags, Floats]:
@@ -337,7 +337,7 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
         numbers.append(told(job.lead, lead, f"{job.lead_label} {words.percent(lead)} meanwhile"))
     numbers.append(finding("share", share, "of the time", rule, "share"))
     found["long"] = _long(job, share)
-    return Found(found, tuple(numbers), rule.graded(share), job.around(busy), (), busy)
+    return Found(found, tuple(numbers), rule.graded(share), job.around(busy), (), busy, lost=share)
 
 
 @rule(
@@ -378,7 +378,8 @@ def cpu_starved(job: Job, rule: Rule) -> Found | None:
     else:
         return None
     evidence = (found, finding("share", share, "of the time the GPUs wait", rule, "share"))
-    return Found({"what": what, "long": _long(job, share)}, evidence, rule.graded(share), job.around(bins), (), bins)
+    said = {"what": what, "long": _long(job, share)}
+    return Found(said, evidence, rule.graded(share), job.around(bins), (), bins, lost=job.idle)
 
 
 def _between_kernels(job: Job) -> Floats:
