@@ -21,8 +21,8 @@ _KNOWN = 0.25
 """Where fewer values are there than this share, columns of time are no longer for it."""
 SPINNING = 0.12
 """SM activity of a GPU that waits in a collective: NCCL's kernels run on few SMs."""
-_BUSY = 0.9
-"""Where engines are as active as this whoever waits spins."""
+BUSY = 0.9
+"""Where the engine is as active as this a kernel runs, and if it spins it waits for nothing of the host's."""
 _HIGH = 95.0
 """The percentile that stands for the highest activity: single spikes don't move it."""
 
@@ -288,11 +288,9 @@ class Job:
         name = "gr_engine_active" if self.evidence.has("gr_engine_active") else "gpu_utilization"
         return float(np.nansum((1 - self.in_time(name))[self.steady])) / max(int(np.isfinite(self.mean).sum()), 1)
 
-    @cached_property
-    def floor(self) -> float:
-        """SM activity of GPUs that wait for others: that of spinning kernels, or nothing."""
-        engine = median(self.per_gpu("gr_engine_active", self.steady)[self.used])
-        return SPINNING if engine >= _BUSY else 0.0
+    def spins(self, bins: Flags) -> float:
+        """SM activity of GPUs that wait for others in these bins: that of spinning kernels, or nothing."""
+        return SPINNING if median(self.per_gpu("gr_engine_active", bins)[self.used]) >= BUSY else 0.0
 
     def lost_to(self, slow: tuple[int, ...] = (), values: Floats | None = None) -> float | None:
         """Which share (0-1) of their time GPUs wait for the busiest of each moment, by SM activity ``values`` [n used GPUs,
@@ -301,8 +299,8 @@ class Job:
         if self.lead != "sm_active":
             return None
         values = np.where(self.comparable, self.activity, np.nan)[self.used] if values is None else values
-        top = np.nanmax(values, axis=0, initial=0.0)
-        lost = (top - over_gpus(values)) / np.where(top > 2 * self.floor, top - self.floor, np.nan)
+        top, least = np.nanmax(values, axis=0, initial=0.0), self.spins(self.steady)
+        lost = (top - over_gpus(values)) / np.where(top > 2 * least, top - least, np.nan)
         known = np.isfinite(lost)
         n = int(self.used.sum())
         return float(lost[known].mean()) * n / max(n - len(slow), 1) if known.any() else None

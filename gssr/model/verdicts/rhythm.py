@@ -84,7 +84,7 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
     if samples < rule.at("brief") and float(np.percentile(depth[~deep], 75)) > rule.at("flat"):
         return None
     length = samples * course.width
-    bins = np.where(job.steady, job.lost_in(np.asarray(times[deep], np.float64), course.width), 0.0)
+    bins: Floats = np.where(job.steady, job.lost_in(np.asarray(times[deep], np.float64), course.width), 0.0)
     extra = carried(job, bins > 0, job.working & (bins == 0), rule.at("more"))
     what = f", while {extra[0].text.removesuffix(' meanwhile')}" if extra else ""
     evidence = (
@@ -92,8 +92,9 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
         finding("share", lost, "of the work lost", rule, "lost"),
         *extra,
     )
+    won = lost / (1 - min(job.spins(bins > 0.5) / level, 0.5)) if job.lead == "sm_active" else lost
     found = {"period": words.duration(seconds), "length": words.duration(length), "what": what}
-    return Found(found, evidence, rule.graded(lost), job.span, (), bins, lost=lost)
+    return Found(found, evidence, rule.graded(lost), job.span, (), bins, lost=won)
 
 
 def _filled(values: Floats) -> Floats:
