@@ -145,7 +145,7 @@ def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
             rule.at("lost"),
         ),
     )
-    waits = job.lost_to(values=values)
+    waits = job.lost_to(values=values) if job.spins(job.steady) else None  # who idles may wait for nobody
     return Found({"lost": words.percent(lost)}, evidence, rule.graded(lost), job.span, lost=waits)
 
 

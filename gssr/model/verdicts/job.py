@@ -293,17 +293,19 @@ class Job:
         return SPINNING if median(self.per_gpu("gr_engine_active", bins)[self.used]) >= BUSY else 0.0
 
     def lost_to(self, slow: tuple[int, ...] = (), values: Floats | None = None) -> float | None:
-        """Which share (0-1) of their time GPUs wait for the busiest of each moment, by SM activity ``values`` [n used GPUs,
-        n_columns]; without waiting for these GPUs that are ``slow``, which do not wait themselves. None where SM activity was
-        not measured: how long a kernel spins is not known by anything else."""
+        """Which share (0-1) of their time GPUs wait for the busiest of each moment, or of all time where values are missing,
+        by SM activity ``values`` [n used GPUs, n_columns]. As much would be saved for those that are ``slow``, which don't
+        wait. None where SM activity was not measured: nothing else tells how long kernels spin."""
         if self.lead != "sm_active":
             return None
         values = np.where(self.comparable, self.activity, np.nan)[self.used] if values is None else values
-        top, least = np.nanmax(values, axis=0, initial=0.0), self.spins(self.steady)
-        lost = (top - over_gpus(values)) / np.where(top > 2 * least, top - least, np.nan)
-        known = np.isfinite(lost)
-        n = int(self.used.sum())
-        return float(lost[known].mean()) * n / max(n - len(slow), 1) if known.any() else None
+        n, least, lost = int(self.used.sum()), self.spins(self.steady), 0.0
+        for own in (values, self.gpu_means[self.used, None]):
+            top = np.nanmax(own, axis=0, initial=0.0)
+            at = top > 2 * least
+            if at.any():
+                lost = max(lost, float(np.mean((top[at] - over_gpus(own[:, at])) / (top[at] - least))))
+        return lost * n / max(n - len(slow), 1)
 
     def seen_in(self, look: "Job", bins: Flags) -> Flags | Floats:
         """[n_bins]: what part (0-1) of the work that each bin lacks is lost in ``bins`` [n] of one of ``looks``. Glimpses

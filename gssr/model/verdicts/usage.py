@@ -35,11 +35,7 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
         return None
     own = job.activity[list(unused)]
     busy = float((own >= job.common("idle")).sum() / max(np.isfinite(own).sum(), 1))
-    hours = len(unused) * job.evidence.seconds / 3600
-    evidence = (
-        finding("share", busy, "of the time with any activity", job.table.common, "unused", above=False),
-        told("gpu_hours", hours, f"{hours:.2g} GPU-hours"),
-    )
+    evidence = (finding("share", busy, "of the time with any activity", job.table.common, "unused", above=False),)
     found, n = {**group(job, unused), "ever": "never"}, job.evidence.n_gpus
     advice = f"Ask for fewer GPUs (#SBATCH --gpus={n - len(unused)}), or let{_LET}"
     if len(unused) == n:
@@ -219,11 +215,7 @@ def _idle_end(job: Job, rule: Rule, start: float, end: float) -> Found | None:
     share = (end - start) / job.evidence.seconds if job.evidence.seconds > 0 else 0.0
     if not np.isfinite(job.level) or share < rule.at("share") or end - start < rule.at("seconds"):
         return None
-    hours = job.evidence.n_gpus * (end - start) / 3600
-    evidence = (
-        finding("share", share, "of the time", rule, "share"),
-        told("gpu_hours", hours, f"{hours:.2g} GPU-hours"),
-    )
+    evidence = (finding("share", share, "of the time", rule, "share"),)
     times = job.evidence.times
     bins = (times >= start - job.evidence.width / 2) & (times < end)
     found = {"idle": words.duration(end - start), "share": words.percent(share)}

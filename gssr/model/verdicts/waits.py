@@ -112,9 +112,8 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
         told(name, usual, f"{words.amount(usual, name)} while the GPUs work"),
         finding("share", share, "of the time", rule, "share"),
     )
-    return Found(
-        {"what": _READS[name], "long": _long(job, share)}, evidence, rule.graded(share), job.around(busy), (), busy, lost=share
-    )
+    found = {"what": _READS[name], "long": _long(job, share)}
+    return Found(found, evidence, rule.graded(share), job.around(busy), (), busy, lost=share)
 
 
 def _within_bins(job: Job, rule: Rule) -> tuple[float, Found] | None:
@@ -143,7 +142,8 @@ def _within_bins(job: Job, rule: Rule) -> tuple[float, Found] | None:
         finding("share", share, "of the time", rule, "share"),
     )
     found = {"what": _READS[name], "long": _long(job, share)}
-    return share, Found(found, evidence, rule.graded(share), job.around(moving > 0), (), np.clip(moving, 0.0, 1.0), lost=share)
+    bins = np.clip(moving, 0.0, 1.0)
+    return share, Found(found, evidence, rule.graded(share), job.around(moving > 0), (), bins, lost=share)
 
 
 def _all_along(job: Job, rule: Rule) -> tuple[float, Found] | None:
@@ -270,8 +270,8 @@ def _collectives(job: Job, rule: Rule, linked: Flags) -> tuple[Flags, Floats]:
 
 
 def _exposed(job: Job, computing: float) -> Floats:
-    """[n_bins]: what part of the time collectives' kernels take: those that compute keep the SMs as busy beside the engine as
-    in the best tenth of the bins, or this ``computing``."""
+    """[n_bins]: what part of the time collectives' kernels take: those that compute keep the SMs as busy beside the engine
+    as in the best tenth of the bins, or this ``computing``."""
     engine, sm = job.in_time("gr_engine_active"), job.in_time("sm_active")
     ratio = np.divide(sm, engine, out=np.full(len(sm), np.nan), where=engine > 0)
     known = ratio[job.steady & np.isfinite(ratio)]
