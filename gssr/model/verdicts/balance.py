@@ -119,7 +119,9 @@ def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
         return None
     middle = medians(values)
     late, working = behind(values, middle, 1.0, rule.at("behind"))
-    late |= working & (values > middle / rule.at("behind"))
+    ahead = working & (values > middle / rule.at("behind"))
+    # Some ahead and some behind at once: they don't work in step, and none waits for another.
+    late = np.where(late.any(axis=0) & ahead.any(axis=0), False, late | ahead)
     late &= late.sum(axis=0) <= max(1.0, rule.at("at_once") * values.shape[0])
     n_working = int(working.sum())
     if not n_working:

@@ -37,6 +37,7 @@ _CARRIERS = (
         Threshold("flat", 0.15, "... three quarters of the samples are within this share of the working level"),
         Threshold("regular", 0.2, "dips too irregular for a correlation: their distances' deviation is below this share"),
         Threshold("lost", 0.02, "and at least this share of the work is lost to it"),
+        Threshold("steps", 10.0, "a shorter period is that of steps: it is told as information, whatever is lost"),
         Threshold("warning", 0.08, "from this share on it is a warning"),
         Threshold("critical", 0.3, "from this share on it is critical"),
         Threshold("more", 1.5, "what a link or a disk carries then is told from so many times its usual rate on"),
@@ -94,7 +95,8 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
     )
     won = lost / (1 - min(job.spins(bins > 0.5) / level, 0.5)) if job.lead == "sm_active" else lost
     found = {"period": words.duration(seconds), "length": words.duration(length), "what": what}
-    return Found(found, evidence, rule.graded(lost), job.span, (), bins, lost=won)
+    severity = rule.graded(lost) if seconds >= rule.at("steps") else rule.severity
+    return Found(found, evidence, severity, job.span, (), bins, lost=won)
 
 
 def _filled(values: Floats) -> Floats:

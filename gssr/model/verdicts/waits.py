@@ -22,6 +22,7 @@ _PCIE = ("pcie_rx_bytes", "pcie_tx_bytes")
 _DIRECTIONS = {"rx": "to the GPUs", "tx": "from the GPUs"}
 _COMPUTING, _USUAL = 0.8, 0.88
 """SM activity beside the engine's, of kernels that compute: at least, and as is usual."""
+_MANY, _LOWER = 0.2, 0.85
 _ALIKE = 0.6
 _FEWEST = 2
 """GPUs that can exchange anything."""
@@ -71,11 +72,12 @@ def _glimpsed(look: Job) -> list[Finding]:
 
 
 @rule(
-    "warning", "The GPUs wait {long} while the nodes {what}",
+    "info", "The GPUs wait {long} while the nodes {what}",
     (
         Threshold("rate", 100e6, "disk or network of a node moves at least so much while the GPUs wait"),
         Threshold("more", 1.5, "and so many times what they move while the GPUs work"),
         Threshold("share", 0.02, "that is at least this share of the time"),
+        Threshold("warning", 0.05, "from this share on it is a warning"),
         Threshold("one", 5.0, "or one node does, and that is so many times what all move on average while the GPUs work"),
         Threshold("unseen", 0.12, "waits shorter than any sample: the engine is idle for this share, and so much is moved"),
         Threshold("correlation", 0.6, "waits shorter than a sample: activity falls with the seconds of such rates"),
@@ -184,7 +186,7 @@ def _whole_waits(job: Job, rate: Floats, high: float, usual: float) -> Flags:
         Threshold("dram_active", 0.5, "... DRAM is less active than this ..."),
         Threshold("arithmetic", 0.5, "... and the arithmetic pipes' activities sum up to less than this"),
         Threshold("link", 0.02, "meanwhile NVLink carries this share of its bandwidth (that of one direction), ..."),
-        Threshold("fabric", 1e9, "... or a GPU's share of the fabric, or its PCIe, both ways, this (where measured)"),
+        Threshold("fabric", 2e9, "... or a GPU's share of the fabric, or its PCIe, both ways, this (where measured)"),
         Threshold("fewest", 0.08, "SM activity is at least this share of the engine's: collectives take some SMs"),
         Threshold("load", 0.15, "or NVLink carries this share ..."),
         Threshold("bandwidth", 300e9, "... of its bandwidth, which is taken to be this where it is unknown ...", least=1.0),
@@ -266,6 +268,9 @@ def _collectives(job: Job, rule: Rule, linked: Flags) -> tuple[Flags, Floats]:
         | (host >= rule.at("fabric"))
     )
     measured = np.isfinite(job.in_time("nvlink_tx_bytes")) | np.isfinite(fabric) | np.isfinite(host)
+    quiet = job.steady & measured & ~seen & np.isfinite(ratio)
+    if quiet.sum() >= _MANY * job.steady.sum():  # where nothing is sent: are the SMs as idle there, it is the kernels
+        spins &= ratio < _LOWER * float(np.median(ratio[quiet]))
     return spins & (seen | ~measured), _exposed(job, _COMPUTING)
 
 
@@ -298,12 +303,13 @@ def _through_adapters(job: Job) -> Flags:
 
 
 @rule(
-    "warning", "The GPUs wait {long} while {link} carries {rate}",
+    "info", "The GPUs wait {long} while {link} carries {rate}",
     (
         Threshold("rate", 1e9, "a GPU moves at least so much over PCIe (on Grace: C2C) while the GPUs wait", KEMPNER),
         Threshold("load", 0.05, "and this share of the link's bandwidth, where that is known: less holds nothing up"),
         Threshold("copy", 0.4, "or so much of the time goes to memory copies (no C2C, no PCIe counters)", KEMPNER),
         Threshold("share", 0.02, "that is at least this share of the time"),
+        Threshold("warning", 0.05, "from this share on it is a warning"),
         Threshold("critical", 0.25, "from this share on it is critical"),
     ),
     "Copy less and earlier: pinned memory, asynchronous copies beside the computation, data that stays on the GPU.",
