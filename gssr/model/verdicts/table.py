@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from graphlib import TopologicalSorter
+from math import isfinite
 from typing import Any, NamedTuple, TypeVar
 
 from gssr.arrays import Flags, Floats
@@ -189,7 +190,7 @@ def same_gpus(cause: Rule, own: Found, rule: Rule, found: Found) -> bool:
 
 
 def _verdict(rule: Rule, found: Found, gpu_hours: float) -> Verdict:
-    told = found.lost is not None and found.severity != "info"
+    told = found.lost is not None and isfinite(found.lost) and found.severity != "info"
     return Verdict(
         rule.code,
         found.severity,
