@@ -115,10 +115,12 @@ def verdicts(found: Sequence[Verdict], start: float) -> "pd.DataFrame":
             "start": own.start - start,
             "end": own.end - start,
             "gpus": own.gpus,
+            "gpu_hours": own.gpu_hours,
         }
         for own in found
     ]
-    return _table(rows, ["code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus"])
+    names = ["code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus", "gpu_hours"]
+    return _table(rows, names)
 
 
 def phases(found: Sequence[Phase], start: float) -> "pd.DataFrame":

@@ -68,6 +68,7 @@ _VERDICTS = (
     Column("start", "REAL NOT NULL", "when it began to hold, unix s"),
     Column("end", "REAL NOT NULL", "when it ended, unix s"),
     Column("gpus", "TEXT", "numbers of the GPUs concerned: a JSON array; NULL for all of them"),
+    Column("gpu_hours", "REAL", "GPU-hours that its cure would save; NULL where that can't be told"),
 )
 
 
@@ -180,7 +181,7 @@ def _verdicts(own: Exported) -> Rows:
     run_id = own.reader.run.run_id
     yield [
         (run_id, each.code, each.severity, each.title, "; ".join(finding.text for finding in each.evidence), each.advice,
-         each.source, each.start, each.end, json.dumps(each.gpus) if each.gpus else None)
+         each.source, each.start, each.end, json.dumps(each.gpus) if each.gpus else None, each.gpu_hours)
         for each in own.analysis.verdicts
     ]  # fmt: skip
 

@@ -180,7 +180,8 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """``code`` names the rule (gssr.model.verdicts.rules), ``source`` where its thresholds come from. ``start`` and ``end``:
-    when it held, unix s; ``gpus``: positions among the GPUs looked at of those concerned, empty for all of them."""
+    when it held, unix s; ``gpus``: positions among the GPUs looked at of those concerned, empty for all of them.
+    ``gpu_hours``: what its cure would save of the window's, None where that can't be told."""
 
     code: str
     severity: Severity
@@ -191,6 +192,7 @@ class Verdict:
     start: float
     end: float
     gpus: tuple[int, ...] = ()
+    gpu_hours: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,17 @@ def verdict_rows(verdict: Verdict, width: int, whole: bool) -> list[Row]:
     rows = [(Span(f"{mark if number == 0 else '':<3}", role), *row) for number, row in enumerate(rows)]
     if not whole:
         return rows
-    numbers = "; ".join(clean(finding.text) for finding in verdict.evidence)
+    numbers = "; ".join(clean(text) for text in texts_of(verdict))
     rows += wrap(f"{numbers}; {limits_of(clean(verdict.source))}", width, "   ", "   ", "dim")
     return rows + wrap(clean(verdict.advice), width, " > ", "   ")
+
+
+def texts_of(verdict: Verdict) -> list[str]:
+    """The numbers that a verdict rests on, and what its cure would save, where that is known."""
+    texts = [finding.text for finding in verdict.evidence]
+    if verdict.gpu_hours:
+        texts.append(f"about {float(f'{verdict.gpu_hours:.2g}'):,.10g} GPU-hours would be won")
+    return texts
 
 
 def limits_of(source: str) -> str:

@@ -152,6 +152,7 @@ def verdict_object(verdict: Verdict) -> dict[str, Any]:
         "start": number(verdict.start),
         "end": number(verdict.end),
         "gpus": list(verdict.gpus),
+        "gpu_hours": number(verdict.gpu_hours),
     }
 
 

@@ -188,6 +188,18 @@ def test_answers_are_marked_by_what_had_to_be_said() -> None:
     assert wrong.false == {"hang", "memory_full", "fp64"} and wrong.missed == {"pauses"}
 
 
+@pytest.mark.parametrize(
+    "cause",
+    [causes.slow_input(0.3, 4, False, False), causes.slow_clock((3,), 0.6, 0, 0.0, "slow_clock"),
+     causes.communication(0.5, healthy.RING, 1.0, 1.6), causes.rotating(2.0, 8)],
+    ids=lambda cause: cause.name,
+)  # fmt: skip
+def test_what_is_said_to_be_won_is_what_the_simulation_without_the_cause_saves(cause: Cause) -> None:
+    result = examine([_job(cause, recipe=_training())])
+    assert set(result.savings()) & set(cause.says.split("|")), list(result.lines())
+    assert all(given == near for given, near in result.savings().values()), list(result.lines())
+
+
 def test_an_examination_counts_who_knows_all_and_who_knows_nothing() -> None:
     jobs = [draw(seed, least_gpus=8) for seed in (3, 7, 8)]
     truth = {str(job.seed): {(code.split("|")[0], "warning") for code in job.must} for job in jobs}

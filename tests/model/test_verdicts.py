@@ -127,6 +127,44 @@ def test_each_cause_gives_its_verdict_with_evidence_and_advice(code: str, number
     assert all(finding.text and finding.value == finding.value for finding in verdict.evidence)
 
 
+def _waiting(engine: float, **slow: Any) -> dict[str, Any]:
+    """GPU 3 works all the time; the others work for half of it and wait for it with so active an engine."""
+    return scaled(0.5 + 0.5 * (np.arange(8) == 3)[:, None]) | {
+        "sm_active": np.where(np.arange(8) == 3, 0.82, 0.41 + 0.5 * (engine and 0.12))[:, None],
+        "gr_engine_active": np.where(np.arange(8) == 3, 0.93, 0.93 if engine else 0.465)[:, None],
+    } | slow  # fmt: skip
+
+
+WON: dict[str, tuple[str, Evidence, float]] = {
+    "an unused GPU": ("gpus_unused", evidence(**scaled(gpu(3, 0.0))), 1 / 8),
+    "a late beginning": ("start_up", evidence(**scaled(during(N, 0, 80, 0.01))), 80 / 300),
+    "one that ends early": ("early_end", CAUSES["early_end"][0], 60 / 300 / 8),
+    "a hang": ("hang", CAUSES["hang"][0], 0.5),
+    "gaps between kernels": ("gaps", evidence(**scaled(0.4)), 1 - 0.4 * 0.93),
+    "reading": ("io_wait", CAUSES["io_wait"][0], 60 / 300),
+    "waits for one that has more to do, spinning": ("straggler", evidence(**_waiting(1.0)), 0.5 * 7 / 8),
+    "waits for one that has more to do, idle": ("straggler", evidence(**_waiting(0.0)), 0.5 * 7 / 8),
+    "waits for one with a slow clock": ("slow_clock", evidence(**_waiting(1.0, sm_clock=1980 * gpu(3, 0.5))), 0.5),
+    "turns": ("taking_turns", evidence(**_turns(20)), 0.49),
+    "steps that grow by half": ("slow_down", evidence(**scaled(1 / np.sqrt(1 + 1.25 * np.arange(N) / N))), 0.2),
+    "kernels that are too small": ("small_kernels", CAUSES["small_kernels"][0], np.nan),
+    "nobody knows how long they spin": (
+        "straggler", evidence(without=("sm_active", "gr_engine_active"), **_waiting(1.0, gpu_utilization=0.6 * gpu(3, 1.6))),
+        np.nan),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WON)
+def test_what_a_cure_would_win_is_the_time_that_is_lost_to_its_cause(name: str) -> None:
+    code, found, share = WON[name]
+    hours = verdicts(found)[code].gpu_hours
+    assert (
+        hours is None
+        if np.isnan(share)
+        else hours == pytest.approx(share * found.n_gpus * found.seconds / 3600, rel=0.1)
+    )
+
+
 def test_there_is_a_condition_and_a_cause_for_every_rule_and_no_other() -> None:
     codes = [rule.code for rule in TABLE.rules]
     of_traces = [rule.code for rule in OF_TRACES.rules]

@@ -26,6 +26,8 @@ def _checked(found) -> None:
         assert verdict.title and "nan" not in verdict.title and "{" not in verdict.title
         assert all(0 <= gpu < found.n_gpus for gpu in verdict.gpus)
         assert np.isfinite([verdict.start, verdict.end]).all() and verdict.start <= verdict.end
+        assert verdict.gpu_hours is None or 0 <= verdict.gpu_hours <= found.n_gpus * found.seconds / 3600
+        assert verdict.gpu_hours is None or verdict.severity != "info"
         for number in verdict.evidence:
             assert np.isfinite(number.value) and "nan" not in number.text, (verdict.code, number)
 

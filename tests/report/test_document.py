@@ -31,7 +31,7 @@ ADDED = {
     "load_balancing",
     "roofline",
 }
-VERDICT = {"code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus"}
+VERDICT = {"code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus", "gpu_hours"}
 ALL = [analysis(), judged(), without_gpus(), without_samples(), one_sample(), without_counters()]
 
 

@@ -60,7 +60,8 @@ def straggler(job: Job, rule: Rule) -> Found | None:
     so = "" if low.any() else ": the others may wait for " + ("it" if len(which) == 1 else "them")
     found = {**group(job, which), "ratio": words.percent(ratio), "so": so}
     loss = 1 - float(np.nanmin(means[strange])) / middle if low.any() else 0.0
-    return Found(found, evidence, rule.graded(loss), job.span, which, advice="" if low.any() else _BUSIER)
+    lost, advice = (None, "") if low.any() else (job.lost_to(), _BUSIER)
+    return Found(found, evidence, rule.graded(loss), job.span, which, advice=advice, lost=lost)
 
 
 @rule(
@@ -90,7 +91,7 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
     apart = outliers(means, 1.0)
     others = imbalance_of_means(means[np.isfinite(means) & ~apart]) or 0.0
     which = positions(apart) if others < rule.at("warning") else ()
-    return Found({"lost": words.percent(value)}, evidence, rule.graded(value), job.span, which)
+    return Found({"lost": words.percent(value)}, evidence, rule.graded(value), job.span, which, lost=job.lost_to())
 
 
 @rule(
@@ -146,7 +147,8 @@ def rotating_stragglers(job: Job, rule: Rule) -> Found | None:
             rule.at("lost"),
         ),
     )
-    return Found({"lost": words.percent(lost)}, evidence, rule.graded(lost), job.span)
+    waits = job.lost_to(values=values) if job.spins(job.steady) else None  # who idles may wait for nobody
+    return Found({"lost": words.percent(lost)}, evidence, rule.graded(lost), job.span, lost=waits)
 
 
 def _of_all(share: float, n_looked_at: int, n_gpus: int) -> float:

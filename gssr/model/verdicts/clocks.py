@@ -98,7 +98,7 @@ def power_capped(job: Job, rule: Rule) -> Found | None:
     clock = _relative_clock(job, found.gpus)
     if np.isfinite(clock):
         if clock < rule.at("clock"):
-            found = found._replace(severity="warning")
+            found = found._replace(severity="warning", lost=None)
         text = f"SM clock at {words.percent(clock)} of the highest"
         found = found._replace(findings=(*found.findings, told("sm_clock", clock, text, rule.at("clock"))))
     return found
@@ -118,7 +118,8 @@ def _held_down(job: Job, rule: Rule, flags: tuple[str, ...], hot: Floats | None 
     if "thermal" in rule.code and hottest is not None and np.isfinite(hottest[list(which)]).any():
         celsius = float(np.nanmax(hottest[list(which)]))
         evidence.append(told("temperature", celsius, f"up to {celsius:.0f} °C"))
-    return Found(group(job, which), tuple(evidence), rule.graded(share), whole(job), which)
+    lost = job.lost_to(which)
+    return Found(group(job, which), tuple(evidence), rule.graded(share), whole(job), which, lost=lost)
 
 
 def _relative_clock(job: Job, gpus: tuple[int, ...]) -> float:
@@ -184,7 +185,7 @@ def slow_node(job: Job, rule: Rule) -> Found | None:
     which = positions(np.isin(evidence.node_of, slow))
     names = ",".join(evidence.nodes[each] for each in slow)
     advice = f"Leave the node out (#SBATCH --exclude={names}) and tell{_TELL}"
-    return Found(words_, tuple(findings), rule.graded(loss), job.span, which, advice=advice)
+    return Found(words_, tuple(findings), rule.graded(loss), job.span, which, advice=advice, lost=job.lost_to(which))
 
 
 def _clocks(job: Job) -> tuple[Floats, Floats]:
@@ -237,6 +238,5 @@ def slow_clock(job: Job, rule: Rule) -> Found | None:
     own = float(clocks[slow].mean())
     middle = own / float(pace[slow].mean())
     text = f"SM clock {own:,.0f} MHz, the median GPU {middle:,.0f} MHz{_of_its_model(job)}"
-    return Found(
-        group(job, which), (told("sm_clock", own, text, rule.at("clock") * middle),), rule.severity, job.span, which
-    )
+    evidence = (told("sm_clock", own, text, rule.at("clock") * middle),)
+    return Found(group(job, which), evidence, rule.severity, job.span, which, lost=job.lost_to(which))

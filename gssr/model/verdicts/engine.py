@@ -72,6 +72,7 @@ def judge(evidence: Evidence, table: Table = TABLE) -> Judgement:
         evidence.n_gpus,
         lambda rule: _missing(rule, evidence),
         partial(explains, job=job),
+        evidence.n_gpus * evidence.seconds / 3600,
     )
     return Judgement(verdicts, abstentions, evidence.start, evidence.end)
 

@@ -19,6 +19,10 @@ _LEAST_SPAN = 0.35
 """Where GPUs draw little even at work, differences smaller than this share of the limit would count for much."""
 _KNOWN = 0.25
 """Where fewer values are there than this share, columns of time are no longer for it."""
+SPINNING = 0.12
+"""SM activity of a GPU that waits in a collective: NCCL's kernels run on few SMs."""
+BUSY = 0.9
+"""Where the engine is as active as this a kernel runs, and if it spins it waits for nothing of the host's."""
 _HIGH = 95.0
 """The percentile that stands for the highest activity: single spikes don't move it."""
 
@@ -277,6 +281,31 @@ class Job:
         taken = n * width / evidence.width
         most = np.maximum(taken, self.lacks)
         return np.asarray(np.divide(taken, most, out=np.zeros(len(taken)), where=most > 0), np.float64)
+
+    @cached_property
+    def idle(self) -> float:
+        """The share of the window in which no kernel runs, while the job works."""
+        name = "gr_engine_active" if self.evidence.has("gr_engine_active") else "gpu_utilization"
+        return float(np.nansum((1 - self.in_time(name))[self.steady])) / max(int(np.isfinite(self.mean).sum()), 1)
+
+    def spins(self, bins: Flags) -> float:
+        """SM activity of GPUs that wait for others in these bins: that of spinning kernels, or nothing."""
+        return SPINNING if median(self.per_gpu("gr_engine_active", bins)[self.used]) >= BUSY else 0.0
+
+    def lost_to(self, slow: tuple[int, ...] = (), values: Floats | None = None) -> float | None:
+        """Which share (0-1) of their time GPUs wait for the busiest of each moment, or of all time where values are missing,
+        by SM activity ``values`` [n used GPUs, n_columns]. As much would be saved for those that are ``slow``, which don't
+        wait. None where SM activity was not measured: nothing else tells how long kernels spin."""
+        if self.lead != "sm_active":
+            return None
+        values = np.where(self.comparable, self.activity, np.nan)[self.used] if values is None else values
+        n, least, lost = int(self.used.sum()), self.spins(self.steady), 0.0
+        for own in (values, self.gpu_means[self.used, None]):
+            top = np.nanmax(own, axis=0, initial=0.0)
+            at = top > 2 * least
+            if at.any():
+                lost = max(lost, float(np.mean((top[at] - over_gpus(own[:, at])) / (top[at] - least))))
+        return lost * n / max(n - len(slow), 1)
 
     def seen_in(self, look: "Job", bins: Flags) -> Flags | Floats:
         """[n_bins]: what part (0-1) of the work that each bin lacks is lost in ``bins`` [n] of one of ``looks``. Glimpses

@@ -170,7 +170,7 @@ def gaps(job: Job, rule: Rule) -> Found | None:
             return None
         own = finding("gpu_utilization", used, "", rule, "gr_engine_active", above=False)
         found = _found(job, rule, {"gap": words.percent(1 - used)}, own)
-        return found._replace(severity=rule.graded(1 - used), bins=job.steady)
+        return found._replace(severity=rule.graded(1 - used), bins=job.steady, lost=job.idle)
     engine, sm = job.at_work("gr_engine_active"), job.at_work("sm_active")
     if not (sm < rule.at("sm_active") and rule.at("idle") <= engine < rule.at("gr_engine_active")):
         return None
@@ -181,7 +181,7 @@ def gaps(job: Job, rule: Rule) -> Found | None:
         finding("sm_active", sm, "at work", rule, "sm_active", above=False),
         finding("gr_engine_active", engine, "", rule, "gr_engine_active", above=False), *_gaps_seen(job),
     )  # fmt: skip
-    return found._replace(severity=rule.graded(1 - engine), bins=job.working)
+    return found._replace(severity=rule.graded(1 - engine), bins=job.working, lost=job.idle)
 
 
 def _gaps_seen(job: Job) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gssr.arrays import Flags, Floats
+from gssr.arrays import Flags, Floats, Ints
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.findings.dips import cycle
 from gssr.model.results import Finding
@@ -85,7 +85,7 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
     if samples < rule.at("brief") and float(np.percentile(depth[~deep], 75)) > rule.at("flat"):
         return None
     length = samples * course.width
-    bins = np.where(job.steady, job.lost_in(np.asarray(times[deep], np.float64), course.width), 0.0)
+    bins: Floats = np.where(job.steady, job.lost_in(np.asarray(times[deep], np.float64), course.width), 0.0)
     extra = carried(job, bins > 0, job.working & (bins == 0), rule.at("more"))
     what = f", while {extra[0].text.removesuffix(' meanwhile')}" if extra else ""
     evidence = (
@@ -93,9 +93,10 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
         finding("share", lost, "of the work lost", rule, "lost"),
         *extra,
     )
+    won = lost / (1 - min(job.spins(bins > 0.5) / level, 0.5)) if job.lead == "sm_active" else lost
     found = {"period": words.duration(seconds), "length": words.duration(length), "what": what}
     severity = rule.graded(lost) if seconds >= rule.at("steps") else rule.severity
-    return Found(found, evidence, severity, job.span, (), bins)
+    return Found(found, evidence, severity, job.span, (), bins, lost=won)
 
 
 def _filled(values: Floats) -> Floats:
@@ -178,7 +179,7 @@ def pauses(job: Job, rule: Rule) -> Found | None:
         found["who"] = f"All GPUs but {words.named(closer.evidence.gpus, positions(awake))}, which worked,"
     meanwhile = carried(job, bins > 0, job.working & (bins == 0), rule.at("more"))
     evidence = [finding("share", share, "of the time", rule, "share"), *meanwhile]
-    return Found(found, tuple(evidence), rule.graded(share), closer.around(low), (), bins)
+    return Found(found, tuple(evidence), rule.graded(share), closer.around(low), (), bins, lost=share)
 
 
 def carried(job: Job, during: Flags, otherwise: Flags, more: float) -> list[Finding]:
@@ -241,7 +242,18 @@ def slow_down(job: Job, rule: Rule) -> Found | None:
             evidence.append(
                 told("memory_used", grown, f"{words.amount(grown, 'memory_used')} more memory in use at its end")
             )
-    return Found({"drop": words.percent(drop)}, tuple(evidence), rule.graded(drop), job.span)
+    lost = _lost_by_growth(mean, every, int(rule.at("parts"))) if job.lead == "sm_active" else None
+    return Found({"drop": words.percent(drop)}, tuple(evidence), rule.graded(drop), job.span, lost=lost)
+
+
+def _lost_by_growth(mean: Floats, bins: Ints, parts: int) -> float | None:
+    """The share (0-1) of these bins' time that would be saved had steps stayed as short as at first. Of steps that each grow
+    by the same time activity falls so that the inverse of its square is a line over time; None where it is not."""
+    levels = np.array([float(np.mean(mean[group])) for group in np.array_split(bins, parts)])
+    if not levels.min() > 0:
+        return None
+    first = float(np.polyfit((np.arange(parts) + 0.5) / parts, levels**-2, 1)[1])
+    return 1 - float(levels.mean()) * first**0.5 if first > 0 else None
 
 
 def kendall(values: Floats) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from graphlib import TopologicalSorter
+from math import isfinite
 from typing import Any, NamedTuple, TypeVar
 
 from gssr.arrays import Flags, Floats
@@ -98,7 +99,8 @@ class Table(NamedTuple):
 class Found(NamedTuple):
     """``words`` fill the rule's title. ``gpus``: positions, empty for all. ``bins`` [n_bins]: when it holds, or for what
     part (0-1) of the work that a bin lacks, None for throughout. ``span``: the same as unix times. ``advice``: in place of
-    the rule's, where what was found asks for another."""
+    the rule's, where what was found asks for another. ``lost``: which share (0-1) of all the GPUs' time the cure would save;
+    None where that can't be told within a quarter of it in most jobs."""
 
     words: dict[str, str]
     findings: tuple[Finding, ...]
@@ -107,6 +109,7 @@ class Found(NamedTuple):
     gpus: tuple[int, ...] = ()
     bins: Flags | Floats | None = None
     advice: str = ""
+    lost: float | None = None
 
 
 class Unknown(Exception):
@@ -146,10 +149,11 @@ def decide(
     n_gpus: int,
     missing: Callable[[Rule], str | None],
     explains: Callable[[Rule, Found, Rule, Found], bool],
+    gpu_hours: float = 0.0,
 ) -> tuple[tuple[Verdict, ...], tuple[Abstention, ...]]:
     """Verdicts on what the conditions look at, ``job``: the worst first and otherwise in the order of the rules; and the
     rules that abstained. ``missing``: what a rule needs and is not there. A rule whose findings another one that is told
-    ``explains`` (cause, what it found, rule, what that found) is left out."""
+    ``explains`` (cause, what it found, rule, what that found) is left out. ``gpu_hours``: those of which shares are lost."""
     judged: dict[str, tuple[Rule, Found]] = {}
     abstentions = []
     for rule in table.rules:
@@ -171,7 +175,7 @@ def decide(
     for code in table.causes_first():
         if code in judged and not any(explains(*cause, *judged[code]) for cause in kept.values()):
             kept[code] = judged[code]
-    told = [_verdict(*kept[rule.code]) for rule in table.rules if rule.code in kept]
+    told = [_verdict(*kept[rule.code], gpu_hours) for rule in table.rules if rule.code in kept]
     verdicts = sorted(told, key=lambda one: SEVERITIES.index(one.severity))
     return tuple(verdicts), tuple(abstentions)
 
@@ -185,7 +189,8 @@ def same_gpus(cause: Rule, own: Found, rule: Rule, found: Found) -> bool:
     return not own.gpus or bool(found.gpus and set(found.gpus) <= set(own.gpus))
 
 
-def _verdict(rule: Rule, found: Found) -> Verdict:
+def _verdict(rule: Rule, found: Found, gpu_hours: float) -> Verdict:
+    told = found.lost is not None and isfinite(found.lost) and found.severity != "info"
     return Verdict(
         rule.code,
         found.severity,
@@ -195,6 +200,7 @@ def _verdict(rule: Rule, found: Found) -> Verdict:
         rule.source,
         *found.span,
         found.gpus,
+        min(max(found.lost or 0.0, 0.0), 1.0) * gpu_hours if told else None,
     )
 
 

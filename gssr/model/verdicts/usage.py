@@ -35,18 +35,14 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
         return None
     own = job.activity[list(unused)]
     busy = float((own >= job.common("idle")).sum() / max(np.isfinite(own).sum(), 1))
-    hours = len(unused) * job.evidence.seconds / 3600
-    evidence = (
-        finding("share", busy, "of the time with any activity", job.table.common, "unused", above=False),
-        told("gpu_hours", hours, f"{hours:.2g} GPU-hours"),
-    )
+    evidence = (finding("share", busy, "of the time with any activity", job.table.common, "unused", above=False),)
     found, n = {**group(job, unused), "ever": "never"}, job.evidence.n_gpus
     advice = f"Ask for fewer GPUs (#SBATCH --gpus={n - len(unused)}), or let{_LET}"
     if len(unused) == n:
         advice = _NO_GPU
         if n > 1:
             found |= {"some": f"None of the {n} GPUs", "were": "was", "ever": "ever"}
-    return Found(found, evidence, rule.severity, whole(job), unused, advice=advice)
+    return Found(found, evidence, rule.severity, whole(job), unused, advice=advice, lost=len(unused) / n)
 
 
 @rule(
@@ -96,7 +92,8 @@ def hang(job: Job, rule: Rule) -> Found | None:
         running = float(alive[np.isfinite(alive)][-1])
         findings.append(told("n_processes", running, f"{running:.0f} processes of a rank still there"))
     words_ = {"idle": words.duration(idle), "who": who}
-    return Found(words_, tuple(findings), rule.severity, (since, evidence.end), culprits, bins)
+    lost = (evidence.end - since) / evidence.seconds
+    return Found(words_, tuple(findings), rule.severity, (since, evidence.end), culprits, bins, lost=lost)
 
 
 def _last_moved(job: Job, first: int, quiet: float) -> int:
@@ -178,7 +175,7 @@ def taking_turns(job: Job, rule: Rule) -> Found | None:
         finding("share", lost, "of their time", rule, "lost"),
     )
     told_by = f"some of {n_used:,}" if n < n_used else some
-    return Found({"some": told_by, "lost": words.percent(lost)}, evidence, rule.graded(lost), job.span)
+    return Found({"some": told_by, "lost": words.percent(lost)}, evidence, rule.graded(lost), job.span, lost=lost)
 
 
 @rule(
@@ -218,15 +215,11 @@ def _idle_end(job: Job, rule: Rule, start: float, end: float) -> Found | None:
     share = (end - start) / job.evidence.seconds if job.evidence.seconds > 0 else 0.0
     if not np.isfinite(job.level) or share < rule.at("share") or end - start < rule.at("seconds"):
         return None
-    hours = job.evidence.n_gpus * (end - start) / 3600
-    evidence = (
-        finding("share", share, "of the time", rule, "share"),
-        told("gpu_hours", hours, f"{hours:.2g} GPU-hours"),
-    )
+    evidence = (finding("share", share, "of the time", rule, "share"),)
     times = job.evidence.times
     bins = (times >= start - job.evidence.width / 2) & (times < end)
     found = {"idle": words.duration(end - start), "share": words.percent(share)}
-    return Found(found, evidence, rule.graded(share), (start, end), (), bins)
+    return Found(found, evidence, rule.graded(share), (start, end), (), bins, lost=share)
 
 
 @rule(
@@ -285,7 +278,8 @@ def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -
     own = float(np.median(edge[list(which)]))
     span = (min(usual, own), max(usual, own))
     found = {**group(job, which), word: words.duration(seconds)}
-    return Found(found, evidence, rule.severity, span, which)
+    lost = float(apart[list(which)].sum()) / job.evidence.n_gpus / job.evidence.seconds
+    return Found(found, evidence, rule.severity, span, which, lost=lost)
 
 
 def _longest_rest(job: Job) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 from gssr.arrays import Flags, Floats
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import CLEARLY, Job, stretches
+from gssr.model.verdicts.job import BUSY, CLEARLY, SPINNING, Job, stretches
 from gssr.model.verdicts.table import KEMPNER, LEAD, NSYS_AI, Found, Rule, Threshold, finding, rule, told
 
 _READS = {
@@ -20,12 +20,10 @@ _READS = {
 _C2C = ("c2c_rx_bytes", "c2c_tx_bytes")
 _PCIE = ("pcie_rx_bytes", "pcie_tx_bytes")
 _DIRECTIONS = {"rx": "to the GPUs", "tx": "from the GPUs"}
-_COMPUTING, _SPINNING = 0.8, 0.12
-"""SM activity beside the engine's, of kernels that compute and of those of collectives (NCCL runs them on few SMs)."""
+_COMPUTING, _USUAL = 0.8, 0.88
+"""SM activity beside the engine's, of kernels that compute: at least, and as is usual."""
 _MANY, _LOWER = 0.2, 0.85
 _ALIKE = 0.6
-_BUSY = 0.9
-"""Where the engine is as active as this a kernel runs, and if it spins it waits for nothing of the host's."""
 _FEWEST = 2
 """GPUs that can exchange anything."""
 _ALL = 0.9
@@ -116,9 +114,8 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
         told(name, usual, f"{words.amount(usual, name)} while the GPUs work"),
         finding("share", share, "of the time", rule, "share"),
     )
-    return Found(
-        {"what": _READS[name], "long": _long(job, share)}, evidence, rule.graded(share), job.around(busy), (), busy
-    )
+    found = {"what": _READS[name], "long": _long(job, share)}
+    return Found(found, evidence, rule.graded(share), job.around(busy), (), busy, lost=share)
 
 
 def _within_bins(job: Job, rule: Rule) -> tuple[float, Found] | None:
@@ -147,7 +144,8 @@ def _within_bins(job: Job, rule: Rule) -> tuple[float, Found] | None:
         finding("share", share, "of the time", rule, "share"),
     )
     found = {"what": _READS[name], "long": _long(job, share)}
-    return share, Found(found, evidence, rule.graded(share), job.around(moving > 0), (), np.clip(moving, 0.0, 1.0))
+    bins = np.clip(moving, 0.0, 1.0)
+    return share, Found(found, evidence, rule.graded(share), job.around(moving > 0), (), bins, lost=share)
 
 
 def _all_along(job: Job, rule: Rule) -> tuple[float, Found] | None:
@@ -166,7 +164,7 @@ def _all_along(job: Job, rule: Rule) -> tuple[float, Found] | None:
         finding("share", share, "of the time", rule, "share"),
     )
     found = {"what": f"{_READS[name]} all along", "long": _long(job, share)}
-    return share, Found(found, evidence, rule.graded(share), job.around(weight > 0), (), weight)
+    return share, Found(found, evidence, rule.graded(share), job.around(weight > 0), (), weight, lost=share)
 
 
 def _whole_waits(job: Job, rate: Floats, high: float, usual: float) -> Flags:
@@ -245,12 +243,13 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
         text = f"SM activity is {words.percent(sm / engine)} of the engine's"
         numbers.append(told("sm_active", sm, text, rule.at("sm_share") * engine))
     numbers.append(finding("share", share, "of the time", rule, "share"))
-    return Found({"what": what}, tuple(numbers), rule.graded(share), job.around(bins), (), bins)
+    likely = np.where(waits, 1.0, _exposed(job, _USUAL) if spins.any() else 0.0)[job.steady]
+    lost = None if every.any() else float(likely.sum() / max(np.isfinite(job.mean).sum(), 1))
+    return Found({"what": what}, tuple(numbers), rule.graded(share), job.around(bins), (), bins, lost=lost)
 
 
 def _collectives(job: Job, rule: Rule, linked: Flags) -> tuple[Flags, Floats]:
-    """[n_bins] each: where the engines are busy as with collectives' kernels, and what part of the time these take: kernels
-    that compute keep the SMs as busy beside the engine as in the best tenth of the bins, or 0.8; collectives 0.12."""
+    """[n_bins] each: where the engines are busy as with collectives' kernels, and what part of the time these take."""
     engine, sm, dram = (job.in_time(name) for name in ("gr_engine_active", "sm_active", "dram_active"))
     ratio = np.divide(sm, engine, out=np.full(len(sm), np.nan), where=engine > 0)
     spins = (
@@ -260,9 +259,6 @@ def _collectives(job: Job, rule: Rule, linked: Flags) -> tuple[Flags, Floats]:
         & (ratio >= rule.at("fewest"))
     )
     spins &= ~(dram >= rule.at("dram_active")) & ~(job.in_time("flop_active") >= rule.at("arithmetic"))
-    known = ratio[job.steady & np.isfinite(ratio)]
-    best = max(_COMPUTING, float(np.percentile(known, 90))) if len(known) else _COMPUTING
-    exposed = np.clip((best - ratio) / (best - _SPINNING), 0.0, 1.0)
     evidence = job.evidence
     fabric = _least_of(evidence.host, ("fabric_rx_bytes", "fabric_tx_bytes"), len(sm))
     host = _least_of({name: job.in_time(name) for name in _PCIE if evidence.has(name)}, _PCIE, len(sm))
@@ -275,7 +271,17 @@ def _collectives(job: Job, rule: Rule, linked: Flags) -> tuple[Flags, Floats]:
     quiet = job.steady & measured & ~seen & np.isfinite(ratio)
     if quiet.sum() >= _MANY * job.steady.sum():  # where nothing is sent: are the SMs as idle there, it is the kernels
         spins &= ratio < _LOWER * float(np.median(ratio[quiet]))
-    return spins & (seen | ~measured), np.nan_to_num(exposed)
+    return spins & (seen | ~measured), _exposed(job, _COMPUTING)
+
+
+def _exposed(job: Job, computing: float) -> Floats:
+    """[n_bins]: what part of the time collectives' kernels take: those that compute keep the SMs as busy beside the engine
+    as in the best tenth of the bins, or this ``computing``."""
+    engine, sm = job.in_time("gr_engine_active"), job.in_time("sm_active")
+    ratio = np.divide(sm, engine, out=np.full(len(sm), np.nan), where=engine > 0)
+    known = ratio[job.steady & np.isfinite(ratio)]
+    best = max(computing, float(np.percentile(known, 90))) if len(known) else computing
+    return np.asarray(np.nan_to_num(np.clip((best - ratio) / (best - SPINNING), 0.0, 1.0)), np.float64)
 
 
 def _least_of(rates: Mapping[str, Floats], names: Sequence[str], n: int) -> Floats:
@@ -293,7 +299,7 @@ def _through_adapters(job: Job) -> Flags:
     to and from network adapters, and is no copy of the host's."""
     one, other, engine = (job.in_time(name) for name in (*_PCIE, "gr_engine_active"))
     both = np.minimum(one, other) >= _ALIKE * np.maximum(one, other)
-    return np.asarray(both & (engine >= _BUSY), bool) if len(job.evidence.nodes) > 1 else np.zeros(len(one), bool)
+    return np.asarray(both & (engine >= BUSY), bool) if len(job.evidence.nodes) > 1 else np.zeros(len(one), bool)
 
 
 @rule(
@@ -343,7 +349,7 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
         numbers.append(told(job.lead, lead, f"{job.lead_label} {words.percent(lead)} meanwhile"))
     numbers.append(finding("share", share, "of the time", rule, "share"))
     found["long"] = _long(job, share)
-    return Found(found, tuple(numbers), rule.graded(share), job.around(busy), (), busy)
+    return Found(found, tuple(numbers), rule.graded(share), job.around(busy), (), busy, lost=share)
 
 
 @rule(
@@ -384,7 +390,8 @@ def cpu_starved(job: Job, rule: Rule) -> Found | None:
     else:
         return None
     evidence = (found, finding("share", share, "of the time the GPUs wait", rule, "share"))
-    return Found({"what": what, "long": _long(job, share)}, evidence, rule.graded(share), job.around(bins), (), bins)
+    said = {"what": what, "long": _long(job, share)}
+    return Found(said, evidence, rule.graded(share), job.around(bins), (), bins, lost=job.idle)
 
 
 def _between_kernels(job: Job) -> Floats:
@@ -394,7 +401,7 @@ def _between_kernels(job: Job) -> Floats:
     engine = job.in_time(name)
     short = job.at_work(name) < job.common("gaps")
     within = np.where(job.working & short, np.clip(np.nan_to_num(1 - engine), 0.0, 1.0), 0.0)
-    return np.where(job.waiting & ~(engine >= _BUSY), 1.0, within)
+    return np.where(job.waiting & ~(engine >= BUSY), 1.0, within)
 
 
 def _long(job: Job, share: float) -> str:

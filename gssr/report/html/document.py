@@ -7,7 +7,7 @@ from importlib import resources
 
 from gssr.model.results import Analysis, Verdict
 from gssr.render.scale import count
-from gssr.render.verdicts import limits_of
+from gssr.render.verdicts import limits_of, texts_of
 from gssr.report.content import (
     abstentions,
     definitions,
@@ -147,7 +147,7 @@ def _card(analysis: Analysis, verdict: Verdict) -> Markup:
         "article",
         tag("h3", tag("span", verdict.severity, class_="severity"), " ", sentence(verdict.title)),
         tag("p", where(analysis, verdict), class_="dim"),
-        tag("ul", *(tag("li", sentence(finding.text)) for finding in verdict.evidence)),
+        tag("ul", *(tag("li", sentence(text)) for text in texts_of(verdict))),
         tag("p", tag("b", "What to do: "), sentence(verdict.advice)),
         tag("p", f"Rule {verdict.code}; {limits_of(verdict.source)}", class_="dim source"),
         class_=f"verdict {verdict.severity}",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from gssr.model.results import Analysis
 from gssr.render.cells import clean, fit
-from gssr.render.verdicts import limits_of
+from gssr.render.verdicts import limits_of, texts_of
 from gssr.report.content import Table, definitions, facts, figures, metric_table, phase_table, title, where
 from gssr.report.page import drawn
 from gssr.report.pdf.pictures import COURSE, along_time_page, balance_page, course
@@ -132,7 +132,7 @@ def _paragraphs(analysis: Analysis, verdict: Verdict) -> list[tuple[str, Font, f
     return [
         (f"{verdict.severity.upper()}  {clean(verdict.title)}", Font(LABEL.size, color, bold=True), 0.14),
         (where(analysis, verdict), DIM, 0.14),
-        *((f"•  {clean(finding.text)}", SMALL, 0.22) for finding in verdict.evidence),
+        *((f"•  {clean(text)}", SMALL, 0.22) for text in texts_of(verdict)),
         (f"What to do: {clean(verdict.advice)}", SMALL, 0.14),
         (f"Rule {verdict.code}; {limits_of(clean(verdict.source))}", _ABOUT, 0.14),
     ]

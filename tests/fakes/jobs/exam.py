@@ -11,7 +11,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gssr.cli import main
@@ -19,19 +19,32 @@ from tests.fakes.jobs.draw import draw, half
 from tests.fakes.jobs.labels import Job
 from tests.fakes.jobs.write import write
 
+
+class Said(set[tuple[str, str]]):
+    """What is said: codes with their severities; ``won``: of some of the codes the GPU-hours that a cure would save."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]] = (), won: Mapping[str, float] | None = None) -> None:
+        super().__init__(pairs)
+        self.won = dict(won or {})
+
+
 Judge = Callable[[str], set[tuple[str, str]]]
-"""From a recording's path to what is said of it: codes with their severities."""
+"""From a recording's path to what is said of it."""
 BLAMES = ("warning", "critical")
+NEAR = 0.25
+"""GPU-hours are right within this share of the true ones."""
 
 
-def analyzed(path: str) -> set[tuple[str, str]]:
+def analyzed(path: str) -> Said:
     """What ``gssr analyze --json`` says."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         code = main(["analyze", "--json", path])
     if code:
         raise RuntimeError(f"analyze ended with {code}")
-    return {(each["code"], each["severity"]) for run in json.loads(out.getvalue())["runs"] for each in run["verdicts"]}
+    found = [each for run in json.loads(out.getvalue())["runs"] for each in run["verdicts"]]
+    won = {each["code"]: each["gpu_hours"] for each in found if each["gpu_hours"] is not None}
+    return Said(((each["code"], each["severity"]) for each in found), won)
 
 
 @dataclass
@@ -45,6 +58,8 @@ class Answer:
     false: set[str] = field(default_factory=set)
     found: set[str] = field(default_factory=set)
     missed: set[str] = field(default_factory=set)
+    near: dict[str, bool] = field(default_factory=dict)
+    """By code that is true: whether the GPU-hours said of it are near the truth."""
 
     @property
     def blamed(self) -> bool:
@@ -66,6 +81,10 @@ def mark(job: Job, said: set[tuple[str, str]]) -> Answer:
             answer.false.add(code)
     for must in job.must:
         (answer.found if codes & set(must.split("|")) else answer.missed).add(must)
+    for code, hours in said.won.items() if isinstance(said, Said) else ():
+        truth = job.won(code)
+        if truth is not None and code not in answer.false:
+            answer.near[code] = abs(hours - truth) <= NEAR * truth
     return answer
 
 
@@ -103,8 +122,17 @@ class Result:
             missed.update(each.split("|")[0] for each in answer.missed)
         return {code: (said[code], false[code], must[code], missed[code]) for code in sorted({*said, *must})}
 
+    def savings(self) -> dict[str, tuple[int, int]]:
+        """By code: how often it is true, is given GPU-hours, and these can be known; how often they are near the truth."""
+        given, near = Counter[str](), Counter[str]()
+        for answer in self.answers:
+            given.update(answer.near)
+            near.update(code for code, right in answer.near.items() if right)
+        return {code: (given[code], near[code]) for code in sorted(given)}
+
     def lines(self) -> Iterator[str]:
         """A report."""
+        savings = self.savings()
         blamed, healthy = self.healthy_blamed()
         yield (
             f"{len(self.answers)} jobs: precision {self.precision():.3f}, recall {self.recall():.3f}, "
@@ -113,11 +141,13 @@ class Result:
             f"of them {sum(a.job.undecidable is not None and a.blamed for a in self.answers)} warned about"
         )
         yield f"CPU: simulating {self.made_s:.1f} s, judging {self.judged_s:.1f} s"
-        yield f"{'code':<24}{'said':>6}{'false':>6}{'precision':>10}{'wanted':>8}{'missed':>7}{'recall':>8}"
+        yield f"{'code':<24}{'said':>6}{'false':>6}{'precision':>10}{'wanted':>8}{'missed':>7}{'recall':>8}{'GPU-hours':>16}"
         for code, (said, false, must, missed) in self.codes().items():
             precision = f"{1 - false / said:.2f}" if said else "–"
             recall = f"{1 - missed / must:.2f}" if must else "–"
-            yield f"{code:<24}{said:>6}{false:>6}{precision:>10}{must:>8}{missed:>7}{recall:>8}"
+            given, near = savings.get(code, (0, 0))
+            won = f"{near} of {given} near" if given else "–"
+            yield f"{code:<24}{said:>6}{false:>6}{precision:>10}{must:>8}{missed:>7}{recall:>8}{won:>16}"
         for a in self.answers:
             if not a.right:
                 codes = ", ".join(f"{code}({severity[0]})" for code, severity in sorted(a.said)) or "nothing"

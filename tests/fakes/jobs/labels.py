@@ -82,6 +82,15 @@ class Job:
         """The same of all GPUs."""
         return {name: seconds * self.draft.n / 3600 for name, seconds in self.seconds_saved.items()}
 
+    def won(self, code: str) -> float | None:
+        """GPU-hours that the cure of what this code says would save: of the causes that it names, or else of those whose
+        consequence it is. None where it is of none, or nobody can know."""
+        named = [each for each in self.plan.causes if code in {*each.says.split("|"), *self._says(each).split("|")}]
+        causes = named or [each for each in self.plan.causes if code in each.may]
+        if not causes or any(each.unpriced for each in causes):
+            return None
+        return sum(self.gpu_hours_saved[each.name] for each in causes)
+
     @property
     def undecidable(self) -> str | None:
         """Why nothing can be told, or None."""
