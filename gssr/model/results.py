@@ -202,6 +202,19 @@ class Abstention:
 
 
 @dataclass(frozen=True, slots=True)
+class StepTime:
+    """How long a step of the program took: ``seconds`` on average, ``accuracy`` the standard error of it, as a share;
+    ``changed_at`` (unix s) where the ``series`` changed most, and by which share from then on (``change``), both None where it
+    did not. ``series``: (unix s, seconds) window by window."""
+
+    seconds: float
+    accuracy: float
+    changed_at: float | None
+    change: float | None
+    series: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """Everything that the rules say of a job between ``start`` and ``end`` (unix s): verdicts, the worst first and otherwise
     in the order of the rules, causes before what they explain; and the rules that could not be judged."""

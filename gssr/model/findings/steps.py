@@ -1,0 +1,326 @@
+"""How long a step of the program takes, from the rhythm of what was sampled, or from marks that count steps.
+
+The rhythm is the lag after which samples come again: their autocorrelation is high after each whole number of steps and low
+half a step later. What makes it a step's is that it is no beat of shorter steps with the sampling. A beat gives itself away:
+nodes are sampled at different moments, and a step meets them in the order of these moments, its beat in another; and where
+there is one node, two readings of the same thing that look back for different lengths see a step with the delay that these
+make, a beat with another. Where neither can be told, nothing is said.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.model.results import StepTime
+from gssr.store.format.rows import Event
+from gssr.store.read.recording import Samples
+
+METRICS = (
+    "gr_engine_active", "sm_active", "tensor_active", "dram_active", "fp64_active", "fp32_active", "nvlink_tx_bytes",
+    "pcie_rx_bytes", "power_usage", "gpu_utilization", "memory_copy_utilization",
+)  # fmt: skip
+"""What tells of a step."""
+_SAME = (("gr_engine_active", "gpu_utilization"), ("dram_active", "memory_copy_utilization"))
+"""Two readings of the same thing: DCGM's mean over the interval, and NVML's over a shorter time."""
+_NVML_SECONDS = (1 / 6, 1.0)
+"""That time, by model (NVML API reference, nvmlUtilization_t)."""
+FEWEST = 5.0
+"""Samples a step, at least. The thresholds that follow are our own, tried on simulated jobs (tests/fakes/jobs)."""
+SHORT, LONGEST, TIMES, MANY = 12.0, 40.0, 6.0, 30.0
+"""Seconds: up to the first a rhythm is a step's when it is met ``TIMES`` times, up to the second when it is met ``MANY``
+times: checkpoints come again more seldom. A longer one is never told from theirs."""
+CLEAR, CHANCE = 0.2, 6.0
+"""The contrast of the autocorrelation (-2 to 2) is at least so high, and so many times what chance would make of it."""
+FIRST = 0.75
+"""Of lags with nearly the same contrast, this share of the highest, the shortest is the step, others are its multiples."""
+TOGETHER, APART = 0.85, 0.07
+"""Nodes agree, this share at least of what they would if they were one, and so much better than on any beat."""
+LAG, ALIKE, SWING = 0.3, 0.6, 0.03
+"""Radians by which two readings may be out of step, how coherent they are at least, and how much, as a share of its
+highest value, a metric changes in a step: a beat of two or more steps a sample is fainter."""
+WINDOWS, WINDOW, WINDOW_STEPS = 60, 64, 10
+"""The series has so many points at most, each of so many samples and steps at least."""
+CHANGED, KEPT = 0.03, 3
+"""A change is told from this share on, between medians of so many points at least."""
+_LAGS = 4
+_FINER = 8
+_COUNTED = re.compile(r"^(?:\w+[ :/._-])?(?:step|iter|iteration|batch)[ :_#=-]*(\d+)$", re.IGNORECASE)
+
+
+class _Rhythm(NamedTuple):
+    """Node means: ``values`` by metric [n_nodes, n] about their level, 0 where unknown; ``known`` alike; ``highest`` mean of
+    each. Samples of index k lie about ``times`` [n] (unix s), a node's ``offset`` [n_nodes] intervals later."""
+
+    values: Mapping[str, Floats]
+    known: Mapping[str, Floats]
+    highest: Mapping[str, float]
+    times: Floats
+    offset: Floats
+
+
+class _Found(NamedTuple):
+    """The ``lag`` (in samples) of a rhythm; the autocorrelation of the metrics that show it, in steps of 1/_FINER."""
+
+    lag: float
+    own: Floats
+
+
+def steps(pieces: Sequence[Samples], nodes: Ints, interval: float, events: Sequence[Event] = ()) -> StepTime | None:
+    """How long a step took, in stretches of a window one after another, from their rows (GPUs numbered as ``nodes``
+    [n_gpus], the number of each one's node); ``interval`` is that of sampling, s. Marks that count steps go before; None
+    where there are none and no rhythm is told."""
+    marked = _of_marks(events)
+    if marked is not None:
+        return marked
+    pieces = [piece for piece in pieces if len(piece.time)]
+    if not pieces or FEWEST * interval > LONGEST:
+        return None
+    rhythm = _rhythm(pieces, nodes, interval)
+    length = max(float(piece.time[-1] - piece.time[0]) for piece in pieces) / interval
+    found = _find(rhythm, min(LONGEST / interval, length / TIMES))
+    if found is None or found.lag < FEWEST * (1 - 0.01):
+        return None
+    seconds = found.lag * interval
+    in_all = sum(float(piece.time[-1] - piece.time[0]) for piece in pieces)
+    if seconds > SHORT and in_all < MANY * seconds:
+        return None
+    if not _is_no_beat(rhythm, found.lag, interval):
+        return None
+    return _told(seconds, _series(rhythm, found.lag, interval), interval)
+
+
+def _of_marks(events: Sequence[Event]) -> StepTime | None:
+    """From marks such as "step 120", of the rank that has most."""
+    counted: dict[int | None, list[tuple[float, int]]] = {}
+    for event in events:
+        if event.kind == "mark" and (match := _COUNTED.match(event.message or "")):
+            counted.setdefault(event.rank, []).append((event.time, int(match[1])))
+    if not counted:
+        return None
+    time, number = np.array(sorted(max(counted.values(), key=len)), np.float64).T
+    on = np.diff(number) > 0
+    if on.sum() < TIMES:
+        return None
+    every = np.diff(time)[on] / np.diff(number)[on]
+    parts = np.array_split(np.arange(len(every)), min(WINDOWS, len(every)))
+    begins = time[:-1][on]
+    series = np.array([(begins[part[0]], float(np.median(every[part]))) for part in parts])
+    return _told(float(np.diff(time)[on].sum() / np.diff(number)[on].sum()), series, 0.0)
+
+
+def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float) -> _Rhythm:
+    """The rows as node means; stretches follow each other after as much that is unknown."""
+    first = np.full(int(nodes.max()) + 1, np.inf)
+    np.minimum.at(first, nodes[pieces[0].gpu], pieces[0].time)
+    first = np.where(np.isfinite(first), first, pieces[0].time.min())
+    at, cells, time = 0, [], []
+    for piece in pieces:
+        own = np.rint((piece.time - first[nodes[piece.gpu]]) / interval).astype(np.int64)
+        n = int(own.max() - own.min()) + 1
+        cells.append(own - own.min() + at)
+        time.append(float(first.min()) + interval * (own.min() + np.arange(2 * n)))
+        at += 2 * n
+    n, gpu, cell = at, np.concatenate([piece.gpu for piece in pieces]), np.concatenate(cells)
+    cell = nodes[gpu] * n + cell
+    shape = len(first), n
+    values, known, highest = {}, {}, {}
+    width = min(2 * int(LONGEST / interval) | 1, n)
+    for name in METRICS:
+        if not all(name in piece.values for piece in pieces):
+            continue
+        column = np.concatenate([piece.values[name] for piece in pieces]).astype(np.float64)
+        there = np.isfinite(column)
+        count = np.bincount(cell[there], minlength=shape[0] * n).reshape(shape)
+        total = np.bincount(cell[there], column[there], shape[0] * n).reshape(shape)
+        mean = np.divide(total, count, out=np.zeros(shape), where=count > 0)
+        some = (count > 0).astype(np.float64)
+        level = _smooth(mean, some, width)
+        apart = np.where(some > 0, mean - level, 0.0)
+        usual = float(np.median(np.abs(apart[some > 0]))) if some.any() else 0.0
+        usual = usual or float(apart.std())
+        if usual > 0 and not _is_held(apart, some):
+            values[name], known[name] = np.clip(apart, -8 * usual, 8 * usual), some
+            highest[name] = float(mean.max())
+    return _Rhythm(values, known, highest, np.concatenate(time), (first - first.min()) / interval)
+
+
+def _smooth(values: Floats, known: Floats, width: int) -> Floats:
+    """The means of values [m, n] over ``width`` samples about each, of those that are known."""
+    n = values.shape[1]
+    low, high = np.maximum(np.arange(n) - width // 2, 0), np.minimum(np.arange(n) + width // 2 + 1, n)
+    total, count = (np.cumsum(np.pad(each, ((0, 0), (1, 0))), axis=1) for each in (values * known, known))
+    return np.asarray((total[:, high] - total[:, low]) / np.maximum(count[:, high] - count[:, low], 1), np.float64)
+
+
+def _is_held(values: Floats, known: Floats) -> bool:
+    """Whether a reading is renewed only with every third sample or more seldom: then it shows beats with that."""
+    changes = (np.diff(values, axis=1) ** 2 * (known[:, 1:] * known[:, :-1])).sum(axis=0)
+    whole = changes.sum()
+    for every in range(3, 11):
+        share = np.bincount(np.arange(len(changes)) % every, changes).max() / max(whole, 1e-300)
+        if share > 0.6 and len(changes) > 5 * every:
+            return True
+    return False
+
+
+def _find(rhythm: _Rhythm, longest: float) -> _Found | None:
+    """The rhythm of at most so many samples, if there is one."""
+    n = len(rhythm.times)
+    lags = np.exp(np.arange(np.log(2.0), np.log(max(longest, 2.0)), 0.004))
+    if len(lags) < 8:
+        return None
+    own = {name: _correlation(rhythm, name, int(_LAGS * longest) + 2) for name in rhythm.values}
+    contrasts = {name: _contrast(each, lags) for name, each in own.items() if each is not None}
+    if not contrasts:
+        return None
+    most = (len(contrasts) + 1) // 2
+    contrast = np.sort(np.array(list(contrasts.values())), axis=0)[-most:].mean(axis=0)
+    peaks = np.flatnonzero((contrast[1:-1] >= contrast[:-2]) & (contrast[1:-1] > contrast[2:])) + 1
+    if not len(peaks) or contrast[peaks].max() <= 0:
+        return None
+    at = int(peaks[np.flatnonzero(contrast[peaks] >= FIRST * contrast[peaks].max())[0]])
+    known = max(float(each.sum()) for each in rhythm.known.values())
+    highest = max(float(each[at]) for each in contrasts.values())
+    if highest < max(CLEAR, CHANCE / np.sqrt(known)):
+        return None
+    shown = [own[name] for name, each in contrasts.items() if each[at] >= highest / 2]
+    together = np.mean([each for each in shown if each is not None], axis=0)
+    return _Found(_finer(together, float(lags[at]), n), together)
+
+
+def _correlation(rhythm: _Rhythm, name: str, most: int) -> Floats | None:
+    """The autocorrelation of a metric up to a lag of ``most`` samples, in steps of 1/_FINER sample: of what is known,
+    without the noise of single samples at lag 0. None where there is nothing."""
+    values, known = rhythm.values[name], rhythm.known[name]
+    size = 2 * values.shape[1]
+    most = min(most, values.shape[1] - 1)
+    total, count = (
+        np.fft.irfft((np.abs(np.fft.rfft(each, size)) ** 2).sum(axis=0), size)[:most] for each in (values, known)
+    )
+    own = total / np.maximum(count, 1.0)
+    if own[0] <= 0:
+        return None
+    own = own / own[0]
+    own[0] = max(own[1:3].max(initial=0.0), 0.0)
+    spectrum = np.fft.rfft(np.concatenate((own, own[-2:0:-1])))
+    return np.asarray(np.fft.irfft(spectrum, _FINER * 2 * (most - 1))[: _FINER * most] * _FINER, np.float64)
+
+
+def _contrast(own: Floats, lags: Floats) -> Floats:
+    """By how much values are more alike after whole numbers of each lag than after half a one more."""
+    at = np.arange(len(own)) / _FINER
+    return np.asarray(
+        sum(
+            np.interp(k * lags, at, own, right=0.0) - np.interp((k - 0.5) * lags, at, own, right=0.0)
+            for k in range(1, _LAGS + 1)
+        )
+        / _LAGS
+    )
+
+
+def _finer(own: Floats, lag: float, n: int) -> float:
+    """The lag from the peaks after one, two and more times of it, as long as these stand out."""
+    first = 0.0
+    for times in range(1, _LAGS + 1):
+        low, high = int((times - 0.2) * lag * _FINER), int((times + 0.2) * lag * _FINER) + 1
+        if high + 1 >= len(own) or high / _FINER > n / 2:
+            break
+        at = low + int(own[low:high].argmax())
+        left, middle, right = own[at - 1 : at + 2].tolist()
+        if times == 1:
+            first = middle
+        if middle < 0.4 * first or at in (low, high - 1):
+            break
+        bend = left - 2 * middle + right
+        lag = (at + (0.5 * (left - right) / bend if bend else 0.0)) / _FINER / times
+    return lag
+
+
+def _is_no_beat(rhythm: _Rhythm, lag: float, interval: float) -> bool:
+    """Whether a rhythm of so many samples is the program's, and not one of shorter steps with the sampling."""
+    n = len(rhythm.times)
+    frequency = np.fft.rfftfreq(n)
+    bands = [
+        (k, np.abs(frequency - k / lag) <= max(0.04 * k / lag, 1.5 / n)) for k in (1, 2, 3) if k / lag < 0.45
+    ]  # of the fundamental and its harmonics
+    spectra = {name: np.fft.rfft(values) for name, values in rhythm.values.items()}
+    swing = max(
+        2 * float(np.sqrt((np.abs(each[:, bands[0][1]]) ** 2).sum(axis=1)).max())
+        / (float(rhythm.known[name].sum(axis=1).max()) * rhythm.highest[name])
+        for name, each in spectra.items()
+    )  # fmt: skip
+    if len(rhythm.offset) > 1:
+        agree = _agreement(spectra, frequency, bands, rhythm.offset)
+        if agree[0] < TOGETHER:
+            return False
+        if agree[0] - max(agree[1:]) >= APART:
+            return True
+    if swing < SWING:
+        return False
+    for one, other in _SAME:
+        if one not in spectra or other not in spectra:
+            continue
+        a, b = spectra[one][:, bands[0][1]], spectra[other][:, bands[0][1]]
+        both = complex((a.conj() * b).sum())
+        if abs(both) < ALIKE * float(np.sqrt((np.abs(a) ** 2).sum() * (np.abs(b) ** 2).sum())):
+            continue
+        late = [np.pi * (interval - each) / (lag * interval) for each in _NVML_SECONDS]
+        if min(late) - LAG <= float(np.angle(both)) <= max(late) + LAG:
+            return True
+    return False
+
+
+def _agreement(
+    spectra: Mapping[str, Floats], frequency: Floats, bands: Sequence[tuple[int, Floats]], offset: Floats
+) -> list[float]:
+    """How well nodes agree (1: fully) if the rhythm is a step's, and if it is a beat of steps that are 1, -1, 2 and -2
+    times the sampling's frequency away from it."""
+    orders = (0, 1, -1, 2, -2)
+    total, whole = np.zeros(len(orders)), 0.0
+    for each in spectra.values():
+        weight = 1 / max(float((np.abs(each[:, 1:]) ** 2).mean()), 1e-300)
+        for k, band in bands:
+            own = each[:, band] * np.exp(-2j * np.pi * frequency[band] * offset[:, None])
+            alone = float((np.abs(own) ** 2).sum())
+            whole += weight * (float((np.abs(own).sum(axis=0) ** 2).sum()) - alone)
+            for at, order in enumerate(orders):
+                turned = own * np.exp(-2j * np.pi * order * k * offset)[:, None]
+                total[at] += weight * (float((np.abs(turned.sum(axis=0)) ** 2).sum()) - alone)
+    return [float(each) / whole if whole > 0 else 0.0 for each in total]
+
+
+def _series(rhythm: _Rhythm, lag: float, interval: float) -> Floats:
+    """[m, 2]: times (unix s) and the step from then on (s), window by window; those in which it is not seen are left
+    out."""
+    n = len(rhythm.times)
+    size = int(max(WINDOW, np.ceil(WINDOW_STEPS * lag), np.ceil(n / WINDOWS)))
+    found = []
+    for begin in range(0, n - size // 2, size):
+        part = slice(begin, min(begin + size, n))
+        known = {name: each[:, part] for name, each in rhythm.known.items()}
+        if max(float(each.mean()) for each in known.values()) < 0.5:
+            continue
+        values = {name: each[:, part] for name, each in rhythm.values.items()}
+        own = _find(rhythm._replace(values=values, known=known, times=rhythm.times[part]), 1.5 * lag)
+        if own is not None and 0.7 <= own.lag / lag <= 1.4:
+            found.append((float(rhythm.times[begin]), own.lag * interval))
+    return np.array(found, np.float64).reshape(-1, 2)
+
+
+def _told(seconds: float, series: Floats, interval: float) -> StepTime:
+    """With what the series says of accuracy and of a change."""
+    values = series[:, 1]
+    noise = float(np.median(np.abs(np.diff(values)))) / 0.6745 / np.sqrt(2) if len(values) > 2 else 0.02 * seconds
+    accuracy = max(noise / np.sqrt(max(len(values), 1)), 0.05 * interval / _LAGS) / seconds
+    changed, change = None, None
+    best = np.inf
+    for at in range(KEPT, len(values) - KEPT + 1):
+        parts = values[:at], values[at:]
+        error = sum(float(((part - part.mean()) ** 2).sum()) for part in parts)
+        before, after = (float(np.median(part)) for part in parts)
+        if error < best and abs(after - before) >= max(CHANGED * before, 3 * noise):
+            best, changed, change = error, float(series[at, 0]), after / before - 1
+    return StepTime(seconds, accuracy, changed, change, tuple(map(tuple, series.tolist())))
