@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Flags, Floats, Ints
 from gssr.model.results import StepTime
 from gssr.store.format.rows import Event
 from gssr.store.read.recording import Samples
@@ -27,21 +27,25 @@ _SAME = (("gr_engine_active", "gpu_utilization"), ("dram_active", "memory_copy_u
 """Two readings of the same thing: DCGM's mean over the interval, and NVML's over a shorter time."""
 _NVML_SECONDS = (1 / 6, 1.0)
 """That time, by model (NVML API reference, nvmlUtilization_t)."""
+_SHARES = METRICS[:6]
+"""What DCGM says of time, as a share; NVML does of the second ones of _SAME."""
 FEWEST = 5.0
 """Samples a step, at least. The thresholds that follow are our own, tried on simulated jobs (tests/fakes/jobs)."""
-SHORT, LONGEST, TIMES, MANY = 12.0, 40.0, 6.0, 30.0
+SHORT, LONGEST, TIMES, MANY = 12.0, 40.0, 6.0, 25.0
 """Seconds: up to the first a rhythm is a step's when it is met ``TIMES`` times, up to the second when it is met ``MANY``
 times: checkpoints come again more seldom. A longer one is never told from theirs."""
 CLEAR, CHANCE = 0.2, 6.0
 """The contrast of the autocorrelation (-2 to 2) is at least so high, and so many times what chance would make of it."""
-FIRST = 0.75
+FIRST = 0.66
 """Of lags with nearly the same contrast, this share of the highest, the shortest is the step, others are its multiples."""
 TOGETHER, APART = 0.85, 0.07
 """Nodes agree, this share at least of what they would if they were one, and so much better than on any beat."""
+SHOWN = 0.2
+"""Only those nodes count that show the rhythm by this share of what the one does that shows it most."""
 LAG, ALIKE, SWING = 0.3, 0.6, 0.03
 """Radians by which two readings may be out of step, how coherent they are at least, and how much, as a share of its
 highest value, a metric changes in a step: a beat of two or more steps a sample is fainter."""
-WINDOWS, WINDOW, WINDOW_STEPS = 60, 64, 10
+WINDOWS, WINDOW, WINDOW_STEPS = 60, 64, 7
 """The series has so many points at most, each of so many samples and steps at least."""
 CHANGED, KEPT = 0.03, 3
 """A change is told from this share on, between medians of so many points at least."""
@@ -141,8 +145,9 @@ def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float) -> _Rhythm:
         apart = np.where(some > 0, mean - level, 0.0)
         usual = float(np.median(np.abs(apart[some > 0]))) if some.any() else 0.0
         usual = usual or float(apart.std())
+        apart = np.clip(apart, -8 * usual, 8 * usual)
         if usual > 0 and not _is_held(apart, some):
-            values[name], known[name] = np.clip(apart, -8 * usual, 8 * usual), some
+            values[name], known[name] = apart, some
             highest[name] = float(mean.max())
     return _Rhythm(values, known, highest, np.concatenate(time), (first - first.min()) / interval)
 
@@ -176,8 +181,7 @@ def _find(rhythm: _Rhythm, longest: float) -> _Found | None:
     contrasts = {name: _contrast(each, lags) for name, each in own.items() if each is not None}
     if not contrasts:
         return None
-    most = (len(contrasts) + 1) // 2
-    contrast = np.sort(np.array(list(contrasts.values())), axis=0)[-most:].mean(axis=0)
+    contrast = np.max(list(contrasts.values()), axis=0)
     peaks = np.flatnonzero((contrast[1:-1] >= contrast[:-2]) & (contrast[1:-1] > contrast[2:])) + 1
     if not len(peaks) or contrast[peaks].max() <= 0:
         return None
@@ -247,23 +251,28 @@ def _is_no_beat(rhythm: _Rhythm, lag: float, interval: float) -> bool:
         (k, np.abs(frequency - k / lag) <= max(0.04 * k / lag, 1.5 / n)) for k in (1, 2, 3) if k / lag < 0.45
     ]  # of the fundamental and its harmonics
     spectra = {name: np.fft.rfft(values) for name, values in rhythm.values.items()}
-    swing = max(
-        2 * float(np.sqrt((np.abs(each[:, bands[0][1]]) ** 2).sum(axis=1)).max())
-        / (float(rhythm.known[name].sum(axis=1).max()) * rhythm.highest[name])
+    band = bands[0][1]
+    swing = {
+        name: 2 * np.sqrt((np.abs(each[:, band]) ** 2).sum(axis=1)) / np.maximum(rhythm.known[name].sum(axis=1), 1)
         for name, each in spectra.items()
-    )  # fmt: skip
-    if len(rhythm.offset) > 1:
-        agree = _agreement(spectra, frequency, bands, rhythm.offset)
+    }  # [n_nodes]
+    for name, over in (*((name, interval) for name in _SHARES), *((name, _NVML_SECONDS[0]) for _, name in _SAME)):
+        if name in swing and float(swing[name].max()) > _most_of_a_beat(over / interval):
+            return True
+    own = np.max([each / rhythm.highest[name] for name, each in swing.items()], axis=0)
+    shown = own >= SHOWN * own.max()
+    if shown.sum() > 1:
+        agree = _agreement(spectra, frequency, bands, rhythm.offset, shown)
         if agree[0] < TOGETHER:
             return False
         if agree[0] - max(agree[1:]) >= APART:
             return True
-    if swing < SWING:
+    if own.max() < SWING:
         return False
     for one, other in _SAME:
         if one not in spectra or other not in spectra:
             continue
-        a, b = spectra[one][:, bands[0][1]], spectra[other][:, bands[0][1]]
+        a, b = spectra[one][:, band], spectra[other][:, band]
         both = complex((a.conj() * b).sum())
         if abs(both) < ALIKE * float(np.sqrt((np.abs(a) ** 2).sum() * (np.abs(b) ** 2).sum())):
             continue
@@ -273,8 +282,15 @@ def _is_no_beat(rhythm: _Rhythm, lag: float, interval: float) -> bool:
     return False
 
 
+def _most_of_a_beat(window: float) -> float:
+    """How much a share of time, averaged over so many intervals, swings at most with a beat of steps that are shorter than
+    5/4 of an interval, the longest that beat so slowly: a square wave from 0 to 1, of which the mean lets this through."""
+    steps = (1 - 1 / FEWEST) * window
+    return float(2 / np.pi * (np.sinc(steps) if steps < 1 else 0.217))
+
+
 def _agreement(
-    spectra: Mapping[str, Floats], frequency: Floats, bands: Sequence[tuple[int, Floats]], offset: Floats
+    spectra: Mapping[str, Floats], frequency: Floats, bands: Sequence[tuple[int, Floats]], offset: Floats, shown: Flags
 ) -> list[float]:
     """How well nodes agree (1: fully) if the rhythm is a step's, and if it is a beat of steps that are 1, -1, 2 and -2
     times the sampling's frequency away from it."""
@@ -283,11 +299,11 @@ def _agreement(
     for each in spectra.values():
         weight = 1 / max(float((np.abs(each[:, 1:]) ** 2).mean()), 1e-300)
         for k, band in bands:
-            own = each[:, band] * np.exp(-2j * np.pi * frequency[band] * offset[:, None])
+            own = each[shown][:, band] * np.exp(-2j * np.pi * frequency[band] * offset[shown, None])
             alone = float((np.abs(own) ** 2).sum())
             whole += weight * (float((np.abs(own).sum(axis=0) ** 2).sum()) - alone)
             for at, order in enumerate(orders):
-                turned = own * np.exp(-2j * np.pi * order * k * offset)[:, None]
+                turned = own * np.exp(-2j * np.pi * order * k * offset[shown, None])
                 total[at] += weight * (float((np.abs(turned.sum(axis=0)) ** 2).sum()) - alone)
     return [float(each) / whole if whole > 0 else 0.0 for each in total]
 
@@ -315,6 +331,8 @@ def _told(seconds: float, series: Floats, interval: float) -> StepTime:
     values = series[:, 1]
     noise = float(np.median(np.abs(np.diff(values)))) / 0.6745 / np.sqrt(2) if len(values) > 2 else 0.02 * seconds
     accuracy = max(noise / np.sqrt(max(len(values), 1)), 0.05 * interval / _LAGS) / seconds
+    if len(values) and float(np.ptp(values)) > CHANGED * seconds and interval:
+        seconds = float(len(values) / (1 / values).sum())
     changed, change = None, None
     best = np.inf
     for at in range(KEPT, len(values) - KEPT + 1):
