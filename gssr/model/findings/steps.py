@@ -14,9 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.results import StepTime
+from gssr.model.evidence.glimpses import rows_in, stretches
+from gssr.model.results import StepTime, nodes_of
+from gssr.model.window import extent
 from gssr.store.format.rows import Event
-from gssr.store.read.recording import Samples
+from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.window_edges import Window
 
 METRICS = (
     "gr_engine_active", "sm_active", "tensor_active", "dram_active", "fp64_active", "fp32_active", "nvlink_tx_bytes",
@@ -27,8 +30,11 @@ _SAME = (("gr_engine_active", "gpu_utilization"), ("dram_active", "memory_copy_u
 """Two readings of the same thing: DCGM's mean over the interval, and NVML's over a shorter time."""
 _NVML_SECONDS = (1 / 6, 1.0)
 """That time, by model (NVML API reference, nvmlUtilization_t)."""
+_ACTIVITY = ("gr_engine_active", "sm_active", "power_usage", "gpu_utilization")
 _SHARES = METRICS[:6]
 """What DCGM says of time, as a share; NVML does of the second ones of _SAME."""
+AWAKE = 0.4
+"""Where these are on average below this share of their usual level, the job does not work, and there are no steps."""
 FEWEST = 5.0
 """Samples a step, at least. The thresholds that follow are our own, tried on simulated jobs (tests/fakes/jobs)."""
 SHORT, LONGEST, TIMES, MANY = 12.0, 40.0, 6.0, 25.0
@@ -70,6 +76,21 @@ class _Found(NamedTuple):
 
     lag: float
     own: Floats
+
+
+def step_time(reader: RunReader, positions: Ints, window: Window, rows: Samples | None) -> StepTime | None:
+    """How long a step took in a window, seen by these GPUs (``positions``) of a run, from their ``rows`` there (numbered
+    within ``positions``), or, where these are too many to be had, from short stretches of them."""
+    interval = reader.sampling_seconds or 1.0
+    nodes = nodes_of([reader.gpus[position] for position in positions.tolist()])[1]
+    pieces = [rows] if rows is not None else []
+    if rows is None and len(positions) and FEWEST * interval <= LONGEST:
+        begins, seconds = stretches(reader, window.within(*extent(reader)))
+        names = [name for name in METRICS if name in reader.metrics]
+        if len(begins) and seconds >= WINDOW * interval:
+            pieces = [rows_in(reader, positions, names, begins[at : at + 1], seconds) for at in range(len(begins))]
+    events = [event for event in reader.events if window.start <= event.time < window.end]
+    return steps(pieces, nodes, interval, events)
 
 
 def steps(pieces: Sequence[Samples], nodes: Ints, interval: float, events: Sequence[Event] = ()) -> StepTime | None:
@@ -130,8 +151,8 @@ def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float) -> _Rhythm:
     n, gpu, cell = at, np.concatenate([piece.gpu for piece in pieces]), np.concatenate(cells)
     cell = nodes[gpu] * n + cell
     shape = len(first), n
-    values, known, highest = {}, {}, {}
     width = min(2 * int(LONGEST / interval) | 1, n)
+    means, known = {}, {}
     for name in METRICS:
         if not all(name in piece.values for piece in pieces):
             continue
@@ -139,16 +160,23 @@ def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float) -> _Rhythm:
         there = np.isfinite(column)
         count = np.bincount(cell[there], minlength=shape[0] * n).reshape(shape)
         total = np.bincount(cell[there], column[there], shape[0] * n).reshape(shape)
-        mean = np.divide(total, count, out=np.zeros(shape), where=count > 0)
-        some = (count > 0).astype(np.float64)
-        level = _smooth(mean, some, width)
-        apart = np.where(some > 0, mean - level, 0.0)
-        usual = float(np.median(np.abs(apart[some > 0]))) if some.any() else 0.0
-        usual = usual or float(apart.std())
+        means[name] = np.divide(total, count, out=np.zeros(shape), where=count > 0)
+        known[name] = (count > 0).astype(np.float64)
+    awake = np.ones(shape)
+    for name in _ACTIVITY:
+        if name in means:
+            level = _smooth(means[name], known[name], width // 4)
+            awake *= level >= AWAKE * np.percentile(level, 90, axis=1, keepdims=True)
+    values, highest = {}, {}
+    for name, mean in means.items():
+        some = known[name] = known[name] * awake
+        if not some.any():
+            continue
+        apart = np.where(some > 0, mean - _smooth(mean, some, width), 0.0)
+        usual = float(np.median(np.abs(apart[some > 0]))) or float(apart.std())
         apart = np.clip(apart, -8 * usual, 8 * usual)
         if usual > 0 and not _is_held(apart, some):
-            values[name], known[name] = apart, some
-            highest[name] = float(mean.max())
+            values[name], highest[name] = apart, float(mean.max())
     return _Rhythm(values, known, highest, np.concatenate(time), (first - first.min()) / interval)
 
 
