@@ -204,8 +204,8 @@ class Abstention:
 @dataclass(frozen=True, slots=True)
 class StepTime:
     """How long a step of the program took: ``seconds`` on average, ``accuracy`` the standard error of it, as a share;
-    ``changed_at`` (unix s) where the ``series`` changed most, and by which share from then on (``change``), both None where it
-    did not. ``series``: (unix s, seconds) window by window."""
+    ``changed_at`` (unix s) where the ``series`` changed most, and by which share from then on (``change``), both None where
+    it did not. ``series``: (unix s, seconds) window by window."""
 
     seconds: float
     accuracy: float

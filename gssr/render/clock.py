@@ -63,7 +63,7 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
-def step_text(step: StepTime, first: float, last: float) -> str:
+def step_text(step: "StepTime", first: float, last: float) -> str:
     """A step's length, how sure that is, and how it changed: ``1.62 s ± 0.3 %, 25 % longer since 0:14:10``; times count from
     ``first`` (unix s)."""
     shown = step.seconds if step.seconds >= 1 else 1000 * step.seconds

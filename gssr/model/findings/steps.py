@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.model.evidence.glimpses import rows_in, stretches
@@ -118,22 +119,23 @@ def steps(pieces: Sequence[Samples], nodes: Ints, interval: float, events: Seque
 
 
 def _of_marks(events: Sequence[Event]) -> StepTime | None:
-    """From marks such as "step 120", of the rank that has most."""
+    """From marks such as "step 120", of the rank that has most. Several processes may mark the same step: the first one
+    counts. Numbers may begin anew."""
     counted: dict[int | None, list[tuple[float, int]]] = {}
-    for event in events:
+    for event in sorted(events, key=lambda event: event.time):
         if event.kind == "mark" and (match := _COUNTED.match(event.message or "")):
-            counted.setdefault(event.rank, []).append((event.time, int(match[1])))
-    if not counted:
-        return None
-    time, number = np.array(sorted(max(counted.values(), key=len)), np.float64).T
-    on = np.diff(number) > 0
+            own, number = counted.setdefault(event.rank, []), int(match[1])
+            if not own or number > own[-1][1] or number < own[-1][1] / 2:
+                own.append((event.time, number))
+    most = max(counted.values(), key=len, default=[])
+    time, numbers = np.array(most, np.float64).reshape(-1, 2).T
+    on = np.diff(numbers) > 0
     if on.sum() < TIMES:
         return None
-    every = np.diff(time)[on] / np.diff(number)[on]
+    begins, every = time[:-1][on], np.diff(time)[on] / np.diff(numbers)[on]
     parts = np.array_split(np.arange(len(every)), min(WINDOWS, len(every)))
-    begins = time[:-1][on]
     series = np.array([(begins[part[0]], float(np.median(every[part]))) for part in parts])
-    return _told(float(np.diff(time)[on].sum() / np.diff(number)[on].sum()), series, 0.0)
+    return _told(float(np.median(every)), series, 0.0)
 
 
 def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float) -> _Rhythm:
@@ -274,7 +276,7 @@ def _finer(own: Floats, lag: float, n: int) -> float:
 def _is_no_beat(rhythm: _Rhythm, lag: float, interval: float) -> bool:
     """Whether a rhythm of so many samples is the program's, and not one of shorter steps with the sampling."""
     n = len(rhythm.times)
-    frequency = np.fft.rfftfreq(n)
+    frequency = np.asarray(np.fft.rfftfreq(n), np.float64)
     bands = [
         (k, np.abs(frequency - k / lag) <= max(0.04 * k / lag, 1.5 / n)) for k in (1, 2, 3) if k / lag < 0.45
     ]  # of the fundamental and its harmonics
@@ -318,7 +320,11 @@ def _most_of_a_beat(window: float) -> float:
 
 
 def _agreement(
-    spectra: Mapping[str, Floats], frequency: Floats, bands: Sequence[tuple[int, Floats]], offset: Floats, shown: Flags
+    spectra: Mapping[str, NDArray[np.complex128]],
+    frequency: Floats,
+    bands: Sequence[tuple[int, Flags]],
+    offset: Floats,
+    shown: Flags,
 ) -> list[float]:
     """How well nodes agree (1: fully) if the rhythm is a step's, and if it is a beat of steps that are 1, -1, 2 and -2
     times the sampling's frequency away from it."""
@@ -358,7 +364,7 @@ def _told(seconds: float, series: Floats, interval: float) -> StepTime:
     """With what the series says of accuracy and of a change."""
     values = series[:, 1]
     noise = float(np.median(np.abs(np.diff(values)))) / 0.6745 / np.sqrt(2) if len(values) > 2 else 0.02 * seconds
-    accuracy = max(noise / np.sqrt(max(len(values), 1)), 0.05 * interval / _LAGS) / seconds
+    accuracy = float(max(noise / np.sqrt(max(len(values), 1)), 0.05 * interval / _LAGS)) / seconds
     if len(values) and float(np.ptp(values)) > CHANGED * seconds and interval:
         seconds = float(len(values) / (1 / values).sum())
     changed, change = None, None

@@ -35,8 +35,9 @@ _MOST_SUMMARY = 10
 
 class Room(NamedTuple):
     """Rows of each part, 0 where there is no room for it: the ``title``, the ``head`` of the columns with the events, the
-    ``lines`` of the timeline, a ``rule``, the ``summary``, ``counters`` of a trace or the length of a step, the time ``axis``, and the ``panel`` of
-    the cursor. ``left``: cells before the columns of time, the last ``value`` and a blank of them for a line's value."""
+    ``lines`` of the timeline, a ``rule``, the ``summary``, ``counters`` (of a trace, else the length of a step), the time
+    ``axis``, and the ``panel`` of the cursor. ``left``: cells before the columns of time, the last ``value`` and a blank of
+    them for a line's value."""
 
     left: int
     value: int
