@@ -18,7 +18,7 @@ from gssr.arrays import Flags, Floats, Ints
 from gssr.model.evidence.glimpses import rows_in, stretches
 from gssr.model.results import StepTime, nodes_of
 from gssr.model.window import extent
-from gssr.store.format.rows import Event
+from gssr.store.format.rows import Event, Gpu
 from gssr.store.read.recording import RunReader, Samples
 from gssr.store.read.window_edges import Window
 
@@ -43,9 +43,9 @@ SHORT, LONGEST, TIMES, MANY = 12.0, 40.0, 6.0, 25.0
 times: checkpoints come again more seldom. A longer one is never told from theirs."""
 CLEAR, CHANCE = 0.2, 6.0
 """The contrast of the autocorrelation (-2 to 2) is at least so high, and so many times what chance would make of it."""
-FIRST = 0.66
+FIRST = 0.7
 """Of lags with nearly the same contrast, this share of the highest, the shortest is the step, others are its multiples."""
-TOGETHER, APART = 0.85, 0.07
+TOGETHER, APART = 0.8, 0.03
 """Nodes agree, this share at least of what they would if they were one, and so much better than on any beat."""
 SHOWN = 0.2
 """Only those nodes count that show the rhythm by this share of what the one does that shows it most."""
@@ -54,6 +54,8 @@ LAG, ALIKE, SWING = 0.3, 0.6, 0.03
 highest value, a metric changes in a step: a beat of two or more steps a sample is fainter."""
 WINDOWS, WINDOW, WINDOW_STEPS = 60, 64, 7
 """The series has so many points at most, each of so many samples and steps at least."""
+SEEN, SURE = 0.2, 0.05
+"""The step shows in this share of the windows at least, and its standard error is not above this share of it."""
 CHANGED, KEPT = 0.03, 3
 """A change is told from this share on, between medians of so many points at least."""
 _LAGS = 4
@@ -72,18 +74,12 @@ class _Rhythm(NamedTuple):
     offset: Floats
 
 
-class _Found(NamedTuple):
-    """The ``lag`` (in samples) of a rhythm; the autocorrelation of the metrics that show it, in steps of 1/_FINER."""
-
-    lag: float
-    own: Floats
-
-
 def step_time(reader: RunReader, positions: Ints, window: Window, rows: Samples | None) -> StepTime | None:
     """How long a step took in a window, seen by these GPUs (``positions``) of a run, from their ``rows`` there (numbered
     within ``positions``), or, where these are too many to be had, from short stretches of them."""
     interval = reader.sampling_seconds or 1.0
-    nodes = nodes_of([reader.gpus[position] for position in positions.tolist()])[1]
+    gpus = [reader.gpus[position] for position in positions.tolist()]
+    nodes = nodes_of(gpus)[1]
     pieces = [rows] if rows is not None else []
     if rows is None and len(positions) and FEWEST * interval <= LONGEST:
         begins, seconds = stretches(reader, window.within(*extent(reader)))
@@ -91,12 +87,22 @@ def step_time(reader: RunReader, positions: Ints, window: Window, rows: Samples 
         if len(begins) and seconds >= WINDOW * interval:
             pieces = [rows_in(reader, positions, names, begins[at : at + 1], seconds) for at in range(len(begins))]
     events = [event for event in reader.events if window.start <= event.time < window.end]
-    return steps(pieces, nodes, interval, events)
+    return steps(pieces, nodes, interval, _averaged_watts(gpus), events)
 
 
-def steps(pieces: Sequence[Samples], nodes: Ints, interval: float, events: Sequence[Event] = ()) -> StepTime | None:
+def _averaged_watts(gpus: Sequence[Gpu]) -> float:
+    """The highest power of GPUs whose reading is its mean over a second: Ampere but GA100, and newer (NVML API reference,
+    nvmlDeviceGetPowerUsage). 0 of others, and where it is unknown."""
+    newer = [gpu.compute_capability is not None and float(gpu.compute_capability) > 8.0 for gpu in gpus]
+    return max((gpu.power_limit or 0.0 for gpu in gpus), default=0.0) if all(newer) else 0.0
+
+
+def steps(
+    pieces: Sequence[Samples], nodes: Ints, interval: float, watts: float = 0.0, events: Sequence[Event] = ()
+) -> StepTime | None:
     """How long a step took, in stretches of a window one after another, from their rows (GPUs numbered as ``nodes``
-    [n_gpus], the number of each one's node); ``interval`` is that of sampling, s. Marks that count steps go before; None
+    [n_gpus], the number of each one's node); ``interval`` is that of sampling, s; ``watts`` what power may
+    be at most where it is read as its mean over a second, else 0. Marks that count steps go before; None
     where there are none and no rhythm is told."""
     marked = _of_marks(events)
     if marked is not None:
@@ -104,18 +110,19 @@ def steps(pieces: Sequence[Samples], nodes: Ints, interval: float, events: Seque
     pieces = [piece for piece in pieces if len(piece.time)]
     if not pieces or FEWEST * interval > LONGEST:
         return None
-    rhythm = _rhythm(pieces, nodes, interval)
-    length = max(float(piece.time[-1] - piece.time[0]) for piece in pieces) / interval
-    found = _find(rhythm, min(LONGEST / interval, length / TIMES))
-    if found is None or found.lag < FEWEST * (1 - 0.01):
-        return None
-    seconds = found.lag * interval
-    in_all = sum(float(piece.time[-1] - piece.time[0]) for piece in pieces)
-    if seconds > SHORT and in_all < MANY * seconds:
-        return None
-    if not _is_no_beat(rhythm, found.lag, interval):
-        return None
-    return _told(seconds, _series(rhythm, found.lag, interval), interval)
+    lasted = [float(piece.time[-1] - piece.time[0]) for piece in pieces]
+    for longest, times in ((SHORT, TIMES), (LONGEST, MANY)):
+        rhythm = _rhythm(pieces, nodes, interval, longest)
+        lag = _find(rhythm, min(LONGEST, max(lasted) / TIMES) / interval)
+        if lag is None or lag * interval > longest:
+            continue
+        seconds = lag * interval
+        if lag < 0.99 * FEWEST or sum(lasted) < times * seconds or not _is_no_beat(rhythm, lag, interval, watts):
+            return None
+        series, n = _series(rhythm, lag, interval)
+        told = _told(seconds, series, interval)
+        return told if len(series) >= SEEN * n and told.accuracy <= SURE else None
+    return None
 
 
 def _of_marks(events: Sequence[Event]) -> StepTime | None:
@@ -138,7 +145,7 @@ def _of_marks(events: Sequence[Event]) -> StepTime | None:
     return _told(float(np.median(every)), series, 0.0)
 
 
-def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float) -> _Rhythm:
+def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float, longest: float) -> _Rhythm:
     """The rows as node means; stretches follow each other after as much that is unknown."""
     first = np.full(int(nodes.max()) + 1, np.inf)
     np.minimum.at(first, nodes[pieces[0].gpu], pieces[0].time)
@@ -153,7 +160,7 @@ def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float) -> _Rhythm:
     n, gpu, cell = at, np.concatenate([piece.gpu for piece in pieces]), np.concatenate(cells)
     cell = nodes[gpu] * n + cell
     shape = len(first), n
-    width = min(2 * int(LONGEST / interval) | 1, n)
+    width = min(2 * int(longest / interval) | 1, n)
     means, known = {}, {}
     for name in METRICS:
         if not all(name in piece.values for piece in pieces):
@@ -201,8 +208,8 @@ def _is_held(values: Floats, known: Floats) -> bool:
     return False
 
 
-def _find(rhythm: _Rhythm, longest: float) -> _Found | None:
-    """The rhythm of at most so many samples, if there is one."""
+def _find(rhythm: _Rhythm, longest: float) -> float | None:
+    """The lag, of at most so many samples, of the rhythm, if there is one."""
     n = len(rhythm.times)
     lags = np.exp(np.arange(np.log(2.0), np.log(max(longest, 2.0)), 0.004))
     if len(lags) < 8:
@@ -222,7 +229,7 @@ def _find(rhythm: _Rhythm, longest: float) -> _Found | None:
         return None
     shown = [own[name] for name, each in contrasts.items() if each[at] >= highest / 2]
     together = np.mean([each for each in shown if each is not None], axis=0)
-    return _Found(_finer(together, float(lags[at]), n), together)
+    return _finer(together, float(lags[at]), n)
 
 
 def _correlation(rhythm: _Rhythm, name: str, most: int) -> Floats | None:
@@ -273,7 +280,7 @@ def _finer(own: Floats, lag: float, n: int) -> float:
     return lag
 
 
-def _is_no_beat(rhythm: _Rhythm, lag: float, interval: float) -> bool:
+def _is_no_beat(rhythm: _Rhythm, lag: float, interval: float, watts: float) -> bool:
     """Whether a rhythm of so many samples is the program's, and not one of shorter steps with the sampling."""
     n = len(rhythm.times)
     frequency = np.asarray(np.fft.rfftfreq(n), np.float64)
@@ -289,6 +296,8 @@ def _is_no_beat(rhythm: _Rhythm, lag: float, interval: float) -> bool:
     for name, over in (*((name, interval) for name in _SHARES), *((name, _NVML_SECONDS[0]) for _, name in _SAME)):
         if name in swing and float(swing[name].max()) > _most_of_a_beat(over / interval):
             return True
+    if watts and "power_usage" in swing and float(swing["power_usage"].max()) / watts > _most_of_a_beat(1 / interval):
+        return True
     own = np.max([each / rhythm.highest[name] for name, each in swing.items()], axis=0)
     shown = own >= SHOWN * own.max()
     if shown.sum() > 1:
@@ -342,12 +351,12 @@ def _agreement(
     return [float(each) / whole if whole > 0 else 0.0 for each in total]
 
 
-def _series(rhythm: _Rhythm, lag: float, interval: float) -> Floats:
+def _series(rhythm: _Rhythm, lag: float, interval: float) -> tuple[Floats, int]:
     """[m, 2]: times (unix s) and the step from then on (s), window by window; those in which it is not seen are left
-    out."""
+    out; and of how many."""
     n = len(rhythm.times)
     size = int(max(WINDOW, np.ceil(WINDOW_STEPS * lag), np.ceil(n / WINDOWS)))
-    found = []
+    found, windows = [], 0
     for begin in range(0, n - size // 2, size):
         part = slice(begin, min(begin + size, n))
         known = {name: each[:, part] for name, each in rhythm.known.items()}
@@ -355,9 +364,10 @@ def _series(rhythm: _Rhythm, lag: float, interval: float) -> Floats:
             continue
         values = {name: each[:, part] for name, each in rhythm.values.items()}
         own = _find(rhythm._replace(values=values, known=known, times=rhythm.times[part]), 1.5 * lag)
-        if own is not None and 0.7 <= own.lag / lag <= 1.4:
-            found.append((float(rhythm.times[begin]), own.lag * interval))
-    return np.array(found, np.float64).reshape(-1, 2)
+        windows += 1
+        if own is not None and 0.7 <= own / lag <= 1.4:
+            found.append((float(rhythm.times[begin]), own * interval))
+    return np.array(found, np.float64).reshape(-1, 2), windows
 
 
 def _told(seconds: float, series: Floats, interval: float) -> StepTime:
@@ -365,8 +375,6 @@ def _told(seconds: float, series: Floats, interval: float) -> StepTime:
     values = series[:, 1]
     noise = float(np.median(np.abs(np.diff(values)))) / 0.6745 / np.sqrt(2) if len(values) > 2 else 0.02 * seconds
     accuracy = float(max(noise / np.sqrt(max(len(values), 1)), 0.05 * interval / _LAGS)) / seconds
-    if len(values) and float(np.ptp(values)) > CHANGED * seconds and interval:
-        seconds = float(len(values) / (1 / values).sum())
     changed, change = None, None
     best = np.inf
     for at in range(KEPT, len(values) - KEPT + 1):
@@ -375,4 +383,6 @@ def _told(seconds: float, series: Floats, interval: float) -> StepTime:
         before, after = (float(np.median(part)) for part in parts)
         if error < best and abs(after - before) >= max(CHANGED * before, 3 * noise):
             best, changed, change = error, float(series[at, 0]), after / before - 1
+    if changed is not None and interval:
+        seconds = float(len(values) / (1 / values).sum())
     return StepTime(seconds, accuracy, changed, change, tuple(map(tuple, series.tolist())))
