@@ -35,8 +35,9 @@ _MOST_SUMMARY = 10
 
 class Room(NamedTuple):
     """Rows of each part, 0 where there is no room for it: the ``title``, the ``head`` of the columns with the events, the
-    ``lines`` of the timeline, a ``rule``, the ``summary``, ``counters`` of a trace, the time ``axis``, and the ``panel`` of
-    the cursor. ``left``: cells before the columns of time, the last ``value`` and a blank of them for a line's value."""
+    ``lines`` of the timeline, a ``rule``, the ``summary``, ``counters`` (of a trace, else the length of a step), the time
+    ``axis``, and the ``panel`` of the cursor. ``left``: cells before the columns of time, the last ``value`` and a blank of
+    them for a line's value."""
 
     left: int
     value: int
@@ -67,7 +68,8 @@ def room_of(scene: Scene) -> Room:
     """The parts of a scene."""
     part = scene.frame.part
     if part is None:
-        return room(scene.width, scene.height)
+        judgement = scene.frame.judgement
+        return room(scene.width, scene.height, int(judgement is not None and judgement.step is not None))
     return room(scene.width, scene.height, len(part.counters), len(shown_metrics(scene.frame)))
 
 
