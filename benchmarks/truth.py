@@ -99,7 +99,7 @@ def figures(title: str, result: Result) -> Iterator[Figure]:
     for answer in result.answers:
         job = f"{answer.job.seed} {answer.job.name} {answer.job.sampling.name}"
         for code in sorted(answer.missed):
-            yield Figure(f"{title}: {job} lacks {code}", 1, "missed")
+            yield Figure(f"{title}: {job} lacks {code.replace('|', ' or ')}", 1, "missed")
         for code in sorted(answer.false):
             yield Figure(f"{title}: {job} has {code}", 1, "false alarm")
     for code, (said, false, must, missed) in result.codes().items():
