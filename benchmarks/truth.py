@@ -18,7 +18,7 @@ from gssr.model.window import extent
 from gssr.store.format.schema import LEVELS
 from gssr.store.read.recording import RunReader, open_recording
 from gssr.store.read.window_edges import ALL_TIME
-from tests.fakes.jobs.draw import draw, half
+from tests.fakes.jobs.draw import SEED_VARIABLE, draw, half
 from tests.fakes.jobs.exam import Result, examine, measure
 from tests.fakes.jobs.labels import Job
 
@@ -34,13 +34,21 @@ LONG_JOBS, LONG_SECONDS, LONG_GPUS = 60, 3600.0, 16
 
 def measure_half(which: int = 1) -> Iterator[Figure]:
     """Of the jobs of one half, and as many healthy ones."""
-    title, n = "truth" if which == 1 else "truth, held out", int(os.environ.get(JOBS_VARIABLE, JOBS))
+    title, n = "truth" if which == 1 else "truth, held out", _number_of_jobs(which)
     drawn = measure(n=n, which=which)
     yield from figures(title, drawn)
     blamed, healthy = np.add(
         drawn.healthy_blamed(), measure(n=n, which=which, is_healthy=True).healthy_blamed()
     ).tolist()
     yield Figure(f"{title}: healthy jobs warned about", blamed / healthy, f"{blamed} of {healthy}", MOST_BLAMED)
+
+
+def _number_of_jobs(which: int) -> int:
+    try:
+        n = int(os.environ.get(JOBS_VARIABLE, JOBS))
+        return len(half(which, n)) or JOBS
+    except ValueError as error:
+        raise SystemExit(f"{JOBS_VARIABLE} or {SEED_VARIABLE}: {error}") from None
 
 
 def measure_long() -> Iterator[Figure]:
@@ -91,7 +99,7 @@ def figures(title: str, result: Result) -> Iterator[Figure]:
     for answer in result.answers:
         job = f"{answer.job.seed} {answer.job.name} {answer.job.sampling.name}"
         for code in sorted(answer.missed):
-            yield Figure(f"{title}: {job} lacks {code}", 1, "missed")
+            yield Figure(f"{title}: {job} lacks {code.replace('|', ' or ')}", 1, "missed")
         for code in sorted(answer.false):
             yield Figure(f"{title}: {job} has {code}", 1, "false alarm")
     for code, (said, false, must, missed) in result.codes().items():
