@@ -27,20 +27,15 @@ def _module(name: str, by_default: bool = True) -> Benchmark:
     return Benchmark(_named(f"benchmarks.{name}", "measure"), by_default)
 
 
-def _truth(function: str, **options: object) -> Benchmark:
-    return Benchmark(_named("benchmarks.truth.measure", function, **options), by_default=False)
-
-
 _USUAL = ("start", "rank", "sampler", "busy", "driver", "write", "analyze")
 _OTHERS = ("collector", "large", "published", "scale", "live", "follow", "fleet", "bulk", "merge", "shared", "transparency",
            "soak", "size", "traces", "trace_screens")  # fmt: skip
 BENCHMARKS = {
     **{name: _module(name) for name in _USUAL},
     **{name: _module(name, by_default=False) for name in _OTHERS},
-    "truth": _truth("measure_half"),
-    "truth-held-out": _truth("measure_half", held_out=True),
-    "truth-drawn": _truth("measure_drawn"),
-    "truth-long": _truth("measure_long"),
+    "truth": Benchmark(_named("benchmarks.truth", "measure_half"), by_default=False),
+    "truth-held-out": Benchmark(_named("benchmarks.truth", "measure_half", which=2), by_default=False),
+    "truth-long": Benchmark(_named("benchmarks.truth", "measure_long"), by_default=False),
 }
 
 WITH_OPTIONS = ("faults", "fuzz", "races")

@@ -1,5 +1,6 @@
 """What a trace of 200,000 streams and 5 million intervals costs on the screens once it is read: first picture, zooms."""
 
+import gc
 import time
 from collections.abc import Iterator
 
@@ -41,6 +42,7 @@ def many_streams(n_gpus: int, streams: int, n: int) -> Timeline:
 
 def measure(n: int = 5_000_000) -> Iterator[Figure]:
     """Once each for streams on few and on many GPUs."""
+    gc.set_threshold(20_000, 10, 10)  # as gssr does
     for n_gpus, streams in ((25_000, 8), (200_000, 1)):
         trace = many_streams(n_gpus, streams, n)
         watch = WatchTrace("made", lambda trace=trace: trace)  # type: ignore[misc]

@@ -9,6 +9,7 @@ import itertools
 import os
 import random
 import re
+import sqlite3
 import statistics
 import sys
 import tempfile
@@ -17,10 +18,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from benchmarks.nsys_report import large_report
 from benchmarks.processes import CACHE, MB, PYTHON, Cost, median, proportional_bytes, run, spawn
 from benchmarks.table import Figure
 
 WALL, MEMORY, PACKED_WALL, TIMES_MSGSPEC, TIMES_HTA, SHARE_OF_HTA = 6.0, 300.0, 10.0, 2.5, 12.0, 1 / 8
+TIMES_SQLITE, KERNELS_MEMORY, KERNELS = 0.7, 450.0, 4_700_000
 SMALL, LARGE = 161, 752
 """MB."""
 _HEAD = """{
@@ -164,6 +167,7 @@ def measure(repeats: int = 3) -> Iterator[Figure]:
             costs[name].append(run(command))
         times.append(_compared(files["small"]))
     cost = {name: median(some) for name, some in costs.items()}
+    yield from _of_kernels(repeats)
     case = f"traces, {LARGE} MB of torch.profiler"
     yield Figure(f"{case}: read: wall clock", cost["read large"].wall, "s", WALL)
     yield Figure(f"{case}: read: CPU", cost["read large"].cpu, "s")
@@ -183,6 +187,47 @@ def measure(repeats: int = 3) -> Iterator[Figure]:
             f"{case}: CPU of HTA, times gssr's", peer.cpu / cost["read small"].cpu, "", TIMES_HTA, at_least=True
         )
         yield Figure(f"{case}: peak memory, share of HTA's", _together(jobs["read small"]) / peer.rss, "", SHARE_OF_HTA)
+
+
+def _of_kernels(repeats: int) -> Iterator[Figure]:
+    """A report of Nsight Systems, beside SQLite that groups its kernels by name."""
+    path = CACHE / f"kernels-{KERNELS}.sqlite"
+    if not path.exists():
+        run((PYTHON, "-m", "benchmarks.traces", "report", path.with_name("part.sqlite")))
+        path.with_name("part.sqlite").rename(path)
+    jobs = {name: (PYTHON, "-m", "benchmarks.traces", name, path) for name in ("grouped", "split")}
+    jobs["page"] = (PYTHON, "-m", "gssr", "analyze", path)
+    costs: dict[str, list[Cost]] = {name: [] for name in jobs}
+    for _ in range(repeats):
+        for name, command in jobs.items():
+            costs[name].append(run(command))
+    cost = {name: median(some) for name, some in costs.items()}
+    case = f"traces, {KERNELS / 1e6:g} M kernels of nsys"
+    yield Figure(f"{case}: grouped by SQLite: CPU", cost["grouped"].cpu, "s")
+    yield Figure(
+        f"{case}: split and table, times SQLite's CPU", cost["split"].cpu / cost["grouped"].cpu, "", TIMES_SQLITE
+    )
+    yield Figure(f"{case}: the whole page, times SQLite's CPU", cost["page"].cpu / cost["grouped"].cpu, "")
+    yield Figure(f"{case}: the whole page: peak memory", cost["page"].rss / MB, "MB", KERNELS_MEMORY)
+
+
+def _report(path: str) -> None:
+    large_report(path, KERNELS)
+
+
+def _grouped(path: str) -> None:
+    length = '"end" - start'
+    sums = f"count(*), sum({length}), avg({length}), min({length}), max({length})"
+    sqlite3.connect(path).execute(
+        f"SELECT demangledName, {sums} FROM CUPTI_ACTIVITY_KIND_KERNEL GROUP BY demangledName"
+    ).fetchall()
+
+
+def _split(path: str) -> None:
+    from gssr.model.traces.analyze import analyze_timelines
+    from gssr.traces.open import open_traces
+
+    analyze_timelines(open_traces([path]).timelines(), tables=("ranks", "kernels"))
 
 
 def _compared(path: Path) -> tuple[float, float]:
@@ -230,4 +275,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "make":
         make(Path(sys.argv[2]), float(sys.argv[3]))
     else:
-        {"read": _read, "compare": _compare}[sys.argv[1]](sys.argv[2])
+        jobs = {"read": _read, "compare": _compare, "grouped": _grouped, "split": _split, "report": _report}
+        jobs[sys.argv[1]](sys.argv[2])

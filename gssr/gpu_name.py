@@ -1,4 +1,4 @@
-"""What a GPU of a recording is called on every page and screen, and which GPUs a pattern names."""
+"""How the name of a GPU is written on every page and screen, and which GPUs a pattern names."""
 
 import re
 from collections.abc import Sequence

@@ -18,10 +18,11 @@ from benchmarks.fuzz.recordings import analyzed
 from benchmarks.fuzz.seeds import START, record, workshop
 from gssr.metrics import NAMES
 from gssr.model.live.following import ManyFiles
+from gssr.store.disk import identity_of
 from gssr.store.format.schema import LIVE_SUFFIX, SKETCHES, TABLES
 from gssr.store.live_block.read import BlockReader
 from gssr.store.live_block.write import CHECKED_FROM, LiveBlock
-from gssr.store.pages.file import NotPlainError, PageFile, identity_of, in_parts
+from gssr.store.pages.file import NotPlainError, PageFile, in_parts
 from gssr.store.pages.rollups import PageRollups
 from gssr.store.pages.samples import PageTable, Wanted
 from gssr.store.read.open import RecordingError

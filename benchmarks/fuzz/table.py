@@ -2,6 +2,7 @@
 
 import argparse
 import faulthandler
+import os
 import random
 import resource
 import signal
@@ -30,6 +31,8 @@ PATIENCE = 60
 """An input that takes longer, s, is one that never ends."""
 MEMORY = 2 << 30
 """Bytes that one may take: reading a sound recording takes a hundred MB, and these are smaller."""
+MEMORY_FOLDER = next((path for path in ("/dev/shm",) if os.access(path, os.W_OK)), None)
+"""Where inputs are written to: each is a file, of which a disk would make the most of the time."""
 HEAD = "| Reader | Inputs | Time | Slowest, CPU | Crashes |\n| --- | ---: | ---: | ---: | ---: |"
 
 
@@ -86,7 +89,7 @@ def _crash(reader: Reader | Parser, folder: Path, seed: int) -> str | None:
 def attempts(reader: Reader | Parser, seconds: float, seed: int, most: int | None = None) -> Row:
     """Give a reader inputs, from ``seed`` on, for so long, or ``most`` of them."""
     crashes, slowest, slowest_seed, n = [], 0.0, seed, 0
-    with tempfile.TemporaryDirectory(prefix="gssr-fuzz-") as folder:
+    with tempfile.TemporaryDirectory(prefix="gssr-fuzz-", dir=MEMORY_FOLDER) as folder:
         begun = time.perf_counter()
         while n < most if most is not None else time.perf_counter() - begun < seconds:
             before = time.process_time()

@@ -43,7 +43,10 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
         rules = load(options.rules, TABLE) if options.rules is not None else from_environment(table=TABLE)
         gpus = None if options.gpus is None else [word.strip() for word in options.gpus.split(",") if word.strip()]
         wanted = Wanted(options.start, options.end, options.steps, gpus, options.like_hta)
-        trace = analyze_timelines(opened(names, options.max_size).timelines(), wanted, rules)
+        report = NSYS.get(ALIASES.get(options.csv, options.csv))
+        one = [options.csv if report is None else report.table]
+        only = None if options.csv is None or options.png is not None else one
+        trace = analyze_timelines(opened(names, options.max_size).timelines(), wanted, rules, only)
     except TraceError as error:
         return fail(str(error), BAD_INPUT)
     except ValueError as error:

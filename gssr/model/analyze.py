@@ -22,6 +22,7 @@ from gssr.model.results import (
     Phase,
     Place,
     Series,
+    StepTime,
     Unevenness,
     Unplaced,
     Verdict,
@@ -179,6 +180,7 @@ class _Causes(NamedTuple):
     unevenness: Unevenness | None = None
     peaks: Peaks | None = None
     place: Place | Unplaced | None = None
+    step: StepTime | None = None
 
     def in_all(self, places: Ints) -> "_Causes":
         """Of evidence of the GPUs at these places among all: numbered among all."""
@@ -201,6 +203,7 @@ def _causes(judged: Judged, rules: Table) -> _Causes:
         unevenness(evidence),
         evidence.peaks,
         place({name: evidence.mean(name) for name in evidence.series}, evidence.peaks),
+        judgement.step,
     )
     return causes if len(judged.places) == judged.n_asked else causes.in_all(judged.places)
 

@@ -204,14 +204,29 @@ class Abstention:
 
 
 @dataclass(frozen=True, slots=True)
+class StepTime:
+    """How long a step of the program took: ``seconds`` on average, ``accuracy`` the standard error of it, as a share;
+    ``changed_at`` (unix s) where the ``series`` changed most, and by which share from then on (``change``), both None where
+    it did not. ``series``: (unix s, seconds) window by window."""
+
+    seconds: float
+    accuracy: float
+    changed_at: float | None
+    change: float | None
+    series: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """Everything that the rules say of a job between ``start`` and ``end`` (unix s): verdicts, the worst first and otherwise
-    in the order of the rules, causes before what they explain; and the rules that could not be judged."""
+    in the order of the rules, causes before what they explain; and the rules that could not be judged. ``step``: how long a
+    step took, None where nothing tells."""
 
     verdicts: tuple[Verdict, ...]
     abstentions: tuple[Abstention, ...]
     start: float
     end: float
+    step: StepTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,11 +340,11 @@ class Means:
     n: Floats
     total: Floats
 
-    def per_gpu(self, metric: str) -> Floats:
-        """[n_gpus]: each GPU's mean of the metric, NaN without samples."""
+    def per_gpu(self, metric: str, gpus: Ints | slice = slice(None)) -> Floats:
+        """[n_gpus]: the mean of the metric of each of these GPUs (positions), NaN without samples."""
         if metric not in self.names:
-            return np.full(self.n.shape[1], np.nan)
-        n, total = self.n[self.names.index(metric)], self.total[self.names.index(metric)]
+            return np.full(self.n.shape[1], np.nan)[gpus]
+        n, total = (of[self.names.index(metric)][gpus] for of in (self.n, self.total))
         means: Floats = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
         return means
 
@@ -533,6 +548,7 @@ class Analysis:
     worst first, and causes before what they explain; ``abstentions`` the rules that could not be judged; ``phases`` are in
     the order of time. ``unevenness`` is None where there are no two GPUs to compare. ``peaks`` are those of all GPUs, None
     where they are unknown; ``place`` is where the run lies under the roofline, None where that was not looked at.
+    ``step``: how long a step took, None where nothing tells.
     ``ranks_missing`` are those that are not in the recording, None where nobody knows how many there are.
     """
 
@@ -563,4 +579,5 @@ class Analysis:
     unevenness: Unevenness | None = None
     peaks: Peaks | None = None
     place: Place | Unplaced | None = None
+    step: StepTime | None = None
     ranks_missing: tuple[int, ...] | None = None

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from gssr.arrays import Floats
-from gssr.model.results import Analysis, GpuSummary, Phase, Place, Statistics, Unplaced, Verdict
+from gssr.model.results import Analysis, GpuSummary, Phase, Place, Statistics, StepTime, Unplaced, Verdict
 
 SCHEMA = "gssr.analyze/1"
 _TOKENS = 10_000
@@ -103,12 +103,25 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
         "verdicts": [verdict_object(verdict) for verdict in analysis.verdicts],
         "abstentions": [{"code": each.code, "reason": each.reason} for each in analysis.abstentions],
         "phases": [_phase(each) for each in analysis.phases],
+        "step": _step(analysis.step),
         "load_balancing": _load_balancing(analysis),
         "roofline": _roofline(analysis.place),
         "energy_j": number(analysis.energy_j),
         "gpu_hours": number(analysis.gpu_hours),
         "host": numbers(asdict(analysis.host)) if analysis.host else None,
         "notes": list(analysis.notes),
+    }
+
+
+def _step(step: StepTime | None) -> dict[str, Any] | None:
+    if step is None:
+        return None
+    return {
+        "seconds": number(step.seconds),
+        "accuracy": number(step.accuracy),
+        "changed_at": number(step.changed_at),
+        "change": number(step.change),
+        "series": [[number(time), number(seconds)] for time, seconds in step.series],
     }
 
 

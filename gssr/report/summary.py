@@ -8,6 +8,7 @@ from functools import partial
 from gssr.metrics import CLOCK_EVENT_REASONS, INDEX, THROTTLES, Metric
 from gssr.model.results import Analysis, HostUse, Statistics
 from gssr.render.cells import wrap
+from gssr.render.clock import step_text
 from gssr.render.columns import bar, strip
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
@@ -84,6 +85,10 @@ def _score(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]
     if analysis.gpus:
         name = lead(compared(analysis), options) or "sm_active"
         rows += remark(imbalance_text(analysis, name), width, "plain", label="imbalance")
+        if analysis.step is not None:
+            axis = time_axis(analysis)
+            text = step_text(analysis.step, axis.origin, axis.end)
+            rows += remark(text, width, "plain", label="step")
         rows += _course(analysis, options, marks)
     return rows
 

@@ -1,8 +1,8 @@
 """A recording and its disk: the files beside it, which journal mode is safe on its filesystem, whose the files are, room for
 the end of a run. Without SQLite: what starts beside a job must start quickly.
 
-WAL needs shared memory, so it works on one host and a local filesystem only; everywhere else TRUNCATE is used, which needs
-no more than POSIX locks and which readers on other hosts can follow.
+WAL needs shared memory, so it works on one host and a local filesystem only; everywhere else (NFS, Lustre, GPFS) TRUNCATE
+is used, which needs no more than POSIX locks and which readers on other hosts can follow.
 
 What a recording is made of is its owner's alone, also in a folder in which everybody may make files.
 

@@ -110,10 +110,13 @@ def category_of(kind: Kind, name: str) -> Category:
 
 
 def category_as_hta(name: str) -> Category:
-    """Of a row on a GPU as HolisticTraceAnalysis 0.5 sorts it: to be compared with, only."""
+    """Of a row on a GPU as HolisticTraceAnalysis 0.5 sorts it, by its name alone, so that a "Stream Wait Event" is
+    computation and a "Stream Sync" is not: to be compared with, only."""
     if _OF_HTA.search(name):
         return Category.COMMUNICATION
-    return Category.COPY if re.search("^(?:hip)?Mem(?:cpy|set)|^dma", name) else Category.COMPUTE
+    if re.search("^(?:hip)?Mem(?:cpy|set)|^dma", name):
+        return Category.COPY
+    return Category.SYNC if "Sync" in name else Category.COMPUTE
 
 
 def operation_of(name: str) -> int:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
 
-Format = Literal["kineto", "chrome", "nsys", "otf2", "cube"]
+Format = Literal["kineto", "chrome", "nsys"]
 TrackKind = Literal["gpu_stream", "cpu_thread", "other"]
 ClockOrigin = Literal["unix", "by comparison", "unknown"]
 NO_LINK = -1

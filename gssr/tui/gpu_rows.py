@@ -137,7 +137,7 @@ def rows_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
     values = frame.grid.values[gpus]
     numbers: dict[Sort, Floats] = {
         "now": values_at(frame, view.cursor)[gpus],
-        "mean": frame.window.per_gpu(name)[gpus],
+        "mean": frame.window.per_gpu(name, gpus),
         "p05": percentiles(values, 0.05),
         "p95": percentiles(values, 0.95),
     }
@@ -217,7 +217,7 @@ def columns_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
     cells = size - n_marks - names - 5 - 2
     folded = folded_to(scene, gpus, cells)
     strips = strips_of(scene, folded)
-    means = frame.window.per_gpu(frame.grid.metric)[gpus]
+    means = frame.window.per_gpu(frame.grid.metric, gpus)
     unit = unit_of(metric_of(frame.grid.metric))
     sorting = scene.view.sort == "mean"
     head: Row = (

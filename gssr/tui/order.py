@@ -111,7 +111,7 @@ def _ordered(
 def sorted_by(frame: Frame, gpus: Ints, sort: Sort, cursor: float | None) -> Floats:
     """[n]: what the GPUs at these positions are sorted by; NaN is unknown."""
     if sort == "mean":
-        return frame.window.per_gpu(frame.grid.metric)[gpus]
+        return frame.window.per_gpu(frame.grid.metric, gpus)
     if sort == "now":
         return values_at(frame, cursor)[gpus]
     return _closed_percentiles(frame, SHARES[sort])[gpus]

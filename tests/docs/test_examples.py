@@ -45,6 +45,16 @@ def test_commands_do_what_the_page_shows(page: Path, tmp_path: Path, request: py
     assert not problems, "\n\n".join([*problems, "look at it, then pytest tests/docs --update-docs"])
 
 
+def test_commands_to_paste_run(tmp_path: Path) -> None:
+    """Those of the table, but for the live screen, which needs a terminal."""
+    page = (fenced.ROOT / "docs" / "low-utilization.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    wanted = {each for row in rows for each in re.findall(r"`(gssr (?!tui)[^`]* run\.sql)`", row)}
+    assert len(wanted) >= 4
+    typed = ["python -m gssr.backends.synthetic train --gpus 2 --hours 0.01 -o run.sql", *sorted(wanted)]
+    assert [outcome for outcome in fenced.run(typed, tmp_path) if outcome.exit_code] == []
+
+
 @pytest.mark.parametrize("page", fenced.PAGES, ids=lambda page: page.stem)
 def test_scripts_that_are_not_run_are_scripts(page: Path) -> None:
     for block in fenced.blocks(page, "bash", "sh"):

@@ -1,5 +1,6 @@
 """A recording written from arrays is the recording the sampler would have written."""
 
+import os
 import sqlite3
 
 import numpy as np
@@ -41,6 +42,15 @@ def test_bulk_and_sampler_write_the_same_recording(tmp_path):
         vectors = [open_recording(tmp_path / name).runs[0].buckets(level=level) for name in ("sampled.sql", "bulk.sql")]
         orders = [np.lexsort((found.start, found.gpu)) for found in vectors]
         np.testing.assert_allclose(vectors[0].vectors[orders[0]], vectors[1].vectors[orders[1]], rtol=1e-9, atol=1e-12)
+
+
+def test_of_many_ranks_that_are_begun_no_file_stays_open(tmp_path):
+    bulk = BulkWriter(str(tmp_path / "bulk.sql"))
+    before = len(os.listdir("/proc/self/fd"))
+    for rank in range(8):
+        bulk.begin({"run_id": "r", "started_at": START, "sampling_ms": 1000.0, "state": "running"}, {"rank": rank})
+    bulk.finish(START + 1, 0, "completed", START + 1)
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_bulk_and_sampler_write_the_same_use_of_nodes_and_ranks(tmp_path):

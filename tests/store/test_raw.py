@@ -10,8 +10,9 @@ from merging import record
 from sample_rows import START, rows_of, write
 
 from gssr.metrics import NAMES
+from gssr.store.disk import identity_of
 from gssr.store.merge import merge
-from gssr.store.pages.file import PageFile, identity_of
+from gssr.store.pages.file import PageFile
 from gssr.store.pages.samples import PageTable
 from gssr.store.read import samples as raw
 from gssr.store.read.everything import each_chunk

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gssr.store.pages.file import NotPlainError, PageFile, identity_of, in_parts
+from gssr.store.disk import identity_of
+from gssr.store.pages.file import NotPlainError, PageFile, in_parts
 from gssr.store.pages.integers import integers
 from gssr.store.pages.rows import NULL
 from gssr.store.pages.samples import PageTable, Wanted

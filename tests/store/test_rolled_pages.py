@@ -12,11 +12,12 @@ from merging import json_of, record
 from sample_rows import START, rows_of, write
 
 from gssr.metrics import NAMES
+from gssr.store.disk import identity_of
 from gssr.store.format.layout import part_of
 from gssr.store.format.schema import LEVELS
 from gssr.store.merge import merge
 from gssr.store.pages import rollups as vectors
-from gssr.store.pages.file import HIGHEST, LOWEST, NotPlainError, PageFile, identity_of, leaves
+from gssr.store.pages.file import HIGHEST, LOWEST, NotPlainError, PageFile, leaves
 from gssr.store.read.recording_file import RecordingFile
 from gssr.store.read.rollups import RollupRows
 

@@ -68,6 +68,8 @@ def test_hta_knows_fewer() -> None:
     assert category_as_hta("void dpsk::ep::intranode::combine<float>()") == Category.COMPUTE
     assert category_as_hta("ncclDevKernel_AllGather_RING_LL(x)") == Category.COMMUNICATION
     assert category_as_hta("Memset (Device)") == Category.COPY
+    assert category_as_hta("Stream Wait Event") == Category.COMPUTE
+    assert category_as_hta("Context Sync") == Category.SYNC
 
 
 @pytest.mark.parametrize(

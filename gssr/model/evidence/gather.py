@@ -78,9 +78,8 @@ def gather(
     span = window.within(*extent(reader))
     found = evidence_names(reader)
     names = tuple(name for name in found if name != BITS)
-    if rows is None and counted is None and reader.has_rows(MOST_ROWS, window):
-        read = reader.samples(found, filtered(reader, positions), window)
-        rows = Samples(numbers_within(read.gpu, positions, len(reader.gpus)), read.time, read.values)
+    if rows is None and counted is None:
+        rows = few_rows(reader, positions, window)
     interval = reader.sampling_seconds or 1.0
     if rows is not None:
         most = most_bins(len(positions), len(rows.time), MOST_BINS)
@@ -110,6 +109,14 @@ def gather(
         if evidence.host and _waits(closer or evidence)
         else None,
     )
+
+
+def few_rows(reader: RunReader, positions: Ints, window: Window) -> Samples | None:
+    """The raw rows of these GPUs in a window, numbered from 0 within ``positions``; None where they are too many."""
+    if not reader.has_rows(MOST_ROWS, window):
+        return None
+    read = reader.samples(evidence_names(reader), filtered(reader, positions), window)
+    return Samples(numbers_within(read.gpu, positions, len(reader.gpus)), read.time, read.values)
 
 
 def _with_use(evidence: Evidence, reader: RunReader, window: Window, closer: Evidence | None = None) -> Evidence:

@@ -116,7 +116,7 @@ def score_of_medians(means: Means, gpus: Ints) -> float | None:
     """The score of the medians of these GPUs' means, input by input; None where it can't be known."""
     medians: dict[str, float | None] = {}
     for name in SCORE_INPUTS:
-        own = means.per_gpu(name)[gpus]
+        own = means.per_gpu(name, gpus)
         known = own[np.isfinite(own)]
         medians[name] = float(np.median(known)) if len(known) else None
     return score_of_means(medians)

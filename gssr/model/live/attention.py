@@ -97,7 +97,7 @@ def imbalance_of(frame: Frame, selection: Selection) -> Imbalance:
     grid = frame.grid
     gpus = np.array(selection, np.int64) if selection else np.arange(frame.n_gpus)
     values = grid.values[gpus] if selection else grid.values
-    means = frame.window.per_gpu(grid.metric)[gpus]
+    means = frame.window.per_gpu(grid.metric, gpus)
     full = scale_limit(frame.gpus, grid.metric) or float(np.nanmax(means, initial=0.0))
     window = max(frame.window.start, frame.first), min(frame.window.end, frame.last)
     space = over_space(values) if selection else frame.space

@@ -1,22 +1,32 @@
 """What a trace says: of one file, and of all ranks' files together."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import chain, pairwise
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Ints
 from gssr.gpu_name import place
 from gssr.model.traces import idle as idling
 from gssr.model.traces.gpu_names import gpus_of, names_of
-from gssr.model.traces.launches import Launched, Links, launches, links_of
-from gssr.model.traces.lengths import Key, Lengths, lengths_of, together
-from gssr.model.traces.part import Part, part_of
+from gssr.model.traces.launches import NONE_LINKED, Launched, Links, launches, links_of
+from gssr.model.traces.lengths import (
+    NO_LENGTHS,
+    NO_STATISTICS,
+    Key,
+    Lengths,
+    Statistics,
+    lengths_of,
+    one_table,
+    statistics,
+    together,
+)  # fmt: skip
+from gssr.model.traces.part import Part, are, part_of
 from gssr.model.traces.results import (
     CAUSES,
-    LENGTH_TABLES,
     CallTotals,
     Cause,
     CounterSummary,
@@ -27,9 +37,9 @@ from gssr.model.traces.results import (
     TraceAnalysis,
 )
 from gssr.model.traces.rules import TABLE, judge_trace
-from gssr.model.traces.segments import Segments, common, subsets, union, union_places
+from gssr.model.traces.segments import common, in_parts, stretches, subsets, union
 from gssr.model.traces.steps import steps, steps_of
-from gssr.model.traces.waits import Beside, beside, call_totals, waits_of
+from gssr.model.traces.waits import Beside, Meanwhile, beside, call_totals
 from gssr.model.traces.window import WHOLE, Wanted, tracks_of, window_of
 from gssr.model.verdicts.table import Table
 from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, Track
@@ -37,6 +47,8 @@ from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kin
 BINS = 600
 """Columns of a GPU's course."""
 _WORK = (Kind.KERNEL, Kind.GRAPH)
+_BY_GPU = ("ranks", "kernel_types", "idle", "gaps", "steps")
+"""The tables that are made GPU by GPU."""
 
 
 def analyze_timeline(
@@ -46,25 +58,27 @@ def analyze_timeline(
     names: Sequence[int] | Ints | None = None,
     like_hta: bool = False,
     rules: Table = TABLE,
+    tables: Collection[str] | None = None,
 ) -> TraceAnalysis:
     """Of one file, or of several joined: in a window (begin and end, ns; of an interval that it cuts the part inside
     counts), on some tracks and of some names (places in the timeline's; None for all). ``like_hta``: as
-    HolisticTraceAnalysis 0.5 counts (gssr.model.traces.part), to be compared with only."""
-    part, gpus = part_of(timeline, window_ns, tracks, names, like_hta), gpus_of(timeline.tracks)
+    HolisticTraceAnalysis 0.5 counts (gssr.model.traces.part), to be compared with only. ``tables``: names of those
+    (gssr.model.traces.tables) that are asked for, None for all: what none of them needs is left empty."""
+    if tables is not None and "verdicts" in tables:
+        tables = None
+    part, there = part_of(timeline, window_ns, tracks, names, like_hta), gpus_of(timeline.tracks)
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
     links = links_of(timeline, part.by_kind, rows)
     own_steps = steps_of(part)
     meanwhile = beside(part, own_steps)
-    uses, all_busy, causes, gaps = [], [], [], []
-    for gpu, mine in enumerate(_by_gpu(part, links)):
-        busy, first = union_places(part.start[mine.rows], part.end[mine.rows])
-        idle = idling.idle_of(part, busy, first, mine)
-        uses.append(_use(part, gpu, mine, busy, meanwhile))
-        all_busy.append(busy)
-        causes.append(idling.by_cause(idling.idle_of_streams(part, mine) if like_hta else idle))
-        gaps += idling.longest(part, gpu, idle, mine)
-    is_work = part.timeline.intervals.kind[rows] != Kind.GPU_SYNC
-    work = Links(rows[is_work], links.call[is_work]) if like_hta else links
+    gpus = (
+        [_of_gpu(part, gpu, mine, meanwhile) for gpu, mine in _by_gpu(part, links)] if _asks(tables, *_BY_GPU) else []
+    )
+    work = links
+    if like_hta:
+        is_work = timeline.intervals.kind[rows] != Kind.GPU_SYNC
+        work = Links(rows[is_work], links.call[is_work])
+    lengths, by_rank = _lengths(part, work, tables)
     found = TraceAnalysis(
         sources=timeline.sources,
         clock=timeline.clock,
@@ -72,73 +86,88 @@ def analyze_timeline(
         whole=part.whole,
         like_hta=like_hta,
         holds=_holds(part, links, own_steps),
-        gpus=tuple(uses),
-        lengths=_lengths(part, work),
-        calls=call_totals(part, work),
-        idle=_added(causes),
-        gaps=_longest(gaps),
-        launches=launches(part, work),
-        steps=steps(part, own_steps, all_busy),
-        counters=tuple(each for counter in timeline.counters if (each := _counter(part, counter, gpus)) is not None),
+        gpus=tuple(gpu.use for gpu in gpus),
+        lengths=lengths,
+        kernels_by_rank=by_rank,
+        calls={} if tables else call_totals(part, work),
+        idle=_added([gpu.causes for gpu in gpus]),
+        gaps=_longest([gap for gpu in gpus for gap in gpu.gaps]),
+        launches=launches(part, work if _asks(tables, "launches") else NONE_LINKED),
+        steps=steps(part, own_steps, [gpu.in_steps for gpu in gpus]) if _asks(tables, "steps") else (),
+        counters=tuple(each for counter in timeline.counters if (each := _counter(part, counter, there)) is not None),
         facts=timeline.facts,
     )
-    return judge_trace(_named(found, gpus), rules)
+    found = _named(found, there)
+    return judge_trace(found, rules) if tables is None else found
+
+
+def _asks(tables: Collection[str] | None, *names: str) -> bool:
+    return tables is None or any(name in tables for name in names)
 
 
 def analyze_timelines(
-    timelines: Iterable[Timeline], wanted: Wanted = WHOLE, rules: Table = TABLE
+    timelines: Iterable[Timeline], wanted: Wanted = WHOLE, rules: Table = TABLE, tables: Collection[str] | None = None
 ) -> TraceAnalysis:  # fmt: skip
     """What is wanted of the ranks of one run, each taken when it is its turn; times count from the zero of the first. Ranks
     that have nothing of it are left out. Raises ValueError, a sentence, where none has."""
     wrong: list[ValueError] = []
     there: dict[Track, None] = {}
 
-    def parts() -> Iterator[TraceAnalysis]:
-        zero: int | None = None
-        for number, timeline in enumerate(timelines):
-            zero = timeline.clock.unix_ns if number == 0 else zero
-            tracks = None if wanted.gpus is None else tracks_of(timeline, wanted.gpus)
-            there.update((gpu, None) for gpu in gpus_of(timeline.tracks) if gpu is not None)
-            if tracks is not None and not len(tracks):
-                continue
-            try:
-                window = window_of(timeline, wanted, zero)
-            except ValueError as error:
-                wrong.append(error)
-                continue
-            yield analyze_timeline(timeline, window, tracks, None, wanted.like_hta, rules)
+    def part_in(timeline: Timeline, zero: int | None) -> TraceAnalysis | None:
+        tracks = None if wanted.gpus is None else tracks_of(timeline, wanted.gpus)
+        if tracks is not None and not len(tracks):
+            return None
+        try:
+            window = window_of(timeline, wanted, zero)
+        except ValueError as error:
+            wrong.append(error)
+            return None
+        return analyze_timeline(timeline, window, tracks, None, wanted.like_hta, rules, tables)
 
-    found = parts()
-    first = next(found, None)
-    if first is not None:
-        return combined(chain([first], found), rules, there)
-    known = ", ".join(map(place, names_of(there).values())) or "no GPUs"
-    raise wrong[0] if wrong else ValueError(f"no GPU {', '.join(wanted.gpus or ())}: there are: {known}")
+    def parts() -> Iterator[TraceAnalysis]:
+        clock, n = None, 0
+        for timeline in timelines:
+            clock = clock or timeline.clock
+            there.update((gpu, None) for gpu in gpus_of(timeline.tracks) if gpu is not None)
+            part = part_in(timeline, clock.unix_ns)
+            del timeline  # before the next is read
+            if part is not None:
+                n += 1
+                yield part
+            del part
+        if not n:
+            known = ", ".join(map(place, names_of(there).values())) or "no GPUs"
+            raise wrong[0] if wrong else ValueError(f"no GPU {', '.join(wanted.gpus or ())}: there are: {known}")
+
+    return combined(parts(), rules if _asks(tables, "verdicts") else None, there)
 
 
 def combined(
-    parts: Iterable[TraceAnalysis], rules: Table = TABLE, known: Iterable[Track] = ()
+    parts: Iterable[TraceAnalysis], rules: Table | None = TABLE, known: Iterable[Track] = ()
 ) -> TraceAnalysis:  # fmt: skip
-    """All of them as one, each taken when it is its turn: what stays of a file are its GPUs, its longest gaps, its steps and
-    counts of lengths (gssr.model.traces.lengths). Times are moved to the zero of the first where both clocks are known.
-    ``known``: the run's other GPUs, on which names depend; looked at when all are taken. Raises ValueError without any."""
+    """All of them as one, each taken when it is its turn: what stays of a file are its GPUs and their table of kernels, its
+    longest gaps, its steps and counts of lengths (gssr.model.traces.lengths). Times are moved to the zero of the first where
+    both clocks are known. Without ``rules`` there are no verdicts. ``known``: the run's other GPUs, on which names depend;
+    looked at when all are taken. Raises ValueError without any."""
     each = iter(parts)
-    first = next(each, None)
-    if first is None:
+    found = next(each, None)
+    if found is None:
         raise ValueError("no trace to combine")
-    found, lengths = first, {name: _Gathered(first.lengths[name]) for name in LENGTH_TABLES}
-    delays = _Gathered(first.launches.delay)
+    lengths = {name: _Gathered(own) for name, own in found.lengths.items()}
+    delays = _Gathered(found.launches.delay)
+    found = _without_lengths(found)
     for part in each:
-        later = _moved(part, first.clock)
         for name, gathered in lengths.items():
-            gathered.add(later.lengths[name])
-        delays.add(later.launches.delay)
+            gathered.add(part.lengths[name])
+        delays.add(part.launches.delay)
+        later = part = _without_lengths(_moved(part, found.clock))  # none is kept while the next is read
         found = replace(
             found,
             sources=found.sources + later.sources,
             window=(min(found.window[0], later.window[0]), max(found.window[1], later.window[1])),
             holds=found.holds | later.holds,
             gpus=found.gpus + later.gpus,
+            kernels_by_rank=one_table(found.kernels_by_rank, later.kernels_by_rank),
             calls={name: CallTotals(*map(sum, zip(found.calls[name], later.calls[name], strict=True)))
                    for name in found.calls},
             idle=_added([found.idle, later.idle]),
@@ -147,23 +176,30 @@ def combined(
             steps=found.steps + later.steps,
             counters=found.counters + later.counters,
             facts={**later.facts, **found.facts},
+            places={**found.places, **later.places},
         )  # fmt: skip
     found = replace(
         found,
         lengths={name: gathered.all() for name, gathered in lengths.items()},
         launches=found.launches._replace(delay=delays.all()),
     )
-    return judge_trace(_named(found, [*known, *(gpu.track for gpu in found.gpus)]), rules)
+    found = _named(found, [*known, *found.places])
+    return found if rules is None else judge_trace(found, rules)
+
+
+def _without_lengths(part: TraceAnalysis) -> TraceAnalysis:
+    return replace(part, lengths={}, launches=part.launches._replace(delay=NO_LENGTHS))
 
 
 def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
     """With what its GPUs are called when these are all there are."""
-    called: dict[Track | None, str] = {gpu: place(name) for gpu, name in names_of(gpus).items()}
+    places: dict[Track | None, str] = {gpu: place(name) for gpu, name in names_of(gpus).items()}
     return replace(
         trace,
-        gpus=tuple(gpu._replace(place=called[gpu.track]) for gpu in trace.gpus),
-        gaps=tuple(gap._replace(place=called[gap.track]) for gap in trace.gaps),
-        counters=tuple(each._replace(place=called.get(each.track)) for each in trace.counters),
+        places=places,
+        gpus=tuple(gpu._replace(place=places[gpu.track]) for gpu in trace.gpus),
+        gaps=tuple(gap._replace(place=places[gap.track]) for gap in trace.gaps),
+        counters=tuple(each._replace(place=places.get(each.track)) for each in trace.counters),
     )
 
 
@@ -219,81 +255,109 @@ def _added(parts: Sequence[Mapping[Cause, tuple[int, int]]]) -> dict[Cause, tupl
     return {cause: (sum(part[cause][0] for part in parts), sum(part[cause][1] for part in parts)) for cause in CAUSES}
 
 
-def _by_gpu(part: Part, links: Links) -> list[Links]:
-    """The rows of each GPU."""
+def _by_gpu(part: Part, links: Links) -> Iterator[tuple[int, Links]]:
+    """Each GPU, and its rows."""
     if len(part.gpus) == 1:
-        return [links]
+        yield 0, links
+        return
     gpu = part.gpu_of[part.timeline.intervals.track[links.rows]]
     order = np.argsort(gpu, kind="stable")
     edges = np.searchsorted(gpu[order], np.arange(len(part.gpus) + 1))
-    mine = [order[low:high] for low, high in pairwise(edges)]
-    return [Links(links.rows[own], links.call[own]) for own in mine]
+    for at, (low, high) in enumerate(pairwise(edges.tolist())):
+        yield at, Links(links.rows[order[low:high]], links.call[order[low:high]])
 
 
-def _use(part: Part, gpu: int, links: Links, busy: Segments, meanwhile: Beside) -> GpuUse:
-    """How one GPU was used. What is on it and of no type, as HolisticTraceAnalysis' syncs, is busy and no more."""
-    own = part.timeline.intervals
-    start, end, category = part.start[links.rows], part.end[links.rows], part.category[links.rows]
-    compute, communication, copy = types = [
-        union(start[mine], end[mine]) for mine in (category == kind for kind in _TYPED)
-    ]
-    under = common(compute, communication).length
-    begin, stop = int(busy.start[0]), int(busy.end[-1])
+class _OfGpu(NamedTuple):
+    """How a GPU was used, its idle time by cause, its longest gaps, and how long it was busy in each step [n steps]."""
+
+    use: GpuUse
+    causes: Mapping[Cause, tuple[int, int]]
+    gaps: list[Gap]
+    in_steps: Ints
+
+
+def _of_gpu(part: Part, gpu: int, links: Links, found: Beside) -> _OfGpu:
+    """Gone through in parts between which the GPU was idle, whose figures add up. What is on it and of no type, as
+    HolisticTraceAnalysis' syncs, is busy and no more."""
+    kind = part.timeline.intervals.kind
+    begin, stop = part.extent(links.rows)
     edges = begin + np.arange(BINS + 1) * (stop - begin) // BINS
-    return GpuUse(
-        track=part.gpus[gpu],
-        place="",
-        n_kernels=int(np.isin(own.kind[links.rows], (Kind.KERNEL, Kind.GRAPH)).sum()),
-        begin_ns=begin,
-        span_ns=stop - begin,
-        busy_ns=busy.length,
-        compute_ns=compute.length,
-        communication_ns=communication.length,
-        copy_ns=copy.length,
-        types=subsets((compute.some, communication.some, copy.some)),
-        overlap=under / communication.length if communication.length else None,
-        waits=waits_of(part, gpu, busy.gaps, links, meanwhile),
-        course=Course(begin, stop, _shares(busy, edges), tuple(_shares(each, edges) for each in types)),
-    )
+    in_steps = np.zeros(len(found.steps), np.int64)
+    step_times = part.times(found.steps)
+    meanwhile = Meanwhile(part, gpu, links, found)
+    n_kernels = under = 0
+    ns, before, types = np.zeros(4, np.int64), np.zeros((4, BINS + 1), np.int64), np.zeros(8, np.int64)
+    ends: list[int | None] = [None] * 4
+    causes, longest = [], []
+    for some, busy, first in stretches(len(links.rows), lambda some: part.times(links.rows[some])):
+        rows, call = links.rows[some], links.call[some]
+        n_kernels += int(np.isin(kind[rows], _WORK).sum())
+        gaps = busy.gaps(ends[0])
+        first = first[len(first) - len(gaps.start) :]
+        idle = idling.idle_of(part, gaps.start, gaps.end, rows[first], call[first])
+        causes.append(idling.by_cause(idle))
+        longest.append(idling.longest(idle))
+        meanwhile.add(gaps)
+        (start, end), category = part.times(rows), part.category[rows]
+        of_types = [
+            union(start[mine], end[mine], last)
+            for mine, last in zip((category == one for one in _TYPED), ends[1:], strict=True)
+        ]
+        under += common(*of_types[:2]).length
+        types += subsets((of_types[0].some, of_types[1].some, of_types[2].some))
+        for at, each in enumerate((busy, *of_types)):
+            if len(each.start):
+                ns[at] += each.length
+                before[at] += each.before(edges)
+                ends[at] = int(each.end[-1])
+        in_steps += busy.before(step_times[1]) - busy.before(step_times[0])
+    if part.like_hta:
+        causes = [idling.by_cause(idling.idle_of_streams(part, links))]
+    busy_ns, compute_ns, communication_ns, copy_ns = ns.tolist()
+    shares = np.diff(before) / np.maximum(np.diff(edges), 1)
+    use = GpuUse(
+        part.gpus[gpu], "", n_kernels, begin, stop - begin, busy_ns, compute_ns, communication_ns, copy_ns,
+        tuple(types.tolist()), under / communication_ns if communication_ns else None,
+        meanwhile.waits, Course(begin, stop, shares[0], tuple(shares[1:])),
+    )  # fmt: skip
+    return _OfGpu(use, _added(causes), idling.described(part, gpu, idling.longest(*longest), links), in_steps)
 
 
 _TYPED = (Category.COMPUTE, Category.COMMUNICATION, Category.COPY)
 
 
-def _shares(covered: Segments, edges: Ints) -> Floats:
-    """How much of each bin they cover, 0-1."""
-    return np.diff(covered.before(edges)) / np.maximum(np.diff(edges), 1)
-
-
 def _holds(part: Part, links: Links, own_steps: Ints) -> frozenset[str]:
     """See TraceAnalysis."""
-    kinds = np.bincount(part.timeline.intervals.kind, minlength=max(Kind) + 1) > 0
+    kinds = part.by_kind.n > 0
     there = {
         "kernels": len(part.gpus),
         "copies": kinds[Kind.MEMCPY] or kinds[Kind.MEMSET],
         "calls": kinds[Kind.RUNTIME] or kinds[Kind.DRIVER],
         "launches": (links.call >= 0).any(),
         "ranges": kinds[Kind.CPU_OP] or kinds[Kind.RANGE] or kinds[Kind.PYTHON],
-        "communication": (part.category[links.rows] == Category.COMMUNICATION).any(),
+        "communication": any(
+            (part.category[links.rows[some]] == Category.COMMUNICATION).any() for some in in_parts(len(links.rows))
+        ),
         "steps": len(own_steps) > 1,
         "pageable": part.timeline.pageable is not None,
     }
     return frozenset(name for name, yes in there.items() if yes)
 
 
-def _lengths(part: Part, links: Links) -> dict[str, Lengths]:
-    """The tables of lengths. Of copies by size only those whose size is known."""
-    own, names = part.timeline.intervals, part.timeline.names
-    length = part.end - part.start
-    is_copy = np.isin(own.kind[links.rows], (Kind.MEMCPY, Kind.MEMSET))
-    kernels, copies = links.rows if part.like_hta else links.rows[~is_copy], links.rows[is_copy]
-    sized = copies[own.size[copies] >= 0]
+def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[dict[str, Lengths], Statistics]:
+    """The tables of lengths, and that of kernels by rank. Of copies by size only those whose size is known."""
+    own, names, length = part.timeline.intervals, part.timeline.names, part.length
     n_types = len(Category)
+    copies = links.rows[are(own.kind[links.rows], (Kind.MEMCPY, Kind.MEMSET))]
+    kernels = links.rows if not len(copies) else part.rows(*_WORK)
+    if part.like_hta:
+        kernels = part.rows(*BUSY, Kind.GPU_SYNC)
+        kernels = kernels[part.category[kernels] != Category.SYNC]
 
     def work(codes: Sequence[int]) -> list[Key]:
         return [(names[code // n_types], Category(code % n_types).name.lower()) for code in codes]
 
-    def by_rank(codes: Sequence[int]) -> list[Key]:
+    def of_ranks(codes: Sequence[int]) -> list[Key]:
         n = len(names) * n_types
         places = [part.gpus[code // n] for code in codes]
         named = work([code % n for code in codes])
@@ -308,29 +372,44 @@ def _lengths(part: Part, links: Links) -> dict[str, Lengths]:
     def operations(codes: Sequence[int]) -> list[Key]:
         return [(OPERATIONS[code],) for code in codes]
 
-    code = own.name[kernels].astype(np.int64) * n_types + part.category[kernels]
-    gpu = part.gpu_of[own.track[kernels]]
-    found = {
-        "kernels": lengths_of(code, length[kernels], work),
-        "copies": lengths_of(own.operation[copies].astype(np.int64), length[copies], operations,
-                             {"bytes": np.maximum(own.size[copies], 0)}),
-        "copy_sizes": lengths_of(own.operation[sized].astype(np.int64), own.size[sized], operations),
-    }  # fmt: skip
-    if len(part.gpus) == 1:
-        one, of = part.gpus[0], found["kernels"]
-        keys = tuple((one, *key) for key in of.keys)
-        found["kernels_by_rank"] = replace(of, keys=keys)
-    else:
-        found["kernels_by_rank"] = lengths_of(gpu * (len(names) * n_types) + code, length[kernels], by_rank)
+    @cache
+    def of_kernels() -> Lengths:
+        return lengths_of(own.name[kernels] * n_types + part.category[kernels], length[kernels], work)
+
+    def by_rank() -> Lengths:
+        if len(part.gpus) == 1:
+            one, of = part.gpus[0], of_kernels()
+            return replace(of, keys=tuple((one, *key) for key in of.keys))
+        code = part.gpu_of[own.track[kernels]] * len(names) * n_types
+        code += own.name[kernels] * n_types
+        code += part.category[kernels]
+        return lengths_of(code, length[kernels], of_ranks)
+
+    def of_copies() -> Lengths:
+        return lengths_of(own.operation[copies], length[copies], operations, {"bytes": np.maximum(own.size[copies], 0)})
+
+    def of_sizes() -> Lengths:
+        sized = copies[own.size[copies] >= 0]
+        return lengths_of(own.operation[sized], own.size[sized], operations)
+
     launched = cache(lambda: Launched(part, links))
-    for table, kind, as_keys in (("ranges", Kind.RANGE, of_domains), ("operators", Kind.CPU_OP, named)):
+
+    def marked(kind: Kind, as_keys: Callable[[Sequence[int]], list[Key]]) -> Lengths:
         rows = part.rows(kind)
         within = {"gpu_ns": launched().within(rows) if len(rows) else rows}
-        found[table] = lengths_of(own.name[rows].astype(np.int64), length[rows], as_keys, within)
-    for table, kinds in (("api", (Kind.RUNTIME, Kind.DRIVER)), ("os", (Kind.OS,))):
+        return lengths_of(own.name[rows], length[rows], as_keys, within)
+
+    def called(*kinds: Kind) -> Lengths:
         rows = part.rows(*kinds)
-        found[table] = lengths_of(own.name[rows].astype(np.int64), length[rows], named)
-    return found
+        return lengths_of(own.name[rows], length[rows], named)
+
+    made: dict[str, Callable[[], Lengths]] = {
+        "kernels": of_kernels, "copies": of_copies, "copy_sizes": of_sizes,
+        "ranges": lambda: marked(Kind.RANGE, of_domains), "operators": lambda: marked(Kind.CPU_OP, named),
+        "api": lambda: called(Kind.RUNTIME, Kind.DRIVER), "os": lambda: called(Kind.OS),
+    }  # fmt: skip
+    ranks = statistics(by_rank()) if _asks(tables, "kernels_by_rank") else NO_STATISTICS
+    return {name: make() for name, make in made.items() if _asks(tables, name)}, ranks
 
 
 def _counter(part: Part, counter: Counter, gpus: Sequence[Track | None]) -> CounterSummary | None:

@@ -106,12 +106,12 @@ class Level:
 
     @cached_property
     def _rows(self) -> tuple[tuple[Gpu, ...], Ints]:
-        keys = [self._key(at) for at in self._tracks]
+        keys = list(map(self._key, self._tracks))
         at_of = {key: at for at, key in enumerate(sorted(dict.fromkeys(keys), key=itemgetter(0, 1, 2)))}
         owner_of = np.full(len(self._timeline.tracks), -1, np.int64)
-        owner_of[self._tracks] = [at_of[key] for key in keys]
+        owner_of[self._tracks] = list(map(at_of.__getitem__, keys))
         gpus = tuple(
-            Gpu(at, "", node, rank, number, uuid, name, None, None, None, None, None, None, None, part or None)
+            Gpu._make((at, "", node, rank, number, uuid, name, None, None, None, None, None, None, None, part or None))
             for (node, number, part, rank, uuid, name), at in at_of.items()
         )
         return gpus, owner_of
@@ -148,47 +148,34 @@ class Level:
 
     def _by_owner(self, places: Ints | slice) -> ByOwner:
         own = self._timeline.intervals
-        start, owner = own.start[places], self.owner_of.astype(np.int32)[own.track[places]]
-        end = np.maximum(own.length[places], 0)
-        end += start
-        return ByOwner(start, end, owner, len(self.gpus))
+        owner = self.owner_of.astype(np.int32)[own.track[places]]
+        return ByOwner(own.start[places], own.length[places], owner, len(self.gpus))
 
     def layer(self, name: str) -> Pieces:
         """The pieces of one name."""
         if name not in self._layers:
-            if name == "time":
-                self._layers[name] = self._time()
-            elif name.startswith(OF_NAME):
+            if name.startswith(OF_NAME):
                 self._layers[name] = self._of_name(name.removeprefix(OF_NAME))
+            elif name == "time" and self._spans is not None:
+                self._layers[name] = self._time_of(self._spans)
+            elif name == "time" and self.name == "threads":
+                self._layers[name] = _spans_of(self._busy[1].union())
             elif self.name == "threads":
                 self._layers |= self._innermost()
             else:
                 self._layers |= self._unions()
         return self._layers[name]
 
-    def _time(self) -> Pieces:
-        """From each owner's first start to its last end; of streams their GPU's."""
-        if self._spans is not None:
-            whole, parent = self._spans.layer("time"), np.full(len(self.gpus), -1, np.int64)
-            tracks = np.flatnonzero(self.owner_of >= 0)
-            parent[self.owner_of[tracks]] = self._spans.owner_of[tracks]
-            at = np.full(len(self._spans.gpus), -1)
-            at[whole.owner] = np.arange(len(whole.owner))
-            found, owner = at[parent], np.arange(len(self.gpus), dtype=np.int32)
-            found, owner = found[found >= 0], owner[found >= 0]
-            start, end = whole.start[found], whole.end[found]
-        else:
-            own, places = self._timeline.intervals, self._busy[0]
-            if self.name == "gpus":
-                places = places[own.kind[places] != Kind.GPU_SYNC]
-            by, n = self.owner_of[own.track[places]], len(self.gpus)
-            low, high = np.full(n, np.iinfo(np.int64).max), np.full(n, np.iinfo(np.int64).min)
-            np.minimum.at(low, by, own.start[places])
-            np.maximum.at(high, by, own.start[places] + own.length[places])
-            owner = np.flatnonzero(high > low).astype(np.int32)
-            start, end = low[owner], high[owner]
-        order = np.argsort(start, kind="stable")
-        return Pieces(start[order], end[order], owner[order])
+    def _time_of(self, spans: "Level") -> Pieces:
+        """Of each row that of the row it belongs to."""
+        whole, parent = spans.layer("time"), np.full(len(self.gpus), -1, np.int64)
+        tracks = np.flatnonzero(self.owner_of >= 0)
+        parent[self.owner_of[tracks]] = spans.owner_of[tracks]
+        at = np.full(len(spans.gpus), -1)
+        at[whole.owner] = np.arange(len(whole.owner))
+        found, owner = at[parent], np.arange(len(self.gpus), dtype=np.int32)
+        found, owner = found[found >= 0], owner[found >= 0]
+        return Pieces(whole.start[found], whole.end[found], owner)
 
     def _unions(self) -> dict[str, Pieces]:
         places, by_owner = self._busy
@@ -204,6 +191,8 @@ class Level:
         found["busy"] = by_owner.union(~sync) if copy.any() else found["kernels"]
         found["sync"] = by_owner.union(sync)
         found["occupied"] = by_owner.union() if sync.any() else found["busy"]
+        if self._spans is None:
+            found["time"] = _spans_of(found["busy"])
         return found
 
     def _innermost(self) -> dict[str, Pieces]:
@@ -341,6 +330,14 @@ class Level:
             total[rows] += added
             weight[rows] += known
         return total, weight
+
+
+def _spans_of(covered: Pieces) -> Pieces:
+    """From each owner's first start to its last end, of pieces owner by owner."""
+    first = np.flatnonzero(np.append(True, covered.owner[1:] != covered.owner[:-1]))[: len(covered.owner)]
+    start, end = covered.start[first], covered.end[np.append(first[1:], len(covered.owner))[: len(first)] - 1]
+    some = end > start
+    return Pieces(start[some], end[some], covered.owner[first][some])
 
 
 class Group(Level):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
+from gssr.model.traces.segments import in_parts
 
 _MOST = 1 << 62
 _AT_ONCE = 1 << 18
@@ -49,24 +50,27 @@ class ByOwner:
     """Intervals [n] ascending by start, by their owners: what some of them cover together, owner by owner. ``order`` [n]:
     the places of the intervals in the order that flags are given in."""
 
-    def __init__(self, start: Ints, end: Ints, owner: NDArray[np.int32], n_owners: int) -> None:
+    def __init__(self, start: Ints, length: Ints, owner: NDArray[np.int32], n_owners: int) -> None:
         order = np.argsort(owner.astype(np.uint16), kind="stable")  # numpy sorts these several times as fast
         if n_owners > 1 << 16:
             order = order[np.argsort((owner[order] >> 16).astype(np.uint16), kind="stable")]
         self.order = order
         self._owner = owner[order]
         zero = int(start.min()) if len(start) else 0
-        shift = int(end.max()) - zero + 1 if len(start) else 1
+        ends = [int((start[part] + np.maximum(length[part], 0)).max()) for part in in_parts(len(start))]
+        shift = max(ends, default=0) - zero + 1
         at_once = max(_MOST // shift, 1)
         edges = np.union1d(self._owner[::_AT_ONCE], np.append(np.arange(0, n_owners, at_once), n_owners))
         self._parts = [slice(*pair) for pair in pairwise(np.searchsorted(self._owner, edges).tolist())]
         self._by = np.arange(n_owners) % at_once * shift - zero
         """[n_owners]: shifts all by their owners, so that one running maximum serves all, as far as numbers reach."""
-        self._begins, self._ends = start[order], end[order]
+        self._begins, self._ends = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
         for part in self._parts:
-            by = self._by[self._owner[part]]
-            self._begins[part] += by
-            self._ends[part] += by
+            places = order[part]
+            begins = start[places]
+            begins += self._by[self._owner[part]]
+            self._begins[part] = begins
+            np.add(begins, np.maximum(length[places], 0), out=self._ends[part])
 
     def union(self, wanted: Flags | None = None) -> Pieces:
         """What those that are ``wanted`` [n] (None: all) cover of each owner's time, owner by owner."""

@@ -6,6 +6,7 @@ A name depends on all GPUs of a run, so that of each is known only when all have
 import collections
 from collections.abc import Iterable, Sequence
 from itertools import product
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from gssr.gpu_name import place
@@ -27,23 +28,33 @@ class Name(NamedTuple):
 def gpus_of(tracks: Sequence[Track]) -> list[Track | None]:
     """The GPU that each track is a stream of, as the first of its streams; None of a thread. A GPU is known by its UUID,
     else by its number in its process."""
-    first: dict[tuple[object, ...], Track] = {}
+    first: dict[object, Track] = {}
     return [
-        first.setdefault((own.source, own.rank, own.node, own.uuid or (own.pid, own.device)), own)
-        if own.kind == "gpu_stream" else None
+        first.setdefault((_BY_UUID if own.uuid else _BY_NUMBER)(own), own) if own.kind == "gpu_stream" else None
         for own in tracks
-    ]  # fmt: skip
+    ]
+
+
+_BY_UUID, _BY_NUMBER = (
+    attrgetter("source", "rank", "node", "uuid"),
+    attrgetter("source", "rank", "node", "pid", "device"),
+)
 
 
 def names_of(gpus: Iterable[Track | None]) -> dict[Track, Name]:
     """What the GPUs of a run are called: ``node:device`` where that tells them apart, else by rank; those that processes
     call the same, by these, too."""
-    every = dict.fromkeys(gpu for gpu in gpus if gpu is not None)
-    on_node = len({(gpu.node, gpu.device) for gpu in every}) == len(every)
-    of_rank = len({gpu.rank for gpu in every}) == len(every)
+    every = dict.fromkeys(filter(None, gpus))
+    on_node = len(set(map(attrgetter("node", "device"), every))) == len(every)
+    of_rank = len(set(map(attrgetter("rank"), every))) == len(every)
     found = {gpu: _name(gpu, on_node, of_rank) for gpu in every}
-    called = collections.Counter(name[:3] for name in found.values())
-    return {gpu: _of_process(gpu, name) if called[name[:3]] > 1 else name for gpu, name in found.items()}
+    called = collections.Counter(map(_CALLED, found.values()))
+    if len(called) == len(found):
+        return found
+    return {gpu: _of_process(gpu, name) if called[_CALLED(name)] > 1 else name for gpu, name in found.items()}
+
+
+_CALLED = itemgetter(0, 1, 2)
 
 
 def spellings(gpu: Track) -> set[str]:

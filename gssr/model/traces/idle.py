@@ -18,7 +18,6 @@ from gssr.arrays import Ints
 from gssr.model.traces.launches import Links
 from gssr.model.traces.part import Part
 from gssr.model.traces.results import CAUSES, Cause, Gap
-from gssr.model.traces.segments import Segments
 from gssr.traces.timeline import BUSY, Category, Kind
 
 LAUNCH = 30_000
@@ -37,13 +36,6 @@ class Idle(NamedTuple):
     cause: Ints
 
 
-def idle_of(part: Part, busy: Segments, first: Ints, links: Links) -> Idle:
-    """Of a GPU: between the stretches in which it was ``busy``, each of which the row at ``first`` [n] of those of ``links``
-    begins."""
-    gaps = busy.gaps
-    return _judged(part, gaps.start, gaps.end, links.rows[first[1:]], links.call[first[1:]])
-
-
 def idle_of_streams(part: Part, links: Links) -> Idle:
     """As HolisticTraceAnalysis counts it: stream by stream, from each end to the next start, what overlaps as less than
     nothing; and of three causes only, its "other" as "unknown"."""
@@ -53,13 +45,14 @@ def idle_of_streams(part: Part, links: Links) -> Idle:
     track = np.sort(track, kind="stable")
     next_ = np.flatnonzero(track[1:] == track[:-1]) + 1
     after, before = links.rows[rows[next_]], links.rows[rows[next_ - 1]]
-    found = _judged(part, part.end[before], part.start[after], after, links.call[rows[next_]])
+    found = idle_of(part, part.end(before), part.start[after], after, links.call[rows[next_]])
     host, short = found.cause == CAUSES.index("host"), found.end - found.start < LAUNCH
     cause = np.where(host, found.cause, np.where(short, CAUSES.index("launch"), CAUSES.index("unknown")))
     return found._replace(cause=cause)
 
 
-def _judged(part: Part, start: Ints, end: Ints, after: Ints, call: Ints) -> Idle:
+def idle_of(part: Part, start: Ints, end: Ints, after: Ints, call: Ints) -> Idle:
+    """Gaps of a GPU [n] with their causes: each is ended by the row ``after`` it, which the row ``call`` launched."""
     cause = np.full(len(start), CAUSES.index("dependency"))
     cause[part.category[after] == Category.COPY] = CAUSES.index("copy")
     cause[end - start < LAUNCH] = CAUSES.index("launch")
@@ -75,16 +68,25 @@ def by_cause(idle: Idle) -> dict[Cause, tuple[int, int]]:
     return {cause: (int(count[at]), int(total[at])) for at, cause in enumerate(CAUSES)}
 
 
-def longest(part: Part, gpu: int, idle: Idle, links: Links) -> list[Gap]:
-    """The MOST_GAPS longest gaps of a GPU (not yet with its name), with what the program did in their middle."""
+def longest(*parts: Idle) -> Idle:
+    """The MOST_GAPS longest of them, of the same length the first."""
+    both = Idle(*map(np.concatenate, zip(*parts, strict=True)))
+    length = both.end - both.start
+    if len(length) > MOST_GAPS:
+        near = np.flatnonzero(length >= np.partition(length, -MOST_GAPS)[-MOST_GAPS])
+        near = near[np.argsort(-length[near], kind="stable")[:MOST_GAPS]]
+        both = Idle(*(column[near] for column in both))
+    return both
+
+
+def described(part: Part, gpu: int, idle: Idle, links: Links) -> list[Gap]:
+    """Gaps of a GPU (not yet with its name), with what the program did in their middle."""
     length = idle.end - idle.start
-    most = min(MOST_GAPS, len(length))
-    order = np.argpartition(-length, most - 1)[:most] if most else np.empty(0, np.int64)
     open_ = _Open(part)
     own = part.timeline.intervals
     usual = open_.thread_of(links)
     found = []
-    for at in order.tolist():
+    for at in range(len(length)):
         place = int(np.searchsorted(links.rows, idle.after[at]))
         call = int(links.call[place])
         thread = int(own.track[call]) if call >= 0 else usual
@@ -101,7 +103,7 @@ def longest(part: Part, gpu: int, idle: Idle, links: Links) -> list[Gap]:
 
 def _before(part: Part, links: Links, place: int, end: int) -> str:
     """The name of what ended at ``end``, before this place among the GPU's rows."""
-    found = _last(place, lambda low, high: part.end[links.rows[low:high]] == end)
+    found = _last(place, lambda low, high: part.end(links.rows[low:high]) == end)
     return "" if found is None else part.timeline.names[part.timeline.intervals.name[links.rows[found]]]
 
 

@@ -11,6 +11,7 @@ from gssr.arrays import Ints
 from gssr.model.traces.lengths import lengths_of
 from gssr.model.traces.part import ByKind, Part
 from gssr.model.traces.results import Launches
+from gssr.model.traces.segments import in_parts
 from gssr.traces.timeline import NO_LINK, Kind, Timeline
 
 SHORT_CALL = 50_000
@@ -30,25 +31,33 @@ class Links(NamedTuple):
     call: Ints
 
 
+NONE_LINKED = Links(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 def links_of(timeline: Timeline, by_kind: ByKind, rows: Ints) -> Links:
     """The launches of GPUs' rows: of calls that share a correlation, the outermost."""
     own = timeline.intervals
     calls = by_kind.rows((Kind.RUNTIME, Kind.DRIVER))
     calls = calls[own.link[calls] != NO_LINK]
-    found = np.full(len(rows), -1, np.int64)
     if not len(calls):
-        return Links(rows, found)
-    link, wanted = own.link[calls][::-1], own.link[rows]
+        return Links(rows, np.broadcast_to(np.int64(-1), len(rows)))
+    found = np.full(len(rows), -1, np.int64)
+    link = own.link[calls][::-1]
     low, high = int(link.min()), int(link.max())
-    if high - low < _DENSE * len(calls) + 1024:
+    dense = high - low < _DENSE * len(calls) + 1024
+    if dense:
         table = np.full(high - low + 1, -1, np.int64)
         table[link - low] = calls[::-1]  # of several the first stays
-        there = np.flatnonzero((wanted >= low) & (wanted <= high) & (wanted != NO_LINK))
-        found[there] = table[wanted[there] - low]
     else:
         link, first = np.unique(own.link[calls], return_index=True)
-        at = np.minimum(np.searchsorted(link, wanted), len(link) - 1)
-        found = np.where((link[at] == wanted) & (wanted != NO_LINK), calls[first[at]], -1)
+    for part_of_rows in in_parts(len(rows)):
+        wanted = own.link[rows[part_of_rows]]
+        if dense:
+            there = np.flatnonzero((wanted >= low) & (wanted <= high) & (wanted != NO_LINK))
+            found[part_of_rows][there] = table[wanted[there] - low]
+        else:
+            at = np.minimum(np.searchsorted(link, wanted), len(link) - 1)
+            found[part_of_rows] = np.where((link[at] == wanted) & (wanted != NO_LINK), calls[first[at]], -1)
     return Links(rows, found)
 
 
@@ -59,13 +68,13 @@ def launches(part: Part, links: Links) -> Launches:
     if part.like_hta:
         linked[linked] = part.is_named(links.call[linked], _AS_HTA.search)
     call, rows = links.call[linked], links.rows[linked]
-    first = np.full(len(part.start), -1)
+    first = np.full(int(call.max(initial=-1)) + 1, -1)
     first[call[::-1]] = rows[::-1]
     calls = np.flatnonzero(first >= 0)
-    work = np.bincount(call, part.end[rows] - part.start[rows], len(first))[calls]
+    work = np.bincount(call, part.length[rows], len(first))[calls]
     rows = first[calls]
-    took = part.end[calls] - part.start[calls]
-    delay = np.maximum(part.start[rows] - part.end[calls], 0)
+    took = part.length[calls]
+    delay = np.maximum(part.start[rows] - part.end(calls), 0)
     queue = _queues(part, rows, calls)
     return Launches(
         len(calls),
@@ -99,20 +108,18 @@ class Launched:
         call, rows = links.call[linked], links.rows[linked]
         track = part.timeline.intervals.track[call]
         self._part, self._low = part, int(part.start.min(initial=0))
-        span = int(part.end.max(initial=0)) - self._low
+        span = int((part.start + part.length).max(initial=0)) - self._low
         self._bits = span.bit_length()
         self._coarse = max(self._bits + len(part.timeline.tracks).bit_length() - 62, 0)
         key = self._key(track, part.start[call])
         order = np.argsort(key, kind="stable")
         self._keys = key[order]
-        self._ahead = np.concatenate([[0], np.cumsum((part.end - part.start)[rows[order]])])
+        self._ahead = np.concatenate([[0], np.cumsum(part.length[rows[order]])])
 
     def within(self, rows: Ints) -> Ints:
         """What was launched while each of these rows lasted, on its thread: ns of all GPUs added up."""
         track = self._part.timeline.intervals.track[rows]
-        first, last = (
-            np.searchsorted(self._keys, self._key(track, times[rows])) for times in (self._part.start, self._part.end)
-        )
+        first, last = (np.searchsorted(self._keys, self._key(track, times)) for times in self._part.times(rows))
         return np.asarray(self._ahead[last] - self._ahead[first], np.int64)
 
     def _key(self, track: "np.ndarray[tuple[int], np.dtype[np.int32]]", time: Ints) -> Ints:

@@ -2,15 +2,19 @@
 
 Tables of several files are made one file at a time: what is kept of a file is how often which length (in whole ns, or
 bytes) occurs under which name. These counts add up, and everything in a table follows from them exactly, medians too. Their
-number is bounded by the different lengths, not by the files: a hundred ranks that do the same take little more than one.
+number is bounded by the different lengths, not by the files: a hundred ranks that do the same take little more than one. Of
+files that have more than a million different ones together, those that are nearly the same become one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gssr.arrays import Floats, Ints
+from gssr.model.traces.segments import in_parts
 from gssr.traces.timeline import Track
 
 Key = tuple[str | Track | None, ...]
@@ -20,13 +24,14 @@ Key = tuple[str | Track | None, ...]
 @dataclass(frozen=True, slots=True)
 class Lengths:
     """``count`` [n] of the lengths ``length`` [n] under ``keys[key]`` [n], ascending by key and length. ``sums``: what else
-    adds up by key [n_keys]: ``gpu_ns``, ``bytes``."""
+    adds up by key [n_keys]: ``gpu_ns``, ``bytes``; ``rest`` [n_keys]: what rounding has taken from the lengths of a key."""
 
     keys: tuple[Key, ...]
     key: Ints
     length: Ints
     count: Ints
     sums: Mapping[str, Ints] = field(default_factory=dict)
+    rest: Ints | int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,16 @@ class Statistics:
     sums: Mapping[str, Ints]
 
 
+_NONE, _NOTHING = np.empty(0, np.int64), np.empty(0)
+NO_LENGTHS = Lengths((), _NONE, _NONE, _NONE)
+NO_STATISTICS = Statistics((), _NONE, _NONE, _NOTHING, _NOTHING, _NONE, _NONE, _NOTHING, _NOTHING, {})
+
+
 def lengths_of(
-    code: Ints, length: Ints, keys: Callable[[Sequence[int]], Iterable[Key]], sums: Mapping[str, Ints] | None = None
+    code: NDArray[np.signedinteger],
+    length: Ints,
+    keys: Callable[[Sequence[int]], Iterable[Key]],
+    sums: Mapping[str, Ints] | None = None,
 ) -> Lengths:
     """Counts of the ``length`` [n] of rows with a ``code`` [n]. ``keys`` turns codes into what they stand for; those that
     stand for the same become one. ``sums`` [n]: what is to be added up."""
@@ -55,9 +68,9 @@ def lengths_of(
     named = tuple(keys(codes.tolist()))
     at = {name: place for place, name in enumerate(dict.fromkeys(named))}
     if len(at) < len(named):
-        key = np.array([at[name] for name in named], np.int64)[key]
+        key = np.array([at[name] for name in named], np.int32)[key]
     added = {name: _sum(key, values, len(at)) for name, values in (sums or {}).items()}
-    return Lengths(tuple(at), *_counted(key, length, np.ones(len(key), np.int64)), added)
+    return Lengths(tuple(at), *_counted(key, length, None), added)
 
 
 def together(parts: Sequence[Lengths]) -> Lengths:
@@ -70,19 +83,39 @@ def together(parts: Sequence[Lengths]) -> Lengths:
     for name in parts[0].sums:
         values = np.concatenate([part.sums[name] for part in parts])
         sums[name] = _sum(np.concatenate(places), values, len(at))
-    return Lengths(tuple(at), *_counted(key, length, count), sums)
+    rests = [np.broadcast_to(part.rest, len(part.keys)) for part in parts]
+    rest = _sum(np.concatenate(places), np.concatenate(rests), len(at))
+    return _rounded(Lengths(tuple(at), *_counted(key, length, count), sums, rest))
+
+
+_MOST, _BITS = 1 << 20, 9
+
+
+def _rounded(of: Lengths) -> Lengths:
+    """Of too many the lengths that are the same in so many bits become one, their mean; but the least and the greatest of
+    each key stay. A median is then off by at most 1/256, a standard deviation by less; all else is exact."""
+    if len(of.key) <= _MOST:
+        return of
+    step = np.maximum(np.frexp(of.length)[1] - _BITS, 0)
+    other, new = of.key[1:] != of.key[:-1], (of.length >> step)[1:] != (of.length >> step)[:-1]
+    new |= other | (step[1:] != step[:-1]) | np.append(other[1:], True) | np.append(True, other[:-1])
+    first = np.flatnonzero(np.append(True, new))
+    key, count, total = of.key[first], np.add.reduceat(of.count, first), np.add.reduceat(of.count * of.length, first)
+    length = total // count
+    return replace(
+        of, key=key, length=length, count=count, rest=of.rest + _sum(key, total - length * count, len(of.keys))
+    )
 
 
 def statistics(of: Lengths) -> Statistics:
     """The table that follows."""
     n = len(of.keys)
     if not n:
-        none, nothing = np.empty(0, np.int64), np.empty(0)
-        return Statistics((), none, none, nothing, nothing, none, none, nothing, nothing, of.sums)
+        return replace(NO_STATISTICS, sums=of.sums)
     first = np.searchsorted(of.key, np.arange(n))
     last = np.append(first[1:], len(of.key)) - 1
     count = np.add.reduceat(of.count, first)
-    total = np.add.reduceat(of.count * of.length, first)
+    total = np.asarray(np.add.reduceat(of.count * of.length, first) + of.rest, np.int64)
     mean = total / count
     off = np.add.reduceat(of.count * (of.length - mean[of.key]) ** 2, first)
     reached = np.cumsum(of.count)
@@ -90,59 +123,78 @@ def statistics(of: Lengths) -> Statistics:
     low, high = (
         of.length[np.searchsorted(reached, before + place, "right")] for place in ((count - 1) // 2, count // 2)
     )
-    order = np.argsort(-total, kind="stable")
-    return Statistics(
-        tuple(of.keys[at] for at in order),
-        count[order],
-        total[order],
-        mean[order],
-        ((low + high) / 2)[order],
-        of.length[first][order],
-        of.length[last][order],
-        np.sqrt(off / np.maximum(count - 1, 1))[order],
-        (total / max(int(total.sum()), 1))[order],
-        {name: values[order] for name, values in of.sums.items()},
-    )
+    std = np.sqrt(off / np.maximum(count - 1, 1))
+    least, greatest = of.length[first], of.length[last]
+    return _in_order(Statistics(of.keys, count, total, mean, (low + high) / 2, least, greatest, std, mean, of.sums))
 
 
-def _dense(code: Ints) -> tuple[Ints, Ints]:
+_ROWS = ("count", "total", "mean", "median", "min", "max", "std")
+
+
+def one_table(a: Statistics, b: Statistics) -> Statistics:
+    """Of two that have no key in common, and no sums."""
+    rows: dict[str, Any] = {name: np.append(getattr(a, name), getattr(b, name)) for name in _ROWS}
+    return _in_order(replace(a, keys=a.keys + b.keys, **rows))
+
+
+def _in_order(of: Statistics) -> Statistics:
+    """Sorted, and with their shares."""
+    order = np.argsort(-of.total, kind="stable")
+    rows: dict[str, Any] = {name: getattr(of, name)[order] for name in _ROWS}
+    rows["share"] = rows["total"] / max(int(of.total.sum()), 1)
+    sums = {name: values[order] for name, values in of.sums.items()}
+    return replace(of, keys=tuple(of.keys[at] for at in order), sums=sums, **rows)
+
+
+def _dense(code: NDArray[np.signedinteger]) -> tuple[Ints, NDArray[np.int32]]:
     """The different codes, and the place of each row's among them."""
     if not len(code):
-        return code, code
-    low = int(code.min())
-    if int(code.max()) - low > 4 * len(code) + 1024:
+        return code.astype(np.int64), code.astype(np.int32)
+    low, high = int(code.min()), int(code.max())
+    if high - low > 4 * len(code) + 1024:
         codes, key = np.unique(code, return_inverse=True)
-        return codes, key.astype(np.int64)
-    there = np.bincount(code - low) > 0
-    place = np.cumsum(there) - 1
+        return codes.astype(np.int64), key.astype(np.int32)
+    there = np.zeros(high - low + 1, np.bool_)
+    for part in in_parts(len(code)):
+        there[code[part] - low] = True
+    place = (np.cumsum(there) - 1).astype(np.int32)
     return np.flatnonzero(there) + low, place[code - low]
 
 
-def _sum(key: Ints, values: Ints, n: int) -> Ints:
+def _sum(key: NDArray[np.signedinteger], values: Ints, n: int) -> Ints:
     """What the values of each key add up to; exact below 2^53."""
     return np.bincount(key, values, n).astype(np.int64)
 
 
-def _counted(key: Ints, length: Ints, count: Ints) -> tuple[Ints, Ints, Ints]:
-    """Key, length and count of the different pairs, in order."""
-    if not len(key):
-        return key, length, count
+def _counted(key: NDArray[np.signedinteger], length: Ints, count: Ints | None) -> tuple[Ints, Ints, Ints]:
+    """Key, length and count (None: 1 of each) of the different pairs, in order."""
+    n = len(key)
+    if not n:
+        return key.astype(np.int64), length, length
     low = int(length.min())
-    bits = (int(length.max()) - low).bit_length()
-    single = bool(count.max() == 1)
-    if int(key.max()).bit_length() + bits < 63:
-        pair = (key << bits) | (length - low)
-        if single:
-            pair.sort()  # many times as quick as its order
-        else:
-            order = np.argsort(pair, kind="stable")
-            pair, count = pair[order], count[order]
-        new = np.append(True, pair[1:] != pair[:-1])
-        first = np.flatnonzero(new)
-        key, length = pair[first] >> bits, (pair[first] & ((1 << bits) - 1)) + low
-    else:
+    spread, most = int(length.max()) - low + 1, int(key.max()) + 1
+    if spread * most >= 1 << 62:
         order = np.lexsort((length, key))
-        key, length, count = key[order], length[order], count[order]
+        key, length = key[order].astype(np.int64), length[order]
         first = np.flatnonzero(np.append(True, (key[1:] != key[:-1]) | (length[1:] != length[:-1])))
         key, length = key[first], length[first]
-    return key, length, np.diff(np.append(first, len(count))) if single else np.add.reduceat(count, first)
+        return key, length, np.diff(np.append(first, n)) if count is None else np.add.reduceat(count[order], first)
+    pair = np.empty(n, np.int64)
+    for part in in_parts(n):
+        np.multiply(key[part], spread, out=pair[part], dtype=np.int64)
+        pair[part] += length[part]
+        pair[part] -= low
+    if spread * most <= n:
+        own = np.bincount(pair, count, spread * most).astype(np.int64)
+        pair = np.flatnonzero(own)
+        count = own[pair]
+    elif count is None:
+        pair.sort()  # many times as quick as its order
+        first = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
+        pair, count = pair[first], np.diff(np.append(first, n))
+    else:
+        order = np.argsort(pair, kind="stable")
+        pair = pair[order]
+        first = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
+        pair, count = pair[first], np.add.reduceat(count[order], first)
+    return pair // spread, pair % spread + low, count

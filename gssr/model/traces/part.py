@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Ints
 from gssr.model.traces.gpu_names import gpus_of
+from gssr.model.traces.segments import in_parts
 from gssr.traces.categories import category_as_hta
-from gssr.traces.timeline import BUSY, NO_LINK, Category, Kind, Timeline, Track
+from gssr.traces.timeline import BUSY, NO_LINK, Kind, Timeline, Track
 
 _CPU = tuple(kind for kind in Kind if kind >= Kind.RUNTIME)
 _PROFILER_STEP = re.compile("ProfilerStep")
@@ -17,17 +19,17 @@ _PROFILER_STEP = re.compile("ProfilerStep")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """``start``, ``end``, ``category`` [n] are those of all of the timeline's intervals, but cut to the window; ``chosen``
-    [n] tells which of them are looked at, None for all. ``gpus``: the first track of each GPU that did something; ``gpu_of``
-    [n tracks] the place of each track's GPU among them, -1 of a thread."""
+    """``start``, ``length``, ``category`` [n] are those of all of the timeline's intervals, but cut to the window;
+    ``chosen`` [n] tells which of them are looked at, None for all. ``gpus``: the first track of each GPU that did
+    something, ``gpu_of`` [n tracks] the place of each track's GPU among them, -1 of a thread."""
 
     timeline: Timeline
     window: tuple[int, int]
     whole: bool
     like_hta: bool
     start: Ints
-    end: Ints
-    category: Ints
+    length: Ints
+    category: NDArray[np.int8]
     chosen: Flags | None
     gpus: tuple[Track, ...]
     gpu_of: Ints
@@ -37,6 +39,21 @@ class Part:
         """Where those intervals of these kinds stand that are looked at."""
         found = self.by_kind.rows(kinds)
         return found if self.chosen is None else found[self.chosen[found]]
+
+    def end(self, rows: Ints) -> Ints:
+        """When each of these intervals ends."""
+        end = self.start[rows]
+        end += self.length[rows]
+        return end
+
+    def times(self, rows: Ints) -> tuple[Ints, Ints]:
+        """When each of these intervals begins and ends."""
+        start = self.start[rows]
+        return start, start + self.length[rows]
+
+    def extent(self, rows: Ints) -> tuple[int, int]:
+        """From the first start to the last end of these, of which there are some."""
+        return int(self.start[rows[0]]), max(int(self.end(rows[part]).max()) for part in in_parts(len(rows)))
 
     def is_named(self, rows: Ints, holds: Callable[[str], object]) -> Flags:
         """[n rows]: whether their name is such."""
@@ -57,16 +74,26 @@ class ByKind:
 
     def __init__(self, timeline: Timeline) -> None:
         kind = timeline.intervals.kind
-        self._rows = np.argsort(kind, kind="stable")
-        self._edges = np.concatenate([[0], np.cumsum(np.bincount(kind, minlength=max(Kind) + 1))])
+        self._kind, self.n = kind, counted(kind, max(Kind) + 1)
+        """``n`` [n kinds]: how many there are of each."""
 
     def rows(self, kinds: Sequence[Kind]) -> Ints:
         """Of any of these kinds, ascending."""
-        found = [self._rows[self._edges[kind] : self._edges[kind + 1]] for kind in kinds]
-        some = [each for each in found if len(each)]
-        if len(some) > 1:
-            return np.sort(np.concatenate(some), kind="stable")  # which merges runs that are in order
-        return some[0] if some else found[0]
+        n = self.n[list(kinds)]
+        if n.sum() == len(self._kind):
+            return np.arange(len(self._kind))
+        some = [kind for kind, of in zip(kinds, n.tolist(), strict=True) if of]
+        if len(some) < 2:
+            return np.flatnonzero(self._kind == some[0]) if some else np.empty(0, np.int64)
+        return np.flatnonzero(are(self._kind, some))
+
+
+def counted(column: NDArray[np.signedinteger], n: int, rows: Ints | None = None) -> Ints:
+    """How often each of the numbers below ``n`` is in the column, or in its ``rows``."""
+    found = np.zeros(n, np.int64)
+    for part in in_parts(len(column if rows is None else rows)):
+        found += np.bincount(column[part if rows is None else rows[part]], minlength=n)
+    return found
 
 
 def part_of(
@@ -80,39 +107,43 @@ def part_of(
     the timeline's; None for all. ``like_hta``: as HolisticTraceAnalysis 0.5 reads a trace: whole µs, the last profiler step
     and what it launched left out, and its own classes of kernels."""
     own = timeline.intervals
-    start, end, category = own.start, own.start + own.length, own.category.astype(np.int64)
+    start, length, category = own.start, own.length, own.category
     chosen: Flags | None = None
     if like_hta:
-        start, end = _in_whole_us(timeline)
+        start, length = _in_whole_us(timeline)
         chosen, category = _without_last_step(timeline, start), _categories_as_hta(timeline)
     if window is not None:
         begin, stop = window
+        end = start + length
         inside = (start < stop) & ((end > begin) | (start >= begin))
         chosen = inside if chosen is None else chosen & inside
-        start, end = np.clip(start, begin, stop), np.clip(end, begin, stop)
+        start = np.clip(start, begin, stop)
+        length = np.clip(end, begin, stop) - start
     for column, wanted, n in ((own.track, tracks, len(timeline.tracks)), (own.name, names, len(timeline.names))):
         if wanted is not None:
             yes = np.zeros(n, np.bool_)
             yes[np.asarray(wanted, np.int64)] = True
             chosen = yes[column] if chosen is None else chosen & yes[column]
-    extent = (int(start[0]), int(end.max())) if len(own) else (0, 0)
+    ends = [int((start[part] + length[part]).max()) for part in in_parts(len(own))]
+    extent = (int(start[0]), max(ends)) if ends else (0, 0)
     by_kind = ByKind(timeline)
     gpus, gpu_of = _gpus(timeline, by_kind.rows(BUSY), chosen)
     return Part(
-        timeline, window or extent, window is None, like_hta, start, end, category, chosen, gpus, gpu_of, by_kind
+        timeline, window or extent, window is None, like_hta, start, length, category, chosen, gpus, gpu_of, by_kind
     )  # fmt: skip
 
 
-def _is_one(timeline: Timeline, kinds: Sequence[Kind]) -> Flags:
+def are(kind: NDArray[np.int8], kinds: Sequence[Kind]) -> Flags:
+    """[n]: whether each is one of them."""
     yes = np.zeros(max(Kind) + 1, np.bool_)
     yes[list(kinds)] = True
-    return yes[timeline.intervals.kind]
+    return yes[kind]
 
 
 def _gpus(timeline: Timeline, busy: Ints, chosen: Flags | None) -> tuple[tuple[Track, ...], Ints]:
     """GPUs by rank, node and number."""
     rows = busy if chosen is None else busy[chosen[busy]]
-    used = np.bincount(timeline.intervals.track[rows], minlength=len(timeline.tracks)) > 0
+    used = counted(timeline.intervals.track, len(timeline.tracks), rows) > 0
     gpus = gpus_of(timeline.tracks)
     there = sorted({gpu for at in np.flatnonzero(used).tolist() if (gpu := gpus[at]) is not None}, key=_order)
     place: dict[Track | None, int] = {gpu: at for at, gpu in enumerate(there)}
@@ -128,7 +159,7 @@ def _without_last_step(timeline: Timeline, start: Ints) -> Flags | None:
     """What begins on a thread before the last of several profiler steps, and the GPU's work that was launched by it."""
     own = timeline.intervals
     steps = [at for at, name in enumerate(timeline.names) if _PROFILER_STEP.search(name)]
-    cpu = _is_one(timeline, _CPU)
+    cpu = are(own.kind, _CPU)
     last = np.full(len(timeline.sources) or 1, np.iinfo(np.int64).min)
     rows = np.flatnonzero(cpu & np.isin(own.name, steps))
     if len(np.unique(own.name[rows])) < 2:
@@ -141,25 +172,25 @@ def _without_last_step(timeline: Timeline, start: Ints) -> Flags | None:
 
 
 def _in_whole_us(timeline: Timeline) -> tuple[Ints, Ints]:
-    """Starts rounded up and ends rounded down, of the times as the file has them: those since 1970 as the numbers of 64 bits
-    that HolisticTraceAnalysis keeps them in, which are 0.25 µs apart."""
+    """Starts, rounded up, and lengths to ends that are rounded down, of the times as the file has them: those since 1970 as
+    the numbers of 64 bits that HolisticTraceAnalysis keeps them in, which are 0.25 µs apart."""
     own, zero = timeline.intervals, timeline.clock.unix_ns or 0
     if not timeline.clock.error_ns:
-        start, end = own.start + zero % 1000, own.start + own.length + zero % 1000
-        return -(-start // 1000) * 1000 - zero % 1000, end // 1000 * 1000 - zero % 1000
+        begin = own.start + zero % 1000
+        start, end = -(-begin // 1000) * 1000, (begin + own.length) // 1000 * 1000
+        return start - zero % 1000, end - start
     whole, rest = np.divmod(own.start + zero, 1000)
     time = whole + rest / 1000
-    return (np.ceil(time).astype(np.int64) * 1000 - zero,
-            np.floor(time + own.length / 1000).astype(np.int64) * 1000 - zero)  # fmt: skip
+    start = np.ceil(time).astype(np.int64) * 1000
+    return start - zero, np.floor(time + own.length / 1000).astype(np.int64) * 1000 - start
 
 
-def _categories_as_hta(timeline: Timeline) -> Ints:
+def _categories_as_hta(timeline: Timeline) -> NDArray[np.int8]:
     own = timeline.intervals
-    category = own.category.astype(np.int64)
-    on_gpu = np.flatnonzero(_is_one(timeline, BUSY))
-    by_name = np.zeros(len(timeline.names) + 1, np.int64)
+    category = own.category.copy()
+    on_gpu = np.flatnonzero(are(own.kind, (*BUSY, Kind.GPU_SYNC)))
+    by_name = np.zeros(len(timeline.names) + 1, np.int8)
     for at in np.unique(own.name[on_gpu]).tolist():
         by_name[at] = category_as_hta(timeline.names[at])
     category[on_gpu] = by_name[own.name[on_gpu]]
-    category[_is_one(timeline, (Kind.GPU_SYNC,))] = Category.SYNC
     return category

@@ -8,7 +8,7 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.model.results import Abstention, Verdict
-from gssr.model.traces.lengths import Lengths
+from gssr.model.traces.lengths import Lengths, Statistics
 from gssr.traces.timeline import Clock, Source, Track
 
 Cause = Literal["host", "launch", "dependency", "copy", "unknown"]
@@ -16,8 +16,6 @@ CAUSES: tuple[Cause, ...] = ("host", "launch", "dependency", "copy", "unknown")
 """Why a GPU was idle (gssr.model.traces.idle), in the order of tables."""
 TYPES = ("compute", "communication", "copy")
 """What a GPU's work is for; a subset of them is the sum of 1, 2 and 4."""
-LENGTH_TABLES = ("kernels", "kernels_by_rank", "copies", "copy_sizes", "api", "ranges", "operators", "os")
-"""The tables of lengths that an analysis has."""
 
 
 class Course(NamedTuple):
@@ -187,7 +185,9 @@ class CallTotals(NamedTuple):
 class TraceAnalysis:
     """All that is found out. ``holds``: which of "kernels", "copies", "calls", "launches", "ranges", "communication",
     "steps", "pageable" the trace has. ``calls``: totals of those calls that rules look at. ``whole``: no window was asked
-    for. ``idle``: count and ns by cause. Tables of lengths by their names (LENGTH_TABLES)."""
+    for. ``idle``: count and ns by cause. ``lengths``: tables of lengths by their names; ``kernels_by_rank``: that of the
+    kernels of each GPU. ``places``: what each GPU is called. Empty is what was not asked for
+    (gssr.model.traces.analyze)."""
 
     sources: tuple[Source, ...]
     clock: Clock
@@ -197,6 +197,7 @@ class TraceAnalysis:
     holds: frozenset[str]
     gpus: tuple[GpuUse, ...]
     lengths: Mapping[str, Lengths]
+    kernels_by_rank: Statistics
     calls: Mapping[str, CallTotals]
     idle: Mapping[Cause, tuple[int, int]]
     gaps: tuple[Gap, ...]
@@ -204,6 +205,7 @@ class TraceAnalysis:
     steps: tuple[Step, ...]
     counters: tuple[CounterSummary, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[Track | None, str] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     abstentions: tuple[Abstention, ...] = ()
 

@@ -1,10 +1,14 @@
 """Stretches of time that do not touch: unions of intervals, what two of them share, and how much lies before a time."""
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Ints
+
+_AT_ONCE = 1 << 16
+"""Intervals, so that what is needed on the way stays in caches, and in memory that the process has already."""
 
 
 class Segments(NamedTuple):
@@ -24,10 +28,11 @@ class Segments(NamedTuple):
         some = self.end > self.start
         return self if some.all() else Segments(self.start[some], self.end[some])
 
-    @property
-    def gaps(self) -> "Segments":
-        """What lies between them."""
-        return Segments(self.end[:-1], self.start[1:])
+    def gaps(self, before: int | None = None) -> "Segments":
+        """What lies between them; ``before``: the end of what came before the first."""
+        if before is None:
+            return Segments(self.end[:-1], self.start[1:])
+        return Segments(np.append(before, self.end[:-1]), self.start)
 
     def before(self, times: Ints) -> Ints:
         """How many ns of them lie before each of the ``times``."""
@@ -42,23 +47,48 @@ class Segments(NamedTuple):
 NONE = Segments(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def union(start: Ints, end: Ints) -> Segments:
+def union(start: Ints, end: Ints, before: int | None = None) -> Segments:
     """What intervals [n], ascending by ``start``, cover; see ``union_places``."""
-    return union_places(start, end)[0]
+    return union_places(start, end, before)[0]
 
 
-def union_places(start: Ints, end: Ints) -> tuple[Segments, Ints]:
-    """What intervals [n], ascending by ``start``, cover, and where each stretch's first interval stands. An interval that
-    ends before it begins, as rounding makes some, is a stretch of less than nothing unless another covers its start: that
-    is how HolisticTraceAnalysis counts it."""
+def union_places(start: Ints, end: Ints, before: int | None = None) -> tuple[Segments, Ints]:
+    """What intervals [n], ascending by ``start``, cover, and where each stretch's first interval stands; ``before``: the
+    last end of those that came before and touch none of these. An interval that ends before it begins, as rounding makes
+    some, is a stretch of less than nothing unless another covers its start: that is how HolisticTraceAnalysis counts it."""
     if not len(start):
         return NONE, np.empty(0, np.int64)
     reach = np.maximum.accumulate(end)
+    if before is not None:
+        np.maximum(reach, before, out=reach)
     apart = np.empty(len(start), np.bool_)
     apart[0] = True
     np.greater(start[1:], reach[:-1], out=apart[1:])
     first = np.flatnonzero(apart)
     return Segments(start[first], reach[np.append(first[1:], len(start)) - 1]), first
+
+
+def in_parts(n: int) -> Iterator[slice]:
+    """Of ``n`` so many at a time that no large arrays are needed on the way."""
+    for low in range(0, n, _AT_ONCE):
+        yield slice(low, min(low + _AT_ONCE, n))
+
+
+def stretches(n: int, times: Callable[[slice], tuple[Ints, Ints]]) -> Iterator[tuple[slice, Segments, Ints]]:
+    """Parts of ``n`` intervals ascending by start, cut where none of them is, of which ``times`` gives starts and ends; what
+    those of a part cover; and where in it each stretch's first interval stands."""
+    low, size, before = 0, _AT_ONCE, None
+    while low < n:
+        part = slice(low, min(low + size, n))
+        covered, first = union_places(*times(part), before)
+        if part.stop < n:  # the last stretch may go on
+            if len(first) == 1:
+                size *= 2
+                continue
+            part = slice(low, low + int(first[-1]))
+            covered, first = Segments(covered.start[:-1], covered.end[:-1]), first[:-1]
+        yield part, covered, first
+        low, size, before = part.stop, _AT_ONCE, int(covered.end[-1])
 
 
 def union_of(*parts: Segments) -> Segments:

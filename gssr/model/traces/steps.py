@@ -21,11 +21,10 @@ def steps_of(part: Part) -> Ints:
     return found if len(found) else part.named(_LIKELY.search, Kind.RANGE)
 
 
-def steps(part: Part, rows: Ints, busy: Sequence[Segments]) -> tuple[Step, ...]:
-    """The steps; of each GPU the stretches in which it was ``busy``. A step's GPUs are those of its rank."""
+def steps(part: Part, rows: Ints, covered: Sequence[Ints]) -> tuple[Step, ...]:
+    """The steps; how long each GPU was busy in each of them is ``covered``. A step's GPUs are those of its rank."""
     own, names = part.timeline.intervals, part.timeline.names
-    begin, end = part.start[rows], part.end[rows]
-    covered = [each.before(end) - each.before(begin) for each in busy]
+    begin, length = part.start[rows], part.length[rows]
     found = []
     for at, row in enumerate(rows.tolist()):
         track = part.timeline.tracks[own.track[row]]
@@ -34,11 +33,11 @@ def steps(part: Part, rows: Ints, busy: Sequence[Segments]) -> tuple[Step, ...]:
             for gpu, ns in zip(part.gpus, covered, strict=True)
             if (gpu.rank, gpu.source) == (track.rank, track.source)
         ]
-        length = int(end[at] - begin[at])
-        found.append(Step(names[own.name[row]], track.rank, int(begin[at]), length, sum(mine) // max(len(mine), 1)))
+        busy = sum(mine) // max(len(mine), 1)
+        found.append(Step(names[own.name[row]], track.rank, int(begin[at]), int(length[at]), busy))
     return tuple(found)
 
 
 def between(part: Part, rows: Ints) -> Segments:
     """The times after one of these steps and before the next."""
-    return union(part.start[rows], part.end[rows]).gaps if len(rows) else NONE
+    return union(*part.times(rows)).gaps() if len(rows) else NONE

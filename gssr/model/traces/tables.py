@@ -51,12 +51,11 @@ def _numbers(unit: str, own: tuple[Column, ...] = ()) -> tuple[Column, ...]:
 
 def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tuple[Column, ...] = ()) -> TraceTable:
     def values(trace: TraceAnalysis) -> Columns:
-        found = statistics(trace.lengths[name])
+        found = trace.kernels_by_rank if name == "kernels_by_rank" else statistics(trace.lengths[name])
         rows: Sequence[Sequence[Any]] = found.keys
         named = [key.name for key in keys]
         if RANK in keys:
-            called = {gpu.track: gpu.place for gpu in trace.gpus}
-            rows, named = [_on_gpu(called, *key) for key in found.keys], [*named, "place"]
+            rows, named = [_on_gpu(trace.places, *key) for key in found.keys], [*named, "place"]
         columns: dict[str, Any] = dict(zip(named, zip(*rows, strict=True), strict=False))
         columns |= {name: columns.get(name, ()) for name in named}
         numbers = {each: getattr(found, each) for each in ("total", "mean", "median", "min", "max", "std")}
@@ -74,8 +73,8 @@ def _of_lengths(name: str, keys: tuple[Column, ...], unit: str = "ns", own: tupl
     return TraceTable(about, (*keys, *_numbers(unit, own), *([PLACE] if RANK in keys else [])), values)
 
 
-def _on_gpu(called: Mapping[Track, str], gpu: Any, *key: Any) -> Sequence[Any]:
-    return (gpu.rank, gpu.device, *key, called[gpu])
+def _on_gpu(places: Mapping[Track | None, str], gpu: Any, *key: Any) -> Sequence[Any]:
+    return (gpu.rank, gpu.device, *key, places[gpu])
 
 
 def _rows(

@@ -8,7 +8,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Ints
 from gssr.model.traces.launches import Links
-from gssr.model.traces.part import Part
+from gssr.model.traces.part import Part, counted
 from gssr.model.traces.results import CallTotals, Waits
 from gssr.model.traces.segments import Segments, common, union
 from gssr.model.traces.steps import between
@@ -52,28 +52,35 @@ def beside(part: Part, steps: Ints) -> Beside:
     )  # fmt: skip
 
 
-def waits_of(part: Part, gpu: int, idle: Segments, links: Links, found: Beside) -> Waits:
-    """How much of the time in which a GPU was ``idle`` they take, on threads of the processes that launch its work
-    (``links``), or where none is known of its rank."""
-    threads = _threads(part, gpu, links)
-    track = part.timeline.intervals.track
+class Meanwhile:
+    """How much of the time in which a GPU is idle they take, on threads of the processes that launch its work (``links``),
+    or where none is known of its rank."""
 
-    def meanwhile(rows: Ints | None) -> int | None:
-        if rows is None:
-            return None
-        own = rows[threads[track[rows]]]
-        return common(idle, union(part.start[own], part.end[own])).length
+    def __init__(self, part: Part, gpu: int, links: Links, found: Beside) -> None:
+        threads = _threads(part, gpu, links)
+        track = part.timeline.intervals.track
 
-    steps = found.steps[threads[track[found.steps]]]
-    return Waits(
-        meanwhile(found.loader), meanwhile(found.blocked), meanwhile(found.sync_copy), meanwhile(found.sync_memset),
-        common(idle, between(part, steps)).length if len(steps) > 1 else None,
-    )  # fmt: skip
+        def covered(rows: Ints | None) -> Segments | None:
+            return None if rows is None else union(*part.times(rows[threads[track[rows]]]))
+
+        steps = found.steps[threads[track[found.steps]]]
+        self._covered = (*map(covered, found[:4]), between(part, steps) if len(steps) > 1 else None)
+        self.waits = Waits(*(None if each is None else 0 for each in self._covered))
+        """So far."""
+
+    def add(self, idle: Segments) -> None:
+        """Of these gaps, too."""
+        pairs = zip(self.waits, self._covered, strict=True)
+        self.waits = Waits(
+            *(None if each is None else (so_far or 0) + common(idle, each).length for so_far, each in pairs)
+        )
 
 
 def _threads(part: Part, gpu: int, links: Links) -> Flags:
     tracks, own = part.timeline.tracks, part.gpus[gpu]
-    launching = np.unique(part.timeline.intervals.track[links.call[links.call >= 0]]).tolist()
+    launching = np.flatnonzero(
+        counted(part.timeline.intervals.track, len(tracks), links.call[links.call >= 0])
+    ).tolist()
     processes = {(tracks[at].source, tracks[at].pid) for at in launching}
     return np.array(
         [
@@ -91,7 +98,7 @@ def call_totals(part: Part, links: Links) -> Mapping[str, CallTotals]:
     were to return at once; copies and sets of "sync_copy" and "sync_memset" calls (copies within a GPU, and small ones onto
     it, don't wait: nsys counts neither); "short" kernels, and of these those that a "graph" launched."""
     own = part.timeline.intervals
-    length = part.end - part.start
+    length = part.length
 
     def totals(rows: Ints) -> CallTotals:
         return CallTotals(len(rows), int(length[rows].sum()), int(np.maximum(own.size[rows], 0).sum()))

@@ -93,7 +93,7 @@ def _of_steps(part: Part, first: int, last: int) -> tuple[int, int]:
             f"there are {numbers.min():.0f} to {numbers.max():.0f}" if len(rows) else "no steps are marked in the trace"
         )
         raise ValueError(f"no step from {first} to {last}: {there}")
-    return int(part.start[inside].min()), int(part.end[inside].max())
+    return int(part.start[inside].min()), int(part.end(inside).max())
 
 
 def tracks_of(timeline: Timeline, wanted: Sequence[str]) -> Ints:

@@ -11,7 +11,8 @@ import numpy as np
 from gssr.arrays import Ints
 from gssr.metrics import BY_NAME
 from gssr.model.evidence.evidence import Evidence, excerpt
-from gssr.model.evidence.gather import gather
+from gssr.model.evidence.gather import few_rows, gather
+from gssr.model.findings.steps import step_time
 from gssr.model.results import Abstention, Judgement, Phase, Verdict
 from gssr.model.statistics.gpu_time_counts import FLAGS, Counted
 from gssr.model.statistics.sources import Rollups
@@ -56,8 +57,11 @@ def judge_window(
         places = np.arange(len(positions))
         if len(positions) > MANY:
             places = looked_at(Rollups(reader, positions, 0).aggregate((), window, math.inf).n_rows)
+    if rows is None and counted is None:
+        rows = few_rows(reader, positions[places], window)
     evidence = gather(reader, positions[places], window, rows, counted)
-    return Judged(judge(evidence, table), evidence, places, len(positions))
+    judgement = replace(judge(evidence, table), step=step_time(reader, positions[places], window, rows))
+    return Judged(judgement, evidence, places, len(positions))
 
 
 def judge(evidence: Evidence, table: Table = TABLE) -> Judgement:

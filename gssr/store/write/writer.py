@@ -90,7 +90,7 @@ class Writer:
         pending.run_id, pending.rank = str(run["run_id"]), int(process["rank"] or 0)
         self._node = str(process.get("node") or "")
         try:
-            self._reserve = Reserve(self.path)
+            self._reserve = self._reserve or Reserve(self.path)
             self._connection.execute("BEGIN IMMEDIATE")
             present = {run_id for (run_id,) in self._connection.execute("SELECT run_id FROM runs")}
             if present - self._earlier - {pending.run_id}:

@@ -241,7 +241,7 @@ def _lowest(scene: Scene, n_rows: int, headed: bool) -> list[Row]:
     left = scene.width - (_NODES if nodes else 0)
     rows: list[Row] = []
     if headed:
-        means = frame.window.per_gpu(frame.grid.metric)[scene.looked_at()]
+        means = frame.window.per_gpu(frame.grid.metric, scene.looked_at())
         uneven = imbalance(means[np.isfinite(means)])
         about = Span("" if uneven is None else f"imbalance {percent(uneven)}")
         scale = f"{glyphs.levels[0]} 0 {glyphs.levels[-1]} {scale_text(metric_of(frame.grid.metric), _full(frame))}"

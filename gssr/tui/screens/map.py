@@ -99,7 +99,7 @@ class _Cells(NamedTuple):
 def shown_values(scene: Scene, gpus: Ints) -> Floats:
     """[n]: the GPUs' means of the window; NaN where nothing is known, or of a living run nothing new."""
     frame = scene.frame
-    values: Floats = frame.window.per_gpu(frame.grid.metric)[gpus]
+    values: Floats = frame.window.per_gpu(frame.grid.metric, gpus)
     if frame.state == "live":
         values = np.where(attention(frame).age[gpus] > 0, np.nan, values)
     return values

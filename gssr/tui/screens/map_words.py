@@ -226,7 +226,7 @@ def _panels(
     """A small map of each metric, all in the same places."""
     frame, layout = scene.frame, seen.layout
     gpus, window = layout.gpus, scene.frame.window
-    values = np.array([window.per_gpu(name)[gpus] / full_scale(frame, name) for name in names])
+    values = np.array([window.per_gpu(name, gpus) / full_scale(frame, name) for name in names])
     flags = np.array(odd)[:, gpus]
     most = int(np.bincount(layout.block).max())
     starts = np.flatnonzero(np.diff(layout.block, prepend=-1))

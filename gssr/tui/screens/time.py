@@ -11,8 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from gssr.model.live.frame import BUSY, IDLE
-from gssr.render.cells import as_many, clip, pad
-from gssr.render.marks import blank, code
+from gssr.render.cells import as_many, cell_width, clip, pad
+from gssr.render.clock import step_text
+from gssr.render.marks import blank, code, marks
 from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import NONE
 from gssr.render.shares import legend, stacked
@@ -61,7 +62,7 @@ def draw(scene: Scene) -> list[Row]:
         drawn.append(head_row(scene, part))
     drawn += line_rows(scene, part)
     drawn += summary_rows(scene, part)
-    drawn += counter_rows(scene, parts.left, parts.counters)
+    drawn += counter_rows(scene, parts.left, parts.counters) if part.split is not None else step_rows(scene, part)
     if parts.axis:
         drawn.append(axis_row(scene, part))
     below = panel_rows(scene, part, parts.panel)
@@ -201,6 +202,29 @@ def _label(scene: Scene, part: Part, index: int) -> Row:
     return (
         Span("  "), Span(scene.glyphs.shares[index], role), Span(f" {text:<{room - len(value)}}"), Span(value, "value")
     )  # fmt: skip
+
+
+def step_rows(scene: Scene, part: Part) -> list[Row]:
+    """How long a step took, column by column, up to the longest; nothing where it is not known or there is no room."""
+    judgement = scene.frame.judgement
+    if judgement is None or judgement.step is None or not part.room.counters:
+        return []
+    step, n = judgement.step, part.columns.n
+    lengths = np.full(n, np.nan)
+    if step.series:
+        times, seconds = np.array(step.series).T
+        middle = part.columns.start + part.columns.width * (np.arange(n) + 0.5)
+        at = np.searchsorted(times, middle, "right") - 1
+        lengths = np.where((at >= 0) & (middle <= judgement.end), seconds[np.maximum(at, 0)], np.nan)
+    drawn = marks(lengths[None] / max(np.nanmax(lengths, initial=0.0), step.seconds), scene.glyphs)
+    drawn.codes[:] = code("series")
+    if part.cursor is not None:
+        drawn.codes[:, part.cursor] = code("cursor")
+        step = replace(step, seconds=float(lengths[part.cursor])) if np.isfinite(lengths[part.cursor]) else step
+    text = step_text(step, scene.frame.first, scene.frame.last)
+    pieces: list[Row] = [(Span("  step ", "dim"), Span(piece, "value")) for piece in (text, text.partition(" ±")[0])]
+    label = next((row for row in pieces if cell_width(text_of(row)) < part.room.left), pieces[-1])
+    return [(*pad(clip(label, part.room.left - 1), part.room.left), *drawn.rows()[0])]
 
 
 def axis_row(scene: Scene, part: Part) -> Row:

@@ -35,8 +35,9 @@ _MOST_SUMMARY = 10
 
 class Room(NamedTuple):
     """Rows of each part, 0 where there is no room for it: the ``title``, the ``head`` of the columns with the events, the
-    ``lines`` of the timeline, a ``rule``, the ``summary``, ``counters`` of a trace, the time ``axis``, and the ``panel`` of
-    the cursor. ``left``: cells before the columns of time, the last ``value`` and a blank of them for a line's value."""
+    ``lines`` of the timeline, a ``rule``, the ``summary``, ``counters`` (of a trace, else the length of a step), the time
+    ``axis``, and the ``panel`` of the cursor. ``left``: cells before the columns of time, the last ``value`` and a blank of
+    them for a line's value."""
 
     left: int
     value: int
@@ -67,7 +68,8 @@ def room_of(scene: Scene) -> Room:
     """The parts of a scene."""
     part = scene.frame.part
     if part is None:
-        return room(scene.width, scene.height)
+        judgement = scene.frame.judgement
+        return room(scene.width, scene.height, int(judgement is not None and judgement.step is not None))
     return room(scene.width, scene.height, len(part.counters), len(shown_metrics(scene.frame)))
 
 
@@ -263,7 +265,7 @@ def _labels(scene: Scene, part: Part, line: int) -> list[Row]:
     letter = part.letter(frame, line)
     start: Row = (Span(">" if here else " ", "value"), Span(letter or " ", "gap" if letter == "g" else "outlier"))
     role: Role = "picked" if here else "outlier" if letter == "!" else "plain"
-    means = frame.window.per_gpu(metric.name)[members]
+    means = frame.window.per_gpu(metric.name, members)
     known = means[np.isfinite(means)]
     if part.cursor is None:
         value = float(known.mean()) if len(known) else float("nan")
@@ -273,13 +275,12 @@ def _labels(scene: Scene, part: Part, line: int) -> list[Row]:
     size = part.room.value
     shown = Span(f"{number(value, metric):>{size}} "[-size - 1 :], "value")
     room = part.room.left - 2 - size - 1
-    where = _where(frame, members)
     if not part.timeline.names:
         more = f" +{len(members) - 1}" if len(members) > 1 else ""
         place = fit(clean(frame.place(int(members[0]))), room - len(more), scene.glyphs.ellipsis, "end") + more
         rows: list[Row] = [(*start, Span(place, role), Span(" " * (room - cell_width(place))), shown)]
         return _tall(rows, part)
-    name = Span(part.timeline.names[line], role)
+    name, where = Span(part.timeline.names[line], role), _where(frame, members)
     n = len(members)
     if (part.room.left, size) == NARROW:
         body = f"{n:>{room - 1}}"

@@ -177,6 +177,61 @@ def examine(jobs: Iterable[Job], judge: Judge = analyzed) -> Result:
     return Result(answers, made, judged)
 
 
+FEWEST, FEW_STEPS, WITHIN = 5.0, 6, 0.02
+"""A step of so many readings, met so many times, has to be told, within this share of it."""
+
+
+@dataclass
+class StepAnswers:
+    """The seeds of jobs whose steps have to be told: of ``right``, ``wrong`` and ``silent`` answers; and those of the
+    ``others``, of which some were ``invented``."""
+
+    right: list[int] = field(default_factory=list)
+    wrong: list[int] = field(default_factory=list)
+    silent: list[int] = field(default_factory=list)
+    others: list[int] = field(default_factory=list)
+    invented: list[int] = field(default_factory=list)
+
+    def line(self) -> str:
+        """A report."""
+        wanted = len(self.right) + len(self.wrong) + len(self.silent)
+        return (
+            f"step: {len(self.right)} of {wanted} within {WITHIN:.0%}, wrong {self.wrong}, not told {self.silent}; "
+            f"invented in {len(self.invented)} of {len(self.others)} others: {self.invented}"
+        )
+
+
+def told_step(path: str) -> float | None:
+    """The step that ``gssr analyze --json`` tells, s."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        main(["analyze", "--json", path])
+    step = json.loads(out.getvalue())["runs"][0]["step"]
+    return None if step is None else float(step["seconds"])
+
+
+def measure_steps(seeds: Iterable[int], tell: Callable[[str], float | None] = told_step) -> StepAnswers:
+    """Draw the jobs of these seeds and hold the steps that are told of them against the truth. A reading is as long as the
+    sampling, or as the window of its fields where that is longer."""
+    found = StepAnswers()
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in seeds:
+            job = draw(seed)
+            path, truth, sampling = os.path.join(folder, f"{seed}.sql"), job.step_seconds, job.sampling
+            write(job, path)
+            told = tell(path)
+            right = told is not None and truth is not None and abs(told / truth - 1) <= WITHIN
+            readings = (truth or 0.0) / max(sampling.interval, sampling.window)
+            if readings >= FEWEST and job.timeline.step.sum() >= FEW_STEPS:
+                (found.right if right else found.silent if told is None else found.wrong).append(seed)
+            else:
+                found.others.append(seed)
+                found.invented += [seed] if told is not None and not right else []
+            os.remove(path)
+            job.forget()
+    return found
+
+
 def measure(
     judge: Judge = analyzed, n: int = 60, seed: int = 1, is_healthy: bool | None = None, which: int | None = None
 ) -> Result:

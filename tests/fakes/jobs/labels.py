@@ -1,5 +1,6 @@
 """What has to be said of a job and what may be, by what its causes cost in a simulation without them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +14,8 @@ LEAST_SECONDS = 40.0
 """In shorter jobs nothing has to be said: there is hardly evidence."""
 COUNTS, HARDLY = 0.05, 0.02
 """Shares of the time: from the first on a cause has to be said, below the second it must not be; between, it may."""
+BY_POWER = frozenset({"small_kernels", "communication_bound"})
+"""What shows as little power where NVML is all there is: ``low_power`` is as good an answer there."""
 
 _SAME = "at 10 s no step is resolved and every rank is the same: 100 % busy, at the power of ordinary kernels"
 _EXCHANGE = "100 % busy at the power of ordinary kernels: how much of it is exchange can't be told"
@@ -99,7 +102,11 @@ class Job:
 
     def _says(self, cause: Cause) -> str:
         weaker = dict(cause.weaker)
-        return weaker.get(self.sampling.name, cause.says if self.sampling.profiling else weaker.get("nvml", cause.says))
+        says = weaker.get(self.sampling.name, cause.says if self.sampling.profiling else weaker.get("nvml", cause.says))
+        return "|".join((says, *self._by_power(says.split("|"))))
+
+    def _by_power(self, codes: Iterable[str]) -> set[str]:
+        return set() if self.sampling.profiling or BY_POWER.isdisjoint(codes) else {"low_power"}
 
     def _cost(self, cause: Cause) -> float:
         return 1.0 if cause.always else self.seconds_saved[cause.name] / self.timeline.duration
@@ -121,7 +128,7 @@ class Job:
         for cause in self.plan.causes:
             if self._cost(cause) >= HARDLY or (cause.culprits and cause.says):  # true of some, however little all lose
                 found |= {*cause.says.split("|"), *self._says(cause).split("|"), *cause.may}
-        return frozenset(found - {""})
+        return frozenset((found | self._by_power(found)) - {""})
 
     @cached_property
     def healthy(self) -> bool:

@@ -1,6 +1,8 @@
 """What an analysis says of traces built by hand, and what holds for any."""
 
 import json
+import weakref
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -217,15 +219,17 @@ def test_like_hta_leaves_out_the_last_step_and_rounds_to_whole_us() -> None:
         at = step * 100 * US
         events.add(Kind.RANGE, f"ProfilerStep#{step}", at, 90 * US)
         events.launched("gemm", at + 10 * US, at + 20 * US + 400, 10 * US)  # 20.4 to 30.4: 21 to 30
-        events.launched("Stream Wait Event", at + 11 * US, at + 40 * US, 5 * US, kind=Kind.GPU_SYNC)
+        events.launched("Stream Sync", at + 11 * US, at + 40 * US, 5 * US, kind=Kind.GPU_SYNC)
+        events.launched("Stream Wait Event", at + 12 * US, at + 65 * US, 3 * US, kind=Kind.GPU_SYNC)
         events.launched("dpsk::ep::dispatch", at + 12 * US, at + 50 * US, 10 * US, track=gpu(stream=20))
     timeline = events.timeline()
     assert analyze_timeline(timeline).gpus[0].n_kernels == 6
     found = analyze_timeline(timeline, like_hta=True)
     (use,) = found.gpus
-    assert (use.n_kernels, use.span_ns) == (4, 139 * US)
-    assert use.compute_ns == 2 * (9 + 10) * US and use.communication_ns == 0  # which it does not know
+    assert (use.n_kernels, use.span_ns) == (4, 147 * US)
+    assert use.compute_ns == 2 * (9 + 10 + 3) * US and use.communication_ns == 0  # which it does not know
     assert use.busy_ns == use.compute_ns + 2 * 5 * US
+    assert {key[0] for key in found.lengths["kernels"].keys} == {"gemm", "dpsk::ep::dispatch", "Stream Wait Event"}
     assert found.idle["unknown"] == (0, 0) and found.idle["host"][0] == 2
 
 
@@ -279,8 +283,66 @@ def test_of_any_trace_the_parts_add_up(found: list[tuple[int, int, int, int, int
         assert 0 <= use.busy_ns <= use.span_ns or like_hta
     if not like_hta:
         assert sum(ns for _, ns in own.idle.values()) == sum(use.idle_ns for use in own.gpus)
-        assert int(statistics(own.lengths["kernels_by_rank"]).count.sum()) == sum(use.n_kernels for use in own.gpus)
+        assert int(own.kernels_by_rank.count.sum()) == sum(use.n_kernels for use in own.gpus)
     assert own.launches.n == len(found)
+
+
+def results(found: TraceAnalysis) -> str:
+    gpus = [gpu._replace(course=gpu.course._replace(busy=None, types=())) for gpu in found.gpus]  # type: ignore[arg-type]
+    courses = [(gpu.course.busy.tolist(), np.array(gpu.course.types).tolist()) for gpu in found.gpus]
+    return repr((gpus, courses, [[*rows_of(name, found)[1]] for name in TABLES], found.calls))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(work, min_size=1, max_size=20), st.booleans(), st.integers(1, 9))
+def test_in_how_many_parts_a_gpu_is_gone_through_changes_nothing(
+    found: list[tuple[int, int, int, int, int]], like_hta: bool, at_once: int
+) -> None:
+    events = Events()
+    for number, (start, length, kind, stream, ahead) in enumerate(found):
+        name = ("gemm", "ncclDevKernel_X", "Memcpy DtoH")[kind]
+        events.launched(name, start - ahead, start, length, gpu(stream % 2, stream=stream), took=ahead // 2,
+                        kind=Kind.MEMCPY if kind == 2 else Kind.KERNEL)  # fmt: skip
+        events.add(Kind.RANGE, f"ProfilerStep#{number}", start - ahead, length + ahead)
+    whole = analyze_timeline(events.timeline(), like_hta=like_hta)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gssr.model.traces.segments._AT_ONCE", at_once)
+        assert results(analyze_timeline(events.timeline(), like_hta=like_hta)) == results(whole)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_asked_for_alone_is_the_same_and_no_other_is_made(table: str) -> None:
+    timelines = [training().timeline(), training().timeline()]
+    whole, alone = analyze_timelines(timelines), analyze_timelines(timelines, tables=[table])
+    assert [*rows_of(table, alone)[1]] == [*rows_of(table, whole)[1]]
+    if table != "verdicts":
+        assert not alone.verdicts and not alone.calls and len(alone.lengths) <= 1
+        assert bool(alone.gpus) == (table in ("ranks", "kernel_types", "idle", "gaps", "steps"))
+
+
+def test_of_the_gaps_of_one_length_the_first_are_told() -> None:
+    events = Events()
+    for number in range(80):
+        events.add(Kind.KERNEL, "gemm", number * 100, 90)
+    starts = [gap.start_ns for gap in analyze_timeline(events.timeline()).gaps]
+    assert starts == [number * 100 + 90 for number in range(50)]
+
+
+def test_of_many_files_one_is_held_at_a_time() -> None:
+    held: list[weakref.ref[np.ndarray]] = []
+
+    def timelines() -> Iterator[Timeline]:
+        for rank in range(4):
+            assert all(each() is None for each in held)
+            events = Events().add(Kind.KERNEL, "gemm", 0, 10, gpu(rank))
+            if rank == 2:
+                events = Events().add(Kind.CPU_OP, "a", 0, 10)  # of which nothing is asked for
+            timeline = events.timeline()
+            held.append(weakref.ref(timeline.intervals.start))
+            yield timeline
+            del timeline
+
+    assert len(analyze_timelines(timelines(), Wanted(gpus=["0-3"])).gpus) == 3
 
 
 NAMES = ("", "a", "ProfilerStep#1", "ProfilerStep#2", "step 3", "cudaLaunchKernel", "cudaMemcpy", "cudaDeviceSynchronize",

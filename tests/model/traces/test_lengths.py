@@ -50,3 +50,20 @@ def test_parts_together_are_the_whole(parts: list[list[tuple[int, int]]]) -> Non
 def test_the_same_files_again_take_no_more_room() -> None:
     own = of([(number % 5, number * 7 % 1000) for number in range(5000)])
     assert len(together([own] * 20).key) == len(own.key)
+
+
+def test_of_very_many_lengths_only_the_median_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    parts = [list(zip(rng.integers(0, 4, 3000).tolist(), rng.lognormal(10, 2, 3000).astype(int).tolist(), strict=True))
+             for _ in range(6)]  # fmt: skip
+    exact = statistics(of([row for part in parts for row in part]))
+    monkeypatch.setattr("gssr.model.traces.lengths._MOST", 1000)
+    rounded = of(parts[0])
+    for part in parts[1:]:
+        rounded = together([rounded, of(part)])
+    assert len(rounded.key) < 12_000 < sum(exact.count)
+    found = statistics(rounded)
+    for name in ("count", "total", "mean", "min", "max", "share"):
+        assert getattr(found, name).tolist() == getattr(exact, name).tolist()
+    assert found.median == pytest.approx(exact.median, rel=1 / 256) and found.std == pytest.approx(exact.std, rel=1e-4)
+    assert all((of_key[1:] > of_key[:-1]).all() for of_key in (rounded.length[rounded.key == key] for key in range(4)))

@@ -24,7 +24,7 @@ def test_a_union_covers_each_ns_once_and_is_in_order(found: list[tuple[int, int]
     assert own.length == len(covered(found))
     assert (own.start[1:] > own.end[:-1]).all()
     assert own.start.tolist() == of(found)[0][first].tolist()
-    assert own.gaps.length == (own.end[-1] - own.start[0] - own.length if found else 0)
+    assert own.gaps().length == (own.end[-1] - own.start[0] - own.length if found else 0)
 
 
 @given(intervals, intervals)

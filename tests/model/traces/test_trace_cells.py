@@ -34,7 +34,7 @@ def test_a_union_fills_columns_as_its_nanoseconds_do(
     intervals: list[tuple[int, int, int]], begin: int, width: int, n: int
 ) -> None:
     start, length, owner = np.array(sorted(intervals), np.int64).reshape(-1, 3).T
-    pieces = ByOwner(start, start + length, owner.astype(np.int32), N_OWNERS).union()
+    pieces = ByOwner(start, length, owner.astype(np.int32), N_OWNERS).union()
     found = cells(pieces, None, N_OWNERS, begin, width, n)
     assert np.array_equal(found, cells(pieces.in_time(), None, N_OWNERS, begin, width, n))
     every = covered(intervals)
@@ -47,7 +47,7 @@ def test_a_union_fills_columns_as_its_nanoseconds_do(
 @given(spans)
 def test_lines_hold_what_their_owners_do_and_columns_add_up(intervals: list[tuple[int, int, int]]) -> None:
     start, length, owner = np.array(sorted(intervals), np.int64).reshape(-1, 3).T
-    pieces = ByOwner(start, start + length, owner.astype(np.int32), N_OWNERS).union()
+    pieces = ByOwner(start, length, owner.astype(np.int32), N_OWNERS).union()
     each = cells(pieces, None, N_OWNERS, 0, 7, 13)
     some = cells(pieces, np.array([1, -1, 1]), 2, 0, 7, 13)
     assert np.array_equal(some[1], each[0] + each[2])
@@ -59,7 +59,7 @@ def test_far_owners_of_long_traces_do_not_overflow() -> None:
     day, n = 86_400 * 10**9, 150_000
     owner = np.array([0, n - 1, n - 1], np.int32)
     start = np.array([0, day, day + 5], np.int64)
-    found = ByOwner(start, start + 10, owner, n).union()
+    found = ByOwner(start, np.full(3, 10), owner, n).union()
     assert found.end.tolist() == [10, day + 15]
     assert found.owner.tolist() == [0, n - 1]
 
@@ -190,11 +190,11 @@ def test_many_intervals_taken_in_parts_are_taken_once(monkeypatch: pytest.Monkey
     rng = np.random.default_rng(3)
     start, length = np.sort(rng.integers(0, 900, 300)), rng.integers(0, 40, 300)
     owner, wanted = rng.integers(0, 9, 300, np.int32), rng.random(300) < 0.6
-    whole = ByOwner(start, start + length, owner, 9)
+    whole = ByOwner(start, length, owner, 9)
     expected = whole.union(wanted[whole.order])
     filled = [cells(expected, None, 9, 100, *columns) for columns in ((90, 1), (90, 7))]
     monkeypatch.setattr("gssr.model.traces.cells._AT_ONCE", 16)
-    parts = ByOwner(start, start + length, owner, 9)
+    parts = ByOwner(start, length, owner, 9)
     found = parts.union(wanted[parts.order])
     for one, other in ((found.start, expected.start), (found.end, expected.end), (found.owner, expected.owner)):
         assert one.tolist() == other.tolist()

@@ -1,0 +1,388 @@
+"""How long a step of the program takes, from the rhythm of what was sampled, or from marks that count steps.
+
+The rhythm is the lag after which samples come again: their autocorrelation is high after each whole number of steps and low
+half a step later. What makes it a step's is that it is no beat of shorter steps with the sampling. A beat gives itself away:
+nodes are sampled at different moments, and a step meets them in the order of these moments, its beat in another; and where
+there is one node, two readings of the same thing that look back for different lengths see a step with the delay that these
+make, a beat with another. Where neither can be told, nothing is said.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.model.evidence.glimpses import rows_in, stretches
+from gssr.model.results import StepTime, nodes_of
+from gssr.model.window import extent
+from gssr.store.format.rows import Event, Gpu
+from gssr.store.read.recording import RunReader, Samples
+from gssr.store.read.window_edges import Window
+
+METRICS = (
+    "gr_engine_active", "sm_active", "tensor_active", "dram_active", "fp64_active", "fp32_active", "nvlink_tx_bytes",
+    "pcie_rx_bytes", "power_usage", "gpu_utilization", "memory_copy_utilization",
+)  # fmt: skip
+"""What tells of a step."""
+_SAME = (("gr_engine_active", "gpu_utilization"), ("dram_active", "memory_copy_utilization"))
+"""Two readings of the same thing: DCGM's mean over the interval, and NVML's over a shorter time."""
+_NVML_SECONDS = (1 / 6, 1.0)
+"""That time, by model (NVML API reference, nvmlUtilization_t)."""
+_ACTIVITY = ("gr_engine_active", "sm_active", "power_usage", "gpu_utilization")
+_SHARES = METRICS[:6]
+"""What DCGM says of time, as a share; NVML does of the second ones of _SAME."""
+AWAKE = 0.4
+"""Where these are on average below this share of their usual level, the job does not work, and there are no steps."""
+FEWEST = 5.0
+"""Samples a step, at least. The thresholds that follow are our own, tried on simulated jobs (tests/fakes/jobs)."""
+SHORT, LONGEST, TIMES, MANY = 12.0, 40.0, 6.0, 25.0
+"""Seconds: up to the first a rhythm is a step's when it is met ``TIMES`` times, up to the second when it is met ``MANY``
+times: checkpoints come again more seldom. A longer one is never told from theirs."""
+CLEAR, CHANCE = 0.2, 6.0
+"""The contrast of the autocorrelation (-2 to 2) is at least so high, and so many times what chance would make of it."""
+FIRST = 0.7
+"""Of lags with nearly the same contrast, this share of the highest, the shortest is the step, others are its multiples."""
+TOGETHER, APART = 0.8, 0.03
+"""Nodes agree, this share at least of what they would if they were one, and so much better than on any beat."""
+SHOWN = 0.2
+"""Only those nodes count that show the rhythm by this share of what the one does that shows it most."""
+LAG, ALIKE, SWING = 0.3, 0.6, 0.03
+"""Radians by which two readings may be out of step, how coherent they are at least, and how much, as a share of its
+highest value, a metric changes in a step: a beat of two or more steps a sample is fainter."""
+WINDOWS, WINDOW, WINDOW_STEPS = 60, 64, 7
+"""The series has so many points at most, each of so many samples and steps at least."""
+SEEN, SURE = 0.2, 0.05
+"""The step shows in this share of the windows at least, and its standard error is not above this share of it."""
+CHANGED, KEPT = 0.03, 3
+"""A change is told from this share on, between medians of so many points at least."""
+_LAGS = 4
+_FINER = 8
+_COUNTED = re.compile(r"^(?:\w+[ :/._-])?(?:step|iter|iteration|batch)[ :_#=-]*(\d+)$", re.IGNORECASE)
+
+
+class _Rhythm(NamedTuple):
+    """Node means: ``values`` by metric [n_nodes, n] about their level, 0 where unknown; ``known`` alike; ``highest`` mean of
+    each. Samples of index k lie about ``times`` [n] (unix s), a node's ``offset`` [n_nodes] intervals later."""
+
+    values: Mapping[str, Floats]
+    known: Mapping[str, Floats]
+    highest: Mapping[str, float]
+    times: Floats
+    offset: Floats
+
+
+def step_time(reader: RunReader, positions: Ints, window: Window, rows: Samples | None) -> StepTime | None:
+    """How long a step took in a window, seen by these GPUs (``positions``) of a run, from their ``rows`` there (numbered
+    within ``positions``), or, where these are too many to be had, from short stretches of them."""
+    interval = reader.sampling_seconds or 1.0
+    gpus = [reader.gpus[position] for position in positions.tolist()]
+    nodes = nodes_of(gpus)[1]
+    pieces = [rows] if rows is not None else []
+    if rows is None and len(positions) and FEWEST * interval <= LONGEST:
+        begins, seconds = stretches(reader, window.within(*extent(reader)))
+        names = [name for name in METRICS if name in reader.metrics]
+        if len(begins) and seconds >= WINDOW * interval:
+            pieces = [rows_in(reader, positions, names, begins[at : at + 1], seconds) for at in range(len(begins))]
+    events = [event for event in reader.events if window.start <= event.time < window.end]
+    return steps(pieces, nodes, interval, _averaged_watts(gpus), events)
+
+
+def _averaged_watts(gpus: Sequence[Gpu]) -> float:
+    """The highest power of GPUs whose reading is its mean over a second: Ampere but GA100, and newer (NVML API reference,
+    nvmlDeviceGetPowerUsage). 0 of others, and where it is unknown."""
+    newer = [gpu.compute_capability is not None and float(gpu.compute_capability) > 8.0 for gpu in gpus]
+    return max((gpu.power_limit or 0.0 for gpu in gpus), default=0.0) if all(newer) else 0.0
+
+
+def steps(
+    pieces: Sequence[Samples], nodes: Ints, interval: float, watts: float = 0.0, events: Sequence[Event] = ()
+) -> StepTime | None:
+    """How long a step took, in stretches of a window one after another, from their rows (GPUs numbered as ``nodes``
+    [n_gpus], the number of each one's node); ``interval`` is that of sampling, s; ``watts`` what power may
+    be at most where it is read as its mean over a second, else 0. Marks that count steps go before; None
+    where there are none and no rhythm is told."""
+    marked = _of_marks(events)
+    if marked is not None:
+        return marked
+    pieces = [piece for piece in pieces if len(piece.time)]
+    if not pieces or FEWEST * interval > LONGEST:
+        return None
+    lasted = [float(piece.time[-1] - piece.time[0]) for piece in pieces]
+    for longest, times in ((SHORT, TIMES), (LONGEST, MANY)):
+        rhythm = _rhythm(pieces, nodes, interval, longest)
+        lag = _find(rhythm, min(LONGEST, max(lasted) / TIMES) / interval)
+        if lag is None or lag * interval > longest:
+            continue
+        seconds = lag * interval
+        if lag < 0.99 * FEWEST or sum(lasted) < times * seconds or not _is_no_beat(rhythm, lag, interval, watts):
+            return None
+        series, n = _series(rhythm, lag, interval)
+        told = _told(seconds, series, interval)
+        return told if len(series) >= SEEN * n and told.accuracy <= SURE else None
+    return None
+
+
+def _of_marks(events: Sequence[Event]) -> StepTime | None:
+    """From marks such as "step 120", of the rank that has most. Several processes may mark the same step: the first one
+    counts. Numbers may begin anew."""
+    counted: dict[int | None, list[tuple[float, int]]] = {}
+    for event in sorted(events, key=lambda event: event.time):
+        if event.kind == "mark" and (match := _COUNTED.match(event.message or "")):
+            own, number = counted.setdefault(event.rank, []), int(match[1])
+            if not own or number > own[-1][1] or number < own[-1][1] / 2:
+                own.append((event.time, number))
+    most = max(counted.values(), key=len, default=[])
+    time, numbers = np.array(most, np.float64).reshape(-1, 2).T
+    on = np.diff(numbers) > 0
+    if on.sum() < TIMES:
+        return None
+    begins, every = time[:-1][on], np.diff(time)[on] / np.diff(numbers)[on]
+    parts = np.array_split(np.arange(len(every)), min(WINDOWS, len(every)))
+    series = np.array([(begins[part[0]], float(np.median(every[part]))) for part in parts])
+    return _told(float(np.median(every)), series, 0.0)
+
+
+def _rhythm(pieces: Sequence[Samples], nodes: Ints, interval: float, longest: float) -> _Rhythm:
+    """The rows as node means; stretches follow each other after as much that is unknown."""
+    first = np.full(int(nodes.max()) + 1, np.inf)
+    np.minimum.at(first, nodes[pieces[0].gpu], pieces[0].time)
+    first = np.where(np.isfinite(first), first, pieces[0].time.min())
+    at, cells, time = 0, [], []
+    for piece in pieces:
+        own = np.rint((piece.time - first[nodes[piece.gpu]]) / interval).astype(np.int64)
+        n = int(own.max() - own.min()) + 1
+        cells.append(own - own.min() + at)
+        time.append(float(first.min()) + interval * (own.min() + np.arange(2 * n)))
+        at += 2 * n
+    n, gpu, cell = at, np.concatenate([piece.gpu for piece in pieces]), np.concatenate(cells)
+    cell = nodes[gpu] * n + cell
+    shape = len(first), n
+    width = min(2 * int(longest / interval) | 1, n)
+    means, known = {}, {}
+    for name in METRICS:
+        if not all(name in piece.values for piece in pieces):
+            continue
+        column = np.concatenate([piece.values[name] for piece in pieces]).astype(np.float64)
+        there = np.isfinite(column)
+        count = np.bincount(cell[there], minlength=shape[0] * n).reshape(shape)
+        total = np.bincount(cell[there], column[there], shape[0] * n).reshape(shape)
+        means[name] = np.divide(total, count, out=np.zeros(shape), where=count > 0)
+        known[name] = (count > 0).astype(np.float64)
+    awake = np.ones(shape)
+    for name in _ACTIVITY:
+        if name in means:
+            level = _smooth(means[name], known[name], width // 4)
+            awake *= level >= AWAKE * np.percentile(level, 90, axis=1, keepdims=True)
+    values, highest = {}, {}
+    for name, mean in means.items():
+        some = known[name] = known[name] * awake
+        if not some.any():
+            continue
+        apart = np.where(some > 0, mean - _smooth(mean, some, width), 0.0)
+        usual = float(np.median(np.abs(apart[some > 0]))) or float(apart.std())
+        apart = np.clip(apart, -8 * usual, 8 * usual)
+        if usual > 0 and not _is_held(apart, some):
+            values[name], highest[name] = apart, float(mean.max())
+    return _Rhythm(values, known, highest, np.concatenate(time), (first - first.min()) / interval)
+
+
+def _smooth(values: Floats, known: Floats, width: int) -> Floats:
+    """The means of values [m, n] over ``width`` samples about each, of those that are known."""
+    n = values.shape[1]
+    low, high = np.maximum(np.arange(n) - width // 2, 0), np.minimum(np.arange(n) + width // 2 + 1, n)
+    total, count = (np.cumsum(np.pad(each, ((0, 0), (1, 0))), axis=1) for each in (values * known, known))
+    return np.asarray((total[:, high] - total[:, low]) / np.maximum(count[:, high] - count[:, low], 1), np.float64)
+
+
+def _is_held(values: Floats, known: Floats) -> bool:
+    """Whether a reading is renewed only with every third sample or more seldom: then it shows beats with that."""
+    changes = (np.diff(values, axis=1) ** 2 * (known[:, 1:] * known[:, :-1])).sum(axis=0)
+    whole = changes.sum()
+    for every in range(3, 11):
+        share = np.bincount(np.arange(len(changes)) % every, changes).max() / max(whole, 1e-300)
+        if share > 0.6 and len(changes) > 5 * every:
+            return True
+    return False
+
+
+def _find(rhythm: _Rhythm, longest: float) -> float | None:
+    """The lag, of at most so many samples, of the rhythm, if there is one."""
+    n = len(rhythm.times)
+    lags = np.exp(np.arange(np.log(2.0), np.log(max(longest, 2.0)), 0.004))
+    if len(lags) < 8:
+        return None
+    own = {name: _correlation(rhythm, name, int(_LAGS * longest) + 2) for name in rhythm.values}
+    contrasts = {name: _contrast(each, lags) for name, each in own.items() if each is not None}
+    if not contrasts:
+        return None
+    contrast = np.max(list(contrasts.values()), axis=0)
+    peaks = np.flatnonzero((contrast[1:-1] >= contrast[:-2]) & (contrast[1:-1] > contrast[2:])) + 1
+    if not len(peaks) or contrast[peaks].max() <= 0:
+        return None
+    at = int(peaks[np.flatnonzero(contrast[peaks] >= FIRST * contrast[peaks].max())[0]])
+    known = max(float(each.sum()) for each in rhythm.known.values())
+    highest = max(float(each[at]) for each in contrasts.values())
+    if highest < max(CLEAR, CHANCE / np.sqrt(known)):
+        return None
+    shown = [own[name] for name, each in contrasts.items() if each[at] >= highest / 2]
+    together = np.mean([each for each in shown if each is not None], axis=0)
+    return _finer(together, float(lags[at]), n)
+
+
+def _correlation(rhythm: _Rhythm, name: str, most: int) -> Floats | None:
+    """The autocorrelation of a metric up to a lag of ``most`` samples, in steps of 1/_FINER sample: of what is known,
+    without the noise of single samples at lag 0. None where there is nothing."""
+    values, known = rhythm.values[name], rhythm.known[name]
+    size = 2 * values.shape[1]
+    most = min(most, values.shape[1] - 1)
+    total, count = (
+        np.fft.irfft((np.abs(np.fft.rfft(each, size)) ** 2).sum(axis=0), size)[:most] for each in (values, known)
+    )
+    own = total / np.maximum(count, 1.0)
+    if own[0] <= 0:
+        return None
+    own = own / own[0]
+    own[0] = max(own[1:3].max(initial=0.0), 0.0)
+    spectrum = np.fft.rfft(np.concatenate((own, own[-2:0:-1])))
+    return np.asarray(np.fft.irfft(spectrum, _FINER * 2 * (most - 1))[: _FINER * most] * _FINER, np.float64)
+
+
+def _contrast(own: Floats, lags: Floats) -> Floats:
+    """By how much values are more alike after whole numbers of each lag than after half a one more."""
+    at = np.arange(len(own)) / _FINER
+    return np.asarray(
+        sum(
+            np.interp(k * lags, at, own, right=0.0) - np.interp((k - 0.5) * lags, at, own, right=0.0)
+            for k in range(1, _LAGS + 1)
+        )
+        / _LAGS
+    )
+
+
+def _finer(own: Floats, lag: float, n: int) -> float:
+    """The lag from the peaks after one, two and more times of it, as long as these stand out."""
+    first = 0.0
+    for times in range(1, _LAGS + 1):
+        low, high = int((times - 0.2) * lag * _FINER), int((times + 0.2) * lag * _FINER) + 1
+        if high + 1 >= len(own) or high / _FINER > n / 2:
+            break
+        at = low + int(own[low:high].argmax())
+        left, middle, right = own[at - 1 : at + 2].tolist()
+        if times == 1:
+            first = middle
+        if middle < 0.4 * first or at in (low, high - 1):
+            break
+        bend = left - 2 * middle + right
+        lag = (at + (0.5 * (left - right) / bend if bend else 0.0)) / _FINER / times
+    return lag
+
+
+def _is_no_beat(rhythm: _Rhythm, lag: float, interval: float, watts: float) -> bool:
+    """Whether a rhythm of so many samples is the program's, and not one of shorter steps with the sampling."""
+    n = len(rhythm.times)
+    frequency = np.asarray(np.fft.rfftfreq(n), np.float64)
+    bands = [
+        (k, np.abs(frequency - k / lag) <= max(0.04 * k / lag, 1.5 / n)) for k in (1, 2, 3) if k / lag < 0.45
+    ]  # of the fundamental and its harmonics
+    spectra = {name: np.fft.rfft(values) for name, values in rhythm.values.items()}
+    band = bands[0][1]
+    swing = {
+        name: 2 * np.sqrt((np.abs(each[:, band]) ** 2).sum(axis=1)) / np.maximum(rhythm.known[name].sum(axis=1), 1)
+        for name, each in spectra.items()
+    }  # [n_nodes]
+    for name, over in (*((name, interval) for name in _SHARES), *((name, _NVML_SECONDS[0]) for _, name in _SAME)):
+        if name in swing and float(swing[name].max()) > _most_of_a_beat(over / interval):
+            return True
+    if watts and "power_usage" in swing and float(swing["power_usage"].max()) / watts > _most_of_a_beat(1 / interval):
+        return True
+    own = np.max([each / rhythm.highest[name] for name, each in swing.items()], axis=0)
+    shown = own >= SHOWN * own.max()
+    if shown.sum() > 1:
+        agree = _agreement(spectra, frequency, bands, rhythm.offset, shown)
+        if agree[0] < TOGETHER:
+            return False
+        if agree[0] - max(agree[1:]) >= APART:
+            return True
+    if own.max() < SWING:
+        return False
+    for one, other in _SAME:
+        if one not in spectra or other not in spectra:
+            continue
+        a, b = spectra[one][:, band], spectra[other][:, band]
+        both = complex((a.conj() * b).sum())
+        if abs(both) < ALIKE * float(np.sqrt((np.abs(a) ** 2).sum() * (np.abs(b) ** 2).sum())):
+            continue
+        late = [np.pi * (interval - each) / (lag * interval) for each in _NVML_SECONDS]
+        if min(late) - LAG <= float(np.angle(both)) <= max(late) + LAG:
+            return True
+    return False
+
+
+def _most_of_a_beat(window: float) -> float:
+    """How much a share of time, averaged over so many intervals, swings at most with a beat of steps that are shorter than
+    5/4 of an interval, the longest that beat so slowly: a square wave from 0 to 1, of which the mean lets this through."""
+    steps = (1 - 1 / FEWEST) * window
+    return float(2 / np.pi * (np.sinc(steps) if steps < 1 else 0.217))
+
+
+def _agreement(
+    spectra: Mapping[str, NDArray[np.complex128]],
+    frequency: Floats,
+    bands: Sequence[tuple[int, Flags]],
+    offset: Floats,
+    shown: Flags,
+) -> list[float]:
+    """How well nodes agree (1: fully) if the rhythm is a step's, and if it is a beat of steps that are 1, -1, 2 and -2
+    times the sampling's frequency away from it."""
+    orders = (0, 1, -1, 2, -2)
+    total, whole = np.zeros(len(orders)), 0.0
+    for each in spectra.values():
+        weight = 1 / max(float((np.abs(each[:, 1:]) ** 2).mean()), 1e-300)
+        for k, band in bands:
+            own = each[shown][:, band] * np.exp(-2j * np.pi * frequency[band] * offset[shown, None])
+            alone = float((np.abs(own) ** 2).sum())
+            whole += weight * (float((np.abs(own).sum(axis=0) ** 2).sum()) - alone)
+            for at, order in enumerate(orders):
+                turned = own * np.exp(-2j * np.pi * order * k * offset[shown, None])
+                total[at] += weight * (float((np.abs(turned.sum(axis=0)) ** 2).sum()) - alone)
+    return [float(each) / whole if whole > 0 else 0.0 for each in total]
+
+
+def _series(rhythm: _Rhythm, lag: float, interval: float) -> tuple[Floats, int]:
+    """[m, 2]: times (unix s) and the step from then on (s), window by window; those in which it is not seen are left
+    out; and of how many."""
+    n = len(rhythm.times)
+    size = int(max(WINDOW, np.ceil(WINDOW_STEPS * lag), np.ceil(n / WINDOWS)))
+    found, windows = [], 0
+    for begin in range(0, n - size // 2, size):
+        part = slice(begin, min(begin + size, n))
+        known = {name: each[:, part] for name, each in rhythm.known.items()}
+        if max(float(each.mean()) for each in known.values()) < 0.5:
+            continue
+        values = {name: each[:, part] for name, each in rhythm.values.items()}
+        own = _find(rhythm._replace(values=values, known=known, times=rhythm.times[part]), 1.5 * lag)
+        windows += 1
+        if own is not None and 0.7 <= own / lag <= 1.4:
+            found.append((float(rhythm.times[begin]), own * interval))
+    return np.array(found, np.float64).reshape(-1, 2), windows
+
+
+def _told(seconds: float, series: Floats, interval: float) -> StepTime:
+    """With what the series says of accuracy and of a change."""
+    values = series[:, 1]
+    noise = float(np.median(np.abs(np.diff(values)))) / 0.6745 / np.sqrt(2) if len(values) > 2 else 0.02 * seconds
+    accuracy = float(max(noise / np.sqrt(max(len(values), 1)), 0.05 * interval / _LAGS)) / seconds
+    changed, change = None, None
+    best = np.inf
+    for at in range(KEPT, len(values) - KEPT + 1):
+        parts = values[:at], values[at:]
+        error = sum(float(((part - part.mean()) ** 2).sum()) for part in parts)
+        before, after = (float(np.median(part)) for part in parts)
+        if error < best and abs(after - before) >= max(CHANGED * before, 3 * noise):
+            best, changed, change = error, float(series[at, 0]), after / before - 1
+    if changed is not None and interval:
+        seconds = float(len(values) / (1 / values).sum())
+    return StepTime(seconds, accuracy, changed, change, tuple(map(tuple, series.tolist())))

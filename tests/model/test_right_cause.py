@@ -1,0 +1,242 @@
+"""The right cause is named: jobs whose symptoms look like another's, each simulated with or made by hand of its physics."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from evidences import evidence, scaled
+
+from gssr.model.analyze import analyze
+from gssr.model.evidence.evidence import Evidence
+from gssr.model.results import Verdict
+from gssr.model.verdicts import judge
+from gssr.render.verdicts import verdict_rows
+from gssr.store.read.recording import open_recording
+from tests.fakes.jobs import causes, healthy
+from tests.fakes.jobs.hardware import A100, H100, Gpu
+from tests.fakes.jobs.job import Cause, Draft, Plan, Recipe
+from tests.fakes.jobs.labels import Job
+from tests.fakes.jobs.phases import Kind
+from tests.fakes.jobs.samplers import DCGM, GPM, NVML, TEN, Sampling
+from tests.fakes.jobs.write import write
+
+SLOWED = {"straggler", "slow_node", "slow_clock", "imbalance"}
+
+
+class Told(NamedTuple):
+    """What was said: verdicts by code, and those that are worse than information."""
+
+    verdicts: dict[str, Verdict]
+
+    @property
+    def warned(self) -> set[str]:
+        return {code for code, verdict in self.verdicts.items() if verdict.severity != "info"}
+
+
+Tell = Callable[..., Told]
+
+
+def training(seconds: float) -> Recipe:
+    """Healthy steps of so many seconds, in which ranks wait for each other."""
+    return healthy.recipe("llm", np.random.default_rng(1), seconds, healthy.RING)
+
+
+@pytest.fixture
+def tell(tmp_path: Path) -> Tell:
+    """What is said of a job with these causes."""
+
+    def told(
+        *found: Cause,
+        step: float = 1.6,
+        sampling: Sampling = DCGM,
+        n: int = 8,
+        seconds: float = 240.0,
+        gpus: tuple[Gpu, ...] = (),
+        recipe: Recipe | None = None,
+    ) -> Told:
+        recipe = recipe or training(step)
+        plan = Plan(gpus or (H100,) * n, 8, recipe, round(seconds / recipe.step), seconds, found, 7).lasting()
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.sql"
+        write(Job(7, "job", plan, sampling), str(path))
+        return Told({verdict.code: verdict for verdict in analyze(open_recording(path).runs[0]).verdicts})
+
+    return told
+
+
+def of(made: Evidence) -> Told:
+    return Told({verdict.code: verdict for verdict in judge(made).verdicts})
+
+
+def unfinished(cause: Cause) -> Cause:
+    """The same of a job that was killed."""
+
+    def apply(draft: Draft) -> None:
+        cause.apply(draft)
+        draft.state, draft.exit_code = "timeout", 143
+
+    return cause._replace(apply=apply)
+
+
+def exchange(share: float, kind: Kind = healthy.RING) -> Cause:
+    """Collectives in this share of each step."""
+    return causes.communication(share, kind, 1.0, 1.6)
+
+
+# 1, 2: communication
+
+
+@pytest.mark.parametrize(("n", "kind", "share"), [(16, healthy.RING, 0.55), (8, healthy.NVLINK, 0.5)])
+def test_collectives_that_nothing_hides_are_named_within_a_step(n: int, kind: Kind, share: float, tell: Tell) -> None:
+    """Their kernels spin: the engine is busy, few SMs are."""
+    assert tell(exchange(share, kind), step=1.6 * (1 - share), n=n).warned == {"communication_bound"}
+
+
+def test_traffic_of_the_network_is_no_copy_from_the_host() -> None:
+    """Over PCIe as much is sent as received, and a kernel runs all the time: it goes to the adapters."""
+    both = {"pcie_tx_bytes": 24e9, "pcie_rx_bytes": 24e9, "nvlink_tx_bytes": 2e9, "nvlink_rx_bytes": 2e9}
+    collective = {
+        "gr_engine_active": 0.97,
+        "sm_active": 0.25,
+        "tensor_active": 0.08,
+        "fp32_active": 0.02,
+        "dram_active": 0.2,
+    }
+    fabric = {"fabric_rx_bytes": 96e9, "fabric_tx_bytes": 96e9}
+    assert of(evidence(16, host=fabric, **both, **collective)).warned == {"communication_bound"}
+
+
+# 3: hangs
+
+
+@pytest.mark.parametrize("cause", [causes.evaluation_alone(1.0, 200, 3), causes.tear_down(150, 0.5e9)])
+def test_a_job_is_not_hung_while_a_rank_evaluates_or_writes(cause: Cause, tell: Tell) -> None:
+    assert "hang" not in tell(unfinished(cause), n=16, seconds=600).verdicts
+
+
+def test_kernels_that_spin_for_ever_are_a_hang_where_nvml_is_all_there_is(tell: Tell) -> None:
+    """100 % utilization; but next to no power is drawn, and no memory copied."""
+    assert tell(causes.hang(200, None, True, False), sampling=NVML, seconds=400).warned == {"hang"}
+
+
+def test_a_barrier_that_is_never_left_is_a_hang(tell: Tell) -> None:
+    assert tell(causes.hang(400, None, True, True), seconds=400).warned == {"hang"}
+
+
+def test_the_rank_that_never_came_is_named(tell: Tell) -> None:
+    hang = tell(causes.hang(200, 5, True, False), seconds=400).verdicts["hang"]
+    assert hang.gpus == (5,) and "gpu001:5" in hang.title
+
+
+# 4, 5: GPUs that differ
+
+
+def test_ranks_that_are_slow_in_turn_are_found_though_their_means_are_alike(tell: Tell) -> None:
+    """The one that works is above the median, of those that spin."""
+    told = tell(causes.rotating(1.8, 6), seconds=480)
+    assert "rotating_stragglers" in told.warned and not told.warned & {*SLOWED, "communication_bound"}
+
+
+@pytest.mark.parametrize("n", [2, 8])
+def test_gpus_that_work_in_turn_take_turns(n: int, tell: Tell) -> None:
+    assert tell(causes.turns(np.arange(n) % 2, 30, False), n=n, seconds=480).warned == {"taking_turns"}
+
+
+def test_models_are_compared_with_their_own_kind(tell: Tell) -> None:
+    assert not tell(gpus=(A100,) * 8 + (H100,) * 8).warned
+
+
+# 6, 9: what runs on the GPUs
+
+
+def test_a_kernel_on_one_sm_is_work(tell: Tell) -> None:
+    assert tell(causes.kernels("one_sm")).warned == {"small_kernels"}
+
+
+@pytest.mark.parametrize(("kernels", "code"), [("thrashing", "unified_memory"), ("few_warps", "low_occupancy")])
+def test_kernels_that_wait_for_memory_are_told_by_how(kernels: str, code: str, tell: Tell) -> None:
+    assert tell(causes.kernels(kernels)).warned == {code}
+
+
+def test_arithmetic_without_tensor_cores_is_no_warning() -> None:
+    dynamics = healthy.DYNAMICS
+    activities = {
+        "sm_active": dynamics.sm,
+        "tensor_active": 0.0,
+        "fp32_active": dynamics.fp32,
+        "dram_active": dynamics.dram,
+    }
+    told = of(evidence(**activities))
+    assert told.verdicts["tensor_unused"].severity == "info" and not told.warned
+
+
+def test_a_job_is_bound_by_one_thing() -> None:
+    told = of(evidence(tensor_active=0.55, dram_active=0.66, sm_active=0.8))
+    assert len(told.verdicts.keys() & {"memory_bound", "compute_bound", "memory_peak"}) == 1
+
+
+# 7: rhythms
+
+
+def test_waits_at_random_have_no_period() -> None:
+    for seed in range(12):
+        random, shape, at = np.random.default_rng(seed), np.ones(1800), 0.0
+        while (at := at + random.uniform(33, 122)) < 1780:
+            shape[int(at) : int(at) + 22] = 0.02
+        assert "recurring_dips" not in of(evidence(n=1800, **scaled(shape))).verdicts, seed
+
+
+def test_a_step_sampled_too_rarely_beats_without_a_rhythm(tell: Tell) -> None:
+    """Steps of 1.6 s, of which 0.5 s wait, sampled each second: every fifth step looks alike."""
+    told = tell(causes.starved(0.69, False, 128), step=0.69 * 1.6)
+    assert "recurring_dips" not in told.verdicts and told.warned
+
+
+def test_heat_that_slows_each_step_is_no_rhythm_of_its_own(tell: Tell) -> None:
+    told = tell(causes.slow_clock((2,), 0.6, 0x20, 0.0, "throttled_thermal"), step=3.0, sampling=GPM, seconds=90)
+    assert told.warned == {"throttled_thermal"}
+
+
+# 8, 9: sampling
+
+
+def test_waits_shorter_than_a_sample_are_told_by_the_hosts_rows(tell: Tell) -> None:
+    """Waits of 3 s take a third of the time, sampled every 10 s; the nodes' disks each second."""
+    told = tell(causes.slow_input(1 / 3, 4, False, False), sampling=TEN, step=1.5, seconds=600)
+    share = next(each.value for each in told.verdicts["io_wait"].evidence if each.metric == "share")
+    assert share == pytest.approx(1 / 3, abs=0.08)
+
+
+def test_values_that_are_missing_make_no_stragglers(tell: Tell) -> None:
+    """Steps of work and of waiting, of which 40 % of the values are there."""
+    told = tell(causes.starved(0.6, False, 128), step=0.6 * 3.0, sampling=DCGM._replace(nulls=0.4))
+    assert not told.verdicts.keys() & {"rotating_stragglers", *SLOWED}
+
+
+# 10: texts
+
+
+def page(told: Told) -> str:
+    rows = [row for verdict in told.verdicts.values() for row in verdict_rows(verdict, 2000, True)]
+    return "\n".join("".join(span.text for span in row) for row in rows)
+
+
+def test_one_core_is_one() -> None:
+    load = np.where(np.arange(300) % 10 < 5, 0.05, 1.0)
+    text = page(of(evidence(workload={"cpu": 1.0}, **scaled(load))))
+    assert "1 core " in text and "1 cores" not in text
+
+
+def test_a_rank_that_does_more_is_not_said_to_do_less() -> None:
+    load = np.full((8, 1), 0.6)
+    load[3] = 1.0
+    told = of(evidence(**scaled(load * 1.1 * np.ones(300))))
+    assert "has more work" in told.verdicts["straggler"].advice
+
+
+def test_limits_have_their_sources_in_words() -> None:
+    load = np.ones((8, 1))
+    load[3] = 0.4
+    text = page(of(evidence(**scaled(load))))
+    assert "limits: " in text and "[" not in text
