@@ -19,6 +19,7 @@ from analyses import START, analysis, one_sample, run, without_counters, without
 from gssr.model.results import Abstention, Analysis, Finding, Phase, Place, Unplaced, Verdict
 from gssr.model.statistics.roofline import place
 from gssr.peaks import peaks_of
+from gssr.render.verdicts import verdict_rows
 from gssr.report.html.document import html_report
 from gssr.report.html.markup import data, tag
 from gssr.report.html.over_time import BLANK, STEPS, indices, png
@@ -36,7 +37,7 @@ def judged(**changes: object) -> Analysis:
     straggler = Verdict(
         "straggler", "critical", "1 of 16 GPUs did 7 % of what the others did",
         (Finding("sm_active", 0.04, 0.5, "SM active 4 %, the median GPU 55 %"),), "Run once without the node.", "ours",
-        START, START + 300, (5,),
+        START, START + 300, (5,), 1234.5,
     )  # fmt: skip
     dips = Verdict("dips", "info", "Work stops", (), "Stop less often.", "ours", START + 90, START + 270)
     peaks = peaks_of("NVIDIA H100 80GB HBM3")
@@ -263,3 +264,10 @@ def test_matplotlib_is_not_needed() -> None:
         [sys.executable, "-c", code, str(Path(__file__).parent)], stdout=subprocess.PIPE, check=True, text=True
     )
     assert found.stdout == "[]\n"
+
+
+def test_a_page_and_a_report_say_what_a_cure_would_win() -> None:
+    found = judged()
+    won = "about 1,200 GPU-hours would be won"
+    assert Page(html_report([found])).text.count(won) == 1  # and not of what is not known
+    assert won in " ".join("".join(span.text for span in row) for row in verdict_rows(found.verdicts[0], 300, True))

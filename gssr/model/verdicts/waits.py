@@ -30,6 +30,8 @@ _ALL = 0.9
 """Glimpses of so much of the time leave nothing out that is worth telling."""
 _FEWEST_BINS = 10
 """Fewer make no line."""
+_RESOLVED = 3
+"""Waits of so many bins are seen whole."""
 Condition = Callable[[Job, Rule], Found | None]
 
 
@@ -115,7 +117,13 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
         finding("share", share, "of the time", rule, "share"),
     )
     found = {"what": _READS[name], "long": _long(job, share)}
-    return Found(found, evidence, rule.graded(share), job.around(busy), (), busy, lost=share)
+    lost = share
+    if not job.by_power:  # which lags behind: bins in which a wait begins or ends
+        edges = np.convolve(busy, np.ones(3), "same").astype(bool) & ~busy & job.steady
+        lost += float(job.lacks[edges].sum()) / int(np.isfinite(job.mean).sum())
+    if busy.sum() < _RESOLVED * len(stretches(busy)):  # many more hide within bins of work
+        lost = max(lost, job.idle)
+    return Found(found, evidence, rule.graded(share), job.around(busy), (), busy, lost=lost)
 
 
 def _within_bins(job: Job, rule: Rule) -> tuple[float, Found] | None:

@@ -126,7 +126,7 @@ class Result:
         """By code: how often it is true, is given GPU-hours, and these can be known; how often they are near the truth."""
         given, near = Counter[str](), Counter[str]()
         for answer in self.answers:
-            given.update(answer.near)
+            given.update(list(answer.near))
             near.update(code for code, right in answer.near.items() if right)
         return {code: (given[code], near[code]) for code in sorted(given)}
 
