@@ -28,6 +28,7 @@ ADDED = {
     "events",
     "abstentions",
     "phases",
+    "step",
     "load_balancing",
     "roofline",
 }

@@ -1,0 +1,114 @@
+"""How long a step took, from the rhythm of the samples and from marks; and that nothing is said of beats."""
+
+import numpy as np
+import pytest
+
+from gssr.model.findings.steps import steps
+from gssr.store.format.rows import Event
+from gssr.store.read.recording import Samples
+from tests.fakes.jobs.draw import draw
+from tests.fakes.jobs.samplers import sample
+
+NODES = np.repeat(np.arange(2), 2)
+
+
+def rows(edges: np.ndarray, interval: float, noise: float = 0.005, offset: float = 0.4) -> Samples:
+    """Of two nodes of two GPUs, the second sampled ``offset`` intervals later: 0.9 over the first 70 % of each step between
+    ``edges`` (s), 0.3 over the rest, as means over the interval."""
+    rng = np.random.default_rng(1)
+    own = np.sort(np.concatenate([edges[:-1], edges[:-1] + 0.7 * np.diff(edges), edges[-1:]]))
+    spent = np.concatenate([[0.0], np.cumsum(np.diff(own) * np.tile([0.9, 0.3], len(own) // 2))])
+    times = [np.arange(1, int(edges[-1] / interval)) * interval + start for start in (0.0, offset * interval)]
+    gpus = [(gpu, times[node]) for gpu, node in enumerate(NODES.tolist())]
+    time = np.concatenate([each for _, each in gpus])
+    mean = (np.interp(time, own, spent) - np.interp(time - interval, own, spent)) / interval
+    values = mean + rng.normal(0.0, noise, len(time))
+    order = np.argsort(time, kind="stable")
+    gpu = np.concatenate([np.full(len(each), gpu) for gpu, each in gpus])
+    return Samples(gpu[order], 1e9 + time[order], {"sm_active": values[order]})
+
+
+def every(lengths: np.ndarray) -> np.ndarray:
+    """Edges of steps of these lengths, each a little off."""
+    return np.concatenate([[0.0], np.cumsum(lengths * np.random.default_rng(2).normal(1.0, 0.01, len(lengths)))])
+
+
+@pytest.mark.parametrize("samples", (5.3, 8.0, 31.7))
+def test_steps_are_told_within_two_percent(samples: float) -> None:
+    found = steps([rows(every(np.full(60, samples)), 1.0)], NODES, 1.0)
+    assert found is not None
+    assert found.seconds == pytest.approx(samples, rel=0.02)
+    assert found.accuracy < 0.02
+    assert found.changed_at is None
+
+
+@pytest.mark.parametrize("samples", (0.31, 0.9, 1.07, 1.6, 2.4, 3.7))
+@pytest.mark.parametrize("offset", (0.0, 0.4))
+def test_nothing_is_said_of_steps_shorter_than_five_samples(samples: float, offset: float) -> None:
+    """A step of 1.6 s seen each second comes again after 8 s, one of 0.9 s after 9 s."""
+    assert steps([rows(every(np.full(400, samples)), 1.0, offset=offset)], NODES, 1.0) is None
+
+
+def test_nothing_is_said_of_noise_nor_of_few_rows() -> None:
+    rng = np.random.default_rng(3)
+    time = np.repeat(np.arange(300.0), 4)
+    gpu = np.tile(np.arange(4), 300)
+    assert steps([Samples(gpu, time, {"sm_active": rng.random(1200)})], NODES, 1.0) is None
+    assert steps([Samples(gpu[:8], time[:8], {"sm_active": rng.random(8)})], NODES, 1.0) is None
+    assert steps([Samples(gpu, time, {"sm_active": np.full(1200, np.nan)})], NODES, 1.0) is None
+    assert steps([], NODES, 1.0) is None
+
+
+def test_a_change_is_told_with_its_time() -> None:
+    lengths = np.concatenate([np.full(80, 6.0), np.full(80, 7.5)])
+    found = steps([rows(every(lengths), 1.0)], NODES, 1.0)
+    assert found is not None
+    assert found.changed_at is not None and found.change is not None
+    assert found.changed_at - 1e9 == pytest.approx(480, abs=70)
+    assert found.change == pytest.approx(0.25, abs=0.03)
+    assert found.seconds == pytest.approx(6.75, rel=0.02)
+    times, seconds = np.array(found.series).T
+    assert (np.diff(times) > 0).all()
+    assert np.median(seconds[:4]) == pytest.approx(6.0, rel=0.02)
+
+
+def test_stretches_apart_from_each_other_tell_as_one() -> None:
+    whole = rows(every(np.full(200, 6.5)), 1.0)
+    pieces = []
+    for begin in (100.0, 600.0, 1100.0):
+        own = (whole.time >= 1e9 + begin) & (whole.time < 1e9 + begin + 80)
+        pieces.append(Samples(whole.gpu[own], whole.time[own], {"sm_active": whole.values["sm_active"][own]}))
+    found = steps(pieces, NODES, 1.0)
+    assert found is not None
+    assert found.seconds == pytest.approx(6.5, rel=0.02)
+
+
+def test_marks_that_count_steps_go_before() -> None:
+    def marked(name: str, rank: int | None = 0) -> list[Event]:
+        return [
+            Event(1e9 + 2.5 * at + late, None, None, rank, "mark", name.format(10 * at))
+            for at in range(40)
+            for late in (0.0, 0.1)  # two processes of the rank
+        ]
+
+    for name in ("step {}", "train step={}", "Iteration #{}", "batch_{}"):
+        found = steps([], NODES, 1.0, events=marked(name))
+        assert found is not None, name
+        assert found.seconds == pytest.approx(0.25)
+        assert len(found.series) == 39
+    assert steps([], NODES, 1.0, events=marked("epoch {}")) is None
+    assert steps([], NODES, 1.0, events=marked("step {}")[:6]) is None
+
+
+@pytest.mark.parametrize(("seed", "told"), ((154, True), (35, True), (108, True), (37, False), (131, False), (138, False)))
+def test_simulated_jobs(seed: int, told: bool) -> None:
+    """Jobs of many nodes with waits in each step: of more than five samples, and of fewer, which beat with the sampling."""
+    job = draw(seed)
+    samples = sample(job.draft, job.timeline, job.sampling, job.seed)
+    tick, gpu = np.nonzero(samples.rows)
+    values = {name: column[tick, gpu] for name, column in samples.columns.items()}
+    own = Samples(gpu.astype(np.int64), samples.times[tick, gpu], values)
+    found = steps([own], np.array(job.plan.nodes), job.sampling.interval)
+    assert (found is not None) == told
+    if found is not None:
+        assert found.seconds == pytest.approx(job.step_seconds, rel=0.02)
