@@ -193,6 +193,7 @@ def _clocks(job: Job) -> tuple[Floats, Floats]:
     model: what another model does at its clock can't be compared."""
     levels = levels_of(job.activity, job.common("working"), job.common("idle"))
     busy = job.comparable & (job.activity >= job.common("working") * levels[:, None])
+    busy &= job.evidence.series["sm_clock"] > 0
     clocks = medians(np.where(busy, job.evidence.series["sm_clock"], np.nan).T)
     models = [gpu.name for gpu in job.evidence.gpus]
     usual = {model: median(clocks[[model == each for each in models]]) for model in dict.fromkeys(models)}
