@@ -100,7 +100,9 @@ def test_marks_that_count_steps_go_before() -> None:
     assert steps([], NODES, 1.0, events=marked("step {}")[:6]) is None
 
 
-@pytest.mark.parametrize(("seed", "told"), ((154, True), (35, True), (108, True), (37, False), (131, False), (138, False)))
+@pytest.mark.parametrize(
+    ("seed", "told"), ((154, True), (35, True), (108, True), (37, False), (131, False), (138, False))
+)
 def test_simulated_jobs(seed: int, told: bool) -> None:
     """Jobs of many nodes with waits in each step: of more than five samples, and of fewer, which beat with the sampling."""
     job = draw(seed)

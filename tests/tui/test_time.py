@@ -13,6 +13,7 @@ from looking import text_rows
 
 from gssr.model.live.timeline import Timelines
 from gssr.model.live.watch import Watch
+from gssr.model.results import Judgement, StepTime
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
 from gssr.store.format.rows import Event
@@ -229,3 +230,19 @@ def test_a_frame_without_a_timeline_is_waited_for() -> None:
     assert "one moment" in text(scene)
     assert screen.enter(scene) is None and screen.click(scene, 30, 5) is None
     assert screen.move(scene, 0, 1) == scene.view
+
+
+def test_the_length_of_a_step_has_a_line_where_it_is_known() -> None:
+    step = StepTime(1.62, 0.003, 20.0, 0.25, ((0.0, 1.5), (20.0, 1.875)))
+    bare = scene_of(alike(8), width=120, height=30)
+    frame = bare.frame
+    judgement = Judgement(
+        (), (), frame.first, frame.last, replace(step, series=((frame.first, 1.5), (frame.last, 1.9)))
+    )
+    scene = bare._replace(frame=replace(frame, judgement=judgement))
+    assert "step 1.62 s" in text(scene)
+    assert len(screen.draw(scene)) == len(screen.draw(bare)) == 30
+    assert "step" not in text(bare)
+    assert "step" not in text(bare._replace(frame=replace(frame, judgement=replace(judgement, step=None))))
+    at = scene._replace(view=replace(scene.view, cursor=frame.first + 1.0))
+    assert "step 1.50 s" in text(at)
