@@ -58,6 +58,7 @@ SEEN, SURE = 0.2, 0.05
 """The step shows in this share of the windows at least, and its standard error is not above this share of it."""
 CHANGED, KEPT = 0.03, 3
 """A change is told from this share on, between medians of so many points at least."""
+MOST_APART = 20
 _LAGS = 4
 _FINER = 8
 _COUNTED = re.compile(r"^(?:\w+[ :/._-])?(?:step|iter|iteration|batch)[ :_#=-]*(\d+)$", re.IGNORECASE)
@@ -107,7 +108,7 @@ def steps(
     marked = _of_marks(events)
     if marked is not None:
         return marked
-    pieces = [piece for piece in pieces if len(piece.time)]
+    pieces = [part for piece in pieces for part in _apart(piece)]
     if not pieces or FEWEST * interval > LONGEST:
         return None
     lasted = [float(piece.time[-1] - piece.time[0]) for piece in pieces]
@@ -123,6 +124,17 @@ def steps(
         told = _told(seconds, series, interval)
         return told if len(series) >= SEEN * n and told.accuracy <= SURE else None
     return None
+
+
+def _apart(piece: Samples) -> list[Samples]:
+    """The stretches of a piece between which nothing is known for longer than a step may last; many of them tell nothing."""
+    times = np.sort(piece.time)
+    at = np.flatnonzero(np.diff(times) > LONGEST)
+    if len(at) > MOST_APART or not len(times):
+        return []
+    part = np.searchsorted(times[at], piece.time)
+    chosen = [part == number for number in range(len(at) + 1)] if len(at) else [slice(None)]
+    return [Samples(piece.gpu[own], piece.time[own], {k: v[own] for k, v in piece.values.items()}) for own in chosen]
 
 
 def _of_marks(events: Sequence[Event]) -> StepTime | None:

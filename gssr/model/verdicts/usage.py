@@ -105,7 +105,7 @@ def _last_moved(job: Job, first: int, quiet: float) -> int:
         if rate is not None:
             usual = rate[:first][np.isfinite(rate[:first])]
             extra += np.nan_to_num(rate - (float(np.median(usual)) if len(usual) else 0.0))
-    smooth = np.convolve(extra, np.ones(3) / 3, "same") * max(len(job.evidence.nodes), 1)
+    smooth = np.convolve(extra, np.ones(3) / 3, "same")[: len(extra)] * max(len(job.evidence.nodes), 1)
     moved = np.flatnonzero(smooth[first:] >= quiet)
     return first + int(moved[-1]) + 1 if len(moved) else 0
 

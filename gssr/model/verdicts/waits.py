@@ -119,7 +119,10 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
     found = {"what": _READS[name], "long": _long(job, share)}
     lost = share
     if not job.by_power:  # which lags behind: bins in which a wait begins or ends
-        edges = np.convolve(busy, np.ones(3), "same").astype(bool) & ~busy & job.steady
+        edges = np.zeros(len(busy), bool)
+        edges[1:] |= busy[:-1]
+        edges[:-1] |= busy[1:]
+        edges &= ~busy & job.steady
         lost += float(job.lacks[edges].sum()) / int(np.isfinite(job.mean).sum())
     if busy.sum() < _RESOLVED * len(stretches(busy)):  # many more hide within bins of work
         lost = max(lost, job.idle)
@@ -158,6 +161,8 @@ def _within_bins(job: Job, rule: Rule) -> tuple[float, Found] | None:
 
 def _all_along(job: Job, rule: Rule) -> tuple[float, Found] | None:
     """Waits shorter than any sample, all along: the engine is idle for a part of each bin, and disks or network are busy."""
+    if job.evidence.width > 1.5 * job.evidence.interval:
+        return None  # samples tell more than these bins
     weight = np.where(job.waiting, 0.0, _between_kernels(job))
     share = float(weight.sum() / max(np.isfinite(job.mean).sum(), 1))
     means = {name: _mean(job.evidence.host.get(name), weight > 0) for name in _READS if (weight > 0).any()}
