@@ -18,7 +18,7 @@ EXPECTED = {
     "late_start": {"late_start"},
     "slow_node": {"slow_node", "throttled_thermal"},
     "rotating": set(),  # 5 % of the time is lost: told as an info
-    "io_dip": {"transfer_bound"},
+    "io_dip": set(),  # 3.7 % of the time: told as an info
     "idle_gpus": {"gpus_unused"},
     "gap": set(),
     "checkpoint": {"recurring_dips", "transfer_bound"},

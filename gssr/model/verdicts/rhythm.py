@@ -95,8 +95,9 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
     )
     won = lost / (1 - min(job.spins(bins > 0.5) / level, 0.5)) if job.lead == "sm_active" else lost
     found = {"period": words.duration(seconds), "length": words.duration(length), "what": what}
-    severity = rule.graded(lost) if seconds >= rule.at("steps") else rule.severity
-    return Found(found, evidence, severity, job.span, (), bins, lost=won)
+    is_apart = seconds >= rule.at("steps")
+    severity = rule.graded(lost) if is_apart else rule.severity
+    return Found(found, evidence, severity, job.span, (), bins, lost=won, apart=is_apart)
 
 
 def _filled(values: Floats) -> Floats:

@@ -100,7 +100,8 @@ class Found(NamedTuple):
     """``words`` fill the rule's title. ``gpus``: positions, empty for all. ``bins`` [n_bins]: when it holds, or for what
     part (0-1) of the work that a bin lacks, None for throughout. ``span``: the same as unix times. ``advice``: in place of
     the rule's, where what was found asks for another. ``lost``: which share (0-1) of all the GPUs' time the cure would save;
-    None where that can't be told within a quarter of it in most jobs."""
+    None where that can't be told within a quarter of it in most jobs. ``apart``: it is no wait for slower GPUs,
+    whatever rule ``delays`` it."""
 
     words: dict[str, str]
     findings: tuple[Finding, ...]
@@ -109,6 +110,7 @@ class Found(NamedTuple):
     gpus: tuple[int, ...] = ()
     bins: Flags | Floats | None = None
     advice: str = ""
+    apart: bool = False
     lost: float | None = None
 
 
@@ -182,7 +184,7 @@ def decide(
 
 def same_gpus(cause: Rule, own: Found, rule: Rule, found: Found) -> bool:
     """Whether a rule is a symptom of a ``cause`` that holds (``own``) for all the GPUs for which it ``found`` something."""
-    if rule.code in cause.delays:
+    if rule.code in cause.delays and not found.apart:
         return True
     if rule.code not in cause.explains:
         return False

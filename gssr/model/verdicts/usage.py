@@ -138,8 +138,8 @@ def _out_of_step(job: Job, bins: Flags) -> tuple[str, tuple[int, ...]]:
     ),
     "Let the stages overlap (asynchronous generation and training, more micro-batches in flight, another split of layers), "
     "or run them one after the other on all GPUs.",
-    needs=(LEAD,),
-    delays=("rotating_stragglers", "imbalance", "straggler", "pauses", "gaps", "low_use", "recurring_dips", "slow_down",
+    needs=(LEAD,), explains=("recurring_dips",),
+    delays=("rotating_stragglers", "imbalance", "straggler", "pauses", "gaps", "low_use", "slow_down",
             "late_start", "early_end", "cpu_starved", "communication_bound", "low_power", "small_kernels", "low_occupancy"),
 )  # fmt: skip
 def taking_turns(job: Job, rule: Rule) -> Found | None:
