@@ -44,7 +44,7 @@ def notes(
 def _sentences(
     analysis: Analysis, damage: str | None, last_time: float | None, missing_seconds: float, thinned: bool
 ) -> Iterator[str]:
-    last = "" if last_time is None else f"; last sample {datetime.fromtimestamp(last_time):%H:%M:%S}"
+    last = "" if last_time is None else f"; last sample {_local(last_time, '%H:%M:%S')}"
     if damage:
         yield damage
     if analysis.ranks_missing:
@@ -129,6 +129,14 @@ _LEFT = {
 }
 
 
+def _local(time: float, form: str) -> str:
+    """A unix time on this machine's clock; of one that no calendar has the seconds."""
+    try:
+        return f"{datetime.fromtimestamp(time):{form}}"
+    except (ValueError, OverflowError, OSError):
+        return f"second {time:.0f}"
+
+
 def thinning(reader: RunReader) -> str | None:
     """One sentence; None where every sample is there."""
     until, last = reader.thinned_until, reader.last_time
@@ -136,7 +144,7 @@ def thinning(reader: RunReader) -> str | None:
         return None
     which = "the samples"
     if last is not None and last >= until:
-        which = f"samples from before {datetime.fromtimestamp(until):%Y-%m-%d %H:%M:%S}"
+        which = f"samples from before {_local(until, '%Y-%m-%d %H:%M:%S')}"
     return (
         f"{_LEFT.get(reader.keep, _LEFT['none'])} {which} (--keep {reader.keep}): "
         f"statistics count all of them, but nothing finer than {FINEST:g} s is known"

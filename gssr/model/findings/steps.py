@@ -59,6 +59,8 @@ SEEN, SURE = 0.2, 0.05
 CHANGED, KEPT = 0.03, 3
 """A change is told from this share on, between medians of so many points at least."""
 MOST_APART = 20
+_GENERATION = re.compile(r"8\.[1-9]\d?|(?:9|[1-9]\d)\.\d\d?")
+"""Compute capabilities above 8.0."""
 _LAGS = 4
 _FINER = 8
 _COUNTED = re.compile(r"^(?:\w+[ :/._-])?(?:step|iter|iteration|batch)[ :_#=-]*(\d+)$", re.IGNORECASE)
@@ -94,7 +96,7 @@ def step_time(reader: RunReader, positions: Ints, window: Window, rows: Samples 
 def _averaged_watts(gpus: Sequence[Gpu]) -> float:
     """The highest power of GPUs whose reading is its mean over a second: Ampere but GA100, and newer (NVML API reference,
     nvmlDeviceGetPowerUsage). 0 of others, and where it is unknown."""
-    newer = [gpu.compute_capability is not None and float(gpu.compute_capability) > 8.0 for gpu in gpus]
+    newer = [_GENERATION.fullmatch(gpu.compute_capability or "") is not None for gpu in gpus]
     return max((gpu.power_limit or 0.0 for gpu in gpus), default=0.0) if all(newer) else 0.0
 
 
