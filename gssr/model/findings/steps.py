@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.model.evidence.glimpses import rows_in, stretches
 from gssr.model.results import StepTime, nodes_of
 from gssr.model.window import extent
 from gssr.store.format.rows import Event, Gpu
@@ -59,6 +58,7 @@ SEEN, SURE = 0.2, 0.05
 CHANGED, KEPT = 0.03, 3
 """A change is told from this share on, between medians of so many points at least."""
 MOST_APART = 20
+"""Rows with more gaps that are longer than a step may last tell of none."""
 _GENERATION = re.compile(r"8\.[1-9]\d?|(?:9|[1-9]\d)\.\d\d?")
 """Compute capabilities above 8.0."""
 _LAGS = 4
@@ -85,6 +85,8 @@ def step_time(reader: RunReader, positions: Ints, window: Window, rows: Samples 
     nodes = nodes_of(gpus)[1]
     pieces = [rows] if rows is not None else []
     if rows is None and len(positions) and FEWEST * interval <= LONGEST:
+        from gssr.model.evidence.glimpses import rows_in, stretches  # here, because short jobs need none
+
         begins, seconds = stretches(reader, window.within(*extent(reader)))
         names = [name for name in METRICS if name in reader.metrics]
         if len(begins) and seconds >= WINDOW * interval:

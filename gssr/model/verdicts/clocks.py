@@ -6,7 +6,7 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import THROTTLES
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
-from gssr.model.verdicts.job import Job, group, levels_of, median, medians, positions, whole
+from gssr.model.verdicts.job import Job, group, median, medians, positions, whole
 from gssr.model.verdicts.table import KEMPNER, LEAD, NVML, Found, Rule, Threshold, Unknown, finding, rule, told
 
 _REASONS = {
@@ -191,8 +191,7 @@ def slow_node(job: Job, rule: Rule) -> Found | None:
 def _clocks(job: Job) -> tuple[Floats, Floats]:
     """[n_gpus] each: the SM clock of each used GPU while it works, MHz, and as a share of the median GPU's of the same
     model: what another model does at its clock can't be compared."""
-    levels = levels_of(job.activity, job.common("working"), job.common("idle"))
-    busy = job.comparable & (job.activity >= job.common("working") * levels[:, None])
+    busy = job.comparable & (job.activity >= job.common("working") * job.gpu_levels[:, None])
     busy &= job.evidence.series["sm_clock"] > 0
     clocks = medians(np.where(busy, job.evidence.series["sm_clock"], np.nan).T)
     models = [gpu.name for gpu in job.evidence.gpus]

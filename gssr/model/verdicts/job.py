@@ -163,7 +163,7 @@ class Job:
         if power is None or copies is None or self.lead != "gpu_utilization":
             return np.zeros(shape, bool)
         limits = np.array([gpu.power_limit or np.nan for gpu in self.evidence.gpus], np.float64)[:, None]
-        top = np.fmax(np.nan_to_num(np.nanmax(np.where(np.isfinite(power), power, 0.0), axis=1))[:, None], 0.6 * limits)
+        top = np.fmax(np.nan_to_num(power).max(axis=1, keepdims=True), 0.6 * limits)
         return np.asarray((copies < 2 * self.common("still")) & (power < self.common("drawn") * top), bool)
 
     @cached_property
@@ -174,9 +174,14 @@ class Job:
         return np.asarray(spins & bool((~spins).any()), bool)
 
     @cached_property
+    def gpu_levels(self) -> Floats:
+        """[n_gpus]: each GPU's own working level; NaN of one that never works."""
+        return levels_of(self.activity, self.common("working"), self.common("idle"))
+
+    @cached_property
     def alive(self) -> Flags:
         """[n_gpus, n_bins]: cells in which a GPU does more than pause or spin."""
-        least = self.common("paused") * levels_of(self.activity, self.common("working"), self.common("idle"))
+        least = self.common("paused") * self.gpu_levels
         reached = self.activity >= np.fmax(self.common("idle"), np.nan_to_num(least))[:, None]
         return np.asarray(reached & ~self.still & self.used[:, None], bool)
 
@@ -196,9 +201,7 @@ class Job:
         """[n_gpus] each: when each GPU begins to work and when it ends, unix s; NaN where it never does. It works where it
         reaches half of its own working level in three of five bins."""
         times, width = self.evidence.times, self.evidence.width
-        working = self.common("working")
-        least = working * levels_of(self.activity, working, self.common("idle"))
-        reached = (self.activity >= least[:, None]) & self.used[:, None]
+        reached = (self.activity >= self.common("working") * self.gpu_levels[:, None]) & self.used[:, None]
         at, back = _holding(reached), _holding(reached[:, ::-1])
         known = at.any(axis=1) & back.any(axis=1)
         begin = np.where(known, times[np.argmax(at, axis=1)], np.nan)
@@ -260,10 +263,10 @@ class Job:
             return np.full(len(self.evidence.times), np.nan)
         return over_gpus(self.evidence.series[metric][self.used])
 
-    def share(self, bins: Flags) -> float:
-        """These bins as a share of the window's with samples."""
+    def share(self, bins: Flags | Floats) -> float:
+        """These bins [n_bins], or of each this part (0-1), as a share of the window's with samples."""
         known = np.isfinite(self.mean)
-        return float((bins & known).sum() / known.sum()) if known.any() else 0.0
+        return float(bins[known].sum() / known.sum()) if known.any() else 0.0
 
     @cached_property
     def lacks(self) -> Floats:
@@ -286,7 +289,7 @@ class Job:
     def idle(self) -> float:
         """The share of the window in which no kernel runs, while the job works."""
         name = "gr_engine_active" if self.evidence.has("gr_engine_active") else "gpu_utilization"
-        return float(np.nansum((1 - self.in_time(name))[self.steady])) / max(int(np.isfinite(self.mean).sum()), 1)
+        return self.share(np.where(self.steady, np.nan_to_num(1 - self.in_time(name)), 0.0))
 
     def spins(self, bins: Flags) -> float:
         """SM activity of GPUs that wait for others in these bins: that of spinning kernels, or nothing."""

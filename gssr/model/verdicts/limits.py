@@ -3,6 +3,7 @@
 import numpy as np
 
 from gssr.arrays import Flags, Floats
+from gssr.model.evidence.gather import MOVED, MUCH
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import CLEARLY, Job, group, positions, whole
@@ -29,9 +30,6 @@ _PIPES = {
     "fp32_active": "FP32 pipe",
     "fp16_active": "FP16 pipe",
 }
-_MOVED = ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes")
-_MUCH = 1e8
-"""From this rate on, B/s, a node's disks or network may hold up its GPUs."""
 _SHORT = 5.0
 """Bins of up to so many seconds show when GPUs wait for data."""
 
@@ -193,9 +191,9 @@ def _gaps_seen(job: Job) -> list[Finding]:
         text = f"{words.percent(engine)} while it works, looked at closer: the gaps last for seconds"
         return [told("gr_engine_active", engine, text)]
     host = job.evidence.host
-    rates = {name: float(np.nanmean(host[name])) for name in _MOVED if name in host and np.isfinite(host[name]).any()}
+    rates = {name: float(np.nanmean(host[name])) for name in MOVED if name in host and np.isfinite(host[name]).any()}
     name = max(rates, key=lambda each: rates[each], default=None)
-    if width <= _SHORT or name is None or rates[name] < _MUCH:
+    if width <= _SHORT or name is None or rates[name] < MUCH:
         return []
     text = f"{words.label(name)} {words.amount(rates[name], name)} per node: whether the GPUs wait for it can't be told"
     return [told(name, rates[name], f"{text} in bins of {words.duration(width)}")]

@@ -4,6 +4,7 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats
 from gssr.model.evidence.evidence import over_gpus
+from gssr.model.evidence.gather import MOVED
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import Job, group, levels_of, positions, stretches, whole
 from gssr.model.verdicts.table import CSCS, LEAD, Found, Rule, Threshold, finding, rule, told
@@ -100,7 +101,7 @@ def _last_moved(job: Job, first: int, quiet: float) -> int:
     """The bin after the last one from ``first`` on in which disks or network of all nodes together move ``quiet`` B/s more
     than while the job works, on average over that bin and its neighbours; 0 without."""
     extra = np.zeros(len(job.mean))
-    for name in ("read_bytes", "write_bytes", "net_rx_bytes", "net_tx_bytes"):
+    for name in MOVED:
         rate = job.evidence.host.get(name)
         if rate is not None:
             usual = rate[:first][np.isfinite(rate[:first])]
@@ -285,8 +286,7 @@ def _not_together(job: Job, rule: Rule, edge: Floats, usual: float, word: str) -
 def _longest_rest(job: Job) -> Floats:
     """[n_gpus]: the longest time, s, in which each GPU does little between its begin and its end: what rests for so long now
     and then begins and ends by chance."""
-    least = job.common("working") * levels_of(job.activity, job.common("working"), job.common("idle"))
-    rests = job.comparable & (job.activity < least[:, None])
+    rests = job.comparable & (job.activity < job.common("working") * job.gpu_levels[:, None])
     longest = [max((end - first for first, end in stretches(row)), default=0) for row in rests]
     return np.array(longest, np.float64) * job.evidence.width
 

@@ -1,6 +1,6 @@
 """Rules about what the GPUs wait for: input and output, transfers, other GPUs, the CPU."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import wraps
 
 import numpy as np
@@ -123,7 +123,7 @@ def io_wait(job: Job, rule: Rule) -> Found | None:
         edges[1:] |= busy[:-1]
         edges[:-1] |= busy[1:]
         edges &= ~busy & job.steady
-        lost += float(job.lacks[edges].sum()) / int(np.isfinite(job.mean).sum())
+        lost += job.share(np.where(edges, job.lacks, 0.0))
     if busy.sum() < _RESOLVED * len(stretches(busy)):  # many more hide within bins of work
         lost = max(lost, job.idle)
     return Found(found, evidence, rule.graded(share), job.around(busy), (), busy, lost=lost)
@@ -164,7 +164,7 @@ def _all_along(job: Job, rule: Rule) -> tuple[float, Found] | None:
     if job.evidence.width > 1.5 * job.evidence.interval:
         return None  # samples tell more than these bins
     weight = np.where(job.waiting, 0.0, _between_kernels(job))
-    share = float(weight.sum() / max(np.isfinite(job.mean).sum(), 1))
+    share = job.share(weight)
     means = {name: _mean(job.evidence.host.get(name), weight > 0) for name in _READS if (weight > 0).any()}
     name = max(means, key=lambda each: np.nan_to_num(means[each]), default="")
     if not name or not means[name] >= rule.at("rate") or share < rule.at("unseen"):
@@ -225,7 +225,7 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
         return None
     peaks = job.evidence.peaks
     full = (peaks.nvlink_bandwidth if peaks else None) or rule.at("bandwidth")
-    link = _rate_over(job, ("nvlink_tx_bytes", "nvlink_rx_bytes"))
+    link = np.fmax(job.in_time("nvlink_tx_bytes"), job.in_time("nvlink_rx_bytes"))
     usual = float(np.nan_to_num(_mean(link, job.working & ~job.waiting)))
     flop = job.in_time("flop_active")
     little = ~(flop >= rule.at("flop_active"))
@@ -235,10 +235,9 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
     whole = steady >= rule.at("busy") * full and _mean(flop, job.steady) < rule.at("flop_active")
     every = job.steady & little if whole else np.zeros(len(link), bool)
     weight = np.where(waits, 1.0, np.where(spins, exposed, np.where(every, np.nan_to_num(link / full), 0.0)))
-    share = float(weight[job.steady].sum() / max(np.isfinite(job.mean).sum(), 1))
+    share = job.share(np.where(job.steady, weight, 0.0))
     bins = waits | spins | every
-    certain = float((waits | every).sum() / max(np.isfinite(job.mean).sum(), 1))
-    if share < rule.at("share") or (certain < rule.at("share") and share < rule.at("by_look")):
+    if share < rule.at("share" if job.share(waits | every) >= rule.at("share") else "by_look"):
         return None
     own = _mean(link, bins)
     engine, sm = _mean(job.in_time("gr_engine_active"), bins), _mean(job.in_time("sm_active"), bins)
@@ -256,30 +255,23 @@ def communication_bound(job: Job, rule: Rule) -> Found | None:
         text = f"SM activity is {words.percent(sm / engine)} of the engine's"
         numbers.append(told("sm_active", sm, text, rule.at("sm_share") * engine))
     numbers.append(finding("share", share, "of the time", rule, "share"))
-    likely = np.where(waits, 1.0, _exposed(job, _USUAL) if spins.any() else 0.0)[job.steady]
-    lost = None if every.any() else float(likely.sum() / max(np.isfinite(job.mean).sum(), 1))
+    likely = np.where(waits, 1.0, _exposed(job, _USUAL) if spins.any() else 0.0)
+    lost = None if every.any() else job.share(np.where(job.steady, likely, 0.0))
     return Found({"what": what}, tuple(numbers), rule.graded(share), job.around(bins), (), bins, lost=lost)
 
 
 def _collectives(job: Job, rule: Rule, linked: Flags) -> tuple[Flags, Floats]:
     """[n_bins] each: where the engines are busy as with collectives' kernels, and what part of the time these take."""
-    engine, sm, dram = (job.in_time(name) for name in ("gr_engine_active", "sm_active", "dram_active"))
-    ratio = np.divide(sm, engine, out=np.full(len(sm), np.nan), where=engine > 0)
-    spins = (
-        job.steady
-        & (engine >= rule.at("gr_engine_active"))
-        & (ratio < rule.at("sm_share"))
-        & (ratio >= rule.at("fewest"))
-    )
-    spins &= ~(dram >= rule.at("dram_active")) & ~(job.in_time("flop_active") >= rule.at("arithmetic"))
-    evidence = job.evidence
-    fabric = _least_of(evidence.host, ("fabric_rx_bytes", "fabric_tx_bytes"), len(sm))
-    host = _least_of({name: job.in_time(name) for name in _PCIE if evidence.has(name)}, _PCIE, len(sm))
-    seen = (
-        linked
-        | (fabric >= rule.at("fabric") * evidence.n_gpus / max(len(evidence.nodes), 1))
-        | (host >= rule.at("fabric"))
-    )
+    ratio, evidence = _of_the_engine(job), job.evidence
+    spins = job.steady & (job.in_time("gr_engine_active") >= rule.at("gr_engine_active"))
+    spins &= (ratio < rule.at("sm_share")) & (ratio >= rule.at("fewest"))
+    spins &= ~(job.in_time("dram_active") >= rule.at("dram_active"))
+    spins &= ~(job.in_time("flop_active") >= rule.at("arithmetic"))
+    nothing = np.full(len(ratio), np.nan)
+    fabric = np.minimum(*(evidence.host.get(name, nothing) for name in ("fabric_rx_bytes", "fabric_tx_bytes")))
+    fabric = fabric * max(len(evidence.nodes), 1) / evidence.n_gpus  # a GPU's share
+    host = np.minimum(*(job.in_time(name) for name in _PCIE))
+    seen = linked | (fabric >= rule.at("fabric")) | (host >= rule.at("fabric"))
     measured = np.isfinite(job.in_time("nvlink_tx_bytes")) | np.isfinite(fabric) | np.isfinite(host)
     quiet = job.steady & measured & ~seen & np.isfinite(ratio)
     if quiet.sum() >= _MANY * job.steady.sum():  # where nothing is sent: are the SMs as idle there, it is the kernels
@@ -290,21 +282,16 @@ def _collectives(job: Job, rule: Rule, linked: Flags) -> tuple[Flags, Floats]:
 def _exposed(job: Job, computing: float) -> Floats:
     """[n_bins]: what part of the time collectives' kernels take: those that compute keep the SMs as busy beside the engine
     as in the best tenth of the bins, or this ``computing``."""
-    engine, sm = job.in_time("gr_engine_active"), job.in_time("sm_active")
-    ratio = np.divide(sm, engine, out=np.full(len(sm), np.nan), where=engine > 0)
+    ratio = _of_the_engine(job)
     known = ratio[job.steady & np.isfinite(ratio)]
     best = max(computing, float(np.percentile(known, 90))) if len(known) else computing
     return np.asarray(np.nan_to_num(np.clip((best - ratio) / (best - SPINNING), 0.0, 1.0)), np.float64)
 
 
-def _least_of(rates: Mapping[str, Floats], names: Sequence[str], n: int) -> Floats:
-    """[n]: the lower of the rates of both directions; NaN where one was not measured."""
-    return np.minimum(*(rates.get(name, np.full(n, np.nan)) for name in names))
-
-
-def _rate_over(job: Job, names: Sequence[str]) -> Floats:
-    """[n_bins]: the higher of the rates of both directions, NaN without any."""
-    return np.fmax(*(job.in_time(name) for name in names))
+def _of_the_engine(job: Job) -> Floats:
+    """[n_bins]: SM activity as a share of the engine's; NaN where no kernel runs, or one of them was not measured."""
+    engine, sm = job.in_time("gr_engine_active"), job.in_time("sm_active")
+    return np.asarray(np.divide(sm, engine, out=np.full(len(sm), np.nan), where=engine > 0), np.float64)
 
 
 def _through_adapters(job: Job) -> Flags:
@@ -354,7 +341,7 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
         name = max(means, key=lambda each: np.nan_to_num(means[each]))
         found = {"link": link, "rate": f"{words.amount(means[name], name)} {_DIRECTIONS[name.split('_')[1]]}"}
         numbers = [finding(name, means[name], "per GPU meanwhile", rule, "rate")]
-    share = float(weight.sum() / max(np.isfinite(job.mean).sum(), 1))
+    share = job.share(weight)
     if share < rule.at("share"):
         return None
     lead = _mean(job.mean, busy)
@@ -390,7 +377,7 @@ def cpu_starved(job: Job, rule: Rule) -> Found | None:
     # A rank that launches kernels, or spins for their end, keeps one core busy as well: short gaps are no sign of a loader,
     # nor are any where it is not known whether a kernel runs.
     bins = between if all_busy else between & job.waiting
-    share = float(weight[bins].sum() / max(np.isfinite(job.mean).sum(), 1))
+    share = job.share(np.where(bins, weight, 0.0))
     cores = _mean(job.evidence.workload.get("cpu"), bins)
     if share < rule.at("share"):
         return None

@@ -14,8 +14,6 @@ import numpy as np
 from gssr.arrays import Bytes, Ints
 from gssr.store.disk import COMPANIONS, Identity, beside
 
-"""Device and inode."""
-
 PADDING = 256
 """Bytes behind the pages that were read: what begins within a page may be taken in pieces of up to so many."""
 _HEADER = 100
