@@ -29,10 +29,13 @@ def _module(name: str, by_default: bool = True) -> Benchmark:
 
 _USUAL = ("start", "rank", "sampler", "busy", "driver", "write", "analyze")
 _OTHERS = ("collector", "large", "published", "scale", "live", "follow", "fleet", "bulk", "merge", "shared", "transparency",
-           "soak", "size", "traces", "trace_screens")  # fmt: skip
+           "soak", "amd", "size", "traces", "digests", "trace_screens", "imports", "engines")  # fmt: skip
 BENCHMARKS = {
     **{name: _module(name) for name in _USUAL},
     **{name: _module(name, by_default=False) for name in _OTHERS},
+    "fleet_index": Benchmark(_named("benchmarks.fleet", "second_look"), by_default=False),
+    "fleet_nodes": Benchmark(_named("benchmarks.fleet", "simulated_nodes"), by_default=False),
+    "fleet_history": Benchmark(_named("benchmarks.fleet", "simulated_histories"), by_default=False),
     "truth": Benchmark(_named("benchmarks.truth", "measure_half"), by_default=False),
     "truth-held-out": Benchmark(_named("benchmarks.truth", "measure_half", which=2), by_default=False),
     "truth-long": Benchmark(_named("benchmarks.truth", "measure_long"), by_default=False),

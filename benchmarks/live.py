@@ -22,12 +22,23 @@ UPDATE = b"\x1b[?2026h"
 """Comes before each update of the screen."""
 LEAST_UPDATES, PATIENCE = 8, 60.0
 """Watched are at least so many updates, if they come within so many seconds."""
-READER = "gssr-producer"
-"""The thread that reads; all others draw."""
+READER = ("gssr-producer", "gssr-judge")
+"""The threads that read and judge; all others draw."""
 SHOWS_DATA = rb" score "
 LIMITS_MS = {8: 10.0, 64: 10.0, 1024: 10.0, 10_000: 15.0}
 LIMIT_FULL, LIMIT_TICK, LIMIT_DRAWING = 16e3, 3e3, 3.0
 LIMIT_SHARE, LIMIT_RATE = 1.5, 1.5e3
+LIMITS_SLOW = {(80, 24): (2.0, 3e3), (120, 40): (None, None), (160, 48): (5.0, 8e3)}
+"""Seconds and bytes until the whole first screen is there, by its size."""
+LIMIT_SAID, QUIET, LIMIT_START = 2.0, 1.5, 1.5
+EMPTY = """from textual.app import App
+from textual.widgets import Static
+class Empty(App):
+    BINDINGS = [("q", "quit", "")]
+    def compose(self):
+        yield Static(" score ")
+Empty(ansi_color=True).run()
+"""
 LIMITS_FIRST = {"16": 400.0, "1,024": 700.0}
 
 
@@ -45,6 +56,8 @@ def measure(
     gpus: Sequence[int] = (8, 64, 1024, 10_000), seconds: float = 6.0, settle: float = 4.0, repeats: int = 5
 ) -> Iterator[Figure]:
     """Everything that was promised of it."""
+    yield from slow_line()
+    yield from starting(repeats)
     yield from first_frames(repeats)
     for n in gpus:
         with tempfile.TemporaryDirectory(dir=CACHE) as folder, growing(Path(folder), n) as path:
@@ -96,7 +109,7 @@ def _watched(terminal: Terminal, seconds: float, least: int = 0) -> Cost:
         terminal.read_for(seconds)
     after, passed = terminal.cpu(), time.perf_counter() - began
     used = {name: after[name] - before.get(name, 0.0) for name in after}
-    reading = used.pop(READER, 0.0)
+    reading = sum(used.pop(name, 0.0) for name in READER)
     return Cost(passed, sum(used.values()), reading, len(terminal.written) - start, updates)
 
 
@@ -113,6 +126,49 @@ def growing(folder: Path, gpus: int) -> Iterator[Path]:
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
+
+
+def _recorded(name: str, *words: str) -> Path:
+    path = CACHE / name
+    if not path.exists():
+        run((PYTHON, "-m", "gssr.backends.synthetic", *words, "-o", path))
+    return path
+
+
+def slow_line(rate: float = 2000.0) -> Iterator[Figure]:
+    """The first screen of an imbalanced job at the end of a line that carries so many bytes a second, and leaving it while
+    another one is on its way."""
+    path = _recorded("imbalanced.sql", "imbalanced", "--gpus", "8", "--hours", "0.1")
+    for (columns, rows), (seconds, n_bytes) in LIMITS_SLOW.items():
+        with on_terminal((*GSSR, "tui", path), columns, rows, rate=rate) as terminal:
+            case = f"live, at {rate / 1e3:g} KB/s, {columns}x{rows}"
+            said = terminal.read_until(b"(?s)GSSR.*not equally busy")
+            said = max(said, terminal.read_until(SHOWS_DATA))
+            while time.monotonic() < terminal.began + terminal.newest + QUIET:
+                terminal.read_some()
+            yield Figure(f"{case}: title, verdict and score after", said, "s", LIMIT_SAID)
+            yield Figure(f"{case}: the whole screen after", terminal.newest, "s", seconds)
+            yield Figure(f"{case}: the whole screen", len(terminal.written), "bytes", n_bytes)
+            terminal.press("2")
+            terminal.read_for(0.5)
+            yield Figure(f"{case}: q, while another screen comes", terminal.leave()[0], "s", 1.0)
+
+
+def starting(repeats: int) -> Iterator[Figure]:
+    """To start, show the first data and leave: beside a program of Textual that shows a line of text, by turns."""
+    path = _recorded("imbalanced.sql", "imbalanced", "--gpus", "8", "--hours", "0.1")
+    costs: dict[str, list[float]] = {"gssr tui": [], "an empty program": []}
+    for turn in range(repeats + 1):
+        for own, command in zip(costs.values(), ((*GSSR, "tui", path), (PYTHON, "-c", EMPTY)), strict=True):
+            with on_terminal(command, 80, 24) as terminal:
+                terminal.read_until(SHOWS_DATA)
+                cpu = terminal.leave()[1]
+                if turn:  # the first one fills the caches
+                    own.append(cpu)
+    tui, empty = (statistics.median(own) for own in costs.values())
+    yield Figure("live, start and quit: CPU", tui * 1e3, "ms")
+    yield Figure("live, start and quit of an empty program: CPU", empty * 1e3, "ms")
+    yield Figure("live, start and quit: CPU, of the empty program's", tui / empty, "times", LIMIT_START)
 
 
 def first_frames(repeats: int) -> Iterator[Figure]:

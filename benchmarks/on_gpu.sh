@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # GSSR on a real GPU: bash benchmarks/on_gpu.sh OUTDIR (see benchmarks/README.md). Needs python3 >= 3.11 with numpy, torch and
-# nvidia-ml-py, and nvidia-smi; no network, nothing installed. Under 8 minutes.
+# nvidia-ml-py, and nvidia-smi; on a node with AMD's GPUs (docs/amd.md) nothing but Python, and torch for the second half. No
+# network, nothing installed. Under 8 minutes.
 set -euo pipefail
 python=${PYTHON:-python3}
 [[ $# == 1 ]] || { echo "on_gpu: say where recordings and table go: bash benchmarks/on_gpu.sh OUTDIR" >&2; exit 2; }

@@ -23,9 +23,14 @@ from benchmarks.processes import (
     stolen_seconds,
 )
 from benchmarks.table import Figure
+from gssr.backends.base import Device
+from gssr.metrics import NAMES
+from gssr.profile.sampling.textfile import EVERY_SECONDS, Textfile
 
 LIMITS = {(8, 10.0): (0.5, 25.0)}
 """(GPUs, Hz): % of a core, MB."""
+MOST_PUBLISHING = 0.05
+"""% of a core."""
 _PATIENCE = 60.0
 _WAKING = """
 from sys import argv
@@ -51,6 +56,9 @@ def measure(
     could do without, waking so often, is measured in the same run."""
     for rate in hertz:
         yield Figure(f"sampler, only waking, {rate:g} Hz: CPU", _waking(rate, seconds, windows), "% of a core")
+    yield Figure(
+        "sampler, 8 GPUs, 10 Hz: CPU that --textfile adds", _publishing(8, 10.0), "% of a core", MOST_PUBLISHING
+    )
     for n in gpus:
         for rate in hertz:
             backend = f"synthetic:train:{n}"
@@ -69,11 +77,13 @@ def watch(
     most_cpu: float | None = None,
     most_memory: float | None = None,
     environment: Mapping[str, str] = ENVIRONMENT,
+    more: Sequence[str] = (),
 ) -> Iterator[Figure]:
-    """The sampler's figures with this backend; ``most_cpu`` in % of a core and ``most_memory`` in MB are limits."""
+    """The sampler's figures with this backend and ``more`` options; ``most_cpu`` in % of a core and ``most_memory`` in MB
+    are limits."""
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         path = Path(folder) / "run.sql"
-        options = ("--backend", backend, "-t", f"{1000 / hertz:g}", "-o", path)
+        options = ("--backend", backend, "-t", f"{1000 / hertz:g}", "-o", path, *more)
         supervisor = spawn((*GSSR, "profile", *options, "--", "sleep", "1000"), environment=environment)
         try:
             sampler = child_called("gssr-sampler", supervisor)
@@ -104,6 +114,24 @@ def _waking(hertz: float, seconds: float, windows: int) -> float:
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
+
+
+def _publishing(n_gpus: int, hertz: float, writes: int = 100) -> float:
+    """CPU in % of a core of keeping the newest samples and writing them for others, as often as it is done beside a job."""
+    said: list[str] = []
+    row = tuple(float(place) / 7 for place in range(len(NAMES)))
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        textfile = Textfile(folder, "node0000", "123456", None, said.append)
+        gpus = [Device(place, f"GPU-{place:08x}-0000-0000-0000-000000000000") for place in range(n_gpus)]
+        textfile.add_gpus(gpus, NAMES, 1 / hertz)
+        began = time.process_time()
+        for now in (tick / hertz for tick in range(int(writes * EVERY_SECONDS * hertz))):
+            textfile.add([(gpu, now, *row) for gpu in range(n_gpus)])
+            textfile.tick(now)
+        used = time.process_time() - began
+        if said or len(os.listdir(folder)) != 1:
+            raise RuntimeError(f"nothing was written: {said}")
+    return 100 * used / (writes * EVERY_SECONDS)
 
 
 def _watched(pid: int, seconds: float) -> tuple[float, float]:

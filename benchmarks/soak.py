@@ -89,7 +89,7 @@ def soaked(folder: Path, hours: float) -> list[Look]:
 
 def _look(hours: float, pids: dict[str, int], path: Path) -> Look:
     sizes = {entry.name: entry.stat().st_size for entry in os.scandir(path.parent)}
-    known = {path.name, f"{path.name}-wal", f"{path.name}-shm", "out", "err"}
+    known = {path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.stem}.traces", "out", "err"}
     return Look(
         hours,
         {process: resident_bytes(pid) for process, pid in pids.items()},

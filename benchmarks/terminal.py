@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import math
 import os
 import pty
 import re
@@ -17,18 +18,27 @@ from benchmarks.processes import ENVIRONMENT
 
 _TERMINAL = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
 _NOT_PASSED_ON = ("COLUMNS", "LINES", "NO_COLOR", "COLORTERM", "SSH_CONNECTION", "TMUX")
-_ASKS_FOR_SYNCHRONIZED_OUTPUT, _HAS_IT = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+_ANSWERS = {b"\x1b[?2026$p": b"\x1b[?2026;2$y", b"\x1b[6n": b"\x1b[1;5R"}
+"""It has synchronized output; its cursor is where it is after a character that was repeated three times, which matters only
+there."""
+_STEP = 0.02
 
 
 class Terminal:
     """Runs ``command`` on a new terminal of ``columns`` x ``rows`` that answers as today's do; ``written`` is what came out
-    of it so far."""
+    of it so far. At the end of a line that carries ``rate`` bytes a second, and takes all at its beginning."""
 
     def __init__(
-        self, command: Sequence[str | Path], columns: int, rows: int, environment: Mapping[str, str] | None = None
-    ) -> None:
+        self, command: Sequence[str | Path], columns: int, rows: int, environment: Mapping[str, str] | None = None,
+        rate: float = math.inf,
+    ) -> None:  # fmt: skip
         self.began = time.monotonic()
         self.written = bytearray()
+        self.newest = 0.0
+        """When something was written last, seconds since the start."""
+        self._rate, self._carried = rate, time.monotonic()
+        self._on_its_way = bytearray()
+        self._open = True
         words = [os.fspath(word) for word in command]
         variables = ENVIRONMENT | _TERMINAL | dict(environment or {})
         for name in _NOT_PASSED_ON:
@@ -69,15 +79,48 @@ class Terminal:
 
     def read_some(self, patience: float = 0.2) -> None:
         """Read what there is, or comes first. Raises RuntimeError when the program has ended."""
-        if not select.select([self._fd], [], [], patience)[0]:
+        if self._on_its_way:
+            patience = min(patience, _STEP)
+        if self._open and select.select([self._fd], [], [], patience)[0]:
+            try:
+                self._on_its_way += os.read(self._fd, 1 << 16)
+            except OSError:
+                self._open = False
+        elif not self._open:
+            time.sleep(min(patience, _STEP))
+        if not (self._open or self._on_its_way):
+            raise RuntimeError(f"it has ended: {bytes(self.written[-300:])!r}")
+        self._arrive()
+
+    def _arrive(self) -> None:
+        now = time.monotonic()
+        n = int(min(self._rate * (now - self._carried), len(self._on_its_way)))
+        if not n and self._on_its_way:
             return
-        try:
-            data = os.read(self._fd, 1 << 16)
-        except OSError:
-            raise RuntimeError(f"it has ended: {bytes(self.written[-300:])!r}") from None
+        self._carried = now
+        if not n:
+            return
+        data, before = bytes(self._on_its_way[:n]), len(self.written)
+        del self._on_its_way[:n]
         self.written += data
-        if _ASKS_FOR_SYNCHRONIZED_OUTPUT in data:
-            os.write(self._fd, _HAS_IT)
+        self.newest = now - self.began
+        if self._open:
+            for asked, answer in _ANSWERS.items():
+                n_asked = self.written.count(asked, max(before - len(asked) + 1, 0))
+                os.write(self._fd, answer * n_asked)
+
+    def leave(self) -> tuple[float, float]:
+        """Press q and read until it has ended: seconds until all it wrote has come, and its CPU seconds from the start."""
+        pressed = time.monotonic()
+        self.press("q")
+        try:
+            while True:
+                self.read_some()
+        except RuntimeError:
+            passed = self.began + self.newest - pressed
+        _, _, used = os.wait4(self.pid, 0)
+        self.pid = 0
+        return passed, used.ru_utime + used.ru_stime
 
     def cpu(self) -> dict[str, float]:
         """CPU seconds of its threads so far, by their names."""
@@ -95,19 +138,21 @@ class Terminal:
 
     def close(self) -> None:
         """End it."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
         if self._fd >= 0:
             self.hang_up()
 
 
 @contextlib.contextmanager
 def on_terminal(
-    command: Sequence[str | Path], columns: int, rows: int, environment: Mapping[str, str] | None = None
-) -> Iterator[Terminal]:
+    command: Sequence[str | Path], columns: int, rows: int, environment: Mapping[str, str] | None = None,
+    rate: float = math.inf,
+) -> Iterator[Terminal]:  # fmt: skip
     """A Terminal that is closed in the end."""
-    terminal = Terminal(command, columns, rows, environment)
+    terminal = Terminal(command, columns, rows, environment, rate)
     try:
         yield terminal
     finally:

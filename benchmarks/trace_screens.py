@@ -1,8 +1,9 @@
-"""What a trace of 200,000 streams and 5 million intervals costs on the screens once it is read: first picture, zooms."""
+"""What a trace of 200,000 streams and 5 million intervals costs on the screens: first picture, waits, zooms."""
 
 import gc
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from gssr.tui import shell
 from gssr.tui.moves import MOVES
 from gssr.tui.view import Scene, View
 
-FIRST, ZOOM = 2.0, 0.1
+FIRST, WAIT, ZOOM = 2.0, 1.0, 0.1
 """Seconds."""
 SIZE = (160, 48)
 _SECONDS = 600
@@ -40,18 +41,32 @@ def many_streams(n_gpus: int, streams: int, n: int) -> Timeline:
     return Timeline((Source("made", "nsys"),), tracks=tracks, names=names, intervals=intervals, clock=Clock())
 
 
+def many_threads(n_threads: int, n: int) -> Timeline:
+    """The same on threads, a rank each: intervals that overlap nest, as far as they can."""
+    made = many_streams(n_threads, 1, n)
+    tracks = tuple(Track("cpu_thread", "Master thread", track.rank, track.node, tid=0) for track in made.tracks)
+    calls = replace(made.intervals, kind=np.full(n, Kind.CPU_OP, np.int8))
+    return replace(made, tracks=tracks, intervals=calls)
+
+
 def measure(n: int = 5_000_000) -> Iterator[Figure]:
-    """Once each for streams on few and on many GPUs."""
+    """Once each for streams on few and on many GPUs, and for threads."""
     gc.set_threshold(20_000, 10, 10)  # as gssr does
-    for n_gpus, streams in ((25_000, 8), (200_000, 1)):
-        trace = many_streams(n_gpus, streams, n)
+    for n_gpus, streams in ((25_000, 8), (200_000, 1), (0, 0)):
+        trace = many_streams(n_gpus, streams, n) if n_gpus else many_threads(200_000, n)
         watch = WatchTrace("made", lambda trace=trace: trace)  # type: ignore[misc]
-        about = f"{n_gpus:,} GPUs x {streams} streams, {n / 1e6:g} M intervals"
+        rows = f"{n_gpus:,} GPUs x {streams} streams" if n_gpus else "200,000 threads"
+        about = f"{rows}, {n / 1e6:g} M intervals"
         begun = time.process_time()
         scene = _drawn(watch, View(screen="time"), quick=False)
         taken = time.process_time() - begun
         yield Figure(f"first picture, {about}", taken, "CPU s", FIRST)
-        watch.look(shell.query(View(screen="time"), *SIZE))  # what the thread that reads does next
+        longest, refined = 0.0, False
+        while not refined:  # what the thread that reads does next
+            begun = time.process_time()
+            refined = watch.look(shell.query(View(screen="time"), *SIZE)).refined
+            longest = max(longest, time.process_time() - begun)
+        yield Figure(f"longest wait for the thread that reads, {about}", longest, "CPU s", WAIT)
         for steps in range(1, 9):
             body = scene.sized(*shell.body_size(scene.view, *SIZE))
             begun = time.process_time()

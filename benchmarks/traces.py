@@ -18,12 +18,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from benchmarks import scorep
 from benchmarks.nsys_report import large_report
 from benchmarks.processes import CACHE, MB, PYTHON, Cost, median, proportional_bytes, run, spawn
 from benchmarks.table import Figure
+from tests.fakes.traces.cube import large
 
 WALL, MEMORY, PACKED_WALL, TIMES_MSGSPEC, TIMES_HTA, SHARE_OF_HTA = 6.0, 300.0, 10.0, 2.5, 12.0, 1 / 8
 TIMES_SQLITE, KERNELS_MEMORY, KERNELS = 0.7, 450.0, 4_700_000
+PROFILE, CALLS, RANKS = 0.3, 200, 64
 SMALL, LARGE = 161, 752
 """MB."""
 _HEAD = """{
@@ -168,6 +171,8 @@ def measure(repeats: int = 3) -> Iterator[Figure]:
         times.append(_compared(files["small"]))
     cost = {name: median(some) for name, some in costs.items()}
     yield from _of_kernels(repeats)
+    yield from scorep.figures(repeats)
+    yield from _of_calls(repeats)
     case = f"traces, {LARGE} MB of torch.profiler"
     yield Figure(f"{case}: read: wall clock", cost["read large"].wall, "s", WALL)
     yield Figure(f"{case}: read: CPU", cost["read large"].cpu, "s")
@@ -209,6 +214,23 @@ def _of_kernels(repeats: int) -> Iterator[Figure]:
     )
     yield Figure(f"{case}: the whole page, times SQLite's CPU", cost["page"].cpu / cost["grouped"].cpu, "")
     yield Figure(f"{case}: the whole page: peak memory", cost["page"].rss / MB, "MB", KERNELS_MEMORY)
+
+
+def _of_calls(repeats: int) -> Iterator[Figure]:
+    """A profile of Score-P, beside Python that starts and ends."""
+    path = CACHE / "profile.cubex"
+    path.write_bytes(large(CALLS, RANKS))
+    jobs = {"page": (PYTHON, "-m", "gssr", "analyze", path), "start": (PYTHON, "-c", "pass")}
+    costs: dict[str, list[Cost]] = {name: [] for name in jobs}
+    for _ in range(3 * repeats):
+        for name, command in jobs.items():
+            costs[name].append(run(command))
+    cost = {name: median(some) for name, some in costs.items()}
+    case = f"traces, a profile of {CALLS} calls on {RANKS} ranks"
+    yield Figure(
+        f"{case}: the whole page, beyond Python's start: CPU", cost["page"].cpu - cost["start"].cpu, "s", PROFILE
+    )
+    yield Figure(f"{case}: the whole page: peak memory", cost["page"].rss / MB, "MB")
 
 
 def _report(path: str) -> None:

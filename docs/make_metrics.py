@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from textwrap import wrap
 
-from gssr.metrics import CLOCK_EVENT_REASONS, DERIVED, METRICS, Metric
+from gssr.makers import AMD, say
+from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, METRICS, Metric
 from gssr.score import ALPHA, BETA, CAVEAT, DEFINITION, GAMMA, LAMBDA, score
 
 PAGE = Path(__file__).with_name("metrics.md")
@@ -13,9 +15,8 @@ INTRODUCTION = """\
 
 <!-- Made from the catalogue by docs/make_metrics.py: change that, not this. -->
 
-The names below are the columns of `samples`, the keys of `analyze --json` and the values `--metrics` takes. Ratios are
-stored as 0-1; percent exists only on screen. A value that was not measured is NULL, never 0. From Python they are
-`gssr.METRICS`:
+These names are the columns of `samples`, the keys of `analyze --json` and the values of `--metrics`. Ratios are stored as
+0-1. A value that was not measured is NULL, never 0. In Python:
 
     >>> import gssr
     >>> [metric.unit for metric in gssr.METRICS if metric.name == "power_usage"]
@@ -25,27 +26,39 @@ stored as 0-1; percent exists only on screen. A value that was not measured is N
 MEANING = """
 ## What they mean
 
-A *gauge* is a state at the sample's time or averaged up to it, a *rate* is per second, of a *counter* only the differences
-mean something, *bits* are a set of flags.
+A *gauge* is a state at the sample's time or averaged up to it, a *rate* is per second, of a *counter* only the
+differences count, *bits* are flags.
 """
 
 SOURCES = """
 ## Where they come from
 
-Field ids of NVIDIA DCGM and metric ids of NVML's GPM (Hopper and newer), each with the factor that turns its value into the
-unit stored here.
+Field ids of NVIDIA DCGM and metric ids of NVML's GPM (Hopper and newer), with the factor that gives the stored unit.
+"""
+
+ON_AMD = """
+## On AMD's GPUs
+
+Fields of the driver's `gpu_metrics` (backend `amd`), or files beside it, with their factors. Columns and keys have the names
+above; pages and screens say *{nvlink}* for `nvlink_tx_bytes`, *{clock}* for `sm_clock`, and CUs for SMs. All this
+follows the driver's source and has not been checked on hardware.
+"""
+
+NOT_ON_AMD = """
+Never measured: {never}. So there is no score. The rules judge by utilization and by power against its limit, as
+with NVML alone.
 """
 
 DERIVATION = """
 ## Derived
 
-Computed from others and never stored, but shown like metrics everywhere.
+Computed from others, never stored, shown like metrics.
 """
 
 REASONS = """
 ## Clock event reasons
 
-The flags of `clock_event_reasons`. Summaries give the share of samples in which each was set.
+The flags of `clock_event_reasons`. Summaries give the share of samples in which each is set.
 """
 
 SCORE = """
@@ -53,16 +66,15 @@ SCORE = """
 
     {definition}
 
-One number between 0 and 1 for how well the GPU's compute is used. *A* is the mean of `sm_active`, *F* that of
-`flop_active`, *O* that of `sm_occupancy`; a = {alpha}, b = {beta}, c = {gamma},
-l = {lambda_}. Formula and parameters are the GSSR authors', fitted on synthetic data and published with
-their code.
+How well the GPU's compute is used, from 0 to 1. *A* is the mean of `sm_active`, *F* of `flop_active`, *O* of
+`sm_occupancy`; a = {alpha}, b = {beta}, c = {gamma}, l = {lambda_}. Formula and
+parameters were published by the GSSR authors, who fitted them on synthetic data.
 
 It is **{caveat}**.
 
-The score of a window comes from the means over all its samples of all GPUs that are not NULL, *F* being the sum of its four
-means; that of a GPU from its own means over time. It is unknown when one of its inputs has no samples: without profiling
-metrics (DCGM or GPM) there is no score.
+The means are over all non-NULL samples of all GPUs in the window; a GPU's score is from its own. *F* is the sum of four
+means. Without samples of an input, so without profiling metrics (DCGM or GPM) and on AMD's GPUs,
+there is no score.
 
     >>> from gssr.score import score
     >>> round(score(sm_active=0.5, flop_active=0.1, sm_occupancy=0.3), 6)
@@ -91,6 +103,16 @@ def page() -> str:
             ),
         )
     )
+    nvlink, clock = (say(AMD, BY_NAME[name].label) for name in ("nvlink_tx_bytes", "sm_clock"))
+    parts.append(ON_AMD.format(nvlink=nvlink, clock=clock))
+    parts.append(
+        table(
+            ("Metric", "Source", "What is other there"),
+            ((f"`{m.name}`", m.amd.source, m.amd.differs or "–") for m in METRICS if m.amd),
+        )
+    )
+    never = ", ".join(f"`{m.name}`" for m in METRICS if not m.amd)
+    parts += ["\n", *(f"{line}\n" for line in wrap(NOT_ON_AMD.format(never=never).strip(), 128))]
     parts.append(DERIVATION)
     parts.append(
         table(

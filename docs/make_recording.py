@@ -21,6 +21,10 @@ ROWS = {
     "([profile.md](profile.md#host-metrics)). Files of an earlier version lack these two.",
     "workload_samples": "One row per rank and second, for the workload's own processes: those of its process group, and\n"
     "its descendants.",
+    "gpu_processes": "Which processes were on a GPU, and what they used: by default the job's own alone, see\n"
+    "[profile.md](profile.md#processes-on-the-gpus). Each GPU is looked at once a second, and all its processes are\n"
+    "written, with one time, when something has changed, and every 10 s. One that a later look lacks is gone; 12 s after\n"
+    "the last look nothing is known any more. Files of an earlier version lack this table.",
     "host_rollup": "What the rows of `host_samples` add up to, node by node, in buckets of 10, 60 and 600 s. They are\n"
     "written when their time is over: where a level's `n_rows` do not add up to all rows, its sampler was killed.\n"
     "Columns that came with a later version are NULL in what an earlier one wrote.",
@@ -33,6 +37,10 @@ ROWS = {
     "merged": "Which ranks' files were merged into this one: see [Files](#files). Empty where one rank recorded alone.",
     "thinned": "One row per rank that was recorded with `--keep 10s` or `--keep none`:\n"
     "see [Thinned recordings](#thinned-recordings).",
+    "traces": "One row per trace of another tool that lies in the folder `NAME.traces` beside `NAME.sql`, put there while\n"
+    "the run was recorded or by `gssr merge --attach`: see [traces.md](traces.md#recording-a-trace). A file that is gone,\n"
+    "or has another size or time than its row says, is said and not read; but its [digest](traces.md#many-ranks) is. "
+    "Files of an earlier version lack this table.",
 }
 
 

@@ -56,9 +56,9 @@ LOST: tuple[Guarantee, ...] = (
         tried("supervisor-killed"),
     ),
     Guarantee(
-        "A loss of power costs what SQLite's pragmas give: on a local disk (a write-ahead log, `synchronous=NORMAL`, a "
-        "checkpoint every 10 s) what was written since the last checkpoint, on a filesystem shared between hosts "
-        "(`journal_mode=TRUNCATE`) the last commit. The file opens.",
+        "A loss of power costs what was written since the last checkpoint on a local disk (a write-ahead log, "
+        "`synchronous=NORMAL`, a checkpoint every 10 s), and the last commit on a filesystem shared between hosts "
+        "(`journal_mode=TRUNCATE`). The file opens.",
         "faults/test_guarantees.py",
         [
             "test_what_a_loss_of_power_costs_is_what_the_pragmas_give",
@@ -66,19 +66,19 @@ LOST: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "Whatever page a loss of power cuts off of the log behind the last checkpoint, of a journal whose transaction has "
-        "not changed the file yet, or of what a transaction appends to the file: what was on the disk before stays, and no "
-        "reader speaks of damage.",
+        "At whatever page a loss of power cuts the log behind the last checkpoint, a journal whose transaction has not "
+        "changed the file yet, or what a transaction appends to the file: what was on the disk before stays, and no reader "
+        "reports damage.",
         "faults/test_storage_faults.py",
         ["test_whatever_page_a_loss_of_power_cuts_off_what_was_on_the_disk_stays"],
     ),
     Guarantee(
-        "Of a file that was cut off, wherever that was, readers show what is left, and say that it is damaged.",
+        "Wherever a file was cut off, readers show what is left, and say that it is damaged.",
         "faults/test_storage_faults.py",
         ["test_what_a_killed_writer_left_is_read_wherever_it_ends"],
     ),
     Guarantee(
-        "A driver or a hostengine that hangs costs its samples until it answers, never those of the host.",
+        "A driver or hostengine that hangs costs its samples until it answers, never those of the host.",
         "profile/test_real_backends.py",
         [
             "test_a_hang_is_said_and_everything_else_recorded",
@@ -87,7 +87,7 @@ LOST: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "What a hostengine did not tell before the end of the command is a gap and an event.",
+        "What a hostengine did not deliver before the end of the command is a gap and an event.",
         "backends/test_dcgm_profile.py",
         ["test_an_engine_that_is_gone_at_the_end_does_not_touch_the_workload_and_is_a_gap"],
     ),
@@ -119,7 +119,7 @@ NEVER: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "The command is held up: nothing of it waits for GSSR, its end is noticed at once, and no hanging driver delays it.",
+        "The command waits for GSSR, its end is noticed late, or a hanging driver delays it.",
         "profile/test_real_backends.py",
         ["test_one_that_hangs_from_the_start_does_not_delay_the_end"],
     ),
@@ -129,8 +129,8 @@ NEVER: tuple[Guarantee, ...] = (
         tried("sampler-killed", "driver-crashes", "supervisor-killed"),
     ),
     Guarantee(
-        "An existing recording is overwritten without `-f`, by a command that can't be executed, or while it is being "
-        "recorded into; or what is no recording at all.",
+        "An existing recording is overwritten without `-f`, by a command that can't be executed, or while a job records "
+        "into it. Another kind of file is overwritten.",
         "profile/test_profile.py",
         [
             "test_an_existing_recording_is_kept_overwritten_or_added_to",
@@ -140,15 +140,15 @@ NEVER: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "A job is recorded or refused in part: all ranks of a run decide alike, whichever jobs begin at the same name, and "
-        "refused is only before anything starts.",
+        "Some ranks of a run are recorded and others refused, whichever jobs take the same name, or a run is refused after "
+        "something has started.",
         "profile/test_profile_output.py",
         [
             "test_ranks_of_jobs_that_begin_in_any_order_and_end_meanwhile_are_refused_whole_or_not_at_all",
         ],
     ),
     Guarantee(
-        "`-f` deletes a part of a run, or one that goes on.",
+        "`-f` deletes a part of a run, or a run still going on.",
         "store/test_merge.py",
         [
             "test_ranks_of_a_run_that_are_through_while_others_have_not_begun_are_left_to_it",
@@ -156,17 +156,17 @@ NEVER: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "A recording into which something was recorded can't be opened, whenever its writer was killed.",
+        "A recording with samples can't be opened because its writer was killed.",
         FAULTS,
         tried("sampler-killed", "all-killed", "merge-killed"),
     ),
     Guarantee(
-        "A merge that is killed loses a sample, or counts one twice.",
+        "A killed merge loses a sample, or counts one twice.",
         "store/test_merge_killed.py",
         ["test_a_merge_killed_at_any_moment_is_as_if_it_had_not_begun_or_had_ended"],
     ),
     Guarantee(
-        "A clock that is set shifts a sample.",
+        "Setting the clock shifts a sample.",
         "profile/test_clock.py",
         [
             "test_a_step_of_the_system_clock_is_told_once_and_shifts_nothing",
@@ -174,12 +174,12 @@ NEVER: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "Anything grows while a job runs, but for the file by its samples.",
+        "Memory, descriptors or files grow while a job runs, except the recording by its samples.",
         "benchmarks/test_soak.py",
         ["test_nothing_grows_in_hours_but_the_recording"],
     ),
     Guarantee(
-        "The write-ahead log keeps the size that it reached beside a reader that was stopped.",
+        "The write-ahead log keeps the size it reached beside a stopped reader.",
         "faults/test_guarantees.py",
         ["test_a_log_that_grew_beside_a_stopped_reader_is_cut_again"],
     ),
@@ -190,8 +190,7 @@ TEXT = """\
 
 <!-- Made by docs/make_reliability.py: change that, not this. -->
 
-A profiler runs beside jobs that cost more than it is worth. This page says what a job can rely on, which test holds each
-promise, and what came of trying the opposite.
+What a job can rely on, the tests of each promise (below `tests/`), and the results of trying to break them.
 
 ## What can be lost at most
 
@@ -203,40 +202,38 @@ promise, and what came of trying the opposite.
 
     python -m benchmarks faults [--rounds N] [--only NAME] [--seed N]
 
-starts real jobs, beside synthetic GPUs, and does to each what the first column says, at a random moment; afterwards it
-looks at the exit code, every byte of the output, and the recording. A round in which a promise does not hold is printed
-with the seed that brings it back, and the exit code is then 1. *Lost* is the longest time without samples in the worst
-round, beyond the sampling interval and what the machine itself held processes up, where that is asked at all. *Saw* are
-GSSR's own lines on stderr, the most frequent ones, with N for numbers. `make test` does a round of each.
-A loss of power is tried at every page in turn, however many rounds are asked for; there *lost* is what lies
-between the last sample that was committed and the last one that is left.
+starts real jobs beside synthetic GPUs and does to each, at a random moment, what the first column says. Then it checks the
+exit code, every byte of the output, and the recording. A broken promise is printed with the seed that reproduces it, and the
+exit code is 1. `make test` does a round of each.
 
-Clocks are shifted, and weeks pass in minutes, for the job alone, by a library that is preloaded; drivers and DCGM's
-hostengine are the tests' stand-ins (`tests/fakes`), which obey to hang and crash. Nobody pulled a plug.
+*Lost* is the longest time without samples in the worst round, beyond the sampling interval and the machine's own delays;
+after a loss of power, which is tried at every page, the time from the last sample left to the last one committed. The last
+column has GSSR's most frequent lines on stderr, with N for numbers.
+
+A preloaded library shifts the job's clock and makes weeks pass in minutes. Drivers and DCGM's hostengine are stand-ins
+(`tests/fakes`) that hang and crash on demand. No real plug was pulled.
 
 {head}
 {rows}
-`--keep docs/reliability.json` puts the results of a run into this table. Two more things are measured:
+`--keep docs/reliability.json` puts a run's results into this table. Also measured, with figures in
+[benchmarks/README.md](../benchmarks/README.md):
 
     python -m benchmarks transparency    # 200 random commands with and without GSSR: output, exit code, time
     python -m benchmarks soak            # a week of a recording in minutes: memory, descriptors, files
-
-Their figures are in [benchmarks/README.md](../benchmarks/README.md).
 """
 
 
-def promised(guarantees: Sequence[Guarantee]) -> str:
-    """A list of promises, each with its tests."""
-    return "".join(
-        f"- {each.sentence}  \n  {', '.join(f'`{test}`' for test in each.tests)} in `tests/{each.file}`\n"
-        for each in guarantees
+def promised(head: str, guarantees: Sequence[Guarantee]) -> str:
+    """A table of promises, each with its tests."""
+    return f"| {head} | Test |\n| --- | --- |\n" + "".join(
+        f"| {each.sentence} | `{each.file}`: {', '.join(f'`{test}`' for test in each.tests)} |\n" for each in guarantees
     )
 
 
 def page() -> str:
     """The text of docs/reliability.md."""
     rows = "".join(line(row) + "\n" for row in kept_in(RESULTS))
-    return TEXT.format(lost=promised(LOST), never=promised(NEVER), head=HEAD, rows=rows)
+    return TEXT.format(lost=promised("Promise", LOST), never=promised("Never", NEVER), head=HEAD, rows=rows)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 From Python (docs/python.md): ``gssr.open(path)`` opens a recording, whose runs give pandas objects, or a trace;
 ``gssr.from_pandas`` makes a recording; ``gssr.analyze(run)`` computes what ``gssr analyze --json`` prints;
-``gssr.mark(text)`` marks a moment of the run that this process is part of; ``gssr.METRICS`` is the catalogue. Everything is
+``gssr.mark(text)`` marks a moment of the run that this process is part of, ``gssr.torch_trace()`` traces some of its steps;
+``gssr.METRICS`` is the catalogue. Everything is
 imported when first used, so that ``import gssr`` costs nothing.
 """
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from gssr.api.recording import Run as Run
     from gssr.api.recording import analyze as analyze
     from gssr.api.recording import open_any as open
+    from gssr.api.torch_trace import torch_trace as torch_trace
     from gssr.api.writing import from_pandas as from_pandas
     from gssr.marks import mark as mark
     from gssr.metrics import METRICS as METRICS
@@ -30,9 +32,21 @@ _LAZY = {
     "from_pandas": ("gssr.api.writing", "from_pandas"),
     "mark": ("gssr.marks", "mark"),
     "open": ("gssr.api.recording", "open_any"),
+    "torch_trace": ("gssr.api.torch_trace", "torch_trace"),
 }
 
-__all__ = ["METRICS", "Analysis", "Recording", "Run", "__version__", "analyze", "from_pandas", "mark", "open"]
+__all__ = [
+    "METRICS",
+    "Analysis",
+    "Recording",
+    "Run",
+    "__version__",
+    "analyze",
+    "from_pandas",
+    "mark",
+    "open",
+    "torch_trace",
+]
 
 
 def __getattr__(name: str) -> Any:

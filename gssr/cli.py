@@ -6,21 +6,15 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib import import_module
 from typing import NoReturn
 
-from gssr.commands import OK, USAGE, Command, add_options, fail
-from gssr.version import __version__
+from gssr.commands import NAMES, OK, USAGE, add_options, command_called, fail, tell
+from gssr.version import __version__, other_package
 
-NAMES = ("profile", "tui", "analyze", "compare", "fleet", "export", "import", "merge", "mark", "demo", "doctor")
-"""The commands, each a module of gssr.commands."""
-
-
-def command_called(name: str) -> Command:
-    """The command of this name, whose module is imported only when it is asked for."""
-    module = "import_" if name == "import" else name  # which Python could not import by that name
-    command: Command = import_module(f"gssr.commands.{module}").COMMAND
-    return command
+_OWN = ("--help", "--version", "-h")
+"""Options before a command."""
+_TO_THE_POINT = ("profile", "mark", "completion")
+"""Commands that look for nothing they don't need: beside a job, or while a key is pressed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,6 +25,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if debug:
         del words[0]
         os.environ["GSSR_DEBUG"] = "1"
+    other = None if words[:1] and words[0] in _TO_THE_POINT else other_package()
+    if other:
+        tell(other)
+    if not words:
+        _parser(words).print_help(sys.stderr)
+        return USAGE
+    if words[0] not in NAMES and not any(own.startswith(words[0]) for own in _OWN):
+        if not _is_there(words[0]):
+            what = "no option" if words[0].startswith("-") else "no command, and no file"
+            return fail(f"{words[0]!r} is {what}{_meant(words[0])} (see gssr --help)", USAGE)
+        words.insert(0, "tui" if _on_terminal() else "analyze")
     if words[:1] == ["profile"]:
         from gssr.commands import profile
 
@@ -43,9 +48,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             if word in analyze.REPLACED:
                 return fail(f"{word} is an option of the published tool: {analyze.REPLACED[word]}", USAGE)
         words = analyze.with_times(words)
+    if words[:1] == ["import"]:
+        from gssr.commands.analyze import with_times
+
+        words = with_times(words)
     options, unknown = _parser(words).parse_known_args(words)
     if unknown:
-        return fail(f"unknown argument {unknown[0]!r} (see gssr {options.command} --help)", USAGE)
+        return fail(
+            f"unknown argument {unknown[0]!r}{_near_option(options.command, unknown[0])} "
+            f"(see gssr {options.command} --help)",
+            USAGE,
+        )
     if not (debug or sys.warnoptions):
         warnings.simplefilter("ignore")  # of libraries, to their callers: no word of it is meant for our users
     try:
@@ -59,6 +72,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             raise
         return fail(f"an error in gssr: {error!r}; gssr --debug shows where", 1)
+
+
+def _is_there(name: str) -> bool:
+    return os.path.lexists(name) or os.path.lexists(f"{name}.d")
+
+
+def _on_terminal() -> bool:
+    """Whether a recording can be looked at, and nobody reads a page."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return all(stream is not None and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
+
+
+def _meant(word: str) -> str:
+    from gssr.recognise import meant
+    from gssr.similar import did_you_mean, similar
+
+    return did_you_mean(similar(word, (*NAMES, *_OWN)) or meant(word))
+
+
+def _near_option(command: str, word: str) -> str:
+    from gssr.similar import did_you_mean, similar
+
+    flags = [flag for option in command_called(command).options for flag in option.flags if flag.startswith("--")]
+    return did_you_mean(similar(word.partition("=")[0], flags))
 
 
 def run() -> NoReturn:

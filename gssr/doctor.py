@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from gssr import launch
 from gssr.backends import BACKENDS
+from gssr.backends.amd.cards import NONE_SHOWN, n_intels
 from gssr.backends.aside import InquiryError, inquire
 from gssr.backends.base import Offer
 from gssr.backends.synthetic.scenarios import SCENARIOS
@@ -15,6 +16,7 @@ from gssr.store.disk import filesystem_of, journal_mode
 from gssr.version import __version__
 
 OLDEST_SQLITE = (3, 26, 0)
+_INTEL = "not supported: Intel's driver tells their utilization to root only"
 _DRIVER_FIRST = "NVIDIA's driver comes first: see GPUs"
 _WHAT = {kind.name: kind.what for kind in BACKENDS}
 
@@ -60,23 +62,35 @@ def _real_gpus() -> list[Advice]:
     offers = _offers()
     if isinstance(offers, str):
         return [Advice("no", "GPUs", offers, "see dmesg, or ask the administrator")]
-    driver = next(offer for offer in offers if offer.name == "nvml")
+    *nvidias, amd = offers
+    driver = next(offer for offer in nvidias if offer.name == "nvml")
     given = launch.gpu_ids()
     mine = "" if given is None else f"; the launcher gives this process {', '.join(given) or 'none'}"
     best = next((offer.name for offer in offers if offer.works), None)
     here = f"here: {best}" if best else "here: host metrics only"
+    gpus = amd if not driver.works and amd.details != NONE_SHOWN else driver
     found = [
-        Advice("ok" if driver.works else "no", "GPUs", driver.details + mine, driver.cure),
+        Advice("ok" if gpus.works else "no", "GPUs", gpus.details + mine, gpus.cure),
         Advice("ok", "backend auto", f"{_WHAT['auto']}; {here}"),
     ]
-    for offer in offers:
+    for offer in nvidias:
         what = f"backend {offer.name}"
         if offer.works:
             found.append(Advice("ok", what, _WHAT["nvml"] if offer is driver else offer.details, offer.cure))
         elif offer.details == driver.details:
-            found.append(Advice("no", what, "needs NVIDIA's driver: see GPUs"))
+            found.append(Advice("no", what, "needs NVIDIA's driver" + ": see GPUs" * (gpus is driver)))
         else:
-            found.append(Advice("no", what, offer.details, offer.cure if driver.works else _DRIVER_FIRST))
+            first = _DRIVER_FIRST if gpus is driver else ""
+            found.append(Advice("no", what, offer.details, offer.cure if driver.works else first))
+    also = f"; auto takes NVIDIA's GPUs: --backend amd records {amd.details}" if amd.works and gpus is driver else ""
+    if amd.works:
+        found.append(Advice("ok", "backend amd", _WHAT["amd"] + also))
+    elif gpus is amd:
+        found.append(Advice("no", "backend amd", "see GPUs"))
+    else:
+        found.append(Advice("no", "backend amd", amd.details, amd.cure))
+    if n_intels():
+        found.append(Advice("note", "Intel GPUs", _INTEL))
     return found
 
 

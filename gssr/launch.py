@@ -14,7 +14,7 @@ The launchers that gssr.launch recognises, and the names of their variables.
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -157,12 +157,20 @@ _LONGEST_NAME = 200
 _GENERATIONS = 32
 """So far up hydra's proxy is looked for."""
 
+RUNTIMES = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+"""What ROCm and CUDA take the GPUs from that they show."""
 _MOST_GPUS = 1024
 """No node has more: a range beyond is no range."""
 
 _FIRST_SPECIAL_STEP = 0xFFFFFFF0
 """Slurm gives the batch script, the shell of an interactive job and the like step ids from here on: srun made none of
 them for several tasks, and several commands of one shell share them."""
+
+
+def rank_told(environments: Iterable[Mapping[str, str]]) -> tuple[int | None, int | None]:
+    """Rank and number of ranks that these environments tell; None where none does, or they differ."""
+    places = {(place.rank, place.world_size) for place in map(where_am_i, environments) if place.launcher != ALONE}
+    return places.pop() if len(places) == 1 else (None, None)
 
 
 def where_am_i(environ: Mapping[str, str] = os.environ) -> Place:
@@ -244,18 +252,24 @@ def gpu_ids(environ: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
 
     SLURM_STEP_GPUS in a step; in a batch script, and only there (in a step it is the batch node's), SLURM_JOB_GPUS: both
     hold indices of the whole node. Else CUDA_VISIBLE_DEVICES, which ends at its first invalid entry as CUDA reads it:
-    empty, ``-1`` and ``NoDevFiles`` are no GPU. Its indices may count from 0 in every task of a node.
+    empty, ``-1`` and ``NoDevFiles`` are no GPU; or ROCm's variables, which are read alike. Their indices may count from 0 in
+    every task of a node.
     """
-    return _slurms_gpus(environ) or _cudas_gpus(environ)
+    return _slurms_gpus(environ) or _runtimes_gpus(environ)
+
+
+def gpu_ids_are_slurms(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether ``gpu_ids`` are Slurm's: indices of the whole node."""
+    return bool(_slurms_gpus(environ))
 
 
 def gpu_ids_are_the_nodes(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether ``gpu_ids`` mean the same GPUs in every process of the node: Slurm's indices do, unless CUDA's variable gives
-    the process only some of them, and UUIDs do. Other indices may count from 0 in each process."""
-    slurms, cudas = _slurms_gpus(environ), _cudas_gpus(environ)
+    """Whether ``gpu_ids`` mean the same GPUs in every process of the node: Slurm's indices do, unless a variable of CUDA or
+    ROCm gives the process only some of them, and UUIDs do. Other indices may count from 0 in each process."""
+    slurms, runtimes = _slurms_gpus(environ), _runtimes_gpus(environ)
     if slurms:
-        return cudas is None or len(cudas) == len(slurms)
-    return bool(cudas) and not any(_natural(gpu) is not None for gpu in cudas or ())
+        return runtimes is None or len(runtimes) == len(slurms)
+    return bool(runtimes) and not any(_natural(gpu) is not None for gpu in runtimes or ())
 
 
 def _slurms_gpus(environ: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -267,12 +281,29 @@ def _slurms_gpus(environ: Mapping[str, str]) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(gpu for entry in entries for gpu in _spread(entry)))
 
 
-def _cudas_gpus(environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    cuda = environ.get("CUDA_VISIBLE_DEVICES")
-    if cuda is None:
+def _runtimes_gpus(environ: Mapping[str, str]) -> tuple[str, ...] | None:
+    """What the variables leave that CUDA and ROCm read. ROCm hides all GPUs but ROCR_VISIBLE_DEVICES; HIP_VISIBLE_DEVICES,
+    or in its place CUDA's variable, then chooses among these, by new indices. A launcher may have set two of them alike."""
+    rocr, hip, cuda = (_listed(environ.get(name)) for name in RUNTIMES)
+    among = cuda if hip is None else hip
+    if rocr is None or among is None or among == rocr:
+        return among if rocr is None else rocr
+    indices = [_natural(gpu) for gpu in among]
+    if hip is None and any(index is not None and index >= len(rocr) for index in indices):
+        return among  # it isn't HIP that reads it
+    found: list[str] = []
+    for gpu, index in zip(among, indices, strict=True):
+        if index is not None and index >= len(rocr):
+            break
+        found.append(gpu if index is None else rocr[index])
+    return tuple(dict.fromkeys(found))
+
+
+def _listed(variable: str | None) -> tuple[str, ...] | None:
+    if variable is None:
         return None
     seen: dict[str, None] = {}
-    for entry in cuda.split(","):
+    for entry in variable.split(","):
         device = entry.strip()
         if _natural(device) is None and not device.startswith(("GPU-", "MIG-")):
             break

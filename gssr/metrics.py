@@ -7,11 +7,22 @@ rollups hold their metrics in it.
 Ratios are stored as 0-1; percent exists only on screen. Missing is ``None`` (SQL NULL), never 0.
 """
 
+from collections.abc import Container, Iterable
 from typing import Literal, NamedTuple
+
+from gssr.similar import did_you_mean, meant
 
 Kind = Literal["gauge", "rate", "counter", "bits"]
 """gauge: a state at (or averaged up to) the sample's time; rate: per second; counter: only its differences mean
 something; bits: a set of flags."""
+
+
+class OnAmd(NamedTuple):
+    """What a metric is on AMD's GPUs: the field of the driver's ``gpu_metrics``, or the file, with the factor of its values;
+    and what is other there, in place of the pitfalls on NVIDIA's, if anything is."""
+
+    source: str
+    differs: str = ""
 
 
 class Metric(NamedTuple):
@@ -33,6 +44,7 @@ class Metric(NamedTuple):
     gpm_factor: float = 1.0
     integral: bool = False
     parts: tuple[str, ...] = ()
+    amd: OnAmd | None = None
 
     @property
     def derived(self) -> bool:
@@ -61,7 +73,12 @@ METRICS: tuple[Metric, ...] = (
         "Share of time in which at least one kernel ran.",
         "Says nothing about how much of the GPU that kernel used: one thread on one SM reads 100 %. Values above 1 "
         "have been seen and are noise.",
-        _NVML, dcgm=203, dcgm_factor=_PERCENT,
+        _NVML, dcgm=203, dcgm_factor=_PERCENT, amd=OnAmd(
+            "`gfx_activity_acc` over `accumulation_counter`, `average_gfx_activity` × 0.01",
+            "A queue of the GPU had work, as its firmware counts it since the row before (without its counters: on average "
+            "over a time that is nowhere told). How much of the GPU that used is not known: power against its limit is the "
+            "nearest to it.",
+        ),
     ),
     Metric(
         "memory_copy_utilization", "Memory copy utilization", "mcopy", RATIO, "gauge", 1.0,
@@ -125,7 +142,11 @@ METRICS: tuple[Metric, ...] = (
         "dram_active", "DRAM active", "dram", RATIO, "gauge", 1.0,
         "Share of cycles in which the device memory interface was sending or receiving data.",
         "The practical peak is about 0.8, not 1.",
-        _PROF, dcgm=1005, gpm=10, gpm_factor=_PERCENT,
+        _PROF, dcgm=1005, gpm=10, gpm_factor=_PERCENT, amd=OnAmd(
+            "`mem_activity_acc` over `accumulation_counter`, `average_umc_activity` × 0.01",
+            "MI300 and newer only: the share of the memory's bandwidth that was used. What MI200 has under this name is a "
+            "share of time, and is left out.",
+        ),
     ),
     Metric(
         "pcie_tx_bytes", "PCIe sent", "pcie tx", "B/s", "rate", 64e9,
@@ -143,13 +164,19 @@ METRICS: tuple[Metric, ...] = (
         "nvlink_tx_bytes", "NVLink sent", "nvl tx", "B/s", "rate", 450e9,
         "Bytes per second the GPU sent over all its NVLinks.",
         "Absent without NVLink. The axis is Hopper's 18 links in one direction.",
-        _PROF, dcgm=1011, gpm=61, gpm_factor=_MIB, integral=True,
+        _PROF, dcgm=1011, gpm=61, gpm_factor=_MIB, integral=True, amd=OnAmd(
+            "`xgmi_write_data_acc` of all links × 1024",
+            "MI300 and newer only: over xGMI to other GPUs, as this GPU sees it.",
+        ),
     ),
     Metric(
         "nvlink_rx_bytes", "NVLink received", "nvl rx", "B/s", "rate", 450e9,
         "Bytes per second the GPU received over all its NVLinks.",
         "Absent without NVLink. The axis is Hopper's 18 links in one direction.",
-        _PROF, dcgm=1012, gpm=60, gpm_factor=_MIB, integral=True,
+        _PROF, dcgm=1012, gpm=60, gpm_factor=_MIB, integral=True, amd=OnAmd(
+            "`xgmi_read_data_acc` of all links × 1024",
+            "MI300 and newer only: over xGMI to other GPUs, as this GPU sees it.",
+        ),
     ),
     Metric(
         "c2c_tx_bytes", "C2C sent", "c2c tx", "B/s", "rate", 450e9,
@@ -167,43 +194,60 @@ METRICS: tuple[Metric, ...] = (
         "power_usage", "Power", "power", "W", "gauge", "power_limit",
         "Power the board draws.",
         "A one-second mean on Ampere and newer (GA100 excepted): shorter bursts don't show.",
-        _FIELD, dcgm=155,
+        _FIELD, dcgm=155, amd=OnAmd(
+            "`curr_socket_power`, `average_socket_power`; on Cray EX `pm_counters/accel*_power`",
+            "Of the whole socket: on MI250X of both dies, told of the first, unknown of the second; on MI300A with the CPU.",
+        ),
     ),
     Metric(
         "energy", "Energy counter", "energy", "J", "counter", 0.0,
         "Energy the GPU has used since its driver was loaded, as the device counts it.",
         "Only differences mean something; a driver reload starts it at 0 again.",
-        _FIELD, dcgm=156, dcgm_factor=0.001,
+        _FIELD, dcgm=156, dcgm_factor=0.001, amd=OnAmd(
+            "`energy_accumulator` × 2^-16; on Cray EX `pm_counters/accel*_energy`", "Of the whole socket, as power is.",
+        ),
     ),
     Metric(
         "temperature", "Temperature", "temp", "°C", "gauge", 100.0,
         "Temperature of the GPU die.",
         "Clocks are reduced near the limit (93 °C on A100, 95 °C on H100 and H200): see clock_event_reasons.",
-        _FIELD, dcgm=150, integral=True,
+        _FIELD, dcgm=150, integral=True, amd=OnAmd(
+            "`temperature_hotspot`",
+            "Of the hottest place of the die: clocks are reduced near 100 °C (MI210, MI300A), as clock_event_reasons tells.",
+        ),
     ),
     Metric(
         "memory_temperature", "Memory temperature", "mtemp", "°C", "gauge", 100.0,
         "Temperature of the device memory.",
         "Absent on boards without the sensor.",
-        _FIELD, dcgm=140, integral=True,
+        _FIELD, dcgm=140, integral=True, amd=OnAmd("`temperature_mem`"),
     ),
     Metric(
         "sm_clock", "SM clock", "clock", "MHz", "gauge", "max_sm_clock",
         "Clock of the SMs.",
         "A low clock with idle SMs is power saving, not a fault.",
-        _FIELD, dcgm=100, integral=True,
+        _FIELD, dcgm=100, integral=True, amd=OnAmd(
+            "`current_gfxclk`", "Of the compute units (gfxclk): the mean of the dies (XCDs) that have one.",
+        ),
     ),
     Metric(
         "memory_used", "Memory used", "mem", "B", "gauge", "memory_total",
         "Device memory in use by all processes.",
         "Frameworks reserve memory ahead: used is not needed.",
-        _FIELD, dcgm=252, dcgm_factor=_MIB, integral=True,
+        _FIELD, dcgm=252, dcgm_factor=_MIB, integral=True, amd=OnAmd(
+            "`mem_info_vram_used`; on MI300A with `mem_info_gtt_used`",
+            "On MI300A it is memory that the CPU shares.",
+        ),
     ),
     Metric(
         "clock_event_reasons", "Clock event reasons", "reasons", "bits", "bits", 0.0,
         "Why the clocks are where they are: see CLOCK_EVENT_REASONS.",
         "A state at the sample's time: an event between two samples is not seen.",
-        _FIELD, dcgm=112, integral=True,
+        _FIELD, dcgm=112, integral=True, amd=OnAmd(
+            "`ppt_`, `socket_thm_`, `hbm_thm_`, `vr_thm_`, `prochot_residency_acc`, `indep_throttle_status`",
+            "On MI300 and newer all that happened since the row before: nothing is missed, and a busy GPU's power limit may "
+            "show in most rows. On MI200 a state at the sample's time. There are sw_power_cap, sw_thermal and hw_thermal.",
+        ),
     ),
 )  # fmt: skip
 
@@ -241,10 +285,44 @@ TRACE_METRICS: tuple[Metric, ...] = (
 OF_TRACES: dict[str, Metric] = {metric.name: metric for metric in TRACE_METRICS}
 OF_NAME, OF_COUNTER = "name:", "counter:"
 """How metrics begin that are the time under one name, and a counter of a trace: ``counter:unit:name``."""
+OF_OWN = "own:"
+"""How metrics of one's own begin (gssr.model.custom_metrics): ``own:unit:name=...``."""
+
+OF_HOST = "host:"
+"""How metrics of the nodes begin."""
+
+
+def _rate(column: str, label: str, short: str, meaning: str) -> Metric:
+    return Metric(OF_HOST + column, label, short, "B/s of a node", "rate", 0.0, meaning, "", "/proc and /sys")
+
+
+HOST_METRICS: tuple[Metric, ...] = (
+    Metric(
+        "host:cpu_utilization", "Node CPU", "cpu", RATIO, "gauge", 1.0,
+        "Share of all cores of the node that was busy.", "One busy core of 64 is 1.6 %.", "/proc/stat",
+    ),
+    Metric(
+        "host:memory_used", "Node memory", "ram", RATIO, "gauge", 1.0,
+        "Share of the node's memory in use.", "", "/proc/meminfo",
+    ),
+    _rate("read_bytes", "Disk read", "disk rd", "Read from the node's local disks."),
+    _rate("write_bytes", "Disk written", "disk wr", "Written to the node's local disks."),
+    _rate("net_rx_bytes", "Network received", "net rx", "Received over the node's network, loopback apart."),
+    _rate("net_tx_bytes", "Network sent", "net tx", "Sent over the node's network, loopback apart."),
+    _rate("fabric_rx_bytes", "Fabric received", "fab rx", "Received over InfiniBand, RoCE or Slingshot."),
+    _rate("fabric_tx_bytes", "Fabric sent", "fab tx", "Sent over InfiniBand, RoCE or Slingshot."),
+)  # fmt: skip
+"""What nodes do, as screens show it: ``host:`` and a column of ``host_samples``; the memory as a share of what there is."""
+OF_NODES: dict[str, Metric] = {metric.name: metric for metric in HOST_METRICS}
 
 NAMES: tuple[str, ...] = tuple(metric.name for metric in METRICS)
 INDEX: dict[str, int] = {name: index for index, name in enumerate(NAMES)}
 BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS + DERIVED}
+
+DETECTION_METRICS = ("sm_active", "gr_engine_active", "gpu_utilization")
+"""What tells work from waiting, best first: the first one that was measured is used."""
+_NEXT_BEST = ("tensor_active", "dram_active", "memory_copy_utilization", "power_usage", "memory_used")
+"""What says most of a GPU's use where none of them was measured."""
 
 SCORE_INPUTS: tuple[str, ...] = ("sm_active", "sm_occupancy", *FLOP_ACTIVE.parts)
 
@@ -267,15 +345,27 @@ HELD_DOWN = THROTTLES[1:]
 """Those of these that are no part of its ordinary work: the power limit holds down every busy GPU now and then."""
 
 
+def best_measured(measured: Container[str], asked: Iterable[str] = ()) -> str | None:
+    """The metric that stands for a GPU being used, with which pages, screens and reports begin: the best of those that were
+    ``measured``; of others than DETECTION_METRICS those ``asked`` for come first. None where there is none."""
+    return next(
+        (name for name in (*DETECTION_METRICS, *asked, *_NEXT_BEST, *BY_NAME, *OF_NODES) if name in measured), None
+    )
+
+
 def metric_named(name: str) -> Metric | None:
-    """The metric of a recording, or of a trace; None where there is none of this name."""
+    """The metric of a recording, its nodes, or of a trace; None where there is none of this name."""
     if name.startswith(OF_NAME):
         text = name.removeprefix(OF_NAME)
         return Metric(name, text, text, RATIO, "gauge", 1.0, "Share of time under this name.", "", "trace")
     if name.startswith(OF_COUNTER):
         unit, _, text = name.removeprefix(OF_COUNTER).partition(":")
         return Metric(name, text, text, unit, "gauge", 0.0, "A counter of the trace.", "", "trace")
-    return BY_NAME.get(name) or OF_TRACES.get(name)
+    if name.startswith(OF_OWN):
+        unit, _, text = name.removeprefix(OF_OWN).partition(":")
+        short, _, meaning = text.partition("=")
+        return Metric(name, short, short, unit, "gauge", 1.0 if unit == RATIO else 0.0, meaning, "", "trace")
+    return BY_NAME.get(name) or OF_TRACES.get(name) or OF_NODES.get(name)
 
 
 def select(names: str) -> tuple[Metric, ...]:
@@ -288,9 +378,7 @@ def select(names: str) -> tuple[Metric, ...]:
         raise ValueError("no metric named; known: " + ", ".join(BY_NAME))
     for name in wanted:
         if name not in BY_NAME:
-            import difflib
-
-            near = difflib.get_close_matches(name, BY_NAME, n=3)
-            hint = "did you mean " + " or ".join(near) + "?" if near else "known: " + ", ".join(BY_NAME)
-            raise ValueError(f"unknown metric {name!r}; {hint}")
+            raise ValueError(
+                f"unknown metric {name!r}{did_you_mean(meant(name, BY_NAME))}; known: {', '.join(BY_NAME)}"
+            )
     return tuple(metric for metric in METRICS + DERIVED if metric.name in wanted)

@@ -12,8 +12,9 @@ _T, _G = 1e12, 1e9
 class Peaks(NamedTuple):
     """FLOP/s of the pipes that the metrics of the same names watch, bytes/s per direction of memory and links, W.
 
-    ``tensor`` is dense BF16 (FP16 on Volta) with FP32 accumulation, ``fp64_tensor`` the tensor cores' FP64; None where
-    there is no such pipe or link, or no published figure."""
+    ``tensor`` is dense BF16 (FP16 on Volta) with FP32 accumulation, ``fp64_tensor`` the tensor cores' FP64; of AMD's GPUs
+    those of the matrix cores, ``sm_count`` being that of compute units. None where there is no such pipe or link, or no
+    published figure."""
 
     model: str
     sm_count: int
@@ -39,6 +40,14 @@ _HOPPER = "NVIDIA H100 datasheet and Hopper architecture whitepaper"
 _GRACE = "NVIDIA GH200 Grace Hopper Superchip datasheet; its power limit is the operator's (450-1000 W with the CPU)"
 _ADA = "datasheet and NVIDIA Ada GPU architecture whitepaper"
 
+_CDNA_2 = "AMD's ROCm documentation, MI250 microarchitecture: FLOP a clock of a compute unit × 1.7 GHz; one die of two"
+_CDNA_3 = "AMD's ROCm documentation, MI300 microarchitecture"
+_APU = f"{_CDNA_3}: FLOP a clock of a compute unit × 228 × 2.1 GHz; its power limit is the operator's, and the CPU's as well"
+_CDNA_4 = (
+    "AMD's rocprofiler-compute, FLOP a clock of a gfx950 compute unit × 256 × 2.4 GHz; memory, power: at its launch"
+)
+
+_MI300X = (304, 81.7 * _T, 163.4 * _T, 163.4 * _T, None, 1307.4 * _T)
 _SXM_HOPPER = (132, 33.5 * _T, 66.9 * _T, 66.9 * _T, 133.8 * _T, 989.4 * _T)
 _A100 = (108, 9.7 * _T, 19.5 * _T, 19.5 * _T, 78 * _T, 312 * _T)
 
@@ -128,16 +137,54 @@ PEAKS: tuple[tuple[tuple[str, ...], Peaks], ...] = (
             "NVIDIA Ada GPU architecture whitepaper",
         ),
     ),
+    (
+        ("MI250X",),
+        Peaks(
+            "MI250X", 110, 23.9 * _T, 47.9 * _T, 23.9 * _T, None, 191.5 * _T, 1.6 * _T, _PCIE_4, None, None, None, _CDNA_2,
+        ),
+    ),
+    (
+        ("MI250",),
+        Peaks(
+            "MI250", 104, 22.6 * _T, 45.3 * _T, 22.6 * _T, None, 181 * _T, 1.6 * _T, _PCIE_4, None, None, None, _CDNA_2,
+        ),
+    ),
+    (
+        ("MI300A",),
+        Peaks(
+            "MI300A", 228, 61.3 * _T, 122.6 * _T, 122.6 * _T, None, 980.6 * _T, 5.3 * _T, _PCIE_5, None, None, None, _APU,
+        ),
+    ),
+    (
+        ("MI300X",),
+        Peaks("MI300X", *_MI300X, 5.3 * _T, _PCIE_5, None, None, 750, _CDNA_3),
+    ),
+    (
+        ("MI325X",),
+        Peaks("MI325X", *_MI300X, 6 * _T, _PCIE_5, None, None, 1000, f"{_CDNA_3}; memory and power: launch figures"),
+    ),
+    (
+        ("MI355X",),
+        Peaks(
+            "MI355X", 256, 78.6 * _T, 78.6 * _T, 157.3 * _T, None, 2516.6 * _T, 8 * _T, _PCIE_5, None, None, 1400, _CDNA_4,
+        ),
+    ),
 )  # fmt: skip
-"""(product names as the driver tells them, without their brand; peaks)."""
+"""(product names as the driver tells them, without their brand; peaks). A GPU of an MI250 or MI250X is one die of two, whose
+power is the card's (560 W). Of AMD's links between GPUs (xGMI) no figure for a GPU was found."""
 
-_BRANDS = ("NVIDIA ", "Tesla ")
+_BRANDS = ("NVIDIA ", "Tesla ", "AMD ", "Instinct ")
+_KINDS = (" Accelerator", " OAM")
+"""What AMD's drivers add to a name."""
 _BY_NAME = {name.casefold(): peaks for names, peaks in PEAKS for name in names}
 
 
 def peaks_of(name: str | None) -> Peaks | None:
-    """The peaks of a GPU by its product name (``gpus.name``), such as "NVIDIA A100-SXM4-40GB"; None when unknown."""
+    """The peaks of a GPU by its product name (``gpus.name``), such as "NVIDIA A100-SXM4-40GB" or "AMD Instinct MI300A
+    Accelerator"; None when unknown."""
     text = (name or "").strip()
     for brand in _BRANDS:
         text = text.removeprefix(brand)
+    for kind in _KINDS:
+        text = text.removesuffix(kind)
     return _BY_NAME.get(text.casefold())

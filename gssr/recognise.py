@@ -1,15 +1,29 @@
-"""What a file or a folder holds, told by its content alone, whatever it is called."""
+"""What a file or a folder holds, told by its content alone, whatever it is called; and which file may have been meant by a
+name that is not there."""
 
+import itertools
 import os
 import re
 import shlex
 import zlib
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-READABLE = ("recording", "kineto", "chrome", "nsys")
+from gssr.similar import did_you_mean, similar
+
+TRACES = ("kineto", "chrome", "nsys", "rocpd", "cube", "otf2")
+FOREIGN = (
+    "dcgmi-dmon", "nvidia-smi-dmon", "nvidia-smi-query", "prometheus", "prometheus-range", "gssr-0.x", "gssr-record",
+    "kempnerpulse",
+)  # fmt: skip
+"""Metric files of other tools: gssr.foreign."""
+READABLE = ("recording", *TRACES, *FOREIGN)
 """Kinds that gssr reads as they are."""
-TRACES = READABLE[1:]
+
+RANK_IN_NAME = re.compile(r"rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
+"""In the name of a trace's file."""
+_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,2000}?"rank"\s*:\s*(\d{1,9})\b')
+_RANKS = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,2000}?"world_size"\s*:\s*(\d{1,9})\b')
 
 _HEAD = 1 << 20
 """Bytes that are looked at first."""
@@ -25,6 +39,7 @@ _OF_KINETO = re.compile(
     rb'"(?:schemaVersion|deviceProperties|distributedInfo)"\s*:'
     rb'|"cat"\s*:\s*"(?:cpu_op|python_function|user_annotation|kernel|gpu_memcpy|cuda_runtime|Operator|Kernel|Runtime)"'
 )
+_OF_CUBE = re.compile(rb"anchor\.xml|remapping\.spec|\d+\.(?:index|data)")
 _MOST_FILES = 10_000
 """Of a folder that are looked at."""
 
@@ -39,6 +54,8 @@ class Found(NamedTuple):
     @property
     def no_recording(self) -> str:
         """The same of what is to be a recording."""
+        if self.kind in FOREIGN:
+            return f"is another tool's ({self.kind}), not a recording: gssr import makes one of it"
         return self.problem or f"is a trace ({self.kind}), not a recording"
 
 
@@ -46,6 +63,10 @@ def _unread(what: str) -> str:
     return f"is {what}, which this version can't read"
 
 
+_JOBSTATS = (
+    "jobstats",
+    "is a summary of jobstats: it holds means alone, and no samples that a recording could be made of",
+)
 _UNPACK = "is packed with {}: unpack it first"
 _MAGICS = (
     (b"version https://git-lfs", "", "is a pointer of Git LFS, not the file itself: fetch it with git lfs pull"),
@@ -55,28 +76,56 @@ _MAGICS = (
     (b"\xfd7zXZ\0", "", _UNPACK.format("xz")),
     (b"BZh", "", _UNPACK.format("bzip2")),
     (_GZIP, "", "is packed with gzip twice: unpack it first"),
-    (b"\xff\xfe", "", "is text in UTF-16: write it as UTF-8"),
-    (b"\xfe\xff", "", "is text in UTF-16: write it as UTF-8"),
-    (b"\3BOTF2", "otf2", _unread("a trace of Score-P (OTF2)")),
-    (b"\3LOTF2", "otf2", _unread("a trace of Score-P (OTF2)")),
+    (b"JS1:", *_JOBSTATS),
+    (b"\3BOTF2", "otf2", ""),
+    (b"\3LOTF2", "otf2", ""),
 )
 _REPORT = b"NVIDIA Tegra Profiler Report"
 _AS_SQLITE = (
     "is a report of Nsight Systems as nsys writes it: gssr import {path} makes of it what gssr reads, where nsys is "
     "installed, and so does nsys export --type sqlite {path}"
 )
-_TEXTS = (
-    (re.compile(rb"#Entity\s+\w+"), "dcgmi-dmon", "output of dcgmi dmon"),
-    (re.compile(rb"#\s*(?:(?:Date\s+)?(?:Time\s+)?gpu)\s"), "nvidia-smi-dmon", "output of nvidia-smi dmon"),
-    (re.compile(rb"timestamp, .*\[(?:%|MiB|W|MHz)\]"), "nvidia-smi-query", "output of nvidia-smi --query-gpu"),
-    (re.compile(rb"# (?:HELP|TYPE) \w+ "), "prometheus", "metrics of Prometheus as text"),
+_UNFINISHED = (
+    "is a trace of Score-P (OTF2) without its anchor file, traces.otf2, which is written when the program ends: it still "
+    "runs, or was killed"
 )
-_RANGE = rb'\{\s*"status"\s*:\s*"success"\s*,\s*"data"\s*:\s*\{\s*"resultType"'
+_OF_OTF2 = "is one file of a trace of Score-P (OTF2): name its folder, or its anchor file, which ends in .otf2"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_QUERIED = rb"utilization\.\w+|memory\.\w+|power\.\w+|temperature\.\w+|clocks\.[\w.]+|clocks_\w+\.active"
+_TEXTS = (
+    (re.compile(rb"(?:[^\n]{0,2000}\n){0,50}?(?:[^\n#]{1,40}\s)?#Entity\s+\w"), "dcgmi-dmon"),
+    (re.compile(rb"(?:[^\n]{0,2000}\n){0,50}?(?:[^\n#]{1,40}\s)?#\s*(?:Date\s+)?(?:Time\s+)?gpu\s"), "nvidia-smi-dmon"),
+    (re.compile(rb"timestamp,gpuId,DCGM_FI_"), "gssr-record"),
+    (re.compile(rb"timestamp,gpu_id,[^\n]*_pct\b"), "kempnerpulse"),
+    (re.compile(rb"(?:[a-z][\w.]*(?: \[[^\]\n]{1,9}\])?,\s?){0,60}(?:" + _QUERIED + rb")[\s,]"), "nvidia-smi-query"),
+    (re.compile(rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, "), "nvidia-smi-query"),
+    (re.compile(rb"(?:#[^\n]*\n|\n){0,50}(?:# (?:HELP|TYPE) \w|[A-Za-z_:][\w:]*\{[^\n]*\} ?[-+.\dNI])"), "prometheus"),
+)
+"""Of text that may have a header further down, its first lines are looked at."""
+_ROCPROF = re.compile(
+    rb'"?(?:Guid"?,"?)?(?:Kind|Domain|Correlation_Id|Name|Node_Id)"?,[^\n]*'
+    rb"(?:End_Timestamp|TotalDurationNs|Logical_Node_Type_Id|Agent_Type)\b"
+)
+_OF_ROCPROF = "which this version can't read: gssr reads the database that rocprofv3 writes by default"
+_OF_PERFETTO = "of rocprofv3 it reads the database that is written by default"
+_PACKETS = 8
+_RANGE = (
+    rb'\{\s*"status"\s*:\s*(?:"error"\s*,|"success"\s*,\s*(?:"(?:isPartial|warnings|infos)"[^{}]{0,4000},\s*)?"data"\s*:\s*'
+    rb'\{\s*"resultType")'
+)
 _JSONS = (
-    (re.compile(rb'\{\s*"rocprofiler-sdk-tool"\s*:'), "rocprof", "JSON of rocprofv3"),
-    (re.compile(_RANGE), "prometheus-range", "an answer of Prometheus"),
-    (re.compile(rb'\{\s*"metadata"\s*:\s*\{\s*"job_id"'), "gssr-0.x", "a recording of the older GSSR 0.x"),
-    (re.compile(rb'\{[^{}\[\]]*"schema"\s*:\s*"[\d.]+-chakra'), "execution-trace", "an execution trace, without times"),
+    (re.compile(rb'\{\s*"rocprofiler-sdk-tool"\s*:'), "rocprof", f"is JSON of rocprofv3, {_OF_ROCPROF}"),
+    (re.compile(_RANGE), "prometheus-range", ""),
+    (re.compile(rb'\{\s*"metadata"\s*:\s*\{\s*"job_id"'), "gssr-0.x", ""),
+    (
+        re.compile(rb'\{[^{}\[\]]*"schema"\s*:\s*"[\d.]+-chakra'),
+        "execution-trace",
+        _unread("an execution trace, without times"),
+    ),
+    (
+        re.compile(rb'\{\s*(?:"gpus"|"total_time"|"nodes"\s*:\s*\{\s*"[^"]*"\s*:\s*\{\s*"(?:cpus|total_time)")'),
+        *_JOBSTATS,
+    ),
 )
 
 
@@ -87,11 +136,13 @@ def recognise(path: str) -> Found:
         if os.path.isdir(path):
             return _of_folder(path)
         if not os.path.isfile(path):
-            return Found("", "is not a file" if os.path.lexists(path) else "no such file")
+            return Found("", "is not a file" if os.path.lexists(path) else no_such_file(path))
         with open(path, "rb") as stream:
             head = stream.read(100)
             if head.startswith(_SQLITE):
                 return _of_database(path, head)
+            if head[:2] in (b"\3B", b"\3L") and path.endswith((".def", ".evt")):
+                return Found("", _OF_OTF2)
             if head.startswith(_REPORT):
                 return Found("nsys-rep", _AS_SQLITE.format(path=shlex.quote(path)))
             stream.seek(0)
@@ -100,6 +151,100 @@ def recognise(path: str) -> Found:
         return Found("", f"can't be read: {error.strerror}")
     except zlib.error:
         return Found("", "is packed with gzip, and damaged")
+
+
+def traces_in(folder: str) -> list[tuple[str, str]]:
+    """The traces in a folder, and what each is; where there are none those of rocprofv3, which puts them into one folder for
+    each node below it. Raises OSError."""
+    names = (os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith("."))
+    inside = [
+        (file, recognise(file).kind) for file in itertools.islice(names, 10 * _MOST_FILES) if os.path.isfile(file)
+    ]
+    below = ((file, recognise(file).kind) for file in _files_below(folder))
+    found = [(file, kind) for file, kind in inside if kind in TRACES]
+    return found or [(file, kind) for file, kind in below if kind == "rocpd"]
+
+
+def rank_in(text: bytes) -> int | None:
+    """The rank that a piece of a trace by torch.profiler tells, which is before the events or behind them."""
+    found = _RANK.search(text)
+    return int(found[1]) if found else None
+
+
+def rank_and_size(path: str) -> tuple[int | None, int | None]:
+    """The rank that such a trace tells, and the number of ranks, as far as its first megabyte or its last does. Raises
+    OSError, zlib.error."""
+    with open(path, "rb") as stream:
+        is_packed = stream.read(2) == _GZIP
+        stream.seek(0)
+        text = next(_unpacked(stream), b"") if is_packed else stream.read(_HEAD)
+        if rank_in(text) is None and not is_packed:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _HEAD))
+            text = stream.read(_HEAD)
+    size = _RANKS.search(text)
+    return rank_in(text), int(size[1]) if size else None
+
+
+def environments_in(path: str) -> list[dict[str, str]]:
+    """Those of the processes that a database of rocprofv3 is of, as far as it has noted them; of many only some."""
+    import json
+
+    tables = [name for name in _tables_of(path) if re.fullmatch(r"rocpd_info_process\w*", name, re.ASCII)]
+    found = []
+    for (text,) in (row for table in tables for row in _rows(path, f"SELECT environment FROM {table} LIMIT 2")):
+        try:
+            told = json.loads(text).items()
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            continue
+        found.append({name: value for name, value in told if isinstance(value, str)})
+    return found
+
+
+def is_recording(path: str) -> bool:
+    """Whether this is a recording, or a folder of shards (``NAME.sql.d``) that holds one. Reads next to nothing of it."""
+    try:
+        if os.path.isdir(path):
+            shards = (os.path.join(path, name) for name in os.listdir(path)) if path.endswith(".sql.d") else ()
+            return any(not os.path.isdir(shard) and is_recording(shard) for shard in shards)
+        if not os.path.isfile(path):  # a pipe may never answer
+            return False
+        with open(path, "rb") as stream:
+            head = stream.read(100)
+        return head.startswith(_SQLITE) and head[68:72] == _OURS
+    except OSError:
+        return False
+
+
+def recordings_beside(path: str) -> list[str]:
+    """The recordings in the folder of a file that need not be there, as they would be named, the newest first; those in
+    shards without their ``.d``."""
+    folder = os.path.dirname(path)
+    found: dict[str, float] = {}
+    try:
+        with os.scandir(folder or ".") as entries:
+            for entry in itertools.islice(entries, _MOST_FILES):
+                name = os.path.join(folder, entry.name)
+                if is_recording(name):
+                    name = name.removesuffix(".d") if entry.name.endswith(".sql.d") else name
+                    found[name] = max(entry.stat().st_mtime, found.get(name, 0.0))
+    except OSError:
+        pass  # what can't be looked at holds nothing that could be meant
+    return sorted(found, key=lambda name: -found[name])
+
+
+def meant(path: str) -> list[str]:
+    """Recordings beside a file that is not there whose names differ from its own by a letter or two, the nearest first."""
+    stems = {_stem(name): name for name in reversed(recordings_beside(path))}
+    return [stems[stem] for stem in similar(_stem(path), stems, 2)]
+
+
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
+
+
+def no_such_file(path: str) -> str:
+    """What there is to say of a file that is not there, behind its name."""
+    return f"no such file{did_you_mean(meant(path))}"
 
 
 def _unpacked(stream: BinaryIO) -> Iterator[bytes]:
@@ -143,10 +288,36 @@ def _of_text(text: bytes) -> Found | None:
     is_json = text[begin : begin + 1] in (b"{", b"[")
     if is_json and (found := _of_events(text, begin)):
         return found
-    for pattern, kind, what in _JSONS if is_json else _TEXTS:
+    if is_json:
+        return next((Found(kind, why) for pattern, kind, why in _JSONS if pattern.match(text, begin)), None)
+    is_wide = text.startswith(_UTF16)
+    if is_wide:
+        text, begin = text[: len(text) // 2 * 2].decode("utf-16", "replace").encode().lstrip(), 0
+    if _ROCPROF.match(text, begin):
+        return Found("rocprof", f"is CSV of rocprofv3, {_OF_ROCPROF}")
+    if _is_protobuf(text):
+        return Found("perfetto", f"is a trace of Perfetto, which this version can't read; {_OF_PERFETTO}")
+    for pattern, kind in _TEXTS:
         if pattern.match(text, begin):
-            return Found(kind, _unread(what))
-    return None if is_json else Found("", "is not a recording (not an SQLite database), nor a trace that gssr knows")
+            return Found(kind)
+    if is_wide:
+        return Found("", "is text in UTF-16: write it as UTF-8")
+    return Found("", "is not a recording (not an SQLite database), nor a trace or a log that gssr knows")
+
+
+def _is_protobuf(text: bytes) -> bool:
+    """Whether the first packets of a trace of Perfetto are there: field 1 of the trace, and how long it is."""
+    at = n = 0
+    while n < _PACKETS and at < len(text):
+        if text[at] != 0x0A:
+            return False
+        length = shift = 0
+        for digit in text[at + 1 : at + 6]:
+            at, length, shift = at + 1, length | (digit & 0x7F) << shift, shift + 7
+            if digit < 0x80:
+                break
+        at, n = at + 1 + length, n + 1
+    return n > 1
 
 
 def _of_archive(head: bytes) -> Found:
@@ -158,8 +329,8 @@ def _of_archive(head: bytes) -> Found:
         if not re.fullmatch(rb"[0-7]+", size):
             break
         at += 512 + -(-int(size, 8) // 512) * 512
-    if any(name == b"anchor.xml" or name.endswith(b".index") for name in names):
-        return Found("cube", _unread("a profile of Score-P (CUBE)"))
+    if any(_OF_CUBE.fullmatch(name) for name in names):
+        return Found("cube")
     return Found("", _UNPACK.format("tar"))
 
 
@@ -171,10 +342,12 @@ def _of_database(path: str, head: bytes) -> Found:
 
 def of_tables(tables: set[str]) -> Found:
     """What an SQLite database is that GSSR did not make, by the names of its tables in small letters."""
+    if any(name.startswith("rocpd_") for name in tables):
+        return Found("rocpd")
     if any(name.startswith(("cupti_activity_kind_", "target_info_", "enum_nsys_")) for name in tables):
         return Found("nsys")
     if {"data", "process_metadata"} <= tables:
-        return Found("gssr-0.x", _unread("a recording of the older GSSR 0.x"))
+        return Found("gssr-0.x")
     if not tables:
         return Found("", "holds nothing: nothing was recorded into it")
     return Found("", "is an SQLite database of something else, not a recording")
@@ -182,6 +355,13 @@ def of_tables(tables: set[str]) -> Found:
 
 def _tables_of(path: str) -> set[str]:
     """The names of the tables of a database, in small letters; none where it can't be read."""
+    return {
+        str(name).lower() for (name,) in _rows(path, "SELECT name FROM sqlite_master WHERE type='table' LIMIT 10000")
+    }
+
+
+def _rows(path: str, query: str) -> list[tuple[Any, ...]]:
+    """What a database answers; nothing where it can't be read."""
     import sqlite3
     from contextlib import closing
     from urllib.parse import quote
@@ -191,22 +371,43 @@ def _tables_of(path: str) -> set[str]:
         with closing(sqlite3.connect(uri, uri=True)) as connection:
             connection.text_factory = lambda data: data.decode("utf-8", "replace")
             connection.execute("PRAGMA trusted_schema=OFF")
-            rows = connection.execute("SELECT name FROM sqlite_master WHERE type='table' LIMIT 10000")
-            return {str(name).lower() for (name,) in rows}
+            return connection.execute(query).fetchall()
     except sqlite3.Error:
-        return set()
+        return []
 
 
 def _of_folder(path: str) -> Found:
     names = sorted(os.listdir(path))[:_MOST_FILES]
-    if "traces.otf2" in names:
-        return Found("otf2", _unread("a trace of Score-P (OTF2)"))
-    others = []
+    archive = _of_score_p(path, names)
+    if archive is not None and not archive.problem:
+        return archive
+    others = [] if archive is None else [archive]
     for name in names:
         file = os.path.join(path, name)
         if os.path.isfile(file):
             found = recognise(file)
-            if not found.problem:
+            if not found.problem and found.kind not in FOREIGN:
                 return found
             others.append(found)
-    return next((found for found in others if found.kind), Found("", "is a folder without a recording or a trace"))
+    others.sort(key=lambda found: found.kind not in FOREIGN)
+    named = next((found for found in others if found.kind), archive)
+    deeper = (found for found in map(recognise, _files_below(path)) if found.kind in (*FOREIGN, "rocpd"))
+    return named or next(deeper, Found("", "is a folder without a recording or a trace"))
+
+
+def _of_score_p(path: str, names: list[str]) -> Found | None:
+    """An archive of OTF2: its anchor file, which is written at the end, its definitions, and a folder of events."""
+    anchors = [name for name in names if name.endswith(".otf2")]
+    if any(recognise(os.path.join(path, name)).kind == "otf2" for name in anchors):
+        return Found("otf2")
+    if os.path.isdir(os.path.join(path, "traces")) and not anchors:
+        events = os.listdir(os.path.join(path, "traces"))
+        if any(name.endswith(".evt") for name in events):
+            return Found("", _UNFINISHED)
+    return None
+
+
+def _files_below(path: str) -> Iterator[str]:
+    """Some of the files in the folders of a folder."""
+    inside = (os.path.join(place, name) for place, _, names in os.walk(path) if place != path for name in sorted(names))
+    return itertools.islice(inside, _MOST_FILES)

@@ -15,10 +15,29 @@ LAMBDA = 11.44627875155378
 DEFINITION = "S = 4 (s(a A) - 1/2) (s(b F + c O exp(-l F)) - 1/2), s the logistic function"
 CAVEAT = "indicative only: it does not compare algorithms and does not replace time to solution"
 
+GOOD, FAIR, POOR = "good", "fair", "poor"
+WORDS = ((0.5, GOOD), (0.25, FAIR), (0.0, POOR))
+"""What a score from so much on is called. Limits of our own: 0.55 is a dense training job whose SMs are active for 80 % of
+the time at 40 % of their pipes' cycles."""
+
+NOT_ON_AMD = "AMD's driver has no SM or pipe activity"
+_LACKS = {"amd": NOT_ON_AMD, "nvml": "SM activity needs DCGM, or Hopper or newer (gssr doctor)"}
+
+
+def word(score: float | None) -> str:
+    """What a score is called in one word; empty for none."""
+    return "" if score is None else next(name for least, name in WORDS if score >= least or not least)
+
 
 def _half_logistic(x: float) -> float:
     """1 / (1 + exp(-x)) - 1/2, without overflow or cancellation near 0."""
     return 0.5 * math.tanh(0.5 * x)
+
+
+def how_to_measure(backend: str | None) -> str:
+    """Of a recording without the score's inputs, by its backends' names: what it takes to measure them, as a clause; empty
+    where that is not known. Sources: NVIDIA's DCGM feature overview, and of GPM its NVML API reference."""
+    return "; ".join(_LACKS[name] for name in (backend or "").split(", ") if name in _LACKS)
 
 
 def score(sm_active: float, flop_active: float, sm_occupancy: float) -> float:

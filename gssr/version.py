@@ -1,3 +1,24 @@
-"""The version, for whoever needs nothing else of the package."""
+"""The version, for whoever needs nothing else of the package; and whether another package has the same command."""
+
+import os
+import sys
 
 __version__ = "0.5.0"
+DISTRIBUTION = "gssr-profiler"
+"""What ``pip`` calls this package."""
+
+
+def other_package() -> str | None:
+    """Says of the published package ``gssr`` that it is installed where this one is, and what to do. Each has a command
+    ``gssr``: the one that came last stays, and goes with either of them."""
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder) if folder.endswith("-packages") else ()
+        except OSError:
+            continue
+        for name in names:
+            if name.startswith("gssr-") and name.endswith(".dist-info") and name != f"gssr-{__version__}.dist-info":
+                found = name.removesuffix(".dist-info").replace("-", " ")
+                cure = f"pip uninstall gssr {DISTRIBUTION}, then install {DISTRIBUTION} again"
+                return f"{found}, another package, is installed here too and has the same command: {cure}"
+    return None

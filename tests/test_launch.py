@@ -214,6 +214,9 @@ def test_an_array_task_is_told() -> None:
         (STEP | {"SLURM_JOB_GPUS": "0,1,2,3", "CUDA_VISIBLE_DEVICES": "0"}, 1),
         (BATCH | {"SLURM_JOB_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": "0"}, 2),
         ({"SLURM_JOB_GPUS": "0,1"}, None),
+        ({"ROCR_VISIBLE_DEVICES": "0,1"}, 2),
+        ({"HIP_VISIBLE_DEVICES": ""}, 0),
+        (STEP | {"SLURM_STEP_GPUS": "2,3", "ROCR_VISIBLE_DEVICES": "0"}, 2),
     ],
 )
 def test_gpus_follow_slurm_then_cuda(environ: dict[str, str], n: int | None) -> None:
@@ -236,6 +239,30 @@ def test_gpus_follow_slurm_then_cuda(environ: dict[str, str], n: int | None) -> 
 )
 def test_only_slurms_indices_and_uuids_mean_the_same_in_every_process(environ: dict[str, str], same: bool) -> None:
     assert gpu_ids_are_the_nodes(environ) is same
+
+
+@pytest.mark.parametrize(
+    ("rocr", "hip", "cuda", "ids"),
+    [
+        ("4,5,6", None, None, ("4", "5", "6")),
+        ("4,5,6", "2,0", None, ("6", "4")),  # HIP counts from 0 among ROCr's
+        ("4,5,6", None, "1", ("5",)),  # on AMD's GPUs CUDA's variable is HIP's
+        ("4,5,6", "1", "2", ("5",)),
+        ("4,5,6", "1,3,0", None, ("5",)),  # and ends at what isn't there
+        ("4,5", "4,5", "4,5", ("4", "5")),  # Slurm sets all of them alike
+        ("1,2", None, "1,2", ("1", "2")),
+        ("4,5", None, "5", ("5",)),  # a launcher that sets all, and a script that sets CUDA's
+        ("GPU-8932f9,GPU-1a2b3c", "1", None, ("GPU-1a2b3c",)),
+        ("0,1", "GPU-1a2b3c", None, ("GPU-1a2b3c",)),
+        ("4,5", "", None, ()),
+        (None, "3", "0", ("3",)),
+    ],
+)
+def test_rocms_variables_choose_one_among_the_others(
+    rocr: str | None, hip: str | None, cuda: str | None, ids: tuple[str, ...]
+) -> None:
+    named = {"ROCR_VISIBLE_DEVICES": rocr, "HIP_VISIBLE_DEVICES": hip, "CUDA_VISIBLE_DEVICES": cuda}
+    assert gpu_ids({name: value for name, value in named.items() if value is not None}) == ids
 
 
 def test_slurms_ids_are_the_nodes_own() -> None:

@@ -111,6 +111,7 @@ _PAGES = {
     "compare": ("compare", "{file}", "{file}"),
     "report.html": ("analyze", "--report", "{out}/report.html", "{file}"),
     "export --format csv": ("export", "--format", "csv", "-o", "{out}/csv", "{file}"),
+    "export --format openmetrics": ("export", "--format", "openmetrics", "-o", "{out}/all.txt", "{file}"),
     "fleet": ("fleet", "{file}"),
 }
 _DRAWINGS = {

@@ -15,7 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from benchmarks.fuzz import Parser, Reader, blobs, guided, large, recordings, reports, texts, traces
+from benchmarks.fuzz import (
+    Parser,
+    Reader,
+    blobs,
+    guided,
+    large,
+    metric_files,
+    metric_texts,
+    recordings,
+    reports,
+    texts,
+    traces,
+)
 from benchmarks.table import head, machine
 from benchmarks.table import line as row_of
 
@@ -25,6 +37,8 @@ READERS: tuple[Reader | Parser, ...] = (
     *blobs.READERS,
     *texts.READERS,
     *traces.READERS,
+    *metric_files.READERS,
+    *metric_texts.READERS,
 )
 SECONDS = 60.0
 PATIENCE = 60

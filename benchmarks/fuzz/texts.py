@@ -242,7 +242,7 @@ def _of_the_kernel(folder: Path, data: bytes) -> None:
     filesystem_of(str(folder), str(folder / "mountinfo"))
     numbers = b" S 1 2 " + b"0 " * 40
     with patch.object(host, "contents", return_value=b"7 (" + data + b")" + numbers):
-        found = host._stat(7)
+        found = host.stat_of(7)
         if found is None or (found.parent, found.group) != (1, 2):
             raise AssertionError(f"another process: {found}")
 

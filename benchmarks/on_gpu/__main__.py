@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from gssr.backends import amd
+
 MODULES = ("numpy", "pynvml", "torch")
 TABLE = "checks.md"
 
@@ -36,6 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bash benchmarks/on_gpu.sh", description="Check GSSR on a real GPU.")
     parser.add_argument("out", metavar="OUTDIR", type=Path, help="where recordings and table go")
     out = parser.parse_args(arguments).out.absolute()
+    if shutil.which("nvidia-smi") is None and amd.shown():
+        from benchmarks.on_gpu.amd import main as on_amd
+
+        return on_amd(out)
     lacks = missing()
     if lacks:
         print(f"on_gpu: {lacks}", file=sys.stderr)

@@ -7,6 +7,7 @@ the column ``time`` of raw rows, which is unix seconds as in the file. Values ar
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from gssr.api import tables
-from gssr.metrics import BY_NAME, DERIVED
+from gssr.arrays import Ints
+from gssr.metrics import BY_NAME, DERIVED, best_measured
 from gssr.model.analyze import EXACT_ROWS, Options
 from gssr.model.analyze import analyze as analyze_reader
 from gssr.model.findings.notes import thinning
-from gssr.model.results import Analysis
+from gssr.model.results import Analysis, Series
 from gssr.model.statistics.balance import has_balance
 from gssr.model.statistics.series import over_space
 from gssr.model.statistics.sources import Rollups
@@ -26,7 +28,7 @@ from gssr.model.verdicts.rules import from_environment
 from gssr.model.window import cut, extent, select_gpus
 from gssr.store.read import recording as store
 from gssr.store.read.recording import RunReader
-from gssr.store.read.window_edges import Window
+from gssr.store.read.window_edges import ALL_TIME, Window
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +40,9 @@ Gpus = str | int | Sequence[str | int] | None
 """GPUs: positions, or what ``--gpus`` takes: ``NODE``, ``NODE:INDEX``, a UUID, patterns; None for all."""
 Time = str | float | None
 """A time: seconds after the start (negative: before the end), or what ``--from`` takes: ``5m``, ``1:30``, a date."""
+
+_DRAWN_BINS = 160
+"""Of what a notebook draws."""
 
 
 class Run:
@@ -114,6 +119,13 @@ class Run:
         return self.events[self.events.kind == "mark"].reset_index(drop=True)
 
     @cached_property
+    def gpu_processes(self) -> "pd.DataFrame":
+        """Which processes were seen on the GPUs, by time: ``seconds`` after the start, ``gpu`` (position), ``n_processes``
+        of that look (0: the row says that there was none), ``pid``, ``name``, ``user``, ``memory_used`` (bytes) and
+        ``sm_utilization`` (0-1)."""
+        return tables.gpu_processes([row for rows in self.reader.gpu_processes() for row in rows], self.start)
+
+    @cached_property
     def analysis(self) -> Analysis:
         """What ``gssr analyze`` shows of the whole run, as plain dataclasses (gssr.model.results)."""
         return self.analyze()
@@ -154,12 +166,7 @@ class Run:
         (name,) = self._known(metric)
         if not has_balance(BY_NAME[name]):
             raise ValueError(f"{name} is a {BY_NAME[name].kind}: it has no average along time")
-        window = self._between(start, end)
-        span = window.within(self.start, self.end)
-        source = Rollups(self.reader, self._positions(gpus), EXACT_ROWS)
-        interval = self.reader.sampling_seconds or source.aggregate((), window, np.inf).interval or 1.0
-        own = source.gpu_series([name], span, window, interval, bins)
-        return tables.series(over_space(own[name]), self.start)
+        return tables.series(self._along_time(name, self._positions(gpus), self._between(start, end), bins), self.start)
 
     def time_average(
         self,
@@ -189,6 +196,18 @@ class Run:
         GPU-hours, ``score``, and the mean of each metric."""
         return tables.phases(self.analysis.phases, self.start)
 
+    def _along_time(self, name: str, positions: Ints, window: Window, bins: int) -> Series:
+        span = window.within(self.start, self.end)
+        source = Rollups(self.reader, positions, EXACT_ROWS)
+        interval = self.reader.sampling_seconds or source.aggregate((), window, np.inf).interval or 1.0
+        return over_space(source.gpu_series([name], span, window, interval, bins)[name])
+
+    def _leading(self) -> Series | None:
+        """What a notebook draws: the metric that says best how busy the GPUs were; None without samples."""
+        metrics = self.analysis.metrics.items()
+        name = best_measured([name for name, own in metrics if own.n and has_balance(BY_NAME[name])])
+        return None if name is None else self._along_time(name, self._positions(None), ALL_TIME, _DRAWN_BINS)
+
     def _between(self, start: Time, end: Time) -> Window:
         """Open where nothing is cut off."""
         return self.reader.whole_buckets(cut(Window(self.start, self.end), self._unix(start), self._unix(end)))
@@ -198,7 +217,7 @@ class Run:
             return time
         return (self.start if time >= 0 else self.end) + time
 
-    def _positions(self, gpus: Gpus) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    def _positions(self, gpus: Gpus) -> Ints:
         return np.array(select_gpus(self.reader.gpus, _selectors(gpus)), np.int64)
 
     def _known(self, metrics: str | Sequence[str]) -> tuple[str, ...]:
@@ -213,16 +232,18 @@ class Run:
         return f"<Run {self.label or self.run_id!r}: {self.state}, {len(self.reader.gpus)} GPUs, {self.duration:.1f} s>"
 
     def _repr_html_(self) -> str:
-        return tables.run_html(self.analysis)
+        from gssr.api.notebook import run_html
+
+        return run_html(self.analysis, self._leading())
 
 
 class Recording:
     """A recording, opened for reading: its ``runs`` in the order in which they began. Use it in a ``with`` statement, or
     close it; ``recording[-1]`` is the last run, ``recording["label"]`` the one of that label or id."""
 
-    def __init__(self, opened: store.Recording) -> None:
+    def __init__(self, opened: store.Recording, path: str | None = None) -> None:
         self._opened = opened
-        self.path = opened.path
+        self.path = opened.path if path is None else path
         self.runs = tuple(Run(reader) for reader in opened.runs)
 
     @property
@@ -238,7 +259,7 @@ class Recording:
 
         from gssr.store.read.open import connect_for_questions, files_of
 
-        files = files_of(self.path)
+        files = files_of(self._opened.path)
         if len(files) > 1:
             raise ValueError(f"{self.path}: has {len(files)} files: gssr merge makes one of them, which can be asked")
         return sqlite_utils.Database(connect_for_questions(files[0]), recursive_triggers=False, execute_plugins=False)
@@ -276,7 +297,9 @@ class Recording:
         return f"<Recording {self.path!r}: {', '.join(map(repr, self.runs))}>"
 
     def _repr_html_(self) -> str:
-        return tables.recording_html(self.path, [run.analysis for run in self.runs])
+        from gssr.api.notebook import recording_html
+
+        return recording_html(self.path, [(run.analysis, run._leading()) for run in self.runs])
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:
@@ -290,17 +313,36 @@ def open_any(path: Sequence[str | os.PathLike[str]]) -> "Trace": ...
 @overload
 def open_any(path: str | os.PathLike[str]) -> Any: ...
 def open_any(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Any:
-    """A Recording, or by its content a Trace; of a list of files, or a folder of traces: that of a run's ranks. Raises what
-    ``open_recording`` and gssr.api.traces.open_trace do."""
-    from gssr.recognise import TRACES, recognise
+    """A Recording, or by its content a Trace; of a list of files, or a folder of traces: that of a run's ranks. Metric files
+    of another tool are read into a temporary recording, which is gone with what is returned. Raises what ``open_recording``
+    and gssr.api.traces.open_trace do."""
+    from gssr.recognise import FOREIGN, TRACES, recognise
 
     if isinstance(path, str | os.PathLike):
-        if recognise(os.fspath(path)).kind not in TRACES:
+        kind = recognise(os.fspath(path)).kind
+        if kind in FOREIGN:
+            return _open_foreign(os.fspath(path))
+        if kind not in TRACES:
             return open_recording(path)
         path = [path]
     from gssr.api.traces import open_trace
 
     return open_trace([os.fspath(each) for each in path])
+
+
+def _open_foreign(path: str) -> Recording:
+    from weakref import finalize
+
+    from gssr.foreign.open import looked_at
+
+    with ExitStack() as until_end:
+        looked = until_end.enter_context(looked_at([path]))
+        for problem in looked.problems:
+            warnings.warn(problem, stacklevel=3)
+        opened = store.open_recording(looked.path)
+        (file,) = opened._shards  # which all that reads of it holds
+        finalize(file, until_end.pop_all().close)
+    return Recording(opened, path)
 
 
 def analyze(run: Run | Recording | RunReader, options: Options | None = None) -> Analysis:

@@ -1,11 +1,6 @@
-"""pandas objects of what the model and the store hold. pandas is imported when one is made.
+"""pandas objects of what the model and the store hold. pandas is imported when one is made."""
 
-What a notebook shows of a recording. Labels and commands are users' text: everything is escaped.
-"""
-
-import shlex
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +9,9 @@ from numpy.typing import NDArray
 from gssr.gpu_name import place
 from gssr.metrics import BY_NAME
 from gssr.model.results import Analysis, GpuSummary, Phase, Series, Verdict
-from gssr.render.cells import clean
-from gssr.render.clock import duration
-from gssr.render.scale import count, energy, fixed, percent
-from gssr.score import CAVEAT
 from gssr.store.format.rows import Event, Gpu
 from gssr.store.read.recording import Samples
+from gssr.store.read.small_tables import LOOK_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +47,17 @@ def events(found: Sequence[Event], of: Sequence[Gpu], start: float) -> "pd.DataF
     ]
     table = _table(rows, ["seconds", "kind", "node", "rank", "gpu", "message"])
     return table.astype({"seconds": float, "rank": pd.Int64Dtype(), "gpu": pd.Int64Dtype()})
+
+
+def gpu_processes(found: Sequence[tuple[Any, ...]], start: float) -> "pd.DataFrame":
+    """See gssr.api.recording.Run.gpu_processes."""
+    import pandas as pd
+
+    columns = ["gpu", "seconds", *LOOK_COLUMNS[2:]]
+    rows = [dict(zip(columns, (gpu, when - start, *rest), strict=True)) for gpu, when, *rest in found]
+    whole = dict.fromkeys(("gpu", "n_processes", "pid", "memory_used"), pd.Int64Dtype())
+    table = _table(rows, ["seconds", "gpu", *columns[2:]]).astype({**whole, "seconds": float, "sm_utilization": float})
+    return table.sort_values(["seconds", "gpu"], kind="stable", ignore_index=True)
 
 
 def samples(found: Samples) -> "pd.DataFrame":
@@ -149,59 +152,3 @@ def _table(rows: Sequence[dict[str, Any]], columns: Sequence[str], index: str | 
     table = pd.DataFrame(list(rows), columns=list(columns))
     table.index.name = index
     return table
-
-
-_MOST = 6
-
-
-def run_html(analysis: Analysis) -> str:
-    """A run: what it was, its score, and what stands out."""
-    run = analysis.run
-    ended = analysis.state if run.exit_code is None else f"{analysis.state}, exit code {run.exit_code}"
-    facts = [
-        ("run", run.label or run.run_id),
-        ("command", shlex.join(run.command)),
-        ("state", ended),
-        ("GPUs", f"{count(len(analysis.gpus), 'GPU')} on {count(analysis.n_nodes, 'node')}"),
-        ("duration", duration(analysis.window.duration)),
-        ("score", f"{fixed(analysis.score, 3, 'unknown')} ({CAVEAT})"),
-        ("imbalance", f"{percent(analysis.imbalance)} of SM active"),
-        ("energy", energy(analysis.energy_j)),
-    ]
-    told = [f"{verdict.severity}: {verdict.title}" for verdict in analysis.verdicts[:_MOST]]
-    return _html_table(facts) + _list(told)
-
-
-def recording_html(path: str, analyses: Sequence[Analysis]) -> str:
-    """A recording: one line for each run."""
-    head = ("", "run", "state", "GPUs", "duration", "score")
-    rows = [
-        (
-            str(number),
-            own.run.label or own.run.run_id,
-            own.state,
-            str(len(own.gpus)),
-            duration(own.window.duration),
-            fixed(own.score, 3, "unknown"),
-        )
-        for number, own in enumerate(analyses)
-    ]
-    body = "".join(map(_row, rows))
-    return f"<p><b>{_text(path)}</b></p><table><thead>{_row(head, 'th')}</thead><tbody>{body}</tbody></table>"
-
-
-def _html_table(rows: Iterable[Sequence[str]]) -> str:
-    return f"<table><tbody>{''.join(map(_row, rows))}</tbody></table>"
-
-
-def _row(cells: Sequence[str], tag: str = "td") -> str:
-    style = ' style="text-align:left"'
-    return "<tr>" + "".join(f"<{tag}{style}>{_text(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-
-def _list(texts: Sequence[str]) -> str:
-    return "<ul>" + "".join(f"<li>{_text(text)}</li>" for text in texts) + "</ul>" if texts else ""
-
-
-def _text(text: str) -> str:
-    return escape(clean(text))

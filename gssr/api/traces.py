@@ -26,10 +26,12 @@ class Trace:
     def part(
         self, start: str | None = None, end: str | None = None, steps: str | None = None,
         gpus: str | Sequence[str] | None = None, like_hta: bool = False,
+        metrics: Sequence[str] = (),
     ) -> "Trace":  # fmt: skip
         """The same in a window, as ``--from``, ``--to``, ``--steps`` and ``--gpus`` have it; ``like_hta``: as
-        HolisticTraceAnalysis counts. Reads the files again."""
-        return Trace(self._traces, Wanted(start, end, steps, [gpus] if isinstance(gpus, str) else gpus, like_hta))
+        HolisticTraceAnalysis counts; with the ``metrics`` of ``--metric``. Reads the files again."""
+        some = [gpus] if isinstance(gpus, str) else gpus
+        return Trace(self._traces, Wanted(start, end, steps, some, like_hta, metrics))
 
     @cached_property
     def analysis(self) -> TraceAnalysis:

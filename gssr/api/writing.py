@@ -1,6 +1,5 @@
 """Recordings from pandas: samples that something else took, so that everything here can read them."""
 
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from gssr.api.recording import Recording, open_recording
 from gssr.arrays import Floats, Ints
+from gssr.foreign.write import begin_run, spacing
 from gssr.metrics import BY_NAME, NAMES, RATIO
 from gssr.store.format.host_rollups import HOST, WORKLOAD, UseTable
 from gssr.store.format.limits import GREATEST, LATEST
@@ -18,7 +18,6 @@ from gssr.store.format.schema import LEVELS, STATES, TABLES
 from gssr.store.read.open import RecordingError
 from gssr.store.write.bulk import BulkWriter
 from gssr.store.write.create import remove
-from gssr.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +76,7 @@ def from_pandas(
     order = np.argsort(time, kind="stable")
     time, position = time[order], position[order]
     values = {name: _values(samples[name], name)[order] for name in names}
-    interval = sampling_seconds or _spacing(time, position)
+    interval = sampling_seconds or spacing(time, position) or 1.0
     writer = BulkWriter(path)
     try:
         known = [_gpu(labels[at], at, gpus) for at in range(len(labels))]
@@ -94,14 +93,8 @@ def _write(
 ) -> None:  # fmt: skip
     start, end = float(time[0]), float(time[-1])
     nodes = {str(gpu["node"]) for gpu in gpus if gpu.get("node") is not None}
-    run_id = f"imported-{start:.0f}-{os.urandom(4).hex()}"
-    writer.begin(
-        {
-            "run_id": run_id, "label": label, "command": json.dumps([]), "started_at": start, "sampling_ms": 1000 * interval,
-            "world_size": 1, "n_nodes": max(len(nodes), 1), "state": "running", "gssr_version": __version__,
-        },
-        {"rank": 0, "local_rank": 0, "node": min(nodes, default=None), "started_at": start, "state": "running"},
-    )  # fmt: skip
+    known: dict[str, str | int | None] = {"label": label, "world_size": 1, "n_nodes": max(len(nodes), 1)}
+    begin_run(writer, start, interval, known, {"local_rank": 0, "node": min(nodes, default=None)})
     writer.add_gpus(gpus, list(values), interval)
     edges = np.flatnonzero(np.diff(np.floor(time / _CHUNK_SECONDS))) + 1
     for rows in np.split(np.arange(len(time)), edges):
@@ -146,7 +139,7 @@ def _use(table: UseTable, frame: "pd.DataFrame", ends: tuple[float, float]) -> l
 
 def _nodes(column: "pd.Series[Any]") -> NDArray[Any]:
     names = np.asarray(column.astype(str), np.str_)
-    if not names.all():
+    if (names == "").any():
         raise ValueError("'node' has rows of host_samples without a name")
     return names
 
@@ -266,10 +259,3 @@ def _numbers(column: "pd.Series[Any]", name: str) -> Floats:
     except (TypeError, ValueError):
         raise ValueError(f"{name!r} holds something else than numbers") from None
     return found
-
-
-def _spacing(time: Floats, position: Ints) -> float:
-    """The median time between two rows of a GPU, to the millisecond; 1 s where no GPU has two."""
-    order = np.lexsort((time, position))
-    apart = np.diff(time[order])[np.diff(position[order]) == 0]
-    return max(round(float(np.median(apart)), 3), 0.001) if len(apart) else 1.0

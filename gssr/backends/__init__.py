@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gssr.backends.base import Backend, BackendError, Change, Device, Opened, Row
+from gssr.backends.base import Backend, BackendError, Device, News, Opened, Row
 
 
 class Kind(NamedTuple):
@@ -20,6 +20,11 @@ BACKENDS: tuple[Kind, ...] = (
     Kind("gpm", "gpm", "all metrics of Hopper and newer GPUs, from the driver"),
     Kind(
         "nvml", "nvml", "utilization, memory, power, clocks and links, from the driver; no profiling metrics, no score"
+    ),
+    Kind(
+        "amd",
+        "amd",
+        "utilization, memory, power, clocks and links of AMD GPUs, from their driver; no score; untested on hardware",
     ),
     Kind("synthetic", "synthetic[:SCENARIO[:GPUS]]", "GPUs that don't exist, running a scenario"),
     Kind("replay", "replay:FILE[@SPEED]", "a recording, played back"),
@@ -44,7 +49,7 @@ def check(spec: str) -> None:
         from gssr.backends import dcgm
 
         dcgm.check_spec(spec)
-    elif spec != name:
+    elif spec not in (name, "auto:beside"):
         raise BackendError(f"backend {name} takes no {spec[len(name) :]!r}")
 
 
@@ -66,7 +71,7 @@ def open_backend(spec: str, node: str, visible: Sequence[str] | None, sampling_s
         return Opened(open_replay(spec))
     from gssr.backends.auto import open_best, open_real
 
-    return open_best(visible, sampling_seconds) if name == "auto" else open_real(spec, visible, sampling_seconds)
+    return open_best(spec, visible, sampling_seconds) if name == "auto" else open_real(spec, visible, sampling_seconds)
 
 
 class Selection:
@@ -83,8 +88,8 @@ class Selection:
         """The chosen GPUs' rows, numbered by their place in ``gpus``."""
         return self._chosen(self._backend.sample(now))
 
-    def changes(self) -> Sequence[Change]:
-        """What happened to the chosen GPUs, or to all."""
+    def changes(self) -> Sequence[News]:
+        """What happened to the chosen GPUs, or to all, and what runs on them."""
         new = self._new
         changes = self._backend.changes()
         return [

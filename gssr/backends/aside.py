@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 from time import CLOCK_BOOTTIME, clock_gettime
 from typing import Any, TypeVar
 
-from gssr.backends.base import Backend, BackendError, Change, Device, Opened, Row
+from gssr.backends.base import Backend, BackendError, Change, Device, News, Opened, Row
 from gssr.metrics import METRICS
 from gssr.store.format.schema import GAP_INTERVALS
 
@@ -140,7 +140,7 @@ class Aside:
         self._interval = interval
         self._shift: float | None = None
         self._rows: deque[Row] = deque()
-        self._changes: deque[Change] = deque()
+        self._changes: deque[News] = deque()
         self._error: BaseException | None = None
         self._asked_at: float | None = None
         self._hangs_since: float | None = None
@@ -184,7 +184,7 @@ class Aside:
             self._changes.append(Change("backend_lost", None, why))
         return self._collect()
 
-    def changes(self) -> Sequence[Change]:
+    def changes(self) -> Sequence[News]:
         """The backend's changes, gaps, and whether it hangs."""
         return _all_of(self._changes)
 

@@ -63,6 +63,26 @@ class Change(NamedTuple):
     message: str
 
 
+class Running(NamedTuple):
+    """A process on a GPU, as the driver knows it: ``memory_used`` in bytes, ``sm_utilization`` 0-1 since it was looked at
+    before; None is unknown."""
+
+    pid: int
+    memory_used: int | None
+    sm_utilization: float | None
+
+
+class Look(NamedTuple):
+    """All processes that were on a GPU at ``time`` (unix s), whoever's they are."""
+
+    gpu: int
+    time: float
+    running: tuple[Running, ...]
+
+
+News = Change | Look
+
+
 class Backend(Protocol):
     """The interface. ``now`` is unix seconds on the recording's own clock (see gssr.profile.sampling.clock)."""
 
@@ -86,8 +106,9 @@ class Backend(Protocol):
         samples by itself."""
         ...
 
-    def changes(self) -> Sequence[Change]:
-        """What happened since the last call (GPU lost, GPU back, backend lost, backend back, gap), oldest first."""
+    def changes(self) -> Sequence[News]:
+        """What happened since the last call (GPU lost, GPU back, backend lost, backend back, gap, errors of a GPU), oldest
+        first, and which processes were seen on the GPUs."""
         ...
 
     def close(self) -> Sequence[Row]:

@@ -243,8 +243,8 @@ def _fabric_rates(
     )
 
 
-class _Stat(NamedTuple):
-    """Of /proc/PID/stat: CPU time and start in clock ticks (since boot), resident memory in pages."""
+class Stat(NamedTuple):
+    """Of /proc/PID/stat: CPU time and start in clock ticks (since boot), resident memory in pages, the name."""
 
     alive: bool
     parent: int
@@ -252,6 +252,7 @@ class _Stat(NamedTuple):
     cpu: int
     start: int
     pages: int
+    name: bytes
 
 
 def _newest_process() -> bytes:
@@ -259,21 +260,24 @@ def _newest_process() -> bytes:
     return (contents_again("/proc/loadavg") or b"").rpartition(b" ")[2]
 
 
-def _stat(pid: int) -> _Stat | None:
+def stat_of(pid: int) -> Stat | None:
+    """What the kernel says of a process; None where there is none that can be seen."""
     text = contents(f"/proc/{pid}/stat")
     if text is None:
         return None
-    fields = text[text.rfind(b")") + 2 :].split()  # the name before may hold anything
+    end = text.rfind(b")")  # the name before it may hold anything
+    fields = text[end + 2 :].split()
     if len(fields) < 22:
         return None
     state, parent, group = fields[:3]
-    return _Stat(
+    return Stat(
         state not in (b"Z", b"X"),
         int(parent),
         int(group),
         int(fields[11]) + int(fields[12]),
         int(fields[19]),
         max(int(fields[21]), 0),
+        text[text.find(b"(") + 1 : end],
     )
 
 
@@ -302,7 +306,7 @@ class WorkloadSampler:
         self._ticks = 0.0
         self._ticks_per_second = os.sysconf("SC_CLK_TCK")
         self._page = os.sysconf("SC_PAGE_SIZE")
-        stat = _stat(pid)
+        stat = stat_of(pid)
         if stat is not None:
             self._members[pid] = (stat.start, stat.cpu)
 
@@ -319,7 +323,7 @@ class WorkloadSampler:
         used = pages = n = 0
         members: dict[int, tuple[int, int]] = {}
         for pid, (start, before) in self._members.items():
-            stat = _stat(pid)
+            stat = stat_of(pid)
             if stat is None or stat.start != start:
                 continue
             members[pid] = (start, stat.cpu)
@@ -335,6 +339,11 @@ class WorkloadSampler:
         cores = used / self._ticks_per_second / seconds if seconds > 0 else None
         return cores, pages * self._page, n
 
+    def holds(self, pid: int, start: int) -> bool:
+        """Whether the process that was started then is one of the workload's, as far as was seen."""
+        member = self._members.get(pid)
+        return member is not None and member[0] == start
+
     def _search(self) -> bool:
         """Look for new members; whether every process was looked at."""
         try:
@@ -345,7 +354,7 @@ class WorkloadSampler:
         # A node may have thousands of processes when the first sample is taken: those that can be descendants first
         # (their pids are higher, unless the kernel began again at the lowest), the others later.
         unseen = sorted(pids - self._strangers - self._members.keys(), key=lambda pid: (pid < self._group, pid))
-        new = {pid: stat for pid in unseen[: self._MOST_AT_ONCE] if (stat := _stat(pid)) is not None}
+        new = {pid: stat for pid in unseen[: self._MOST_AT_ONCE] if (stat := stat_of(pid)) is not None}
         searching = True
         while searching:
             searching = False

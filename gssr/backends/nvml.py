@@ -13,7 +13,8 @@ from typing import Any
 import pynvml
 
 from gssr.backends import driver
-from gssr.backends.base import BackendError, Change, Device, Offer, Opened, Row
+from gssr.backends.base import BackendError, Change, Device, News, Offer, Opened, Row
+from gssr.backends.beside import Beside
 from gssr.backends.counters import ROW_START, Counters
 from gssr.backends.driver import DriverError, DriverGpu, Gone
 from gssr.backends.gpm import Profiler, has_gpm, profilers, refused
@@ -66,7 +67,9 @@ class NvmlBackend:
             raise BackendError(f"{name}: no GPU answers")
         self.gpus: Sequence[Device] = [watched.gpu.device for watched in self._watched]
         self.measures: Sequence[str] = [metric for metric in NAMES if metric in measured]
-        self._changes: list[Change] = []
+        self._changes: list[News] = []
+        self._beside = Beside([watched.gpu for watched in self._watched])
+        self._shift = 0.0
         self._look_at = 0.0
         self._anew_after = START_ANEW
         self._anew_at = 0.0
@@ -77,6 +80,7 @@ class NvmlBackend:
     def sample(self, now: float) -> Sequence[Row]:
         """One row per GPU that answers, with the time at which it did."""
         began = monotonic()
+        self._shift = now - began
         rows: list[Row] = []
         lost = False
         for position, watched in enumerate(self._watched):
@@ -97,10 +101,15 @@ class NvmlBackend:
                 rows.append(tuple(row))
         if lost and began >= self._look_at:
             self._look_for_lost()
+        if self._up and self._beside.waits(began):
+            self._look_beside()
         return rows
 
     def spare(self) -> bool:
-        """Measure PCIe throughput of one GPU for the next row, GPU after GPU: 20 ms. False when every row has it."""
+        """Look for the processes on one GPU, or the like, or measure its PCIe throughput for the next row: 20 ms. False when
+        there is nothing more to do."""
+        if self._up and self._look_beside():
+            return True
         linked = self._linked
         for _ in linked:
             watched = linked[self._next_link]
@@ -109,8 +118,14 @@ class NvmlBackend:
             self._next_link = (self._next_link + 1) % len(linked)
         return False
 
-    def changes(self) -> Sequence[Change]:
-        """GPUs lost and back."""
+    def _look_beside(self) -> bool:
+        ticks = monotonic()
+        news = self._beside.step(ticks, ticks + self._shift)
+        self._changes += news or ()
+        return news is not None
+
+    def changes(self) -> Sequence[News]:
+        """GPUs lost and back, errors of GPUs, and the processes on them."""
         changes, self._changes = self._changes, []
         return changes
 
@@ -120,6 +135,7 @@ class NvmlBackend:
         return ()
 
     def _stop(self) -> None:
+        self._beside.close()
         for watched in self._watched:
             if watched.profiler is not None:
                 watched.profiler.free()
@@ -132,6 +148,7 @@ class NvmlBackend:
             self._anew_after = START_ANEW
             self._anew_at = monotonic() + START_ANEW
         watched.lost_at = monotonic()
+        self._beside.lost(position)
         self._look_at = monotonic() + LOOK_AGAIN
         self._changes.append(Change("gpu_lost", position, f"no longer answers: {gone}"))
 
@@ -155,6 +172,7 @@ class NvmlBackend:
                 continue
             away = monotonic() - watched.lost_at
             watched.lost_at = None
+            self._beside.back(position, watched.gpu)
             self._changes.append(Change("gpu_back", position, f"answers again after {away:.0f} s"))
 
     def _start_anew(self) -> None:
@@ -169,6 +187,7 @@ class NvmlBackend:
             if watched.lost_at is None:
                 try:
                     watched.renew()
+                    self._beside.back(position, watched.gpu)
                 except pynvml.NVMLError as error:
                     self._lose(position, error)
         if self._up:

@@ -4,7 +4,14 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
+
+NAMES = (
+    "profile", "top", "tui", "analyze", "compare", "fleet", "export", "import", "merge", "mark", "demo", "doctor",
+    "completion",
+)  # fmt: skip
+"""The commands, each a module of this folder."""
 
 OK, BAD_INPUT, USAGE = 0, 1, 2
 """Exit codes of everything but ``profile``, whose exit code is the workload's."""
@@ -19,7 +26,7 @@ class Option(NamedTuple):
     @property
     def takes_value(self) -> bool:
         """False for a switch."""
-        return "action" not in self.settings or self.settings["action"] == "append"
+        return self.settings.get("action", "append") in ("append", "extend")
 
 
 class Command(NamedTuple):
@@ -30,6 +37,13 @@ class Command(NamedTuple):
     usage: str
     options: tuple[Option, ...]
     handle: Callable[[argparse.Namespace, list[str] | None], int]
+
+
+def command_called(name: str) -> Command:
+    """The command of this name, whose module is imported only when it is asked for."""
+    module = "import_" if name == "import" else name  # which Python could not import by that name
+    command: Command = import_module(f"gssr.commands.{module}").COMMAND
+    return command
 
 
 def add_options(parser: argparse.ArgumentParser, command: Command) -> None:

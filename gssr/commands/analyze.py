@@ -2,24 +2,37 @@
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
-from gssr.commands.inputs import RULES, chosen_runs, own_recordings, traces_among
+from gssr.commands.attached import ATTACH, laid_over, wrong_attach
+from gssr.commands.inputs import (
+    RULES,
+    chosen_runs,
+    fleet_at,
+    looking_at,
+    open_index,
+    own_recordings,
+    selectors,
+    traces_among,
+)
 
 if TYPE_CHECKING:
     from gssr.model.analyze import Options as Wanted
+    from gssr.model.fleet.figures import RunFigures
     from gssr.model.results import Analysis
     from gssr.model.verdicts.table import Table
     from gssr.report.page import PageOptions
     from gssr.report.terminal import RunLine
-    from gssr.store.read.recording import Recording
+    from gssr.store.index import Index
+    from gssr.store.read.recording import Recording, RunReader
 
 REPORT_ENDS = (".html", ".pdf")
 """What the names of reports end in."""
 
 _FOR_TRACES = (
+    Option(("--ranks",), {"metavar": "LIST", "help": "of a trace: read these ranks only, as 0-7,12"}),
     Option(
         ("--steps",),
         {"metavar": "N-M", "help": "of a trace: only from step N to step M, by the numbers in their names"},
@@ -33,13 +46,30 @@ _FOR_TRACES = (
         {"action": "store_true", "help": "of a trace: count as HolisticTraceAnalysis does, to compare with it"},
     ),
     Option(
+        ("--metric",),
+        {
+            "metavar": "NAME=...",
+            "action": "append",
+            "default": [],
+            "help": "of a trace: a metric of one's own: 'wait=share(/^MPI_Wait/)', count(), bytes(), or one by another; "
+            "may be given again",
+        },
+    ),
+    Option(
         ("--max-size",),
         {"metavar": "SIZE", "help": "of a trace: refuse what unpacks to more, such as 100G (default: 16G)"},
     ),
 )
 
 OPTIONS = (
-    Option(("files",), {"nargs": "*", "metavar": "FILE", "help": "recordings: files or folders of shards; or traces"}),
+    Option(
+        ("files",),
+        {
+            "nargs": "*",
+            "metavar": "FILE",
+            "help": "recordings: files or folders of shards; traces; metric files of other tools",
+        },
+    ),
     Option(("-i", "--input"), {"action": "append", "default": [], "metavar": "FILE", "help": "the same, as an option"}),
     Option(("-pts", "--plot-time-series"), {"action": "store_true", "help": "draw the averages over space along time"}),
     Option(
@@ -91,7 +121,12 @@ OPTIONS = (
         {"action": "store_true", "help": "all statistics from the samples themselves, percentiles too, however many"},
     ),
     Option(("--run",), {"metavar": "RUN", "help": "only this run: its number, id or label; -1 is the last"}),
+    Option(
+        ("--history",),
+        {"metavar": "DIR", "help": "say how a run stands against earlier ones there (default: GSSR_HISTORY)"},
+    ),
     RULES,
+    *ATTACH,
     *_FOR_TRACES,
     *page_options.OPTIONS,
 )
@@ -133,8 +168,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when every run was analysed; 1 when a file could not be read, or only in part; 2 for wrong usage."""
     from gssr.metrics import select
 
-    wrong = page_options.wrong_width(options)
-    if wrong is not None:
+    wrong = page_options.wrong_width(options) or wrong_attach(options)
+    if wrong:
         return fail(wrong, USAGE)
     if options.report is not None and not options.report.lower().endswith(REPORT_ENDS):
         return fail(f"--report: {options.report}: name a file that ends in {' or '.join(REPORT_ENDS)}", USAGE)
@@ -142,7 +177,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         metrics = tuple(metric.name for metric in select(options.metrics)) if options.metrics is not None else None
     except ValueError as error:
         return fail(f"--metrics: {error}", USAGE)
-    if options.gpus is not None and not _selectors(options.gpus):
+    if options.gpus is not None and not selectors(options.gpus):
         return fail("--gpus: no GPU named: give an index, NODE, NODE:INDEX or UUID", USAGE)
     names = [*options.input, *options.files] or own_recordings()
     if not names:
@@ -151,6 +186,9 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     if traces and len(traces) < len(names):
         other = next(name for name in names if name not in traces)
         return fail(f"{traces[0]} is a trace and {other} is none: analyze them one after the other", USAGE)
+    for name in ("history", "attach"):
+        if traces and getattr(options, name):
+            return fail(f"--{name}: is for recordings: {traces[0]} is a trace", USAGE)
     if traces:
         from gssr.commands.trace_pages import analyze_traces
 
@@ -166,15 +204,24 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     except ValueError as error:
         return fail(str(error), USAGE)
 
+    earlier = options.history or os.environ.get("GSSR_HISTORY") or None
+    if earlier is not None and not os.path.exists(earlier):
+        return fail(f"{'--history' if options.history else 'GSSR_HISTORY'}: {earlier}: no such folder", USAGE)
+
     from gssr.store.format.vectors import keep_freed
+    from gssr.store.read.open import RecordingError
 
     keep_freed()
-    reading = _Reading(options, metrics, rules)
+    history = None if earlier is None else _History(earlier, rules)
     try:
-        if options.json:
-            return _put_json(reading, names, options.report)
-        for _ in reading.analyses(names):
-            pass
+        with looking_at(names, together=True) as places:
+            reading = _Reading(options, metrics, rules, places, history)
+            if options.json:
+                return _put_json(reading, names, options.report)
+            for _ in reading.analyses(names):
+                pass
+    except RecordingError as error:
+        return fail(str(error), BAD_INPUT)
     except ValueError as error:
         return fail(str(error), USAGE)
     code = _show(reading.shown, options, metrics) if reading.shown else OK
@@ -189,12 +236,52 @@ class _Shown(NamedTuple):
     lines: "list[RunLine]"
 
 
+class _History:
+    """The runs in a folder, read when they are first asked for, through the index."""
+
+    def __init__(self, folder: str, rules: "Table") -> None:
+        self._folder, self._rules = folder, rules
+        self._index: Index | None = None
+        self._runs: tuple[RunFigures, ...] | None = None
+
+    def of(self, analysis: "Analysis") -> "Analysis":
+        """With how the run stands; a part of a run can't be compared."""
+        from dataclasses import replace
+
+        from gssr.commands.printing import Bar
+        from gssr.model.fleet.fleet import Request, read_fleet
+        from gssr.model.fleet.history import history
+
+        if not analysis.window.whole:
+            return analysis
+        if self._runs is None:
+            self._index, bar = open_index(), Bar("reading earlier runs")
+            try:
+                self._runs = fleet_at([self._folder], Request(), self._index, bar.show).runs
+            finally:
+                bar.clear()
+            if self._index is not None and self._index.notice:
+                tell(self._index.notice)
+        judged, index = Request(verdicts=True, rules=self._rules), self._index
+        return replace(
+            analysis, history=history(self._runs, analysis, lambda names: read_fleet(names, judged, index=index).runs)
+        )
+
+
 class _Reading:
     """Analyses recordings one run after the other; what is to be ``shown`` of them in the end; and the exit ``code`` so
-    far."""
+    far. ``places``: what is opened in place of a name, "" for nothing."""
 
-    def __init__(self, options: argparse.Namespace, metrics: tuple[str, ...] | None, rules: "Table") -> None:
-        self._options, self._metrics, self._rules = options, metrics, rules
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        metrics: tuple[str, ...] | None,
+        rules: "Table",
+        places: Mapping[str, str],
+        earlier: _History | None = None,
+    ) -> None:
+        self._options, self._metrics, self._rules, self._places = options, metrics, rules, places
+        self._earlier = earlier
         self.shown: list[_Shown] = []
         self.code = OK
 
@@ -205,8 +292,11 @@ class _Reading:
         from gssr.store.read.recording import open_recording
 
         for name in names:
+            place = self._places.get(name, name)
+            if not place:
+                continue
             try:
-                recording = open_recording(name)
+                recording = open_recording(place)
                 yield from self._of(name, recording)
             except RecordingError as error:
                 self.code = fail(str(error), BAD_INPUT)
@@ -237,11 +327,43 @@ class _Reading:
                 analysis = analyze(reader, wanted)
             finally:
                 bar.clear()
+            if self._earlier is not None and options.gpus is None and not many:
+                analysis = self._earlier.of(analysis)
+            if not many or options.attach:
+                analysis = _with_traces(analysis, reader, recording.path, options)
             if many:
                 shown.lines.append(run_line(numbers[reader.run.run_id], analysis))
             elif not options.json or options.report is not None:
                 shown.analyses.append(analysis)
             yield analysis
+
+
+def _with_traces(
+    analysis: "Analysis", reader: "RunReader", recording: str, options: argparse.Namespace
+) -> "Analysis":  # fmt: skip
+    """With the traces of the run, each read when it is its turn, and why others are not of it."""
+    rows = reader.traces()
+    if not (options.attach or rows):
+        return analysis
+    from gssr.model.joined.digest import digested
+    from gssr.model.joined.explain import Scores, looked_at, traced, with_traces
+    from gssr.store.disk import traces_beside
+    from gssr.store.read.window_edges import Window
+    from gssr.traces.attached import to_open
+
+    place = looked_at(analysis, reader)
+    window = analysis.window
+    scores = Scores(reader, Window(window.start, window.end))
+    found, rows, apart = digested(reader, to_open(rows), traces_beside(recording), place, scores, window.whole)
+    refused = [apart] if apart else []
+    for match in laid_over(reader, recording, options.attach, options.offset, rows):
+        if isinstance(match, str):
+            refused.append(match)
+        elif (own := traced(match, place, scores)) is not None:
+            found.append(own)
+        else:
+            refused.append(f"{match.path}: shows nothing of what is looked at")
+    return with_traces(analysis, found, refused)
 
 
 def _wanted(
@@ -266,7 +388,7 @@ def _wanted(
     return Wanted(
         metrics=SCORE_INPUTS if table else metrics,
         causes=not table,
-        gpus=None if options.gpus is None else _selectors(options.gpus),
+        gpus=None if options.gpus is None else selectors(options.gpus),
         start=options.start,
         end=options.end,
         outliers=options.detect_outliers,
@@ -274,6 +396,7 @@ def _wanted(
         rules=rules,
         series=tuple(dict.fromkeys(series)),
         bins=bins,
+        host=options.report is not None or (options.show_metadata and not options.json and not table),
         progress=progress,
     )
 
@@ -296,10 +419,6 @@ def _put_json(reading: _Reading, names: Sequence[str], report: str | None) -> in
         if not reading.shown and reading.code != OK:
             return reading.code
         return spool.print() or reading.code
-
-
-def _selectors(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def _page_options(options: argparse.Namespace, metrics: tuple[str, ...] | None) -> "PageOptions":

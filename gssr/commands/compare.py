@@ -1,13 +1,15 @@
-"""``gssr compare``: what is better or worse in one run than in another, and whether it is more than noise."""
+"""``gssr compare``: what is better or worse in one run than in another, and whether it is more than noise; of traces, which
+names take more time."""
 
 import argparse
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put
-from gssr.commands.inputs import RULES, chosen_runs, with_run
+from gssr.commands.inputs import RULES, chosen_runs, looking_at, traces_among, with_run
 from gssr.commands.printing import Bar
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from gssr.model.verdicts.table import Table
 
 FAILED = 3
-"""Exit code when --fail-below or --fail-if-worse says so."""
+"""Exit code when --fail-below, --fail-if or --fail-if-worse says so."""
 MOST = 26
 
 OPTIONS = (
@@ -26,7 +28,7 @@ OPTIONS = (
             "nargs": "+",
             "metavar": "FILE[@RUN]",
             "help": "recordings, the one to compare with first; RUN: its number, id or label (default: the last); one "
-            "recording alone: all its runs",
+            "recording alone: all its runs; or traces, folders of them: of the ranks of one run each",
         },
     ),
     Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
@@ -42,6 +44,18 @@ OPTIONS = (
             "first, or 0.05",
         },
     ),
+    Option(
+        ("--fail-if",),
+        {
+            "action": "append",
+            "metavar": "CHANGE",
+            "help": "exit with 3 when a number differs from the first run's by more than this and more than noise: "
+            "'score < -5 %%', 'duration_s > 10 %%', 'imbalance > 0.02'; may be given several times",
+        },
+    ),
+    Option(("--from",), {"dest": "start", "metavar": "TIME", "help": "of traces: from 1.5 or 250ms after their zeros"}),
+    Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "of traces: up to here, -30ms before their ends"}),
+    Option(("--steps",), {"metavar": "N-M", "help": "of traces: from step N to step M of each, by their numbers"}),
     RULES,
     *page_options.OPTIONS,
 )
@@ -56,6 +70,40 @@ class Limit(NamedTuple):
     def allowed(self, first: float) -> float:
         """In units of the score."""
         return self.value * first if self.relative else self.value
+
+
+class Condition(NamedTuple):
+    """A change that is too much: of the number ``name`` (a key of the JSON object), down (-1) or up (1) by more than
+    ``limit``. ``option``: as it was given; ``worse``: what such a change is called."""
+
+    name: str
+    sign: int
+    limit: Limit
+    option: str
+    worse: str
+
+
+_CHANGE = re.compile(r"\s*(\w+)\s*([<>])\s*([+-]?\d*\.?\d+)\s*(%?)\s*")
+
+
+def condition_of(text: str) -> Condition:
+    """``score < -5 %`` or ``imbalance > 0.02``. Raises ValueError with a sentence."""
+    from gssr.model.compare.comparison import BETTER
+    from gssr.model.compare.contrast import METRICS
+
+    found = _CHANGE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no change such as 'score < -5 %' or 'imbalance > 0.02'")
+    name, sign, number, percent = found.groups()
+    known = dict.fromkeys((*BETTER, *METRICS))
+    if name not in known:
+        raise ValueError(f"{name!r} is not compared; there are {', '.join(known)}")
+    value, down = float(number) / (100 if percent else 1), sign == "<"
+    if value and (value < 0) != down:
+        raise ValueError(f"{text!r}: after {sign} comes a change {'below' if down else 'above'} 0, as in '{name} {sign} "
+                         f"{'-' * down}5 %'")  # fmt: skip
+    limit = Limit(abs(value), bool(percent))
+    return Condition(name, -1 if down else 1, limit, f"--fail-if '{text}'", "lower" if down else "higher")
 
 
 def limit_of(text: str) -> Limit:
@@ -79,9 +127,18 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     if options.fail_below is not None and not 0 <= options.fail_below <= 1:
         return fail(f"--fail-below: {options.fail_below:g} is not between 0 and 1", USAGE)
     try:
-        limit = None if options.fail_if_worse is None else limit_of(options.fail_if_worse)
+        conditions = _conditions(options)
     except ValueError as error:
-        return fail(f"--fail-if-worse: {error}", USAGE)
+        return fail(str(error), USAGE)
+
+    traces = traces_among(options.files)
+    if traces and len(traces) < len(options.files):
+        other = next(name for name in options.files if name not in traces)
+        return fail(f"{traces[0]} is a trace and {other} is none: they can't be compared", USAGE)
+    if traces:
+        return _compare_traces(options)
+    if options.start or options.end or options.steps:
+        return fail(f"--from, --to and --steps are for traces: {options.files[0]} is a recording", USAGE)
 
     from gssr.model.verdicts.rules import from_environment, load
     from gssr.store.read.open import RecordingError
@@ -91,7 +148,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     except ValueError as error:
         return fail(str(error), USAGE)
     try:
-        names, analyses, damage = _analyses(options.files, rules)
+        with looking_at([with_run(text)[0] for text in options.files]) as places:
+            names, analyses, damage = _analyses(options.files, rules, places)
     except RecordingError as error:
         return fail(str(error), BAD_INPUT)
     except ValueError as error:
@@ -103,7 +161,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     from gssr.model.compare.comparison import compare
 
     comparisons = [compare(analyses[0], own, chr(ord("A") + at)) for at, own in enumerate(analyses[1:], 1)]
-    failed = _failed(comparisons, options.fail_below, limit)
+    failed = _failed(comparisons, options.fail_below, conditions)
     code = _show(names, comparisons, failed, options)
     for sentence in failed:
         fail(sentence, FAILED)
@@ -112,9 +170,41 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     return code or (FAILED if failed else OK)
 
 
-def _analyses(files: Sequence[str], rules: "Table") -> "tuple[list[str], list[Analysis], list[str]]":
-    """What each run is called, its analysis by ``rules``, and what was damaged. Raises RecordingError, and ValueError for a
-    run that is not there."""
+def _compare_traces(options: argparse.Namespace) -> int:
+    from gssr.model.traces.analyze import analyze_timelines
+    from gssr.model.traces.window import Wanted
+    from gssr.report.page import PageOptions
+    from gssr.report.terminal import to_text
+    from gssr.report.trace_comparison import to_json, trace_comparison_page
+    from gssr.traces.open import TraceError, open_traces
+
+    names = options.files
+    if options.fail_below is not None or options.fail_if_worse is not None or options.fail_if:
+        return fail(f"--fail-below, --fail-if and --fail-if-worse are not for traces, such as {names[0]}", USAGE)
+    if not 2 <= len(names) <= MOST:
+        return fail(
+            f"{'one trace' if len(names) == 1 else f'{len(names)} traces'}: name from 2 to {MOST} to compare", USAGE
+        )
+    wanted, found = Wanted(options.start, options.end, options.steps), []
+    for name in names:
+        try:
+            found.append(analyze_timelines(open_traces([name]).timelines(), wanted, tables=("verdicts",)))
+        except TraceError as error:
+            return fail(str(error), BAD_INPUT)
+        except ValueError as error:
+            return fail(f"{name}: {error}", USAGE)
+    if options.json:
+        return put(to_json(names, found))
+    ascii_only = page_options.ascii_only(options)
+    rows = trace_comparison_page(names, found, PageOptions(width=options.width, ascii=ascii_only))
+    return put(to_text(rows, page_options.wants_color(options), ascii_only))
+
+
+def _analyses(
+    files: Sequence[str], rules: "Table", places: Mapping[str, str]
+) -> "tuple[list[str], list[Analysis], list[str]]":
+    """What each run is called, its analysis by ``rules``, and what was damaged; ``places``: what is opened in place of a
+    file. Raises RecordingError, and ValueError for a run that is not there."""
     from dataclasses import replace
 
     from gssr.model.analyze import analyze
@@ -131,7 +221,7 @@ def _analyses(files: Sequence[str], rules: "Table") -> "tuple[list[str], list[An
     try:
         for at, text in enumerate(files):
             file, run = with_run(text)
-            with closing(open_recording(file)) as recording:
+            with closing(open_recording(places.get(file, file))) as recording:
                 try:
                     readers = chosen_runs(recording, run)
                 except ValueError as error:
@@ -150,27 +240,39 @@ def _analyses(files: Sequence[str], rules: "Table") -> "tuple[list[str], list[An
     return names, analyses, damage
 
 
-def _failed(comparisons: "Sequence[Comparison]", below: float | None, limit: Limit | None) -> list[str]:
-    """One sentence for each condition that does not hold. A score that is unknown holds none."""
+def _conditions(options: argparse.Namespace) -> list[Condition]:
+    """Of --fail-if-worse and --fail-if. Raises ValueError, a sentence that names the option."""
+    found = []
+    try:
+        option = "--fail-if-worse"
+        if options.fail_if_worse is not None:
+            found.append(Condition("score", -1, limit_of(options.fail_if_worse), option, "worse"))
+        option = "--fail-if"
+        return found + [condition_of(text) for text in options.fail_if or ()]
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
+
+
+def _failed(comparisons: "Sequence[Comparison]", below: float | None, conditions: Sequence[Condition]) -> list[str]:
+    """One sentence for each condition that does not hold. A value that is unknown holds none."""
     found = []
     for letter, each in zip("BCDEFGHIJKLMNOPQRSTUVWXYZ", comparisons, strict=False):
         score = each.score
         if below is not None and not (score.b is not None and score.b >= below):
             what = "an unknown score" if score.b is None else f"a score of {score.b:.3f}"
             found.append(f"{letter} has {what}: --fail-below {below:g}")
-        if limit is None:
-            continue
-        if score.a is None or score.difference is None or score.noise is None:
-            found.append(f"{letter} can't be compared with A, as a score or the noise is unknown: --fail-if-worse")
-        elif score.difference < -max(limit.allowed(score.a), score.noise, math.ulp(1.0)):
-            found.append(
-                f"{letter}'s score is worse by {-score.difference:.3f}, {_share(score.relative)}: --fail-if-worse"
-            )
+        for name, sign, limit, option, worse in conditions:
+            change = each.totals.get(name) or each.metrics.get(name)
+            if change is None or change.a is None or change.difference is None or change.noise is None:
+                found.append(f"{letter} can't be compared with A, as {name} or its noise is unknown: {option}")
+            elif sign * change.difference > max(limit.allowed(change.a), change.noise, math.ulp(1.0)):
+                by = f"{abs(change.difference):.3f}" if name == "score" else f"{abs(change.difference):.3g}"
+                found.append(f"{letter}'s {name} is {worse} by {by}, {_share(change.relative)}: {option}")
     return found
 
 
 def _share(relative: float | None) -> str:
-    return "from 0" if relative is None else f"{-100 * relative:.1f} %"
+    return "from 0" if relative is None else f"{abs(100 * relative):.1f} %"
 
 
 def _show(

@@ -1,21 +1,26 @@
-"""``gssr export``: recordings as Parquet or CSV files, for other programs to query."""
+"""``gssr export``: recordings as files of other kinds, for other programs to query, draw or keep."""
 
 import argparse
 import os
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
-from gssr.commands.inputs import traces_among
+from gssr.commands.inputs import looking_at, traces_among
 
 if TYPE_CHECKING:
     from gssr.commands.printing import Bar
     from gssr.convert.tables import Sink, Table
     from gssr.model.verdicts.table import Table as Rules
+    from gssr.store.output_file import Access
+    from gssr.store.read.recording import RunReader
+    from gssr.traces.timeline import Timeline
 
-FORMATS = ("parquet", "csv")
+FORMATS = ("parquet", "csv", "json", "openmetrics", "perfetto")
+ONE_FILE = {"openmetrics": ".txt", "perfetto": ".json"}
+"""Formats of which all runs make one file, and how its name ends; the others make a folder."""
 FOLDER = "gssr_export"
 MISSING = "Parquet files need pyarrow: pip install pyarrow; or take --format csv"
 
@@ -28,10 +33,38 @@ OPTIONS = (
             "help": "recordings, and folders that hold some; traces of a run's ranks",
         },
     ),
-    Option(("-o", "--output"), {"metavar": "DIR", "default": FOLDER, "help": f"where to (default: {FOLDER})"}),
+    Option(
+        ("-o", "--output"),
+        {
+            "metavar": "DIR|FILE",
+            "help": f"where to (default: {FOLDER}, {FOLDER}.txt, {FOLDER}.json); - is stdout, for one file; packed where "
+            "a file's name ends in .gz",
+        },
+    ),
     Option(("--format",), {"choices": FORMATS, "default": FORMATS[0], "help": f"default: {FORMATS[0]}"}),
     Option(
         ("--tables",), {"metavar": "LIST", "help": "only these tables, comma-separated: docs/export.md (default: all)"}
+    ),
+    Option(
+        ("--points",),
+        {
+            "metavar": "N",
+            "type": int,
+            "help": "of perfetto: values in the file, means of more samples (default: 100000)",
+        },
+    ),
+    Option(
+        ("--metric",),
+        {
+            "metavar": "NAME=...",
+            "action": "append",
+            "default": [],
+            "help": "of traces: a metric of one's own, as gssr analyze takes it; may be given again",
+        },
+    ),
+    Option(
+        ("--with-traces",),
+        {"action": "store_true", "help": "of perfetto: with what the traces attached to a run show, on its clock"},
     ),
     Option(("-f", "--force-overwrite"), {"action": "store_true", "help": "replace what was exported before"}),
 )
@@ -40,6 +73,28 @@ OPTIONS = (
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0 when everything was exported; 1 when something could not be read, or written, or was there already; 2 for
     wrong usage."""
+    if options.output is None:
+        options.output = FOLDER + ONE_FILE.get(options.format, "")
+    if options.output == "-":
+        if options.format not in ONE_FILE:
+            return fail(f"-o -: --format {options.format} writes several files: name a folder", USAGE)
+        options.output = "/dev/stdout"
+    if options.points is not None and (options.format != "perfetto" or options.points < 1):
+        return fail(f"--points {options.points}: goes with --format perfetto, and is a number above 0", USAGE)
+    if options.with_traces and options.format != "perfetto":
+        return fail("--with-traces: goes with --format perfetto", USAGE)
+    from gssr.store.read.open import RecordingError
+
+    try:
+        with looking_at(options.places) as places:
+            called = {place: name for name, place in places.items()}
+            options.places = [places.get(name, name) for name in options.places]
+            return _one_file(options) if options.format in ONE_FILE else _folder(options, called)
+    except RecordingError as error:
+        return fail(str(error), BAD_INPUT)
+
+
+def _folder(options: argparse.Namespace, called: Mapping[str, str]) -> int:
     from gssr.convert.tables import EXPORTED, ExportError
     from gssr.convert.traces import TRACE_TABLES, export_traces
     from gssr.model.verdicts.rules import from_environment
@@ -57,7 +112,9 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         rules = from_environment()
     except ValueError as error:
         return fail(str(error), USAGE)
-    traces = [place for place in traces_among(options.places) if not recordings_in([place]).names]
+    traces = _traces(options.places)
+    if options.metric and not traces:
+        return fail(f"--metric: is for traces: {options.places[0]} is a recording", USAGE)
     found = recordings_in([place for place in options.places if place not in traces])
     for sentence in found.unreadable:
         tell(sentence)
@@ -71,38 +128,136 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return fail(f"-o {options.output}: can't be written: {error.strerror}", BAD_INPUT)
     try:
         if traces:
-            export_traces(traces, sink, [table for name, table in TRACE_TABLES.items() if name in names])
+            export_traces(
+                traces, sink, [table for name, table in TRACE_TABLES.items() if name in names], options.metric
+            )
     except (TraceError, ExportError, ValueError) as error:
         return fail(str(error), BAD_INPUT)
     except OSError as error:
         return fail(f"{error.filename or options.output}: can't be written: {error.strerror}", BAD_INPUT)
     tables = [table for name, table in EXPORTED.items() if name in names]
-    n_runs, code = _export(found.names, sink, tables, rules, options.output)
+    n_runs, code = _export({name: called.get(name, name) for name in found.names}, sink, tables, rules, options.output)
     n_runs += bool(traces)
-    if n_runs:
-        from gssr.render.cells import clean
-
-        code = put(f"{clean(options.output)}: {n_runs:,} {'run' if n_runs == 1 else 'runs'} exported\n") or code
+    code = _said(options.output, n_runs) or code
     return BAD_INPUT if found.unreadable else code
+
+
+def _said(output: str, n_runs: int) -> int:
+    """Say how many runs are where; the exit code. Nothing where stdout is what was written to."""
+    from gssr.render.cells import clean
+
+    if not n_runs or output.startswith("/dev/") or not (os.path.isdir(output) or os.path.isfile(output)):
+        return OK
+    return put(f"{clean(output)}: {n_runs:,} {'run' if n_runs == 1 else 'runs'} exported\n")
+
+
+def _traces(places: "Sequence[str]") -> list[str]:
+    """Those that are traces, or folders of nothing else."""
+    from gssr.store.read.open import recordings_in
+
+    return [place for place in traces_among(places) if os.path.isfile(place) or not recordings_in([place]).names]
+
+
+def _one_file(options: argparse.Namespace) -> int:
+    from gssr.commands.printing import Bar
+    from gssr.convert.tables import ExportError
+    from gssr.store.output_file import access_of
+    from gssr.store.read.open import RecordingError, recordings_in
+    from gssr.store.read.recording import open_recording
+
+    output, bar, code = options.output, Bar("exporting"), OK
+    if options.tables is not None:
+        return fail(f"--tables: a file of --format {options.format} has none", USAGE)
+    if os.path.isdir(output):
+        return fail(f"-o {output}: is a folder: name a file in it", USAGE)
+    if os.path.isfile(output) and not output.startswith("/dev/") and not options.force_overwrite:
+        return fail(f"-o {output}: exists; -f replaces it", BAD_INPUT)
+    traces = _traces(options.places)
+    if traces:
+        return fail(f"{traces[0]}: is a trace: --format {options.format} is for recordings", USAGE)
+    found = recordings_in(options.places)
+    for sentence in found.unreadable:
+        code = fail(sentence, BAD_INPUT)
+    with ExitStack() as stack:
+        runs: dict[RunReader, str] = {}
+        for name in found.names:
+            try:
+                runs |= dict.fromkeys(stack.enter_context(closing(open_recording(name))).runs, name)
+            except RecordingError as error:
+                code = fail(str(error), BAD_INPUT)
+        if not runs:
+            return code or fail(f"{', '.join(options.places)}: no recording is there", BAD_INPUT)
+        try:
+            _write(runs, options, access_of(found.names), bar)
+        except (RecordingError, ExportError) as error:
+            bar.clear()
+            return fail(str(error), BAD_INPUT)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            bar.clear()
+            return fail(f"{error.filename or output}: can't be written: {error.strerror}", BAD_INPUT)
+        finally:
+            bar.clear()
+        for sentence in dict.fromkeys(reader.damage for reader in runs if reader.damage):
+            code = fail(sentence, BAD_INPUT)
+        return _said(output, len(runs)) or code
+
+
+def _write(runs: "Mapping[RunReader, str]", options: argparse.Namespace, access: "Access", bar: "Bar") -> None:
+    import gzip
+
+    from gssr.store.output_file import output_file
+
+    with ExitStack() as stack:
+        stream: BinaryIO = stack.enter_context(output_file(options.output, access))
+        if options.output.endswith(".gz"):
+            packed = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=stream)
+            stream = cast("BinaryIO", stack.enter_context(packed))
+        if options.format == "perfetto":
+            from gssr.convert import perfetto
+
+            points = options.points or perfetto.POINTS
+            if options.with_traces:
+                perfetto.write([*runs], stream, points, bar.show, lambda run: _intervals(run, runs[run]))
+            else:
+                perfetto.write([*runs], stream, points, bar.show)
+        else:
+            from gssr.convert import openmetrics
+
+            openmetrics.write([*runs], stream, bar.show)
+
+
+def _intervals(run: "RunReader", recording: str) -> "Iterator[Timeline]":
+    """Those of the traces attached to a run, by its clock; what is not is said."""
+    from gssr.commands.attached import laid_over
+
+    for match in laid_over(run, recording):
+        if isinstance(match, str):
+            tell(match)
+            continue
+        yield match.timeline
+        for text in match.said:
+            tell(f"{match.path}: {text}")
 
 
 def _sink(options: argparse.Namespace, names: Sequence[str]) -> "Sink":
     from gssr.store.output_file import access_of
 
     access = access_of(names)
-    if options.format == "csv":
-        from gssr.convert.csv_files import CsvSink
+    if options.format != "parquet":
+        from gssr.convert.text_files import TextSink
 
-        return CsvSink(options.output, options.force_overwrite, access)
+        return TextSink(options.output, options.force_overwrite, access, options.format)
     from gssr.convert.parquet import ParquetSink
 
     return ParquetSink(options.output, options.force_overwrite, access)
 
 
 def _export(
-    names: Sequence[str], sink: "Sink", tables: "Sequence[Table]", rules: "Rules", output: str
+    names: Mapping[str, str], sink: "Sink", tables: "Sequence[Table]", rules: "Rules", output: str
 ) -> tuple[int, int]:  # fmt: skip
-    """How many runs were exported, and the exit code."""
+    """How many runs were exported, and the exit code. ``names``: of recordings, and what they are called."""
     from gssr.commands.printing import Bar
     from gssr.convert.export import export
     from gssr.convert.tables import ExportError
@@ -111,9 +266,9 @@ def _export(
 
     bar, n_runs, code = Bar("exporting"), 0, OK
     try:
-        for at, name in enumerate(names):
+        for at, (place, name) in enumerate(names.items()):
             try:
-                with closing(open_recording(name)) as recording:
+                with closing(open_recording(place)) as recording:
                     for number, reader in enumerate(recording.runs):
                         before, n = at + number / len(recording.runs), len(recording.runs) * len(names)
                         show = partial(_show, bar, before / len(names), n)
@@ -139,5 +294,9 @@ def _show(bar: "Bar", before: float, n: int, share: float) -> None:
 
 
 COMMAND = Command(
-    "export", "write recordings as Parquet or CSV files", "gssr export [options] FILE|DIR...", OPTIONS, handle
+    "export",
+    "write recordings as Parquet, CSV, JSON, OpenMetrics or for Perfetto",
+    "gssr export [options] FILE|DIR...",
+    OPTIONS,
+    handle,
 )

@@ -1,10 +1,13 @@
 """``gssr fleet``: what the runs of many recordings used and wasted, and which of them stand out."""
 
 import argparse
+import gc
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, page_options, put, tell
+from gssr.commands.inputs import fleet_at, open_index
 
 if TYPE_CHECKING:
     from gssr.model.fleet.fleet import Fleet
@@ -42,6 +45,15 @@ OPTIONS = (
     ),
     Option(("--json",), {"action": "store_true", "help": "print one JSON object instead of a page"}),
     Option(("--csv",), {"action": "store_true", "help": "print CSV: a line for each run; with --by, for each group"}),
+    Option(
+        ("--foreign",),
+        {"action": "store_true", "help": "look at metric files of other tools as well: docs/import.md"},
+    ),
+    Option(
+        ("--index",),
+        {"metavar": "FILE", "help": "what was read is kept here (default: gssr/fleet.index in your cache folder)"},
+    ),
+    Option(("--no-index",), {"action": "store_true", "help": "read every recording, and keep nothing"}),
     *page_options.OPTIONS,
 )
 
@@ -65,11 +77,27 @@ def since_of(text: str, now: float) -> float:
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0, also where some recordings can't be read, which is said; 1 when there is none that can; 2 for wrong
     usage."""
+    if not options.foreign:
+        return _handle(options, options.places)
+    from gssr.commands.inputs import with_foreign
+    from gssr.store.read.open import RecordingError
+
+    try:
+        with with_foreign(options.places) as places:
+            return _handle(options, places)
+    except RecordingError as error:
+        return fail(str(error), BAD_INPUT)
+
+
+def _handle(options: argparse.Namespace, named: Sequence[str]) -> int:
+    """``named``: the recordings, and folders of them."""
     wrong = page_options.wrong_width(options)
     if wrong is None and options.most is not None and options.most < 1:
         wrong = f"--most: {options.most} is not above 0"
     if wrong is None and options.json and options.csv:
         wrong = "--json and --csv: choose one"
+    if wrong is None and options.index is not None and options.no_index:
+        wrong = "--index and --no-index: choose one"
     if wrong is not None:
         return fail(wrong, USAGE)
     from gssr.model.verdicts.rules import from_environment
@@ -84,16 +112,26 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return fail(str(error), USAGE)
 
     from gssr.commands.printing import Bar
-    from gssr.model.fleet.fleet import NEEDS_VERDICTS, Request, read_fleet
-    from gssr.store.read.open import recordings_in
+    from gssr.model.fleet.fleet import NEEDS_VERDICTS, Request
+    from gssr.store.index import WrongIndexError
 
-    places = recordings_in(options.places)
-    bar = Bar("reading")
     try:
-        found = read_fleet(places.names, Request(since, options.by == NEEDS_VERDICTS, rules), bar.show)
+        index = (
+            None if options.no_index or options.foreign else open_index(options.index)
+        )  # what is imported goes again
+    except WrongIndexError as error:
+        return fail(f"--index: {error}", USAGE)
+    bar, collected = Bar("reading"), gc.isenabled()
+    gc.disable()  # of all that is kept in the index nothing goes before the end
+    try:
+        found = fleet_at(named, Request(since, options.by == NEEDS_VERDICTS, rules), index, bar.show)
     finally:
         bar.clear()
-    found = found._replace(unreadable=places.unreadable + found.unreadable)
+        gc.freeze()
+        if collected:
+            gc.enable()
+    if index is not None and index.notice:
+        tell(index.notice)
     if not found.n_recordings:
         for sentence in found.unreadable:
             tell(sentence)

@@ -1,164 +1,236 @@
-"""``gssr import``: makes of a report of Nsight Systems the file that the other commands read; they run no program."""
+"""``gssr import``: makes recordings of the metric files of other tools, and of reports of Nsight Systems what gssr reads."""
 
 import argparse
 import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
-from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, tell
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put
 
 if TYPE_CHECKING:
-    from subprocess import Popen
+    from collections.abc import Callable
 
+    from gssr.foreign.series import Told
+    from gssr.foreign.write import Named
+
+TOLD = (
+    Option(("--start",), {"metavar": "TIME", "help": "when the first sample was taken, where no time is in a file: a date"
+                          " and time, or unix seconds (default: as far before the file's own time as it is long)"}),
+    Option(("--interval",), {"metavar": "S", "help": "seconds between samples, where no time is in a file (default: 1)"}),
+    Option(("--timezone",), {"metavar": "ZONE", "help": "of times without one: a name such as Europe/Zurich, UTC or +02:00"
+                             " (default: this machine's)"}),
+    Option(("--host",), {"metavar": "NAME", "help": "the node, where a file doesn't say it (default, of several: by the"
+                         " file's name)"}),
+    Option(("--metric",), {"metavar": "NAME", "help": "the metric, of values without a name"}),
+    Option(("--columns",), {"metavar": "LIST", "help": "the columns of a table without a header, as nvidia-smi --query-gpu"
+                            " takes them"}),
+)  # fmt: skip
+"""What a user can say of files that don't say it themselves."""
 OPTIONS = (
-    Option(("file",), {"metavar": "FILE.nsys-rep", "help": "a report of Nsight Systems"}),
-    Option(("-o", "--output"), {"metavar": "FILE.sqlite", "help": "where to (default: beside the report)"}),
+    Option(
+        ("files",), {"metavar": "FILE|DIR", "nargs": "*", "help": "metric files, folders of them; or one .nsys-rep"}
+    ),
+    Option(
+        ("-o", "--output"), {"metavar": "NAME.sql", "help": "where to (default: named as the first file, beside it)"}
+    ),
     Option(("-f", "--force-overwrite"), {"action": "store_true", "help": "replace what is there"}),
+    *TOLD,
+    Option(
+        ("--prometheus",),
+        {"metavar": "URL", "help": "ask this server for its metrics of GPUs; user and password in it are not recorded"},
+    ),
+    Option(
+        ("--from",), {"dest": "begin", "metavar": "TIME", "help": "of a server: from a date, or -2h before now (-1h)"}
+    ),
+    Option(("--to",), {"dest": "end", "metavar": "TIME", "help": "of a server: up to here (default: now)"}),
+    Option(
+        ("--token-file",),
+        {"metavar": "FILE", "help": "of a server: holds the token that it asks for (default: GSSR_PROMETHEUS_TOKEN)"},
+    ),
 )
-_HEAD = b"SQLite format 3\0"
-_SAID = 4096
-"""Bytes of what nsys prints that are looked at, from the end."""
-_PATIENCE = 5.0  # s, for nsys to end when it is told to
+_ASKED_SECONDS = 3600.0
+"""Of a server, where nobody says how much."""
 
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
-    """Exit code 0 when the file is there; 1 when nsys is not, or could not write it; 2 for wrong usage."""
-    import shutil
+    """Exit code 0 when the file is there; 1 when something could not be read, or the file not written; 2 for wrong usage."""
+    from gssr.recognise import FOREIGN, recognise
 
-    report = options.file
-    output = options.output or os.path.splitext(report)[0] + ".sqlite"
-    problem = _no_report(report)
-    if problem is not None:
-        return fail(f"{report}: {problem}", BAD_INPUT)
-    if os.path.isdir(output) or (os.path.exists(output) and os.path.samefile(report, output)):
-        return fail(f"-o {output}: is {'a folder' if os.path.isdir(output) else 'the report itself'}", USAGE)
-    if os.path.lexists(output) and not options.force_overwrite:
-        return fail(f"{output}: is there already: gssr analyze reads it, or -f replaces it", BAD_INPUT)
-    nsys = shutil.which("nsys")
-    if nsys is None:
-        return fail(
-            f"{report}: nsys, which alone can read it, is not on PATH: load the module of Nsight Systems, or run"
-            " `nsys export --type sqlite` where it is",
-            BAD_INPUT,
-        )
-    with _ended_like_interrupted():
-        return _exported(nsys, report, output)
-
-
-def _no_report(path: str) -> str | None:
-    """Why this can't be one."""
-    if not os.path.isfile(path):
-        return "no such file" if not os.path.lexists(path) else "is not a file"
+    if not (options.files or options.prometheus):
+        return fail("name the files to be imported: gssr import FILE|DIR... -o NAME.sql", USAGE)
     try:
-        with open(path, "rb") as stream:
-            head = stream.read(len(_HEAD))
-    except OSError as error:
-        return f"can't be read: {error.strerror}"
-    if not head:
-        return "is empty"
-    return "is an SQLite database already: gssr analyze reads it" if head == _HEAD else None
+        told = told_by(options)
+    except ValueError as error:
+        return fail(str(error), USAGE)
+    if options.prometheus is not None:
+        return _asked(options, told)
+    for flag, value in (("--from", options.begin), ("--to", options.end), ("--token-file", options.token_file)):
+        if value is not None:
+            return fail(f"{flag}: goes with --prometheus", USAGE)
+    kinds = [recognise(path) for path in options.files]
+    first = options.files[0]
+    if any(found.kind in FOREIGN for found in kinds) or len(kinds) > 1 or os.path.isdir(first) or told.columns:
+        stem = os.path.splitext(first.rstrip("/").removesuffix(".gz"))[0]
+        return _imported(options.files, options.output or f"{stem}.sql", options.force_overwrite, told)
+    found = kinds[0]
+    if found.kind != "nsys-rep" and not first.endswith(".nsys-rep") and not found.problem.startswith("is an SQLite"):
+        return fail(f"{first}: {found.problem or f'needs no import ({found.kind}): gssr analyze reads it'}", BAD_INPUT)
+    from gssr.commands.nsys_export import export
+
+    return export(first, options.output or os.path.splitext(first)[0] + ".sqlite", options.force_overwrite)
 
 
-@contextmanager
-def _ended_like_interrupted() -> Iterator[None]:
-    """Within, SIGTERM and SIGHUP are what Ctrl-C is: what was begun is cleared away."""
+def told_by(options: argparse.Namespace) -> "Told":
+    """What the options of TOLD say. Raises ValueError with a sentence."""
+    from gssr.foreign.names import of_dcgm
+    from gssr.foreign.series import Told
+    from gssr.metrics import NAMES
 
-    def interrupt(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    zone = None if options.timezone is None else _zone(options.timezone)
+    if options.metric is not None and options.metric not in NAMES and of_dcgm(options.metric) is None:
+        raise ValueError(f"--metric: {options.metric!r} is no field of DCGM, and none of {', '.join(NAMES)}")
+    columns = None if options.columns is None else tuple(word.strip() for word in options.columns.split(","))
+    if columns is not None and not all(columns):
+        raise ValueError(f"--columns: {options.columns!r} names nothing between two commas")
+    return Told(
+        None if options.start is None else _start(options.start, zone),
+        None if options.interval is None else _interval(options.interval),
+        zone,
+        options.host,
+        options.metric,
+        columns,
+    )
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+
+def _start(text: str, zone: tzinfo | None) -> float:
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        try:
+            found = float(text)
+        except ValueError:
+            date = datetime.fromisoformat(text.strip())
+            found = (date.replace(tzinfo=zone) if date.tzinfo is None and zone is not None else date).timestamp()
+    except (ValueError, OverflowError, OSError):
+        found = -1.0
+    if not 0 <= found < 1e11:
+        raise ValueError(f"--start: {text!r} is neither a date and time such as 2026-05-01T12:00:00 nor unix seconds")
+    return found
 
 
-def _exported(nsys: str, report: str, output: str) -> int:
-    """Run ``nsys export`` into a folder of its own beside the output, and take the file from there when it is whole."""
-    import shutil
-    import sys
-    from errno import EDQUOT, ENOSPC
-
-    from gssr.store.disk import FOLDER
-
-    aside = os.path.join(os.path.dirname(os.path.abspath(output)), f".gssr-{os.urandom(8).hex()}")
-    made = os.path.join(aside, "report.sqlite")
+def _interval(text: str) -> float:
     try:
-        os.mkdir(aside, FOLDER)
-        if sys.stderr is not None and sys.stderr.isatty():
-            tell(f"{report}: nsys export is running, which may take minutes")
-        code, said = _run([nsys, "export", "--type=sqlite", f"--output={made}", os.path.abspath(report)], aside)
-        if code != 0 or not _is_database(made):
-            how = f"was ended by signal {-code}" if code < 0 else "failed" if code else "has made no file"
-            full = "; the disk is full" if _is_full(aside) else ""
-            return fail(f"{report}: nsys export {how}{full}: {said or 'it said nothing'}", BAD_INPUT)
-        mode = os.stat(report).st_mode & 0o666 | 0o600  # as private as the report, and as the user's umask has it
-        os.chmod(made, os.stat(made).st_mode & mode)
-        os.replace(made, output)
-    except OSError as error:
-        reason = "the disk is full" if error.errno in (ENOSPC, EDQUOT) else error.strerror
-        return fail(f"{output}: can't be written: {reason}", BAD_INPUT)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0.001 <= found <= 86_400:
+        raise ValueError(f"--interval: {text!r} is no number of seconds from 0.001 to 86400")
+    return found
+
+
+def _zone(text: str) -> tzinfo:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        if text[:1] in "+-":
+            zone = datetime.strptime(text, "%z").tzinfo
+            return zone or UTC
+        return ZoneInfo(text)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise ValueError(f"--timezone: {text!r} is no zone: a name such as Europe/Zurich, UTC or +02:00") from None
+
+
+def _asked(options: argparse.Namespace, told: "Told") -> int:
+    """What a Prometheus server holds: nothing else here connects to another machine."""
+    import time
+
+    from gssr.foreign.prometheus_server import read_server, token_of
+    from gssr.foreign.write import Named
+    from gssr.model.window import parse_time
+
+    if options.files:
+        return fail(f"{options.files[0]}: name files, or a server with --prometheus", USAGE)
+    if options.output is None:
+        return fail("--prometheus: name the recording with -o NAME.sql", USAGE)
+    now = time.time()
+    try:
+        end = now if options.end is None else parse_time(options.end, now, now)
+        begin = end - _ASKED_SECONDS if options.begin is None else parse_time(options.begin, now, now)
+    except ValueError as error:
+        return fail(f"--from, --to: {error}", USAGE)
+
+    def ask() -> list[Named]:
+        series = read_server(options.prometheus, begin, end, told, token_of(options.token_file))
+        return [Named(series.label or "Prometheus", "prometheus", series)]
+
+    return _written(ask, options.output, options.force_overwrite, told)
+
+
+def _imported(paths: list[str], output: str, replaces: bool, told: "Told") -> int:
+    from gssr.commands.printing import Bar
+    from gssr.foreign.open import files_in, open_files
+    from gssr.foreign.write import Named
+
+    if any(os.path.exists(output) and os.path.samefile(path, output) for path in paths if os.path.exists(path)):
+        return fail(f"-o {output}: is what is to be imported", USAGE)
+    bar, done = Bar("importing"), 0
+
+    def read() -> list[Named]:
+        files = files_in(paths, told)
+        size = sum(os.path.getsize(path) for those in files.values() for path in those) or 1
+
+        def took(n: int) -> None:
+            nonlocal done
+            done += n
+            bar.show(min(done / size, 1.0))
+
+        return open_files(files, told, took)
+
+    return _written(read, output, replaces, told, bar.clear)
+
+
+def _written(
+    read: "Callable[[], list[Named]]",
+    output: str,
+    replaces: bool,
+    told: "Told",
+    clear: "Callable[[], None]" = lambda: None,
+) -> int:
+    """Write the recording aside, and give it its name when it is whole. ``clear``: what is to be done before anything is
+    said."""
+    from gssr.commands.nsys_export import ended_like_interrupted
+    from gssr.foreign.write import write
     from gssr.render.cells import clean
+    from gssr.store.read.open import PRIVATE, RecordingError, private_folder
+    from gssr.store.write.create import put_in_place
 
-    return put(f"{clean(output)}: written; gssr analyze reads it\n") or OK
-
-
-def _run(command: list[str], folder: str) -> tuple[int, str]:
-    """The exit code of a command, and the last line that it printed. However we leave, it and what it started is ended."""
-    import subprocess
-
-    said, child = os.path.join(folder, "said"), None
-    try:
-        with open(said, "wb") as stream:
-            child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
-            )  # fmt: skip
-        code = child.wait()
-    finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if child is not None:
-                _end(child, number)
-    with open(said, "rb") as stream:
-        stream.seek(max(os.path.getsize(said) - _SAID, 0))
-        lines = [line.strip() for line in stream.read().decode("utf-8", "replace").replace("\r", "\n").split("\n")]
-    return code, next((line for line in reversed(lines) if line), "")
-
-
-def _end(child: "Popen[bytes]", number: int) -> None:
-    """Send a signal to a command and what it has started, and wait a little for it."""
-    from subprocess import TimeoutExpired
-
-    try:
-        os.killpg(child.pid, number)
-        child.wait(_PATIENCE)
-    except (ProcessLookupError, TimeoutExpired):
-        pass
-
-
-def _is_database(path: str) -> bool:
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(len(_HEAD)) == _HEAD
-    except OSError:
-        return False
-
-
-def _is_full(folder: str) -> bool:
-    from gssr.store.disk import Reserve
-
-    try:
-        Reserve(os.path.join(folder, "x")).release()
-    except OSError:
-        return True
-    return False
+    if os.path.isdir(output):
+        return fail(f"-o {output}: is a folder", USAGE)
+    if os.path.lexists(output) and not replaces:
+        return fail(f"{output}: is there already: -f replaces it, or choose another name with -o", BAD_INPUT)
+    with ended_like_interrupted():
+        try:
+            with private_folder("import", os.path.dirname(os.path.abspath(output))) as folder:
+                made = os.path.join(folder, PRIVATE)
+                written = write(made, read(), told)
+                put_in_place(made, output, replaces)
+        except RecordingError as error:
+            clear()
+            return fail(str(error), BAD_INPUT)
+        except OSError as error:
+            clear()
+            return fail(f"{output}: can't be written: {error.strerror}", BAD_INPUT)
+        finally:
+            clear()
+    code = OK
+    for problem in written.problems:
+        code = fail(problem, BAD_INPUT)
+    runs = "1 run" if written.n_runs == 1 else f"{written.n_runs:,} runs"
+    return put(f"{clean(output)}: {runs} of {written.n_rows:,} samples written; gssr analyze reads it\n") or code
 
 
 COMMAND = Command(
-    "import", "make a report of Nsight Systems readable", "gssr import [options] FILE.nsys-rep", OPTIONS, handle
+    "import",
+    "make a recording of other tools' files",
+    "gssr import [options] FILE|DIR... [-o NAME.sql]",
+    OPTIONS,
+    handle,
 )

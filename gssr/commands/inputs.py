@@ -3,12 +3,16 @@
 import itertools
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from shlex import quote
 from typing import TYPE_CHECKING
 
-from gssr.commands import Option
+from gssr.commands import Option, tell
 
 if TYPE_CHECKING:
+    from gssr.model.fleet.fleet import Fleet, Request
+    from gssr.store.index import Index
     from gssr.store.read.recording import Recording, RunReader
 
 
@@ -19,11 +23,13 @@ RULES = Option(
 """What a run is judged by."""
 _DEFAULT_ENDS = (".sql", ".sql.d")
 _NUMBER = re.compile("-?[0-9]{1,9}")
+_DIGITS = re.compile("[0-9]+")
+_ADDRESS = re.compile("[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-def own_recordings() -> list[str]:
-    """This job's default recording, else the newest of the default names in this folder. One that only has shards yet is
-    there as well."""
+def own_recordings(any_name: bool = False) -> list[str]:
+    """This job's default recording, else the newest in this folder of the default names, or of ``any_name``. One that only
+    has shards yet is there as well."""
     from gssr import launch
 
     own = launch.default_output(launch.where_am_i())
@@ -31,10 +37,47 @@ def own_recordings() -> list[str]:
         stem = own.removesuffix(".sql")
         further = [f"{stem}-{number}.sql" for number in range(2, 1000)]
         return [own, *itertools.takewhile(os.path.exists, further)]
+    if any_name:
+        from gssr.recognise import recordings_beside
+
+        return recordings_beside("")[:1]
     found = [
         entry for entry in os.scandir(".") if entry.name.startswith("gssr_") and entry.name.endswith(_DEFAULT_ENDS)
     ]
     return [max(found, key=lambda entry: entry.stat().st_mtime).name.removesuffix(".d")] if found else []
+
+
+def selectors(text: str) -> tuple[str, ...]:
+    """What --gpus names (gssr.model.window.select_gpus)."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def wrong_name(name: str, wait: bool) -> str:
+    """What is wrong with the name of a recording that is not there yet, in a sentence; "" where it can be waited for, and
+    where it is there. ``wait``: also for one whose name is like another's. A name that differs in numbers alone is another
+    run's, and no slip."""
+    if os.path.lexists(name) or os.path.lexists(f"{name}.d"):
+        return ""
+    if _ADDRESS.match(name):
+        return f"{name}: is an address, not a file: copy it here, or look at it where it is"
+    folder = os.path.dirname(name)
+    if folder and not os.path.isdir(folder):
+        return f"{name}: there is no folder {folder} in which it could appear"
+    from gssr.recognise import meant
+    from gssr.similar import did_you_mean
+
+    near = [] if wait else [each for each in meant(name) if _DIGITS.sub("0", each) != _DIGITS.sub("0", name)]
+    return f"{name}: no such file{did_you_mean(near)} --wait waits for it" if near else ""
+
+
+def not_yet(name: str) -> str:
+    """What a screen says while it waits for a recording: which others there are. "" for one that is there."""
+    if os.path.lexists(name) or os.path.lexists(f"{name}.d"):
+        return ""
+    from gssr.recognise import recordings_beside
+
+    others = [os.path.basename(each) for each in recordings_beside(name)[:3]]
+    return f"not there yet; here {'are' if len(others) > 1 else 'is'} {', '.join(others) or 'no recording'}"
 
 
 def with_run(text: str) -> tuple[str, str | None]:
@@ -47,11 +90,68 @@ def with_run(text: str) -> tuple[str, str | None]:
     return found[-1] if found else (text, None)
 
 
-def traces_among(names: Iterable[str]) -> list[str]:
-    """Those of the files and folders that hold traces, by their content."""
+def traces_among(names: Iterable[str], kinds: Sequence[str] = ()) -> list[str]:
+    """Those of the files and folders that hold traces, or those of these ``kinds``, by their content."""
     from gssr.recognise import TRACES, recognise
 
-    return [name for name in names if recognise(name).kind in TRACES]
+    return [name for name in names if recognise(name).kind in (kinds or TRACES)]
+
+
+@contextmanager
+def looking_at(names: Sequence[str], together: bool = False, live: bool = False) -> Iterator[dict[str, str]]:
+    """Where what is to be opened is in place of each name that is a metric file of another tool, or a folder of them: a
+    temporary recording, gone with the block. ``together``: one of all of them, in place of the first; of the others it is
+    "". ``live``: it grows with a file that is being written. Raises RecordingError."""
+    from gssr.recognise import FOREIGN, recognise
+
+    found_kinds = {name: recognise(name).kind for name in names}
+    ours = [name for name, kind in found_kinds.items() if kind in FOREIGN and not _holds_recordings(name)]
+    found: dict[str, str] = {}
+    with ExitStack() as until_end:
+        for group in [ours] if together and ours else [[name] for name in ours]:
+            from gssr.foreign.follow import followed, is_growing
+            from gssr.foreign.open import looked_at
+
+            growing = live and is_growing(group[0])
+            looked = until_end.enter_context(followed(group[0]) if growing else looked_at(group))
+            for problem in looked.problems:
+                tell(problem)
+            words = " ".join(map(quote, group[:3])) + (" ..." if len(group) > 3 else "")
+            tell(f"read into a temporary recording, which gssr import {words} -o NAME.sql keeps")
+            found |= dict.fromkeys(group, "") | {group[0]: looked.path}
+        yield found
+
+
+@contextmanager
+def with_foreign(places: Sequence[str]) -> Iterator[list[str]]:
+    """Files and folders, and behind them temporary recordings of what other tools' metric files there say, gone with the
+    block. Raises RecordingError."""
+    from gssr.foreign.open import files_in, looked_at
+    from gssr.foreign.series import ForeignError
+    from gssr.recognise import FOREIGN, recognise
+
+    found = [place for place in places if os.path.isdir(place) or recognise(place).kind not in FOREIGN]
+    with ExitStack() as until_end:
+        for place in places:
+            if os.path.isdir(place):
+                try:
+                    files_in([place])
+                except ForeignError:
+                    continue  # recordings alone
+            elif place in found:
+                continue
+            looked = until_end.enter_context(looked_at([place], apart=True))
+            for problem in looked.problems:
+                tell(problem)
+            found.append(looked.path)
+        yield found
+
+
+def _holds_recordings(name: str) -> bool:
+    """Whether a folder holds recordings: then these are what is meant."""
+    from gssr.store.read.open import recordings_in
+
+    return os.path.isdir(name) and bool(recordings_in([name]).names)
 
 
 def chosen_runs(recording: "Recording", run: str | None) -> "Sequence[RunReader]":
@@ -68,3 +168,32 @@ def chosen_runs(recording: "Recording", run: str | None) -> "Sequence[RunReader]
         )
         raise ValueError(f"no run {run!r}; there are: {there or 'none'}")
     return found
+
+
+def open_index(name: str | None = None) -> "Index | None":
+    """What was read of fleets, in the file of this name or, without one, in the user's cache folder; None for a user without
+    one. Raises WrongIndexError."""
+    from gssr.model.fleet.index import TABLES
+    from gssr.store.index import Index, default_index
+
+    path = name or default_index()
+    return None if path is None else Index(path, TABLES, named=name is not None)
+
+
+def fleet_at(
+    places: Sequence[str],
+    request: "Request",
+    index: "Index | None",
+    progress: Callable[[float], None] = lambda _: None,
+) -> "Fleet":
+    """The runs of all recordings in these folders and files; ``index``: what it has is not read again."""
+    from gssr.model.fleet.fleet import read_fleet
+    from gssr.store.read.open import recordings_in
+
+    if index is not None:
+        index.load(places)
+    found = recordings_in(places, None if index is None else index.is_known)
+    fleet = read_fleet(found.names, request, progress, index)
+    if index is not None:
+        index.keep((), index.gone())
+    return fleet._replace(unreadable=found.unreadable + fleet.unreadable)

@@ -2,32 +2,60 @@
 
 import argparse
 
-from gssr.commands import BAD_INPUT, OK, Command, Option, fail, put
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put
+from gssr.commands.attached import DIGEST, write_digests
 from gssr.commands.printing import Bar
 
-OPTIONS = (Option(("file",), {"metavar": "FILE.sql", "help": "the recording: NAME.sql, or the folder NAME.sql.d"}),)
+OPTIONS = (
+    Option(("file",), {"metavar": "FILE.sql", "help": "the recording: NAME.sql, or the folder NAME.sql.d"}),
+    Option(
+        ("--attach",),
+        {
+            "metavar": "TRACE",
+            "nargs": "+",
+            "action": "extend",
+            "help": "attach traces of the run, files or folders of them: they go into NAME.traces",
+        },
+    ),
+    DIGEST,
+    Option(("--run",), {"metavar": "RUN", "help": "what --attach attaches to: a run's number, id or label"}),
+)
 
 _PATIENCE = 10.0  # s, for another merge of the same recording
 
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
-    """Exit code: 1 when something can't be merged, or repaired, which stays as it is."""
+    """Exit code: 1 when something can't be merged, repaired or attached, which stays as it is."""
     import os
 
-    from gssr.render.cells import clean
-    from gssr.store.merge import merge, names_of
-    from gssr.store.read.open import RecordingError
+    from gssr.store.merge import names_of
 
     path, folder = names_of(options.file)
+    if options.run is not None and not options.attach:
+        return fail("--run: says to which run --attach attaches: give it with --attach TRACE", USAGE)
     if not os.path.isdir(folder):
         if os.path.isdir(path):
             return fail(f"{path}: is a folder: name a recording in it, NAME.sql", BAD_INPUT)
         if not os.path.lexists(path):
-            return fail(f"{path}: no such recording: neither this file is there nor {folder}", BAD_INPUT)
-        return _repair(path)
+            from gssr.recognise import meant
+            from gssr.similar import did_you_mean
+
+            near = did_you_mean(meant(path))
+            return fail(f"{path}: no such recording: neither this file is there nor {folder}{near}", BAD_INPUT)
+        return _attach(path, options) if options.attach or options.digest else _repair(path)
+    code = _merge(options.file)
+    wanted = (options.attach or options.digest) and os.path.isfile(path)
+    return max(code, _attach(path, options)) if wanted else code
+
+
+def _merge(file: str) -> int:
+    from gssr.render.cells import clean
+    from gssr.store.merge import merge
+    from gssr.store.read.open import RecordingError
+
     bar = Bar("merging")
     try:
-        outcome = merge(options.file, patience=_PATIENCE, progress=bar.show)
+        outcome = merge(file, patience=_PATIENCE, progress=bar.show)
     except RecordingError as error:
         bar.clear()
         return fail(str(error), BAD_INPUT)
@@ -40,6 +68,53 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
         return BAD_INPUT if left else put(f"{path}: there was nothing to merge\n")
     files = "1 file" if outcome.n_files == 1 else f"{outcome.n_files:,} files"
     return put(f"{path}: {files} merged\n") or (BAD_INPUT if left else OK)
+
+
+def _attach(path: str, options: argparse.Namespace) -> int:
+    """To a recording in one file; and digest what is attached."""
+    code = _put_beside(path, options) if options.attach else OK
+    return max(code, _digest(path)) if options.digest else code
+
+
+def _digest(path: str) -> int:
+    from gssr.render.cells import clean
+    from gssr.store.read.open import RecordingError
+
+    bar = Bar("digesting traces")
+    try:
+        n, refused = write_digests(path, bar.show)
+    except RecordingError as error:
+        return fail(str(error), BAD_INPUT)
+    finally:
+        bar.clear()
+    for sentence in refused:
+        fail(sentence, BAD_INPUT)
+    return put(f"{clean(path)}: {n:,} trace{'s' * (n != 1)} digested\n") or (BAD_INPUT if refused else OK)
+
+
+def _put_beside(path: str, options: argparse.Namespace) -> int:
+    from gssr.commands.inputs import chosen_runs
+    from gssr.render.cells import clean
+    from gssr.store.read.open import RecordingError
+    from gssr.store.read.recording import open_recording
+    from gssr.traces.attach import attach, to_attach
+
+    try:
+        recording = open_recording(path)
+        try:
+            found = to_attach(path, options.attach, chosen_runs(recording, options.run))
+        finally:
+            recording.close()
+        if found.rows:
+            attach(path, found.rows)
+    except RecordingError as error:
+        return fail(str(error), BAD_INPUT)
+    except ValueError as error:
+        return fail(f"{path}: {error}", BAD_INPUT)
+    for sentence in (*found.refused, *found.doubts):
+        fail(sentence, BAD_INPUT)
+    n = len(found.rows)
+    return put(f"{clean(path)}: {n:,} trace{'s' * (n != 1)} attached\n") or (BAD_INPUT if found.refused else OK)
 
 
 def _repair(path: str) -> int:
@@ -65,4 +140,10 @@ def _repair(path: str) -> int:
     return put(f"{name}: {', and '.join(wrong)}: made anew\n")
 
 
-COMMAND = Command("merge", "put the files of a run's ranks together into one", "gssr merge FILE.sql", OPTIONS, handle)
+COMMAND = Command(
+    "merge",
+    "put the files of a run's ranks together into one",
+    "gssr merge FILE.sql [--attach TRACE...] [--digest]",
+    OPTIONS,
+    handle,
+)

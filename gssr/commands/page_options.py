@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from typing import TextIO
 
 from gssr.commands import Option
 
@@ -24,9 +25,18 @@ def wrong_width(options: argparse.Namespace) -> str | None:
 
 
 def ascii_only(options: argparse.Namespace) -> bool:
-    """Where ASCII is wanted, and where stdout speaks nothing else."""
-    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
-    return bool(options.ascii) or encoding != "utf8"
+    """Where ASCII is wanted, and where stdout shows nothing else."""
+    return bool(options.ascii) or not shows_utf8(sys.stdout)
+
+
+def shows_utf8(stream: TextIO | None) -> bool:
+    """Whether what reads a stream shows more than ASCII. Python writes UTF-8 in the locale C as well, which whoever chose it
+    did not ask for; and the Linux console's font has neither blocks in eighths nor braille."""
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    if stream is None or encoding != "utf8" or (os.environ.get("TERM") == "linux" and stream.isatty()):
+        return False
+    locale = next(filter(None, map(os.environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+    return locale not in ("C", "POSIX") or bool(os.environ.get("PYTHONIOENCODING"))
 
 
 def on_terminal() -> bool:

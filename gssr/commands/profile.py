@@ -68,6 +68,29 @@ OPTIONS = (
         },
     ),
     Option(
+        ("--textfile",),
+        {"metavar": "DIR", "help": "write the newest samples there every 5 s, for node_exporter's textfile collector"},
+    ),
+    Option(
+        ("--trace",),
+        {
+            "metavar": "nsys[:SECONDS]",
+            "help": "trace the command with Nsight Systems, for so long (default: all of it)",
+        },
+    ),
+    Option(
+        ("--trace-when",),
+        {
+            "metavar": "low[:LIMIT[:TIME]]",
+            "help": "have gssr.torch_trace(on_demand=True) trace steps when the score was below LIMIT for TIME "
+            "(default: low:0.25:2m)",
+        },
+    ),
+    Option(
+        ("--digest",),
+        {"action": "store_true", "help": "keep in the recording what each rank's traces say, found out on its node"},
+    ),
+    Option(
         ("--redact",),
         {
             "action": "store_true",
@@ -144,6 +167,10 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         live=show if options.live else None,
         attach=options.attach_job,
         redact=options.redact,
+        textfile=options.textfile,
+        trace=options.trace,
+        trace_when=options.trace_when,
+        digest=_digest if options.digest else None,
     )
     try:
         if options.dry_run:
@@ -153,6 +180,18 @@ def handle(options: argparse.Namespace, workload: list[str] | None) -> int:
         leave(profile(request))
     except UsageError as error:
         return fail(str(error), USAGE)
+
+
+def _digest(recording: str) -> None:
+    """In a process of its own, which may be killed at any time."""
+    import os
+    import time
+
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # none is used, and starting them takes time
+    from gssr.commands.attached import write_digests
+    from gssr.profile.traces import DIGEST_BYTES, DIGEST_SECONDS
+
+    write_digests(recording, until=time.monotonic() + DIGEST_SECONDS / 3, most=DIGEST_BYTES)
 
 
 COMMAND = Command(

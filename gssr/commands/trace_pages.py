@@ -42,32 +42,44 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
     try:
         rules = load(options.rules, TABLE) if options.rules is not None else from_environment(table=TABLE)
         gpus = None if options.gpus is None else [word.strip() for word in options.gpus.split(",") if word.strip()]
-        wanted = Wanted(options.start, options.end, options.steps, gpus, options.like_hta)
+        wanted = Wanted(options.start, options.end, options.steps, gpus, options.like_hta, options.metric)
         report = NSYS.get(ALIASES.get(options.csv, options.csv))
-        one = [options.csv if report is None else report.table]
-        only = None if options.csv is None or options.png is not None else one
-        trace = analyze_timelines(opened(names, options.max_size).timelines(), wanted, rules, only)
+        page = ["verdicts"] if options.csv is None or options.png is not None else []
+        only = None if options.json else [*page, *filter(None, [options.csv if report is None else report.table])]
+        traces = opened(names, options.max_size, options.ranks, (_known(wanted.start), _known(wanted.end)))
+        trace = analyze_timelines(traces.timelines(), wanted, rules, only)
     except TraceError as error:
         return fail(str(error), BAD_INPUT)
     except ValueError as error:
         return fail(str(error), USAGE)
     try:
         return _show(trace, options)
+    except TraceError as error:  # the values of a profile are read when they are asked for
+        return fail(str(error), BAD_INPUT)
     except OSError as error:
         what = f"{error.filename or options.report or options.png}: can't be written: {error.strerror}"
         return fail(what, BAD_INPUT)
 
 
-def opened(names: Sequence[str], max_size: str | None) -> "Traces":
-    """The traces, opened. Raises gssr.traces.open.TraceError, and ValueError for a size that is none."""
+def _known(time: str | None) -> int | None:
+    """A time of the command line in ns after the zero; None for one before the end."""
+    from gssr.model.traces.window import ns_of
+
+    return None if time is None or time.strip().startswith("-") else ns_of(time)
+
+
+def opened(
+    names: Sequence[str], max_size: str | None, ranks: str | None, window: tuple[int | None, int | None]
+) -> "Traces":
+    """The traces, opened. Raises gssr.traces.open.TraceError, and ValueError for a size and for ranks that are none."""
     from gssr.traces.open import open_traces
 
     if max_size is None:
-        return open_traces(names)
+        return open_traces(names, ranks=ranks, window=window)
     found = _SIZE.fullmatch(max_size.strip())
     if found is None:
         raise ValueError(f"--max-size: {max_size!r} is not a size: give bytes, 500M or 100G")
-    return open_traces(names, most_bytes=int(float(found[1]) * 1024 ** _POWER[found[2]]))
+    return open_traces(names, most_bytes=int(float(found[1]) * 1024 ** _POWER[found[2]]), ranks=ranks, window=window)
 
 
 def _show(trace: "TraceAnalysis", options: argparse.Namespace) -> int:

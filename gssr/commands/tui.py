@@ -6,15 +6,17 @@ The live screen of ``gssr profile --live``: what runs in its process.
 import argparse
 import os
 import signal
-import sys
-from collections.abc import Sequence
-from types import FrameType
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
-from gssr.commands import BAD_INPUT, USAGE, Command, Option, fail
-from gssr.commands.inputs import chosen_runs, own_recordings, traces_among
+from gssr.commands import BAD_INPUT, USAGE, Command, Option, fail, screen
+from gssr.commands.attached import ATTACH, laid_over, wrong_attach
+from gssr.commands.inputs import chosen_runs, looking_at, not_yet, own_recordings, traces_among, wrong_name
 
 if TYPE_CHECKING:
+    from gssr.model.custom_metrics import Custom
+    from gssr.model.live.watch import Watch
     from gssr.model.live.watch_trace import Watched
     from gssr.profile.screen import Beside
 
@@ -53,13 +55,11 @@ def show(beside: "Beside") -> int:
         table = from_environment()
     except ValueError as error:  # no reason not to show the job
         wrong = str(error)
-    screen = JobScreen(job, watch, glyphs(not speaks_utf8()), default_hz(), colors(), table=table)
-    screen.say(wrong)
-    screen.run()
-    return screen.return_code or 0
+    app = JobScreen(job, watch, glyphs(not screen.speaks_utf8()), screen.default_hz(), screen.colors(), table=table)
+    app.say(wrong)
+    app.run()
+    return app.return_code or 0
 
-
-FASTEST, SLOWEST = 10.0, 0.1
 
 OPTIONS = (
     Option(
@@ -67,76 +67,114 @@ OPTIONS = (
         {
             "metavar": "FILE|DIR",
             "nargs": "*",
-            "help": "recordings or traces; the first is shown, the others can be compared with it",
+            "help": "recordings, traces, other tools' metric files; the first is shown, the others compared with it",
         },
     ),
     Option(("--run",), {"metavar": "RUN", "help": "the run to show: its number, id or label (default: the newest)"}),
-    Option(
-        ("--hz",), {"metavar": "N", "type": float, "help": "looks a second while it grows (default: 2, over SSH 1)"}
-    ),
-    Option(("--no-mouse",), {"action": "store_true", "help": "leave the mouse to the terminal"}),
-    Option(("--ascii",), {"action": "store_true", "help": "draw with ASCII characters only"}),
-    Option(
-        ("--theme",),
-        {
-            "choices": ("ansi-dark", "ansi-light"),
-            "default": "ansi-dark",
-            "help": "both use the terminal's own colours (default: ansi-dark)",
-        },
-    ),
+    *ATTACH,
+    Option(("--wait",), {"action": "store_true", "help": "wait for a recording also if its name is like another's"}),
+    Option(("--ranks",), {"metavar": "LIST", "help": "of a trace: read these ranks only, as 0-7,12"}),
+    *screen.OPTIONS,
 )
 
 
 def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     """Exit code 0; 2 for wrong usage, and without a terminal; 1 for a recording that can't be read."""
-    if not _on_terminal():
+    if not screen.on_terminal():
         return fail("the live screen needs a terminal; gssr analyze --terminal prints a page instead", USAGE)
-    hz = options.hz if options.hz is not None else default_hz()
-    if not SLOWEST <= hz <= FASTEST:
-        return fail(f"--hz: {hz:g} is not between {SLOWEST:g} and {FASTEST:g}", USAGE)
-    from gssr.model.verdicts.rules import from_environment
+    wrong = wrong_attach(options)
+    if wrong:
+        return fail(wrong, USAGE)
+    names = options.inputs or own_recordings(any_name=True)
+    if not names:
+        return fail("no recording here; name one: gssr tui FILE.sql, or watch this node as it is now: gssr top", USAGE)
+    wrong = next(filter(None, (wrong_name(name, options.wait) for name in names)), "")
+    if wrong:
+        return fail(wrong, USAGE)
+    from gssr.store.read.open import RecordingError
 
+    with ExitStack() as until_end:
+        try:
+            places = until_end.enter_context(looking_at(list(filter(os.path.exists, names)), live=True))
+        except RecordingError as error:
+            return fail(str(error), BAD_INPUT)
+        return _watch(options, [places.get(name, name) for name in names], until_end.close)
+
+
+def _watch(options: argparse.Namespace, names: Sequence[str], before_end: Callable[[], None]) -> int:
+    """Draw until the user leaves; ``before_end`` is to be done where a signal ends the screen."""
+    from dataclasses import replace
+
+    from gssr.model.verdicts.rules import from_environment
+    from gssr.tui.view import View
+
+    traces = traces_among(filter(os.path.exists, names[:1]))
     try:
         table = from_environment()
+        profile = traces_among(names[:1], ("cube",))
+        begin = screen.start(options, View(), bool(traces))
+        if profile:
+            if options.screen is not None and begin.view.screen != "calls":
+                raise ValueError(f"--screen: {names[0]} is a profile, without times: its screen is calls")
+            begin = begin._replace(view=replace(begin.view, screen="calls"))
     except ValueError as error:
         return fail(str(error), USAGE)
-    names = options.inputs or own_recordings()
-    if not names:
-        return fail("no recording here; name one: gssr tui FILE.sql", USAGE)
     run_id = None
-    if options.run is not None:
+    if options.run is not None or (begin.gpus is not None and not traces and _is_there(names[0])):
+        from gssr.model.window import select_gpus
         from gssr.store.read.open import RecordingError
         from gssr.store.read.recording import open_recording
 
         try:
-            run_id = chosen_runs(open_recording(names[0]), options.run)[0].run.run_id
+            run = chosen_runs(open_recording(names[0]), options.run)[-1 if options.run is None else 0]
+            run_id = None if options.run is None else run.run.run_id
+            if run.gpus:
+                select_gpus(run.gpus, begin.gpus)
         except RecordingError as error:
             return fail(str(error), BAD_INPUT)
         except ValueError as error:
             return fail(f"{names[0]}: {error}", USAGE)
-    for name in ("COLUMNS", "LINES"):
-        os.environ.pop(name, None)  # the terminal knows its size, and when it changes
-    _end_in_order()
+    screen.take_terminal(before_end)
 
     from gssr.render.glyphs import glyphs
     from gssr.tui.app import LiveScreen
 
     try:
-        watches = watches_of(names, run_id)
+        watches = watches_of(names, run_id, options.attach, options.offset, options.ranks, begin.own)
     except ValueError as error:
         return fail(str(error), USAGE)
-    app = LiveScreen(watches, glyphs(options.ascii or not speaks_utf8()), hz, colors(), options.theme, table)
+    marks = glyphs(options.ascii or not screen.speaks_utf8())
+    app = LiveScreen(watches, marks, begin.hz, screen.colors(), begin.theme, table)
+    app.waiting = not_yet(names[0])
+    begin.apply(app)
     return app.run(mouse=not options.no_mouse) or 0
 
 
-def watches_of(names: Sequence[str], run_id: str | None = None) -> "list[Watched]":
-    """What is to be watched: each recording, and each trace; files of several ranks are one trace. Raises ValueError, a
-    sentence, for both at once."""
+def _is_there(name: str) -> bool:
+    return os.path.exists(name) or os.path.exists(f"{name}.d")
+
+
+def watches_of(
+    names: Sequence[str],
+    run_id: str | None = None,
+    attach: Sequence[str] = (),
+    offset: float | None = None,
+    ranks: str | None = None,
+    own: "Sequence[Custom]" = (),
+) -> "list[Watched]":
+    """What is to be watched: each recording, the first with its traces and those to ``attach`` (``offset``: s to add to
+    their times), and each trace, of it only these ``ranks``, with metrics of one's ``own``; files of several ranks are one
+    trace. Raises ValueError, a sentence, for both at once."""
     from gssr.model.live.watch import Watch
 
     traces = traces_among(name for name in names if os.path.exists(name))
     if not traces:
-        return [Watch(names[0], run_id), *(Watch(name) for name in names[1:])]
+        if ranks is not None:
+            raise ValueError(f"--ranks: is for traces: {names[0]} is a recording")
+        first = _joined(Watch(names[0], run_id), run_id, attach, offset)
+        return [first, *(Watch(name) for name in names[1:])]
+    if attach:
+        raise ValueError(f"--attach: is for recordings: {traces[0]} is a trace")
     if len(traces) < len(names):
         other = next(name for name in names if name not in traces)
         raise ValueError(f"{other} is no trace, and {traces[0]} is one: look at one kind at a time")
@@ -146,52 +184,31 @@ def watches_of(names: Sequence[str], run_id: str | None = None) -> "list[Watched
     from gssr.traces.open import TraceError, open_traces
 
     def watch(files: Sequence[str]) -> WatchTrace:
-        return WatchTrace(files[0], lambda: open_traces(files).timeline())
+        return WatchTrace(files[0], lambda: open_traces(files, ranks=ranks).timeline(), own)
 
     try:
-        open_traces(traces)
+        open_traces(traces, ranks=ranks)
     except TraceError:  # two of one rank: runs to compare
         return [watch([name]) for name in traces]
     return [watch(traces)]
 
 
-def _end_in_order() -> None:
-    """Put the terminal back in order before SIGTERM or SIGHUP end the process: who inherits that they are ignored would
-    go on without a terminal."""
-    from gssr.profile.terminal import SavedModes
+def _joined(watch: "Watch", run_id: str | None, attach: Sequence[str], offset: float | None) -> "Watched":
+    """A recording with its traces, where it has, or may get, any."""
+    from gssr.store.disk import traces_beside
 
-    modes = SavedModes()
+    if not attach and not os.path.isdir(traces_beside(watch.path)):
+        return watch
+    from gssr.model.joined.together import Laid, together
+    from gssr.model.live.watch_joined import WatchJoined
+    from gssr.store.read.recording import open_recording
 
-    def end(sig: int, _frame: FrameType | None) -> None:
-        modes.put_back(drawn=True)
-        signal.signal(sig, signal.SIG_DFL)
-        os.kill(os.getpid(), sig)
+    def lay() -> Laid:
+        with closing(open_recording(watch.path)) as recording:
+            reader = next((run for run in recording.runs if run.run.run_id == run_id), recording.runs[-1])
+            return together(reader, laid_over(reader, watch.path, attach, offset))
 
-    for sig in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sig, end)
-
-
-def _on_terminal() -> bool:
-    streams = (sys.stdin, sys.stderr)  # Textual draws on stderr
-    return all(stream is not None and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
-
-
-def default_hz() -> float:
-    """Looks a second."""
-    return 1.0 if os.environ.get("SSH_CONNECTION") else 2.0
-
-
-def speaks_utf8() -> bool:
-    """Whether the terminal shows more than ASCII."""
-    return (getattr(sys.stderr, "encoding", None) or "ascii").lower().replace("-", "") == "utf8"
-
-
-def colors() -> int:
-    """How many colours the terminal has, as far as its name says: 256, 16, or 0 where none are wanted."""
-    if os.environ.get("NO_COLOR"):
-        return 0
-    many = os.environ.get("COLORTERM") in ("truecolor", "24bit") or "256color" in os.environ.get("TERM", "")
-    return 256 if many else 16
+    return WatchJoined(watch, lay, bool(attach))
 
 
 COMMAND = Command("tui", "watch a recording, growing or finished", "gssr tui [options] [FILE|DIR ...]", OPTIONS, handle)

@@ -4,7 +4,6 @@ That is how Hive, Spark, DuckDB, Dask and pyarrow name partitions: ``run_id`` an
 columns of the files. Names are percent-encoded, so that none leads out of its folder.
 """
 
-import math
 import os
 import shutil
 import tempfile
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gssr.convert.tables import NODE, RUN, Columns, ExportError, Table
+from gssr.convert.tables import NODE, RUN, Columns, ExportError, Table, plain
 from gssr.metrics import BY_NAME
 from gssr.store.disk import allow_descriptors
 from gssr.store.format.schema import Column
@@ -91,7 +90,8 @@ class ParquetSink:
             file = open(new_file(os.path.join(folder, name), self._access), "wb")  # noqa: SIM115, _close closes it
             writer = (_writer(file, schema), file)
         self._writers[folder] = writer
-        arrays = [_array(columns[field.name], field.type) for field in schema]
+        of_table = {column.name: column for column in table.columns}
+        arrays = [_array(columns[field.name], of_table[field.name], field.type) for field in schema]
         writer[0].write_table(pa.Table.from_arrays(arrays, schema=schema))
 
     def end(self) -> None:
@@ -146,14 +146,11 @@ def _schema(table: Table, run_id: str, node: str | None) -> pa.Schema:
     return pa.schema(fields, metadata=about)
 
 
-def _array(values: NDArray[Any] | Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """NaN in arrays of floats is NULL, and so is in lists what is not of the column's kind: SQLite holds anything."""
+def _array(values: NDArray[Any] | Sequence[Any], column: Column, kind: pa.DataType) -> pa.Array:
+    """NaN in arrays of floats is NULL."""
     if isinstance(values, np.ndarray):
         return pa.array(values, from_pandas=True).cast(kind, safe=False)
-    if pa.types.is_string(kind):
-        return pa.array([None if value is None else str(value) for value in values], kind)
-    of = int if pa.types.is_integer(kind) else float
-    return pa.array([of(v) if isinstance(v, int | float) and math.isfinite(v) else None for v in values], kind)
+    return pa.array(plain(values, column), kind)
 
 
 def _writer(file: BinaryIO, schema: pa.Schema) -> Any:

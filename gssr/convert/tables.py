@@ -4,12 +4,14 @@ What an export writes into: columns of a table, run by run. Nothing that is ther
 """
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from gssr.gpu_name import place
@@ -31,6 +33,16 @@ class ExportError(Exception):
     """Something can't be exported; the text is one sentence."""
 
 
+def plain(values: NDArray[Any] | Sequence[Any], column: Column) -> list[Any]:
+    """A column's values as Python has them: str, int or float. What is not of the column's type (SQLite holds anything), NaN
+    and infinity are None."""
+    listed: list[Any] = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    if column.type.startswith("TEXT"):
+        return [None if value is None else str(value) for value in listed]
+    kind = int if column.type.startswith("INTEGER") else float
+    return [kind(v) if isinstance(v, int | float) and math.isfinite(v) else None for v in listed]
+
+
 Rows = Iterator[Sequence[tuple[Any, ...]]]
 """Batches of rows, values in the order of the table's columns; None where NULL."""
 
@@ -43,8 +55,9 @@ _AT_ONCE = 10_000
 """Rows of a small table."""
 RUN, NODE = "run_id", "node"
 
+RUN_OF = Column(RUN, "TEXT NOT NULL", "the run")
 _STATISTICS = (
-    Column("run_id", "TEXT NOT NULL", "the run"),
+    RUN_OF,
     Column("metric", "TEXT NOT NULL", "the metric: a column of samples, or flop_active"),
     Column("unit", "TEXT NOT NULL", "its unit; 1 for ratios"),
     Column("mean", "REAL", "over all samples of all GPUs, as are the others"),
@@ -58,7 +71,7 @@ _STATISTICS = (
     Column("p_error", "REAL", "bound of the absolute error of median, p05 and p95"),
 )
 _VERDICTS = (
-    Column("run_id", "TEXT NOT NULL", "the run"),
+    RUN_OF,
     Column("code", "TEXT NOT NULL", "the rule"),
     Column("severity", "TEXT NOT NULL", "critical, warning or info"),
     Column("title", "TEXT NOT NULL", "one sentence"),
@@ -162,6 +175,11 @@ def _events(own: Exported) -> Rows:
     ]  # fmt: skip
 
 
+def _gpu_processes(own: Exported) -> Rows:
+    run_id = own.reader.run.run_id
+    return ([(run_id, *row) for row in rows] for rows in own.reader.gpu_processes())
+
+
 def _summary(own: Exported) -> Rows:
     yield [tuple(own.figures)[: len(RUN_COLUMNS)]]
 
@@ -204,8 +222,11 @@ EXPORTED: dict[str, Table] = {
         Table("verdicts", "one verdict on a run, as `gssr analyze` prints it", _VERDICTS, _verdicts),
         Table("host_samples", "one node and second", TABLES["host_samples"], _use("host_samples"), per_node=True),
         Table("workload_samples", "one rank and second", TABLES["workload_samples"], _use("workload_samples")),
-        Table("samples", "one GPU and tick", (Column(RUN, "TEXT NOT NULL", "the run"), Column(NODE, "TEXT", "the node"),
+        Table("gpu_processes", "one process on a GPU and look", (RUN_OF, *_like_the_recording("gpu_processes")),
+              _gpu_processes),
+        Table("samples", "one GPU and tick", (RUN_OF, Column(NODE, "TEXT", "the node"),
               *_like_the_recording("samples")), None, per_node=True),
     )
 }  # fmt: skip
-"""All tables, the small ones first. Not in them: process_gpus, merged, thinned, rollups and sketches, which are of files."""
+"""All tables, the small ones first. Not in them: process_gpus, merged, thinned, traces, rollups and sketches: they are of
+files."""

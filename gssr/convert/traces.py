@@ -8,6 +8,7 @@ from gssr.model.traces.analyze import analyze_timelines
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.traces.rules import TABLE
 from gssr.model.traces.tables import TABLES
+from gssr.model.traces.window import Wanted
 from gssr.model.verdicts.rules import from_environment
 from gssr.store.format.schema import Column
 from gssr.traces.open import open_traces
@@ -19,10 +20,13 @@ TRACE_TABLES: dict[str, Table] = {
 """All tables of traces. Times are ns from the trace's zero."""
 
 
-def export_traces(paths: Sequence[str], sink: Sink, tables: Sequence[Table]) -> None:
-    """Write these tables of the traces of one run's ranks, judged by the site's rules. Raises TraceError, ExportError,
-    OSError and, for a file of rules with a mistake, ValueError; then the sink has undone what it began."""
-    trace = analyze_timelines(open_traces(paths).timelines(), rules=from_environment(table=TABLE))
+def export_traces(paths: Sequence[str], sink: Sink, tables: Sequence[Table], metrics: Sequence[str] = ()) -> None:
+    """Write these tables of the traces of one run's ranks, judged by the site's rules; ``metrics``: of one's own. Raises
+    TraceError, ExportError, OSError and, for a mistake in the rules or a metric, ValueError; then the sink has undone what
+    it began."""
+    trace = analyze_timelines(
+        open_traces(paths).timelines(), Wanted(metrics=metrics), rules=from_environment(table=TABLE)
+    )
     run_id = os.path.basename(os.path.abspath(paths[0])).encode("utf-8", "backslashreplace").decode()
     sink.begin(run_id, tables)
     try:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Ints
-from gssr.metrics import BY_NAME, DERIVED, METRICS, SCORE_INPUTS
+from gssr.metrics import BY_NAME, DERIVED, DETECTION_METRICS, METRICS, SCORE_INPUTS
 from gssr.model.evidence.gather import MOST_ROWS, evidence_names
 from gssr.model.findings.imbalance import unevenness
 from gssr.model.findings.notes import disagreement, notes, thinning
@@ -33,13 +33,12 @@ from gssr.model.statistics.balance import balance, has_balance, imbalance
 from gssr.model.statistics.gpu_time_counts import BITS
 from gssr.model.statistics.roofline import place
 from gssr.model.statistics.series import over_space
-from gssr.model.statistics.sources import Rollups, Rows, Source, host_use
+from gssr.model.statistics.sources import Rollups, Rows, Source, host_use, node_series, processes_on_gpus
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.engine import Judged, judge_phases
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.model.window import (
-    DETECTION_METRICS,
     cut,
     extent,
     looked_at,
@@ -70,8 +69,9 @@ class Options:
     ``metrics``: names, None for all; ``gpus``: selectors (gssr.model.window), None for all; ``start`` and ``end``: as
     --from and --to take them (gssr.model.window.parse_time), or unix times; ``outliers``: which of warm-up (leading) and
     tear-down (trailing) to leave out; ``series``: metrics to make series of (counters, bit fields and metrics without
-    samples have none), in at most ``bins`` bins; ``exact``: statistics from raw rows (True) or from rollups (False), None
-    for what EXACT_ROWS says (of more rows than that all but statistics is from rollups in any case); ``rules``: what the
+    samples have none), in at most ``bins`` bins; ``host``: look at what the nodes did along time too, in half as many, and
+    at the processes on the GPUs; ``exact``: statistics from raw rows (True) or from rollups (False), None for what
+    EXACT_ROWS says (of more rows than that all but statistics is from rollups in any case); ``rules``: what the
     job is judged by; ``causes``: judge it at all, and look for phases and how uneven the GPUs were; ``progress``: is told
     the share done (0-1) of what takes long, reading all raw rows.
     """
@@ -83,6 +83,7 @@ class Options:
     outliers: Outliers = "none"
     series: tuple[str, ...] = ()
     bins: int = 72
+    host: bool = False
     exact: bool | None = None
     rules: Table = TABLE
     causes: bool = True
@@ -164,6 +165,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         host=host_use(reader, bounds),
         **causes._asdict(),
         ranks_missing=reader.ranks_missing,
+        node_series=node_series(reader, span, bounds, options.bins // 2) if options.host else {},
+        processes=processes_on_gpus(reader, positions, bounds) if options.host else (),
     )
     clocks = disagreement(reader.processes, interval)
     others = [sentence for sentence in (thinning(reader), reader.recounted, clocks) if sentence]
@@ -282,6 +285,7 @@ def _summaries(gpus: Sequence[Gpu], total: Aggregate, asked: Sequence[str]) -> t
                 power_limit=gpu.power_limit,
                 max_sm_clock=gpu.max_sm_clock,
                 mig=gpu.mig,
+                backend=gpu.backend,
             )
         )
     return tuple(summaries)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from gssr.arrays import Floats, Ints
 from gssr.gpu_name import place
 from gssr.metrics import SCORE_INPUTS
+from gssr.model.standing import History
+from gssr.model.traced import Traced
 from gssr.peaks import Peaks
 from gssr.score import score_of_means
-from gssr.store.format.rows import Event, Gpu, Run
+from gssr.store.format.rows import Event, Gpu, GpuProcesses, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class GpuSummary:
     power_limit: float | None = None
     max_sm_clock: int | None = None
     mig: str | None = None
+    backend: str | None = None
 
     @property
     def place(self) -> str:
@@ -310,7 +313,7 @@ class Phase:
     """A stretch of a run. ``start`` and ``end`` in unix s; ``share`` of the window's GPU-hours; ``score`` and ``means`` over
     it, None where unknown; ``place`` under the roofline; ``verdicts`` are those that hold in it. ``cycle``: the dips of a
     recurring phase, in the metric that tells work from waiting (the first measured of
-    gssr.model.window.DETECTION_METRICS)."""
+    gssr.metrics.DETECTION_METRICS)."""
 
     kind: Kind
     start: float
@@ -347,6 +350,10 @@ class Means:
         n, total = (of[self.names.index(metric)][gpus] for of in (self.n, self.total))
         means: Floats = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
         return means
+
+    def measured(self) -> frozenset[str]:
+        """The metrics of which there are samples."""
+        return frozenset(name for name, n in zip(self.names, self.n, strict=True) if n.any())
 
     def overall(self, gpus: Ints | None = None) -> dict[str, float | None]:
         """Each metric's mean over all samples of these GPUs (positions; None: all); None without any."""
@@ -416,8 +423,8 @@ def over_space(values: Floats) -> Space:
     ordered = np.sort(values, axis=0)  # NaN last
     return Space(
         mean,
-        np.fmin.reduce(values, axis=0),
-        np.fmax.reduce(values, axis=0),
+        ordered[0],
+        ordered[n - 1, np.arange(n_columns)],
         *(_percentile(ordered, n, share) for share in (0.05, 0.5, 0.95)),
     )
 
@@ -515,7 +522,7 @@ class Alike:
 
 @dataclass(frozen=True, slots=True)
 class Unevenness:
-    """Over a window, in the first metric measured of gssr.model.window.DETECTION_METRICS. ``start`` (unix s) and ``width``
+    """Over a window, in the first metric measured of gssr.metrics.DETECTION_METRICS. ``start`` (unix s) and ``width``
     (seconds) are those of the columns of ``imbalance``.
 
     ``energy_lost`` (J): each GPU's power in a column × its share of what the busiest GPU did that it did not, summed; None
@@ -550,6 +557,9 @@ class Analysis:
     where they are unknown; ``place`` is where the run lies under the roofline, None where that was not looked at.
     ``step``: how long a step took, None where nothing tells.
     ``ranks_missing`` are those that are not in the recording, None where nobody knows how many there are.
+    ``history`` is None where nobody asked for it, or where only a part of the run is looked at. ``traces``: those of it.
+    ``node_series``: the metrics of the nodes (gssr.metrics.HOST_METRICS) over the nodes, where metrics are drawn that were
+    measured; ``processes`` on the GPUs, most memory first, where they were asked for.
     """
 
     run: Run
@@ -581,3 +591,7 @@ class Analysis:
     place: Place | Unplaced | None = None
     step: StepTime | None = None
     ranks_missing: tuple[int, ...] | None = None
+    history: History | None = None
+    traces: tuple[Traced, ...] = ()
+    node_series: Mapping[str, Series] = field(default_factory=dict)
+    processes: tuple[GpuProcesses, ...] = ()

@@ -29,8 +29,6 @@ _PLAIN = re.compile(_NUMBER)
 _WITH_UNITS = re.compile("".join(f"(?:({_NUMBER}){unit})?" for unit in _UNITS))
 _CLOCK = re.compile(rf"(?:(\d+):)?(\d+):({_NUMBER})")
 
-DETECTION_METRICS = ("sm_active", "gr_engine_active", "gpu_utilization")
-"""What tells work from waiting, best first: the first one that was measured is used."""
 DETECTION_BINS = 100
 _FINE_BINS = 40
 _FEWEST_BINS = 10
@@ -65,7 +63,7 @@ def parse_time(text: str, run_start: float, run_end: float) -> float:
     """
     words = text.strip()
     before_end = words.startswith("-")
-    seconds = _seconds(words[1:] if before_end else words)
+    seconds = seconds_of(words[1:] if before_end else words)
     if seconds is not None:
         return run_end - seconds if before_end else run_start + seconds
     try:
@@ -77,7 +75,8 @@ def parse_time(text: str, run_start: float, run_end: float) -> float:
         ) from None
 
 
-def _seconds(words: str) -> float | None:
+def seconds_of(words: str) -> float | None:
+    """A length of time in s: ``90``, ``90s``, ``5m``, ``1h30m``, ``1:30`` or ``00:10:00``; None for what is none."""
     if len(words) > _LONGEST:
         return None
     if _PLAIN.fullmatch(words):

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fcntl import F_DUPFD, fcntl
 
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGPIPE",
@@ -31,6 +31,22 @@ def let_go(*kept: int, name: str = "gssr-sampler") -> tuple[int, ...]:
     keep_only(*numbers)
     call_process(name)
     return numbers
+
+
+def in_child(work: Callable[[], None], name: str) -> int:
+    """Fork a process that lets go of the job, does this and ends, whatever comes of it; its process id. Raises OSError."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # no handler must run in the child
+    try:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                let_go(name=name)
+                work()
+            finally:
+                os._exit(0)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return pid
 
 
 def keep_only(*kept: int) -> None:

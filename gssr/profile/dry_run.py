@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from gssr import launch
 from gssr.backends.aside import InquiryError, inquire
 from gssr.backends.base import BackendError, Opened
+from gssr.makers import AMD, NVIDIA, say
 from gssr.metrics import BY_NAME, METRICS
 from gssr.profile.request import Request
 from gssr.profile.sampling.plan import Plan
@@ -166,7 +167,10 @@ def _found(plan: Plan) -> WouldSample:
 def _real(name: str, plan: Plan) -> Opened | WouldSample:
     """GPUs as the driver shows them: DCGM is only asked whether it is there, because it would begin to sample. It may be
     where the driver is not."""
-    from gssr.backends.auto import offers
+    from gssr.backends.auto import is_amds, offers, open_real
+
+    if name == "amd" or (name == "auto" and is_amds()):
+        return open_real("amd", plan.visible_gpus, plan.sampling_seconds)
     from gssr.backends.nvml import open_gpm, open_gpm_or_nvml, open_nvml
 
     if name in ("auto", "dcgm"):
@@ -219,7 +223,8 @@ def _gpus(found: WouldSample) -> str:
 def _metrics(found: WouldSample, measured: Sequence[str], plan: Plan) -> str:
     if not found.measures:
         return "of the host and the command's processes"
-    missing = [BY_NAME[name].label for name in plan.metrics if name not in measured]
+    maker = AMD if found.backend == "amd" else NVIDIA
+    missing = [say(maker, BY_NAME[name].label) for name in plan.metrics if name not in measured]
     without = f"; not measured: {', '.join(missing)}" if missing else ""
     return f"{len(measured)} of {len(METRICS)} that there are{without}"
 

@@ -28,6 +28,8 @@ TOLD_SECONDS = 2.0
 """The same once a signal has asked for the end: who sent it will not wait."""
 
 _BYTES_PER_SECOND = 50e6  # merged, on a slow filesystem
+_SAID = "said"
+"""In place of a rank's number, in the sign of a run of which it was said that it can't be merged."""
 _PAUSE = 0.01  # s
 _LONGEST_PAUSE = 0.1
 """As what a pause counts at most, s: a job that was suspended, or a machine that stood still, has not made anybody wait."""
@@ -138,13 +140,23 @@ def _everybody_is_through(run: Finishing) -> bool:
     mark = os.path.join(run.folder, f"{run.rank}{suffix}")
     os.close(os.open(mark, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE))
     names = os.listdir(run.folder)
-    through = {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
+    through = {name.removesuffix(suffix) for name in names if name.endswith(suffix)} - {_SAID}
     missing = run.world_size - len(through)
     if not 0 < missing <= _MOST_LOST:
         return missing <= 0
     files = [name for name in names if name.endswith(f".{run.run_id}.sql")]
     others = [name for name in files if name.removesuffix(f".{run.run_id}.sql").rpartition(".")[2] not in through]
     return len(others) == missing and all(_is_lost(os.path.join(run.folder, name)) for name in others)
+
+
+def _is_first_to_say(run: Finishing) -> bool:
+    """Of ranks that end at once each may find all others through: one of them says what went wrong."""
+    sign = os.path.join(run.folder, f"{_SAID}.{run.run_id}{ENDED_SUFFIX}")
+    try:
+        os.close(os.open(sign, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE))
+    except FileExistsError:
+        return False
+    return True
 
 
 def _is_lost(path: str) -> bool:
@@ -187,8 +199,8 @@ def _merge(run: Finishing, seconds: float) -> str | None:
             say(f"recorded into {run.folder}: {run.target} is being recorded into; later: gssr merge {run.target}")
         return run.target
     except RecordingError as error:
-        if not os.path.isdir(run.folder):
-            return None  # another rank has just done it
+        if not os.path.isdir(run.folder) or not _is_first_to_say(run):
+            return None  # another rank has just done it, or failed as well
         say(f"recorded into {run.folder}: {files} are not merged: {error}")
         return run.target
     left = [*outcome.left, *(why for run_id, why in outcome.waiting.items() if run_id == run.run_id)]

@@ -9,14 +9,13 @@ A process of its own writes each, so that neither a damaged file nor a filesyste
 """
 
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from typing import NoReturn
 
 from gssr.marks import ENVIRONMENT
-from gssr.profile.detach import keep_only, let_go
+from gssr.profile.detach import in_child, let_go
 from gssr.profile.sampling.marks import Ear, listen
 from gssr.profile.sampling.plan import SEPARATOR, Plan
 
@@ -45,15 +44,10 @@ class Afterword:
         if len(self._writers) >= MOST:
             return
         now = time.time()
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            pid = os.fork()
-            if pid == 0:
-                self._write((now, kind, message))
-            self._writers.append(pid)
+            self._writers.append(in_child(lambda: self._write((now, kind, message)), "gssr-afterword"))
         except OSError:
             pass
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def finish(self) -> None:
         """Wait a moment for what was added: whoever started us may end everything once we are gone."""
@@ -63,21 +57,13 @@ class Afterword:
             time.sleep(0.005)
 
     def _write(self, event: Sequence[str | float]) -> None:
-        """In the child, which lets go of everything of the job's first; never returns."""
-        try:
-            signal.set_wakeup_fd(-1)
-            null = os.open(os.devnull, os.O_RDWR)
-            for fd in (0, 1, 2):
-                os.dup2(null, fd)
-            keep_only()
-            import sqlite3
+        """In the child."""
+        import sqlite3
 
-            connection = sqlite3.connect(f"file:{_quoted(self._path)}?mode=rw", uri=True, timeout=PATIENCE)
-            with connection:
-                connection.execute(_INSERT, (*self._columns, *event, self._columns[0]))
-            connection.close()
-        finally:
-            os._exit(0)
+        connection = sqlite3.connect(database(self._path), uri=True, timeout=PATIENCE)
+        with connection:
+            connection.execute(_INSERT, (*self._columns, *event, self._columns[0]))
+        connection.close()
 
 
 def _runs(pid: int) -> bool:
@@ -87,9 +73,10 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def _quoted(path: str) -> str:
-    """A path as part of a URI."""
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+def database(path: str) -> str:
+    """The URI of a recording that is there, to be written."""
+    quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return f"file:{quoted}?mode=rw"
 
 
 _ENDING = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
@@ -97,7 +84,8 @@ _ENDING = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT")
 
 class Recorder:
     """See gssr.profile.supervise.Recorder. Messages are lines on a pipe; a sampler that is gone or stuck is not waited
-    for. ``told_to_end``: a signal has asked for the end of the workload. ``ran``: the workload could be executed."""
+    for. ``told_to_end``: a signal has asked for the end of the workload. ``workload``: its process id, None unless it could
+    be executed."""
 
     def __init__(self, plan: Plan) -> None:
         """Fork the sampler. Raises OSError when that is impossible."""
@@ -122,7 +110,8 @@ class Recorder:
             self._ear.close()
         os.close(inbox)
         os.close(outbox)
-        self.told_to_end = self.ran = False
+        self.told_to_end = False
+        self.workload: int | None = None
         run_id, rank, node = plan.run["run_id"], plan.process["rank"], plan.process["node"]
         self._afterword = Afterword(plan.path, str(run_id), int(rank or 0), str(node))
         os.set_blocking(self._out, False)
@@ -130,7 +119,7 @@ class Recorder:
 
     def started(self, pid: int, when: float) -> None:
         """The workload runs."""
-        self.ran = True
+        self.workload = pid
         self._tell("started", str(pid), repr(when))
 
     def event(self, kind: str, message: str) -> None:
@@ -179,7 +168,8 @@ class NoRecorder:
 
     pid: int | None = None
     fd = -1
-    told_to_end = ran = False
+    told_to_end = False
+    workload: int | None = None
 
     def started(self, pid: int, when: float) -> None:
         """Nothing."""

@@ -1,11 +1,15 @@
 """What ``gssr profile`` was asked for."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from gssr.profile.screen import Show
     from gssr.store.write.thinning import Keep
+
+
+Processes = Literal["own", "all"]
+"""Which processes on the GPUs are recorded: the job's own, or everybody's."""
 
 
 class UsageError(Exception):
@@ -19,7 +23,10 @@ class UnrecordedError(Exception):
 class Request(NamedTuple):
     """What the user asked for. ``sampling_ms``, ``max_runtime`` (s) and ``status_every`` as in the options of the
     same names. ``live``: what draws the live screen, where one is wanted. ``attach``: there is no command; a job is recorded
-    from beside. ``redact``: who runs what where is left out."""
+    from beside. ``redact``: who runs what where is left out. ``processes``: which of those on the GPUs are recorded.
+    ``textfile``: the folder for node_exporter to read from. ``trace``: the tool that traces the command, and ``trace_when``
+    when traces are asked for, as in the options of these names. ``digest``: what keeps in a recording what its traces say;
+    it may take its time, and raise what it wants."""
 
     command: Sequence[str]
     output: str | None = None
@@ -37,3 +44,8 @@ class Request(NamedTuple):
     live: "Show | None" = None
     attach: bool = False
     redact: bool = False
+    processes: Processes = "own"
+    textfile: str | None = None
+    trace: str | None = None
+    trace_when: str | None = None
+    digest: Callable[[str], None] | None = None

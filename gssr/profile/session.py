@@ -9,6 +9,7 @@ Slurm tells such a step by SIGTERM that the job is over, however that came about
 
 import json
 import math
+import os
 import signal
 import time
 from collections.abc import Sequence
@@ -24,11 +25,13 @@ from gssr.profile.request import Request, UnrecordedError, UsageError
 from gssr.profile.sampling.plan import Plan
 from gssr.profile.stderr import say
 from gssr.profile.supervise import Attendant, supervise
+from gssr.profile.traces import Traces
 from gssr.profile.workload import ENDING
 from gssr.version import __version__
 
 if TYPE_CHECKING:
     from gssr.profile.live import Live
+    from gssr.profile.sampling.low_score import Low
     from gssr.profile.screen import Show
     from gssr.profile.status import Status
     from gssr.store.write.pending import Value
@@ -74,6 +77,8 @@ class _Attached(Attendant):
 
 STATUS_WITHOUT_SCREEN = "60s"
 """How often --live prints a status line where there is no terminal."""
+POOR_BELOW, LOW_FOR = "0.25", "2m"
+"""What --trace-when low means: a score that is called poor (gssr.score), for so long."""
 SHORTEST_SAMPLING_MS, LONGEST_SAMPLING_MS = 1.0, 3_600_000.0
 
 
@@ -91,11 +96,12 @@ def profile(request: Request) -> int:
         from gssr.profile.sampling.redact import names_to_hide, redacted
 
         hidden, place = names_to_hide(place), redacted(place, request)
-    every = None if request.status_every is None else _seconds(request.status_every)
+    every = None if request.status_every is None else _seconds(request.status_every, "--status-every")
     try:
         plan = plan_of(request, place)._replace(hidden=hidden)
     except UnrecordedError as error:
         return _unrecorded(request, place, str(error))
+    traces = Traces(plan)
     status: Status | None = None
     recorder: Recorder | NoRecorder
     try:
@@ -109,17 +115,30 @@ def profile(request: Request) -> int:
         code = attach(recorder, str(place.job_id), request.max_runtime)
     else:
         live = _live(request.live, plan, request) if request.live is not None else None
-        code = supervise(request.command, recorder, request.max_runtime, live=live)
+        code = _supervised(request, recorder, live, traces.folder, place.rank)
     if status is not None:
         status.stop()
-    if request.overwrite and not (recorder.ran or request.attach):
+    told_to_end = (
+        traces.note(recorder.workload, None if recorder.told_to_end else request.digest) or recorder.told_to_end
+    )
+    if request.overwrite and not (recorder.workload or request.attach):
         return code  # nothing is replaced for a command that was mistyped
     if whole_of(plan.path) != plan.path:
         from gssr.profile.finish import finish
 
         page = request.summary and not plan.summary  # of several ranks; of one the sampler tells the result
-        finish(plan, recorder.pid, request.overwrite, page, recorder.told_to_end)
+        finish(plan, recorder.pid, request.overwrite, page, told_to_end)
     return code
+
+
+def _supervised(
+    request: Request, recorder: Recorder | NoRecorder, live: "Live | None", traces: str | None, rank: int
+) -> int:  # fmt: skip
+    if request.trace is None:
+        return supervise(request.command, recorder, request.max_runtime, live=live)
+    from gssr.profile.nsys import supervise_traced
+
+    return supervise_traced(request.command, recorder, request.max_runtime, request.trace, traces, rank)
 
 
 def _unrecorded(request: Request, place: launch.Place, why: str) -> int:
@@ -131,10 +150,10 @@ def _unrecorded(request: Request, place: launch.Place, why: str) -> int:
     return attach(NoRecorder(), str(place.job_id), request.max_runtime)
 
 
-def _seconds(text: str) -> float:
+def _seconds(text: str, option: str) -> float:
     from gssr.profile.status import seconds_of
 
-    return seconds_of(text)
+    return seconds_of(text, option)
 
 
 def _status(plan: Plan, every: float) -> "Status":
@@ -180,6 +199,20 @@ def plan_of(request: Request, place: launch.Place, make: bool = True) -> Plan:
         raise UsageError(f"--max-runtime: {request.max_runtime:g} s is no length of time")
     if request.append and request.overwrite:
         raise UsageError("-f overwrites a recording, -a adds to it: give one of them")
+    if request.textfile is not None and request.redact:
+        raise UsageError("--textfile names node, job and GPUs, --redact leaves them out: give one of them")
+    if request.trace is not None:
+        from gssr.profile.nsys import seconds_of
+
+        seconds_of(request.trace)
+    without = "--redact" if request.redact else "--attach-job" if request.attach else "--live" if request.live else None
+    for option, value in (
+        ("--trace", request.trace),
+        ("--trace-when", request.trace_when),
+        ("--digest", request.digest),
+    ):
+        if value is not None and without is not None:
+            raise UsageError(f"{option}: there are no traces with {without}: give one of them")
     try:
         check(request.backend)
     except BackendError as error:
@@ -210,7 +243,28 @@ def plan_of(request: Request, place: launch.Place, make: bool = True) -> Plan:
         summary=request.summary and not (output.shard and place.parallel),
         attached=request.attach,
         keep=request.keep,
+        processes=request.processes,
+        textfile=request.textfile and os.path.abspath(request.textfile),
+        trace_when=None if request.trace_when is None else _low(request.trace_when, request.max_runtime),
     )
+
+
+def _low(text: str, max_runtime: float | None) -> "Low":
+    """What --trace-when says: low, low:LIMIT or low:LIMIT:TIME. Raises UsageError."""
+    from gssr.profile.sampling.low_score import Low
+
+    word, limit, seconds = (*text.split(":", 2), "", "")[:3]
+    if word != "low":
+        raise UsageError(f"--trace-when: {text!r} is not low, low:LIMIT or low:LIMIT:TIME, such as low:0.25:2m")
+    try:
+        below = float(limit or POOR_BELOW)
+    except ValueError:
+        below = 0.0
+    if not 0 < below <= 1:
+        raise UsageError(f"--trace-when: {limit!r} is no score above 0 and up to 1")
+    ends = [float(end) for end in (os.environ.get("SLURM_JOB_END_TIME", ""),) if end.isdecimal()]
+    ends += [] if max_runtime is None else [time.time() + max_runtime]
+    return Low(below, _seconds(seconds or LOW_FOR, "--trace-when"), min(ends, default=math.inf))
 
 
 def _run_columns(request: Request, place: launch.Place, run_id: str) -> "dict[str, Value]":

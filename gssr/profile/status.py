@@ -29,15 +29,15 @@ _SETTLED = 2 * LEVELS[-1]
 _Gpu = tuple[str | None, str]
 
 
-def seconds_of(text: str) -> float:
-    """A length of time, ``90``, ``90s``, ``10m`` or ``2h``, in s. Raises UsageError."""
+def seconds_of(text: str, option: str = "--status-every") -> float:
+    """A length of time, ``90``, ``90s``, ``10m`` or ``2h``, in s. Raises UsageError, which names the option."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
     try:
         seconds = float(number) * _UNITS[unit]
     except ValueError:
         seconds = 0.0
     if not SHORTEST <= seconds <= LONGEST:
-        raise UsageError(f"--status-every: {text!r} is no length of time from 1s to 24h, such as 30s or 10m")
+        raise UsageError(f"{option}: {text!r} is no length of time from 1s to 24h, such as 30s or 10m")
     return seconds
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 GRACE = 10.0
 """Seconds from the SIGTERM at --max-runtime to the SIGKILL."""
+FINISH_SECONDS = 10.0
+"""How long the sampler may take to finish the recording."""
 SAID_WHY = 3
 """Exit status of a sampler that has itself printed why it ended."""
 
@@ -63,7 +65,7 @@ def supervise(
     argv: Sequence[str],
     recorder: Recorder,
     max_runtime: float | None = None,
-    finish_timeout: float = 10.0,
+    finish_timeout: float = FINISH_SECONDS,
     grace: float = GRACE,
     live: "Live | None" = None,
 ) -> int:
@@ -75,7 +77,7 @@ def supervise(
     they stay caught afterwards, so that none of them changes the exit code of a process that is about to exit. With
     ``live`` the screen stays up until its user leaves, SIGHUP is not passed on but ends the screen, and the workload has
     the terminal only once it demands it and the screen is gone."""
-    return _Supervisor(recorder, max_runtime, grace, live).run(argv, finish_timeout)
+    return Supervisor(recorder, max_runtime, grace, live).run(argv, finish_timeout)
 
 
 class Attendant:
@@ -166,7 +168,9 @@ class Attendant:
         return heard
 
 
-class _Supervisor(Attendant):
+class Supervisor(Attendant):
+    """Runs the workload: see ``supervise``."""
+
     def __init__(self, recorder: Recorder, max_runtime: float | None, grace: float, live: "Live | None") -> None:
         super().__init__(recorder)
         self._live = live
@@ -185,7 +189,8 @@ class _Supervisor(Attendant):
         self._asked_to_end = False  # by a signal from elsewhere than the live screen
 
     def run(self, argv: Sequence[str], finish_timeout: float) -> int:
-        was = inherited()
+        """See ``supervise``."""
+        was = self._was = inherited()
         caught = {sig for sig in FORWARDED if sig not in was.ignored}
         if self._live is not None:
             caught.add(signal.SIGWINCH)
@@ -198,8 +203,7 @@ class _Supervisor(Attendant):
         self._began = time.time()
         try:
             self._open_wake()
-            streams = self._live.streams() if self._live is not None else {}
-            self._pid, self._starting = start(argv, was, self._terminal.reserve(), streams)
+            self._start(argv)
         except (OSError, ValueError) as error:
             say(f"the command can't be started: {error}")
         if self._live is not None:
@@ -219,6 +223,10 @@ class _Supervisor(Attendant):
             self._live.finish(self._wait, heard, at_once=self._no_result or self._asked_to_end)
         signal.set_wakeup_fd(-1)
         return code
+
+    def _start(self, argv: Sequence[str]) -> None:
+        streams = self._live.streams() if self._live is not None else {}
+        self._pid, self._starting = start(argv, self._was, self._terminal.reserve(), streams)
 
     def _watch_safely(self, argv: Sequence[str]) -> tuple[int, str]:
         """Exit code and state of the started workload, whatever goes wrong on our side."""
@@ -257,10 +265,14 @@ class _Supervisor(Attendant):
         if not self._overdue or self._deadline is None:
             return False
         try:
-            os.killpg(self._pid, 0)
+            os.killpg(self._group(), 0)
         except OSError:
             return False
         return True
+
+    def _group(self) -> int:
+        """The process group of the workload."""
+        return self._pid
 
     def _follow_start(self) -> None:
         """Once it is known whether the command could be executed, say so to the recorder, or keep why not."""

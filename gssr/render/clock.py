@@ -104,7 +104,8 @@ def ticks(start: float, end: float, width: int) -> list[Tick]:
         found = [Tick(i * step, moment(i * step, reach, step)) for i in range(first, last + 1)]
         if found and len(found) * (max(len(tick.label) for tick in found) + 3) <= width:
             return found
-    return [Tick(start, moment(start, reach))]
+    at = 0.0 if -span / width < start < 0 < end else start  # the first column begins a little before the run
+    return [Tick(at, moment(at, reach))]
 
 
 def _steps(span: float) -> Sequence[float]:
@@ -124,6 +125,15 @@ def axis_text(start: float, end: float, width: int) -> str:
             continue
         line += " " * (begin - len(line)) + tick.label
     return line[:width].ljust(width)
+
+
+BEFORE = "before"
+"""When something happened that was before the time from which others count."""
+
+
+def event_time(seconds: float, span: float) -> str:
+    """When something happened on an axis ``span`` s long, as ``moment`` says it; BEFORE for before it."""
+    return BEFORE if round(seconds) < 0 else moment(max(seconds, 0.0), span)
 
 
 LOOKS: dict[str, tuple[str, Role]] = {

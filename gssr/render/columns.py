@@ -22,15 +22,18 @@ from gssr.render.roles import Role, Row, Span, text_of
 def area(
     fractions: Sequence[float], height: int, glyphs: Glyphs, role: Role = "series", cursor: int | None = None
 ) -> list[Row]:
-    """``height`` rows of one cell per column, filled from below up to its fraction of the full scale: zero is the lowest
-    mark, NaN is blank, above the full scale ends in ``^``. The column ``cursor`` is marked from top to bottom."""
+    """``height`` rows of one cell per column, filled from below up to its fraction of the full scale, faintly below its end:
+    zero is the lowest mark, NaN is blank, above the full scale ends in ``^``. The column ``cursor`` is marked from top to
+    bottom."""
     columns = [_column(fraction, height, glyphs) for fraction in fractions]
     rows: list[Row] = []
     for y in range(height):
         cells: list[tuple[str, Role]] = []
         for x, column in enumerate(columns):
             mark = column[y]
-            cells.append((mark, "cursor" if x == cursor else "outlier" if mark == CLAMPED else role))
+            below = y > 0 and column[y - 1] != MISSING
+            look: Role = "cursor" if x == cursor else "outlier" if mark == CLAMPED else "fill" if below else role
+            cells.append((mark, look))
         grouped = groupby(cells, key=lambda cell: cell[1])
         rows.append(tuple(Span("".join(mark for mark, _ in own), name) for name, own in grouped))
     return rows
@@ -59,17 +62,17 @@ def bar(fraction: float | None, width: int, glyphs: Glyphs, role: Role = "series
     if fraction is None or fraction != fraction:
         return (Span(" " * width),)
     if fraction > 1 + TOLERANCE:
-        return _spans((glyphs.full * (width - 1), role), (CLAMPED, "outlier"))
+        return _spans((glyphs.bar * (width - 1), role), (CLAMPED, "outlier"))
     filled = length(fraction, width, glyphs)
-    return _spans((filled, role), (glyphs.track * (width - len(filled)), "dim"))
+    return _spans((filled, role), (glyphs.track * (width - len(filled)), "track"))
 
 
 def length(fraction: float, width: int, glyphs: Glyphs) -> str:
-    """The filled cells alone, at most ``width``: eighths where the set has them. More than zero always shows."""
-    steps = len(glyphs.parts) + 1
-    eighths = min(max(round(fraction * width * steps), 1 if fraction > 0 else 0), width * steps)
-    full, part = divmod(eighths, steps)
-    return glyphs.full * full + (glyphs.parts[part - 1] if part else "")
+    """The filled cells alone, at most ``width``: halves where the set has them. More than zero always shows."""
+    steps = 1 + bool(glyphs.half)
+    filled = min(max(round(fraction * width * steps), 1 if fraction > 0 else 0), width * steps)
+    full, part = divmod(filled, steps)
+    return glyphs.bar * full + glyphs.half * part
 
 
 def _spans(*pieces: tuple[str, Role]) -> Row:

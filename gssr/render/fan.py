@@ -17,22 +17,23 @@ _BITS = np.array([[0x40, 0x80], [0x04, 0x20], [0x02, 0x10], [0x01, 0x08]])
 """The bit of each dot, from the lowest up, left and right. Source: Unicode standard, Braille patterns."""
 _BRAILLE = 0x2800
 
-_BLANK, _BAND, _FLOOR, _LINE, _OVER = range(5)
-_ROLES: tuple[Role, ...] = ("plain", "band", "dim", "series", "outlier")
+_BLANK, _BAND, _FLOOR, _LINE, _APART, _OVER = range(6)
+_ROLES: tuple[Role, ...] = ("plain", "band", "dim", "series", "outlier", "outlier")
 
 
 def fan(
     line: Floats, low: Floats, high: Floats, height: int, glyphs: Glyphs, floor: Floats | None = None,
-    cursor: int | None = None,
+    cursor: int | None = None, apart: Floats | None = None,
 ) -> list[Row]:  # fmt: skip
-    """``height`` rows of one cell per column. ``line``, the band's ends ``low`` and ``high`` and ``floor`` (single marks
-    below it) are fractions of the full scale [columns]. Zero is in the lowest row; a column of NaN stays blank and breaks
-    the line; above the full scale is ``^`` in the top row. The column ``cursor`` is marked from top to bottom."""
+    """``height`` rows of one cell per column. ``line``, the band's ends ``low`` and ``high``, ``floor`` (single marks below
+    it) and ``apart`` (a second line, which stands out) are fractions of the full scale [columns]. Zero is in the lowest row;
+    a column of NaN stays blank and breaks the line; above the full scale is ``^`` in the top row. The column ``cursor`` is
+    marked from top to bottom."""
     n = len(line)
     if n == 0 or height < 1:
         return [()] * max(height, 0)
     draw = _characters if glyphs.levels.isascii() else _braille
-    codes, roles = draw(line, low, high, height, floor)
+    codes, roles = draw(line, low, high, height, floor, apart)
     over = np.flatnonzero(line > 1 + TOLERANCE)
     codes[0, over], roles[0, over] = ord(CLAMPED), _OVER
     return [_row(codes[y], roles[y], cursor) for y in range(height)]
@@ -62,25 +63,32 @@ def _stroke(at: _Cells) -> tuple[_Cells, _Cells]:
 
 
 def _braille(
-    line: Floats, low: Floats, high: Floats, height: int, floor: Floats | None
+    line: Floats, low: Floats, high: Floats, height: int, floor: Floats | None, apart: Floats | None
 ) -> tuple[_Cells, _Cells]:  # fmt: skip
     steps = height * _DOTS
     level = np.arange(steps)[:, None]
-    at = _steps(line, steps)
-    bottom, top = _stroke(at)
-    strokes = np.stack(((level >= bottom) & (level <= top) & (at >= 0), level == at), axis=2)
     first, last = _steps(low, steps), _steps(high, steps)
     inside = (level >= first) & (level <= last) & (first >= 0)
     checkered = np.stack((inside & (level % 2 == 0), inside & (level % 2 == 1)), axis=2)
-    marks = np.zeros_like(strokes)
+    marks = np.zeros_like(checkered)
     if floor is not None:
         marks[:, :, 0] = level == _steps(floor, steps)
-    layers = [_cells(dots, height) for dots in (checkered, marks, strokes)]
-    bits, roles = np.zeros_like(layers[0]), np.zeros_like(layers[0])
-    for layer, role in zip(layers, (_BAND, _FLOOR, _LINE), strict=True):
+    layers = [(checkered, _BAND), (marks, _FLOOR), (_strokes(line, level), _LINE)]
+    if apart is not None:
+        layers.append((_strokes(apart, level), _APART))
+    bits, roles = np.zeros((height, len(line)), np.int64), np.zeros((height, len(line)), np.int64)
+    for dots, role in layers:
+        layer = _cells(dots, height)
         drawn = layer > 0
         bits[drawn], roles[drawn] = layer[drawn], role
     return np.where(roles == _BLANK, ord(" "), _BRAILLE + bits), roles
+
+
+def _strokes(line: Floats, level: _Cells) -> NDArray[np.bool_]:
+    """Where a line has dots [steps from below, columns, 2]."""
+    at = _steps(line, len(level))
+    bottom, top = _stroke(at)
+    return np.stack(((level >= bottom) & (level <= top) & (at >= 0), level == at), axis=2)
 
 
 def _cells(dots: NDArray[np.bool_], height: int) -> _Cells:
@@ -91,20 +99,22 @@ def _cells(dots: NDArray[np.bool_], height: int) -> _Cells:
 
 
 def _characters(
-    line: Floats, low: Floats, high: Floats, height: int, floor: Floats | None
+    line: Floats, low: Floats, high: Floats, height: int, floor: Floats | None, apart: Floats | None
 ) -> tuple[_Cells, _Cells]:  # fmt: skip
     level = np.arange(height)[:, None]
-    at = _steps(line, height)
-    bottom, top = _stroke(at)
     first, last = _steps(low, height), _steps(high, height)
     codes = np.full((height, len(line)), ord(" "), np.int64)
     roles = np.zeros_like(codes)
     layers = [
         ((level >= first) & (level <= last) & (first >= 0), ".", _BAND),
         (level == _steps(floor, height) if floor is not None else np.zeros(codes.shape, bool), "_", _FLOOR),
-        ((level >= bottom) & (level <= top) & (at >= 0), "|", _LINE),
-        ((level == at) & (at >= 0), "o", _LINE),
     ]
+    for values, role in ((line, _LINE), (apart, _APART)):
+        if values is not None:
+            at = _steps(values, height)
+            bottom, top = _stroke(at)
+            layers.append(((level >= bottom) & (level <= top) & (at >= 0), "|", role))
+            layers.append(((level == at) & (at >= 0), "o" if role == _LINE else "x", role))
     for drawn, mark, role in layers:
         codes[drawn], roles[drawn] = ord(mark), role
     return codes[::-1].copy(), roles[::-1].copy()

@@ -17,14 +17,15 @@ TOLERANCE = 0.005
 
 
 class Glyphs(NamedTuple):
-    """One set. ``levels`` is the ramp of a strip, lowest first. ``full`` fills a bar, ``parts`` are its last cell in
-    ascending steps (may be empty), ``track`` its unfilled rest. ``band`` fills between the lowest and the highest of a
+    """One set. ``levels`` is the ramp of a strip, lowest first. ``full`` fills an area; ``bar`` a bar, ``half`` is half a
+    cell of it (may be empty), ``track`` its unfilled rest. ``band`` fills between the lowest and the highest of a
     chart whose ``line`` is a plotext marker. ``rule`` and ``heavy`` draw lines across the page, ``cursor`` one down it.
     ``shares`` fills areas from most to least, the second also what lies between a minimum and a mean."""
 
     levels: str
     full: str
-    parts: str
+    bar: str
+    half: str
     track: str
     band: str
     line: str
@@ -36,11 +37,11 @@ class Glyphs(NamedTuple):
     shares: str
 
 
-UTF8 = Glyphs("▁▂▃▄▅▆▇█", "█", "▏▎▍▌▋▊▉", "░", "░", "hd", "─", "═", "•", "…", "│", "█▒░")
-ASCII = Glyphs(".:-=+*#%@", "#", "", "-", ".", "*", "-", "=", "*", "..", "|", "#+.")
+UTF8 = Glyphs("▁▂▃▄▅▆▇█", "█", "━", "╸", "─", "░", "hd", "─", "═", "•", "…", "│", "█▒░")
+ASCII = Glyphs(".:-=+*#%@", "#", "=", "", "-", ".", "*", "-", "=", "*", "..", "|", "#+.")
 
 TO_ASCII = str.maketrans(
-    {"─": "-", "│": "|", "└": "+", "┤": "+", "┬": "+", "┼": "+", "°": " ", "µ": "u", "…": "~", "–": "-"}
+    {"─": "-", "│": "|", "└": "+", "┤": "+", "┬": "+", "┼": "+", "°": " ", "µ": "u", "…": "~", "–": "-", "×": "x"}
     | {"↑": "^", "↓": "v", "←": "<", "→": ">"}
 )
 """Stand-ins of one cell each for the few other characters that pages hold."""

@@ -27,12 +27,13 @@ _ROLES: tuple[Role, ...] = (
     "value",
     "gap",
     "series",
+    "fill",
     "picked",
     *CATEGORIES,
 )
 _CODE: dict[Role, int] = {role: code for code, role in enumerate(_ROLES)}
 _PLAIN = _CODE["plain"]
-_INK = np.array([role in (*RAMP, "outlier", "plain", "series", *CATEGORIES) for role in _ROLES])
+_INK = np.array([role in (*RAMP, "outlier", "plain", "series", "fill", *CATEGORIES) for role in _ROLES])
 """Roles that a blank looks the same in."""
 LOW_SHARE, LOW_LEAST = 0.5, 0.05
 """A cell is underlined where its minimum is below this share of its mean, and that far from it (of the full scale)."""
@@ -103,7 +104,8 @@ def marks(fractions: Floats, glyphs: Glyphs, low: Floats | None = None) -> Marks
 
 def bars(fractions: Floats, height: int, glyphs: Glyphs, low: Floats | None = None) -> Marks:
     """Columns ``height`` rows high, [..., height, n] for fractions [..., n], the top row first: filled from below up to each
-    fraction; above ``low``, the least of what each stands for, less densely. Underlined at the bottom as ``marks`` are."""
+    fraction, faintly below its end; above ``low``, the least of what each stands for, less densely. Underlined at the bottom
+    as ``marks`` are."""
     flat = marks(fractions, glyphs, low)
     below = np.arange(height)[::-1, None]
     known = np.isfinite(fractions)
@@ -121,4 +123,6 @@ def bars(fractions: Floats, height: int, glyphs: Glyphs, low: Floats | None = No
     shades = np.where(flat.codes < len(RAMP + RAMP_LOW), flat.codes % len(RAMP), flat.codes)
     codes = np.repeat(shades[..., None, :], height, axis=-2)
     codes[..., -1, :] = flat.codes
+    ends = np.argmax(chars != MISSING, axis=-2)[..., None, :]
+    codes[(np.arange(height)[:, None] > ends) & (codes < len(RAMP))] = code("fill")
     return Marks(chars, codes)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 Role = Literal[
-    "plain", "title", "heading", "dim", "value", "series", "band", "good", "bad", "outlier", "gap",
+    "plain", "title", "heading", "dim", "value", "series", "band", "fill", "track", "good", "bad", "outlier", "gap",
     "ramp0", "ramp1", "ramp2", "ramp3", "ramp4", "low0", "low1", "low2", "low3", "low4", "cursor", "picked",
     "compute", "network", "copy", "sync", "launch", "range", "io", "other",
 ]  # fmt: skip
@@ -39,22 +39,24 @@ ROLES: dict[Role, Look] = {
     "heading": Look("1", "bold"),
     "dim": Look("2", "dim"),
     "value": Look("1", "bold"),
-    "series": Look("36", "cyan"),
-    "band": Look("2;36", "dim cyan"),
+    "series": Look("38;5;110", "color(110)"),
+    "band": Look("38;5;240", "color(240)"),
+    "fill": Look("38;5;235", "color(235)"),
+    "track": Look("38;5;238", "color(238)"),
     "good": Look("32", "green"),
-    "bad": Look("31", "red"),
+    "bad": Look("1;31", "bold red"),
     "outlier": Look("1;33", "bold yellow"),
     "gap": Look("35", "magenta"),
-    "ramp0": Look("38;5;24", "color(24)"),
-    "ramp1": Look("38;5;30", "color(30)"),
-    "ramp2": Look("38;5;73", "color(73)"),
-    "ramp3": Look("38;5;115", "color(115)"),
-    "ramp4": Look("38;5;158", "color(158)"),
-    "low0": Look("4;38;5;24", "underline color(24)"),
-    "low1": Look("4;38;5;30", "underline color(30)"),
-    "low2": Look("4;38;5;73", "underline color(73)"),
-    "low3": Look("4;38;5;115", "underline color(115)"),
-    "low4": Look("4;38;5;158", "underline color(158)"),
+    "ramp0": Look("38;5;239", "color(239)"),
+    "ramp1": Look("38;5;60", "color(60)"),
+    "ramp2": Look("38;5;67", "color(67)"),
+    "ramp3": Look("38;5;74", "color(74)"),
+    "ramp4": Look("38;5;110", "color(110)"),
+    "low0": Look("4;38;5;239", "underline color(239)"),
+    "low1": Look("4;38;5;60", "underline color(60)"),
+    "low2": Look("4;38;5;67", "underline color(67)"),
+    "low3": Look("4;38;5;74", "underline color(74)"),
+    "low4": Look("4;38;5;110", "underline color(110)"),
     "cursor": Look("7", "reverse"),
     "picked": Look("1;7", "bold reverse"),
     "compute": Look("32", "green"),
@@ -66,6 +68,12 @@ ROLES: dict[Role, Look] = {
     "io": Look("31", "red"),
     "other": Look("2", "dim"),
 }
+ON_LIGHT: dict[int, int] = {
+    110: 25, 74: 31, 67: 67, 60: 103, 239: 250, 240: 246, 238: 252, 235: 254,
+}  # fmt: skip
+"""The colours (of 256) of a dark terminal, and what stands for them on a light one: there more is darker."""
+FEW_COLOURS: dict[Role, str] = {"series": "cyan", "band": "dim", "fill": "dim", "track": "dim"}
+"""How roles that have a colour of 256 look on a terminal of 16; all others have none there."""
 RAMP: tuple[Role, ...] = ("ramp0", "ramp1", "ramp2", "ramp3", "ramp4")
 """Lightness for a fraction of the full scale, in five equal steps, dark to light; it only repeats what height says."""
 RAMP_LOW: tuple[Role, ...] = ("low0", "low1", "low2", "low3", "low4")

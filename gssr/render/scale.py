@@ -9,8 +9,10 @@ How high the pane is in which the live screen shows what the workload prints. Th
 """
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
+from gssr.makers import AMD, NVIDIA, say, spoken
 from gssr.metrics import Metric, metric_named
 
 UNKNOWN = "unknown"
@@ -29,12 +31,17 @@ class Unit(NamedTuple):
 UNITS: dict[str, Unit] = {
     "1": Unit("%", 100.0, 1),
     "B/s": Unit("GB/s", 1e-9, 2),
+    "B/s of a node": Unit("MB/s", 1e-6, 0),
     "B": Unit("GiB", 1.0 / (1 << 30), 1),
     "W": Unit("W", 1.0, 1),
     "J": Unit("J", 1.0, 1),
     "°C": Unit("°C", 1.0, 1),
     "MHz": Unit("MHz", 1.0, 0),
     "1/s": Unit("k/s", 1e-3, 2),
+    "calls/s": Unit("/s", 1.0, 1),
+    "bytes/s": Unit("MB/s", 1e-6, 3),
+    "bytes": Unit("KiB", 1.0 / 1024, 1),
+    "s": Unit("ms", 1e3, 3),
 }
 
 _ENERGY = ((1e6, "MJ"), (1e3, "kJ"), (0.0, "J"))
@@ -42,8 +49,20 @@ _JOULES_PER_KWH = 3.6e6
 
 
 def metric_of(name: str) -> Metric:
-    """The catalogue's metric; for a column of a later version a stand-in that knows only its name."""
-    return metric_named(name) or Metric(name, name, name, "", "gauge", 1.0, "", "", "")
+    """The catalogue's metric, in the words of the GPUs that are spoken of; for a column of a later version a stand-in that
+    knows only its name."""
+    metric = metric_named(name) or Metric(name, name, name, "", "gauge", 1.0, "", "", "")
+    maker = spoken()
+    return metric if maker == NVIDIA else _in_words(metric, maker)
+
+
+@lru_cache(256)
+def _in_words(metric: Metric, maker: int) -> Metric:
+    label, short, meaning = (say(maker, text) for text in (metric.label, metric.short, metric.meaning))
+    pitfalls = metric.pitfalls
+    if metric.amd is not None and metric.amd.differs:
+        pitfalls = metric.amd.differs if maker == AMD else f"{pitfalls} On AMD's GPUs: {metric.amd.differs}"
+    return metric._replace(label=label, short=short, meaning=meaning, pitfalls=pitfalls)
 
 
 def unit_of(metric: Metric) -> Unit:
@@ -95,7 +114,12 @@ def energy(joules: float | None) -> str:
 
 def count(n: int, noun: str) -> str:
     """``1 GPU``, ``16 GPUs``, ``4,800 samples``, ``2 processes``."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}{'es' if noun.endswith('ss') else 's'}"
+    return f"{n:,} {noun if n == 1 else plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """``GPUs``, ``processes``."""
+    return f"{noun}{'es' if noun.endswith('ss') else 's'}"
 
 
 def nice_above(value: float | None, metric: Metric) -> float:

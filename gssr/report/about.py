@@ -14,11 +14,15 @@ from gssr.render.clock import duration
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row
 from gssr.render.scale import UNKNOWN, count, fixed
+from gssr.render.table import Column, table
 from gssr.render.verdicts import abstention_rows, verdict_rows
+from gssr.report.content import process_table
 from gssr.report.page import PageOptions, section
 from gssr.store.format.rows import ranges
 
 _LABEL = 13
+_DROPPED = (0, 1, 2, 0, 0, 4, 3)
+"""Which columns of processes give way first on a narrow page."""
 _NODES = {"low": 4, "medium": 16, "high": 100_000}
 
 
@@ -29,6 +33,13 @@ def metadata(analysis: Analysis, options: PageOptions) -> list[Row]:
     for name, value in _fields(analysis):
         rows += _field(name, value, width)
     rows += _gpus(analysis, options, marks)
+    found = process_table(analysis)
+    if found is not None:
+        columns = [
+            Column(title.lower() if at else "on the GPUs", "left" if at < found.n_text else "right", drop=_DROPPED[at])
+            for at, title in enumerate(found.head)
+        ]
+        rows += [(), *table(columns, found.rows, width, marks)]
     return rows
 
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from gssr.makers import maker_of, say, speaking_of, spoken
+from gssr.metrics import best_measured
 from gssr.model.compare.comparison import Change, Comparison, Outcome, PhaseTotal
 from gssr.model.results import Analysis, Verdict
 from gssr.render.cells import clean, clip, fit, wrap
@@ -21,7 +23,7 @@ from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import NONE, fixed, metric_of, percent, scale_text, signed, unit_of
 from gssr.render.table import Cell, Column, table
 from gssr.report.document import number
-from gssr.report.page import PageOptions, drawn, full_scale, lead, place, section
+from gssr.report.page import PageOptions, drawn, full_scale, place, section
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 AT_ONCE = 4
@@ -57,8 +59,15 @@ _TOTALS: dict[str, _Line] = {
 def comparison_page(names: Sequence[str], comparisons: Sequence[Comparison], options: PageOptions) -> list[Row]:
     """The rows of the page, at most ``options.width`` cells each but for the closing lines, which programs read. ``names``:
     what each run was called on the command line, A's first; ``comparisons``: of every other run with A."""
-    width, marks = options.width, glyphs(options.ascii)
     runs = [comparisons[0].a, *(each.b for each in comparisons)]
+    with speaking_of(maker_of(gpu for run in runs for gpu in run.gpus)):
+        return _page(names, comparisons, runs, options)
+
+
+def _page(
+    names: Sequence[str], comparisons: Sequence[Comparison], runs: Sequence[Analysis], options: PageOptions
+) -> list[Row]:
+    width, marks = options.width, glyphs(options.ascii)
     rows = [row for at, run in enumerate(runs) for row in _who(LETTERS[at], names[at], run, width, marks)]
     rows.append(())
     for at, each in enumerate(comparisons, 1):
@@ -126,7 +135,8 @@ def _numbers(letters: str, part: Sequence[Comparison], options: PageOptions, mar
     """Totals, then metrics."""
     names = list(dict.fromkeys(name for each in part for name in each.metrics))
     lines: list[tuple[_Line, list[Change]]] = [
-        (line, [each.totals[name] for each in part]) for name, line in _TOTALS.items()
+        (line._replace(name=say(spoken(), line.name)), [each.totals[name] for each in part])
+        for name, line in _TOTALS.items()
     ]
     for name in names:
         metric, unit = metric_of(name), unit_of(metric_of(name))
@@ -187,7 +197,7 @@ def _phases(letters: str, part: Sequence[Comparison], width: int, marks: Glyphs)
 def _course(runs: Sequence[Analysis], width: int, marks: Glyphs) -> list[Row]:
     """The leading metric of all runs over time, from their starts on, and of two their difference."""
     both = set(drawn(runs[0])).intersection(*(drawn(run) for run in runs[1:]))
-    name = lead(both, PageOptions())
+    name = best_measured(both)
     room = width - _GUTTER
     longest = max(run.window.duration for run in runs)
     if name is None or room < 20 or longest <= 0:

@@ -7,19 +7,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gssr.metrics import Metric
+from gssr.metrics import OF_HOST, OF_NODES, Metric, best_measured
 from gssr.model.results import Analysis, Phase, Verdict
-from gssr.render.cells import clean
+from gssr.render.cells import clean, fit
 from gssr.render.clock import duration, moment
 from gssr.render.roles import text_of
 from gssr.render.scale import UNKNOWN, count, energy, fixed, metric_of, number, percent, quantity, unit_of
 from gssr.report.load_balancing import as_the_median, lost, when
 from gssr.report.page import (
+    STANDS_IN,
     PageOptions,
     compared,
     drawn,
     ending,
-    lead,
+    full_scale,
     left_out,
     place,
     sampling,
@@ -28,20 +29,23 @@ from gssr.report.page import (
     why_no_score,
 )
 from gssr.report.phases import letters, what
-from gssr.report.summary import shown
+from gssr.report.summary import clocks, shown, standing_texts
 from gssr.score import CAVEAT, DEFINITION
 
 SERIES = (
     "sm_active", "gpu_utilization", "tensor_active", "flop_active", "dram_active", "power_usage", "memory_used", "sm_clock",
-    "temperature",
+    "temperature", "memory_copy_utilization",
 )  # fmt: skip
 """The metrics that a report draws along time, where they were measured."""
 BINS = 480
 """How many bins of time a report asks for."""
 _INPUTS = ("sm_active", "sm_occupancy", "flop_active")
+_BESIDE = ("power_usage", "memory_used", "memory_copy_utilization")
+"""What stands beside another metric than SM activity."""
 _OF_A_PHASE = ("sm_active", "gpu_utilization", "tensor_active", "dram_active", "power_usage")
 _NAMED = 6
 _LOWEST_NODES = 8
+_MOST_PROCESSES, _LONGEST_NAME = 20, 40
 
 
 def report_series(metrics: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -99,14 +103,22 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def figures(analysis: Analysis) -> list[Figure]:
-    """The score, its inputs, the imbalance and the totals, the score first."""
+    """The score, its inputs, the imbalance and the totals, the score first; without one what was best measured."""
     known = analysis.score is not None
     about = "of 1; the higher, the better the GPUs are used" if known else why_no_score(analysis)
     found = [Figure("Score", fixed(analysis.score, 3, UNKNOWN), about, analysis.score)]
-    for name in _INPUTS:
-        if name in analysis.metrics:
-            mean = analysis.metrics[name].mean
-            found.append(Figure(metric_of(name).label, percent(mean), "mean over GPUs and time", mean))
+    measured = {name for name, statistics in analysis.metrics.items() if statistics.n}
+    best = best_measured(measured)
+    names = (
+        _INPUTS if best == _INPUTS[0] else (best, *(name for name in _BESIDE if STANDS_IN.get(name) not in measured))
+    )
+    for name in names:
+        if name in measured:
+            metric, mean = metric_of(name), analysis.metrics[name].mean
+            share = None if mean is None else mean / full_scale(analysis, metric)
+            found.append(Figure(metric.label, quantity(mean, metric), "mean over GPUs and time", share))
+    if not known and len(found) > 1:
+        found.append(found.pop(0))
     by = compared_by(analysis)
     if by is not None:
         uneven = analysis.balance[by].imbalance
@@ -121,7 +133,7 @@ def figures(analysis: Analysis) -> list[Figure]:
 
 def compared_by(analysis: Analysis) -> str | None:
     """The metric by which GPUs are compared; None when nothing was measured."""
-    return lead(compared(analysis), PageOptions())
+    return best_measured(compared(analysis))
 
 
 def abstentions(analysis: Analysis) -> list[tuple[str, list[str]]]:
@@ -162,7 +174,8 @@ def phase_table(analysis: Analysis) -> Table:
     names = [name for name in _OF_A_PHASE if any(phase.means.get(name) is not None for phase in analysis.phases)]
     names = [name for name in names if name != "gpu_utilization" or "sm_active" not in names]
     metrics = [metric_of(name) for name in names]
-    head = ("Phase", "", "From", "Lasted", "GPU-hours", "Score", *(_titled(metric) for metric in metrics))
+    scores = ("Score",) if any(phase.score is not None for phase in analysis.phases) else ()
+    head = ("Phase", "", "From", "Lasted", "GPU-hours", *scores, *(_titled(metric) for metric in metrics))
     rows = tuple(
         (letter, phase.kind, *_phase(analysis, phase, metrics))
         for letter, phase in zip(letters(analysis), analysis.phases, strict=True)
@@ -174,7 +187,8 @@ def _phase(analysis: Analysis, phase: Phase, metrics: list[Metric]) -> tuple[str
     axis = time_axis(analysis)
     first = moment(phase.start - axis.origin, axis.end - axis.origin)
     means = (number(phase.means.get(metric.name), metric) for metric in metrics)
-    return first, duration(phase.seconds), percent(phase.share), fixed(phase.score, 3), *means
+    scores = [fixed(phase.score, 3)] if any(each.score is not None for each in analysis.phases) else []
+    return first, duration(phase.seconds), percent(phase.share), *scores, *means
 
 
 def _titled(metric: Metric) -> str:
@@ -186,11 +200,8 @@ def uneven_texts(analysis: Analysis) -> list[str]:
     found = analysis.unevenness
     if found is None:
         return []
-    return [
-        f"Imbalance {when(analysis, found)}.",
-        f"Lost: {lost(found)}.",
-        f"If even: {as_the_median(analysis, found)}.",
-    ]
+    even = [] if found.score_as_median is None else [f"If even: {as_the_median(analysis, found)}."]
+    return [f"Imbalance {when(analysis, found)}.", f"Lost: {lost(found)}.", *even]
 
 
 def alike_table(analysis: Analysis) -> Table | None:
@@ -233,6 +244,39 @@ def _places(analysis: Analysis, gpus: Sequence[int]) -> str:
     return ", ".join(places) + (f" and {len(gpus) - _NAMED:,} more" if len(gpus) > _NAMED else "")
 
 
+def nodes_drawn(analysis: Analysis) -> list[str]:
+    """The metrics of the nodes to draw along time: a disk or a network that carried nothing is only told."""
+    return [
+        name
+        for name, series in analysis.node_series.items()
+        if metric_of(name).full_scale or float(np.nanmax(series.high)) > 0
+    ]
+
+
+def beside_texts(analysis: Analysis) -> list[tuple[str, str]]:
+    """What held the clocks down, how long a step took, how the run stands: labels and texts."""
+    sides = [("clocks", text) for text, _ in clocks(analysis, every=False)] if analysis.gpus else []
+    return [*standing_texts(analysis), *sides]
+
+
+def process_table(analysis: Analysis) -> Table | None:
+    """The processes on the GPUs by name and user; None without any."""
+    axis, memory = time_axis(analysis), metric_of("memory_used")
+    span = axis.end - axis.origin
+    rows: tuple[tuple[str, ...], ...] = tuple(
+        (
+            *(fit(text or UNKNOWN, _LONGEST_NAME, "…") for text in (own.name, own.user)), f"{own.n:,}", f"{own.n_gpus:,}",
+            number(own.memory_used, memory), moment(own.start - axis.origin, span), moment(own.end - axis.origin, span),
+        )
+        for own in analysis.processes[:_MOST_PROCESSES]
+    )  # fmt: skip
+    more = len(analysis.processes) - len(rows)
+    if more > 0:
+        rows = (*rows, (f"and {more:,} more", *[""] * 6))
+    head = ("Process", "User", "Processes", "GPUs", f"At most, {unit_of(memory).name}", "First seen", "Last seen")
+    return Table(head, rows, n_text=2) if rows else None
+
+
 def definitions(analysis: Analysis) -> list[tuple[str, str]]:
     """The terms of the report and what they mean; of metrics, those that are drawn."""
     terms = [
@@ -266,12 +310,16 @@ def definitions(analysis: Analysis) -> list[tuple[str, str]]:
 def along_time(analysis: Analysis) -> list[str]:
     """The metrics to draw along time: the leading one first, then those of SERIES, or those asked for."""
     names = drawn(analysis)
-    first = lead(names, PageOptions())
+    first = best_measured(names)
     wanted = SERIES if set(SERIES) <= analysis.metrics.keys() else tuple(analysis.metrics)
     return [first, *(name for name in wanted if name in names and name != first)] if first else []
 
 
 def mean_text(analysis: Analysis, name: str) -> str:
     """The mean of a metric over everything, for the title of its chart."""
+    if name in OF_NODES and analysis.host is not None:
+        if name == "host:memory_used":
+            return f"highest {quantity(float(np.nanmax(analysis.node_series[name].high)), metric_of(name))}"
+        return f"mean {quantity(getattr(analysis.host, name.removeprefix(OF_HOST)), metric_of(name))}"
     statistics = analysis.metrics.get(name)
     return f"mean {quantity(statistics.mean, metric_of(name))}" if statistics else ""

@@ -13,6 +13,8 @@ from typing import Any
 
 from gssr.arrays import Floats
 from gssr.model.results import Analysis, GpuSummary, Phase, Place, Statistics, StepTime, Unplaced, Verdict
+from gssr.model.traced import Traced
+from gssr.report.page import why_no_score
 
 SCHEMA = "gssr.analyze/1"
 _TOKENS = 10_000
@@ -82,6 +84,7 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
         "sampling_ms": number(run.sampling_ms),
         "backend": analysis.backend,
         "score": number(analysis.score),
+        "why_no_score": why_no_score(analysis) if analysis.score is None else None,
         "window": {
             "start": number(window.start),
             "end": number(window.end),
@@ -104,13 +107,20 @@ def _run(analysis: Analysis, gpus: list[dict[str, Any]]) -> dict[str, Any]:
         "abstentions": [{"code": each.code, "reason": each.reason} for each in analysis.abstentions],
         "phases": [_phase(each) for each in analysis.phases],
         "step": _step(analysis.step),
+        "history": None if analysis.history is None else asdict(analysis.history),
         "load_balancing": _load_balancing(analysis),
         "roofline": _roofline(analysis.place),
         "energy_j": number(analysis.energy_j),
         "gpu_hours": number(analysis.gpu_hours),
         "host": numbers(asdict(analysis.host)) if analysis.host else None,
         "notes": list(analysis.notes),
+        "traces": [_traced(trace) for trace in analysis.traces],
     }
+
+
+def _traced(trace: Traced) -> dict[str, Any]:
+    """``gpus`` are positions in the run's list of them; times are unix s, by the recording's clock."""
+    return asdict(trace) | {"window_s": number(trace.seconds), "split": trace.split or None}
 
 
 def _step(step: StepTime | None) -> dict[str, Any] | None:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from gssr.makers import words_of
 from gssr.model.fleet import fleet
+from gssr.model.fleet.bad_nodes import BadNode
 from gssr.model.fleet.figures import RUN_COLUMNS, RunFigures
 from gssr.model.fleet.fleet import Fleet, Group, NodeHealth, ScoreBin
 from gssr.render.cells import as_many, clean, fit, flow, wrap
@@ -26,6 +28,24 @@ _KWH = 3.6e6  # J
 _BAR, _MOST_NAMED = 30, 5
 _WIDE = 76
 """From so many cells on there is room for bars beside the totals."""
+_KINDS = {
+    "slow_clock": (
+        "slow clock",
+        "its clocks are lower than those of the other nodes of the same jobs. Leave it out (#SBATCH --exclude) and tell the "
+        "operators: nvidia-smi -q -d PERFORMANCE,CLOCK says whether heat, power or set clocks hold it down.",
+    ),
+    "busier": (
+        "busier",
+        "at the same clocks it is longer busy than the others, which wait for it. Compare it with another node (dcgmi diag "
+        "-r 3: memory, PCIe, row remaps), unless a rank with more work always runs there.",
+    ),
+    "less_busy": (
+        "less busy",
+        "it is less busy than the others and takes less power: its GPUs wait for its host, its links or its filesystem. "
+        "Compare it with another node (CPU clocks, nvidia-smi topo -m, link errors, mounts).",
+    ),
+}
+"""What a kind of bad node is called, and what it means and to do."""
 _PEOPLE = ("user", "label", "command")
 
 
@@ -45,7 +65,8 @@ def fleet_page(places: Sequence[str], found: Fleet, options: FleetPageOptions) -
     command line."""
     width, marks = options.width, glyphs(options.ascii)
     runs, whole = found.runs, fleet.together(found.runs)
-    page = _Page(options, marks, _decimals(whole.gpu_hours))
+    said = words_of(gpu for run in runs for gpu in run.gpus)
+    page = _Page(options, marks, _decimals(whole.gpu_hours), said)
     rows = _head(places, found, width, marks)
     if runs:
         rows += [(), *page.totals(whole)]
@@ -61,6 +82,7 @@ def fleet_page(places: Sequence[str], found: Fleet, options: FleetPageOptions) -
             rows += page.runs("Which never used some of their GPUs?", fleet.with_unused(runs))
             rows += page.runs("Which are badly balanced?", fleet.uneven(runs))
             rows += page.nodes(fleet.slow_nodes(runs))
+            rows += page.bad_nodes(fleet.nodes_apart(runs))
     rows += _notes(found, whole, width, marks)
     return [*rows, (), (Span(closing_line(found, whole), "value"),)]
 
@@ -83,7 +105,8 @@ def _most_wasted(runs: Sequence[RunFigures]) -> list[RunFigures]:
 def _head(places: Sequence[str], found: Fleet, width: int, marks: Glyphs) -> list[Row]:
     named = ", ".join(places[:_MOST_NAMED]) + (f" and {len(places) - _MOST_NAMED} more" * (len(places) > _MOST_NAMED))
     users = {run.user for run in found.runs if run.user is not None}
-    days = sorted(day for run in found.runs if (day := _day(run.started_at)) is not None)
+    begun = [run.started_at for run in found.runs if run.started_at is not None]
+    days = [day for time in (min(begun), max(begun)) if (day := _day(time)) is not None] if begun else []
     what = [count(found.n_recordings, "recording"), count(len(found.runs), "run")]
     if users:
         what.append(count(len(users), "user"))
@@ -106,10 +129,10 @@ def _decimals(gpu_hours: float) -> int:
 
 
 class _Page:
-    """Draws sections, all in the same units: GPU-hours with ``decimals``."""
+    """Draws sections, all in the same units: GPU-hours with ``decimals``; ``said``: in the words of the GPUs' makers."""
 
-    def __init__(self, options: FleetPageOptions, marks: Glyphs, decimals: int) -> None:
-        self._options, self._marks, self._decimals = options, marks, decimals
+    def __init__(self, options: FleetPageOptions, marks: Glyphs, decimals: int, said: Callable[[str], str]) -> None:
+        self._options, self._marks, self._decimals, self._said = options, marks, decimals, said
 
     def _hours(self, value: float | None) -> str:
         return "-" if value is None else f"{value:,.{self._decimals}f}"
@@ -120,7 +143,7 @@ class _Page:
         lines: list[tuple[str, float | None, str]] = [
             ("GPU-hours", whole.gpu_hours, ""),
             ("wasted", whole.wasted_gpu_hours, "GPU-hours × (1 - score)"),
-            ("idle", whole.idle_gpu_hours, "SM active below 2 %"),
+            ("idle", whole.idle_gpu_hours, self._said("SM active below 2 %")),
             ("unused", whole.unused_gpu_hours, "of GPUs that were never used"),
             ("uneven", whole.imbalance_gpu_hours, "GPU-hours × imbalance"),
             ("throttled", whole.throttled_gpu_hours, "slowed down by heat or hardware"),
@@ -219,6 +242,33 @@ class _Page:
             ])  # fmt: skip
         return self._section("Which nodes are slow?", columns, rows, len(nodes), "") if rows else []
 
+    def bad_nodes(self, nodes: Sequence[BadNode]) -> list[Row]:
+        """Nodes that are slow whoever runs there, and what to do; nothing without any."""
+        columns = [
+            Column("node"), Column("what"), Column("jobs", "right"), Column("users", "right", drop=4),
+            Column("shown in %", "right", drop=2), Column("clock %", "right"), Column("activity %", "right", drop=1),
+            Column("power %", "right", drop=1), Column("throttled %", "right", drop=3),
+        ]  # fmt: skip
+        rows: list[list[Cell]] = []
+        for node in nodes[: self._options.most]:
+            numbers = [None if value is None else 100 * value for value in (node.clock, node.activity, node.power)]
+            throttled = None if node.throttled is None else 100 * node.throttled
+            rows.append([
+                self._name(node.node), (Span(_KINDS[node.kind][0], "value"),), f"{node.n_jobs:,}", f"{node.n_users:,}",
+                fixed(100 * node.share, 0), *(fixed(number, 0) for number in numbers), fixed(throttled, 1),
+            ])  # fmt: skip
+        if not rows:
+            return []
+        page = self._section("Which nodes are slow whoever runs there?", columns, rows, len(nodes), "")
+        width, marks = self._options.width, self._marks
+        for kind in dict.fromkeys(node.kind for node in nodes[: self._options.most]):
+            page += wrap(f"{_KINDS[kind][0]}: {self._said(_KINDS[kind][1])}", width, f"{marks.bullet} ", "  ")
+        for node in nodes[: self._options.most]:
+            if node.verdicts:
+                held = ", ".join(f"{code} in {count(n, 'run')}" for code, n in sorted(node.verdicts.items()))
+                page += wrap(f"{self._name(node.node)}: {held}", width, f"{marks.bullet} ", "  ")
+        return page
+
     def _section(
         self, title: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], n: int, about: str
     ) -> list[Row]:
@@ -283,6 +333,7 @@ def document(found: Fleet, by: Sequence[str], sort: str, most: int | None) -> di
         "scores": [_plain(each._asdict()) for each in fleet.scores(found.runs)],
         "groups": {name: [_plain(g._asdict()) for g in fleet.groups(found.runs, name, sort)[:most]] for name in by},
         "slow_nodes": [_plain(each._asdict()) for each in fleet.slow_nodes(found.runs)],
+        "bad_nodes": [_plain(each._asdict()) for each in fleet.nodes_apart(found.runs)],
         "runs": [_run(run) for run in found.runs],
         "unreadable": list(found.unreadable),
         "copies": list(found.copies),

@@ -10,7 +10,7 @@ from statistics import median
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.metrics import Metric
+from gssr.metrics import Metric, best_measured
 from gssr.model.results import Analysis, Unevenness
 from gssr.model.statistics.balance import histogram
 from gssr.render.cells import cell_width, clean, clip, fit, wrap
@@ -28,7 +28,6 @@ from gssr.report.page import (
     full_scale,
     imbalance_text,
     labelled,
-    lead,
     remark,
     section,
     strip_legend,
@@ -50,7 +49,7 @@ _OUTLIER = 0.8
 def load_balancing(analysis: Analysis, options: PageOptions) -> list[Row]:
     """The part of the page that says which GPUs differ."""
     width, marks = options.width, glyphs(options.ascii)
-    name = lead(compared(analysis), options)
+    name = best_measured(compared(analysis), options.metrics or ())
     about = f"means over time of each GPU's {metric_of(name).label}" if name else ""
     rows = section("Which GPUs differ?", width, marks, about)
     if name is None:
@@ -159,6 +158,8 @@ def _group(
         Column("score", "right", drop=1),
         Column("", drop=2, least=10, most=240),
     ]
+    if all(gpu.score is None for gpu in analysis.gpus):
+        del head[3]
     lines: list[list[Cell]] = []
     for i in group:
         gpu = analysis.gpus[i]
@@ -168,11 +169,11 @@ def _group(
             (Span("! " if i in apart else "  ", "outlier"), Span(clean(gpu.place), role)),
             (Span(number(mean, metric), "value"),),
             partial(bar, None if mean is None else mean / full, glyphs=marks),
-            fixed(gpu.score, 3),
+            *([fixed(gpu.score, 3)] if len(head) == 5 else []),
             partial(_course, analysis, metric, i, full, marks),
         ])  # fmt: skip
     if metric.name in analysis.gpu_series:
-        lines.append(["", "", "", "", lambda room: (Span(time_axis(analysis).text(room), "dim"),)])
+        lines.append([*[""] * (len(head) - 1), lambda room: (Span(time_axis(analysis).text(room), "dim"),)])
     return table(head, lines, options.width, marks, gap=2)
 
 
@@ -227,7 +228,8 @@ def costs(analysis: Analysis, options: PageOptions) -> list[Row]:
         return []
     rows = remark(when(analysis, found), options.width, "plain", label="in time")
     rows += remark(lost(found), options.width, "plain", label="lost")
-    rows += remark(as_the_median(analysis, found), options.width, "plain", label="if even")
+    if found.score_as_median is not None:
+        rows += remark(as_the_median(analysis, found), options.width, "plain", label="if even")
     room = options.width - LABEL
     if options.verbosity == "low" or room < _LEAST:
         return rows

@@ -3,13 +3,14 @@
 Every GPU along time in a bounded number of rows.
 """
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats
-from gssr.metrics import Metric
+from gssr.metrics import Metric, best_measured
 from gssr.model.results import Analysis, GpuSeries, Series
 from gssr.render.cells import clean, clip, fit, pad
 from gssr.render.clock import LEGEND, in_columns, timed
@@ -17,7 +18,7 @@ from gssr.render.columns import strip
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of, number, scale_text, unit_of
-from gssr.report.page import PageOptions, drawn, events, full_scale, happened, lead, section, time_axis
+from gssr.report.page import PageOptions, drawn, events, full_scale, happened, section, time_axis
 
 _GUTTER = 18
 _NARROW_GUTTER = 7
@@ -34,7 +35,7 @@ def time_series(analysis: Analysis, options: PageOptions) -> list[Row]:
     width, marks = options.width, glyphs(options.ascii)
     rows = section("When not?", width, marks, "averages over the GPUs, along time")
     names = drawn(analysis)
-    name = lead(names, options)
+    name = best_measured(names, options.metrics or ())
     gutter = _GUTTER if width >= 60 else _NARROW_GUTTER
     room = width - gutter - 1
     if name is None or room < LEAST_COLUMNS:
@@ -122,6 +123,17 @@ def _events(analysis: Analysis, options: PageOptions) -> list[Row]:
 
 MOST_ROWS = 1024
 """More GPUs share rows; a screen has no more lines."""
+
+
+def named_rows(rows: int, step: int, apart: Collection[int]) -> list[int]:
+    """Which of so many rows have their name beside them where there is room for every ``step``-th: those that are ``apart``
+    first, and the others where they are not too near to one of these."""
+    kept: list[int] = []
+    for row in sorted(apart):
+        if not kept or row - kept[-1] >= step:
+            kept.append(row)
+    others = (row for row in range(0, rows, step) if all(abs(row - own) >= step for own in kept))
+    return sorted([*kept, *others])
 
 
 class HeatMap(NamedTuple):

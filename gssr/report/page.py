@@ -7,24 +7,22 @@ What a page is asked to show.
 
 import shlex
 import signal
-from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.metrics import SCORE_INPUTS, Metric
+from gssr.metrics import BY_NAME, DETECTION_METRICS, SCORE_INPUTS, Metric
 from gssr.model.results import Analysis
 from gssr.model.statistics import balance
-from gssr.model.window import DETECTION_METRICS
 from gssr.render import clock
 from gssr.render.cells import cell_width, clean, clip, fit, flow, wrap
-from gssr.render.clock import duration, moment, told
+from gssr.render.clock import duration, event_time, told
 from gssr.render.columns import columns
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Role, Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, nice_above, percent, quantity, scale_text
-from gssr.score import result_line
+from gssr.score import how_to_measure, result_line
 from gssr.store.format.rows import Event
 
 LABEL = 11
@@ -139,7 +137,7 @@ def happened(analysis: Analysis, most: int | None = None) -> list[tuple[str, str
     chosen = sorted(events(analysis), key=lambda event: event.kind == "mark")[:most]
     for event in sorted(chosen, key=lambda event: event.time):
         place = event.node if event.gpu is None else places.get(event.gpu, event.node)
-        at = moment(event.time - axis.origin, axis.end - axis.origin)
+        at = event_time(event.time - axis.origin, axis.end - axis.origin)
         found.append((at, f"{f'{place}: ' if place else ''}{told(event)}"))
     return found
 
@@ -161,15 +159,20 @@ def why_no_score(analysis: Analysis) -> str:
         metric_of(name).label for name in SCORE_INPUTS if name in analysis.metrics and not analysis.metrics[name].n
     ]
     if len(missing) == len(SCORE_INPUTS):
-        return "none of its inputs was measured" + (f" by {clean(analysis.backend)}" if analysis.backend else "")
+        by = f" by {clean(analysis.backend)}" if analysis.backend else ""
+        cure = how_to_measure(analysis.backend)
+        return f"none of its inputs was measured{by}" + (f": {cure}" if cure else "")
     if not missing:
         return "not all of its inputs were looked at"
     return f"{', '.join(missing)} {'was' if len(missing) == 1 else 'were'} not measured"
 
 
 def drawn(analysis: Analysis) -> list[str]:
-    """The metrics whose series hold anything, in the catalogue's order."""
-    return [name for name, series in analysis.series.items() if np.isfinite(series.mean).any()]
+    """The metrics whose series hold anything, in the catalogue's order; see STANDS_IN."""
+    found = [name for name, series in analysis.series.items() if np.isfinite(series.mean).any()]
+    by_name = len(analysis.metrics) < sum(metric.kind != "bits" for metric in BY_NAME.values())
+    asked = analysis.metrics.keys() if by_name else ()
+    return [name for name in found if name in asked or STANDS_IN.get(name) not in found]
 
 
 def compared(analysis: Analysis) -> frozenset[str]:
@@ -240,8 +243,15 @@ def time_axis(analysis: Analysis) -> TimeAxis:
 def full_scale(analysis: Analysis, metric: Metric) -> float:
     """The value that fills the metric's axis, in its stored unit: the catalogue's or the GPUs' own limit; where neither is
     known, a round number above all samples."""
-    statistics = analysis.metrics.get(metric.name)
-    return balance.full_scale(metric, analysis.gpus) or nice_above(statistics.max if statistics else None, metric)
+    statistics, of_nodes = analysis.metrics.get(metric.name), analysis.node_series.get(metric.name)
+    greatest = statistics.max if statistics else None
+    if of_nodes is not None:
+        greatest = max(float(np.nanmax(of_nodes.high)), _LEAST_OF_NODES)
+    return balance.full_scale(metric, analysis.gpus) or nice_above(greatest, metric)
+
+
+_LEAST_OF_NODES = 1e6
+"""No axis of a node's rate ends below this, B/s."""
 
 
 Verbosity = Literal["low", "medium", "high"]
@@ -269,12 +279,14 @@ class PageOptions(NamedTuple):
 
 
 KEY_METRICS: tuple[str, ...] = ("sm_active", "tensor_active", "dram_active", "power_usage", "memory_used")
-"""The five that a page never goes without."""
+"""The five that even a short page shows, where they were measured."""
 
 _DETAILS = (
     "memory_copy_utilization", "tensor_hmma_active", "tensor_imma_active", "tensor_dfma_active", "integer_active",
     "memory_temperature",
 )  # fmt: skip
+STANDS_IN = {"memory_copy_utilization": "dram_active"}
+"""What is shown only where the better metric was not measured, or when it is asked for by name."""
 
 
 def is_detail(name: str) -> bool:
@@ -284,11 +296,4 @@ def is_detail(name: str) -> bool:
 
 def series_needed(options: PageOptions) -> tuple[str, ...]:
     """The metrics whose series the pages and pictures draw, if there are any: what to ask the analysis for."""
-    return tuple(dict.fromkeys((*DETECTION_METRICS, *KEY_METRICS, *(options.metrics or ()))))
-
-
-def lead(measured: Collection[str], options: PageOptions) -> str | None:
-    """The metric that stands for a GPU being used, among those ``measured``: SM activity, or the nearest to it that the
-    backend could measure, or the first one asked for, or any. None when there is nothing."""
-    candidates = (*DETECTION_METRICS, *(options.metrics or ()), *sorted(measured))
-    return next((name for name in candidates if name in measured), None)
+    return tuple(dict.fromkeys((*DETECTION_METRICS, *KEY_METRICS, *STANDS_IN, *(options.metrics or ()))))

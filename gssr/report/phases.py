@@ -3,9 +3,9 @@
 What bounds the work: where a run and its phases lie under the roofline.
 """
 
+from gssr.metrics import DETECTION_METRICS
 from gssr.model.results import Analysis, Phase, Place, Unplaced
 from gssr.model.statistics.roofline import roofs
-from gssr.model.window import DETECTION_METRICS
 from gssr.peaks import Peaks
 from gssr.render.cells import clip, wrap
 from gssr.render.clock import duration, moment
@@ -55,19 +55,20 @@ def phases(analysis: Analysis, options: PageOptions) -> list[Row]:
     width, marks, axis = options.width, glyphs(options.ascii), time_axis(analysis)
     rows = section("Phases", width, marks, "where several metrics change at once")
     rows += _line(analysis, axis, width)
+    scored = any(phase.score is not None for phase in analysis.phases)
     lines: list[list[Cell]] = []
     for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
         at = moment(phase.start - axis.origin, axis.end - axis.origin)
         lines.append([
             (Span(letter, "value"), Span(f" {phase.kind}")), at, duration(phase.seconds), percent(phase.share),
-            (Span(fixed(phase.score, 3), "value"),),
+            *([(Span(fixed(phase.score, 3), "value"),)] if scored else []),
         ])  # fmt: skip
     head = [
         Column("phase"),
         Column("start", "right"),
         Column("lasted", "right", drop=2),
         Column("GPU-hours", "right", drop=1),
-        Column("score", "right"),
+        *([Column("score", "right")] if scored else []),
     ]
     drawn = table(head, lines, width, marks, gap=2)
     rows.append(drawn[0])

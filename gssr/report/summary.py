@@ -3,10 +3,12 @@
 Beside the GPUs: what the nodes and the workload's own processes did.
 """
 
+from datetime import datetime
 from functools import partial
 
-from gssr.metrics import CLOCK_EVENT_REASONS, INDEX, THROTTLES, Metric
+from gssr.metrics import CLOCK_EVENT_REASONS, INDEX, THROTTLES, Metric, best_measured
 from gssr.model.results import Analysis, HostUse, Statistics
+from gssr.model.standing import History
 from gssr.render.cells import wrap
 from gssr.render.clock import step_text
 from gssr.render.columns import bar, strip
@@ -16,6 +18,7 @@ from gssr.render.scale import (
     NONE,
     UNITS,
     UNKNOWN,
+    count,
     energy,
     fixed,
     metric_of,
@@ -29,6 +32,7 @@ from gssr.render.table import Cell, Column, table
 from gssr.report.page import (
     KEY_METRICS,
     LABEL,
+    STANDS_IN,
     PageOptions,
     compared,
     drawn,
@@ -36,7 +40,6 @@ from gssr.report.page import (
     imbalance_text,
     is_detail,
     labelled,
-    lead,
     remark,
     section,
     strip_legend,
@@ -68,8 +71,10 @@ def summary(analysis: Analysis, options: PageOptions) -> list[Row]:
 def _score(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
     width = options.width
     room = max(width - LABEL - 9, 0)
+    best = best_measured(compared(analysis), options.metrics or ())
     if analysis.score is None:
-        rows = remark(f"{UNKNOWN}: {why_no_score(analysis)}", width, "plain", label="score")
+        rows = [] if best not in analysis.metrics else [_leading(analysis, metric_of(best), width, room, marks)]
+        rows += remark(f"{UNKNOWN}: {why_no_score(analysis)}", width, "plain", label="score")
     else:
         filled = bar(analysis.score, room, marks) if room >= 8 else ()
         rows = [labelled("score", width, Span(f"{fixed(analysis.score, 3)}    ", "value"), *filled)]
@@ -83,19 +88,61 @@ def _score(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]
     if options.verbosity == "high":
         rows += remark(DEFINITION, width)
     if analysis.gpus:
-        name = lead(compared(analysis), options) or "sm_active"
-        rows += remark(imbalance_text(analysis, name), width, "plain", label="imbalance")
-        if analysis.step is not None:
-            axis = time_axis(analysis)
-            text = step_text(analysis.step, axis.origin, axis.end)
-            rows += remark(text, width, "plain", label="step")
+        rows += remark(imbalance_text(analysis, best or "sm_active"), width, "plain", label="imbalance")
+        for label, text in standing_texts(analysis):
+            rows += remark(text, width, "plain", label=label)
         rows += _course(analysis, options, marks)
     return rows
 
 
+def standing_texts(analysis: Analysis) -> list[tuple[str, str]]:
+    """How long a step took, and how the run stands against earlier ones, as far as known: labels and texts."""
+    found = []
+    if analysis.step is not None:
+        axis = time_axis(analysis)
+        found.append(("step", step_text(analysis.step, axis.origin, axis.end)))
+    if analysis.history is not None:
+        found.append(("history", _history(analysis.history)))
+    return found
+
+
+def _history(history: History) -> str:
+    """How the run stands against earlier ones, in a sentence."""
+    told: list[str] = []
+    for what, standing in (("score", history.score), ("step", history.step)):
+        if standing is None or (standing.kind == "too few" and told):
+            continue
+        if standing.kind == "too few" or standing.change is None:
+            return f"{count(standing.n, 'earlier run')} of this label and size: too few to compare with"
+        words = {"lower": "shorter", "higher": "longer"} if what == "step" else {}
+        than = f"than the {standing.n} runs before" if standing.since is not None else f"the last {standing.n} runs"
+        if standing.since is None:
+            told.append(f"{what} as usual: {standing.change:+.0%} to {than}")
+            continue
+        kind = words.get(standing.kind, standing.kind)
+        since = f", since {day(standing.since)} ({count(standing.n_since, 'run')})" if standing.n_since > 1 else ""
+        told.append(f"{what} {abs(standing.change):.0%} {kind} {than}{since}")
+    return "; ".join(told).replace("%", " %") or "no score and no step to compare"
+
+
+def day(time: float) -> str:
+    """The day of a unix time, local, with the name that people give it."""
+    try:
+        return datetime.fromtimestamp(time).strftime("%A %Y-%m-%d")
+    except (ValueError, OverflowError, OSError):
+        return "an unknown day"
+
+
+def _leading(analysis: Analysis, metric: Metric, width: int, room: int, marks: Glyphs) -> Row:
+    """What stands where the score would."""
+    mean = analysis.metrics[metric.name].mean
+    filled = bar(None if mean is None else mean / full_scale(analysis, metric), room, marks) if room >= 8 else ()
+    return labelled(metric.short, width, Span(f"{quantity(mean, metric):<9}", "value"), *filled)
+
+
 def _course(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row]:
     """The leading metric over time, on one line with its axis."""
-    name = lead(drawn(analysis), options)
+    name = best_measured(drawn(analysis), options.metrics or ())
     room = options.width - LABEL
     if name is None or room < 8:
         return []
@@ -114,10 +161,12 @@ def _course(analysis: Analysis, options: PageOptions, marks: Glyphs) -> list[Row
 def shown(analysis: Analysis, options: PageOptions) -> list[tuple[Metric, Statistics]]:
     """The metrics of the table, in the catalogue's order; a derived one before the first of its parts."""
     chosen = []
+    measured = {name for name, statistics in analysis.metrics.items() if statistics.n} or set(KEY_METRICS)
+    always = {best_measured(measured), *KEY_METRICS, *(name for name in STANDS_IN if STANDS_IN[name] not in measured)}
     for name, statistics in analysis.metrics.items():
         metric = metric_of(name)
         asked = options.metrics is not None and name in options.metrics
-        known = name in KEY_METRICS or (options.verbosity == "medium" and statistics.n > 0 and not is_detail(name))
+        known = name in measured and (name in always or (options.verbosity == "medium" and not is_detail(name)))
         if metric.kind in ("gauge", "rate") and (asked or known or options.verbosity == "high"):
             chosen.append((metric, statistics))
     return sorted(chosen, key=lambda pair: _position(pair[0]))
@@ -235,7 +284,8 @@ def host_texts(analysis: Analysis) -> list[tuple[str, str]]:
 def _nodes(use: HostUse) -> list[str]:
     pieces = []
     if use.cpu_utilization is not None:
-        pieces.append(f"CPU {percent(use.cpu_utilization)} busy")
+        load = "" if use.load1 is None else f" (load {fixed(use.load1, 1)})"
+        pieces.append(f"CPU {percent(use.cpu_utilization)} busy{load}")
     if use.memory_used is not None and use.memory_total is not None:
         used, total = (fixed(value * UNITS["B"].factor, 1) for value in (use.memory_used, use.memory_total))
         pieces.append(f"memory at most {used} of {total} GiB")

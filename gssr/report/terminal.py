@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from gssr.makers import in_its_words
 from gssr.model.results import Analysis
 from gssr.render.cells import clean, cleaned, clip, fit, flow
 from gssr.render.clock import duration
@@ -22,11 +23,14 @@ from gssr.report.page import PageOptions, Parts, closing_line, head
 from gssr.report.summary import summary
 
 
+@in_its_words
 def page(analysis: Analysis, parts: Parts, options: PageOptions) -> list[Row]:
     """The rows of one run's page, at most ``options.width`` cells each; only the closing line is never cut, because programs
     read it."""
     marks = glyphs(options.ascii)
-    rows = head(analysis, options.width, marks)
+    rows, told = head(analysis, options.width, marks), notes(analysis, options)
+    if options.verbosity == "low":  # who wants little wants what it comes to
+        rows, told = [*rows, *told], []
     if parts.summary:
         rows += summary(analysis, options)
     if parts.time_series:
@@ -45,10 +49,13 @@ def page(analysis: Analysis, parts: Parts, options: PageOptions) -> list[Row]:
         from gssr.report.phases import roofline
 
         rows += roofline(analysis, options)
+    if analysis.traces:
+        from gssr.report.traced import traced
+
+        rows += traced(analysis, options)
     if parts.metadata:
         rows += metadata(analysis, options)
-    rows += notes(analysis, options)
-    return [*rows, (), (Span(closing_line(analysis), "value"),)]
+    return [*rows, *told, (), (Span(closing_line(analysis), "value"),)]
 
 
 def pages(analyses: Sequence[Analysis], parts: Parts, options: PageOptions) -> list[Row]:

@@ -13,18 +13,22 @@ from typing import Any
 import numpy as np
 
 from gssr.arrays import Floats
+from gssr.metrics import Metric
+from gssr.model.traces.call_tree import CallTree, places_text
 from gssr.model.traces.idle import MOST_GAPS
-from gssr.model.traces.results import CAUSES, Cause, Course, Gap, GpuUse, Step, TraceAnalysis
+from gssr.model.traces.results import CAUSES, Cause, Course, Gap, GpuUse, OwnMetric, Step, TraceAnalysis
 from gssr.model.traces.tables import TABLES, launch_numbers, rows_of
 from gssr.model.verdicts.words import took
 from gssr.render.cells import clean, clip, fit, flow, wrap
 from gssr.render.columns import bar, columns, strip
 from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Role, Row, Span
-from gssr.render.scale import NONE, count, fixed, percent
+from gssr.render.scale import NONE, count, fixed, percent, quantity
 from gssr.render.table import Cell, Column, table
 from gssr.report.about import note_rows
+from gssr.report.call_tree import call_rows, shares_of
 from gssr.report.document import number, verdict_object
+from gssr.report.exchange import exchange_rows, io_rows
 from gssr.report.page import LABEL, PageOptions, labelled, remark, section
 
 SCHEMA = "gssr.trace/1"
@@ -46,25 +50,42 @@ _CAUSES: dict[Cause, str] = {
 def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
     """The rows of the page, at most ``options.width`` cells each but for the closing line."""
     width, marks = options.width, glyphs(options.ascii)
-    rows = _head(trace, width, marks)
+    rows, told = _head(trace, width, marks), note_rows(trace.verdicts, trace.abstentions, _sentences(trace), options)
+    if options.verbosity == "low":
+        rows, told = [*rows, *told], []
     if trace.gpus:
         rows += _split(trace, width, marks)
         if len(trace.gpus) > 1:
             rows += _gpus(trace, options, marks)
         rows += _kernels(trace, options, marks)
         rows += _idle(trace, options, marks)
+    elif trace.tree is not None:
+        rows += call_rows(trace.tree, options, marks)
     rows += _steps(trace, options, marks)
+    rows += exchange_rows(trace, options, marks) + io_rows(trace, options, marks)
+    rows += _metrics(trace, options, marks)
     rows += _ranges(trace, options, marks)
-    rows += note_rows(trace.verdicts, trace.abstentions, _sentences(trace), options)
-    return [*rows, (), (Span(closing_line(trace), "value"),)]
+    return [*rows, *told, (), (Span(closing_line(trace), "value"),)]
 
 
 def closing_line(trace: TraceAnalysis) -> str:
     """The line for programs that ends the page."""
+    if trace.tree is not None and _is_profile(trace):
+        return f"GSSR {_of_calls(trace.tree)}"
     kernels = sum(gpu.n_kernels for gpu in trace.gpus)
     shares = [("busy", "busy_ns"), ("compute", "compute_ns"), ("exposed_communication", "exposed_communication_ns")]
     known = [f"{name}={_share(trace, key):.3f}" if trace.span_ns else f"{name}=unknown" for name, key in shares]
     return f"GSSR {' '.join(known)} gpus={len(trace.gpus)} kernels={kernels}"
+
+
+def _is_profile(trace: TraceAnalysis) -> bool:
+    return all(source.format == "cube" for source in trace.sources)
+
+
+def _of_calls(tree: CallTree) -> str:
+    shares = shares_of(tree)
+    known = [f"{name}={share:.3f}" for name, share in shares.items() if name.isidentifier() and share >= 0.0005]
+    return " ".join([*known[:4], f"{tree.noun}s={len(tree.places)}", f"functions={len(set(tree.names))}"])
 
 
 def _sum(trace: TraceAnalysis, key: str) -> int:
@@ -93,16 +114,26 @@ def describe(trace: TraceAnalysis) -> list[str]:
     more = f" and {count(len(paths) - 1, 'more file')}" if paths[1:] else ""
     nodes = {gpu.node for gpu in trace.gpus if gpu.node is not None}
     tools = dict.fromkeys(f"{source.tool or source.format} {source.version}".strip() for source in trace.sources)
-    gpus = count(len(trace.gpus), "GPU") if trace.gpus else "no GPU did anything"
+    if trace.tree is not None and _is_profile(trace):
+        return ["".join([*paths[:1], more]), *_describe_calls(trace.tree, clean(", ".join(tools)))]
+    gpus = count(len(trace.gpus), "GPU") if trace.gpus else "no GPU did anything that was traced"
+    places = [] if trace.gpus or trace.tree is None else [places_text(trace.tree)]
     events = sum(source.n_events for source in trace.sources)
     return [
         "".join([*paths[:1], more]),
+        *places,
         gpus + (f" on {count(len(nodes), 'node')}" if nodes and trace.gpus else ""),
         *sorted({clean(value) for name, value in trace.facts.items() if re.match("GPU |gpu$", name)})[:2],
         took(trace.window[1] - trace.window[0]),
-        count(_sum(trace, "n_kernels"), "kernel"),
+        *([count(_sum(trace, "n_kernels"), "kernel")] if trace.gpus or not places else []),
         f"{count(events, 'event')} by {clean(', '.join(tools))}",
     ]
+
+
+def _describe_calls(tree: CallTree, tools: str) -> list[str]:
+    nodes = {track.node for track in tree.places if track.node is not None}
+    places = places_text(tree) + (f" on {count(len(nodes), 'node')}" if nodes else "")
+    return [places, count(len(tree), "call path"), f"by {tools}"]
 
 
 PARTS: tuple[tuple[str, str, Role], ...] = (
@@ -198,11 +229,11 @@ def _gpus(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row
 
 def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, label: str) -> list[Row]:
     """The first rows of a table of lengths; names are cut to what the numbers leave."""
-    fifth = {"ranges": "GPU time", "operators": "GPU time", "copies": "GB/s"}.get(name, "median")
+    fifth = {"copies": "GB/s"} | ({"ranges": "GPU time", "operators": "GPU time"} if trace.gpus else {})
     drop = 0 if options.width >= _ROOMY else 1
     head = (
         Column(label), Column("%", "right"), Column("total", "right"), Column("count", "right"),
-        Column(fifth, "right"), Column("mean", "right", drop),
+        Column(fifth.get(name, "median"), "right"), Column("mean", "right", drop),
         Column("max", "right", drop),
     )  # fmt: skip
     names, found = rows_of(name, trace)
@@ -213,7 +244,11 @@ def _tops(trace: TraceAnalysis, name: str, options: PageOptions, marks: Glyphs, 
         if len(lines) < most:
             shown = clean(row["name"] if "name" in row else row["operation"])
             rate = row.get("bytes_per_s")
-            own = took(row.get("gpu_ns", row["median_ns"])) if rate is None else fixed(rate / 1e9, 2)
+            own = (
+                took(row["gpu_ns" if fifth.get(name) == "GPU time" else "median_ns"])
+                if rate is None
+                else fixed(rate / 1e9, 2)
+            )
             numbers = [f"{100 * row['share']:.1f}", took(row["total_ns"]), f"{row['count']:,}", own]
             lines.append([shown, *numbers, took(row["mean_ns"]), took(row["max_ns"])])
     if not lines:
@@ -295,16 +330,46 @@ def _steps(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Ro
     lines: list[list[Cell]] = []
     for name, own in list(by_name.items())[:most]:
         last = max(own, key=lambda step: step.length_ns)
-        length, busy = sum(step.length_ns for step in own), sum(step.busy_ns for step in own)
+        known = [step for step in own if step.busy_ns is not None]
+        busy = sum(step.busy_ns or 0 for step in known) / max(sum(step.length_ns for step in known), 1)
+        length = sum(step.length_ns for step in own)
         spread = [took(last.length_ns), f"rank {NONE if last.rank is None else last.rank}"] if ranks else []
         lines.append(
             [fit(name, 32, marks.ellipsis), took(own[0].start_ns), took(length / len(own)), *spread,
-             f"{100 * busy / max(length, 1):.1f}", partial(bar, length / len(own) / max(longest, 1), glyphs=marks)]
+             f"{100 * busy:.1f}" if known else NONE, partial(bar, length / len(own) / max(longest, 1), glyphs=marks)]
         )  # fmt: skip
     rows += table(head, lines, width, marks) if lines else []
     lengths = np.array([step.length_ns for step in trace.steps])
     text = f"median {took(float(np.median(lengths)))}, from {took(int(lengths.min()))} to {took(longest)}"
     return rows + wrap(text, width, role="dim")
+
+
+def _metrics(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Metrics of one's own: of all GPUs or threads that have such names, and which has least and most."""
+    by_name: dict[tuple[str, str], list[OwnMetric]] = {}
+    for each in trace.metrics:
+        by_name.setdefault((each.name, each.level or ""), []).append(each)
+    if not by_name:
+        return []
+    head = (
+        Column("metric"), Column("", "right"), Column("mean", "right"), Column("least", "right", drop=2),
+        Column("on", drop=3), Column("most", "right", drop=1), Column("on", drop=1),
+    )  # fmt: skip
+    lines: list[list[Cell]] = []
+    for (name, level), own in by_name.items():
+        metric = Metric(name, name, name, own[0].unit, "gauge", 0.0, "", "", "")
+        known = sorted((each for each in own if each.value is not None), key=lambda each: each.value or 0.0)
+        values = [each.value for each in known if each.value is not None]
+        ends = [
+            (quantity(each.value, metric), fit(clean(each.place or NONE), 24, "…"))
+            for each in (*known[:1], *known[-1:])
+        ] or [(NONE, NONE)] * 2
+        mean = quantity(sum(values) / len(values) if values else None, metric)
+        lines.append([name, count(len(own), level) if level else "no name fits", mean, *ends[0], *ends[1]])
+    rows = [*section("Metrics of your own", options.width, marks), *table(head, lines, options.width, marks)]
+    for name, text in dict.fromkeys((each.name, each.expression) for each in trace.metrics):
+        rows += wrap(clean(f"{name} = {text}"), options.width, role="dim")
+    return rows
 
 
 def _ranges(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
@@ -314,7 +379,7 @@ def _ranges(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[R
     found: list[Row] = []
     for name, label in (("ranges", "range"), ("operators", "operator"), ("os", "system call")):
         found += _tops(trace, name, fewer, marks, label)
-    about = "GPU time: of what was launched meanwhile"
+    about = "GPU time: of what was launched meanwhile" if trace.gpus else ""
     return [*section("What did the program do?", options.width, marks, about), *found[1:]] if found else []
 
 
@@ -352,8 +417,11 @@ def pieces(trace: TraceAnalysis) -> Iterator[str]:
 
 
 def _document(trace: TraceAnalysis) -> dict[str, Any]:
-    tables = {name: _objects(name, trace) for name in TABLES if name not in ("launches", "verdicts")}
-    tables["kernel_types"] = (row | {"types": row["types"].split("+")} for row in tables["kernel_types"])
+    tables: dict[str, Iterator[dict[str, Any]] | None] = {}
+    tables |= {name: _objects(name, trace) for name in TABLES if name not in ("launches", "verdicts")}
+    told = {"messages": trace.exchange, "io": trace.io}
+    tables |= {name: None for name, found in told.items() if found is None}
+    tables["kernel_types"] = (row | {"types": row["types"].split("+")} for row in _objects("kernel_types", trace))
     return {
         "schema": SCHEMA,
         "sources": iter([source._asdict() for source in trace.sources]),
@@ -365,9 +433,7 @@ def _document(trace: TraceAnalysis) -> dict[str, Any]:
         "facts": dict(trace.facts),
         **tables,
         "launches": launch_numbers(trace),
-        "calltree": None,
-        "messages": None,
-        "io": None,
+        "calltree": None if trace.tree is None else tables["calltree"],
         "verdicts": iter([verdict_object(verdict) for verdict in trace.verdicts]),
         "abstentions": iter([{"code": each.code, "reason": each.reason} for each in trace.abstentions]),
     }

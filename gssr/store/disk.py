@@ -27,6 +27,44 @@ def beside(path: str, suffix: str) -> str:
     return os.path.realpath(path) + suffix
 
 
+def traces_beside(path: str) -> str:
+    """The folder of the traces of a recording, which is named by its file, by one of its ranks' or by their folder."""
+    path = path.rstrip("/")
+    if os.path.basename(os.path.dirname(path)).endswith(".sql.d"):
+        path = os.path.dirname(path)
+    return path.removesuffix(".d" if path.endswith(".sql.d") else "").removesuffix(".sql") + ".traces"
+
+
+def remove_unused(folder: str, sign: str) -> None:
+    """Remove a folder that was made for others to put something in, and a file of this name in it, which was made with it.
+    What they have put in stays, and so does the folder then. Never raises."""
+    for remove, name in ((os.unlink, os.path.join(folder, sign)), (os.rmdir, folder)):
+        try:
+            remove(name)
+        except OSError:
+            pass  # it is gone, or something is in it
+
+
+def open_below(folder: str, path: str) -> int:
+    """A descriptor of the file at a relative path below a folder, without following any link on the way, nor waiting for a
+    pipe. Raises OSError, also for what is no file."""
+    at = os.open(folder, _FOLDER)
+    try:
+        *above, name = path.split("/")
+        if any(part in ("", ".", "..") for part in (*above, name)):
+            raise OSError(EINVAL, "is no path below the folder")
+        for part in above:
+            before, at = at, os.open(part, _FOLDER, dir_fd=at)
+            os.close(before)
+        found = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    finally:
+        os.close(at)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise OSError(EINVAL, "is not a file")
+    return found
+
+
 Identity = tuple[int, int]
 
 
@@ -40,6 +78,7 @@ def identity_of(path: str) -> Identity | None:
 
 
 _SMALL = 4096
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def small_text(path: str) -> str:

@@ -26,8 +26,10 @@ _XLA_COMMUNICATION = re.compile(
 _COMMUNICATION_CALL = re.compile(
     r"^(?:c10d|nccl|gloo|mpi|ucc|hccl|xccl|_c10d_functional)::?|^(?:MPI|nccl|ncclGroup)_?[A-Z]"
 )
+_HOST_COMMUNICATION = re.compile(r"^(?:gloo|mpi|ucc):")
+"""What torch's backends that communicate on the host annotate: the work itself, not the call that starts it."""
 _COPY = re.compile(r"^(?:hip|mtia)?_?(?:memcpy|memset)|^dma|^copy(?:Host|Device|Buffer)", re.IGNORECASE)
-_WAIT = re.compile(r"Synchronize|StreamWaitEvent|EventQuery|StreamQuery|StreamWaitValue", re.IGNORECASE)
+_WAIT = re.compile(r"Synchronize|StreamWaitEvent|EventQuery|StreamQuery|StreamWaitValue|signal_wait", re.IGNORECASE)
 _OS_WAIT = re.compile(r"wait|^p?poll|^p?select|lock|futex|sleep|join|^accept|^connect|^sched_yield")
 _OS_IO = re.compile(
     r"^f?(?:open|close|read|write|sync|put|get)|^p(?:read|write)|^(?:mmap|munmap|msync|ioctl|sendfile|stat|lseek)"
@@ -55,6 +57,7 @@ _BY_NAME = {
     Kind.RUNTIME: ((_WAIT, Category.SYNC),),
     Kind.DRIVER: ((_WAIT, Category.SYNC),),
     Kind.CPU_OP: ((_COMMUNICATION_CALL, Category.COMMUNICATION), (_LOADER, Category.IO)),
+    Kind.RANGE: ((_HOST_COMMUNICATION, Category.COMMUNICATION),),
     Kind.OS: ((_OS_WAIT, Category.SYNC), (_OS_IO, Category.IO)),
 }
 """The first pattern that is found counts."""

@@ -369,13 +369,14 @@ def _nanoseconds(values: Sequence[Any]) -> Times:
 
 
 def _from_digits(values: Sequence[Any]) -> Times:
-    ns = [_ns_of(value) for value in values]
+    ns = [ns_of(value) for value in values]
     return Times(
         np.array([value or 0 for value in ns], np.int64), np.array([value is not None for value in ns], np.bool_)
     )
 
 
-def _ns_of(value: Any) -> int | None:
+def ns_of(value: Any) -> int | None:
+    """Of a time in µs, as a number or as it is written; None where it is none."""
     try:
         if isinstance(value, int | float | str):
             us = Decimal(value)  # of a double all of it: its shortest text may lie 50 ns beside it

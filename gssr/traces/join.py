@@ -1,15 +1,31 @@
 """Timelines of several files as one: times on one clock, names once, links that belong to one file only."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Ints
-from gssr.traces.timeline import NO_LINK, Clock, Counter, Intervals, Source, Timeline, Track
+from gssr.store.format.rows import Process
+from gssr.traces.timeline import (
+    NO_LINK,
+    NO_TIME,
+    Clock,
+    Collectives,
+    Counter,
+    FileUse,
+    Intervals,
+    Messages,
+    Source,
+    Timeline,
+    Track,
+)
 
 _MOST_LINK = 1 << 62
+_NS = 1_000_000_000
 _UNKNOWN = "its clock is unknown: it is shown as if it had begun when the others did"
 _APART = "it does not overlap in time with the first of these files: are they of one run?"
 
@@ -24,10 +40,45 @@ def from_zero(timeline: Timeline, zero: int | None = None) -> Timeline:
     clock = timeline.clock
     return replace(
         timeline,
+        sources=tuple(source._replace(zero_ns=source.zero_ns + zero) for source in timeline.sources),
         clock=clock if clock.unix_ns is None else clock._replace(unix_ns=clock.unix_ns + zero),
         intervals=replace(timeline.intervals, start=timeline.intervals.start - zero),
         counters=tuple(counter._replace(time=counter.time - zero) for counter in timeline.counters),
+        messages=timeline.messages and _messages_from(timeline.messages, zero),
+        io=timeline.io and replace(timeline.io, start=timeline.io.start - zero),
     )
+
+
+def _messages_from(messages: Messages, zero: int) -> Messages:
+    sent, received = (np.where(at == NO_TIME, at, at - zero) for at in (messages.sent, messages.received))
+    own = messages.collectives
+    return replace(messages, sent=sent, received=received, collectives=replace(own, start=own.start - zero))
+
+
+def by_boot(timeline: Timeline, processes: Sequence[Process]) -> Timeline:
+    """With unix times where its times count since its node was booted and one of the run's processes on that node tells when
+    that was, else as it is. Raises ValueError, a clause, for a trace of another node, or of several."""
+    hosts = {track.node for track in timeline.tracks} - {None}
+    if timeline.clock.origin != "boot" or not hosts or not processes:
+        return timeline
+    if len(hosts) > 1:
+        raise ValueError("is of several nodes, which were booted at different times: lay the file of each over it")
+    host = str(hosts.pop())
+    on_node = [process for process in processes if is_on(host, process)]
+    if not on_node:
+        others = ", ".join(list(dict.fromkeys(str(each.node or each.hostname) for each in processes))[:4])
+        raise ValueError(f"was recorded on {host}, since whose boot its times count, and the run was on {others}")
+    booted = next((process.booted_at for process in on_node if process.booted_at is not None), None)
+    if booted is None:
+        return timeline
+    clock = timeline.clock._replace(unix_ns=round(booted * _NS) + timeline.sources[0].zero_ns)
+    return replace(timeline, clock=clock)
+
+
+def is_on(host: str, process: Process) -> bool:
+    """Whether this is the process's host, with or without its domain."""
+    names = {name.partition(".")[0].lower() for name in (process.node, process.hostname) if name}
+    return host.partition(".")[0].lower() in names
 
 
 def join(timelines: Sequence[Timeline]) -> Timeline:
@@ -42,6 +93,7 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
     counters: list[Counter] = []
     facts: dict[str, str] = {}
     track, name, link = [], [], []
+    messages, collectives, io = list[Messages](), list[Collectives](), list[FileUse]()
     first_link = 0
     for timeline in timelines:
         place = np.array([names.setdefault(text, len(names)) for text in timeline.names] or [0], np.int32)
@@ -50,6 +102,16 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
         own, first_link = _moved_links(timeline.intervals.link, first_link)
         link.append(own)
         counters += [one if one.track < 0 else one._replace(track=one.track + len(tracks)) for one in timeline.counters]
+        if (sent := timeline.messages) is not None:
+            n_comms, by = sum(len(each.comms) for each in messages), len(tracks)
+            messages.append(replace(sent, source=sent.source + by, target=sent.target + by, comm=sent.comm + n_comms))
+            each = sent.collectives
+            collectives.append(replace(each, track=each.track + by, comm=each.comm + n_comms))
+        if (used := timeline.io) is not None:
+            n_files, n_layers = (sum(len(getattr(each, what)) for each in io) for what in ("files", "layers"))
+            named = np.where(used.name < 0, -1, place[used.name]).astype(np.int32)
+            io.append(replace(used, track=used.track + len(tracks), file=used.file + n_files, name=named,
+                              layer=used.layer + n_layers))  # fmt: skip
         tracks += [one._replace(source=one.source + len(sources)) for one in timeline.tracks]
         sources += timeline.sources
         facts.update(timeline.facts)
@@ -72,16 +134,33 @@ def join(timelines: Sequence[Timeline]) -> Timeline:
         _pageable(timelines, order),
         facts,
         {name: domain for one in timelines for name, domain in one.domains.items()},
+        replace(_in_a_row(messages), collectives=_in_a_row(collectives)) if messages else None,
+        _in_a_row(io) if io else None,
     )
     return from_zero(joined)
+
+
+_Columns = TypeVar("_Columns", Messages, Collectives, FileUse)
+
+
+def _in_a_row(parts: Sequence[_Columns]) -> _Columns:
+    """Their columns one after the other, and their texts; what is neither as in the first."""
+    found: dict[str, Any] = {}
+    for field in fields(parts[0]):
+        values = [getattr(one, field.name) for one in parts]
+        if isinstance(values[0], np.ndarray):
+            found[field.name] = np.concatenate(values)
+        elif isinstance(values[0], tuple):
+            found[field.name] = tuple(chain.from_iterable(values))
+    return replace(parts[0], **found)
 
 
 def _on_one_clock(timelines: Sequence[Timeline]) -> tuple[list[Timeline], Clock]:
     """With times that count from one moment, and when that was."""
     known = [one.clock for one in timelines if one.clock.unix_ns is not None]
     if not known:
-        if _have_a_common_time(timelines):
-            return list(timelines), Clock()
+        if not booted_apart((one.clock, one.sources) for one in timelines) and _have_a_common_time(timelines):
+            return list(timelines), timelines[0].clock
         return [timelines[0], *(_noted(one, _UNKNOWN, timelines[0]) for one in timelines[1:])], Clock()
     clock = max(known, key=lambda one: (one.origin != "unix", one.error_ns))._replace(
         unix_ns=min(one.unix_ns for one in known if one.unix_ns is not None)
@@ -97,6 +176,11 @@ def _on_one_clock(timelines: Sequence[Timeline]) -> tuple[list[Timeline], Clock]
             one = _noted(one, _APART)
         done.append(one)
     return done, clock
+
+
+def booted_apart(traces: Iterable[tuple[Clock, Sequence[Source]]]) -> bool:
+    """Whether some of their times count from when one node was booted, and some from when another was."""
+    return len({source.host for clock, sources in traces if clock.origin == "boot" for source in sources}) > 1
 
 
 def _noted(timeline: Timeline, note: str, like: Timeline | None = None) -> Timeline:

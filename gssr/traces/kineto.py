@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -55,20 +56,24 @@ def read_kineto(path: str, most_bytes: int | None = None) -> Timeline:
         columns["start"], columns["length"], track, place[columns["name"]], *rows[:2],
         columns["link"], columns["size"], rows[2],
     )  # fmt: skip
-    keys = found.keys
+    keys, notes = found.keys, list(_notes(found))
+    before = len(intervals)
+    if is_kineto:
+        intervals = _of_gpus(intervals, tracks, names, keys, notes)
     source = Source(
         path, "kineto" if is_kineto else "chrome", "torch.profiler" if is_kineto else "",
         rank=rank_of(keys), host=_host_of(keys), n_events=found.n_events,
-        left_out=found.n_broken + found.n_unsound, notes=tuple(_notes(found)),
+        left_out=found.n_broken + found.n_unsound + before - len(intervals), notes=tuple(notes),
     )  # fmt: skip
     pageable = None
     if any("Pageable" in name or "Pinned" in name for name in names):
         is_pageable = np.array(["Pageable" in name for name in names])
         pageable = np.flatnonzero(is_pageable[intervals.name] & (intervals.kind == Kind.MEMCPY))
+    counters = tuple(_counters(found))
     tracks = tuple(track._replace(rank=source.rank, node=source.host) for track in tracks)
     return Timeline(
-        (source,), _clock_of(intervals.start, keys), tracks, names, intervals,
-        tuple(_counters(found)), pageable, _facts_of(keys),
+        (source,), _clock_of(intervals.start, counters, keys), tracks, names, intervals,
+        counters, pageable, _facts_of(keys),
     )  # fmt: skip
 
 
@@ -152,6 +157,25 @@ def _classified(
     return tables[0][key], tables[1][key], tables[2][key]
 
 
+def _of_gpus(
+    own: Intervals, tracks: Sequence[Track], names: Sequence[str], keys: Mapping[str, Any], notes: list[str]
+) -> Intervals:
+    """Without what ROCm's profiler heard while it warmed up; what is odd about GPUs is noted."""
+    on_gpu = np.array([track.kind == "gpu_stream" for track in tracks] or [False])[own.track]
+    is_hip = "hip_runtime_version" in keys or any(name.startswith("hip") for name in names)
+    if not on_gpu.any():
+        if keys.get("deviceProperties") or ((own.kind == Kind.RUNTIME) | (own.kind == Kind.DRIVER)).any():
+            why = "HIP was used before the profiler began, or the profiler" if is_hip else "the profiler"
+            notes.append(f"no GPU rows: {why} was not on for GPUs; what they did is not known")
+        return own
+    early = on_gpu & (own.start + own.length <= own.start[~on_gpu].min(initial=_LAST_UNIX))
+    if not is_hip or on_gpu.all() or not early.any():
+        return own
+    n = np.count_nonzero(early)
+    notes.append(f"{n:,} GPU rows are left out, from before the first row of the program: the profiler was warming up")
+    return replace(own, **{field.name: getattr(own, field.name)[~early] for field in fields(own)})
+
+
 def _counters(found: Columns) -> Iterable[Counter]:
     for (name, key), parts in found.series.items():
         time, value = (np.concatenate(columns) for columns in zip(*parts, strict=True))
@@ -195,8 +219,10 @@ def _host_of(keys: Mapping[str, Any]) -> str | None:
     return next((host for host in found if isinstance(host, str) and host), None)
 
 
-def _clock_of(start: Ints, keys: Mapping[str, Any]) -> Clock:
-    """That of a file whose events begin so: since 1970 until 2024, since ``baseTimeNanoseconds`` after, else since boot."""
+def _clock_of(start: Ints, counters: Sequence[Counter], keys: Mapping[str, Any]) -> Clock:
+    """That of a file whose events, or counters without any, begin so: since 1970 until 2024, since ``baseTimeNanoseconds``
+    after, else since boot."""
+    start = start if len(start) or not counters else counters[0].time
     if not len(start):
         return Clock()
     usual = int(start[len(start) // 2])

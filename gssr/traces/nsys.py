@@ -4,9 +4,9 @@ for it, and versions add columns: both are found by name."""
 import re
 import sqlite3
 from collections import Counter as Counts
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,8 +104,12 @@ _NVTX_MARK = _NVTX._replace(kind=Kind.MARK)
 _RANGES, _MARKS, _DOMAIN = (59, 60, 70, 71), (34, 65), 75
 """Values of eventType: push/pop and start/end ranges, written while it ran or brought from a text; marks; the name of a
 domain."""
+_NETWORK_METRICS = ("TARGET_INFO_NETWORK_METRICS", "metricsListId", "metricsIdx", "name", "unit")
+_CARDS = ("TARGET_INFO_NIC_INFO", "nicId", "name")
+_CARD_NUMBERS = ("NIC_ID_MAP", "globalId", "nicId")
 _READ = (
-    *(table.name for table in _TABLES), _NVTX.name, "GPU_METRICS", "TARGET_INFO_GPU_METRICS", "StringIds", *TABLES,
+    *(table.name for table in _TABLES), _NVTX.name, "GPU_METRICS", "TARGET_INFO_GPU_METRICS", "NET_NIC_METRIC",
+    _NETWORK_METRICS[0], _CARDS[0], _CARD_NUMBERS[0], "StringIds", *TABLES,
 )  # fmt: skip
 _LONGEST = 1 << 53
 """ns, 104 days: no session is longer. What is said to begin or end farther from its start is no time."""
@@ -142,6 +146,27 @@ def read_nsys(path: str, rank: int | None = None) -> Timeline:
 def rank_of(path: str) -> int | None:
     """The rank that a report tells without being read. Raises TraceError."""
     return _read_from(path, lambda database: About(database).rank()[0])
+
+
+_DETAILS = (
+    "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "registersPerThread", "staticSharedMemory",
+    "dynamicSharedMemory", "localMemoryTotal", "sharedMemoryExecuted", "correlationId", "graphNodeId", "returnValue",
+)  # fmt: skip
+
+
+def details_at(path: str, kind: Kind, start: int, end: int) -> dict[str, int]:
+    """What the row of an interval tells besides, by its columns; ns since the session began. Raises TraceError."""
+
+    def read(database: Database) -> dict[str, int]:
+        for table in (table.name for table in _TABLES if table.kind == kind and table.name in database.columns):
+            names = [name for name in _DETAILS if name in database.columns[table]]
+            for columns in database.integers(table, ["start", "end", *names]):
+                for at in np.flatnonzero((columns[0] == start) & (columns[1] == end))[:1].tolist():
+                    values = zip(names, (int(column[at]) for column in columns[2:]), strict=True)
+                    return {name: value for name, value in values if value != NULL}
+        return {}
+
+    return _read_from(path, read)
 
 
 def _read_from(path: str, read: Callable[[Database], _Read]) -> _Read:
@@ -211,7 +236,7 @@ class _Reading:
             notes,
         )  # fmt: skip
         clock = Clock() if about.unix_ns is None else Clock(about.unix_ns, "unix")
-        series = tuple(counter._replace(track=places[counter.track]) for counter in counters)
+        series = tuple(one if one.track < 0 else one._replace(track=places[one.track]) for one in counters)
         return Timeline(
             (source,), clock, (*tracks, *added), names.texts, intervals, series, pageable, about.facts, names.domains
         )
@@ -351,36 +376,60 @@ class _Reading:
         ), found  # fmt: skip
 
     def _counters(self) -> tuple[list[Counter], list[int]]:
-        """The series of GPU_METRICS, whose ``track`` is the place of their GPU in the ids that come with them."""
-        parts: list[tuple[Ints, Floats, NDArray[np.int32]]] = []
-        metrics: dict[Key, int] = {}
-        for time, kind, metric, value in self._database.integers(
-            "GPU_METRICS", ("timestamp", "typeId", "metricId", "value")
-        ):
-            sound = (time > -_LONGEST) & (time < _LONGEST) & (value >= 0) & (kind != NULL)
-            self._n_events += len(time)
-            self._left_out += len(time) - int(np.count_nonzero(sound))
-            if sound.any():
-                own = placed([kind[sound], metric[sound]], metrics)
-                parts.append((time[sound], value[sound].astype(np.float64), own))
-        if not parts:
-            return [], []
-        times, values = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
-        which = np.concatenate([part[2] for part in parts])
-        parts.clear()
-        order = np.argsort(which.astype(np.int16 if len(metrics) < 1 << 15 else np.int32), kind="stable")
-        ends = np.cumsum(np.bincount(which, minlength=len(metrics))).tolist()
+        """The series of GPU_METRICS, whose ``track`` is the place of their GPU in the ids that come with them; and those of
+        network cards."""
         told = self._database.rows("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"), MOST_ROWS)
         names: dict[Key, str] = {(kind, metric): str(name) for kind, metric, name in told}
         found, gpus = [], dict[int, int]()
-        for key, begin, end in zip(metrics, [0, *ends], ends, strict=False):
-            rows = order[begin:end]
-            rows = rows[np.argsort(times[rows], kind="stable")]
+        for key, time, value in self._series("GPU_METRICS", "timestamp", "typeId", "metricId"):
             name = names.get(key, f"metric {key[1]}")
             unit = _UNIT.search(name)
             gpu = gpus.setdefault(key[0] & _GPU_OF_TYPE, len(gpus))
-            found.append(Counter(name, unit[1] if unit else "", "rate", times[rows], values[rows], gpu))
-        return found, list(gpus)
+            found.append(Counter(name, unit[1] if unit else "", "rate", time, value, gpu))
+        return found + self._of_network(), list(gpus)
+
+    def _of_network(self) -> list[Counter]:
+        """The series of network cards, by card, port and metric; what is told by the millisecond, by the second."""
+
+        def rows(table: str, *names: str) -> list[tuple[Any, ...]]:
+            return self._database.rows(table, names, MOST_ROWS)
+
+        told: dict[Key, tuple[str, str]] = {
+            (of, at): (str(name), str(unit)) for of, at, name, unit in rows(*_NETWORK_METRICS)
+        }
+        cards, numbers, found = dict(rows(*_CARDS)), dict(rows(*_CARD_NUMBERS)), list[Counter]()
+        for (card, port, *key), time, value in self._series(
+            "NET_NIC_METRIC", "end", "globalId", "portId", "metricsListId", "metricsIdx"
+        ):
+            name, unit = told.get(tuple(key), (f"metric {key[1]}", ""))
+            place = f"{cards.get(numbers.get(card)) or 'network card'}{'' if port == NULL else f'/{port}'}"
+            if unit.endswith("/ms"):
+                unit, value = unit.replace("bytes/", "B/").replace("/ms", "/s"), value * 1e3
+            found.append(Counter(f"{place} {name}", unit, "rate", time, value))
+        return found
+
+    def _series(self, table: str, at: str, *keys: str) -> Iterator[tuple[Key, Ints, Floats]]:
+        """Of a table of values, by these columns, the times and values of each."""
+        parts: list[tuple[Ints, Floats, NDArray[np.int32]]] = []
+        places: dict[Key, int] = {}
+        for time, value, *those in self._database.integers(table, (at, "value", *keys)):
+            sound = (time > -_LONGEST) & (time < _LONGEST) & (value >= 0) & (those[0] != NULL)
+            self._n_events += len(time)
+            self._left_out += len(time) - int(np.count_nonzero(sound))
+            if sound.any():
+                own = placed([column[sound] for column in those], places)
+                parts.append((time[sound], value[sound].astype(np.float64), own))
+        if not parts:
+            return
+        times, values = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        which = np.concatenate([part[2] for part in parts])
+        parts.clear()
+        order = np.argsort(which.astype(np.int16 if len(places) < 1 << 15 else np.int32), kind="stable")
+        ends = np.cumsum(np.bincount(which, minlength=len(places))).tolist()
+        for key, begin, end in zip(places, [0, *ends], ends, strict=False):
+            rows = order[begin:end]
+            rows = rows[np.argsort(times[rows], kind="stable")]
+            yield key, times[rows], values[rows]
 
     def _made_tracks(self, about: About, strings: _Strings) -> tuple[list[Track], int | None]:
         """The tracks, and the rank of the report: not that of its tracks where several processes used GPUs."""

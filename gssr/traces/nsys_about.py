@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from gssr.launch import ALONE, where_am_i
+from gssr.recognise import RANK_IN_NAME
 from gssr.store.read.database import Database
 
 TABLES = (
@@ -24,7 +25,6 @@ _LOST = re.compile(r"not all .* (?:collected|recorded)|\b(?:lost|dropped|overflo
 _MOST_LOST = 5
 _WARNING = 2
 _BETWEEN_VARIABLES = re.compile("[;\0\n]")
-_RANK_IN_NAME = re.compile(r"rank[-_]?(\d{1,7})", re.IGNORECASE)
 
 
 class About:
@@ -114,7 +114,7 @@ class About:
         if len(ranks) == 1:
             rank, launcher = ranks.pop()
             return rank, f"what {launcher} told it"
-        told = _RANK_IN_NAME.search(os.path.basename(self._path))
+        told = RANK_IN_NAME.search(os.path.basename(self._path))
         return (int(told[1]), "the file's name") if told else (None, "")
 
 

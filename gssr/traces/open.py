@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from gssr.recognise import TRACES, recognise
+from gssr.launch import rank_told
+from gssr.recognise import RANK_IN_NAME, TRACES, environments_in, rank_in, recognise, traces_in
 from gssr.traces.join import from_zero, join
 from gssr.traces.json_events import MOST_BYTES, PIECE, Pieces
 from gssr.traces.kineto import read_kineto
@@ -15,21 +16,48 @@ from gssr.traces.timeline import Format, Source, Timeline, TraceError
 
 __all__ = ["MOST_BYTES", "TraceError", "Traces", "open_traces"]
 
-_IN_NAME = re.compile(r"rank[-_]?(\d{1,9})(?!\d)", re.IGNORECASE)
-_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]{0,2000}?"rank"\s*:\s*(\d{1,9})\b')
+_RANKS = re.compile(r"(\d{1,9})(?:(?:-|:|\.\.)(\d{1,9}))?")
 _OVERLAP = 4096
-_MOST_FILES = 100_000
+_ALONE = {"nsys": "reports of Nsight Systems", "rocpd": "databases of rocprofv3"}
+"""What is not opened together with others."""
+BY_PLACE = "by its place among the files: it tells none"
+"""How the note of a file ends whose rank nobody knows."""
 
 
-def open_traces(paths: Sequence[str], *, most_bytes: int | None = None) -> "Traces":
+def open_traces(
+    paths: Sequence[str], *, most_bytes: int | None = None, ranks: str | None = None,
+    window: tuple[int | None, int | None] = (None, None),
+) -> "Traces":  # fmt: skip
     """The traces in these files and folders, in order of their ranks. ``most_bytes``: what one file may unpack to; None:
-    MOST_BYTES, and 200 times its size. Of folders what is no trace is passed over. Raises TraceError for a file that is
-    none, and for two of one rank."""
+    MOST_BYTES, and 200 times its size. ``ranks``: only these are read, as "0-7,12"; ``window``: no more need be kept than
+    what reaches into this time, ns. Of folders what is no trace is passed over. Raises TraceError for a file that is none,
+    and for two of one rank; ValueError, a sentence, for ranks that are none."""
+    wanted = None if ranks is None else ranks_of(ranks)
     files = [file for path in paths for file in _files_of(path)]
     if not files:
         raise TraceError("no trace is named")
+    profiles = [path for path, kind in files if kind == "cube"]
+    if profiles and len(files) > 1:
+        raise TraceError(f"{profiles[0]}: is a profile of all ranks: look at it alone")
     sources = [_looked_at(path, kind, len(files) > 1, most_bytes) for path, kind in files]
-    return Traces(_ranked(sources), most_bytes)
+    if len(sources) > 1 and (archive := next((one for one in sources if one.format == "otf2"), None)):
+        raise TraceError(f"{archive.path}: is a trace of Score-P (OTF2), which holds all ranks of a run: name it alone")
+    ranked = _ranked(sources)
+    if wanted is not None and profiles:
+        raise TraceError(f"{profiles[0]}: is a profile of all ranks: look at it without --ranks")
+    if wanted is not None and ranked[0].format != "otf2":
+        ranked = tuple(one for one in ranked if any(one.rank in each for each in wanted))
+        if not ranked:
+            raise TraceError(f"{paths[0]}: --ranks {ranks}: none of these ranks is there")
+    return Traces(ranked, most_bytes, wanted, window)
+
+
+def ranks_of(text: str) -> list[range]:
+    """The ranks that "0-7,12" means. Raises ValueError, a sentence."""
+    found = [_RANKS.fullmatch(word.strip()) for word in text.split(",")]
+    if not all(found):
+        raise ValueError(f"--ranks: {text!r} names no ranks: give numbers, as 0-7,12")
+    return [range(int(each[1]), int(each[2] or each[1]) + 1) for each in found if each]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,29 +66,49 @@ class Traces:
 
     sources: tuple[Source, ...]
     most_bytes: int | None = None
+    ranks: Sequence[range] | None = None
+    window: tuple[int | None, int | None] = (None, None)
 
     def timelines(self) -> Iterator[Timeline]:
-        """One after the other, each from its own first beginning on. Raises TraceError."""
+        """One after the other, each from its own first beginning on; an archive from where it begins, whichever part of it
+        is read. Raises TraceError."""
         for source in self.sources:
-            yield from_zero(self._read(source))
+            yield from_zero(self._read(source), 0 if source.format == "otf2" else None)
 
     def timeline(self) -> Timeline:
         """All of them as one. Raises TraceError."""
+        if len(self.sources) == 1:
+            return next(self.timelines())
         return join([self._read(source) for source in self.sources])
 
     def _read(self, source: Source) -> Timeline:
+        if source.format == "otf2":
+            from gssr.traces.otf2.archive import read_otf2
+
+            return _noted(read_otf2(source.path, self.ranks, self.window), source.notes)
         if source.format == "nsys":
             from gssr.traces.nsys import read_nsys
 
-            timeline = read_nsys(source.path, source.rank)
-            own = (one._replace(notes=(*source.notes, *one.notes)) for one in timeline.sources)
-            return replace(timeline, sources=tuple(own))
+            return _noted(read_nsys(source.path, source.rank), source.notes)
+        if source.format == "rocpd":
+            from gssr.traces.rocpd import read_rocpd
+
+            return _noted(read_rocpd(source.path, source.rank), source.notes)
+        if source.format == "cube":
+            from gssr.traces.cube import read_cube
+
+            return read_cube(source.path)
         timeline = read_kineto(source.path, self.most_bytes)
         told = timeline.sources[0].rank
         rank = source.rank if told is None or len(self.sources) > 1 else told
         notes = source.notes if rank == source.rank else ()
         sources = tuple(one._replace(rank=rank, notes=(*notes, *one.notes)) for one in timeline.sources)
         return replace(timeline, sources=sources, tracks=tuple(one._replace(rank=rank) for one in timeline.tracks))
+
+
+def _noted(timeline: Timeline, notes: Sequence[str]) -> Timeline:
+    own = (one._replace(notes=(*notes, *one.notes)) for one in timeline.sources)
+    return replace(timeline, sources=tuple(own))
 
 
 def _files_of(path: str) -> list[tuple[str, Format]]:
@@ -70,17 +118,18 @@ def _files_of(path: str) -> list[tuple[str, Format]]:
         if found.kind not in TRACES:
             raise TraceError(f"{path}: {found.problem or 'is a recording, not a trace'}")
         return [(path, cast(Format, found.kind))]
+    if (whole := recognise(path)).kind == "otf2":
+        return [(path, "otf2")]
     try:
-        names = sorted(os.listdir(path), key=_by_number)[:_MOST_FILES]
+        inside = traces_in(path)
     except OSError as error:
         raise TraceError(f"{path}: can't be read: {error.strerror}") from None
-    inside = [os.path.join(path, name) for name in names if not name.startswith(".")]
-    kinds = [(file, recognise(file)) for file in inside if os.path.isfile(file)]
-    traces = [(file, cast(Format, found.kind)) for file, found in kinds if found.kind in TRACES]
+    traces = sorted(((file, cast(Format, kind)) for file, kind in inside), key=lambda each: _by_number(each[0]))
     if not traces:
-        raise TraceError(f"{path}: {recognise(path).problem or 'holds a recording, not a trace'}")
-    if len({kind == "nsys" for _, kind in traces}) > 1:
-        raise TraceError(f"{path}: holds reports of Nsight Systems and traces of others: name the files of one kind")
+        raise TraceError(f"{path}: {whole.problem or 'holds a recording, not a trace'}")
+    tools = [tool for kind, tool in _ALONE.items() if any(kind == own for _, own in traces)]
+    if tools and len({kind if kind in _ALONE else "" for _, kind in traces}) > 1:
+        raise TraceError(f"{path}: holds {' and '.join(tools)} and traces of others: name the files of one kind")
     return traces
 
 
@@ -91,13 +140,20 @@ def _by_number(name: str) -> list[tuple[int, str]]:
 
 def _looked_at(path: str, kind: Format, has_others: bool, most_bytes: int | None) -> Source:
     """What is known of a file before it is read."""
+    if kind == "otf2" and os.path.isdir(path):
+        beside = sorted(name for name in os.listdir(path) if name.endswith(".cubex"))
+        return Source(path, kind, notes=tuple(f"{name} beside it is a profile: name it to see it" for name in beside))
+    if kind in ("cube", "otf2"):
+        return Source(path, kind)
     if kind == "nsys":
         from gssr.traces.nsys import rank_of
 
         rank = rank_of(path) if has_others else None
+    elif kind == "rocpd":
+        rank = rank_told(environments_in(path))[0]
     else:
         rank = _rank_in(path, has_others, most_bytes)
-    named = _IN_NAME.search(os.path.basename(path))
+    named = RANK_IN_NAME.search(os.path.basename(path))
     if rank is not None or not named:
         return Source(path, kind, rank=rank)
     return Source(path, kind, rank=int(named[1]), notes=(f"rank {int(named[1])} by the name of the file",))
@@ -110,11 +166,10 @@ def _rank_in(path: str, has_others: bool, most_bytes: int | None) -> int | None:
     text = b""
     for number, piece in enumerate(pieces):
         text = text[-_OVERLAP:] + piece
-        if found := _RANK.search(text):
-            return int(found[1])
+        if (rank := rank_in(text)) is not None:
+            return rank
         if number == 0 and not pieces.is_packed:
-            found = _RANK.search(_end_of(path))
-            return int(found[1]) if found else None
+            return rank_in(_end_of(path))
         if not has_others:
             break
     return None
@@ -140,5 +195,5 @@ def _ranked(sources: Sequence[Source]) -> tuple[Source, ...]:
     if len(sources) == 1:
         return tuple(sources)
     for source, rank in zip([source for source in sources if source.rank is None], free, strict=False):
-        of_rank[rank] = source._replace(rank=rank, notes=(f"rank {rank} by its place among the files: it tells none",))
+        of_rank[rank] = source._replace(rank=rank, notes=(f"rank {rank} {BY_PLACE}",))
     return tuple(of_rank[rank] for rank in sorted(of_rank))

@@ -1,9 +1,10 @@
 """The program: keys and the mouse change the view, the producer brings frames, and every change is drawn anew."""
 
 import os
+import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -21,26 +22,34 @@ from gssr.model.compare.alignment import aligned
 from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
 from gssr.model.live.watch_trace import Watched
+from gssr.model.traces.part import NOTHING
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
+from gssr.model.window import select_gpus
 from gssr.render.cells import clean
 from gssr.render.glyphs import Glyphs
 from gssr.render.roles import Row
+from gssr.render.scale import count
 from gssr.store.output_file import access_of
 from gssr.store.read.open import log_of
 from gssr.tui import shell
 from gssr.tui.actions import ACTIONS
 from gssr.tui.actions import BY_NAME as ACTION
-from gssr.tui.canvas import Canvas, ShortChange, ShortLayout, looks
+from gssr.tui.canvas import PROBE, Canvas, Line, ShortChange, ShortLayout, looks
 from gssr.tui.export import export, to_text
 from gssr.tui.moves import MOVES, go_to, move_by, played
+from gssr.tui.order import only_of, ordered
 from gssr.tui.output import LogFile, Output
-from gssr.tui.palette import Actions, Prompt
+from gssr.tui.palette import LISTED, Choice, Prompt, choices, line_at, over
 from gssr.tui.producer import Frames, Producer
-from gssr.tui.view import Scene, View
+from gssr.tui.view import LATELY, Scene, View
 
+_PAGE = 10
+"""Lines that a page of a list has."""
 _WHEEL = 3
 """Lines that a turn of the mouse's wheel moves."""
+_LEAVING = 0.8
+"""Seconds for which leaving waits at most."""
 
 
 class Arrived(Message):
@@ -60,7 +69,7 @@ class LiveScreen(App[int]):
     something grows; ``colors`` of the terminal, 0 for none; ``table``: the rules that the job is judged by."""
 
     CSS = "Screen { layers: base top; } Canvas { width: 100%; height: 100%; layer: base; }"
-    COMMANDS: ClassVar = {Actions}
+    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar = [(",".join(action.keys), f"act('{action.name}')", action.help) for action in ACTIONS]
 
     def __init__(
@@ -71,6 +80,11 @@ class LiveScreen(App[int]):
         self.theme = theme
         self.animation_level = "none"
         self.view = View()
+        self._window_is_chosen = False
+        self.wanted_gpus: tuple[str, ...] | None = None
+        """What names the GPUs to begin with (gssr.model.window.select_gpus), until they are known."""
+        self.waiting = ""
+        """What is said in place of the footer until there is a recording."""
         self.frames: Frames = ()
         self._box = Size(0, 0)
         self._glyphs = glyphs
@@ -78,10 +92,14 @@ class LiveScreen(App[int]):
         self._table = table
         self._watches: list[Watched] = list(watches)
         self._message = ""
+        self._picked = 0
         self._played = time.monotonic()
         self._log_file = LogFile(log_of(watches[0].path))
         self._printed: bytes | None = None
-        self._canvas = Canvas(looks(colors), self._click, self._typed)
+        self._line = Line()
+        self._then: Callable[[], None] | None = None
+        """What is done once everything on its way to the terminal has arrived."""
+        self._canvas = Canvas(looks(colors, theme == "ansi-light"), self._line, self._click, self._typed)
         self._prompt = Prompt()
         self._producer = Producer(self._watches, 1.0 / hz, self._deliver)
 
@@ -101,9 +119,12 @@ class LiveScreen(App[int]):
     def on_mount(self) -> None:
         """Begin to read; notice when the terminal is gone."""
         self._canvas.focus()
+        self._window_is_chosen = self.view.span is not None
         self._ask()
         self._producer.start()
-        if not self.is_headless:
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
+        if not self.is_headless and self._driver is not None:
+            self._driver.write(PROBE.format(self._glyphs.track))
             self.set_interval(1.0, self._leave_without_terminal)
 
     def _leave_without_terminal(self) -> None:
@@ -122,6 +143,9 @@ class LiveScreen(App[int]):
             self.exit(1, message=Text(clean(f"gssr: an error while reading: {self._producer.problem!r}")))
             return
         self.frames = event.frames
+        if self.wanted_gpus is not None and event.frames[0].n_gpus:
+            self._select(self.wanted_gpus)
+        self._show_lately(self.frames[0])
         if len(self._watches) == 1 and len(self._watches[0].run_ids) > 1:
             self._watch_other_runs(self._watches[0])
         if self.view.speed:
@@ -129,6 +153,24 @@ class LiveScreen(App[int]):
         if self.view.screen == "compare":
             self._ask()  # how the two are aligned depends on both
         self._draw()
+
+    def _show_lately(self, frame: Frame) -> None:
+        """Of a run that grows the last minutes, of one that is over all of it, as long as nobody chose a window."""
+        if self._window_is_chosen or self.view.end is not None or self.view.speed or frame.part is not None:
+            return
+        span = LATELY if frame.state in ("live", "stalled") and frame.last - frame.first > LATELY else None
+        if span != self.view.span:
+            self.view = replace(self.view, span=span)
+            self._ask()
+
+    def _select(self, wanted: tuple[str, ...]) -> None:
+        self.wanted_gpus = None
+        try:
+            self._look(
+                replace(self.view, selection=select_gpus(self.frames[0].gpus, wanted), selected=", ".join(wanted))
+            )
+        except ValueError as error:
+            self._message = f"--gpus: {error}"
 
     def _watch_other_runs(self, watch: Watched) -> None:
         """The recording holds several runs: those that are not looked at can be compared with, the newest first."""
@@ -157,7 +199,7 @@ class LiveScreen(App[int]):
         query = shell.query(self.view, width, height, self._table)
         queries = [query] + [None] * (len(self._watches) - 1)
         if self.view.screen == "compare" and len(self._watches) > 1:
-            queries[0], queries[self._other] = aligned(query, self.view.align == "activity", *self._pair())
+            queries[0], queries[self._other] = aligned(query, self.view.align, *self._pair())
         self._producer.ask(tuple(queries), keep_looking=bool(self.view.speed))
 
     def scene(self) -> Scene | None:
@@ -177,24 +219,60 @@ class LiveScreen(App[int]):
 
     def _draw(self) -> None:
         scene = self.scene()
-        if scene is not None and scene.width and scene.height:
+        if scene is not None and scene.width and scene.height and self._then is None:
             self._canvas.show(self._rows(scene))
 
     def _rows(self, scene: Scene) -> list[Row]:
-        return shell.draw(scene, self._message)
+        message = self._message or ("" if scene.frame.run or scene.frame.part else self.waiting)
+        rows, asked = shell.draw(scene, message), self._prompt.asked
+        if asked not in LISTED:
+            return rows
+        return over(rows, asked, choices(asked, scene, self._prompt.value), self._picked, scene)
 
     def _look(self, view: View) -> None:
         if view != self.view:
+            if view.span != self.view.span:
+                self._window_is_chosen = view.span != LATELY  # that is what nobody needs to choose
             self.view = view
             self._ask()
 
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         """Send what changed, in few bytes."""
+        if not self.frames:
+            return  # the terminal is blank
         if isinstance(renderable, ChopsUpdate):
-            renderable = ShortChange(renderable, self._box.width)
+            renderable = ShortChange(renderable, self._box.width, self._line.repeats)
         elif isinstance(renderable, LayoutUpdate):
-            renderable = ShortLayout(renderable)
+            renderable = ShortLayout(renderable, self._line.repeats)
         super()._display(screen, renderable)
+        if isinstance(renderable, ShortChange | ShortLayout) and self._driver is not None:
+            self._driver.write(self._line.ask(renderable.n_bytes))
+
+    def on_cursor_position(self, event: events.CursorPosition) -> None:
+        """The terminal has drawn what was sent: go on."""
+        self._line.answered(event.x)
+        if self._then is not None:
+            self._arrived()
+        else:
+            self._canvas.go_on()
+
+    def _once_arrived(self, then: Callable[[], None]) -> None:
+        """Draw nothing more, and do this once what was sent is drawn: an answer would otherwise come to the shell."""
+        self._canvas.stop()
+        self._then = then
+        if self._line.busy:
+            self.set_timer(_LEAVING, self._arrived)
+        else:
+            self._arrived()
+
+    def _arrived(self) -> None:
+        then, self._then = self._then, None
+        if then is not None:
+            then()
+
+    def leave(self) -> None:
+        """End, without an error."""
+        self._once_arrived(lambda: self.exit(0))
 
     # Keys and the mouse
 
@@ -204,36 +282,70 @@ class LiveScreen(App[int]):
     def action_act(self, name: str) -> None:
         """Do what the table of actions calls ``name``."""
         scene = self.scene()
+        if self._prompt.asked and name not in ("interrupt", "suspend"):
+            self._pick(name)
+            return
         self._message = ""
         if ACTION[name].traces and (scene is None or scene.frame.part is None):
             return
-        if name == "quit":
-            self.exit(0)
+        if name == "quit" and self.view.overlay:
+            self._look(replace(self.view, overlay=""))
+        elif name == "quit":
+            self.leave()
         elif name == "interrupt":
             self._interrupt()
-        elif name == "palette":
-            self.action_command_palette()
+        elif name == "suspend":
+            self._suspend()
         elif name == "next_other":
             self._other = self._other % max(len(self._watches) - 1, 1) + 1
             self._ask()
         elif name in _ASKED and scene is not None:
-            calls = name == "filter" and scene.view.screen == "calls"
-            self._prompt.ask(
-                name,
-                "a part of a name   nccl*   (nothing: all)" if calls else _ASKED[name],
-                self._suggested(name, scene),
-            )
+            label, hint = _ASKED[name]
+            if name == "filter" and scene.frame.part is not None:
+                hint = "rank0*   busy<30   name=nccl*   takes>1ms   size>1M   (several: and; nothing: all)"
+            if name == "filter" and scene.view.screen == "calls":
+                hint = "a part of a name   nccl*   (nothing: all)"
+            self._prompt.ask(name, label, hint, self._suggested(name, scene))
+            listed = choices(name, scene, "") if name == "metrics" else []
+            metrics = [choice.then.metric for choice in listed if isinstance(choice.then, View)]
+            shown = scene.frame.grid.metric
+            self._picked = metrics.index(shown) if shown in metrics else 0
         elif name == "copy":
             self.copy_to_clipboard(to_text(self._canvas.rows()))
             self._message = "copied, if the terminal allows it (OSC 52)"
         elif name in MOVES and scene is not None:
             if name == "play":
                 self._played = time.monotonic()
-            self._look(MOVES[name](self._body(scene)))
+            view = MOVES[name](self._body(scene))
+            if name in _FINDING and view == self.view:
+                self._message = (
+                    "no more of that name that way, or no name is chosen: Enter a line, or a name on Calls (8)"
+                )
+            self._look(view)
         self._draw()
 
     def _interrupt(self) -> None:
-        self.exit(0)
+        self.leave()
+
+    def _suspend(self) -> None:
+        """Back to the shell, which draws this anew when it continues us."""
+        if self.is_headless or os.getpgrp() == os.getsid(0):
+            self._message = "no shell here to go back to"
+            return
+        self._once_arrived(self._to_the_shell)
+
+    def _to_the_shell(self) -> None:
+        self._suspend_signal()
+        os.kill(0, signal.SIGTSTP)
+
+    def _pick(self, name: str) -> None:
+        """The keys that move a cursor move it in the list above the line in which something is typed."""
+        scene = self.scene()
+        steps = {"up": -1, "down": 1, "page_up": -_PAGE, "page_down": _PAGE}
+        if scene is not None and self._prompt.asked in LISTED and name in steps:
+            last = len(choices(self._prompt.asked, scene, self._prompt.value)) - 1
+            self._picked = min(max(self._picked + steps[name], 0), max(last, 0))
+            self._draw()
 
     def _typed(self, _key: str) -> bool:
         """Whether a key means something else than in the table of actions."""
@@ -247,6 +359,13 @@ class LiveScreen(App[int]):
             return f"{clean(stem)}-{scene.view.screen}.txt"
         return ""
 
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Another list; the first of it is the one that is most likely meant."""
+        if self._prompt.asked in LISTED and event.value:
+            self._picked = 0
+        if self._prompt.asked in LISTED:
+            self._draw()
+
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """What was typed is taken."""
         asked, text = self._prompt.done(), event.value.strip()
@@ -254,11 +373,16 @@ class LiveScreen(App[int]):
         scene = self.scene()
         if scene is None:
             return
+        if asked in LISTED:
+            found = choices(asked, scene, text)
+            self._take(found[min(self._picked, len(found) - 1)] if found else None)
+            return
         try:
             if asked == "filter" and self.view.screen == "calls":
                 self._look(replace(self.view, sought=text, row=0, top=0))
             elif asked == "filter":
-                self._look(replace(self.view, filter=text, top=0))
+                self._look(replace(self.view, filter=text, top=0, place=-1))
+                self._message = filtered(scene._replace(view=self.view))
             elif asked == "go_to" and text:
                 self._look(go_to(self._body(scene), text))
             elif asked == "export" and text:
@@ -271,16 +395,36 @@ class LiveScreen(App[int]):
             self._message = f"{text}: {error.strerror}"
         self._draw()
 
+    def _take(self, picked: Choice | None) -> None:
+        """Do what was picked of a list; None where nothing is in it."""
+        if picked is None:
+            self._message = "nothing has this name"
+        elif isinstance(picked.then, str):
+            self.action_act(picked.then)
+        else:
+            self._look(picked.then)
+        self._draw()
+
     def on_key(self, event: events.Key) -> None:
         """Esc leaves the line to type in."""
         if self._prompt.display and event.key == "escape":
             self._prompt.done()
             self._canvas.focus()
+            self._draw()
             event.stop()
 
     def _click(self, x: int, y: int) -> None:
         scene = self.scene()
         if scene is None:
+            return
+        if self._prompt.asked in LISTED:
+            found = choices(self._prompt.asked, scene, self._prompt.value)
+            line = line_at(y, scene.height, len(found), self._picked)
+            self._prompt.done()
+            if line is None:
+                self._draw()
+            else:
+                self._take(found[line])
             return
         if y == scene.height - 1:
             name = shell.footer_action(scene, x)
@@ -310,9 +454,29 @@ class LiveScreen(App[int]):
             self._draw()
 
 
+def filtered(scene: Scene) -> str:
+    """What a filter that was just typed has done, where the screen does not show it: none passes, all do, or it is about the
+    lists of other screens. "" for nothing to say."""
+    order, text, noun = ordered(scene), scene.view.filter, scene.frame.noun
+    if order.problem:
+        return order.problem
+    n = len(order.gpus)
+    only = scene.frame.part is not None and only_of(text) != NOTHING
+    if text and not n:
+        return f"no {noun} passes the filter {clean(text)}"
+    if text and n == order.candidates and not only:
+        return f"the filter {clean(text)} hides nothing: {n:,} of {count(n, noun)} pass"
+    if text and scene.view.screen not in ("gpus", "map") and not only:
+        return f"{n:,} of {count(order.candidates, noun)} pass the filter: GPUs (2) and Map (3) show them"
+    return ""
+
+
+_FINDING = ("next_found", "previous_found")
 _ASKED = {
-    "filter": "nid0012*   *:0   sm<30   (several: and; nothing: all GPUs)",
-    "go_to": "90   5m   1:30 after the start   -60 before the end   2026-05-01T12:00",
-    "export": "a name that ends in .txt, .png, .svg or .csv",
+    "filter": ("Filter:", "nid0012*   *:0   sm<30   user=ada   (several: and; nothing: all GPUs)"),
+    "go_to": ("Go to:", "90   5m   1:30 after the start   -60 before the end   2026-05-01T12:00"),
+    "export": ("Save as:", "a name that ends in .txt, .png, .svg or .csv"),
+    "metrics": ("Metric:", "a part of its name; up and down choose"),
+    "palette": ("Find:", "a part of a name; up and down choose"),
 }
-"""What is asked for in words, and the hint shown until something is typed."""
+"""What is asked for in words: the label, and the hint shown until something is typed."""

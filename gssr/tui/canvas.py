@@ -12,10 +12,16 @@ How roles look: the user's own 16 colours, or none.
 What is written to the terminal, in as few bytes as it takes: they are what a slow connection has least of.
 
 Textual begins every change at the widget's left edge, and takes every style back before the next one. Here a change begins
-where it does, a style stays until another one is needed, blanks take any, and the blank end of a line is erased.
+where it does, a style stays until another one is needed, blanks take any, the blank end of a line is erased, and a terminal
+that can repeat a character is told how often.
+
+No more is on its way than a slow connection carries in half a second: what follows is drawn when that has arrived, top down,
+and as it is wanted then.
 """
 
+import math
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
@@ -34,14 +40,22 @@ from textual.widget import Widget
 
 from gssr.arrays import Ints
 from gssr.render.cells import cell_width
-from gssr.render.roles import RAMP, RAMP_LOW, ROLES, Role, Row, Span, text_of
+from gssr.render.roles import FEW_COLOURS, ON_LIGHT, RAMP, RAMP_LOW, ROLES, Role, Row, Span, text_of
 
 _COLOR = re.compile(r"3[0-7]|9[0-7]|38;5;\d+|38;2;\d+;\d+;\d+")
 """Codes that colour the text and do nothing else: the next such colour replaces it."""
 _SEEN_ON_BLANKS = re.compile(r"(?:^|;)(?:4|7|9|21|4\d|10\d|5[1-5])(?=;|$)")
 """Codes that may draw something where there is no character: underline, reverse, background, frame."""
+_INDEXED = re.compile(r"color\((\d+)\)")
 _FEW_BLANKS = 4
 """So many are written rather than erased."""
+_ALIKE = re.compile("([─-▟⠀-⣿])\\1{3,}| {8,}")
+"""Drawn characters and blanks that take fewer bytes when they are repeated (REP, ECMA-48)."""
+ERASED = "\x1b[2J"
+PROBE, REPEATED = "\x1b[H{}\x1b[3b\x1b[6n\x1b[2J", 4
+"""Asks where the cursor is after a character that is to be repeated (tmux repeats ASCII alone): in this column, from 0,
+where it was."""
+_ASK = "\x1b[6n"
 
 
 Texts = Sequence[tuple[str, Style | None]]
@@ -57,29 +71,85 @@ class Piece(NamedTuple):
     last: bool
 
 
+class Line:
+    """What is known of the way to the terminal. It is asked where its cursor is after what is drawn; its answer says that
+    this has arrived. One that has not answered yet gets everything at once. ``repeats``: it knows how to repeat."""
+
+    def __init__(self) -> None:
+        self.repeats = False
+        self._answers = False
+        self._room = float(_LEAST)
+        self._since: float | None = None
+        self._asked = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is on its way to a terminal that will say when it has come."""
+        return self._answers and self._since is not None and time.monotonic() < self._since + _PATIENCE
+
+    def room(self) -> float:
+        """So many bytes may be drawn now."""
+        return 0.0 if self.busy else self._room if self._answers else math.inf
+
+    def begin(self) -> None:
+        """Something will be drawn."""
+        self._since = time.monotonic()
+
+    def ask(self, n_bytes: int) -> str:
+        """What to write after so many bytes, most often a question."""
+        if self._asked and self.busy:
+            return ""
+        self._asked, self._since = n_bytes, time.monotonic()
+        return _ASK if self._answers else ""
+
+    def answered(self, column: int) -> None:
+        """The terminal says where its cursor is."""
+        if not self._answers:
+            self._answers, self.repeats = True, column == REPEATED
+        elif self._since is not None and self._asked:
+            passed = max(time.monotonic() - self._since, 1e-3)
+            room = self._asked * _SECONDS / passed
+            self._room = min(max(room, _LEAST if passed > _SECONDS else self._room), _MOST)
+        self._since, self._asked = None, 0
+
+
+_LEAST, _MOST, _SECONDS, _PATIENCE = 1024, 1 << 16, 0.5, 5.0
+"""Bytes that are on their way at least and at most; what takes so long to arrive; and how long an answer is waited for."""
+
+
 class ShortLayout(LayoutUpdate):
     """The whole terminal."""
 
-    def __init__(self, update: LayoutUpdate) -> None:
+    def __init__(self, update: LayoutUpdate, repeats: bool = False) -> None:
         super().__init__(update.strips, update.region)
+        self._repeats = repeats
+        self.n_bytes = 0
 
     def render_segments(self, console: Console) -> str:
         """What to write."""
         x, y = self.region.offset
-        lines = enumerate((Strip.join(line) for line in self.strips), y)
-        return written((Piece(x, at, _texts(strip), True) for at, strip in lines), console)
+        lines = [_texts(Strip.join(line)) for line in self.strips]
+        text = ERASED
+        if any(style or not text.isspace() for line in lines for text, style in line):
+            text = written((Piece(x, at, line, True) for at, line in enumerate(lines, y)), console, self._repeats)
+        self.n_bytes = len(text.encode())
+        return text
 
 
 class ShortChange(ChopsUpdate):
     """The cells of a terminal of so many ``columns`` that changed."""
 
-    def __init__(self, update: ChopsUpdate, columns: int) -> None:
+    def __init__(self, update: ChopsUpdate, columns: int, repeats: bool = False) -> None:
         super().__init__(update.chops, update.spans, update.chop_ends)
         self._columns = columns
+        self._repeats = repeats
+        self.n_bytes = 0
 
     def render_segments(self, console: Console) -> str:
         """What to write."""
-        return written(self._pieces(), console)
+        text = written(self._pieces(), console, self._repeats)
+        self.n_bytes = len(text.encode())
+        return text
 
     def _pieces(self) -> Iterator[Piece]:
         lines: dict[tuple[int, int], Texts] = {}  # one may have many spans
@@ -110,13 +180,18 @@ def _cut(texts: Texts, first: int, last: int) -> Texts:
     return found
 
 
-def written(pieces: Iterable[Piece], console: Console) -> str:
-    """The bytes, as text, that draw these pieces on a terminal without a style, and leave it without one."""
+def written(pieces: Iterable[Piece], console: Console, repeats: bool = False) -> str:
+    """The bytes, as text, that draw these pieces on a terminal without a style, and leave it without one. ``repeats``: it
+    can repeat a character."""
     system = console._color_system or ColorSystem.TRUECOLOR
     out: list[str] = []
-    now = ""
+    now, before = "", -1
     for x, y, texts, last in pieces:
-        out.append(f"\x1b[{y + 1};{x + 1}H")
+        if y == before:
+            out.append(f"\x1b[{x + 1}G")
+        else:
+            out.append("\r\n" if x == 0 and y == before + 1 > 0 else f"\x1b[{y + 1};{x + 1}H")
+        before = y
         cells = [(text, _codes(style, system) if style else "") for text, style in texts]
         blanks = 0
         while last and cells and not cells[-1][1] and cells[-1][0].isspace():
@@ -125,12 +200,18 @@ def written(pieces: Iterable[Piece], console: Console) -> str:
             if text and codes != now and not (text.isspace() and _unseen(codes) and _unseen(now)):
                 out.append(_change(now, codes))
                 now = codes
-            out.append(text)
+            out.append(_ALIKE.sub(_told, text) if repeats else text)
         if blanks > _FEW_BLANKS:
             out[-1] = "\x1b[K"
     if now:
         out.append("\x1b[m")
     return "".join(out)
+
+
+def _told(found: re.Match[str]) -> str:
+    """One character, and how often it is to be repeated."""
+    text = found[0]
+    return f"{text[0]}\x1b[{len(text) - 1}b"
 
 
 @lru_cache(maxsize=1024)
@@ -220,27 +301,36 @@ def merged(row: Row) -> Row:
     )
 
 
-def looks(colors: int) -> dict[Role, Style]:
-    """A style for each role on a terminal of so many colours (0: none)."""
-    found = {}
-    for role, look in ROLES.items():
-        style = Style.parse(look.rich or "none")
-        few = not colors or (colors < 256 and role in RAMP + RAMP_LOW)
-        found[role] = style.without_color if few else style
-    return found
+def looks(colors: int, light: bool = False) -> dict[Role, Style]:
+    """A style for each role on a terminal of so many colours (0: none), whose background may be light."""
+    return {role: _look(role, colors, light) for role in ROLES}
+
+
+def _look(role: Role, colors: int, light: bool) -> Style:
+    look = ROLES[role].rich
+    if "color(" not in look:
+        style = Style.parse(look or "none")
+    elif colors < 256:
+        style = Style.parse(FEW_COLOURS.get(role, "underline" if look.startswith("underline") else "none"))
+    else:
+        style = Style.parse(_INDEXED.sub(lambda found: f"color({ON_LIGHT[int(found[1])]})", look) if light else look)
+    return style if colors else style.without_color
 
 
 class Canvas(Widget, can_focus=True):
     """Shows rows of spans, each as wide as the widget. ``look`` gives a role's style."""
 
     def __init__(
-        self, look: dict[Role, Style], clicked: Callable[[int, int], None], typed: Callable[[str], bool]
+        self, look: dict[Role, Style], line: Line, clicked: Callable[[int, int], None], typed: Callable[[str], bool]
     ) -> None:
         super().__init__()
         self._typed = typed
         self._look = look
+        self._line = line
         self._clicked = clicked
-        self._rows: list[Row] = []
+        self._wanted: list[Row] = []
+        self._rows: list[Row | None] = []
+        """What the terminal has, or was sent: None for a blank line."""
         self._strips: list[Strip] = []
         self._cells: list[Ints] = []
         self._bytes: list[int] = []
@@ -248,32 +338,58 @@ class Canvas(Widget, can_focus=True):
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show these rows instead; what is the same as before is not drawn again."""
-        rows, before = list(rows), self._calm
-        same = [y < len(self._rows) and row == self._rows[y] for y, row in enumerate(rows)]
-        sizes = [self._bytes[y] if same[y] else bytes_of(row) for y, row in enumerate(rows)]
-        calm = too_much(sum(sizes), self.size.width * self.size.height, before)
+        before, self._wanted = self._wanted, list(rows)
+        same = [y < len(before) and row == before[y] for y, row in enumerate(self._wanted)]
+        self._bytes = [self._bytes[y] if same[y] else bytes_of(row) for y, row in enumerate(self._wanted)]
+        calm = too_much(sum(self._bytes), self.size.width * self.size.height, self._calm)
+        if calm != self._calm or len(rows) != len(self._rows):
+            self._calm = calm
+            self._forget(len(rows))
+        self.go_on()
+
+    def _forget(self, n_rows: int) -> None:
+        """Draw everything anew, on a blank terminal."""
+        blank = cells_of((Span(" " * self.size.width),))
+        self._rows, self._cells = [None] * n_rows, [blank] * n_rows
+        self._strips = [Strip([], 0)] * n_rows
+        self.refresh()
+
+    def go_on(self) -> None:
+        """Draw what the terminal lacks, from the top down, as much as there is room for on the way to it."""
+        room, spent = self._line.room(), 0.0
         changed: list[Region] = []
-        strips, cells = [], []
-        for y, row in enumerate(rows):
-            if same[y] and calm == before:
-                strips.append(self._strips[y])
-                cells.append(self._cells[y])
+        for y, row in enumerate(self._wanted):
+            if row == self._rows[y]:
                 continue
-            drawn = calmed(row) if calm else merged(row)
-            cells.append(cells_of(drawn))
-            strips.append(Strip([Segment(span.text, self._look[span.role]) for span in drawn], len(cells[y])))
-            spans = changed_spans(self._cells[y], cells[y]) if y < len(self._cells) else [(0, self.size.width)]
+            if spent >= room:
+                break
+            drawn = calmed(row) if self._calm else merged(row)
+            cells = cells_of(drawn)
+            spans = changed_spans(self._cells[y], cells)
+            n_changed = sum(last - first for first, last in spans)
+            size = self._bytes[y] * n_changed / max(len(cells), 1) + _CHANGE * len(spans)
+            if spent and spent + size > room:
+                break
+            spent += size
+            self._rows[y], self._cells[y] = row, cells
+            self._strips[y] = Strip([Segment(span.text, self._look[span.role]) for span in drawn], len(cells))
             changed += [Region(first, y, last - first, 1) for first, last in spans]
-        shorter = len(rows) < len(self._rows)
-        self._rows, self._bytes, self._calm, self._strips, self._cells = rows, sizes, calm, strips, cells
-        if shorter:
-            self.refresh()
-        elif changed:
+        if changed:
+            self._line.begin()
             self.refresh(*changed)
 
+    def stop(self) -> None:
+        """Draw nothing more of what is wanted."""
+        self._wanted = []
+
+    def on_resize(self) -> None:
+        """What was drawn for another size is not worth sending."""
+        self._forget(len(self._wanted))
+        self.go_on()
+
     def rows(self) -> list[Row]:
-        """What is shown."""
-        return list(self._rows)
+        """What is shown, or will be."""
+        return list(self._wanted)
 
     def render_line(self, y: int) -> Strip:
         """One line, for Textual."""

@@ -2,7 +2,7 @@
 
 How GPUs is laid out: which GPUs in which rows, one, several or a whole chart to each.
 
-A few GPUs in detail: each with the course of the metric and bars of all others.
+Under the rows: the course of the metric, of each of a few GPUs or of the one under the cursor, and bars of its others.
 """
 
 from functools import lru_cache
@@ -11,14 +11,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
+from gssr.model.cached import once
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
-from gssr.model.statistics.grid import Folded, fold
+from gssr.model.statistics.grid import Folded
+from gssr.model.verdicts.gpu_class import gpu_classes
 from gssr.render.cells import clip, fit, pad
 from gssr.render.clock import duration
 from gssr.render.fan import fan
+from gssr.render.glyphs import Glyphs
 from gssr.render.marks import code, marks
-from gssr.render.roles import RAMP, Role, Row, Span
+from gssr.render.roles import RAMP, RAMP_LOW, Role, Row, Span
 from gssr.render.scale import NONE, Unit, fixed, metric_of, number, quantity, unit_of
 from gssr.render.table import rule
 from gssr.tui.axis import (
@@ -27,6 +30,7 @@ from gssr.tui.axis import (
     at_text,
     framed,
     full_scale,
+    in_cells,
     metric_bars,
     rows_needed,
     seconds_text,
@@ -35,7 +39,7 @@ from gssr.tui.axis import (
 from gssr.tui.order import Order, ordered, percentiles, values_at
 from gssr.tui.view import Scene, Sort
 
-Mode = Literal["rows", "columns", "detail"]
+Mode = Literal["rows", "columns"]
 
 STRIP = 12
 """The least cells of a strip where several GPUs share a row."""
@@ -43,15 +47,16 @@ LEAST_COLUMN = 26
 MOST_COLUMNS = 6
 FEW = 4
 """Up to so many GPUs have a chart each."""
-_LEAST_BLOCK = 5
+_LEAST_BLOCK, _LEAST_BELOW, _MOST_BELOW = 5, 6, 36
+"""Rows of a chart beside others, and of all charts together."""
 _HEAD, _FOOT = 2, 2
 _LEAST_HEIGHT = 12
 """A lower box has no line about the GPU under the cursor and no legend."""
 
 
 class Listing(NamedTuple):
-    """``across`` GPUs share a row; ``room`` rows are for GPUs (all of them together in mode ``detail``); the first row shown
-    is number ``top`` of all. ``at``: which of the order's GPUs is under the cursor, -1 when there is none."""
+    """``across`` GPUs share a row; ``room`` rows are for GPUs; the first row shown is number ``top`` of all. ``at``: which
+    of the order's GPUs is under the cursor, -1 when there is none."""
 
     order: Order
     mode: Mode
@@ -68,8 +73,6 @@ class Listing(NamedTuple):
     @property
     def visible(self) -> Ints:
         """Positions of the GPUs in sight, in their order."""
-        if self.mode == "detail":
-            return self.order.gpus
         return self.order.gpus[self.top * self.across : (self.top + self.room) * self.across]
 
 
@@ -91,11 +94,8 @@ def listing(scene: Scene) -> Listing:
     n = len(order.gpus)
     under = np.flatnonzero(order.gpus == view.gpu)
     at = int(under[0]) if len(under) else 0 if n else -1
-    charted = 0 < n <= FEW and height - 2 >= n * _LEAST_BLOCK
     most = most_across(scene.width)
     choice = view.density % (most + 1)
-    if choice == 0 and charted:
-        return Listing(order, "detail", 1, height - 1, 0, at)
     room = max(height - _HEAD - foot(height), 1)
     across = choice or next((k for k in range(1, most) if k * room >= n), most)
     row, n_rows = max(at, 0) // across, -(-n // across)
@@ -105,8 +105,18 @@ def listing(scene: Scene) -> Listing:
 
 LETTERS: dict[str, Role] = {"g": "gap", "!": "outlier", "t": "bad"}
 MARKS, VALUE = 2, 6
-_STATISTICS: tuple[tuple[Sort, int], ...] = (("now", 0), ("mean", 36), ("p05", 58), ("p95", 58))
-"""The columns of numbers, and the narrowest box that has them."""
+_STATISTICS: tuple[tuple[Sort, int], ...] = (("now", 0), ("mean", 36), ("p05", 140), ("p95", 140))
+"""The columns of numbers of the metric that is shown, and the narrowest box that has them."""
+_CLASS, _CLASSED = 10, 58
+"""Cells for the class of a GPU, and the narrowest box that has it."""
+_METRICS = (
+    "gpu_utilization", "power_usage", "memory_used", "temperature", "sm_active", "tensor_active", "dram_active", "sm_clock",
+    "sm_occupancy", "memory_copy_utilization",
+)  # fmt: skip
+"""The columns of other metrics, what matters most first; the help tells their units."""
+_METRIC = 7
+_LEAST_BESIDE = 14
+"""Cells that a strip keeps beside them."""
 _WHOLE_NUMBERS_FROM = 10.0
 
 
@@ -121,10 +131,27 @@ def name_width(width: int) -> int:
     return min(max(width // 6, 8), 24)
 
 
+def other_metrics(width: int) -> int:
+    """How many columns of other metrics there is room for."""
+    return min(max((_spare(width) - max(_LEAST_BESIDE, width // 5)) // _METRIC, 0), len(_METRICS))
+
+
 def strip_width(width: int) -> int:
     """Cells for the strip of a GPU that has a row to itself."""
+    return max(_spare(width) - _METRIC * other_metrics(width), 1)
+
+
+def _spare(width: int) -> int:
+    """Cells that name, class and statistics leave."""
     shown = sum(width >= least for _, least in _STATISTICS)
-    return max(width - MARKS - name_width(width) - VALUE * shown - 1, 1)
+    return max(width - MARKS - name_width(width) - _CLASS * (width >= _CLASSED) - VALUE * shown - 1, 1)
+
+
+@once
+def classes(frame: Frame) -> list[str]:
+    """The class of each GPU: of the last minute of a run that lives and is followed, else of the window."""
+    means = frame.recent if frame.is_live else frame.window
+    return gpu_classes(means.per_gpu, lambda name: full_scale(frame, name), frame.n_gpus == 1)
 
 
 def rows_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
@@ -133,7 +160,7 @@ def rows_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
     name = frame.grid.metric
     metric, letters = metric_of(name), attention(frame)
     folded = folded_to(scene, gpus, strip_width(width))
-    strips = strips_of(scene, folded)
+    strips = strips_of(scene, folded, gpus)
     values = frame.grid.values[gpus]
     numbers: dict[Sort, Floats] = {
         "now": values_at(frame, view.cursor)[gpus],
@@ -143,8 +170,13 @@ def rows_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
     }
     kept = [sort for sort, least in _STATISTICS if width >= least]
     size = name_width(width)
+    others = _others(frame, width) if frame.part is None else []
+    classed = width >= _CLASSED and frame.part is None
+    words = classes(frame) if classed else []
     head: list[Span] = [Span(" " * MARKS), _title(frame.noun, "place", scene, -size)]
+    head += [Span(f"{' class' if classed else '':<{_CLASS}}", "dim")] if width >= _CLASSED else []
     head += [_title(newest_title(scene) if sort == "now" else sort, sort, scene, VALUE) for sort in kept]
+    head += [Span(f"{title:>{_METRIC}}", "dim") for title, _, _ in others]
     head += [Span(" "), Span(time_labels(frame, folded, folded.n), "dim")]
     rows: list[Row] = [tuple(head)]
     for y, gpu in enumerate(gpus.tolist()):
@@ -153,13 +185,28 @@ def rows_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
             *mark_row(flags, MARKS),
             *_name(frame.place(gpu), flags, size, gpu == shown.gpu, scene.glyphs.ellipsis),
         )
+        if width >= _CLASSED:
+            line = (*line, Span(f" {words[gpu] if words else ''}"[:_CLASS].ljust(_CLASS)))
         for sort in kept:
             if sort == "now" and view.cursor is None and letters.age[gpu] > 0:
                 line = (*line, Span(f"{age_text(float(letters.age[gpu])):>{VALUE}}", "gap"))
             else:
                 line = (*line, Span(f"{number(float(numbers[sort][y]), metric):>{VALUE}}", "value"))
+        line = (*line, *(Span(f"{_short(float(column[gpu]), unit):>{_METRIC}}") for _, column, unit in others))
         rows.append((*line, Span(" "), *strips[y]))
-    return rows, folded.width
+    return rows, folded.width * folded.times
+
+
+def _others(frame: Frame, width: int) -> list[tuple[str, Floats, Unit]]:
+    """The columns of other metrics that were measured: title, values [n_gpus] of now or of the window, and unit."""
+    n = other_metrics(width)
+    found: list[tuple[str, Floats, Unit]] = []
+    for name in _METRICS:
+        if name != frame.grid.metric and len(found) < n:
+            values = frame.lately(name)
+            if np.isfinite(values).any():
+                found.append((metric_of(name).short, values, unit_of(metric_of(name))))
+    return found
 
 
 def newest_title(scene: Scene) -> str:
@@ -184,15 +231,22 @@ def _name(place: str, flags: str, width: int, under: bool, ellipsis: str) -> Row
 def folded_to(scene: Scene, gpus: Ints, cells: int) -> Folded:
     """The window of these GPUs, as fractions of the full scale, in at most so many cells."""
     frame = scene.frame
-    last = frame.last if frame.state in ("ended", "lost") else None
-    return fold(frame.grid, frame.grid.values[gpus] / full_scale(frame, frame.grid.metric), cells, last)
+    return in_cells(frame, frame.grid.values[gpus] / full_scale(frame, frame.grid.metric), cells)
 
 
-def strips_of(scene: Scene, folded: Folded) -> list[Row]:
-    """A strip for each line of ``folded.values``, the time cursor's cell marked; underlined where columns that went together
-    hide one below half of their mean."""
-    drawn = marks(folded.values, scene.glyphs, folded.low if folded.factor > 1 else None)
-    drawn.codes[drawn.codes < len(RAMP)] = code("series")  # rows of blocks are calmer in one colour
+def apart_rows(glyphs: Glyphs) -> Glyphs:
+    """Marks of which the highest leaves a gap to the row above it: full strips one below the other are no wall."""
+    return glyphs._replace(levels=glyphs.levels[:-1])
+
+
+def strips_of(scene: Scene, folded: Folded, gpus: Ints) -> list[Row]:
+    """A strip for each line of ``folded.values``, those of ``gpus``: outliers stand out. The time cursor's cell is marked;
+    underlined where columns that went together hide one below half of their mean."""
+    drawn = marks(folded.values, apart_rows(scene.glyphs), folded.low if folded.factor > 1 else None)
+    apart = attention(scene.frame).outlier[gpus][:, None]
+    drawn.codes[(drawn.codes < len(RAMP)) & ~apart] = code("ramp2")  # rows of blocks are calmer in one colour
+    drawn.codes[(drawn.codes >= len(RAMP)) & (drawn.codes < len(RAMP + RAMP_LOW))] = code("low2")
+    drawn.codes[(drawn.codes < len(RAMP)) & apart] = code("outlier")
     at = None if scene.view.cursor is None else folded.column(scene.view.cursor)
     if at is not None:
         drawn.codes[:, at] = code("cursor")
@@ -216,7 +270,7 @@ def columns_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
     shorter = _shorter(places, names, scene)
     cells = size - n_marks - names - 5 - 2
     folded = folded_to(scene, gpus, cells)
-    strips = strips_of(scene, folded)
+    strips = strips_of(scene, folded, gpus)
     means = frame.window.per_gpu(frame.grid.metric, gpus)
     unit = unit_of(metric_of(frame.grid.metric))
     sorting = scene.view.sort == "mean"
@@ -240,7 +294,7 @@ def columns_of(scene: Scene, shown: Listing) -> tuple[list[Row], float]:
             )
             line = (*line, *pad(cell, size))
         rows.append(line)
-    return rows, folded.width
+    return rows, folded.width * folded.times
 
 
 def _shorter(places: list[str], width: int, scene: Scene) -> list[str]:
@@ -255,11 +309,11 @@ def _shorter(places: list[str], width: int, scene: Scene) -> list[str]:
 
 
 def _short(value: float, unit: Unit) -> str:
-    """A value in at most four cells."""
+    """A value in at most five cells."""
     if not np.isfinite(value):
         return NONE
     shown = value * unit.factor
-    return fixed(shown, 0 if shown >= _WHOLE_NUMBERS_FROM or unit.decimals == 0 else 1)[:4]
+    return fixed(shown, 0 if shown >= _WHOLE_NUMBERS_FROM or unit.decimals == 0 else 1)[:5]
 
 
 def gap_texts(frame: Frame, gpu: int) -> list[str]:
@@ -284,45 +338,43 @@ def mean_of(frame: Frame, gpu: int) -> float:
 _LEAST_CHART = 3
 
 
-def charts_of(scene: Scene, shown: Listing) -> list[Row]:
-    """A block for each GPU: its title, bars of its means of the window, its chart; times under the last."""
-    gpus = shown.visible.tolist()
-    ends = block_ends(shown)
+def blocks(shown: Listing, spare: int) -> list[tuple[int, int]]:
+    """The charts in so many rows under the list, from the top down: which of the order's GPUs, and its rows."""
+    n, room = len(shown.order.gpus), min(spare, _MOST_BELOW) - 1
+    if shown.at < 0 or shown.order.problem or spare < _LEAST_BELOW:
+        return []
+    if n > FEW or room < n * _LEAST_BLOCK:
+        return [(shown.at, room)]
+    return [(at, room * (at + 1) // n - room * at // n) for at in range(n)]
+
+
+def charts_of(scene: Scene, shown: Listing, spare: int) -> list[Row]:
+    """The charts under the list: of each its title, bars of its means of the window, its course; times under the last."""
     rows: list[Row] = []
-    for gpu, begin, end in zip(gpus, [0, *ends], ends, strict=False):
-        rows += _block(scene, gpu, end - begin, gpu == shown.gpu)
-    return [clip(row, scene.width) for row in (*rows, _times(scene))]
-
-
-def chart_of(scene: Scene, gpu: int, height: int) -> list[Row]:
-    """``height`` rows about one GPU: its title, bars, its chart, and the times."""
-    return [clip(row, scene.width) for row in (*_block(scene, gpu, height - 1, False), _times(scene))]
+    charts = blocks(shown, spare)
+    for at, height in charts:
+        rows += _block(scene, int(shown.order.gpus[at]), height, len(charts) > 1 and at == shown.at)
+    return [clip(row, scene.width) for row in (*rows, _times(scene))] if charts else []
 
 
 def _times(scene: Scene) -> Row:
     frame = scene.frame
-    folded = fold(frame.grid, frame.grid.values[0], max(scene.width - GUTTER, 1))
+    folded = in_cells(frame, frame.grid.values[0], max(scene.width - GUTTER, 1))
     return (Span(" " * GUTTER), Span(time_labels(frame, folded, folded.n), "dim"))
-
-
-def block_ends(shown: Listing) -> list[int]:
-    """The row after the last one of each GPU's block."""
-    n = len(shown.order.gpus)
-    return [(shown.room - 1) * (y + 1) // n for y in range(n)]
 
 
 def _block(scene: Scene, gpu: int, height: int, under: bool) -> list[Row]:
     frame, view, glyphs = scene.frame, scene.view, scene.glyphs
     name = frame.grid.metric
     full = full_scale(frame, name)
-    folded = fold(frame.grid, frame.grid.values[gpu] / full, max(scene.width - GUTTER, 1))
+    folded = in_cells(frame, frame.grid.values[gpu] / full, max(scene.width - GUTTER, 1))
     at = None if view.cursor is None else folded.column(view.cursor)
     spare = height - 1 - _LEAST_CHART
     n_bars = min(max(spare * 2 // 3, min(spare, 1)), rows_needed(frame, scene.width))
     nothing = np.full(folded.n, np.nan)
     chart = fan(folded.values, nothing, nothing, max(height - 1 - n_bars, 1), glyphs, cursor=at)
     means = frame.window.overall(np.array([gpu]))
-    rows = [_chart_title(scene, gpu, folded.width, under)]
+    rows = [_chart_title(scene, gpu, folded.width * folded.times, under)]
     rows += metric_bars(frame, means, scene.width, n_bars, glyphs, name) if n_bars else []
     return (rows + framed(chart, full, name, glyphs))[:height]
 

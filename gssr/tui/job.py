@@ -87,12 +87,16 @@ class JobScreen(LiveScreen):
         else:
             super()._interrupt()
 
+    def _suspend(self) -> None:
+        """Who watches over the job would stop with us, and the job as soon as nobody takes what it prints."""
+        self._message = "the job can't wait: q leaves the screen, and the job goes on"
+
     def _typed(self, key: str) -> bool:
         """While it is asked, keys are answers."""
         if not self._asking:
             return False
         if key in ("d", "q"):
-            self.exit(0)
+            self.leave()
         elif key == "s":
             signal = self._next_signal()
             self._job.send(signal)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.model.joined.explain import explained
 from gssr.model.live.frame import Frame
-from gssr.model.results import Judgement
+from gssr.model.results import SEVERITIES, Judgement
 from gssr.model.statistics.aggregate import filtered
 from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.table import Table
@@ -23,8 +24,11 @@ from gssr.store.read.window_edges import Window
 AGAIN_SECONDS, AGAIN_COSTS = 10.0, 50
 """A window of a growing run is judged anew after max(10 s, 50 times what the last judgement took) ..."""
 SETTLED_SECONDS, COSTS = 0.3, 10
-"""... and another window once it was looked at for so long, and 10 times what the last one took has gone by: judging never
-takes more than a tenth of the time."""
+"""... and another window than the first once it was looked at for so long, and 10 times what the last one took has gone by:
+judging never takes more than a tenth of the time."""
+LEAST_SECONDS, HELD_SECONDS = 30.0, 30.0
+"""A growing run is judged once it has lasted so long; and what was said of it is not withdrawn before it was unsaid for so
+long: what flaps is no help."""
 _KEPT = 16
 
 
@@ -51,8 +55,11 @@ class Stand(NamedTuple):
 
 def asked_of(frame: Frame) -> tuple[Question, Stand] | None:
     """What there is to be judged in a frame; None for nothing. What follows live blocks is judged where these are read."""
+    frame = frame.of_gpus or frame
     query, window = frame.query, frame.window
-    if query.causes is None or frame.run is None or not frame.n_rows or frame.reread is not None:
+    if frame.by_node or query.causes is None or frame.run is None or not frame.n_rows or frame.reread is not None:
+        return None
+    if frame.state in ("live", "stalled") and frame.last - frame.first < LEAST_SECONDS:
         return None
     question = Question(frame.path, frame.run.run_id, query.span, query.end, query.gpus, query.causes)
     start = -math.inf if query.span is None or window.start <= frame.first else window.start
@@ -72,6 +79,29 @@ def answer(question: Question, stand: Stand) -> Judgement:
         return judge_window(reader, positions, window, question.table).in_all()
 
 
+class Said(NamedTuple):
+    """A judgement (None where the recording could not be read), what it rests on, and when each of its verdicts was found
+    last (by code, monotonic s)."""
+
+    stand: Stand
+    judgement: Judgement | None
+    found_at: dict[str, float]
+
+
+def held(before: Said | None, stand: Stand, found: Judgement | None, now: float) -> Said:
+    """What is said now that ``found`` is the newest judgement: its verdicts, and of a growing run those that were found
+    less than HELD_SECONDS ago; what could not be read changes nothing."""
+    if found is None:
+        return Said(stand, None if before is None else before.judgement, {} if before is None else before.found_at)
+    found_at = dict.fromkeys((verdict.code for verdict in found.verdicts), now)
+    if before is None or before.judgement is None or stand.state not in ("live", "stalled"):
+        return Said(stand, found, found_at)
+    lately = {code: at for code, at in before.found_at.items() if now - at < HELD_SECONDS and code not in found_at}
+    kept = [verdict for verdict in before.judgement.verdicts if verdict.code in lately]
+    verdicts = sorted((*found.verdicts, *kept), key=lambda verdict: SEVERITIES.index(verdict.severity))
+    return Said(stand, replace(found, verdicts=tuple(verdicts)), lately | found_at)
+
+
 class Judge(threading.Thread):
     """Judges what the newest of the frames ``shown`` to it holds; calls ``judged`` (from this thread) after each time."""
 
@@ -80,8 +110,7 @@ class Judge(threading.Thread):
         self._judged = judged
         self._changed = threading.Condition()
         self._asked: tuple[Question, Stand] | None = None
-        self._answers: OrderedDict[Question, tuple[Stand, Judgement | None]] = OrderedDict()
-        """The newest of each; None where it could not be read."""
+        self._answers: OrderedDict[Question, Said] = OrderedDict()
         self._since = -math.inf
         """When the question was asked first."""
         self._leaving = False
@@ -98,9 +127,12 @@ class Judge(threading.Thread):
             self._asked = asked
             self._changed.notify()
         known = self.answer_to(frame)
-        return frame if known is None else replace(frame, judgement=known[1])
+        if known is None or known.judgement is None or not frame.traced:
+            return frame if known is None else replace(frame, judgement=known.judgement)
+        verdicts = tuple(explained(verdict, frame.traced) for verdict in known.judgement.verdicts)
+        return replace(frame, judgement=replace(known.judgement, verdicts=verdicts))
 
-    def answer_to(self, frame: Frame) -> tuple[Stand, Judgement | None] | None:
+    def answer_to(self, frame: Frame) -> Said | None:
         """The newest judgement on what a frame shows, and what it rests on; None before there is one."""
         asked = asked_of(frame)
         with self._changed:
@@ -139,8 +171,8 @@ class Judge(threading.Thread):
             self._ended = time.monotonic()
             self._cost = self._ended - begun
             with self._changed:
-                before = self._answers.pop(asked[0], (None, None))[1]
-                self._answers[asked[0]] = asked[1], found or before
+                said = held(self._answers.pop(asked[0], None), asked[1], found, self._ended)
+                self._answers[asked[0]] = said
                 while len(self._answers) > _KEPT:
                     self._answers.popitem(last=False)
             self._judged()
@@ -151,10 +183,10 @@ class Judge(threading.Thread):
             return None
         question, stand = self._asked
         known = self._answers.get(question)
-        if known is not None and known[0] == stand:
+        if known is not None and known.stand == stand:
             return None
-        at = max(self._since + SETTLED_SECONDS, self._ended + COSTS * self._cost)
-        if known is not None and known[0].state == stand.state:
+        at = max(self._since + SETTLED_SECONDS * bool(self._answers), self._ended + COSTS * self._cost)
+        if known is not None and known.stand.state == stand.state:
             at = max(at, self._ended + max(AGAIN_SECONDS, AGAIN_COSTS * self._cost))
         return max(at - time.monotonic(), 0.0)
 

@@ -6,17 +6,21 @@ from dataclasses import replace
 import numpy as np
 
 from gssr.metrics import BY_NAME as METRICS
+from gssr.metrics import OF_NODES
+from gssr.model.compare.alignment import Alignment, marks
 from gssr.model.findings.notes import FINEST
 from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame
+from gssr.model.live.nodes import metrics_of
 from gssr.model.live.watch_trace import FINEST as FINEST_OF_TRACES
 from gssr.model.statistics.grid import choose_width, ladder
+from gssr.model.traces.as_metrics import LevelName
 from gssr.model.window import parse_time
-from gssr.tui.order import shown_gpus
-from gssr.tui.screens import BY_NAME, SCREENS, screens
-from gssr.tui.screens.lanes import cause, find
+from gssr.tui.order import BY_PROCESS, shown_gpus
+from gssr.tui.screens import BY_NAME, SCREENS, screens_of
+from gssr.tui.screens.lanes import cause, find, place_under
 from gssr.tui.shell import extent_of
-from gssr.tui.view import PAGE, Scene, ScreenName, Sort, View, inside, moved, with_cursor
+from gssr.tui.view import LATELY, PAGE, Scene, ScreenName, Sort, View, inside, moved, with_cursor
 
 LEAP = 10
 """Columns that a leap in time covers."""
@@ -35,12 +39,17 @@ def to_screen(view: View, name: ScreenName) -> View:
 
 
 def _screen(name: ScreenName) -> Move:
-    return lambda scene: to_screen(scene.view, name)
+    def move(scene: Scene) -> View:
+        there = any(screen.name == name for screen in screens_of(scene.frame))
+        view = to_screen(scene.view, name) if there else scene.view
+        return replace(view, place=place_under(scene)) if name == "why" and scene.view.opened else view
+
+    return move
 
 
 def _neighbour(step: int) -> Move:
     def move(scene: Scene) -> View:
-        names = [screen.name for screen in screens(scene.frame.part is not None)]
+        names = [screen.name for screen in screens_of(scene.frame)]
         return to_screen(scene.view, names[(names.index(scene.view.screen) + step) % len(names)])
 
     return move
@@ -146,7 +155,7 @@ def _zoom(step: int) -> Move:
             return view
         span = width * grid.n
         if step > 0 and span >= frame.last - frame.first:
-            return _zoom_all(scene)
+            return replace(view, span=None, end=None, speed=0.0)
         end = view.end
         centre = view.cursor if view.cursor is not None and grid.start <= view.cursor < grid.end else None
         if centre is not None and (view.end is not None or centre < grid.end - grid.width):
@@ -178,8 +187,10 @@ def _next_width(frame: Frame, step: int) -> float | None:
 
 
 def _zoom_all(scene: Scene) -> View:
-    """The whole run, up to the newest sample."""
-    return replace(scene.view, span=None, end=None, speed=0.0)
+    """The whole run, up to the newest sample; of a run that lives, where all of it is in sight already, its last minutes."""
+    everything = scene.view.span is None and scene.view.end is None
+    lately = LATELY if everything and scene.frame.is_live else None
+    return replace(scene.view, span=lately, end=None, speed=0.0)
 
 
 def _step(columns: int) -> Move:
@@ -198,6 +209,7 @@ def go_to(scene: Scene, text: str) -> View:
     """Look at a time (gssr.model.window.parse_time). Raises ValueError, with a sentence, when the text is none."""
     frame, view = scene.frame, scene.view
     time = min(max(parse_time(text, frame.first, frame.last), frame.first), frame.last)
+    view = replace(view, place=-1)
     if view.span is None:
         return replace(view, cursor=time)
     return replace(view, cursor=time, end=inside(scene, time + view.span / 2, view.span), speed=0.0)
@@ -206,44 +218,91 @@ def go_to(scene: Scene, text: str) -> View:
 # What is shown
 
 
-def _metric(step: int) -> Move:
-    def move(scene: Scene) -> View:
-        names = measured(scene)
-        if not names:
-            return scene.view
-        shown = scene.view.metric if scene.view.metric in names else scene.frame.grid.metric
-        at = names.index(shown) if shown in names else -step
-        return replace(scene.view, metric=names[(at + step) % len(names)])
+def _next_metric(scene: Scene) -> View:
+    names = measured(scene)
+    if not names:
+        return scene.view
+    shown = scene.view.metric if scene.view.metric in names else scene.frame.grid.metric
+    at = names.index(shown) if shown in names else -1
+    return of_metric(scene, names[(at + 1) % len(names)])
 
-    return move
+
+def of_metric(scene: Scene, metric: str) -> View:
+    """The view of another metric; between those of GPUs and of nodes the selection becomes that of the nodes that the GPUs
+    are on, or of the GPUs on the nodes."""
+    view, frame = scene.view, scene.frame
+    before = view.metric in OF_NODES
+    gpus = frame.of_gpus or frame
+    if (metric in OF_NODES) == before or gpus.by_node:
+        return replace(view, metric=metric)
+
+    def others(positions: list[int]) -> list[int]:
+        known = np.array([at for at in positions if 0 <= at < (len(gpus.nodes) if before else gpus.n_gpus)], np.int64)
+        found = np.flatnonzero(np.isin(gpus.node_of, known)) if before else np.unique(gpus.node_of[known])
+        return [int(at) for at in found]
+
+    gpu = next(iter(others([view.gpu])), -1)
+    return replace(view, metric=metric, selection=tuple(others(list(view.selection))), gpu=gpu, row=0, top=0, trail=())
 
 
 def measured(scene: Scene) -> list[str]:
-    """The metrics that have samples, in the catalogue's order."""
-    if scene.frame.part is not None:
-        return list(scene.frame.whole.names)
-    counts = dict(zip(scene.frame.whole.names, scene.frame.whole.n.sum(axis=1).tolist(), strict=True))
-    return [name for name in METRICS if counts.get(name)]
+    """The metrics that have samples, in the catalogue's order, those of the nodes last."""
+    frame = scene.frame
+    if frame.part is not None:
+        return list(frame.whole.names)
+    found = frame.whole.measured() | (frame.of_gpus.whole.measured() if frame.of_gpus else frozenset())
+    if not frame.by_node:
+        found |= set(metrics_of(frame.host))
+    return [name for name in (*METRICS, *OF_NODES) if name in found]
 
 
 def _sort(step: int) -> Move:
     def move(scene: Scene) -> View:
         if scene.view.screen == "calls":
             return replace(scene.view, column=scene.view.column + step, row=0, top=0)
-        at = (SORTS.index(scene.view.sort) + step) % len(SORTS)
-        return replace(scene.view, sort=SORTS[at], top=0)
+        sorts = (*SORTS, *BY_PROCESS) if scene.frame.processes else SORTS
+        at = sorts.index(scene.view.sort) if scene.view.sort in sorts else 0
+        return replace(scene.view, sort=sorts[(at + step) % len(sorts)], top=0)
 
     return move
 
 
 def _density(scene: Scene) -> View:
-    """Another way to show many; on Time, of a trace, another level, of which nothing is selected yet."""
-    view, part = scene.view, scene.frame.part
-    if view.screen == "time" and part is not None:
-        names = list(part.levels)
-        level = names[(names.index(part.level.name) + 1) % len(names)]
-        return replace(view, level=level, opened=False, selection=(), selected="", gpu=-1, row=0, top=0, trail=())
+    """Another way to show many; on Time, of a trace, another level, of which nothing is selected yet: of a recording with
+    traces from it to these, and from their last level back."""
+    view, part, found = scene.view, scene.frame.part, scene.frame.traced
+    if view.screen == "time" and (part is not None or found):
+        names: list[LevelName | None] = [*([None] if found else []), *(part.levels if part else ["gpus"])]
+        level = names[(names.index(part.level.name if part else None) + 1) % len(names)]
+        view = replace(view, level=level, opened=False, selection=(), selected="", gpu=-1, row=0, top=0, trail=())
+        return _over_traces(scene, view) if part is None else view
     return replace(view, density=view.density + 1, row=0 if view.screen == "calls" else view.row, top=0)
+
+
+def _align(scene: Scene) -> View:
+    """The next of what both runs can be aligned at."""
+    both = [frame for frame in (scene.frame, scene.other) if frame is not None]
+    ways: list[Alignment] = ["start", "activity", *(["mark"] if all(map(marks, both)) else [])]  # type: ignore[list-item]
+    at = ways.index(scene.view.align) if scene.view.align in ways else -1
+    return replace(scene.view, align=ways[(at + 1) % len(ways)])
+
+
+def _group(scene: Scene) -> View:
+    """Bands of similar rows, of a trace then of those that spend their time alike, then each row on its own."""
+    view = scene.view
+    alike = scene.frame.part is not None and view.grouped and not view.alike
+    return replace(view, grouped=alike or not view.grouped, alike=alike, row=0, top=0)
+
+
+def _over_traces(scene: Scene, view: View) -> View:
+    """The window that is shown, where most of it was traced, else all that was."""
+    window, found = scene.frame.window, scene.frame.traced
+    first, last = min(trace.start for trace in found), max(trace.end for trace in found)
+    inside = min(window.end, last) - max(window.start, first)
+    if view.span is not None and inside > (window.end - window.start) / 2:
+        return view
+    cursor = view.cursor if view.cursor is not None and first <= view.cursor <= last else None
+    return replace(view, span=None, end=None, cursor=cursor)
 
 
 MOVES: dict[str, Move] = {
@@ -274,16 +333,15 @@ MOVES: dict[str, Move] = {
     "step_forward": _step(1),
     "leap_back": _step(-LEAP),
     "leap_forward": _step(LEAP),
-    "next_metric": _metric(1),
-    "previous_metric": _metric(-1),
+    "next_metric": _next_metric,
     "next_sort": _sort(1),
     "previous_sort": _sort(-1),
     "reverse": lambda scene: replace(scene.view, reverse=not scene.view.reverse, top=0),
     "density": _density,
-    "group": lambda scene: replace(scene.view, grouped=not scene.view.grouped, row=0, top=0),
+    "group": _group,
     "events": _overlay("events"),
     "help": _overlay("help"),
     "output": lambda scene: replace(scene.view, output=not scene.view.output),
-    "align": lambda scene: replace(scene.view, align="activity" if scene.view.align == "start" else "start"),
+    "align": _align,
 }
 """By action; ``app`` does the others."""

@@ -1,5 +1,8 @@
-"""Which GPUs a list shows, and in which order: the filter and the sorting that the user chose."""
+"""Which GPUs and processes lists show, and in which order: the filter and the sorting that the user chose."""
 
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -7,16 +10,32 @@ import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import is_named
-from gssr.metrics import BY_NAME, OF_TRACES
+from gssr.makers import AMD, BOTH, NVIDIA, say
+from gssr.metrics import BY_NAME, OF_NODES, OF_TRACES, Metric
 from gssr.model.cached import once
 from gssr.model.live.frame import Frame
+from gssr.model.traces.part import NOTHING, Only
+from gssr.model.traces.window import limit
 from gssr.render.scale import unit_of
-from gssr.store.format.rows import Gpu
+from gssr.similar import did_you_mean, meant
+from gssr.store.format.rows import Gpu, GpuProcess
 from gssr.tui.view import Scene, Sort
 
 SHARES: dict[Sort, float] = {"p05": 0.05, "p95": 0.95}
 
-_KNOWN = BY_NAME | OF_TRACES
+BY_PROCESS: dict[Sort, Callable[[GpuProcess], float | str | None]] = {
+    "memory": lambda process: process.memory_used,
+    "SM": lambda process: process.sm_utilization,
+    "user": lambda process: process.user,
+}
+"""What processes are sorted by, and with them the GPUs that they are on: the most first."""
+_FIELDS: dict[str, Callable[[GpuProcess], object]] = {
+    "user": lambda process: process.user,
+    "process": lambda process: process.name,
+    "pid": lambda process: process.pid,
+}
+_LIMIT = re.compile("(takes|size)([<>])=?(.*)")
+_KNOWN = BY_NAME | OF_TRACES | OF_NODES
 _KEPT = 4
 _kept: list[tuple[tuple[Gpu, ...], object, Floats]] = []
 
@@ -30,42 +49,68 @@ class Bound(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """What a filter means: a GPU is shown that has one of each list of ``patterns`` and is within all ``bounds``."""
+    """What a filter means: a GPU is shown that has one of each list of ``patterns``, is within all ``bounds`` and has a
+    process of which each field of ``processes`` is like the pattern beside it. ``only``: of traces, which intervals."""
 
     patterns: tuple[tuple[str, ...], ...] = ()
     bounds: tuple[Bound, ...] = ()
+    processes: tuple[tuple[str, str], ...] = ()
+    only: Only = NOTHING
 
 
 @lru_cache(maxsize=32)
 def parse_filter(text: str) -> Filter:
     """Words that must all hold: comma-separated patterns of a node, ``node:index`` or a UUID's beginning (``nid0012*,*:0``),
-    or a metric's mean of the window against a number in the unit shown (``sm<30``, ``power>400``). Raises ValueError, with a
-    sentence."""
-    patterns, bounds = [], []
+    a metric's mean of the window against a number in the unit shown (``sm<30``, ``power>400``), or what runs there
+    (``user=ada``, ``process=python*``, ``pid=4242``); of traces also which intervals count (``name=nccl*,*AllReduce*``,
+    ``takes>1ms``, ``size>1M``). Raises ValueError, with a sentence."""
+    patterns, bounds, processes, names, limits = [], [], [], [], []
     for word in text.split():
+        field, equals, like = word.partition("=")
+        if equals and field == "name":
+            names.append(tuple(part for part in like.split(",") if part))
+            continue
+        if found := _LIMIT.fullmatch(word):
+            limits.append(limit(found[1], found[2] == "<", found[3]))  # type: ignore[arg-type]
+            continue
+        if equals and field in _FIELDS:
+            processes.append((field, like))
+            continue
         at = next((i for i, char in enumerate(word) if char in "<>"), None)
         if at is None:
             patterns.append(tuple(part for part in word.split(",") if part))
             continue
-        metric = _metric(word[:at])
+        metric = metric_called(word[:at])
         shown = word[at + 1 :].removeprefix("=").removesuffix("%")
         try:
             value = float(shown) / unit_of(_KNOWN[metric]).factor
         except ValueError:
             raise ValueError(f"{word}: {shown or 'nothing'} is not a number; write {word[: at + 1]}30") from None
         bounds.append(Bound(metric, word[at] == "<", value))
-    return Filter(tuple(patterns), tuple(bounds))
+    only = Only(tuple(names), tuple(limits), tuple(patterns))
+    return Filter(tuple(patterns), tuple(bounds), tuple(processes), only)
 
 
-def _metric(word: str) -> str:
+def only_of(text: str) -> Only:
+    """What of a trace a filter lets through; everything where it is none."""
+    try:
+        return parse_filter(text).only
+    except ValueError:
+        return NOTHING
+
+
+def metric_called(word: str, known: Mapping[str, Metric] = _KNOWN) -> str:
+    """The metric of this name, short name, or beginning of a name. Raises ValueError, with a sentence."""
     wanted = word.lower()
-    for metric in _KNOWN.values():
-        if wanted in (metric.name, metric.short, metric.short.replace(" ", "_"), metric.short.replace(" ", "")):
-            return metric.name
-    near = [metric.name for metric in _KNOWN.values() if wanted and metric.name.startswith(wanted)]
-    if len(near) == 1:
-        return near[0]
-    raise ValueError(f"no metric {word or 'before the sign'!r}; write sm, dram, power or a full name")
+    for metric in known.values():
+        for short in (say(maker, metric.short) for maker in (NVIDIA, AMD, BOTH)):
+            if wanted in (metric.name, short, short.replace(" ", "_"), short.replace(" ", "")):
+                return metric.name
+    begins = [metric.name for metric in known.values() if wanted and metric.name.startswith(wanted)]
+    if len(begins) == 1:
+        return begins[0]
+    near = did_you_mean(meant(wanted, known)) or "; write sm, dram, power or a full name"
+    raise ValueError(f"no metric {word or 'before the sign'!r}{near}")
 
 
 class Order(NamedTuple):
@@ -103,9 +148,32 @@ def _ordered(
         problem = str(error)
     if sort == "place":
         return Order(gpus[::-1] if reverse else gpus, len(candidates), problem)
+    if sort in BY_PROCESS:
+        found = processes_on(frame, gpus.tolist(), "" if problem else text, sort, reverse)
+        ranked = dict.fromkeys([*(process.gpu for process in found), *gpus.tolist()])
+        return Order(np.array(list(ranked), np.int64), len(candidates), problem)
     values = sorted_by(frame, gpus, sort, cursor)
     rank = np.argsort(-values if reverse else values, kind="stable")  # what is unknown comes last
     return Order(gpus[rank], len(candidates), problem)
+
+
+def processes_on(frame: Frame, gpus: Sequence[int], text: str, sort: Sort, reverse: bool) -> list[GpuProcess]:
+    """The processes on the GPUs at these positions that pass the filter ``text``: GPU by GPU in this order, most memory
+    first, or all of them by what ``sort`` says. Raises ValueError for a filter that is none."""
+    place = {gpu: at for at, gpu in enumerate(gpus)}
+    found = [process for process in frame.processes if process.gpu in place and _passes(process, text)]
+    found.sort(key=lambda each: (-1 if each.memory_used is None else -each.memory_used, each.pid or 0))
+    value = BY_PROCESS.get(sort)
+    if value is None:
+        return sorted(found, key=lambda each: place[each.gpu])
+    known = [each for each in found if value(each) is not None]
+    known.sort(key=value, reverse=reverse == (sort == "user"))  # type: ignore[arg-type]
+    return [*known, *(each for each in found if value(each) is None)]
+
+
+def _passes(process: GpuProcess, text: str) -> bool:
+    wanted = parse_filter(text).processes
+    return all(fnmatchcase(str(_FIELDS[field](process) or ""), like) for field, like in wanted)
 
 
 def sorted_by(frame: Frame, gpus: Ints, sort: Sort, cursor: float | None) -> Floats:
@@ -156,12 +224,16 @@ def percentiles(values: Floats, share: float) -> Floats:
 def passing(frame: Frame, text: str) -> Flags:
     """[n_gpus]: True where a GPU passes the filter. Raises ValueError, with a sentence, for one that is none."""
     wanted = parse_filter(text)
+    if frame.part is None and (wanted.only.names or wanted.only.limits):
+        raise ValueError("name=, takes and size are of the intervals of a trace: a recording has none")
     flags = np.ones(frame.n_gpus, bool)
     for patterns in wanted.patterns:
         flags &= _named(frame.gpus, patterns)
     for metric, below, value in wanted.bounds:
         means = frame.window.per_gpu(metric)
         flags &= means < value if below else means > value  # unknown is neither
+    if wanted.processes:
+        flags &= np.isin(np.arange(frame.n_gpus), [each.gpu for each in frame.processes if _passes(each, text)])
     return flags
 
 

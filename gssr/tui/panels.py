@@ -12,16 +12,16 @@ from gssr.tui.view import Scene, ScreenName, View
 LEAST_WIDTH, LEAST_HEIGHT = 160, 40
 """Of the terminal; a smaller one shows one screen."""
 COMPANIONS: dict[ScreenName, tuple[ScreenName, ...]] = {
-    "job": ("map", "balance", "gpus", "why"),
-    "gpus": ("map", "why", "balance", "job"),
-    "map": ("gpus", "why", "balance", "job"),
-    "time": ("map", "balance", "gpus", "why"),
-    "balance": ("map", "gpus", "why", "job"),
-    "why": ("gpus", "map", "balance", "job"),
+    "job": ("gpus", "balance"),
+    "gpus": ("why", "map"),
+    "map": ("gpus", "why"),
+    "time": ("gpus", "balance"),
+    "balance": ("gpus", "why"),
+    "why": ("gpus", "map"),
     "compare": (),
     "calls": (),
 }
-"""What is shown beside each screen, what helps most first."""
+"""What is shown beside each screen, what helps most first: only what says something that the screen does not."""
 _MAIN = 0.6
 """The share of the width that the screen looked at has."""
 _TWO_COLUMNS = 240

@@ -11,26 +11,34 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gssr.makers import BOTH, maker_of, speaking_of
+from gssr.model.cached import once
 from gssr.model.live.frame import Frame, Query
 from gssr.model.verdicts.table import Table
+from gssr.render import clock
 from gssr.render.cells import cell_width, clean, clip, fit, flow, pad, wrap
 from gssr.render.clock import duration, told
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Role, Row, Span, text_of
-from gssr.render.scale import UNKNOWN, count, fixed, metric_of, pane_height, quantity
+from gssr.render.scale import UNKNOWN, count, fixed, metric_of, pane_height, quantity, unit_of
 from gssr.tui.actions import BY_NAME as ACTION
 from gssr.tui.actions import footer_of, offered, shown_keys
-from gssr.tui.axis import age_text, at_text, lasting
+from gssr.tui.axis import age_text, event_text, is_growing, lasting, shown_metrics, window_text
+from gssr.tui.order import only_of
 from gssr.tui.output import output_pane
 from gssr.tui.panels import beside, clicked, main_width, panels
-from gssr.tui.screens import BY_NAME, screens
+from gssr.tui.screens import BY_NAME, SCREENS, screens_of
 from gssr.tui.screens import time as timeline
-from gssr.tui.view import Scene, View
+from gssr.tui.screens.why import headlines
+from gssr.tui.view import Scene, ScreenName, View
 
 _FULL_TITLES = 100
 _LONG, _SHORT = 20, 4
 """Letters of a title on terminals of at least _FULL_TITLES columns, and on smaller ones."""
-JUDGED = {"job", "why"}
+HEADED: set[ScreenName] = {"gpus", "map", "time"}
+"""Screens that begin with the worst of what the rules say, on terminals of at least so many rows."""
+_LEAST_HEADED = 20
+JUDGED = {"job", "why", *HEADED}
 """Screens that show what the rules say."""
 _ALWAYS = ("help", "quit")
 """At the right edge of every footer."""
@@ -67,7 +75,10 @@ def _pieces(scene: Scene) -> list[Piece]:
     if sum(len(piece.text) for piece in pieces) > spare:
         pieces = _digits(scene, 0)
     spare -= sum(len(piece.text) for piece in pieces)
-    for action in footer_of(scene.view.screen, scene.frame.part is not None):
+    timed = len(screens_of(scene.frame)) > 1
+    for action in footer_of(scene.view.screen, scene.frame.part is not None, scene.view.passing):
+        if action.category == "Time" and not timed:
+            continue
         text = f"  {action.label}"
         if action.name not in _ALWAYS and len(text) <= spare:
             pieces.append(Piece(text, "dim", action.name))
@@ -80,7 +91,8 @@ def _pieces(scene: Scene) -> list[Piece]:
 def _digits(scene: Scene, letters: int) -> list[Piece]:
     """The screens by number, each with so many letters of its title; all of them for the one looked at."""
     pieces = []
-    for number, screen in enumerate(screens(scene.frame.part is not None), 1):
+    for screen in screens_of(scene.frame):
+        number = SCREENS.index(screen) + 1
         on = screen.name == scene.view.screen
         title = screen.title if on else screen.title[:letters]
         text = f"[{number}]{title} " if on else f"{number} {title} " if title else f"{number} "
@@ -102,7 +114,7 @@ def overlay_rows(scene: Scene) -> list[Row]:
     screen = BY_NAME[scene.view.screen]
     title = f"{screen.title}: {screen.question}" if helps else f"{len(scene.frame.events):,} events, newest first"
     more = f"{top + 1}-{min(top + room, n)} of {n}, down: more; " if n > room else ""
-    head: Row = (Span(title, "title"), Span(f"  {more}Esc closes", "dim"))
+    head: Row = (Span(title, "title"), Span(f"  {more}Esc or q closes", "dim"))
     lines = (_help if helps else _events)(scene, range(top, min(top + room, n)))
     return [clip(row, scene.width) for row in (head, (), *lines)]
 
@@ -120,17 +132,23 @@ def _columns(scene: Scene) -> int:
 
 
 def _actions(scene: Scene) -> list[Row]:
-    """All actions with their keys, by category, in lines as wide as a column."""
+    """All actions with their keys, by category, and what metrics are called, in lines as wide as a column."""
     lines: list[Row] = []
     room = max(scene.width // _columns(scene) - _KEYS - 2, 1)
     category = ""
-    for action in offered(scene.frame.part is not None):
+    for action in offered(scene.frame.part is not None, scene.view.passing):
         if action.category != category:
             category = action.category
             lines.append((Span(category, "heading"),))
         said = wrap(action.help, room)
         lines.append((*pad((Span(f" {shown_keys(action)}", "value"),), _KEYS + 1), *said[0]))
         lines += [(Span(" " * (_KEYS + 1)), *row) for row in said[1:]]
+    lines.append((Span("Metrics", "heading"),))
+    for metric in map(metric_of, shown_metrics(scene.frame)):
+        unit = unit_of(metric).name
+        lines.append(
+            (*pad((Span(f" {metric.short}", "value"),), _KEYS + 1), Span(f"{metric.label}, {unit}".rstrip(", ")))
+        )
     return lines
 
 
@@ -153,7 +171,7 @@ def _events(scene: Scene, shown: range) -> list[Row]:
     rows: list[Row] = []
     for event in frame.events[::-1][shown.start : shown.stop]:
         where = "" if event.node is None else f"{event.node}: "
-        rows.append((Span(f"{at_text(frame, event.time):>9}  ", "dim"), Span(clean(f"{where}{told(event)}"))))
+        rows.append((Span(f"{event_text(frame, event.time):>9}  ", "dim"), Span(clean(f"{where}{told(event)}"))))
     return rows
 
 
@@ -166,7 +184,7 @@ _STATES: dict[str, tuple[str, Role]] = {
     "live": ("* live", "good"),
     "stalled": ("o stalled", "outlier"),
     "lost": ("x lost", "bad"),
-    "ended": ("x ended", "dim"),
+    "ended": ("ended", "dim"),
 }
 
 
@@ -176,7 +194,12 @@ def body_size(view: View, width: int, height: int) -> tuple[int, int]:
 
 
 def _body_height(view: View, height: int) -> int:
-    return max(height - HEADER - FOOTER - _pane(view, height), 0)
+    return max(height - _above(view, height) - FOOTER - _pane(view, height), 0)
+
+
+def _above(view: View, height: int) -> int:
+    """Rows above the screen: the header, and what the rules say where the screen itself does not."""
+    return HEADER + (view.screen in HEADED and height >= _LEAST_HEADED and not view.overlay)
 
 
 def _pane(view: View, height: int) -> int:
@@ -191,18 +214,30 @@ def query(view: View, width: int, height: int, rules: Table | None = None) -> Qu
     rows = timeline.rows(*inner) if view.screen == "time" else 0
     shown = {view.screen, *(panel.name for panel in panels(view, width, inner[1], inner[0]))}
     asked = view.query(max(BY_NAME[view.screen].columns(view, *inner), 1), rows)
-    return replace(asked, causes=rules if shown & JUDGED and not view.speed else None)
+    return replace(asked, causes=rules if shown & JUDGED and not view.speed else None, only=only_of(view.filter))
 
 
 def draw(scene: Scene, message: str = "") -> list[Row]:
     """Exactly ``scene.height`` rows of exactly ``scene.width`` cells. ``message`` replaces the footer for once."""
+    frames = [frame.of_gpus or frame for frame in (scene.frame, scene.other) if frame is not None]
+    makers = {_maker_of(frame.gpus) for frame in frames}
+    with speaking_of(makers.pop() if len(makers) == 1 else BOTH):
+        return _draw(scene, message)
+
+
+_maker_of = once(maker_of)
+
+
+def _draw(scene: Scene, message: str) -> list[Row]:
     width, height = scene.width, scene.height
     said: Row = (Span(fit(message, width, scene.glyphs.ellipsis), "outlier"),) if message else ()
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         rows = [_one_line(scene), *[()] * (height - 2), *([said] if height > 1 else [])]
         return [pad(drawable(row, scene.glyphs), width) for row in rows]
     pane = _pane(scene.view, height)
-    rows = [header(scene), *_body(scene.sized(width, _body_height(scene.view, height)), height)]
+    headed = _above(scene.view, height) > HEADER
+    above: list[Row] = ([()] if _over_the_screen(scene) else headlines(scene, 1, " ")) if headed else []
+    rows = [header(scene), *above, *_body(scene.sized(width, _body_height(scene.view, height)), height)]
     rows += [()] * (height - FOOTER - pane - len(rows))
     rows += output_pane(scene.output, width, pane, scene.glyphs)
     rows.append(said or footer(scene))
@@ -213,7 +248,7 @@ def click(scene: Scene, x: int, y: int) -> View | None:
     """What a click there means for the view; None for nothing. The footer is apart (``footer_action``)."""
     body = scene.sized(scene.width, _body_height(scene.view, scene.height))
     main = body.sized(*body_size(scene.view, scene.width, scene.height))
-    y -= HEADER
+    y -= _above(scene.view, scene.height)
     if not 0 <= y < body.height or _over_the_screen(scene):
         return None
     for panel in panels(scene.view, scene.width, body.height, main.width):
@@ -253,6 +288,8 @@ def _body(scene: Scene, height: int) -> list[Row]:
 def _one_line(scene: Scene) -> Row:
     """What matters most, in a terminal too small for anything else."""
     frame = scene.frame
+    if not frame.n_rows:
+        return _nothing(frame, scene.width + 2)[1][1:]
     score = frame.whole.score()
     pieces: list[Row] = [(Span(f"score {fixed(score, 3, UNKNOWN)}", "value"),), (state_text(frame),)]
     means = frame.window.per_gpu(frame.grid.metric)
@@ -276,9 +313,9 @@ def _nothing(frame: Frame, width: int) -> list[Row]:
 
 
 def state_text(frame: Frame) -> Span:
-    """``* live``, ``o stalled 12 s``, ``x ended (exit 7)``."""
+    """``* live``, ``o stalled 12 s``, ``ended (exit 7)``."""
     if frame.part is not None:
-        return Span("trace", "dim")
+        return Span("profile" if frame.part.trace.profile is not None else "trace", "dim")
     text, role = _STATES[frame.state]
     if frame.state == "stalled":
         text += f" {frame.silent:.0f} s"
@@ -299,11 +336,20 @@ def header(scene: Scene) -> Row:
         pieces.append((Span(f"lacks {len(frame.ranks_missing):,} of {run.world_size:,} ranks", "bad"),))
     if frame.n_rows:
         elapsed = (frame.now if frame.following else frame.last) - frame.first
-        pieces.append((Span(lasting(frame, elapsed)),))
+        since = frame.first if frame.since is None else frame.since
+        at = f" at {clock.moment(frame.first - since, frame.last - since)}" if frame.since is not None else ""
+        pieces += [(Span(f"{lasting(frame, elapsed)}{at}"),)] if elapsed or frame.part is None else []
+        if frame.is_live:
+            pieces.append((Span(window_text(frame) if view.span is not None else "whole run", "title"),))
     if view.speed:
         pieces.append((Span(f"playing {view.speed:g}x", "outlier"),))
-    elif view.end is not None and frame.part is None:
+    elif view.end is not None and frame.part is None and (is_growing(frame) or round(frame.last - view.end)):
         pieces.append((Span(f"paused {duration(max(frame.last - view.end, 0.0))} behind", "outlier"),))
+    clocks = list(dict.fromkeys(trace.clock_text for trace in frame.traced))
+    if clocks and frame.part is None:
+        pieces.append((Span("traced (v)" if view.screen == "time" else "traced (4 v)", "value"),))
+    elif clocks:
+        pieces.append((Span(f"clock: {clocks[0]}" if len(clocks) == 1 else "clocks differ (e)", "value"),))
     if frame.part is not None:
         pieces += [
             (Span(f"{count(len(level), level.noun)}"),)
@@ -312,7 +358,7 @@ def header(scene: Scene) -> Row:
         ]
         pieces += [(Span(source, "dim"),) for source in dict.fromkeys(each.format for each in frame.part.trace.sources)]
     if run is not None:
-        pieces.append((Span(f"{count(frame.n_gpus, 'GPU')} on {count(len(frame.nodes), 'node')}"),))
+        pieces.append((Span(f"{count(frame.gpus_of_run, 'GPU')} on {count(len(frame.nodes), 'node')}"),))
     if frame.sampling_seconds:
         pieces.append((Span(f"{frame.sampling_seconds * 1000:g} ms"),))
     if run is not None:
@@ -324,7 +370,7 @@ def header(scene: Scene) -> Row:
         pieces.append((Span("thinned to 10 s", "gap"),))
     if not frame.refined:
         pieces.append((Span("refining", "dim"),))
-    every = screens(frame.part is not None)
+    every = screens_of(frame)
     number = next((index for index, screen in enumerate(every, 1) if screen.name == view.screen), 0)
     right = Span(f"{BY_NAME[view.screen].title} {number}/{len(every)}", "title")
     room = scene.width - cell_width(right.text) - 1

@@ -9,20 +9,25 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gssr.arrays import Ints
+from gssr.model.cached import once
+from gssr.model.compare.alignment import Alignment
 from gssr.model.live.frame import Frame, Query
 from gssr.model.traces.as_metrics import LevelName
 from gssr.render.glyphs import Glyphs
 from gssr.tui.output import Output
 
 ScreenName = Literal["job", "gpus", "map", "time", "balance", "why", "compare", "calls"]
-Sort = Literal["place", "now", "mean", "p05", "p95"]
-Alignment = Literal["start", "activity"]
+Sort = Literal["place", "now", "mean", "p05", "p95", "memory", "SM", "user"]
 Overlay = Literal["", "help", "events"]
+
+
+LATELY = 300.0
+"""While a run grows its last so many seconds are shown, as long as nobody chose another window."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Selection, time window and metric are shared by all screens.
+    """Selection, time window and ``metric`` (empty: the best that was measured) are shared by all screens.
 
     ``span`` s up to ``end`` (unix s) are looked at: None is the whole run, and the newest sample. ``cursor`` (unix s) is the
     time looked at, None for none. ``selection``: positions of the GPUs looked at, named ``selected``; empty is the whole
@@ -30,12 +35,15 @@ class View:
     of the other screens. ``density`` cycles through what a screen can do about many GPUs, 0 is the screen's own choice.
     ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``scroll``: the first line in sight of
     what lies over the screen (``overlay``). ``trail``: where Esc goes back to. Of traces only: ``level``: what is looked at
-    as GPUs; ``opened``: Time shows the one that is selected track by track; ``name``: what ``f`` looks for; ``sought``: the
-    names that Calls shows, ``column``: the one that it sorts by.
+    as GPUs; ``opened``: Time shows the one that is selected track by track; ``name``: what ``f`` looks for; ``sought``:
+    the names that Calls shows, ``column``: the one that it sorts by; ``toggled``: which calls of its tree are open that
+    were not at first, or closed; ``alike``: Time shows bands of rows that spend their time alike; ``place``: the interval
+    of which Why tells all, -1 for the one at the cursor. ``passing``: what is shown is gone with the screen, unless it is
+    kept (``w``).
     """
 
     screen: ScreenName = "job"
-    metric: str = "sm_active"
+    metric: str = ""
     span: float | None = None
     end: float | None = None
     cursor: float | None = None
@@ -49,6 +57,7 @@ class View:
     reverse: bool = False
     density: int = 0
     grouped: bool = True
+    alike: bool = False
     align: Alignment = "start"
     speed: float = 0.0
     overlay: Overlay = ""
@@ -59,6 +68,9 @@ class View:
     name: str = ""
     sought: str = ""
     column: int = 0
+    place: int = -1
+    toggled: frozenset[int] = frozenset()
+    passing: bool = False
     trail: tuple["View", ...] = ()
 
     def query(self, columns: int, rows: int = 0) -> Query:
@@ -66,7 +78,7 @@ class View:
         return Query(
             self.metric, self.span, self.end, columns, self.cursor,
             gpus=self.selection, rows=rows, grouped=self.grouped, level=self.level, opened=self.opened,
-            tables=self.screen in ("calls", "compare"),
+            tables=self.screen in ("calls", "compare"), alike=self.alike, around=self.screen == "why", place=self.place,
         )  # fmt: skip
 
     def down(self, **changes: object) -> "View":
@@ -90,15 +102,31 @@ class Scene(NamedTuple):
 
     def looked_at(self) -> Ints:
         """Positions of the GPUs of the selection; of all without one. What the filter hides is not looked at elsewhere
-        than in the lists that it filters."""
-        n_gpus = self.frame.n_gpus
-        if not self.view.selection:
+        than in the lists that it filters, but of a trace nowhere."""
+        n_gpus, selection = self.frame.n_gpus, self.selection()
+        if not selection:
             return np.arange(n_gpus)
-        return np.array([gpu for gpu in self.view.selection if gpu < n_gpus], np.int64)
+        return np.array([gpu for gpu in selection if gpu < n_gpus], np.int64)
+
+    def selection(self) -> tuple[int, ...]:
+        """The same, empty for all."""
+        filtered = self.frame.part is not None and self.view.filter
+        return self.frame.query.gpus if filtered and self.frame.query.gpus else self.view.selection
+
+    def by_gpus(self) -> "Scene":
+        """The same of the GPUs, where the frame's rows are nodes that have any."""
+        frame = _of_gpus(self.frame)
+        view = replace(self.view, metric="", selection=frame.query.gpus, gpu=-1)
+        return self if frame is self.frame else self._replace(frame=frame, view=view)
 
     def sized(self, width: int, height: int) -> "Scene":
         """The same in another box."""
         return self._replace(width=width, height=height)
+
+
+@once
+def _of_gpus(frame: Frame) -> Frame:
+    return frame if frame.of_gpus is None else replace(frame.of_gpus, judgement=frame.judgement)
 
 
 PAGE = 10_000
@@ -136,4 +164,4 @@ def with_cursor(scene: Scene, columns: int) -> View:
         end = time + (view.span or grid.n * grid.width)
     elif time >= grid.end:
         end = inside(scene, time + grid.width, view.span or 0.0)
-    return replace(view, cursor=time, end=end)
+    return replace(view, cursor=time, end=end, place=-1)

@@ -1,10 +1,13 @@
 """Recordings from Python: the numbers of the command line, as pandas objects."""
 
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -121,6 +124,23 @@ def test_gpus_and_events_are_told_by_position(run: gssr.Run) -> None:
     assert run.marks.empty and list(run.marks.columns) == list(run.events.columns)
 
 
+def test_processes_on_gpus_are_told_by_position_and_time(run: gssr.Run, tmp_path: Path) -> None:
+    assert run.gpu_processes.empty and str(run.gpu_processes.pid.dtype) == "Int64"
+    path = tmp_path / "run.sql"
+    shutil.copy(run.reader.tails[0][0], path)
+    rows = [(2, run.start + 10, 1, 77, "python", "me", 1 << 30, 0.5), (1, run.start + 5, 0, *[None] * 5)]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executemany(f"INSERT INTO gpu_processes VALUES ({', '.join('?' * 8)})", rows)
+        connection.execute("INSERT INTO gpu_processes (gpu, time, n_processes) VALUES (99, 1, 0), ('x', 'y', 'z')")
+    found = gssr.open(path)[-1].gpu_processes
+    assert found.gpu.tolist() == [1, 2] and found.seconds.round(3).tolist() == [5, 10]
+    assert (
+        found.n_processes.tolist() == [0, 1]
+        and found.name[1] == "python"
+        and found.pid.isna().tolist() == [True, False]
+    )
+
+
 def test_verdicts_and_phases_have_times_after_the_start(run: gssr.Run) -> None:
     for table in (run.verdicts(), run.phases()):
         assert ((table.start >= -0.001) & (table.start <= table.end) & (table.end <= run.duration + 0.5)).all()
@@ -162,6 +182,15 @@ def test_tables_without_rows_have_their_columns(tmp_path: Path) -> None:
     assert {"code", "gpus"} <= set(run.verdicts().columns) and {"kind", "share"} <= set(run.phases().columns)
     assert run.statistics().loc["sm_active", "n"] == 0 and np.isnan(run.statistics().loc["sm_active", "mean"])
     assert "unknown" in run._repr_html_()
+
+
+def test_a_notebook_shows_a_chart_that_breaks_where_nothing_was_measured(run: gssr.Run, recorded: Path) -> None:
+    for shown in (run._repr_html_(), gssr.open(recorded)._repr_html_()):
+        assert len(shown) < 30_000
+        drawing = ElementTree.fromstring(shown[shown.index("<svg") : shown.index("</svg>") + 6])
+        assert drawing.attrib["aria-label"] == "SM active along time"
+        *_, line = drawing.findall("path")
+        assert 1 <= line.attrib["d"].count("M") < 160 and "nan" not in line.attrib["d"]
 
 
 def test_what_a_notebook_shows_is_escaped(tmp_path: Path) -> None:

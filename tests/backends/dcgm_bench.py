@@ -53,7 +53,9 @@ class Bench:
         self._client.EMBEDDED = lambda: self.engine
         return self.engine
 
-    def session(self, interval: float = 0.1, pause: bool = False, choose: Callable[..., Any] | None = None) -> Any:
+    def session(
+        self, interval: float = 0.1, pause: bool = False, choose: Callable[..., Any] | None = None, beside: bool = False
+    ) -> Any:
         """A session on all GPUs of the engine, or on those that ``choose`` makes of them."""
         from gssr.backends.dcgm.engine import reach
         from gssr.backends.dcgm.entities import discover
@@ -62,7 +64,7 @@ class Bench:
         engine = reach()
         found = discover(engine)
         chosen = choose(found) if choose else found
-        return Session(engine, chosen, [False] * len(chosen), SessionOptions(interval, pause), self.clock)
+        return Session(engine, chosen, [False] * len(chosen), SessionOptions(interval, pause, beside), self.clock)
 
     def run(self, session: Any, seconds: float, poll: float | None = None) -> tuple[list[Any], list[Any]]:
         """Rows and changes of this many seconds; polled when it is due, or every ``poll`` s."""

@@ -487,6 +487,23 @@ def test_why_nothing_was_paused_is_said_as_far_as_it_is_known(bench):
     assert "no pausing (Hopper and newer), or" in notes(None) and "proprietary" in notes(None)
 
 
+@pytest.mark.parametrize("capability", ["9.0", "10.0", "8.0", None])
+def test_beside_others_no_counters_are_taken_that_they_may_need(bench, capability):
+    def of(found):
+        return [each._replace(device=each.device._replace(compute_capability=capability)) for each in found]
+
+    engine = bench.start_engine()
+    session = bench.session(choose=of, beside=True)
+    rows, _ = bench.run(session, 3)
+    shared = capability in ("9.0", "10.0")
+    assert bool(values_of(rows, 0, "sm_active")) == shared and values_of(rows, 0, "power_usage")
+    watched = {field for watch in session._watches.live for field in watch.fields}
+    assert any(field >= 1000 for field in watched) == shared
+    assert any("would take the counters" in note for note in session.notes) != shared
+    session.close()
+    assert engine.left_behind == 0
+
+
 def test_keep_age_is_whole_seconds_and_long_enough():
     from gssr.backends.dcgm.watch import keep_seconds
 

@@ -342,8 +342,19 @@ def test_a_socket_of_roots_is_said(engine, monkeypatch):
     assert "may not open" in refusal() and "TCP port" in refusal()
 
 
+@pytest.mark.usefixtures("engine")
+def test_beside_others_no_engine_is_started(monkeypatch):
+    monkeypatch.delenv("DCGM_HOST")
+    monkeypatch.setattr("gssr.backends.dcgm.engine.PORT", 1)  # where nothing listens
+    monkeypatch.setattr("gssr.backends.dcgm.engine._embed", lambda *_: pytest.fail("an engine was started"))
+    with pytest.raises(BackendError, match="no hostengine answers"):
+        open_dcgm("dcgm:beside", None, 0.1)
+
+
 def test_only_pause_can_be_asked_for():
     check("dcgm")
+    check("dcgm:beside")
+    check("auto:beside")
     check("dcgm:pause")
     with pytest.raises(BackendError, match="dcgm:pause"):
         check("dcgm:fast")

@@ -110,6 +110,19 @@ def test_a_killed_engine_is_a_gap_an_event_and_then_data_again(tmp_path, engine)
     assert max(after - before for before, after in pairwise(times)) > 1.0
 
 
+@pytest.mark.parametrize("capability", [8, 9])
+def test_whoever_only_looks_takes_no_counters_before_hopper(tmp_path, engine, capability):
+    engine.start(gpus=["GPU-a"], capability=capability)
+    command = [sys.executable, "-m", "gssr", "top", "--json", "-t", "200"]
+    variables = os.environ | engine.environ | {"XDG_RUNTIME_DIR": str(tmp_path)}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60)
+    (gpu,) = json.loads(done.stdout)["gpus"]
+    watched = {field for _, field, _, _, _ in engine.logged()}
+    assert gpu["uuid"] == "GPU-a" and gpu["power_usage"] > 0
+    assert any(field > 1000 for field in watched) == (gpu["sm_active"] is not None) == (capability == 9)
+    assert ("would take the counters" in done.stderr) == (capability == 8)
+
+
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
 def test_an_engine_that_is_gone_at_the_end_does_not_touch_the_workload_and_is_a_gap(tmp_path, engine, how):
     engine.start(gpus=["GPU-a", "GPU-b"])

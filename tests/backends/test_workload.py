@@ -147,7 +147,7 @@ def test_names_with_brackets_and_spaces_are_read(spawn) -> None:
         "open('/proc/self/comm', 'w').write('a) R (b c'); print(flush=True); input()", stdin=subprocess.PIPE
     )
     process.stdout.readline()
-    stat = host._stat(process.pid)
+    stat = host.stat_of(process.pid)
     assert stat is not None
     assert stat.parent == os.getpid()
     assert stat.group == process.pid

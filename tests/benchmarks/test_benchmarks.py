@@ -8,7 +8,22 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as entry
-from benchmarks import analyze, busy, driver, large, live, merge, processes, rank, sampler, scale, start, table, write
+from benchmarks import (
+    analyze,
+    busy,
+    driver,
+    imports,
+    large,
+    live,
+    merge,
+    processes,
+    rank,
+    sampler,
+    scale,
+    start,
+    table,
+    write,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +37,7 @@ def test_the_sampler_is_found_and_watched() -> None:
     waking, *of_sampler = figures
     assert waking.what == "sampler, only waking, 20 Hz: CPU" and 0 < waking.value < 100
     value = {figure.what.rpartition(": ")[2]: figure.value for figure in of_sampler}
-    assert 0 < value["CPU"] < 100
+    assert 0 < value["CPU"] < 100 and 0 < value["CPU that --textfile adds"] < 5
     assert 0 <= value["meanwhile, stolen by the machine's host"] <= 100 * (os.cpu_count() or 1)
     assert 5 < value["resident memory"] < 100
     assert 0 <= value["lateness of a tick, p50"] <= value["lateness of a tick, p99"]
@@ -133,3 +148,14 @@ def test_where_other_programs_cannot_be_installed_ours_is_measured_and_it_is_sai
     figures = list(live.beside_others(1.0, 0.5))
     assert {figure.what.split(", ")[1] for figure in figures} == {"gssr tui"}
     assert capsys.readouterr().out == "live: no way\n"
+
+
+@pytest.mark.parametrize("kind", imports.KINDS)
+def test_what_imports_are_measured_with_is_read_whole(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "made")
+    imports.main(["make", kind, path, "300"])
+    with pytest.raises(SystemExit) as ended:
+        imports.main(["ours", kind, path])
+    assert ended.value.code == 0 and float(capsys.readouterr().out) > 0

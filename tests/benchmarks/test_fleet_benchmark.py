@@ -15,3 +15,10 @@ def test_many_recordings_are_made_read_exported_and_asked(tmp_path: Path, monkey
         "DuckDB, waste by user from that export", "DuckDB",
     }  # fmt: skip
     assert all(number > 0 for number in value.values()) and not list(tmp_path.iterdir())
+
+
+def test_second_looks_and_simulations_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "CACHE", tmp_path)
+    looks = {figure.what: figure.value for figure in fleet.second_look(3)}
+    assert len(looks) == 4 and all(looks.values()) and not list(tmp_path.iterdir())
+    assert len([*fleet.simulated_nodes(2), *fleet.simulated_histories(4)]) == 11

@@ -8,7 +8,13 @@ from benchmarks import follow
 
 
 def test_a_job_of_many_ranks_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("MEMORY", str(tmp_path)), ("CACHE", tmp_path), ("SCREENS", "1"), ("PRESSES", 1)):
+    for name, value in (
+        ("MEMORY", str(tmp_path)),
+        ("CACHE", tmp_path),
+        ("SCREENS", "1"),
+        ("PRESSES", 1),
+        ("OPENING_LOOKS", 2),
+    ):
         monkeypatch.setattr(follow, name, value)
     figures = {
         figure.what.rpartition(": ")[2]: figure

@@ -6,12 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.fuzz import Drawn, Parser, Reader, blobs, guided, recordings, reports, table, texts, traces
+from benchmarks.fuzz import (
+    Drawn,
+    Parser,
+    Reader,
+    blobs,
+    guided,
+    metric_files,
+    metric_texts,
+    recordings,
+    reports,
+    table,
+    texts,
+    traces,
+)
 from benchmarks.fuzz.table import READERS, attempts
 from benchmarks.processes import ENVIRONMENT
 
 HERE = "on this machine"
-INPUTS = {recordings: 6, reports: 60, blobs: 12, texts: 150, traces: 10_000}
+INPUTS = {recordings: 6, reports: 60, blobs: 12, texts: 150, traces: 10_000, metric_texts: 700, metric_files: 250}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.fakes.jobs.exam import Result, examine, mark
 from tests.fakes.jobs.labels import Job
 from tests.fakes.jobs.write import write
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("truth")]  # so that it is examined once
 JOBS, GPU_SECONDS = 60, 7_000
 """The first so many jobs of the public half that are cheap to simulate."""
 

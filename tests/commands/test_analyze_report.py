@@ -44,7 +44,7 @@ def test_the_json_is_the_same_with_a_report(folder: Path) -> None:
 
 def test_several_recordings_make_one_report(folder: Path) -> None:
     assert analyze("--report", "both.html", "train.sql", "gaps.sql", cwd=folder).returncode == 0
-    assert (folder / "both.html").read_text(encoding="utf-8").count("<main") == 2
+    assert (folder / "both.html").read_text(encoding="utf-8").count('<article class="run"') == 2
 
 
 def test_only_the_metrics_asked_for_are_drawn(folder: Path) -> None:

@@ -65,6 +65,12 @@ def test_worse_is_said_and_by_itself_is_no_failure(folder: Path) -> None:
         (("good.sql", "bad.sql"), ("--fail-below", "0.6"), 3),
         (("good.sql", "bad.sql"), ("--fail-below", "0.1"), 0),
         (("bad.sql", "good.sql", "bad.sql"), ("--fail-below", "0.6"), 3),
+        (("good.sql", "bad.sql"), ("--fail-if", "score < -5 %"), 3),
+        (("good.sql", "bad.sql"), ("--fail-if", "score<-90%", "--fail-if", "imbalance > 0.02"), 3),
+        (("good.sql", "bad.sql"), ("--fail-if", "score < -0.9", "--fail-if", "duration_s > 10 %"), 0),
+        (("bad.sql", "good.sql"), ("--fail-if", "score < 0"), 0),
+        (("good.sql", "bad.sql"), ("--fail-if", "flop_active < -5 %"), 3),
+        (("good.sql", "bad.sql"), ("--fail-if", "sm_active < -5 %"), 0),  # -19 %, within noise
     ],
 )
 def test_conditions_decide_the_exit_code(
@@ -79,7 +85,7 @@ def test_conditions_decide_the_exit_code(
 def test_an_unknown_score_holds_no_condition(folder: Path) -> None:
     own = ["profile", "--backend", "synthetic:train:2", "--metrics", "power_usage", "-o", "power.sql", "--no-summary"]
     gssr(*own, "-f", "--", "sleep", "0.2", cwd=folder)
-    for condition in (("--fail-below", "0"), ("--fail-if-worse", "100%")):
+    for condition in (("--fail-below", "0"), ("--fail-if-worse", "100%"), ("--fail-if", "sm_active > 900 %")):
         done = gssr("compare", "good.sql", "power.sql", *condition, cwd=folder)
         assert done.returncode == 3 and "unknown" in done.stderr
 
@@ -100,6 +106,10 @@ def test_runs_of_one_file_are_compared(folder: Path) -> None:
         (("good.sql", "good.sql@--5"), 2, "no run '--5'"),
         (("good.sql", "bad.sql", "--fail-if-worse", "much"), 2, "5%"),
         (("good.sql", "bad.sql", "--fail-below", "7"), 2, "between 0 and 1"),
+        (("good.sql", "bad.sql", "--fail-if", "score -5 %"), 2, "--fail-if: 'score -5 %' is no change"),
+        (("good.sql", "bad.sql", "--fail-if", "skore < -5 %"), 2, "'skore' is not compared; there are score,"),
+        (("good.sql", "bad.sql", "--fail-if", "score < 5 %"), 2, "as in 'score < -5 %'"),
+        (("good.sql", "bad.sql", "--fail-if", "duration_s > -5 %"), 2, "as in 'duration_s > 5 %'"),
         (("good.sql", "bad.sql", "--width", "5"), 2, "--width"),
         ((), 2, "required"),
     ],

@@ -1,6 +1,7 @@
 """What is exported is what was recorded, and nothing else is touched."""
 
 import csv
+import json
 import os
 import sqlite3
 import sys
@@ -13,7 +14,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from gssr.backends.synthetic.bulk import Request, generate
 from gssr.cli import main
 from gssr.convert import export as exporting
 from gssr.convert import parquet
@@ -24,21 +24,6 @@ from gssr.model.analyze import analyze
 from gssr.store.read.recording import RunReader, Samples, open_recording
 
 HOSTILE = ("../../../escaped", "a/b", "..", "x=1&y%2F", "ünï ☃", "-rf", "run_id=1", "\x1b[31m\n")
-
-
-@pytest.fixture(scope="module")
-def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """9 GPUs on two nodes, with missing values, host metrics and an awkward label; never to be changed."""
-    path = tmp_path_factory.mktemp("recorded") / "a.sql"
-    generate(Request(str(path), "gaps", 9, 1 / 30, 0.5))
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE runs SET label = '=1+1', user = 'me'")
-        for node in ("node0000", "node0001"):
-            connection.execute(
-                "INSERT INTO host_samples (run_id, node, time, load1) SELECT run_id, ?, started_at, 0.5 FROM runs",
-                (node,),
-            )
-    return path
 
 
 def run_of(path: Path) -> RunReader:
@@ -248,6 +233,26 @@ def test_csv_has_the_same_rows_and_no_formulas(recording: Path, tmp_path: Path) 
     assert exported(recording, tmp_path, "--format", "csv", "-f", "--tables", "runs") == 0
 
 
+def test_json_has_an_object_in_each_line_with_the_same_values(recording: Path, tmp_path: Path) -> None:
+    assert exported(recording, tmp_path, "--format", "json") == 0
+    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.jsonl" for name in EXPORTED}
+    texts = {name: (tmp_path / f"{name}.jsonl").read_text(encoding="ascii") for name in EXPORTED}
+    assert not any(word in text for text in texts.values() for word in ("NaN", "Infinity"))
+    rows = {name: [json.loads(line) for line in text.splitlines()] for name, text in texts.items()}
+    for name, table in EXPORTED.items():
+        assert all(list(row) == [column.name for column in table.columns] for row in rows[name])
+    assert rows["runs"][0]["label"] == "=1+1" and rows["runs"][0]["job_id"] is None
+    whole = run_of(recording).samples(NAMES)
+    order = np.lexsort((whole.time, whole.gpu))
+    found = sorted(rows["samples"], key=lambda row: (row["gpu"], row["time"]))
+    for name in ("gpu", "time", *NAMES):
+        values = whole.gpu if name == "gpu" else whole.time if name == "time" else whole.values[name]
+        got = np.array([np.nan if row[name] is None else row[name] for row in found])
+        np.testing.assert_array_equal(got, values[order], err_msg=name)
+    assert {type(row["memory_used"]) for row in found} == {int}
+    assert exported(recording, tmp_path, "--format", "json") == 1
+
+
 def test_without_pyarrow_a_sentence_says_what_to_install(
     recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -297,10 +302,12 @@ def test_values_that_can_not_be_are_null_and_stop_nothing(recording: Path, tmp_p
             "INSERT INTO workload_samples (run_id, rank, time, n_processes) SELECT run_id, 0, 1, 1e300 FROM runs"
         )
         connection.execute("UPDATE host_samples SET node = x'ff', load1 = 'much' WHERE node = 'node0001'")
-    for words in ((), ("--format", "csv")):
+    for words in ((), ("--format", "csv"), ("--format", "json")):
         assert exported(path, tmp_path / "out", *words) == 0
     assert query("SELECT n_processes FROM {workload_samples}", tmp_path / "out") == [(None,)]
     assert query("SELECT DISTINCT node FROM {host_samples}", tmp_path / "out") == [("node0000",)]
+    (workload,) = (json.loads(line) for line in (tmp_path / "out" / "workload_samples.jsonl").open())
+    assert workload["n_processes"] is None and workload["time"] == 1.0
 
 
 def test_names_of_metrics_are_those_of_the_catalogue(folder: Path) -> None:

@@ -29,6 +29,8 @@ def test_commands_do_what_the_page_shows(page: Path, tmp_path: Path, request: py
     commands = fenced.commands(page)
     if any("sqlite3 " in command.text for command in commands):
         requires("sqlite3", package="sqlite3")
+    if any("promtool " in command.text for command in commands):
+        requires("promtool", package="prometheus")
     without = EXTRAS if page.name == "README.md" else ()
     for attempt in range(TRIES):
         folder = tmp_path / str(attempt)

@@ -11,7 +11,22 @@ import pytest
 
 from gssr.backends import BACKENDS
 from gssr.backends.synthetic.scenarios import SCENARIOS
-from gssr.commands import Command, analyze, compare, demo, doctor, export, fleet, import_, mark, profile, tui
+from gssr.commands import (
+    Command,
+    analyze,
+    compare,
+    completion,
+    demo,
+    doctor,
+    export,
+    fleet,
+    import_,
+    mark,
+    merge,
+    profile,
+    top,
+    tui,
+)
 from gssr.launch import LAUNCHERS
 from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS
 from gssr.model.traces.tables import TABLES
@@ -22,19 +37,23 @@ README = fenced.ROOT / "README.md"
 DOCS = fenced.ROOT / "docs"
 PAGE_OF = {
     "profile": DOCS / "profile.md",
+    "top": DOCS / "top.md",
     "tui": DOCS / "tui.md",
     "analyze": DOCS / "analyze.md",
     "compare": DOCS / "compare.md",
     "fleet": DOCS / "fleet.md",
     "export": DOCS / "export.md",
-    "import": README,
+    "import": DOCS / "import.md",
     "mark": DOCS / "profile.md",
+    "merge": DOCS / "profile.md",
     "demo": README,
     "doctor": README,
+    "completion": README,
 }
 COMMANDS = (
-    profile.COMMAND, tui.COMMAND, analyze.COMMAND, compare.COMMAND, fleet.COMMAND, export.COMMAND, import_.COMMAND,
-    mark.COMMAND, demo.COMMAND, doctor.COMMAND,
+    profile.COMMAND, top.COMMAND, tui.COMMAND, analyze.COMMAND, compare.COMMAND, fleet.COMMAND, export.COMMAND,
+    import_.COMMAND, mark.COMMAND, merge.COMMAND, demo.COMMAND, doctor.COMMAND,
+    completion.COMMAND,
 )  # fmt: skip
 OF_OTHERS_IN_RECIPES = {
     "--signal", "-K", "--pty", "--no-python", "--nv", "--bind", "--contain", "--container-mounts", "--gpus", "--volume",
@@ -72,7 +91,10 @@ def test_every_option_is_explained(command: Command) -> None:
 def test_options_that_are_named_exist() -> None:
     all_flags = set().union(*(flags(command) for command in COMMANDS)) | EVERYWHERE
     known = {
-        DOCS / "profile.md": flags(profile.COMMAND) | EVERYWHERE | {"--run", "--volume", "--env"},  # of analyze, podman
+        DOCS / "profile.md": flags(profile.COMMAND)
+        | flags(merge.COMMAND)
+        | EVERYWHERE
+        | {"--volume", "--env"},  # podman's
         DOCS / "tui.md": flags(tui.COMMAND)
         | EVERYWHERE
         | {"--live", "--terminal", "-g", "-L"},  # of profile, analyze, tmux, ssh
@@ -151,6 +173,12 @@ def test_every_key_of_a_traces_object_is_explained(tmp_path: Path) -> None:
             for name in _CODE.findall(row)} >= set(TABLES)  # fmt: skip
 
 
+def test_every_key_of_a_moment_is_explained(tmp_path: Path) -> None:
+    (outcome,) = fenced.run(["gssr top --json --backend synthetic:train:1 -t 100"], tmp_path)
+    section = prose(DOCS / "top.md").partition("## The JSON object")[2].partition("\n## ")[0]
+    assert _keys(json.loads(outcome.output)) - set(BY_NAME) <= set(_CODE.findall(section))
+
+
 def test_every_key_of_a_comparison_is_explained(recording: Path) -> None:
     (outcome,) = fenced.run(["gssr compare --json run.sql run.sql"], recording.parent)
     section = prose(DOCS / "compare.md").partition("## The JSON object")[2]
@@ -183,6 +211,15 @@ def test_links_lead_somewhere(page: Path) -> None:
         file = (page.parent / name).resolve() if name else page
         assert file.exists(), f"{page.name}: {target}"
         assert not anchor or anchor in _anchors(file), f"{page.name}: {target}"
+
+
+def test_every_page_is_once_in_the_sites_navigation() -> None:
+    navigation = runpy.run_path(str(DOCS / "conf.py"))["NAVIGATION"]
+    listed = [page for pages in navigation.values() for page in pages]
+    assert sorted(page.removeprefix("docs/") for page in listed if page.startswith("docs/")) == sorted(
+        page.stem for pattern in ("*.md", "*.ipynb") for page in DOCS.glob(pattern)
+    )
+    assert [page for page in listed if not list(fenced.ROOT.glob(f"{page}.*"))] == []
 
 
 def _anchors(page: Path) -> set[str]:

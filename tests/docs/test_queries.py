@@ -9,6 +9,7 @@ from typing import Any
 
 import fenced
 import pytest
+from matplotlib import pyplot
 
 import gssr
 
@@ -97,6 +98,14 @@ def test_the_query_for_gaps_finds_those_that_analyze_counts(tmp_path: Path, requ
 def test_the_readmes_python_runs(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = python_of(fenced.ROOT / "README.md", recording.parent, monkeypatch)
     assert names["rows"].sm_active.mean() == pytest.approx(names["run"].analysis.metrics["sm_active"].mean)
+
+
+def test_the_python_of_the_start_page_draws(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = python_of(fenced.ROOT / "docs" / "start.md", recording.parent, monkeypatch)
+    (lines,) = [figure.axes[0].lines for figure in map(pyplot.figure, pyplot.get_fignums())]
+    assert [line.get_label() for line in lines] == ["low", "mean", "high"]
+    assert names["run"].state == "completed"
+    pyplot.close("all")
 
 
 def test_the_python_of_its_own_page_runs(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,24 @@ def test_a_folded_column_that_is_over_never_changes(n: int, cells: int, later: i
         assert before.values[0, :whole].tolist() == after.values[0, :whole].tolist()
 
 
+@given(st.integers(1, 60), st.integers(1, 120), st.integers(0, 9), st.booleans())
+def test_few_columns_are_drawn_wider_and_tell_the_same_times(n: int, cells: int, free: int, growing: bool) -> None:
+    values = np.concatenate((np.linspace(0, 1, n), np.full(free, NAN)))[None]
+    grid = Grid("sm_active", 40.0, 2.0, values, 100.0)
+    last = 40.0 + 2.0 * n - 0.5
+    drawn = fold(grid, values, cells, last, growing)
+    assert drawn.n <= cells or cells < 1
+    if cells < 2 * n:
+        plain = fold(grid, values, cells, None if growing else last)
+        assert drawn.times == 1 and drawn.width == plain.width and drawn.n == plain.n
+        return
+    assert drawn.times == cells // n and drawn.n == n * drawn.times
+    assert drawn.width * drawn.times == pytest.approx(2.0)
+    for column in range(n):
+        at = drawn.column(40.0 + 2.0 * column + 1.0)
+        assert at is not None and drawn.values[0, at] == values[0, column]
+
+
 def test_folding_leaves_missing_missing() -> None:
     values = np.array([[NAN, NAN, 0.4, NAN]])
     assert fold(Grid("m", 0.0, 10.0, values, 0.0), values, 2).values.tolist()[0] == [

@@ -19,7 +19,7 @@ from tests.fakes.jobs.hardware import A100, H100, Gpu
 from tests.fakes.jobs.job import Cause, Draft, Plan, Recipe
 from tests.fakes.jobs.labels import Job
 from tests.fakes.jobs.phases import Kind
-from tests.fakes.jobs.samplers import DCGM, GPM, NVML, TEN, Sampling
+from tests.fakes.jobs.samplers import DCGM, GPM, NVML, TEN, THIRTY_OF_ONE, Sampling
 from tests.fakes.jobs.write import write
 
 SLOWED = {"straggler", "slow_node", "slow_clock", "imbalance"}
@@ -105,6 +105,14 @@ def test_traffic_of_the_network_is_no_copy_from_the_host() -> None:
     }
     fabric = {"fabric_rx_bytes": 96e9, "fabric_tx_bytes": 96e9}
     assert of(evidence(16, host=fabric, **both, **collective)).warned == {"communication_bound"}
+
+
+@pytest.mark.parametrize(("share", "codes"), [(0.6, {"low_power"}), (0.35, set())])
+def test_by_power_alone_collectives_show_where_they_take_most_of_the_time(
+    share: float, codes: set[str], tell: Tell
+) -> None:
+    """The engine is always busy; less than half of the time might as well be kernels that draw less."""
+    assert tell(exchange(share), step=3.2 * (1 - share), sampling=NVML).warned == codes
 
 
 # 3: hangs
@@ -193,9 +201,15 @@ def test_a_step_sampled_too_rarely_beats_without_a_rhythm(tell: Tell) -> None:
     assert "recurring_dips" not in told.verdicts and told.warned
 
 
-def test_heat_that_slows_each_step_is_no_rhythm_of_its_own(tell: Tell) -> None:
-    told = tell(causes.slow_clock((2,), 0.6, 0x20, 0.0, "throttled_thermal"), step=3.0, sampling=GPM, seconds=90)
-    assert told.warned == {"throttled_thermal"}
+@pytest.mark.parametrize(
+    ("step", "sampling", "seconds"), [(3.0, GPM, 90), (8.0, DCGM, 240), (3.0, NVML, 240), (3.0, TEN, 600)]
+)
+def test_heat_that_slows_each_step_is_no_rhythm_of_its_own(
+    step: float, sampling: Sampling, seconds: float, tell: Tell
+) -> None:
+    """However long steps are: in each dip the slow GPU works, and the others wait for it."""
+    slow = causes.slow_clock((2,), 0.45, 0x20, 0.0, "throttled_thermal")
+    assert tell(slow, step=step, sampling=sampling, seconds=seconds).warned == {"throttled_thermal"}
 
 
 # 8, 9: sampling
@@ -212,6 +226,52 @@ def test_values_that_are_missing_make_no_stragglers(tell: Tell) -> None:
     """Steps of work and of waiting, of which 40 % of the values are there."""
     told = tell(causes.starved(0.6, False, 128), step=0.6 * 3.0, sampling=DCGM._replace(nulls=0.4))
     assert not told.verdicts.keys() & {"rotating_stragglers", *SLOWED}
+
+
+@pytest.mark.parametrize(
+    ("share", "step", "every", "sampling", "seconds"),
+    [
+        (0.33, 0.7, 1, GPM, 90),
+        (0.33, 1.0, 2, DCGM, 150),
+        (0.33, 0.8, 1, DCGM, 800),
+        (0.6, 3.0, 4, THIRTY_OF_ONE, 1800),
+        (0.7, 1.0, 8, TEN, 600),
+    ],
+)
+def test_waits_that_end_before_the_next_sample_are_told(
+    share: float, step: float, every: int, sampling: Sampling, seconds: float, tell: Tell
+) -> None:
+    """The nodes' or the GPUs'; data is read all along."""
+    told = tell(causes.slow_input(share, every, True, False), sampling=sampling, step=step, seconds=seconds)
+    assert "io_wait" in told.warned and "pauses" not in told.warned
+
+
+def test_copies_shorter_than_a_sample_are_told_by_what_the_link_carries_between_kernels(tell: Tell) -> None:
+    """Pageable memory at a tenth of the link's bandwidth, for a third of each step: on average next to nothing."""
+    told = tell(causes.copies(0.35, True), sampling=TEN, step=1.5, seconds=600)
+    assert told.warned == {"transfer_bound"}
+    rate = next(each.value for each in told.verdicts["transfer_bound"].evidence if each.metric == "pcie_rx_bytes")
+    assert rate == pytest.approx(0.75 * 0.09 * H100.pcie, rel=0.25)  # three quarters of it go there, one comes back
+
+
+def test_cores_that_rest_while_the_gpus_wait_hold_up_nothing() -> None:
+    """One is busy meanwhile, four are while the GPUs work: they wait together for something else."""
+    load = np.where(np.arange(300) % 60 < 12, 0.05, 1.0)
+    assert "cpu_starved" in of(evidence(workload={"cpu": 1.0}, **scaled(load))).warned
+    assert "cpu_starved" not in of(evidence(workload={"cpu": np.where(load < 1, 1.0, 4.0)}, **scaled(load))).verdicts
+
+
+def test_few_samples_differ_by_chance() -> None:
+    """Each shows another part of a step that is too short to see: of 20 the means differ by a tenth and more."""
+    for seed in range(8):
+        load = np.where(np.random.default_rng(seed).random((16, 20)) < 0.6, 1.0, 0.05)
+        assert not of(evidence(16, 20, width=30.0, **scaled(load))).warned & SLOWED, seed
+
+
+def test_nodes_that_are_sampled_in_other_parts_of_a_step_take_no_turns() -> None:
+    """Each GPU works for 65 % of every step; one node's samples are 40 % of a step later than the other's."""
+    part = (0.13 * np.arange(100) + np.repeat([0.0, 0.4], 4)[:, None]) % 1
+    assert "taking_turns" not in of(evidence(8, 100, width=30.0, **scaled(np.where(part < 0.65, 1.0, 0.05)))).verdicts
 
 
 # 10: texts

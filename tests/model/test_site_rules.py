@@ -43,9 +43,9 @@ def test_every_rule_but_one_turned_off_still_judges(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("[memory_full\n", "is no TOML"),
-        ("[memry_full]\nshare = 1\n", "there is no rule 'memry_full'; did you mean 'memory_full'?"),
+        ("[memry_full]\nshare = 1\n", "there is no rule 'memry_full'; did you mean memory_full?"),
         ("memory_full = 3\n", "must be a table: [memory_full]"),
-        ("[memory_full]\nshares = 1\n", "did you mean 'share'?"),
+        ("[memory_full]\nshares = 1\n", "did you mean share?"),
         ('[memory_full]\nshare = "much"\n', "must be a number, not 'much'"),
         ("[memory_full]\nshare = true\n", "must be a number"),
         ("[memory_full]\nshare = nan\n", "must be a number"),

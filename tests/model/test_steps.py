@@ -1,5 +1,7 @@
 """How long a step took, from the rhythm of the samples and from marks; and that nothing is said of beats."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,18 @@ def test_nothing_is_said_of_noise_nor_of_few_rows() -> None:
     assert steps([Samples(gpu[:8], time[:8], {"sm_active": rng.random(8)})], NODES, 1.0) is None
     assert steps([Samples(gpu, time, {"sm_active": np.full(1200, np.nan)})], NODES, 1.0) is None
     assert steps([], NODES, 1.0) is None
+
+
+def test_rows_that_are_few_for_their_interval_take_no_memory() -> None:
+    """A file may say that it was sampled every 0.1 ms, and hold a row each 7 s."""
+    time = np.repeat(7.0 * np.arange(100), 4)
+    values = np.random.default_rng(4).random(400)
+    tracemalloc.start()
+    try:
+        assert steps([Samples(np.tile(np.arange(4), 100), time, {"sm_active": values})], NODES, 1e-4) is None
+        assert tracemalloc.get_traced_memory()[1] < 10e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_change_is_told_with_its_time() -> None:

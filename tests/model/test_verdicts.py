@@ -1,10 +1,11 @@
 """Each cause gives its verdict, from its threshold on; what was not measured is never judged; a cause hides its symptoms."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from evidences import GIB, HEALTHY, during, evidence, scaled
+from evidences import GIB, HEALTHY, START, during, evidence, scaled
 
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.results import Verdict
@@ -13,6 +14,7 @@ from gssr.model.verdicts import judge
 from gssr.model.verdicts.rhythm import kendall, period
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import REGISTERED, Table
+from gssr.store.format.rows import Event
 
 N = 300
 
@@ -64,7 +66,15 @@ def _turns(seconds: int, n_gpus: int = 8, first: int = 4) -> dict[str, Any]:
     return scaled(np.where((np.arange(n_gpus) < first)[:, None] == odd, 1.0, 0.02))
 
 
+def _errors(*errors: tuple[int, str, str]) -> Evidence:
+    """(GPU, kind, what the driver says), ten seconds apart."""
+    events = [Event(START + 10 * (k + 1), None, gpu, None, kind, text) for k, (gpu, kind, text) in enumerate(errors)]
+    return replace(evidence(), events=tuple(events))
+
+
 CAUSES: dict[str, list[Evidence]] = {
+    "gpu_errors": [_errors((3, "xid", "XID 79: the GPU has fallen off the bus")), _errors((0, "xid", "XID 31: a fault")),
+                   _errors((0, "ecc", "2 more uncorrectable memory errors (ECC)"))],
     "gpus_unused": [evidence(**scaled(gpu(3, 0.0))), evidence(**scaled(0.0))],
     "hang": [evidence(n=600, state="running", **scaled(during(600, 300, 600, 0.0))),
              evidence(n=600, state="timeout", **scaled(during(600, 300, 600, 0.0)) | {
@@ -305,6 +315,16 @@ def test_verdicts_name_the_gpus_concerned_and_when() -> None:
     assert (wait.start, wait.end) == pytest.approx((1_780_000_300.0, 1_780_000_360.0), abs=2)
 
 
+@pytest.mark.parametrize(
+    ("factors", "said"),
+    [(np.linspace(1.0, 0.5, 8), ":3 least: "), (np.where(np.arange(64) == 40, 1.0, 0.7), ":0 most: ")],
+)
+def test_imbalance_names_who_does_least_or_most(factors: Any, said: str) -> None:
+    alone = TABLE._replace(rules=tuple(rule for rule in TABLE.rules if rule.code == "imbalance"))
+    told = verdicts(evidence(len(factors), noise=0.0, **scaled(factors[:, None])), alone)["imbalance"]
+    assert said in told.title and told.title.startswith("The GPUs are not equally busy, "), told.title
+
+
 def test_dips_are_told_with_their_period_and_what_is_busy_then() -> None:
     busy = np.where(dips(30, 5, 0.1) < 1, 14e9, 0.4e9)
     told = verdicts(evidence(**scaled(dips(30, 5, 0.1)) | {"pcie_tx_bytes": busy}))["recurring_dips"]
@@ -362,6 +382,14 @@ def test_rank_correlation_is_that_of_order_alone() -> None:
     assert kendall(np.array([1.0])) == 0.0
 
 
+def test_a_job_that_still_runs_is_not_advised_to_end() -> None:
+    """What has done nothing for a while may hang."""
+    quiet = during(N, N - 60, N, 0.0, 1.0)
+    for state, said in (("running", "may wait"), ("lost", "may wait"), ("completed", "Let the job end")):
+        told = verdicts(replace(evidence(**scaled(quiet)), state=state))
+        assert said in told["tear_down"].advice, state
+
+
 def test_a_completed_job_never_hangs() -> None:
     assert "hang" not in verdicts(evidence(n=600, state="completed", **scaled(during(600, 300, 600, 0.0))))
 
@@ -370,3 +398,47 @@ def test_memory_that_grows_is_told_with_a_slow_down() -> None:
     found = evidence(memory_used=np.linspace(30 * GIB, 60 * GIB, N), **scaled(np.linspace(1.0, 0.6, N)))
     texts = " ".join(finding.text for finding in verdicts(found)["slow_down"].evidence)
     assert "more memory in use" in texts
+
+
+@pytest.mark.parametrize(
+    ("error", "severity", "advice"),
+    [
+        (("xid", "XID 48: uncorrectable memory error"), "critical", "--exclude=n1)"),
+        (("xid", "XID 94: contained memory error"), "critical", "--exclude=n1)"),
+        (("xid", "XID 31: a kernel accessed memory that is not there"), "warning", "compute-sanitizer"),
+        (("xid", "XID 61: the GPU's microcontroller reports a fault"), "warning", "operators"),
+        (("xid", "XID 99999: an error of the GPU"), "warning", "operators"),
+        (("ecc", "12 more rows of memory remapped after uncorrectable errors"), "critical", "--exclude=n1)"),
+        (("ecc", "a row of memory could not be remapped"), "critical", "--exclude=n1)"),
+        (("ecc", "1 more row of memory remapped after correctable errors"), "warning", "operators"),
+    ],
+)
+def test_errors_of_a_gpu_are_critical_where_the_gpu_is_at_fault(
+    error: tuple[str, str], severity: str, advice: str
+) -> None:
+    verdict = verdicts(_errors((5, *error)))["gpu_errors"]
+    assert (verdict.severity, verdict.gpus) == (severity, (5,)) and advice in verdict.advice
+    assert error[1] in verdict.title and "n1:1" in verdict.evidence[0].text
+
+
+def test_errors_of_broken_gpus_are_told_before_those_of_programs_and_those_of_other_times_are_not() -> None:
+    found = _errors((0, "xid", "XID 13: a fault"), (5, "xid", "XID 79: gone"), (7, "xid", "XID 48: memory"))
+    verdict = verdicts(found)["gpu_errors"]
+    assert verdict.gpus == (5, 7) and "XID 79" in verdict.title and verdict.severity == "critical"
+    late = replace(found, events=tuple(event._replace(time=found.end + 60) for event in found.events))
+    other = replace(found, events=tuple(event._replace(kind="gpu_lost") for event in found.events))
+    assert "gpu_errors" not in verdicts(late) | verdicts(other)
+
+
+@pytest.mark.parametrize("text", ["\x1b[31m no number", "XID 79\x1b[31m", "9 more x\n rows", "XID 1234567: z", ""])
+def test_a_verdict_on_errors_quotes_nothing_that_is_not_known(text: str) -> None:
+    verdict = verdicts(_errors((5, "ecc", text)))["gpu_errors"]
+    told = verdict.title + verdict.evidence[0].text
+    assert told.isprintable() and "error" in verdict.title
+    assert verdict.severity == ("critical" if text.startswith("XID 79") else "warning")
+
+
+def test_no_name_that_a_shell_would_run_is_told_to_be_typed() -> None:
+    found = _errors((5, "xid", "XID 79: gone"))
+    nodes = tuple(gpu._replace(node="n1; rm -rf ~") for gpu in found.gpus)
+    assert "--exclude" not in verdicts(replace(found, gpus=nodes))["gpu_errors"].advice

@@ -1,19 +1,22 @@
 """What the live screen sends to the terminal when labels and the workload's output are attacks."""
 
 import re
+import time
 from pathlib import Path
 
 from live_terminal import OFF_SCREEN, LiveTerminal, gssr
 
 ATTACK = (
     "\x1b]0;owned\x07 \x1b]52;c;ZXZpbA==\x07 \x1b]8;;http://evil.example\x1b\\x\x1b]8;;\x1b\\ \x1bP$qm\x1b\\ "
-    "\x9b31m \x9d0;x\x9c \x1b[6n \x1b[c \x1bc \x1b[5m"
+    "\x9b31m \x9d0;x\x9c \x1b[5n \x1b[c \x1bc \x1b[5m"
 )
 SENT = re.compile(
-    r"\x1b\[[0-9;]*[HmK]|\x1b\[\?[0-9;]+\$?[hlp]|\x1b\[[<>=]?[0-9;]*[uq]|\x1b\[[0-9;]* q|\x1b\]22;[a-z]*\x07"
+    r"\x1b\[[0-9;]*[GHKbm]|\x1b\[2J|\x1b\[6n|\r+\n|\x1b\[\?[0-9;]+\$?[hlp]"
+    r"|\x1b\[[<>=]?[0-9;]*[uq]|\x1b\[[0-9;]* q|\x1b\]22;[a-z]*\x07"
     r"|[^\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
-"""What a screen is drawn with: the cursor, colours and modes, the keyboard's, the pointer's shape; and characters."""
+"""What a screen is drawn with: the cursor, and where it is, repeating, erasing, colours and modes, the keyboard's, the
+pointer's shape; and characters."""
 
 
 def test_no_sequence_of_a_label_or_of_the_output_reaches_the_terminal_under_the_screen(tmp_path: Path) -> None:
@@ -28,6 +31,8 @@ def test_no_sequence_of_a_label_or_of_the_output_reaches_the_terminal_under_the_
             terminal.type(number)
         terminal.type("e")
         terminal.expect("newest first")
+        terminal.type("q")  # closes the list
+        time.sleep(0.3)
         terminal.type("q")
         terminal.expect(OFF_SCREEN)
         assert terminal.code() == 0
@@ -36,6 +41,6 @@ def test_no_sequence_of_a_label_or_of_the_output_reaches_the_terminal_under_the_
         assert "printed" in screen and "label" in screen
         rest = SENT.sub("", screen)
         assert not rest, repr(rest)
-        assert "\x1b[6n" not in screen and "\x1b[5m" not in screen
+        assert "\x1b[5n" not in screen and "\x1b[5m" not in screen
     finally:
         terminal.close()

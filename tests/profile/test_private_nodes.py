@@ -128,7 +128,7 @@ def unexplained(reader: RunReader) -> list[float]:
 def test_nodes_that_share_nothing_but_a_folder_leave_one_recording(start: Node, tmp_path: Path, fuse: bool) -> None:
     disk = tmp_path / "disk"
     nodes = [start(number, UNTIL_GO, fuse) for number in range(2)]
-    until(lambda: len(n_ticks(disk)) == 4 and min(n_ticks(disk)) >= 16, "samples of all GPUs")
+    until(lambda: len(ticks := n_ticks(disk)) == 4 and min(ticks) >= 16, "samples of all GPUs")
     (disk / "go").touch()
     said = ended(nodes)
     reader = only_run(disk, said)
@@ -149,7 +149,7 @@ def test_a_rank_that_is_killed_on_its_node_is_taken_over_there(start: Node, tmp_
     kill = "[ $SLURM_PROCID = 2 ] && [ -e kill ] && kill -9 $PPID $(pgrep -P $PPID gssr-sampler)"
     script = f"until [ -e go ]; do {kill}; sleep 0.05; done"
     nodes = [start(number, script, fuse=True, in_turn=True) for number in range(2)]
-    until(lambda: len(n_ticks(disk)) == 4 and min(n_ticks(disk)) >= 2, "samples by the first rank of each node")
+    until(lambda: len(ticks := n_ticks(disk)) == 4 and min(ticks) >= 2, "samples by the first rank of each node")
     (disk / "next").touch()
     until(lambda: all(is_beside(disk, rank) for rank in (1, 3)), "the other ranks")
     (disk / "kill").touch()

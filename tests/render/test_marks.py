@@ -20,7 +20,8 @@ def test_every_glyph_takes_one_cell(marks: Glyphs) -> None:
     for text in (
         *marks.levels,
         marks.full,
-        *marks.parts,
+        marks.bar,
+        *marks.half,
         marks.track,
         marks.band,
         marks.rule,
@@ -73,12 +74,12 @@ def test_a_missing_bar_is_blank_and_a_bar_of_zero_is_all_track(marks: Glyphs) ->
     assert text_of(bar(None, 5, marks)) == text_of(bar(math.nan, 5, marks)) == "     "
     assert text_of(bar(0.0, 5, marks)) == marks.track * 5
     assert text_of(bar(1e-6, 5, marks)) != marks.track * 5
-    assert text_of(bar(1.0, 5, marks)) == marks.full * 5
-    assert text_of(bar(1.5, 5, marks)) == marks.full * 4 + "^"
+    assert text_of(bar(1.0, 5, marks)) == marks.bar * 5
+    assert text_of(bar(1.5, 5, marks)) == marks.bar * 4 + "^"
 
 
-def test_bars_show_eighths() -> None:
-    assert text_of(bar(0.5 + 1 / 32, 4, UTF8)) == "██▏░"
+def test_bars_show_halves() -> None:
+    assert text_of(bar(0.5 + 1 / 8, 4, UTF8)) == "━━╸─"
 
 
 def test_every_role_has_a_look_for_a_terminal_and_for_rich() -> None:

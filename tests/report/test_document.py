@@ -25,12 +25,15 @@ ADDED = {
     "clock_event_reasons",
     "host",
     "notes",
+    "traces",
     "events",
     "abstentions",
     "phases",
     "step",
+    "history",
     "load_balancing",
     "roofline",
+    "why_no_score",
 }
 VERDICT = {"code", "severity", "title", "evidence", "advice", "source", "start", "end", "gpus", "gpu_hours"}
 ALL = [analysis(), judged(), without_gpus(), without_samples(), one_sample(), without_counters()]

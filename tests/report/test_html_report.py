@@ -10,13 +10,14 @@ import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from analyses import START, analysis, one_sample, run, without_counters, without_gpus, without_samples
 
-from gssr.model.results import Abstention, Analysis, Finding, Phase, Place, Unplaced, Verdict
+from gssr.model.results import Abstention, Analysis, Finding, Phase, Place, Series, Unplaced, Verdict
 from gssr.model.statistics.roofline import place
 from gssr.peaks import peaks_of
 from gssr.render.verdicts import verdict_rows
@@ -24,7 +25,7 @@ from gssr.report.html.document import html_report
 from gssr.report.html.markup import data, tag
 from gssr.report.html.over_time import BLANK, STEPS, indices, png
 from gssr.report.over_time import MOST_ROWS, heat_map
-from gssr.store.format.rows import Event
+from gssr.store.format.rows import Event, GpuProcesses
 
 VOID = {"meta", "br", "img", "link"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x00\u202e"
@@ -66,11 +67,15 @@ RUNS: dict[str, Callable[[], Analysis]] = {
 
 
 class Page(HTMLParser):
-    """What a browser makes of it: elements that close in order, their attributes, and the text without them."""
+    """What a browser makes of it: elements that close in order, their attributes, and the text without them. ``hidden`` and
+    ``empty``: numbers of elements that nobody is read, and that hold nothing."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
         self.open: list[str] = []
+        self.numbers: list[int] = []
+        self.hidden: set[int] = set()
+        self.empty: set[int] = set()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[str] = []
         self.inside: dict[str, list[str]] = {"script": [], "style": []}
@@ -81,16 +86,24 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
         assert len(dict(attrs)) == len(attrs)
+        number = len(self.elements) - 1
+        self.empty -= set(self.numbers[-1:])
+        self.empty.add(number)
+        if dict(attrs).get("aria-hidden") == "true" or self.hidden.intersection(self.numbers[-1:]):
+            self.hidden.add(number)
         if tag not in VOID:
             self.open.append(tag)
+            self.numbers.append(number)
         if tag in self.inside:
             self.inside[tag].append("")
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open and self.open[-1] == tag, (tag, self.open)
         self.open.pop()
+        self.numbers.pop()
 
     def handle_data(self, data: str) -> None:
+        self.empty -= set(self.numbers[-1:])
         if self.open and self.open[-1] in self.inside:
             self.inside[self.open[-1]][-1] += data
         elif data.strip():
@@ -178,6 +191,15 @@ def test_the_words_of_the_report(golden: Callable[[str, str], None]) -> None:
     golden("html_report.txt", Page(html_report([judged()])).text + "\n")
 
 
+def test_a_straggler_has_its_colour_in_every_picture() -> None:
+    page = Page(html_report([judged()]))
+    classes = [(name, attributes.get("class") or "") for name, attributes in page.elements]
+    assert classes.count(("path", "bars apart")) == 2, "in the bars and in the histogram"
+    assert ("text", "apart") in classes and ("tr", "apart") in classes, "in the map and in the table"
+    even = Page(html_report([analysis(4, 1)]))
+    assert not [name for name, attributes in even.elements if "apart" in (attributes.get("class") or "")]
+
+
 def test_the_roofline_lies_where_its_numbers_say() -> None:
     page = Page(html_report([judged()]))
     at = [float((a["cx"] or "").rstrip("%")) / 100 for name, a in page.elements if name == "circle"]
@@ -194,7 +216,7 @@ def test_why_there_is_no_roofline_is_said() -> None:
 def test_several_runs_are_in_one_file() -> None:
     page = Page(html_report([analysis(), analysis(4, 1, run=run(label="second"))]))
     assert [a["href"] for name, a in page.elements if name == "a"] == ["#run1", "#run2"]
-    assert {a["id"] for name, a in page.elements if name == "main"} == {"run1", "run2"}
+    assert {a["id"] for name, a in page.elements if name == "article" and "id" in a} == {"run1", "run2"}
 
 
 def test_what_the_script_reads_is_what_was_measured() -> None:
@@ -242,9 +264,77 @@ def test_no_minimum_is_lost_however_many_gpus(n_gpus: int) -> None:
 
 def test_many_gpus_stay_small() -> None:
     rng = np.random.default_rng(1)
-    text = html_report([analysis(2048, 256, 360, seconds=3600.0, base=rng.random((2048, 360)))])
-    assert len(text) < 2_500_000
+    text = html_report([with_nodes(analysis(1024, 128, 360, seconds=3600.0, base=rng.random((1024, 360))))])
+    assert len(text) <= 600_000
     Page(text)
+
+
+def with_nodes(found: Analysis) -> Analysis:
+    """With what its nodes did along time, and processes on its GPUs."""
+    time = np.arange(30) / 30
+    series = {
+        name: Series(name, START, 10.0, scale * time, scale * time / 2, scale * np.ones(30), np.full(30, 4))
+        for name, scale in (("host:cpu_utilization", 0.5), ("host:read_bytes", 2e9), ("host:write_bytes", 0.0))
+    }
+    seen = (
+        GpuProcesses("python3", "ada", 16, 16, 70 << 30, START, START + 299),
+        GpuProcesses(None, None, 1, 1, None, START + 1, START + 2),
+    )
+    return replace(found, node_series=series, processes=seen)
+
+
+def test_why_comes_first_and_nodes_and_processes_are_in_it() -> None:
+    page = Page(html_report([with_nodes(judged())]))
+    words = page.text.split("\n")
+    assert words.index("Why?") < words.index("When were the GPUs not used?") < words.index("Which GPUs differ?")
+    for word in ("What did the nodes and the processes do?", "Node CPU", "Disk read", "On the GPUs", "python3", "70.0"):
+        assert word in words, word
+    assert "Disk written" not in words, "it wrote nothing"
+    assert {"host:cpu_utilization", "host:read_bytes"} < page.data()["charts"].keys()
+
+
+@pytest.mark.parametrize("name", ["judged", "no_gpus", "no_samples", "one_sample", "no_counters", "several"])
+def test_who_hears_the_report_is_told_what_it_shows(name: str) -> None:
+    runs = [with_nodes(judged()), analysis(4, 1, run=run(label="second"))] if name == "several" else [RUNS[name]()]
+    page = Page(html_report(runs))
+    names = [element for element, _ in page.elements]
+    assert dict(page.elements)["html"] == {"lang": "en"} and names.count("main") == 1
+    levels = [int(element[1]) for element in names if re.fullmatch("h[1-6]", element)]
+    assert levels[0] == 1 and levels.count(1) == len(runs)
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    for at, (element, attributes) in enumerate(page.elements):
+        if element == "th":
+            assert attributes["scope"] in ("col", "row") and at not in page.empty, "an empty cell heads nothing"
+        if attributes.get("role") in ("img", "region"):
+            assert attributes["aria-label"], attributes
+        if element == "img":
+            assert attributes["alt"] is not None
+        if element == "svg" and at not in page.hidden:
+            assert attributes.get("role") == "img", attributes
+        if "scroll" in (attributes.get("class") or "").split():
+            assert attributes["tabindex"] == "0" and attributes["role"] == "region", "who has no mouse scrolls too"
+    charts = sum("chart" in (attributes.get("class") or "").split() for _, attributes in page.elements)
+    assert charts == sum(attributes.get("role") == "img" for _, attributes in page.elements) - sum(
+        attributes.get("class") == "strip" for _, attributes in page.elements
+    ), "a text for each chart"
+
+
+def test_what_charts_say_in_words_is_what_was_measured() -> None:
+    found = judged()
+    told = [
+        attributes["aria-label"] or ""
+        for _, attributes in Page(html_report([found])).elements
+        if "aria-label" in attributes
+    ]
+    active = found.series["sm_active"]
+    (course,) = [text for text in told if text.startswith("SM active along time, mean over 16 GPUs")]
+    assert f"highest {100 * np.nanmax(active.mean):.1f} %" in course and "no samples in 2.9 % of the time" in course
+    (order,) = [text for text in told if text.startswith("Mean SM active of 16 GPUs: lowest nid000002:1 4.2 %")]
+    assert order.endswith("1 GPU far below the median")
+    assert "Phases in order: A start-up for 12.0 s, B steady for 4 min 48 s" in told
+    (means,) = [text for text in told if text.startswith("Means of SM active: 1 GPU from 0 to 10 %")]
+    assert sum(int(n) for n in re.findall(r"(\d+) GPU", means)) == 16
+    assert any(text.startswith("Roofline of H100 SXM5") and "all: " in text for text in told)
 
 
 def test_the_script_is_what_a_browser_accepts() -> None:

@@ -11,6 +11,7 @@ import pytest
 from analyses import (
     activity,
     analysis,
+    judged,
     one_sample,
     run,
     without_counters,
@@ -25,6 +26,7 @@ from gssr.render.cells import cell_width
 from gssr.render.roles import text_of
 from gssr.report.page import PageOptions, Parts, Verbosity, series_needed
 from gssr.report.terminal import page, pages, to_text
+from gssr.store.format.rows import Event
 
 Golden = Callable[[str, str], None]
 
@@ -126,6 +128,13 @@ def test_the_closing_imbalance_is_of_sm_active_or_unknown() -> None:
     assert _text(found).endswith("GSSR score=unknown imbalance=unknown gpus=16 gaps=16\n")
 
 
+def test_a_short_page_begins_with_what_it_comes_to() -> None:
+    whole, short = _text(judged(), verbosity="medium"), _text(judged(), verbosity="low")
+    assert whole.index("How well used?") < whole.index("Notes")
+    assert short.index("GPUs on") < short.index("Notes") < short.index("How well used?")
+    assert short.count("Notes") == 1 and short.splitlines()[-1].startswith("GSSR score=")
+
+
 def test_the_questions_are_answered_in_order() -> None:
     text = _text(analysis())
     places = [text.index(question) for question in ("How well used?", "When not?", "Which GPUs differ?", "Notes")]
@@ -153,10 +162,13 @@ def test_an_unknown_score_says_why(found: Analysis, why: str) -> None:
 
 
 def test_missing_is_never_zero_on_a_page() -> None:
-    line = next(line for line in _text(analysis(missing=("dram_active",))).splitlines() if line.startswith("DRAM"))
-    assert "not measured" in line and "0" not in line and "░" not in line
+    without = analysis(missing=("dram_active",))
+    assert not any(line.startswith("DRAM") for line in _text(without).splitlines())
+    asked = _text(without, metrics=("dram_active",)).splitlines()
+    line = next(line for line in asked if line.startswith("DRAM"))
+    assert "not measured" in line and "0" not in line and "─" not in line
     zero = next(line for line in _text(analysis()).splitlines() if line.startswith("FP64"))
-    assert "0.0 ░░░" in zero
+    assert "0.0 ───" in zero
 
 
 def test_a_gap_is_blank_and_an_idle_time_is_not() -> None:
@@ -294,3 +306,9 @@ def test_the_summary_alone_loads_neither_plotext_nor_matplotlib_nor_rich() -> No
     code = "import sys, gssr.report.terminal; print(sorted({'plotext', 'matplotlib', 'rich', 'textual'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, text=True).stdout
     assert found == "[]\n"
+
+
+def test_what_was_before_the_start_has_no_negative_time() -> None:
+    early = Event(analysis().window.start - 1.2, "n", None, 0, "backend_lost", "the driver was slow")
+    text = _text(analysis(events=(early, *analysis().events)))
+    assert "before" in text and "-0:0" not in text and "-1 s" not in text

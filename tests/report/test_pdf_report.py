@@ -1,17 +1,20 @@
-"""The PDF report: every kind of run has two to four pages with its words on them."""
+"""The PDF report: every kind of run has pages with its words on them, which are filled."""
 
 import re
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
 import pytest
 from analyses import analysis, run
-from test_html_report import RUNS, judged
+from test_html_report import RUNS, judged, with_nodes
 
 from gssr.model.results import Analysis
-from gssr.report.pdf.pdf import pdf_report
+from gssr.report.pdf.pdf import pdf_report, written
+from gssr.report.pdf.sheet import BOTTOM, HEADING, MARGIN, TALL, WIDE, Font
+from gssr.report.png.figure import style
 
 
 def pages(path: Path) -> int:
@@ -25,10 +28,36 @@ def write(analyses: Sequence[Analysis], path: Path) -> None:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", ["no_gpus", "no_samples", "one_sample", "no_counters"])
-def test_every_run_has_two_to_four_pages(name: str, tmp_path: Path) -> None:
+def test_every_run_has_one_to_five_pages(name: str, tmp_path: Path) -> None:
     write([RUNS[name]()], tmp_path / "x.pdf")
-    assert 2 <= pages(tmp_path / "x.pdf") <= 4
-    assert (tmp_path / "x.pdf").stat().st_size < 1_000_000
+    assert 1 <= pages(tmp_path / "x.pdf") <= 5
+    assert (tmp_path / "x.pdf").stat().st_size < 600_000
+
+
+def many_verdicts() -> Analysis:
+    found = judged()
+    return replace(found, verdicts=found.verdicts * 9)
+
+
+@pytest.mark.parametrize("make", [lambda: with_nodes(judged()), many_verdicts])
+def test_pages_are_filled_and_nothing_is_cut(make: Callable[[], Analysis]) -> None:
+    with style():
+        sheet = written(make())
+    n = len(sheet.figures)
+    for number, figure in enumerate(sheet.figures, 1):
+        texts = [(text.get_position()[1], text) for text in figure.texts]
+        lowest, last = min(texts, key=lambda pair: pair[0])
+        axes = [panel.get_position().y0 for panel in figure.axes if panel.axison]
+        foot = BOTTOM / TALL
+        assert lowest >= foot - 0.01 and all(bottom >= foot for bottom in axes), "nothing lies in the foot"
+        assert number == n or min(lowest, *axes, 1.0) < 0.42, f"page {number} of {n} is half empty"
+        assert last.get_fontsize() < HEADING.size or min([*axes, 1.0]) < lowest, "a title at the foot of a page"
+        for _, text in texts:
+            left = text.get_position()[0] * WIDE
+            font = Font(text.get_fontsize(), bold=text.get_fontweight() == "bold", family=text.get_fontfamily()[0])
+            wide = sheet.width(text.get_text(), font)
+            ends = left if text.get_ha() == "right" else left + wide
+            assert ends <= WIDE - MARGIN + 0.06, text.get_text()
 
 
 def test_the_same_analysis_gives_the_same_bytes_whatever_the_caller_has_set(tmp_path: Path) -> None:
@@ -37,7 +66,7 @@ def test_the_same_analysis_gives_the_same_bytes_whatever_the_caller_has_set(tmp_
         before = dict(matplotlib.rcParams)
         write([judged()], tmp_path / "b.pdf")
         assert dict(matplotlib.rcParams) == before
-    assert pages(tmp_path / "a.pdf") == 4
+    assert 3 <= pages(tmp_path / "a.pdf") <= 5
     assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()
 
 
@@ -50,7 +79,7 @@ def test_the_words_are_in_it(tmp_path: Path, requires: Callable[..., None]) -> N
     text = " ".join(found.decode().split())
     for words in (
         "llm-train", "completed, exit code 0", "16 GPUs on 4 nodes", "5 min 0 s", "Why?", "CRITICAL",
-        "1 of 16 GPUs did 7 % of what the others did", "Run once without the node.", "start-up", "page 4 of 4",
+        "1 of 16 GPUs did 7 % of what the others did", "Run once without the node.", "start-up", "page 3 of",
         "second $x_1$", "does not replace time to solution", "What the words mean", "What bounds it?",
         "H100 SXM5: at most so many FLOP/s",
     ):  # fmt: skip

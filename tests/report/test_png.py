@@ -8,13 +8,31 @@ from pathlib import Path
 from typing import BinaryIO
 
 import matplotlib
+import numpy as np
 import pytest
-from analyses import analysis, one_sample, without_counters, without_gpus, without_samples
+from analyses import START, analysis, one_sample, without_counters, without_gpus, without_samples
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
-from gssr.model.results import Analysis
+from gssr.metrics import BY_NAME
+from gssr.model.results import Analysis, Phase
+from gssr.model.statistics.roofline import place
+from gssr.peaks import peaks_of
+from gssr.report.load_balancing import behind
 from gssr.report.over_time import short_place
-from gssr.report.png.figure import NothingToDrawError
-from gssr.report.png.png import load_balancing_png, time_series_png
+from gssr.report.phases import drawn_roofs
+from gssr.report.png.figure import ORANGE, NothingToDrawError, style
+from gssr.report.png.over_time import gpu_map
+from gssr.report.png.png import (
+    histogram_of_means,
+    lines,
+    load_balancing_png,
+    means_in_order,
+    roofline,
+    time_series_png,
+)
 
 RUNS: dict[str, Callable[[], Analysis]] = {
     "16_gpus": analysis,
@@ -92,3 +110,53 @@ def test_a_name_that_is_too_long_loses_its_domain_first_and_then_its_beginning()
     assert short_place("nid000001.example.org:3", 40) == "nid000001.example.org:3"
     assert short_place("gpu17.cluster.example.org:3", 20) == "gpu17:3"
     assert short_place("a-long-name-of-node0031.example.org:7", 12) == "…-node0031:7"
+
+
+@pytest.mark.parametrize("n_gpus", [4, 16, 200, 4200])
+def test_a_straggler_has_its_colour_in_every_picture_and_no_legend_lies_over_data(n_gpus: int) -> None:
+    base = np.full((n_gpus, 60), 0.7)
+    base[1] = 0.05
+    found = analysis(n_gpus, max(n_gpus // 4, 1), 60, base=base)
+    metric = BY_NAME["sm_active"]
+    late = behind(found, metric)
+    assert 1 in late
+    drawers: list[Callable[[Axes], object]] = [
+        lambda panel: means_in_order(panel, found, metric),
+        lambda panel: gpu_map(panel.figure, panel, found, metric) if n_gpus > 4 else lines(panel, found, metric),
+    ]
+    if n_gpus > 4:
+        drawers.append(lambda panel: histogram_of_means(panel, found, metric))
+    for draw in drawers:
+        with style():
+            figure = Figure(figsize=(6, 3))
+            FigureCanvasAgg(figure)
+            panel = figure.add_subplot()
+            draw(panel)
+            figure.draw_without_rendering()
+            own = [*panel.patches, *panel.lines, *panel.get_yticklabels()]
+            colours = {to_hex(item.get_facecolor() if item in panel.patches else item.get_color()) for item in own}
+            assert ORANGE in colours or (draw == drawers[0] and n_gpus > 4096)  # then it is one shape
+            legend = panel.get_legend()
+            assert legend is None or legend.get_window_extent().y0 >= panel.get_window_extent().y1 - 1
+            names = [label.get_text() for label in panel.get_yticklabels()]
+            assert all(name.startswith("! ") for name, label in zip(names, panel.get_yticklabels(), strict=True)
+                       if to_hex(label.get_color()) == ORANGE)  # fmt: skip
+
+
+def test_a_roofline_has_its_legend_where_no_place_can_be() -> None:
+    peaks = peaks_of("NVIDIA H100 80GB HBM3")
+    assert peaks is not None
+    means = {name: statistics.mean for name, statistics in analysis().metrics.items()}
+    under = place(means, peaks)
+    phases = tuple(Phase("steady", START + 10 * k, START + 10 * k + 10, 0.1, 0.5, means, under) for k in range(8))
+    with style():
+        figure = Figure(figsize=(10, 5.2))
+        FigureCanvasAgg(figure)
+        panel = figure.add_subplot()
+        roofline(panel, analysis(peaks=peaks, place=under, phases=phases))
+        figure.draw_without_rendering()
+        box = panel.get_legend().get_window_extent()
+        intensity, flops = panel.transData.inverted().transform((box.x1, box.y0))
+        assert flops > min(
+            intensity * peaks.memory_bandwidth, *(peak for _, peak in drawn_roofs(peaks, analysis())[:1])
+        )

@@ -35,6 +35,7 @@ _TEXTS = {
     "host_samples": ("run_id", "node"),
     "workload_samples": ("run_id",),
     "process_gpus": ("run_id",),
+    "gpu_processes": ("name", "user"),
     "events": ("run_id", "node", "message"),
     "merged": ("run_id", "shard"),
 }
@@ -55,11 +56,14 @@ def write(path: Path, number: int = 0, huge: bool = False, texts: bool = True) -
     generate(Request(str(path), "imbalanced", 9 if huge else 16, 1 / 6, 2.0))
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         run = file.execute("SELECT run_id, started_at, ended_at FROM runs").fetchone()
-        for at, kind in enumerate(("mark", "gpu_lost", "gap", "throttle_begin", "\x1b[31mkind\n<b>[red]")):
+        for at, kind in enumerate(("mark", "gpu_lost", "gap", "xid", "throttle_begin", "\x1b[31mkind\n<b>[red]")):
             event = (run[0], run[1] + 60 * at + 30, "node0000" if at % 2 else None, at or None, 0, kind, "")
             file.execute(
                 "INSERT INTO events (run_id, time, node, gpu, rank, kind, message) VALUES (?,?,?,?,?,?,?)", event
             )
+        for gpu in range(3):  # the newest look at each
+            look = (gpu, run[2], 1, 4000 + gpu, "python", "user", 1 << 30, 0.5)
+            file.execute("INSERT INTO gpu_processes VALUES (?,?,?,?,?,?,?,?)", look)
         row = (run[0], "node0000", run[1] + 30, 0.5, 1.0, 1 << 30, 1 << 34)
         file.execute(
             "INSERT INTO host_samples (run_id, node, time, cpu_utilization, load1, memory_used, memory_total)"

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import unicodedata
 from contextlib import redirect_stderr, redirect_stdout
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,6 +21,8 @@ from rich.cells import cell_len
 
 import gssr as gssr_api
 from gssr.cli import main
+from gssr.convert import openmetrics
+from gssr.metrics import METRICS
 from gssr.model.live.watch import Watch
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8
@@ -99,7 +102,10 @@ def test_comparisons_are_harmless(recordings: list[str]) -> None:
     harmless(err)
 
 
-def test_pages_on_many_recordings_and_exports_are_harmless(recordings: list[str], tmp_path: Path) -> None:
+def test_pages_on_many_recordings_and_exports_are_harmless(
+    recordings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openmetrics, "METRICS", METRICS[:1])  # the labels are in every line
     for by in ("user", "job", "node"):
         code, out, err = gssr("fleet", "--by", by, *recordings)
         assert code == 0 and "!" in out
@@ -112,9 +118,13 @@ def test_pages_on_many_recordings_and_exports_are_harmless(recordings: list[str]
     code, out, _ = gssr("fleet", "--csv", *recordings)
     assert code == 0 and out.count("\n") == 1 + len(recordings)
     harmless(out)
-    code, out, err = gssr("export", "--format", "csv", "-o", str(tmp_path / f"export{FILE}"), recordings[0])
-    assert code == 0 and out.count("\n") == 1, err
-    harmless(out)
+    for kind in ("csv", "json", "openmetrics", "perfetto"):
+        code, out, err = gssr("export", "--format", kind, "-o", str(tmp_path / f"{kind}{FILE}"), recordings[0])
+        assert code == 0 and out.count("\n") == 1, err
+        harmless(out)
+    metrics = (tmp_path / f"openmetrics{FILE}").read_text(encoding="utf-8")
+    assert {char for char in metrics if unicodedata.category(char) == "Cc"} == {"\n"}
+    json.loads((tmp_path / f"perfetto{FILE}").read_text(encoding="ascii"))
 
 
 def test_a_dry_run_is_harmless(tmp_path: Path) -> None:
@@ -269,8 +279,8 @@ def _frames(path: str, sizes: tuple[tuple[int, int], ...] = ((30, 8), (80, 24), 
     watch = Watch(path)
     try:
         for screen in SCREENS:
-            for overlay in ("", "help", "events"):
-                view = View(screen=screen.name, overlay=overlay, output=True)
+            for overlay, metric in (("", ""), ("", "host:cpu_utilization"), ("help", ""), ("events", "")):
+                view = View(screen=screen.name, metric=metric, overlay=overlay, output=True)
                 for width, height in sizes:
                     yield watch.look(shell.query(view, width, height)), view, width, height
     finally:
@@ -320,19 +330,11 @@ def test_notebooks_show_texts_as_text(recordings: list[str]) -> None:
         with gssr_api.open(path) as recording:
             for text in (recording._repr_html_(), recording.runs[0]._repr_html_()):
                 page = _Seen(text)
-                assert {tag for tag, _ in page.elements} <= {
-                    "p",
-                    "b",
-                    "table",
-                    "thead",
-                    "tbody",
-                    "tr",
-                    "th",
-                    "td",
-                    "ul",
-                    "li",
-                }
-                assert {name for name, _ in page.attributes} <= {"style"} and "label!" in page.text
+                tables = {"p", "b", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "div", "span"}
+                assert {tag for tag, _ in page.elements} <= tables | {"svg", "path"}
+                drawn = {"viewbox", "preserveaspectratio", "role", "aria-label", "d", "vector-effect"}
+                painted = {"fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width"}
+                assert {name for name, _ in page.attributes} <= {"style"} | drawn | painted and "label!" in page.text
                 harmless(page.text)
 
 

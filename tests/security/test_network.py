@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,9 +79,10 @@ def test_nothing_listens_beside_a_job(tmp_path: Path, watched: dict[str, str], o
 
 def test_no_command_that_reads_opens_a_socket(tmp_path: Path, watched: dict[str, str]) -> None:
     hostile.write(tmp_path / "x.sql")
+    (tmp_path / "x.log").write_text("#Entity  GRACT  SMACT\nID\nGPU 0    0.100  0.200\n")
     for words in (
         ["analyze", "--terminal", "x.sql"], ["analyze", "--report", "x.html", "x.sql"], ["analyze", "--json", "x.sql"],
-        ["compare", "x.sql", "x.sql"], ["merge", "x.sql"], ["--version"],
+        ["compare", "x.sql", "x.sql"], ["merge", "x.sql"], ["--version"], ["import", "x.log", "-o", "y.sql"],
     ):  # fmt: skip
         done = subprocess.run(
             [sys.executable, "-m", "gssr", *words],
@@ -91,6 +93,14 @@ def test_no_command_that_reads_opens_a_socket(tmp_path: Path, watched: dict[str,
         )
         assert done.returncode == 0, done.stderr
     assert calls(tmp_path) == []
+
+
+def test_one_file_alone_can_ask_a_server() -> None:
+    asks = re.compile(r"^\s*(?:import|from) (?:urllib\.(?:request|error)|http|ftplib|smtplib|ssl)\b", re.MULTILINE)
+    files = [
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "gssr").rglob("*.py") if asks.search(path.read_text())
+    ]
+    assert files == ["gssr/foreign/prometheus_server.py"]
 
 
 def test_the_live_screen_has_no_socket_but_a_pair_of_its_own(tmp_path: Path, watched: dict[str, str]) -> None:

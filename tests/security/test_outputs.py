@@ -23,7 +23,7 @@ from gssr.tui.view import Scene, View
 pytestmark = pytest.mark.xdist_group("two users")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recorded") / "run.sql"
     generate(Request(str(path), "train", 2, 1 / 60, 0.5))
@@ -67,11 +67,13 @@ MAKERS: dict[str, Callable[[Sequence[str], str], int]] = {
     "PNG": lambda names, folder: main(["analyze", "-ns", "--png", f"{folder}/pictures", *names]),
     "Parquet": lambda names, folder: main(["export", "-o", f"{folder}/tables", *names]),
     "CSV": lambda names, folder: main(["export", "--format", "csv", "-o", f"{folder}/tables", *names]),
+    "OpenMetrics": lambda names, folder: main(["export", "--format", "openmetrics", "-o", f"{folder}/x.txt", *names]),
+    "Perfetto": lambda names, folder: main(["export", "--format", "perfetto", "-o", f"{folder}/x.json.gz", *names]),
     "screen": take_away,
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def made(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """What each of them makes, under a umask that forbids nothing. All modules are imported by then: another user may not
     be able to read them."""
@@ -95,7 +97,7 @@ def test_what_is_made_of_a_recording_is_as_private_as_it(maker: str, made: dict[
         assert mode == (0o700 if os.path.isdir(name) else 0o600), name
 
 
-@pytest.mark.parametrize("maker", ["HTML", "PNG", "Parquet", "CSV"])
+@pytest.mark.parametrize("maker", ["HTML", "PNG", "Parquet", "CSV", "Perfetto"])
 def test_who_may_read_a_recording_may_read_what_is_made_of_it(maker: str, readable: Path, tmp_path: Path) -> None:
     with umask(0o027):
         assert MAKERS[maker]([str(readable)], str(tmp_path)) == 0

@@ -1,5 +1,6 @@
 """A running cluster: real Slurm daemons on this machine."""
 
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -59,3 +60,12 @@ def wait_for(found: Callable[[], Any], seconds: float = 60.0) -> Any:
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.1)
     return what
+
+
+def kinds_of_nodes() -> list[str]:
+    """What root allows here: nodes with host names of their own, and those with /dev/shm, locks and pids of their own."""
+    if os.geteuid() != 0:
+        return ["shared"]
+    kinds = {"named": ["--uts"], "private": ["--uts", "--mount", "--pid", "--fork", "--mount-proc"]}
+    done = {kind: subprocess.run(["unshare", *own, "true"], capture_output=True) for kind, own in kinds.items()}
+    return [kind for kind in kinds if not done[kind].returncode] or ["shared"]

@@ -8,16 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import HERE, N_GPUS, N_NODES, ROOT, Cluster
-
-
-def kinds_of_nodes() -> list[str]:
-    """What root allows here: nodes with host names of their own, and those with /dev/shm, locks and pids of their own."""
-    if os.geteuid() != 0:
-        return ["shared"]
-    kinds = {"named": ["--uts"], "private": ["--uts", "--mount", "--pid", "--fork", "--mount-proc"]}
-    done = {kind: subprocess.run(["unshare", *own, "true"], capture_output=True) for kind, own in kinds.items()}
-    return [kind for kind in kinds if not done[kind].returncode] or ["shared"]
+from cluster import HERE, N_GPUS, N_NODES, ROOT, Cluster, kinds_of_nodes
 
 
 @pytest.fixture(scope="session", params=kinds_of_nodes())

@@ -1,25 +1,27 @@
-"""The recipes of docs/recipes.md run as they stand, on a real cluster; the GPUs are synthetic."""
+"""The recipes of docs/recipes.md, docs/sites.md and docs/start.md run as they stand, on a real cluster; the GPUs are
+synthetic."""
 
 import os
 import re
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, wait_for
+from cluster import Cluster, kinds_of_nodes, wait_for
 
-from gssr.store.read.open import RecordingError
+from gssr.backends.synthetic.bulk import Request, generate
 from gssr.store.read.recording import RunReader, open_recording
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
-PAGE = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
 _TORCHRUN = """\
 import os, subprocess, sys
 own = dict(word.lstrip("-").split("=", 1) for word in sys.argv[1:] if word.startswith("--") and "=" in word)
-command = sys.argv[sys.argv.index("--no-python") + 1 :]
+own_program = "--no-python" in sys.argv
+command = sys.argv[sys.argv.index("--no-python") + 1 :] if own_program else ["python", sys.argv[-1]]
 nodes, each, node = int(own["nnodes"]), int(own["nproc-per-node"]), int(os.environ["SLURM_NODEID"])
 assert own["rdzv-endpoint"] == "node1:29500"
 workers = []
@@ -33,10 +35,10 @@ sys.exit(max([worker.wait() for worker in workers]))
 """What torchrun does to those it starts, without PyTorch."""
 
 
-def scripts(section: str) -> list[str]:
-    """The shell scripts below a heading of the page."""
-    _, _, below = PAGE.partition(f"\n## {section}\n")
-    return re.findall(r"^```bash\n(.*?)^```$", below.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
+def scripts(section: str, page: str = "recipes.md", language: str = "bash") -> list[str]:
+    """The shell scripts below a heading of a page."""
+    _, _, below = (DOCS / page).read_text(encoding="utf-8").partition(f"\n## {section}\n")
+    return re.findall(rf"^ *```{language}\n(.*?)^ *```$", below.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -51,7 +53,8 @@ def folder(tmp_path: Path) -> Path:
         tools / "python": f'#!/bin/sh\nexec {sys.executable} "$@"\n',
         tools / "torchrun": f"#!{sys.executable}\n{_TORCHRUN}",
         # The pages leave the backend to the machine, which here has no GPU.
-        tools / "gssr": f'#!/bin/sh\n[ "$1" = profile ] && shift && set -- profile --backend synthetic -t 100 "$@"\n'
+        tools / "gssr": f"#!/bin/sh\nexport PYTHONPATH={DOCS.parent}\n"
+        '[ "$1" = profile ] && shift && set -- profile --backend synthetic -t 100 "$@"\n'
         f'exec {sys.executable} -m gssr "$@"\n',
     }
     for path, text in programs.items():
@@ -117,7 +120,7 @@ def test_workers_of_torchrun_are_recorded_on_all_nodes(cluster: Cluster, folder:
 
 
 def test_a_sites_srun_records_every_step_of_a_job_with_gpus(cluster: Cluster, folder: Path) -> None:
-    (text,) = scripts("For sites: every GPU step")
+    (text,) = scripts("Every GPU step", "sites.md")
     wrapper = folder / "tools" / "srun"
     wrapper.write_text(text)
     wrapper.chmod(0o755)
@@ -147,29 +150,82 @@ ls
     assert runs[0].run.command == ("python", "train.py")
 
 
-def test_a_prolog_records_a_node_until_its_epilog(folder: Path) -> None:
+@pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
+def test_one_recorder_a_node_is_enough_for_torchrun(cluster: Cluster, folder: Path) -> None:
+    (job,) = scripts("A torchrun job on four nodes", "start.md")
+    log = cluster.sbatch(job.removeprefix("#!/bin/bash\n"), cwd=folder)
+    reader = only_run(folder)
+    assert (reader.state, len(reader.processes), len(reader.gpus)) == ("completed", 4, 16)
+    assert log.splitlines()[-1].startswith("GSSR score=") and "gpus=16" in log
+
+
+def with_paths_of(folder: Path, script: str) -> str:
+    """A script of docs/sites.md with other places than a site's."""
+    return script.replace("/opt/gssr/tools", str(folder / "tools")).replace("/shared/gssr", str(folder / "shared"))
+
+
+@pytest.fixture
+def recorded_everywhere(cluster: Cluster, folder: Path) -> Iterator[Cluster]:
+    """The cluster with the prolog and the epilogs of docs/sites.md."""
     if os.geteuid() != 0:
         pytest.skip("on this machine we are not root: Slurm's prolog runs as root")
-    prolog, epilog = scripts("For sites: every GPU job")
-    own = {
-        "SLURM_JOB_ID": f"9{os.getpid()}", "SLURM_JOB_USER": "root", "SLURM_JOB_GPUS": "0,2", "SLURMD_NODENAME": "node1",
-        "GSSR_FOLDER": str(folder / "shared"), "GSSR": str(folder / "tools" / "gssr"),
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-    }  # fmt: skip
-    began = time.monotonic()
-    subprocess.run(["bash", "-c", prolog], env=os.environ | own, check=True, timeout=60)
-    assert time.monotonic() - began < 30  # it does not wait for the end of the recording
-    recording = folder / "shared" / own["SLURM_JOB_ID"] / "node1.sql"
+    prolog, epilog = scripts("Every GPU job", "sites.md")
+    (page,) = scripts("A job's page, and its score in Slurm", "sites.md")
+    (lines,) = scripts("Every GPU job", "sites.md", "text")
+    (same,) = scripts("Every job of a cluster", "start.md", "text")
+    assert [line.strip() for line in same.splitlines()] == lines.splitlines()
+    (after,) = scripts("A job's page, and its score in Slurm", "sites.md", "text")[:1]
+    for name, text in (("prolog", prolog), ("epilog", epilog), ("task-epilog", page)):
+        (folder / f"gssr-{name}").write_text(with_paths_of(folder, text))
+        (folder / f"gssr-{name}").chmod(0o755)
+    conf = cluster.directory / "slurm.conf"
+    before = conf.read_text()
+    try:
+        conf.write_text(before + (lines + after).replace("/etc/slurm", str(folder)))
+        cluster.run("scontrol", "reconfigure")
+        yield cluster
+    finally:
+        conf.write_text(before)
+        cluster.run("scontrol", "reconfigure")
 
-    def state() -> str | None:
-        try:
-            return open_recording(recording).runs[0].state
-        except (RecordingError, IndexError):
-            return None
 
-    wait_for(lambda: state() == "running" and open_recording(recording).runs[0].n_rows >= 10)
-    subprocess.run(["bash", "-c", epilog], env=os.environ | own, check=True, timeout=60)
-    wait_for(lambda: state() != "running")
-    (reader,) = open_recording(recording).runs
-    assert (reader.state, [gpu.device_index for gpu in reader.gpus]) == ("completed", [0, 2])
-    assert reader.n_rows >= 10
+@pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
+def test_a_prolog_records_every_job_and_slurm_shows_its_score(recorded_everywhere: Cluster, folder: Path) -> None:
+    cluster = recorded_everywhere
+    steps = "echo $SLURM_JOB_ID $SLURM_JOB_GPUS\nsleep 1\nsrun -n1 true\n"
+    job, gpus = cluster.sbatch(steps, "--gres=gpu:2", "--nodelist=node1", cwd=folder).split()
+    shown = cluster.run("scontrol", "show", "job", job).stdout
+    found = re.search(r"Comment=(GSSR fleet .*)", shown)
+    assert found, shown
+    assert re.match(r"GSSR fleet runs=1 gpu_hours=\S+ wasted=\S+ idle=\S+ score=0\.\d+ unreadable=0", found[1])
+    page = (folder / "shared" / job / "page.txt").read_text()
+    assert page.splitlines()[-1].startswith("GSSR score=") and "gpus=2" in page
+    wait_for(lambda: open_recording(folder / "shared" / job / "node1.sql").runs[0].state == "completed")
+    (reader,) = open_recording(folder / "shared" / job / "node1.sql").runs
+    assert reader.run.job_id == job and reader.n_rows >= 10
+    assert ",".join(str(gpu.device_index) for gpu in reader.gpus) == gpus
+    assert not Path(f"/run/gssr.{job}.pid").exists()
+    assert cluster.sbatch("sleep 0\n", cwd=folder) == ""  # without GPUs nothing is recorded
+    assert [path.name for path in (folder / "shared").iterdir()] == [job]
+
+
+def test_a_sites_nights_end_in_a_mail_and_in_less(folder: Path) -> None:
+    (mail,), (keep,) = scripts("A mail each night", "sites.md"), scripts("What to keep, and how long", "sites.md")
+    (folder / "tools" / "mail").write_text('#!/bin/sh\n{ printf "%s\\n" "$@"; cat; } > sent.txt\n')
+    (folder / "tools" / "mail").chmod(0o755)
+    for name in ("1", "2"):
+        (folder / "shared" / "gssr" / name).mkdir(parents=True)
+    path = {"PATH": f"{folder / 'tools'}:{os.environ['PATH']}"}
+    generate(Request(str(folder / "shared" / "gssr" / "1" / "node1.sql"), "idle", 2, 0.01, 0.5))
+    script = f"{mail}\ntouch -d '100 days ago' shared/gssr/2\n{keep}"
+    script = (
+        script.replace("/shared/", "shared/").replace("/opt/gssr/tools/", "").replace("1d", "9999d")
+    )  # a run of 2023
+    subprocess.run(["bash", "-ec", script], cwd=folder, env=os.environ | path, check=True, timeout=60)
+    option, subject, to, *page = (folder / "sent.txt").read_text().splitlines()
+    assert (option, to, subject) == ("-s", "root", page[-1]) and subject.startswith("GSSR fleet runs=1 ")
+    assert max(map(len, page[:-1])) <= 72 and "\n".join(page).isascii()
+    assert any("GPU-hours x (1 - score)" in line for line in page)
+    assert [path.name for path in (folder / "shared" / "gssr").iterdir()] == ["1"]
+    (line,) = (folder / "shared" / "gssr-runs.csv").read_text().splitlines()
+    assert "synthetic idle" in line

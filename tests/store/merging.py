@@ -64,6 +64,8 @@ def record(
     writer.add_host(end, [0.5, 1.0, 10, 20, 0.0, 0.0, 0.0, float(rank), 0.0, float(rank)])
     writer.add_workload(end, [1.0, 1000 + rank, 3])
     writer.event(end, "backend", f"rank {rank} of {run_id}", 0 if uuids else None)
+    for gpu in range(len(uuids)):
+        writer.add_processes(gpu, end, [(100 + rank, "python", "me", rank << 20, 0.5)] * gpu)
     if lost:
         writer.commit(end)
         for written in folder.glob(f"{path.name}*"):
@@ -90,7 +92,7 @@ def content(paths: list[Path]) -> dict[str, list]:
             }
             for table in ("processes", "host_samples", "workload_samples"):
                 rows.setdefault(table, []).extend(connection.execute(f"SELECT * FROM {table}"))
-            for table in ("samples", "events", "process_gpus"):
+            for table in ("samples", "events", "process_gpus", "gpu_processes"):
                 told = f"WHERE kind != '{RANKS_MISSING}'" if table == "events" else ""  # by the merge itself
                 cursor = connection.execute(f"SELECT * FROM {table} {told}")
                 place = [column[0] for column in cursor.description].index("gpu")

@@ -4,6 +4,7 @@ import os
 import sqlite3
 
 import numpy as np
+import pytest
 from sample_rows import START, STEP, rows_of, write
 
 from gssr.metrics import NAMES
@@ -13,7 +14,8 @@ from gssr.store.write.bulk import BulkWriter
 from gssr.store.write.writer import Writer
 
 
-def test_bulk_and_sampler_write_the_same_recording(tmp_path):
+@pytest.mark.parametrize("seconds", [20, 470])
+def test_bulk_and_sampler_write_the_same_recording(tmp_path, seconds):
     n_gpus = 3
     rows = rows_of(2700, n_gpus, hole=range(700, 760))
     write(tmp_path / "sampled.sql", rows, n_gpus)
@@ -23,7 +25,7 @@ def test_bulk_and_sampler_write_the_same_recording(tmp_path):
     )
     bulk.add_gpus([{"device_index": index, "uuid": f"GPU-r-{index}"} for index in range(n_gpus)], NAMES, STEP)
     table = np.array(rows, dtype=float)
-    chunk = np.floor(table[:, 1] / 20)
+    chunk = np.floor(table[:, 1] / seconds)
     for part in np.unique(chunk):
         some = table[chunk == part]
         bulk.add_columns(some[:, 0].astype(int), some[:, 1], {name: some[:, 2 + k] for k, name in enumerate(NAMES)})
@@ -76,3 +78,34 @@ def test_bulk_and_sampler_write_the_same_use_of_nodes_and_ranks(tmp_path):
             for name in ("sampled.sql", "bulk.sql")
         )
         assert first == second and len(first) == 20
+
+
+def test_gpus_and_metrics_that_come_later_are_counted_as_if_they_had_been_known(tmp_path):
+    rows = [row for row in rows_of(2700, 3) if row[0] == 0 or row[1] > START + (301 if row[0] == 1 else 690)]
+    late = NAMES.index("sm_active")
+    rows = [row if row[1] > START + 400 else (*row[: 2 + late], None, *row[3 + late :]) for row in rows]
+    table = np.array(rows, dtype=float)
+    files = []
+    for grows in (False, True):
+        bulk = BulkWriter(str(tmp_path / f"{grows}.sql"))
+        bulk.begin({"run_id": "r", "started_at": START, "sampling_ms": STEP * 1000, "state": "running"}, {"rank": 0})
+        gpus = [{"device_index": index, "uuid": f"GPU-{index}"} for index in range(3)]
+        bulk.add_gpus(
+            gpus[:1] if grows else gpus, [name for name in NAMES if not (grows and name == "sm_active")], STEP
+        )
+        n_gpus, begin = (1 if grows else 3), np.floor(table[:, 1] / 20)
+        for part in np.unique(begin):
+            some = table[begin == part]
+            highest = int(some[:, 0].max()) + 1
+            if highest > n_gpus:
+                bulk.add_gpus(gpus[n_gpus:highest], (), STEP)
+                n_gpus = highest
+            columns = {name: some[:, 2 + k] for k, name in enumerate(NAMES)}
+            if grows and some[-1, 1] <= START + 400:
+                del columns["sm_active"]
+            bulk.add_columns(some[:, 0].astype(int), some[:, 1], columns)
+        assert bulk.finish(rows[-1][1], 0, "completed", rows[-1][1])
+        files.append(sqlite3.connect(tmp_path / f"{grows}.sql"))
+    for table_name in ("gpus", "process_gpus", "samples", "rollup", "sketch", "sketch_minute"):
+        first, second = (file.execute(f"SELECT * FROM {table_name} ORDER BY 1, 2, 3").fetchall() for file in files)
+        assert first == second and len(first) >= 3

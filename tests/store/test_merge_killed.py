@@ -10,7 +10,7 @@ from sample_rows import rows_of, write
 
 from gssr.store.merge import merge
 
-EVERY = int(os.environ.get("GSSR_TEST_KILL_EVERY", "8"))
+EVERY = int(os.environ.get("GSSR_TEST_KILL_EVERY", "12"))
 """1 kills at every moment there is, which takes minutes."""
 
 

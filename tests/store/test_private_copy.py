@@ -149,7 +149,7 @@ def test_what_a_killed_process_has_copied_is_gone_with_the_next_copy(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code = (
         "import sys\nfrom gssr.store.read.open import private_folder\n"
-        "with private_folder() as folder:\n    open(folder + '/copy', 'w').close()\n    print(folder, flush=True)\n"
+        "with private_folder() as folder:\n    open(folder + '/recording.sql', 'w').close()\n    print(folder, flush=True)\n"
         "    sys.stdin.read()\n"
     )
     environment = os.environ | {"TMPDIR": str(tmp_path)}
@@ -158,11 +158,10 @@ def test_what_a_killed_process_has_copied_is_gone_with_the_next_copy(
     ) as process:
         assert process.stdout is not None
         left = Path(process.stdout.readline().strip())
-        monkeypatch.setattr(open, "_NEW", -1.0)
         with private_folder():
-            assert (left / "copy").exists(), "of a process that is still there"
+            assert (left / "recording.sql").exists(), "of a process that is still there"
         process.send_signal(signal.SIGKILL)
-    assert (left / "copy").exists()
+    assert (left / "recording.sql").exists()
     (tmp_path / "gssr-copy-link").symlink_to(tmp_path)
     with private_folder() as folder:
         assert sorted(os.listdir(tmp_path)) == sorted([os.path.basename(folder), "gssr-copy-link"])

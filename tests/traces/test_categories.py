@@ -89,3 +89,8 @@ def test_hta_knows_fewer() -> None:
 )
 def test_what_a_copy_copies_is_in_its_name(name: str, operation: str) -> None:
     assert OPERATIONS[operation_of(name)] == operation
+
+
+def test_what_torch_annotates_of_backends_on_the_host_is_communication() -> None:
+    assert category_of(Kind.RANGE, "gloo:all_reduce") == Category.COMMUNICATION
+    assert category_of(Kind.RANGE, "forward") == category_of(Kind.RANGE, "gloomy:") == Category.RANGE

@@ -261,6 +261,38 @@ def test_metrics_of_gpus_are_counters_with_units(tmp_path):
     assert timeline.counters[0].track == 0 and timeline.sources[0].left_out == 1
 
 
+def test_metrics_of_network_cards_are_counters_by_the_second(tmp_path):
+    card = (1 << 56) + 7
+    told = [
+        {"metricsListId": 1, "metricsIdx": at, "name": name, "unit": unit}
+        for at, name, unit in ((0, "IB: Bytes sent", "bytes/ms"), (1, "IB: Send waits", "ticks/ms"))
+    ]
+    values = [
+        (1_000, 2_000, card, 1, 1, 0, 50_000),
+        (2_000, 3_000, card, 1, 1, 0, 25_000),
+        (0, 1_000, card, 1, 1, 0, 0),
+        (0, 1_000, card, 1, 1, 1, 3),
+        (0, 1_000, card + 1, None, 2, 5, 4),
+        (0, 1_000, card, 1, 1, 0, -1),
+    ]
+    names = ("start", "end", "globalId", "portId", "metricsListId", "metricsIdx", "value")
+    path = report(
+        tmp_path / "a.sqlite",
+        NET_NIC_METRIC=[dict(zip(names, row, strict=True)) for row in values],
+        NETWORK_METRICS=told,
+        NIC_INFO=[{"nicId": 3, "name": "mlx5_0"}],
+        NIC_ID_MAP=[{"nicId": 3, "globalId": card}],
+        KERNEL=[KERNEL],
+    )
+    timeline = read_nsys(path)
+    assert [(own.name, own.unit, own.time.tolist(), own.value.tolist(), own.track) for own in timeline.counters] == [
+        ("mlx5_0/1 IB: Bytes sent", "B/s", [1_000, 2_000, 3_000], [0.0, 5e7, 2.5e7], -1),
+        ("mlx5_0/1 IB: Send waits", "ticks/s", [1_000], [3e3], -1),
+        ("network card metric 5", "", [1_000], [4.0], -1),
+    ]
+    assert timeline.sources[0].left_out == 1
+
+
 def test_a_report_without_kernels_says_what_was_traced(tmp_path):
     path = report(tmp_path / "a.sqlite", OSRT_API=[{"start": 1, "end": 2, "globalTid": TID, "nameId": 1}])
     assert read_nsys(path).sources[0].notes == ("no kernels were traced; what was: os",)

@@ -43,19 +43,34 @@ READ = {
     "chrome": CHROME.encode(),
     "chrome-packed": gzip.compress(CHROME.encode()),
     "chrome-cut": CHROME.encode()[:60],
+    "cube": archive("anchor.xml", "0.index", "0.data"),
+    "cube-spec-first": archive("remapping.spec", "anchor.xml"),
 }
 UNREAD = {
     "nsys-rep": (b"NVIDIA Tegra Profiler Report 1.\n\x0bLocal", "gssr import .*nsys export --type sqlite"),
-    "cube": (archive("anchor.xml", "0.index", "0.data"), "profile of Score-P"),
-    "otf2": (b"\3BOTF2\0\3\2\2", "trace of Score-P"),
-    "dcgmi-dmon": (b"#Entity       GRACT   SMACT\nID\nGPU 0  0.1 0.2\n", "dcgmi dmon"),
-    "nvidia-smi-dmon": (b"# gpu    pwr  gtemp\n# Idx      W      C\n", "nvidia-smi dmon"),
-    "nvidia-smi-query": (b"timestamp, name, utilization.gpu [%]\n2024/11/23 12:23:29.950, A, 92 %\n", "query-gpu"),
-    "prometheus": (b"# HELP DCGM_FI_DEV_SM_CLOCK SM clock\n# TYPE a gauge\n", "Prometheus"),
-    "prometheus-range": (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "Prometheus"),
-    "gssr-0.x": (b'{"metadata": {"job_id": 1}, "data": {}}', r"GSSR 0\.x"),
     "rocprof": (b'{"rocprofiler-sdk-tool": [{"metadata": {}}]}', "rocprofv3"),
     "execution-trace": (b'{"schema": "1.0.2-chakra.0.0.4", "pid": 3, "nodes": []}', "execution trace"),
+}
+DMON = b"#Entity       GRACT   SMACT\nID\nGPU 0  0.1 0.2\n"
+QUERY = b"timestamp, name, utilization.gpu [%]\n2024/11/23 12:23:29.950, A, 92 %\n"
+PUBLISHED = b'{"metadata": {"job_id": 1}, "data": {}}'
+METRIC_FILES = {
+    "dcgmi-dmon": DMON,
+    "dcgmi-dmon after-others": b"starting\n\n" + DMON,
+    "dcgmi-dmon with-times": b"Nov 22 16:28:01 " + DMON.replace(b"\n", b"\nNov 22 16:28:01 "),
+    "dcgmi-dmon utf-16": DMON.decode().encode("utf-16"),
+    "dcgmi-dmon packed": gzip.compress(DMON),
+    "nvidia-smi-dmon": b"# gpu    pwr  gtemp\n# Idx      W      C\n",
+    "nvidia-smi-dmon with-times": b"#Date       Time        gpu   pwr\n#YYYYMMDD   HH:MM:SS    Idx     W\n",
+    "nvidia-smi-query": QUERY,
+    "nvidia-smi-query bom": b"\xef\xbb\xbf" + QUERY,
+    "nvidia-smi-query without-units": b"index,utilization.gpu\n0, 3\n",
+    "prometheus": b"# HELP DCGM_FI_DEV_SM_CLOCK SM clock\n# TYPE a gauge\n",
+    "prometheus without-head": b'# scraped 1700000000\nDCGM_FI_DEV_GPU_UTIL{gpu="0"} 3\n',
+    "prometheus-range": b'{"status":"success","data":{"resultType":"matrix","result":[]}}',
+    "gssr-0.x": PUBLISHED,
+    "gssr-record": b"timestamp,gpuId,DCGM_FI_DEV_GPU_UTIL_min\n",
+    "kempnerpulse": b"timestamp,gpu_id,sm_active_pct,power_w\n",
 }
 NOTHING = {
     "empty": (b"", "is empty"),
@@ -73,6 +88,8 @@ NOTHING = {
     "json": (b'{"a": [1, 2]}', "is JSON, but no trace"),
     "json-list": (b'[{"a": {"ph": "X"}}]', "is JSON, but no trace"),
     "json-quoted": (json.dumps({"a": '"traceEvents": ['}).encode(), "is JSON, but no trace"),
+    "jobstats": (b"JS1:H4sIAAAA", "means alone"),
+    "jobstats-json": (b'{"nodes": {"n1": {"cpus": 4}}, "total_time": 3}', "means alone"),
     "utf-16": ("{}".encode("utf-16"), "UTF-16"),
     "text": (b"hello\n", "not an SQLite database"),
     "binary": (bytes(range(256)) * 4, "is not a recording"),
@@ -86,13 +103,22 @@ def test_what_is_read_is_told_by_its_content(case: str, tmp_path: Path) -> None:
     assert recognise(str(tmp_path / "file.txt")) == Found(case.partition("-")[0])
 
 
+@pytest.mark.parametrize("case", METRIC_FILES)
+def test_metric_files_of_other_tools_are_told_by_their_content(case: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(METRIC_FILES[case])
+    assert recognise(str(path)) == Found(case.partition(" ")[0])
+    with pytest.raises(RecordingError, match="gssr import"):
+        connect(str(path))
+
+
 @pytest.mark.parametrize("case", [*UNREAD, *NOTHING])
 def test_what_is_not_read_is_named_or_said_to_be_nothing(case: str, tmp_path: Path) -> None:
     content, said = (UNREAD | NOTHING)[case]
     path = tmp_path / "trace.json.gz"
     path.write_bytes(content)
     found = recognise(str(path))
-    assert found.kind == (case if case in UNREAD else "")
+    assert found.kind == (case if case in UNREAD else "jobstats" if "jobstats" in case else "")
     with pytest.raises(RecordingError, match=said) as caught:
         connect(str(path))
     assert "\n" not in str(caught.value) and str(caught.value).startswith(f"{path}: is ")
@@ -119,8 +145,11 @@ def test_a_folder_is_what_is_in_it(tmp_path: Path) -> None:
     assert recognise(str(tmp_path)).kind == "nsys-rep"
     (tmp_path / "rank0.json").write_text(KINETO)
     assert recognise(str(tmp_path)) == Found("kineto")
-    (tmp_path / "traces.otf2").write_bytes(UNREAD["otf2"][0])
+    (tmp_path / "traces.otf2").write_bytes(b"\3BOTF2\0\3\2\2")
     assert recognise(str(tmp_path)).kind == "otf2"
+    (tmp_path / "outer" / "step").mkdir(parents=True)
+    (tmp_path / "outer" / "step" / "proc_0.json").write_bytes(PUBLISHED)
+    assert recognise(str(tmp_path / "outer")) == Found("gssr-0.x")
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def scene_of(path: str, view: View, width: int, height: int, other: str = "", as
         return Scene(frame_of(path, query), None, view, width, height, glyphs(ascii_only))
     one = two = None
     for _ in range(3):
-        queries = aligned(query, view.align == "activity", one, two)
+        queries = aligned(query, view.align, one, two)
         one, two = frame_of(path, queries[0]), frame_of(other, queries[1])
     return Scene(one, two, view, width, height, glyphs(ascii_only), n_recordings=2)
 

@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 
 ANSWERS = (
-    Answer("job-checkpoints", ("checkpoint",), (), ("score", "0.705", "lowest means", "The GPUs wait 9 % of the time")),
+    Answer("job-checkpoints", ("checkpoint",), (), ("score", "0.705", "lowest GPUs", "The GPUs wait 9 % of the time")),
     Answer("gpus-straggler", ("straggler",), ("2",), ("!", "007:2", "11")),
     Answer("gpus-gap", ("gap",), ("2", "n"), ("g", "nid000002:2", "without samples")),
     Answer("map-slow-node", ("slow_node",), ("3", "n"), ("nid000003", "!51", "t 4 throttled")),
@@ -39,7 +39,7 @@ ANSWERS = (
         ("nid000003", "slowed down by heat", "1140"),
     ),
     Answer("why-late", ("late_start",), ("6",), ("all of nid000005) began to work 2 min after",)),
-    Answer("compare-better", ("after", "before"), ("7",), ("0.691", "0.600", "+0.091")),
+    Answer("compare-better", ("before", "after"), ("7",), ("0.600", "0.691", "+0.091")),
 )
 
 
@@ -70,14 +70,19 @@ class Terminal:
         return shown
 
     def settled(self, words: tuple[str, ...] = ()) -> str:
-        """What is on screen once it holds these words and has stood still for half a second, else what is there after a
-        minute."""
+        """What is on screen once it holds these words, is judged and has stood still for half a second, else what is there
+        after a minute."""
         end, since, before = time.monotonic() + 60, time.monotonic(), ""
         while time.monotonic() < end:
             now = self.text()
             if now != before:
                 before, since = now, time.monotonic()
-            elif time.monotonic() - since > 0.5 and now.startswith("GSSR") and all(word in now for word in words):
+            elif (
+                time.monotonic() - since > 0.5
+                and now.startswith("GSSR")
+                and "judging" not in now
+                and all(word in now for word in words)
+            ):
                 break
             time.sleep(0.05)
         return before

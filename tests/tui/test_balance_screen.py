@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from frames import frame_of
 from looking import SIZES, fits, scene_of, text
 
 from gssr.model.results import over_space
+from gssr.render.glyphs import UTF8
 from gssr.render.roles import text_of
 from gssr.tui.screens import balance
-from gssr.tui.view import View
+from gssr.tui.view import Scene, View
 
 VIEW = View(screen="balance")
 
@@ -44,6 +46,24 @@ def test_nothing_is_outside_its_box(plants, name, ascii_only):
 )
 def test_each_cause_is_named(plants, name, says):
     assert says in text(scene_of(plants[name], VIEW, 160, 46)), name
+
+
+@pytest.mark.parametrize(
+    ("low", "says"),
+    [
+        ([5], "static: nid000002:1 below"),
+        ([1, 5], "by place: GPU 1 of every node"),
+        ([1, 5, 9, 13], "by place: GPU 1 of every node"),
+        ([1, 5, 9], "static: 3 GPUs"),
+    ],
+)
+def test_a_place_is_slow_where_it_is_so_on_nearly_every_node(low, says):
+    """One straggler on one of two nodes made the mean of its place look slow."""
+    n_gpus = 8 if max(low) < 8 else 16
+    values = np.full((n_gpus, 30), 0.8) + 1e-4 * np.arange(n_gpus)[:, None]
+    values[low] = 0.35
+    scene = Scene(frame_of(values), None, VIEW, 160, 46, UTF8)
+    assert says in text(scene), text(scene)
 
 
 def test_enter_on_the_lowest_bar_selects_its_gpus(plants):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from looking import SIZES, fits, frame_of, scene_of, text
 
-from gssr.model.compare.alignment import aligned, difference, energies, origin, shares_columns
+from gssr.model.compare.alignment import aligned, difference, energies, origins, shares_columns
 from gssr.model.live.frame import Query
 from gssr.render.glyphs import UTF8, glyphs
 from gssr.tui.screens import compare
@@ -48,7 +48,9 @@ def test_both_have_the_same_columns_from_the_same_zero(plants, align, span):
     scene = scene_of(plants["before"], replace(VIEW, align=align, span=span), 80, 22, plants["after"])
     one, other = scene.frame, scene.other
     assert other is not None and shares_columns(one, other)
-    begins = [frame.grid.start - origin(frame, align == "activity") for frame in (one, other)]
+    begins = [
+        frame.grid.start - zero.time for frame, zero in zip((one, other), origins(one, other, align), strict=True)
+    ]
     assert abs(begins[0] - begins[1]) < one.grid.width
 
 
@@ -57,7 +59,7 @@ def test_asking_again_with_the_frames_that_came_changes_nothing(plants):
     one = two = None
     asked = []
     for _ in range(4):
-        asked.append(aligned(query, True, one, two))
+        asked.append(aligned(query, "activity", one, two))
         one, two = (frame_of(plants[n], q) for n, q in zip(("before", "after"), asked[-1], strict=True))
     assert asked[-1] == asked[-2]
 
@@ -67,8 +69,29 @@ def test_a_run_does_not_differ_from_itself(plants):
     assert scene.other is not None
     apart = difference(scene.frame, scene.other)
     assert np.nanmax(np.abs(apart)) == 0.0
-    line = next(line for line in text(scene).splitlines() if line.startswith("A-B"))
-    assert set(line.removeprefix("A-B").strip()) == {"="}
+    line = next(line for line in text(scene).splitlines() if line.startswith("B-A"))
+    assert set(line.removeprefix("B-A").strip()) == {"="}
+
+
+def test_every_difference_is_what_changed_from_the_first_to_the_second():
+    one, other = frames.frame_of(np.full((2, 60), 0.5)), frames.frame_of(np.full((2, 60), 0.8))
+    for first, second, sign in ((one, other, "+"), (other, one, "-")):
+        drawn = text(Scene(first, second, View(screen="compare"), 80, 22, UTF8)).splitlines()
+        values = next(line.split() for line in drawn if line.startswith(" !sm "))
+        assert float(values[-1]) == pytest.approx(30.0 if sign == "+" else -30.0)
+        assert float(values[2]) == pytest.approx(50.0 if sign == "+" else 80.0), "the first run's value is the first"
+        score = next(line.split() for line in drawn if "score" in line)
+        assert float(score[3]) == pytest.approx(float(score[2]) - float(score[1]), abs=0.0015)
+        assert set(next(line for line in drawn if line.startswith("B-A"))[3:].split()) == {sign * 60}
+
+
+def test_the_axis_of_runs_that_are_over_ends_with_the_longer_one():
+    one, other = frames.frame_of(np.full((2, 60), 0.5)), frames.frame_of(np.full((2, 60), 0.8), last=frames.START + 300)
+    longer = replace(one, last=frames.START + 420)
+    axis = text(Scene(longer, other, View(screen="compare"), 80, 22, UTF8)).splitlines()[-3]
+    assert "6:00" in axis and "8:00" not in axis
+    axis = text(Scene(replace(longer, state="live"), other, View(screen="compare"), 80, 22, UTF8)).splitlines()[-3]
+    assert "10:00" in axis
 
 
 def test_a_difference_that_is_none_has_no_minus_sign():

@@ -15,7 +15,7 @@ from gssr.model.live.watch import Watch
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
-from gssr.tui.gpu_rows import listing
+from gssr.tui.gpu_rows import listing, strip_width
 from gssr.tui.screens import gpus
 from gssr.tui.view import PAGE, Scene, View
 
@@ -80,7 +80,7 @@ def test_missing_is_blank_and_zero_is_not() -> None:
     values[2, 10:20], values[4, 10:20] = NAN, 0.0
     shown = lines(scene_of(values, View(screen="gpus", sort="place")))
     gap, idle = (next(line for line in shown if f"nid00000{name}" in line) for name in ("1:2", "2:0"))
-    assert gap[-20:-10] == " " * 10 and idle[-20:-10] == "▁" * 10
+    assert gap.endswith("▄▄▄▄▄     ▄▄▄▄▄") and idle.endswith("▄▄▄▄▄▁▁▁▁▁▄▄▄▄▄")  # two columns in a cell
 
 
 def test_a_silent_gpu_says_how_old_its_last_sample_is() -> None:
@@ -168,7 +168,7 @@ def test_values_at_the_time_cursor_replace_the_newest() -> None:
     values[:, 7] = 0.125
     shown = lines(scene_of(values, View(screen="gpus", cursor=frames.START + 75)))
     assert "at" in shown[1].split() and "last" not in shown[1].split()
-    assert all(line.split()[1] == "12.5" for line in shown if line.startswith("  nid"))
+    assert all(line.split()[2] == "12.5" for line in shown if line.startswith("  nid"))
 
 
 def test_a_click_on_a_row_chooses_its_gpu() -> None:
@@ -195,7 +195,10 @@ def test_columns_that_are_over_never_change() -> None:
     later = values.copy()
     later[:, 35:] = 0.99
     view = View(screen="gpus", sort="place")
-    strips = [[line[40:75] for line in lines(scene_of(each, view)) if "nid" in line] for each in (values, later)]
+    first = 80 - strip_width(80)
+    strips = [
+        [line[first : first + 5] for line in lines(scene_of(each, view)) if "nid" in line] for each in (values, later)
+    ]
     assert strips[0][:6] == strips[1][:6]
 
 

@@ -1,5 +1,6 @@
 """Job: the score, the metrics, the course over time, who is lowest."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from looking import text_rows
 
+from gssr.model.live.attention import culprits
 from gssr.model.live.frame import Frame
+from gssr.model.results import Judgement, Verdict
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8, Glyphs
 from gssr.render.roles import text_of
@@ -66,31 +69,45 @@ def test_nothing_is_drawn_outside_its_box(n_gpus: int, glyphs: Glyphs, width: in
 @pytest.mark.parametrize("size", [(20, 5), (40, 8), (59, 14), (80, 22), (300, 98)])
 def test_score_chart_and_lowest_survive_in_every_size(size: tuple[int, int]) -> None:
     shown = lines(scene_of(np.tile([[0.8], [0.1], [0.7], [0.6]], 40), width=size[0], height=size[1]))
-    assert "score" in shown[0]
+    assert any("score" in line for line in shown[:3])
     if size[1] >= 8:
         assert any("│" in line for line in shown)
         assert any("nid000001:1" in line and "10.0" in line for line in shown)
 
 
 def test_the_score_says_where_it_comes_from() -> None:
-    shown = "\n".join(lines(scene_of(np.full((4, 60), 0.5))))
-    for said in ("whole run", "2,400 samples", "no gaps", "last 60 s", "SM activity", "occupancy"):
+    shown = "\n".join(lines(scene_of(np.full((4, 60), 0.5), height=34)))
+    for said in ("whole run", "2,400 samples", "no gaps", "SM activity", "occupancy", "good"):
         assert said in shown
+    assert "last 60 s" not in shown  # of a run that is over that would be its shutdown
+
+
+def test_a_living_run_has_now_beside_its_means() -> None:
+    frame: Frame = frames.frame_of(np.full((2, 60), 0.5), state="live")
+    now = replace(frame.recent, total=frame.recent.total * 0.5)
+    shown = "\n".join(lines(Scene(replace(frame, recent=now), None, View(), 120, 30, UTF8)))
+    assert "now" in shown and "(last 60 s)" in shown
+    assert re.search(r" sm +25\.0 % +50\.0 %", shown)
 
 
 def test_an_unknown_score_is_no_zero() -> None:
     frame = frames.frame_of(np.full((4, 6), 0.5))
     bare = replace(frame.whole, names=("sm_active",), n=frame.whole.n[:1], total=frame.whole.total[:1])
-    scene = Scene(replace(frame, whole=bare, recent=bare, window=bare), None, View(), 80, 22, UTF8)
+    scene = Scene(replace(frame, whole=bare, recent=bare, window=bare), None, View(), 80, 34, UTF8)
     shown = lines(scene)
-    assert "unknown" in shown[0] and "0.0 %" not in shown[0]
-    assert any("was not measured" in line for line in shown)
+    score = next(line for line in shown if line.startswith(" sm "))
+    assert score.startswith(" sm    25.0 %")  # what was best measured stands there
+    assert any("score unknown" in line and "was not measured" in line for line in shown)
+    nothing = replace(frame, whole=(none := replace(bare, n=0 * bare.n)), recent=none, window=none)
+    shown = lines(Scene(nothing, None, View(), 80, 22, UTF8))
+    score = next(line for line in shown if "score" in line)
+    assert score.split()[:2] == ["score", "unknown"] and "0.0 %" not in score
 
 
 def test_above_64_gpus_the_band_is_of_percentiles_and_says_so() -> None:
     few, many = (lines(scene_of(np.random.default_rng(1).random((n, 40)))) for n in (64, 65))
-    assert any("lowest to highest" in line for line in few)
-    assert any("p05 to p95" in line and "lowest" in line for line in many)
+    assert any("low to high" in line for line in few)
+    assert all(any(said in line for line in many) for said in ("p05 to p95", "lowest", "median GPU"))
 
 
 def test_a_selection_is_named_and_nothing_else_counts() -> None:
@@ -103,9 +120,11 @@ def test_a_selection_is_named_and_nothing_else_counts() -> None:
 
 def test_a_missing_metric_has_no_bar_and_zero_has_one() -> None:
     row = next(line for line in lines(scene_of(np.zeros((2, 10)))) if line.startswith(" sm "))
-    assert "0.0 %" in row and "░" in row.split("0.0 %")[1][:8]
-    row = next(line for line in lines(scene_of(np.zeros((2, 10)))) if "dram" in line)
-    assert row.split("dram")[1].split()[0] == "-"
+    assert "0.0 %" in row and "─" in row.split("0.0 %")[1][:8]
+    assert not any(" dram" in line for line in lines(scene_of(np.zeros((2, 10)))))
+    silent = np.array([[0.0], [np.nan]]).repeat(10, axis=1)
+    row = [line for line in lines(scene_of(silent, View(selection=(1,)))) if line.startswith(" sm ")][-1]
+    assert row.split()[1] == "-"
 
 
 def test_the_time_cursor_names_its_column() -> None:
@@ -153,15 +172,35 @@ def test_every_click_is_understood() -> None:
                 assert "nid" in shown[y]
 
 
-def test_the_widest_nodes_come_first() -> None:
-    values = np.tile([[0.8], [0.8], [0.8], [0.8], [0.9], [0.3], [0.9], [0.9]], 10)
-    found = job.widest(frames.frame_of(values))
-    assert found.node.tolist() == [1, 0]
-    assert (found.low[0], found.high[0]) == (pytest.approx(0.3), pytest.approx(0.9))
+def judged(values: np.ndarray, *blamed: int) -> Frame:
+    """A frame whose worst verdict blames these GPUs."""
+    frame: Frame = frames.frame_of(values)
+    verdict = Verdict("straggler", "critical", "slow", (), "look", "ours", frame.first, frame.last, blamed)
+    return replace(frame, judgement=Judgement((verdict,), (), frame.first, frame.last))
 
 
-def test_a_living_run_that_is_followed_counts_time_back_from_now() -> None:
-    frame: Frame = frames.frame_of(np.full((2, 60), 0.5), state="live")
-    frame = replace(frame, query=replace(frame.query, span=600.0))
-    shown = lines(Scene(frame, None, View(span=600.0), 80, 22, UTF8))
-    assert any("now" in line and "-6:00" in line for line in shown)
+@pytest.mark.parametrize("glyphs", [UTF8, ASCII], ids=["utf8", "ascii"])
+def test_those_whom_the_rules_blame_come_first_and_have_a_line_of_their_own(glyphs: Glyphs) -> None:
+    """A culprit is not always the lowest: what spins while all others wait for it is the busiest."""
+    values = np.tile([[0.1], [0.2], [0.1], [0.9], [0.1], [0.2], [0.1], [0.2]], 40)
+    scene = Scene(judged(values, 3), None, View(), 120, 38, glyphs)
+    drawn = job.draw(scene)
+    listed = [line for line in map(text_of, drawn) if re.match(r"[ !]  ?nid", line)]
+    assert listed[0].startswith("! nid000001:3") and not any(line.startswith("!") for line in listed[1:])
+    chart = [span.text for row in drawn[: -len(listed)] for span in row if span.role == "outlier"]
+    assert any("nid000001:3" in text for text in chart), chart
+    assert len([text for text in chart if set(text) & set("⠒⠤⣀⠉x")]) > 0, chart
+
+
+def test_a_verdict_on_most_gpus_blames_none_of_them() -> None:
+    assert culprits(judged(np.full((8, 10), 0.5), *range(6))) == ()
+    assert culprits(judged(np.full((8, 10), 0.5), 1, 2)) == (1, 2)
+
+
+def test_strips_stand_under_the_columns_of_the_chart() -> None:
+    values = np.full((5, 50), 0.8)
+    values[:, 30] = 0.0
+    for width in (80, 120):
+        shown = lines(scene_of(values, width=width, height=38))
+        strip = next(line for line in shown if "nid000001:0" in line)
+        assert strip.rindex("▁") == job.left(width) + 30

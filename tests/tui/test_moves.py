@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 
 from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
-from gssr.model.statistics.grid import choose_width
+from gssr.model.statistics.grid import JUMPS, choose_width
 from gssr.render.cells import cell_width
 from gssr.render.glyphs import ASCII, UTF8
 from gssr.render.roles import text_of
 from gssr.tui import shell
-from gssr.tui.actions import ACTIONS, BY_NAME, KEY_NAMES, footer_of, shown_keys
+from gssr.tui.actions import ACTIONS, BY_NAME, KEY_NAMES, footer_of, offered, shown_keys
 from gssr.tui.app import LiveScreen
 from gssr.tui.moves import MOVES, go_to, measured, played
 from gssr.tui.screens import SCREENS
 from gssr.tui.view import Scene, View
 
 LEAVING = {"quit", "interrupt"}
-IN_THE_APP = LEAVING | {"palette", "next_other", "filter", "go_to", "export", "copy"}
+IN_THE_APP = LEAVING | {"palette", "next_other", "filter", "go_to", "export", "keep", "copy", "metrics", "suspend"}
 TIME = ("zoom_in", "zoom_out", "zoom_all", "step_back", "step_forward", "leap_back", "leap_forward", "pause", "play",
         "left", "right", "back")  # fmt: skip
 
@@ -70,6 +70,13 @@ def test_every_key_is_written_for_people() -> None:
         assert shown_keys(action) and action.help and not action.help.endswith(".")
 
 
+def test_only_what_would_be_gone_can_be_kept() -> None:
+    for passing in (False, True):
+        assert ("keep" in {action.name for action in offered(False, passing)}) == passing
+        assert all(("keep" in {action.name for action in footer_of(screen.name, False, passing)}) == passing
+                   for screen in SCREENS)  # fmt: skip
+
+
 def test_the_footer_names_only_what_works_on_its_screen() -> None:
     for screen in SCREENS:
         shown = footer_of(screen.name)
@@ -87,7 +94,7 @@ def _inside_the_run(scene: Scene) -> None:
     assert view.span is None or view.span > 0
     assert view.cursor is None or frame.first <= view.cursor <= frame.last
     assert grid.start <= frame.last and grid.end > frame.first
-    assert view.metric in measured(scene)
+    assert view.metric in ("", *measured(scene))
 
 
 @settings(max_examples=40)
@@ -183,8 +190,9 @@ def test_pausing_holds_the_window_while_the_run_grows_and_goes_on(tmp_path: Path
         scene = _scene(watch, view)
         paused = _moved("pause", scene)
         before = _scene(watch, paused).frame
-        edges = [(each.start, each.n, each.width) for each in (scene.frame.grid, before.grid)]
-        assert edges[0] == edges[1]
+        assert (before.grid.n, before.grid.width) == (scene.frame.grid.n, scene.frame.grid.width)
+        moved = (scene.frame.grid.start - before.grid.start) / before.grid.width
+        assert 0 <= moved < max(before.grid.n // JUMPS, 1)
         newest = before.grid.column(before.last)  # it fills up, and no other one does
         for ticks in (100, 400):
             run.grow(ticks)

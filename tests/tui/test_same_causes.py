@@ -13,6 +13,8 @@ import frames
 import numpy as np
 import planted
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_watch import Clock
 
 from gssr.backends.synthetic.bulk import Request, generate
@@ -20,16 +22,18 @@ from gssr.cli import main
 from gssr.metrics import NAMES
 from gssr.model.live.frame import Frame
 from gssr.model.live.watch import Watch
+from gssr.model.results import Judgement, Severity, Verdict
 from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import text_of
 from gssr.render.verdicts import LOOKS
 from gssr.store.format.rows import Gpu
 from gssr.store.read.recording import RunReader, open_recording
+from gssr.store.read.window_edges import Window
 from gssr.store.write.writer import Writer
 from gssr.tui import judge, shell
 from gssr.tui.producer import Frames, Producer
-from gssr.tui.screens import BY_NAME
+from gssr.tui.screens import BY_NAME, why
 from gssr.tui.view import Scene, View
 
 WIDTH, HEIGHT = 500, 120
@@ -125,7 +129,12 @@ class Screens:
                 return False
             asked = judge.asked_of(frame)
             known = self._producer.judge.answer_to(frame)
-            return asked is not None and known is not None and known[0] == asked[1] and frame.judgement == known[1]
+            return (
+                asked is not None
+                and known is not None
+                and known.stand == asked[1]
+                and frame.judgement == known.judgement
+            )
 
         with self._came:
             assert self._came.wait_for(arrived, timeout=120), self._frame
@@ -193,6 +202,37 @@ def test_page_and_screens_name_the_same_causes(name: str, tmp_path: Path, capsys
     assert expected in found[0] and expected in found[3], found
 
 
+def _verdict(code: str, severity: Severity = "warning") -> Verdict:
+    return Verdict(code, severity, code, (), "advice", "ours", 0.0, 1.0)
+
+
+@given(st.lists(st.tuples(st.floats(0.5, 40.0), st.sets(st.sampled_from("abc"))), max_size=30))
+def test_what_is_said_of_a_growing_run_is_not_withdrawn_within_30_s(found: list[tuple[float, set[str]]]) -> None:
+    """However often a rule changes its mind; what was not found for longer is not said."""
+    stand = judge.Stand("live", 1, 4, Window(0.0, 1.0))
+    said, now, last = None, 0.0, {}
+    for seconds, codes in found:
+        now += seconds
+        last |= dict.fromkeys(codes, now)
+        verdicts = tuple(_verdict(code, "critical" if code == "a" else "warning") for code in sorted(codes))
+        said = judge.held(said, stand, Judgement(verdicts, (), 0.0, now), now)
+        assert said.judgement is not None
+        told = [verdict.code for verdict in said.judgement.verdicts]
+        assert set(told) == {code for code, at in last.items() if at == now or now - at < judge.HELD_SECONDS}
+        assert len(told) == len(set(told)) and ("a" not in told or told[0] == "a")
+    over = judge.held(said, stand._replace(state="ended"), Judgement((), (), 0.0, now), now + 1)
+    assert over.judgement is not None and not over.judgement.verdicts
+
+
+@pytest.mark.parametrize("seconds", [5.0, 29.0, 31.0])
+def test_a_growing_run_is_judged_from_30_s_on_and_says_so_until_then(seconds: float) -> None:
+    frame = replace(frames.frame_of(np.full((4, 60), 0.5), state="live"), last=frames.START + seconds)
+    frame = replace(frame, query=replace(frame.query, causes=TABLE))
+    assert (judge.asked_of(frame) is None) == (seconds < judge.LEAST_SECONDS)
+    said = text_of(why.headlines(Scene(frame, None, View(), WIDTH, HEIGHT, UTF8), 1, "")[0])
+    assert said.startswith("judging" if seconds >= judge.LEAST_SECONDS else "too early to say")
+
+
 @pytest.mark.parametrize("cost", [0.01, 0.4, 30.0])
 @pytest.mark.parametrize("moving", [False, True])
 def test_judging_takes_no_more_than_a_tenth_of_the_time(
@@ -213,6 +253,6 @@ def test_judging_takes_no_more_than_a_tenth_of_the_time(
             spent += cost
             own._ended, own._cost = clock.seconds, cost
             assert own._asked is not None
-            own._answers[own._asked[0]] = own._asked[1], None
+            own._answers[own._asked[0]] = judge.Said(own._asked[1], None, {})
     assert judged_at and spent <= 0.1 * clock.seconds + cost
     assert moving or np.diff(judged_at).min() >= judge.AGAIN_SECONDS

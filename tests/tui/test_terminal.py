@@ -3,6 +3,7 @@
 import os
 import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,7 +15,8 @@ from pathlib import Path
 import pytest
 from growing import Growing
 
-TUI = (sys.executable, "-m", "gssr", "tui")
+GSSR = (sys.executable, "-m", "gssr")
+TUI = (*GSSR, "tui")
 PATIENCE = 60.0
 
 
@@ -23,19 +25,32 @@ class Tmux:
 
     def __init__(self, folder: Path) -> None:
         self._server = ["tmux", "-u", "-S", str(folder / "tmux"), "-f", os.devnull]
+        self._settings = {"XDG_CONFIG_HOME": str(folder)}  # none
 
-    def start(self, *words: str, size: tuple[int, int] = (80, 24), **variables: str) -> None:
-        own = [f"{name}={value}" for name, value in variables.items()]
-        command = " ".join(["exec env", "-u COLORTERM", *own, *TUI, *words])
-        self._call("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), command)
+    def start(
+        self, *words: str, size: tuple[int, int] = (80, 24), command: tuple[str, ...] = TUI, **variables: str
+    ) -> None:
+        own = [f"{name}={value}" for name, value in (self._settings | variables).items()]
+        line = " ".join(["exec env", "-u COLORTERM", *own, *command, *map(shlex.quote, words)])
+        self._call("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), line)
         self._call("set-option", "-g", "remain-on-exit", "on")
+
+    def shell(self) -> None:
+        """A shell with job control."""
+        self._call("new-session", "-d", "-x", "80", "-y", "24", "PS1='$ ' exec bash --norc -i")
+        self._call("set-option", "-g", "remain-on-exit", "on")
+
+    def paste(self, text: str) -> None:
+        self._call("set-buffer", text)
+        self._call("paste-buffer", "-p", "-r")
 
     def _call(self, *words: str) -> str:
         done = subprocess.run([*self._server, *words], capture_output=True, text=True, timeout=20, check=True)
         return done.stdout
 
     def text(self, styles: bool = False) -> str:
-        return self._call("capture-pane", "-p", *(["-e"] if styles else []))
+        # One line more than the screen: tmux scrolls by one where a process ended, to say so.
+        return self._call("capture-pane", "-p", "-S", "-1", *(["-e"] if styles else []))
 
     def shows(self, pattern: str) -> str:
         """Wait until this (a regular expression) is on the screen; the screen."""
@@ -92,15 +107,25 @@ def test_every_terminal_shows_every_screen(
     variables = {"TERM": term} | ({"NO_COLOR": "1"} if colourless else {})
     tmux.start(plants["before"], plants["after"], *(["--ascii"] if plain else []), **variables)
     tmux.shows(r"Job 1/7")
+    drawn = "" if plain or term == "linux" else r"[^\x00-\x7f].*"
     for number, name in enumerate(("Job", "GPUs", "Map", "Time", "Balance", "Why", "Compare"), 1):
         tmux.press(str(number))
-        text = tmux.shows(rf"{name} {number}/7\n(?!one moment)")
-        assert text.isascii() == plain, text
+        text = tmux.shows(rf"(?s){name} {number}/7\n(?!one moment).*{drawn}\[{number}\]")
+        assert text.isascii() == (not drawn), text
         assert bool(COLOURS.search(tmux.text(styles=True))) != colourless
     tmux.press("?")
     tmux.shows("the line above")
     tmux.press("q")
+    tmux.shows(r"Compare 7/7\n(?!Compare)")
+    tmux.press("q")
     assert gone(tmux.pid)
+
+
+def test_the_locale_c_is_drawn_in_ascii(plants: dict[str, str], tmux: Tmux) -> None:
+    tmux.start(plants["healthy"], LC_ALL="C")
+    assert tmux.shows("Job 1/7\n(.*\n){10}").isascii()
+    tmux.press("m")
+    assert tmux.shows("Metric: ").isascii()
 
 
 def test_a_resize_storm_ends_in_a_screen_of_the_last_size(plants: dict[str, str], tmux: Tmux) -> None:
@@ -121,13 +146,13 @@ def test_a_file_replaced_under_it_is_shown_and_a_removed_one_stays(tmp_path: Pat
     tmux.shows(r"waiting for /")
     first = Growing(path, n_gpus=2)
     first.grow(40)
-    tmux.shows("2 GPUs on 1 node")
+    tmux.shows("2 GPUs")
     for name in tmp_path.iterdir():
         name.unlink()
     tmux.shows("was remo")
     second = Growing(path, n_gpus=5, run_id="other")
     second.grow(40)
-    text = tmux.shows("5 GPUs on 1 node")
+    text = tmux.shows("5 GPUs")
     assert "was remo" not in text
     second.end(7)
     tmux.shows(r"ended \(exit 7\)")
@@ -136,6 +161,59 @@ def test_a_file_replaced_under_it_is_shown_and_a_removed_one_stays(tmp_path: Pat
     tmux.shows("GPUs 2/7")
     tmux.press("q")
     assert gone(tmux.pid)
+
+
+def test_ctrl_z_gives_the_shell_back_and_fg_the_screen(plants: dict[str, str], tmux: Tmux) -> None:
+    tmux.shell()
+    tmux.press(" ".join([*TUI, plants["before"], plants["after"]]), "Enter")
+    tmux.shows("Job 1/7")
+    for number, name in ((2, "GPUs"), (4, "Time")):
+        tmux.press("C-z")
+        tmux.shows(r"Stopped[^$]*\n\$ ?\n")
+        tmux.press("fg", "Enter")
+        tmux.shows(r"^GSSR(.*\n){23}.*q quit")  # all of it is drawn anew
+        tmux.press(str(number))
+        tmux.shows(rf"{name} {number}/7")
+    tmux.press("q")
+    tmux.shows(r"gssr tui [^$]*\n\$ ?\n")
+
+
+def test_ctrl_z_without_a_shell_says_so(plants: dict[str, str], tmux: Tmux) -> None:
+    tmux.start(plants["healthy"])
+    tmux.shows("Job 1/7")
+    tmux.press("C-z")
+    tmux.shows("no shell here to go back to")
+    tmux.press("2")
+    tmux.shows("GPUs 2/7")
+
+
+def test_what_is_pasted_into_the_screen_is_no_keys_and_into_the_prompt_is_typed(
+    plants: dict[str, str], tmux: Tmux
+) -> None:
+    tmux.start(plants["straggler"])
+    tmux.shows("Job 1/7\n(.*\n)*.*q quit")
+    tmux.paste("2q\nsm<30\x03")
+    tmux.press("2", "/")
+    tmux.shows(r"GPUs 2/7(.*\n)*Filter: ")
+    tmux.paste("nid000007\nq")
+    tmux.shows("Filter: nid000007")
+    tmux.press("Enter")
+    tmux.shows("4 GPUs? of|nid000007:2")
+    tmux.press("q")
+    assert gone(tmux.pid)
+
+
+def test_a_file_alone_opens_and_a_slip_in_its_name_does_not_wait(plants: dict[str, str], tmux: Tmux) -> None:
+    tmux.shell()
+    path = Path(plants["straggler"])
+    tmux.press(f"cd {path.parent}; {sys.executable} -m gssr {path.name}", "Enter")
+    tmux.shows("GSSR .*Job 1/7")
+    tmux.press("q")
+    tmux.shows(r"straggler.sql\n\$ ?\n")
+    tmux.press(f"{sys.executable} -m gssr tui stragler.sql", "Enter")
+    tmux.shows(r"gssr: stragler.sql: no such file; did you mean straggler.sql\? --wait")
+    tmux.press(f"clear; {sys.executable} -m gssr tui --wait stragler.sql", "Enter")
+    tmux.shows(r"waiting for stragler.sql\n(.*\n)*not there yet; here are \w")
 
 
 class Pty:

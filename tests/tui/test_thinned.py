@@ -55,7 +55,7 @@ def test_runs_are_compared_in_columns_that_both_can_fill() -> None:
     raw = scene(1.0, -np.inf).frame
     thinned = replace(raw, thinned=raw.last)
     query = Query(span=10.0, columns=N)
-    assert aligned(query, False, raw, raw)[0].width < 10
-    widths = {asked.width for asked in aligned(query, False, raw, thinned)}
+    assert aligned(query, "start", raw, raw)[0].width < 10
+    widths = {asked.width for asked in aligned(query, "start", raw, thinned)}
     assert len(widths) == 1
     assert widths.pop() >= 10

@@ -1,6 +1,7 @@
 """What is written to the terminal draws what it should, in few bytes."""
 
 import io
+import math
 import re
 
 import pytest
@@ -13,9 +14,10 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.geometry import Region
 from textual.strip import Strip
 
+from gssr.tui import canvas
 from gssr.tui.canvas import Piece, ShortChange, ShortLayout, looks, written
 
-WIDTH, HEIGHT = 12, 3
+WIDTH, HEIGHT = 24, 3
 STYLES = [*dict.fromkeys(looks(256).values()), Style.parse("on blue"), Style.parse("bold on #303030"), None]
 CONSOLE = Console(file=io.StringIO(), force_terminal=True, color_system="256", width=WIDTH)
 Cell = tuple[str, frozenset[str]]
@@ -30,11 +32,21 @@ class Screen:
 
     def feed(self, data: str) -> None:
         y = x = 0
-        for move, sgr, erase, char in re.findall(r"\x1b\[(\d+;\d+)H|\x1b\[([\d;]*)m|(\x1b\[K)|([^\x1b])", data):
+        words = r"\x1b\[(\d+;\d+)H|\x1b\[(\d+)G|\x1b\[([\d;]*)m|\x1b\[([KJ2]+)|\x1b\[(\d+)b|(\r\n)|([^\x1b])"
+        for move, across, sgr, erase, again, newline, char in re.findall(words, data):
             if move:
                 y, x = (int(number) - 1 for number in move.split(";"))
+            elif across:
+                x = int(across) - 1
+            elif newline:
+                y, x = y + 1, 0
+            elif erase == "2J":
+                self.cells = [[self._cell(" ")] * WIDTH for _ in range(HEIGHT)]
             elif erase:
                 self.cells[y][x:] = [self._cell(" ")] * (WIDTH - x)
+            elif again:
+                self.cells[y][x : x + int(again)] = [self.cells[y][x - 1]] * int(again)
+                x += int(again)
             elif char:
                 self.cells[y][x] = self._cell(char)
                 x += 1
@@ -71,18 +83,23 @@ def _expected(strip: Strip) -> list[Cell]:
     return cells
 
 
-segments = st.tuples(st.text(" ab▁█", min_size=1, max_size=5), st.sampled_from(STYLES)).map(lambda pair: Segment(*pair))
+segments = st.tuples(
+    st.one_of(
+        st.text(" ab▁█", min_size=1, max_size=5), st.builds(str.__mul__, st.sampled_from(" a█"), st.integers(1, 12))
+    ),
+    st.sampled_from(STYLES),
+).map(lambda pair: Segment(*pair))
 strips = st.lists(segments, min_size=1, max_size=6).map(
     lambda parts: Strip([*parts, Segment(" " * WIDTH)]).crop(0, WIDTH)
 )
 
 
-@given(st.lists(strips, min_size=HEIGHT, max_size=HEIGHT))
-def test_a_whole_terminal_shows_what_it_should(lines: list[Strip]) -> None:
+@given(st.lists(strips, min_size=HEIGHT, max_size=HEIGHT), st.booleans())
+def test_a_whole_terminal_shows_what_it_should(lines: list[Strip], repeats: bool) -> None:
     screen = Screen("?")
-    screen.feed(
-        ShortLayout(LayoutUpdate([[line] for line in lines], Region(0, 0, WIDTH, HEIGHT))).render_segments(CONSOLE)
-    )
+    update = LayoutUpdate([[line] for line in lines], Region(0, 0, WIDTH, HEIGHT))
+    screen.feed(ShortLayout(update, repeats).render_segments(CONSOLE))
+    assert all(len(line) == WIDTH for line in screen.cells)
     assert screen.cells == [_expected(line) for line in lines]
 
 
@@ -90,13 +107,14 @@ def test_a_whole_terminal_shows_what_it_should(lines: list[Strip]) -> None:
     st.lists(strips, min_size=HEIGHT, max_size=HEIGHT),
     st.lists(st.tuples(st.integers(0, HEIGHT - 1), st.integers(0, WIDTH - 1), st.integers(1, WIDTH)), max_size=5),
     st.integers(1, WIDTH - 1),
+    st.booleans(),
 )
-def test_only_the_cells_that_changed_are_touched(lines: list[Strip], spans: list, cut: int) -> None:
+def test_only_the_cells_that_changed_are_touched(lines: list[Strip], spans: list, cut: int, repeats: bool) -> None:
     spans = [(y, first, min(first + size, WIDTH)) for y, first, size in spans]
     chops = [{0: line.crop(0, cut), cut: line.crop(cut, WIDTH)} for line in lines]
     update = ChopsUpdate(chops, spans, [[cut, WIDTH]] * HEIGHT)
     screen = Screen("?")
-    screen.feed(ShortChange(update, WIDTH).render_segments(CONSOLE))
+    screen.feed(ShortChange(update, WIDTH, repeats).render_segments(CONSOLE))
     touched = {(y, x) for y, first, last in spans for x in range(first, last)}
     for y, line in enumerate(lines):
         for x, cell in enumerate(_expected(line)):
@@ -116,7 +134,41 @@ def test_styles_are_changed_no_more_than_needed(parts: list[tuple[str, str]], by
     assert written([Piece(0, 0, texts, True)], CONSOLE) == bytes_written
 
 
+@pytest.mark.parametrize(
+    ("text", "bytes_written"),
+    [("━" * 9 + "─", "━\x1b[8b─"), ("━━━", "━━━"), ("a" * 20, "a" * 20), ("x" + 9 * " " + "x", "x \x1b[8bx")],
+)
+def test_what_is_alike_is_sent_once_where_the_terminal_repeats(text: str, bytes_written: str) -> None:
+    pieces = [Piece(1, 4, [(text, None)], False), Piece(0, 5, [("y", None)], False)]
+    assert written(pieces, CONSOLE, repeats=True) == f"\x1b[5;2H{bytes_written}\r\ny"
+    assert written(pieces, CONSOLE) == f"\x1b[5;2H{text}\r\ny"
+
+
 def test_wide_characters_are_cut_by_cells() -> None:
     strip = Strip([Segment("a漢b漢c")])
     update = ChopsUpdate([{0: strip}], [(0, 1, 3), (0, 3, 4), (0, 6, 7)], [[7]])
-    assert ShortChange(update, 80).render_segments(CONSOLE) == "\x1b[1;2H漢\x1b[1;4Hb\x1b[1;7Hc"
+    assert ShortChange(update, 80).render_segments(CONSOLE) == "\x1b[1;2H漢\x1b[4Gb\x1b[7Gc"
+
+
+def test_no_more_is_on_its_way_than_half_a_second_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow line, on a fast one, and to a terminal that answers nothing."""
+    now = [100.0]
+    monkeypatch.setattr(canvas.time, "monotonic", lambda: now[0])
+    line = canvas.Line()
+    line.begin()
+    assert line.ask(5000) == "" and line.room() == math.inf and not line.busy  # it has not answered yet
+    line.answered(canvas.REPEATED)
+    assert line.repeats and line.room() == 1024
+    for n_bytes, seconds, room in ((1024, 0.51, 1024), (1024, 0.1, 5120), (200, 0.1, 5120), (5120, 2.0, 1280)):
+        line.begin()
+        assert line.room() == 0.0 and line.ask(n_bytes) == "\x1b[6n" and line.ask(10) == ""
+        now[0] += seconds
+        assert line.busy
+        line.answered(0)
+        assert round(line.room()) == room and not line.busy
+    line.begin()
+    now[0] += 6.0
+    assert round(line.room()) == 1280  # no answer comes: go on
+    silent = canvas.Line()
+    silent.answered(1)
+    assert not silent.repeats

@@ -151,7 +151,7 @@ def test_closed_columns_wait_for_the_rank_that_writes_last(tmp_path, clock, watc
     one.grow(10)
     late.grow(10)
     watch = watching(tmp_path / "a.sql")
-    closed: dict[float, np.ndarray] = {}
+    closed: dict[tuple[float, float], np.ndarray] = {}
     for step in range(60):
         one.grow(2)
         if step % 3 == 2:  # the same times, but committed 3 s later
@@ -161,7 +161,8 @@ def test_closed_columns_wait_for_the_rank_that_writes_last(tmp_path, clock, watc
         for k in range(grid.n):
             start = grid.start + k * grid.width
             if start + grid.width <= grid.closed:
-                np.testing.assert_allclose(grid.values[:, k], closed.setdefault(start, grid.values[:, k]), rtol=1e-12)
+                before = closed.setdefault((start, grid.width), grid.values[:, k])
+                np.testing.assert_allclose(grid.values[:, k], before, rtol=1e-12)
     assert len(closed) > 30
     Truth(one, late).agrees(watch.look(LAST_MINUTE))
 

@@ -9,6 +9,9 @@ GPUs before Hopper lend their profiling counters to one at a time. To run Nsight
 for all its users on the node (as ``dcgmi profile --pause`` does), and everything but the profiling metrics is recorded.
 Should the sampler be killed in between, ``dcgmi profile --resume`` gives them back. On Hopper and newer nothing needs to be
 paused, and nothing is.
+
+``dcgm:beside``, which ``gssr top`` uses, takes nothing away from who works on the GPUs: it starts no engine, and before
+Hopper watches no profiling fields, which would take the counters from a recording or a profiler.
 """
 
 from collections.abc import Sequence
@@ -20,23 +23,24 @@ if TYPE_CHECKING:
     from gssr.backends.dcgm.backend import DcgmBackend
 
 PAUSE = "dcgm:pause"
+BESIDE = "dcgm:beside"
 
 
 def check_spec(spec: str) -> None:
-    """Raise BackendError when ``spec`` is neither ``dcgm`` nor ``dcgm:pause``."""
-    if spec not in ("dcgm", PAUSE):
+    """Raise BackendError when ``spec`` is neither ``dcgm`` nor one of its variants."""
+    if spec not in ("dcgm", PAUSE, BESIDE):
         raise BackendError(f"{spec!r}: after dcgm: only pause can be asked for, as in {PAUSE}")
 
 
 def open_dcgm(spec: str, visible: Sequence[str] | None, sampling_seconds: float) -> "DcgmBackend":
-    """The backend of ``dcgm`` or ``dcgm:pause``, connected and watching. ``visible``: gssr.launch.gpu_ids. Raises
-    BackendError with the reason and the cure."""
+    """The backend of ``dcgm`` or a variant, connected and watching. ``visible``: gssr.launch.gpu_ids. Raises BackendError
+    with the reason and the cure."""
     from gssr.backends.dcgm.backend import DcgmBackend
     from gssr.backends.dcgm.read import SHORTEST_SECONDS
     from gssr.backends.dcgm.session import SessionOptions
 
     check_spec(spec)
-    options = SessionOptions(max(sampling_seconds, SHORTEST_SECONDS), spec == PAUSE)
+    options = SessionOptions(max(sampling_seconds, SHORTEST_SECONDS), spec == PAUSE, spec == BESIDE)
     backend = DcgmBackend(visible, options)
     if sampling_seconds < SHORTEST_SECONDS:
         backend.say(

@@ -140,7 +140,7 @@ class DcgmBackend:
         self._visible = visible
         self._options = options
         self._bindings: Bindings | None = None
-        self._embeds = True  # but never in place of a hostengine that was there
+        self._embeds = not options.beside  # and never in place of a hostengine that was there
         self._lost_gpus: list[bool] = []
         self._changes: list[Change] = []
         self._shift = time.time() - _ticks()

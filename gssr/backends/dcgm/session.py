@@ -44,11 +44,23 @@ _NO_MODULE = f"this hostengine can't do it: {_MODULE}"
 _EITHER = f"these GPUs need no pausing (Hopper and newer), or this hostengine can't do it: {_MODULE}"
 
 
+_NOT_BESIDE = (
+    "dcgm: no profiling metrics (SM, tensor, memory activity): before Hopper reading them would take the counters from a "
+    "recording or a profiler"
+)
+
+
+def _from_hopper_on(capability: str) -> bool:
+    return int(capability.partition(".")[0]) >= _HOPPER
+
+
 class SessionOptions(NamedTuple):
-    """How to sample: ``interval`` in s; ``pause``: leave the profiling counters to others."""
+    """How to sample: ``interval`` in s; ``pause``: leave the profiling counters to others; ``beside``: take nothing from
+    others that they could miss."""
 
     interval: float
     pause: bool = False
+    beside: bool = False
 
 
 class Session:
@@ -83,6 +95,7 @@ class Session:
         self._paused = False
         try:
             self._paused = options.pause and self._pause()
+            self._profiles = not self._paused and not (options.beside and self._would_take_counters())
             self._start = self._reader.start()
             self._watch()
         except (BackendError, EngineError):
@@ -175,12 +188,19 @@ class Session:
         if error.code != codes.NOT_SUPPORTED:
             return str(error)
         capabilities = [each.device.compute_capability for each in self._there]
-        older = any(known is not None and int(known.partition(".")[0]) < _HOPPER for known in capabilities)
+        older = any(known is not None and not _from_hopper_on(known) for known in capabilities)
         return _NO_MODULE if older else "these GPUs need no pausing" if all(capabilities) else _EITHER
+
+    def _would_take_counters(self) -> bool:
+        """Unless it is known that others can profile all the GPUs at the same time."""
+        if all(_from_hopper_on(each.device.compute_capability or "0") for each in self._there):
+            return False
+        self.notes.append(_NOT_BESIDE)
+        return True
 
     def _watch(self) -> None:
         """Watch everything, and find out where the values of each series go."""
-        self._watches.make(self._there, not self._paused)
+        self._watches.make(self._there, self._profiles)
         self._watches.update()
         self._reader.follow(self._watches.live)
         places, factors, percents = [], [], []

@@ -1,33 +1,75 @@
-"""Two runs in the same columns of time: from their starts on, or from where they begin to work."""
+"""Two runs in the same columns of time: from their starts on, or from where they begin to work, of traces from a step that
+both have, or from a mark."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Floats
+from gssr.metrics import OF_NODES, best_measured
 from gssr.model.findings.notes import FINEST
 from gssr.model.live.frame import Frame, Query
 from gssr.model.statistics.grid import choose_width, column_of
 
-
-def origin(frame: Frame, activity: bool) -> float:
-    """The time (unix s) that counts as 0: the first sample, or where the run begins to work as far as that is known."""
-    return frame.active_from if activity and frame.active_from is not None else frame.first
+Alignment = Literal["start", "activity", "mark"]
 
 
-def aligned(query: Query, activity: bool, one: Frame | None, other: Frame | None) -> tuple[Query, Query]:
+class Origin(NamedTuple):
+    """The time (unix s) that counts as 0 in a run; ``name`` of the step or mark that it is, "" for none."""
+
+    time: float
+    name: str = ""
+
+
+def origins(one: Frame, other: Frame, align: Alignment) -> tuple[Origin, Origin]:
+    """Of both runs: the first sample, or as far as it is known where they begin to work, or a mark. Of steps and marks the
+    first of the one run that the other has, too, else the first of each."""
+    pair = (one, other)
+    if align == "start":
+        return Origin(one.first), Origin(other.first)
+    if align == "activity" and (one.part is None or other.part is None):
+        own = [frame.first if frame.active_from is None else frame.active_from for frame in pair]
+        return Origin(own[0]), Origin(own[1])
+    named = [_steps(frame) if align == "activity" else marks(frame) for frame in pair]
+    shared = next((name for name in named[0] if name in named[1]), None)
+    names = [shared or next(iter(each), "") for each in named]
+    found = [Origin(each.get(name, frame.first), name) for frame, each, name in zip(pair, named, names, strict=True)]
+    return found[0], found[1]
+
+
+def _steps(frame: Frame) -> Mapping[str, float]:
+    return {} if frame.part is None else frame.part.steps
+
+
+def marks(frame: Frame) -> Mapping[str, float]:
+    """The first time of each mark, in their order; of a trace without its steps."""
+    steps = _steps(frame)
+    found: dict[str, float] = {}
+    for event in frame.events:
+        if event.kind == "mark" and event.message not in steps:
+            found.setdefault(event.message, event.time)
+    return found
+
+
+def aligned(query: Query, align: Alignment, one: Frame | None, other: Frame | None) -> tuple[Query, Query]:
     """What to ask of both runs so that their columns are as wide and begin at the same time after the origin, to one column.
 
     ``query`` is about ``one``: its span, its right edge and its cursor count from that run's origin; without a span both
-    are shown whole. What the frames say is used as far as it is known; asked again with the frames that come, the answer
-    stays the same. Selected GPUs of one run mean nothing in the other: all of both are looked at.
+    are shown whole. A metric of nodes, or that one of them lacks, gives way to the best that both have. What the frames say
+    is used as far as it is known; asked again with the frames that come, the answer stays the same. Selected GPUs of one
+    run mean nothing in the other: all of both are looked at.
     """
-    base = replace(query, activity=activity, gpus=(), rows=0, energy=True)
+    metric = "" if query.metric in OF_NODES else query.metric
+    base = replace(query, metric=metric, activity=align != "start", gpus=(), rows=0, energy=True)
     if one is None or other is None or not one.n_rows or not other.n_rows:
         return base, replace(base, end=None, cursor=None)
-    zeros = origin(one, activity), origin(other, activity)
+    zeros = [zero.time for zero in origins(one, other, align)]
+    shared = one.whole.measured() & other.whole.measured()
+    if one.part is None and base.metric not in shared:
+        base = replace(base, metric=best_measured(shared) or "")
     interval = max(one.sampling_seconds, other.sampling_seconds)
     n_gpus = max(one.n_gpus, other.n_gpus)
     least = FINEST if math.isfinite(max(one.thinned, other.thinned)) else 0.0
@@ -79,5 +121,5 @@ def seconds(frame: Frame) -> float:
 
 
 def difference(one: Frame, other: Frame) -> Floats:
-    """[n_columns]: the one run's mean over its GPUs less the other's, NaN where either has none; see shares_columns."""
-    return one.space.mean - other.space.mean
+    """[n_columns]: the other run's mean over its GPUs less the one's, NaN where either has none; see shares_columns."""
+    return other.space.mean - one.space.mean

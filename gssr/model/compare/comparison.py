@@ -25,7 +25,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, SCORE_INPUTS
 from gssr.model.analyze import Options
-from gssr.model.compare.contrast import METRICS
+from gssr.model.compare.contrast import METRICS, told
 from gssr.model.results import Analysis, GpuSeries, Kind, Phase, Series, Verdict, Window
 from gssr.model.statistics.balance import full_scale, imbalance
 from gssr.score import score_of_means
@@ -103,7 +103,7 @@ OPTIONS = Options(series=tuple(dict.fromkeys((*METRICS, *SCORE_INPUTS))), bins=_
 
 def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
     """Compare run ``b`` with run ``a``; both were analysed with OPTIONS. Notes call them A and ``letter``."""
-    names = [name for name in METRICS if any(name in run.metrics and run.metrics[name].n for run in (a, b))]
+    names = told(*({name: own.mean for name, own in run.metrics.items()} for run in (a, b)))
     codes = [{verdict.code for verdict in run.verdicts} for run in (a, b)]
     return Comparison(
         a=a,

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.metrics import OF_TRACES, THROTTLES
+from gssr.metrics import OF_NODES, OF_TRACES, THROTTLES
 from gssr.model.cached import once
 from gssr.model.live.frame import Frame
 from gssr.model.results import Means
@@ -15,12 +15,14 @@ from gssr.model.results import Means
 Kind = Literal["gpus", "moment", "window"]
 
 METRICS = (
-    "gr_engine_active", "sm_active", "sm_occupancy", "tensor_active", "fp64_active", "fp32_active", "fp16_active",
-    "integer_active", "flop_active", "dram_active", "memory_copy_utilization", "pcie_rx_bytes", "pcie_tx_bytes",
-    "c2c_rx_bytes", "c2c_tx_bytes", "nvlink_rx_bytes", "nvlink_tx_bytes", "sm_clock", "power_usage", "temperature",
-    "memory_temperature", "memory_used",
+    "gr_engine_active", "gpu_utilization", "sm_active", "sm_occupancy", "tensor_active", "fp64_active", "fp32_active",
+    "fp16_active", "integer_active", "flop_active", "dram_active", "memory_copy_utilization", "pcie_rx_bytes",
+    "pcie_tx_bytes", "c2c_rx_bytes", "c2c_tx_bytes", "nvlink_rx_bytes", "nvlink_tx_bytes", "sm_clock", "power_usage",
+    "temperature", "memory_temperature", "memory_used",
 )  # fmt: skip
 """What is compared, in the order of explaining: is it busy, with what, what moves, what holds it back."""
+_STANDS_IN = {"gpu_utilization": "gr_engine_active"}
+"""Metrics that say less of the same, and the better ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +103,15 @@ def line(metric: str, own: float | None, job: float | None, full: float) -> Line
 
 
 def measured(found: Contrast) -> tuple[str, ...]:
-    """The metrics that either part has samples of, in the order of METRICS, then those of traces; of THROTTLES those that
-    were ever set."""
+    """What is ``told`` of both parts, and those of THROTTLES that were ever set."""
     throttles = tuple(name for name in THROTTLES if (found.own.get(name) or 0) + (found.job.get(name) or 0) > 0)
-    present = (
-        name for name in (*METRICS, *OF_TRACES) if found.own.get(name) is not None or found.job.get(name) is not None
+    return (*told(found.own, found.job), *throttles)
+
+
+def told(*parts: Mapping[str, float | None]) -> tuple[str, ...]:
+    """The metrics that any of the parts has a mean of, in the order of METRICS, then those of nodes and of traces; of
+    _STANDS_IN only where the better one is missing."""
+    known = {name for part in parts for name, value in part.items() if value is not None}
+    return tuple(
+        name for name in (*METRICS, *OF_NODES, *OF_TRACES) if name in known and _STANDS_IN.get(name) not in known
     )
-    return (*present, *throttles)

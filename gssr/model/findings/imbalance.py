@@ -9,13 +9,12 @@ from typing import Protocol
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
-from gssr.metrics import BY_NAME, SCORE_INPUTS
+from gssr.metrics import BY_NAME, DETECTION_METRICS, SCORE_INPUTS
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.findings.similar_gpus import bands
 from gssr.model.results import Alike, Groups, Imbalance, Means, Space, Unevenness, over_space
 from gssr.model.statistics.balance import full_scale, imbalance, outliers
 from gssr.model.statistics.grid import coarser
-from gssr.model.window import DETECTION_METRICS
 from gssr.score import score_of_means
 from gssr.store.format.rows import Gpu
 

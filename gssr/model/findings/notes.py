@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from statistics import median_low
 
+from gssr.makers import words_of
 from gssr.metrics import BY_NAME
 from gssr.model.results import Analysis, GpuSummary
 from gssr.model.statistics.aggregate import is_within_a_bin
@@ -23,8 +24,8 @@ from gssr.store.format.schema import GAP_INTERVALS, LEVELS, YOUNG_SECONDS
 from gssr.store.read.recording import RunReader
 
 _NAMED = 6
-_TROUBLE = ("storage", "backend_lost")
-"""Kinds of events that cost samples; gaps and lost GPUs are counted."""
+_TROUBLE = ("storage", "backend_lost", "import")
+"""Kinds of events that cost samples, or say how far they can be trusted; gaps and lost GPUs are counted."""
 
 
 def notes(
@@ -78,7 +79,8 @@ def _about_samples(analysis: Analysis, missing_seconds: float, thinned: bool) ->
     if absent and len(absent) >= sum(not BY_NAME[name].derived for name in analysis.metrics):
         yield "none of the metrics was measured"
     elif absent:
-        yield f"not measured: {_some([BY_NAME[name].label for name in absent])}"
+        said = words_of(analysis.gpus)
+        yield f"not measured: {_some([said(BY_NAME[name].label) for name in absent])}"
     if not analysis.exact:
         share = 100 * RELATIVE_BIN_WIDTH / 2
         why = "of which not all samples were kept" if thinned else "of which not all samples were read (--exact does)"

@@ -18,14 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.metrics import BY_NAME
+from gssr.metrics import BY_NAME, DETECTION_METRICS
 from gssr.model.evidence.evidence import Evidence, means_between
 from gssr.model.findings.dips import DEPTH, FEWEST, change_points, cycle, cycle_of, noise
 from gssr.model.results import Cycle, Kind, Phase
 from gssr.model.statistics.balance import full_scale
 from gssr.model.statistics.grid import coarser, means_from
 from gssr.model.statistics.roofline import place
-from gssr.model.window import ACTIVE_SHARE, DETECTION_METRICS, IDLE, average_of, warm_up_and_tear_down
+from gssr.model.window import ACTIVE_SHARE, IDLE, average_of, warm_up_and_tear_down
 from gssr.score import score_of_means
 from gssr.store.read.window_edges import Window
 

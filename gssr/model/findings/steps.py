@@ -59,6 +59,8 @@ CHANGED, KEPT = 0.03, 3
 """A change is told from this share on, between medians of so many points at least."""
 MOST_APART = 20
 """Rows with more gaps that are longer than a step may last tell of none."""
+MOST_EMPTY = 16
+"""Where fewer than one in so many intervals of a node hold a row, they were not sampled at that interval."""
 _GENERATION = re.compile(r"8\.[1-9]\d?|(?:9|[1-9]\d)\.\d\d?")
 """Compute capabilities above 8.0."""
 _LAGS = 4
@@ -116,6 +118,9 @@ def steps(
     if not pieces or FEWEST * interval > LONGEST:
         return None
     lasted = [float(piece.time[-1] - piece.time[0]) for piece in pieces]
+    spans = sum(float(np.ptp(piece.time)) for piece in pieces)
+    if spans / interval * (int(nodes.max()) + 1) > MOST_EMPTY * sum(len(piece.time) for piece in pieces):
+        return None
     for longest, times in ((SHORT, TIMES), (LONGEST, MANY)):
         rhythm = _rhythm(pieces, nodes, interval, longest)
         lag = _find(rhythm, min(LONGEST, max(lasted) / TIMES) / interval)

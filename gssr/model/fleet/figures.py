@@ -8,21 +8,19 @@ What a command runs: the same word for every run of the same program, whatever i
 import os
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats
-from gssr.metrics import HELD_DOWN, SCORE_INPUTS
-from gssr.model.evidence.gather import gather
-from gssr.model.results import Verdict
+from gssr.metrics import DETECTION_METRICS, HELD_DOWN, SCORE_INPUTS
 from gssr.model.statistics.aggregate import total
 from gssr.model.statistics.balance import imbalance
-from gssr.model.verdicts import judge
+from gssr.model.verdicts import judge_window
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
-from gssr.model.window import DETECTION_METRICS, extent
+from gssr.model.window import extent
 from gssr.score import score_of_means
 from gssr.store.format.layout import FIELDS, Layout
 from gssr.store.format.schema import Column
@@ -148,8 +146,16 @@ class GpuFigures(NamedTuple):
     relative_clock: float | None
 
 
+class Held(NamedTuple):
+    """A verdict on a run: its ``code``, and the ``gpus`` it is about, none for all of them."""
+
+    code: str
+    gpus: tuple[int, ...]
+
+
 class RunFigures(NamedTuple):
-    """One run: RUN_COLUMNS; None is unknown. Beside these its GPUs and, where they were asked for, its verdicts."""
+    """One run: RUN_COLUMNS; None is unknown. Beside these its GPUs, when it began (unix s, by its samples where its start is
+    unknown) and, where they were asked for, its verdicts and how long a step took, s."""
 
     run_id: str
     file: str
@@ -176,7 +182,9 @@ class RunFigures(NamedTuple):
     imbalance: float | None
     imbalance_gpu_hours: float | None
     gpus: tuple[GpuFigures, ...] = ()
-    verdicts: tuple[Verdict, ...] | None = None
+    began: float = 0.0
+    verdicts: tuple[Held, ...] | None = None
+    step_s: float | None = None
 
 
 def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table = TABLE) -> RunFigures:
@@ -217,8 +225,16 @@ def figures(reader: RunReader, file: str, verdicts: bool = False, rules: Table =
         imbalance=own,
         imbalance_gpu_hours=None if own is None else own * gpu_hours,
         gpus=gpus,
-        verdicts=judge(gather(reader, np.arange(len(gpus))), rules).verdicts if verdicts else None,
+        began=start,
+        **(_judged(reader, rules) if verdicts else {}),
     )
+
+
+def _judged(reader: RunReader, rules: Table) -> dict[str, Any]:
+    """Verdicts, and the step's length."""
+    judgement = judge_window(reader, np.arange(len(reader.gpus)), ALL_TIME, rules).in_all()
+    held = tuple(Held(verdict.code, verdict.gpus) for verdict in judgement.verdicts)
+    return {"verdicts": held, "step_s": None if judgement.step is None else judgement.step.seconds}
 
 
 def _wasted(amount: float | None, score: float | None) -> float | None:

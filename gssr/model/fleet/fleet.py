@@ -7,33 +7,42 @@ never stops the rest.
 import math
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from datetime import UTC, datetime
-from multiprocessing import get_context
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gssr.model.fleet.figures import GpuFigures, RunFigures, figures
-from gssr.model.statistics.aggregate import total
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.model.fleet.bad_nodes import BadNode, bad_nodes
+from gssr.model.fleet.figures import COMMON, GpuFigures, RunFigures, figures
+from gssr.model.fleet.index import ENDED, digest, kept, rows_of
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
 from gssr.model.window import extent
+from gssr.store.index import Index, Rows, state
+from gssr.store.liveness import silent_seconds
 from gssr.store.read.open import RecordingError
 from gssr.store.read.recording import open_recording
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 UNKNOWN = "unknown"
 N_BINS = 10
 """Of the distribution of scores."""
 
 
-class Portion(NamedTuple):
-    """What a run adds to a group: ``share`` of the ``figures`` of the run, or of one of its GPUs."""
+class _Portions(NamedTuple):
+    """What runs add to groups: the ``keys`` of the groups, ``of`` which run of all (its number) each portion is, its
+    ``figures``, which are the run's or one of its GPUs', and their ``share`` of it."""
 
-    run: RunFigures
-    figures: RunFigures | GpuFigures
-    share: float = 1.0
+    keys: list[str]
+    of: list[int]
+    figures: Sequence[RunFigures] | Sequence[GpuFigures]
+    share: list[float] | float = 1.0
 
 
 class Group(NamedTuple):
@@ -99,31 +108,34 @@ def job_of(run: RunFigures) -> str:
     return f"{run.cluster}/{run.job_id}" if run.cluster else run.job_id
 
 
-def _of_runs(key: Callable[[RunFigures], str | None]) -> Callable[[RunFigures], Iterator[tuple[str, Portion]]]:
-    def portions(run: RunFigures) -> Iterator[tuple[str, Portion]]:
-        yield key(run) or UNKNOWN, Portion(run, run)
+_Divide = Callable[[Sequence[RunFigures]], _Portions]
+
+
+def _of_runs(key: Callable[[RunFigures], str | None]) -> _Divide:
+    return lambda runs: _Portions([key(run) or UNKNOWN for run in runs], list(range(len(runs))), runs)
+
+
+def _of_gpus(key: Callable[[GpuFigures], str | None]) -> _Divide:
+    def portions(runs: Sequence[RunFigures]) -> _Portions:
+        gpus = [gpu for run in runs for gpu in run.gpus]
+        of = [number for number, run in enumerate(runs) for _ in run.gpus]
+        return _Portions([key(gpu) or UNKNOWN for gpu in gpus], of, gpus)
 
     return portions
 
 
-def _of_gpus(key: Callable[[GpuFigures], str | None]) -> Callable[[RunFigures], Iterator[tuple[str, Portion]]]:
-    def portions(run: RunFigures) -> Iterator[tuple[str, Portion]]:
-        for gpu in run.gpus:
-            yield key(gpu) or UNKNOWN, Portion(run, gpu)
-
-    return portions
-
-
-def _of_verdicts(run: RunFigures) -> Iterator[tuple[str, Portion]]:
-    codes: dict[str, float] = {}
-    for verdict in run.verdicts or ():
-        share = len(verdict.gpus) / run.n_gpus if verdict.gpus and run.n_gpus else 1.0
-        codes[verdict.code] = max(share, codes.get(verdict.code, 0.0))
-    for code, share in (codes or {"none": 1.0}).items():
-        yield code, Portion(run, run, share)
+def _of_verdicts(runs: Sequence[RunFigures]) -> _Portions:
+    found: list[tuple[str, int, RunFigures, float]] = []
+    for number, run in enumerate(runs):
+        codes: dict[str, float] = {}
+        for verdict in run.verdicts or ():
+            share = len(verdict.gpus) / run.n_gpus if verdict.gpus and run.n_gpus else 1.0
+            codes[verdict.code] = max(share, codes.get(verdict.code, 0.0))
+        found += [(code, number, run, share) for code, share in (codes or {"none": 1.0}).items()]
+    return _Portions(*map(list, zip(*found, strict=True))) if found else _Portions([], [], [])
 
 
-BY: dict[str, Callable[[RunFigures], Iterator[tuple[str, Portion]]]] = {
+BY: dict[str, _Divide] = {
     "user": _of_runs(lambda run: run.user),
     "label": _of_runs(lambda run: run.label),
     "command": _of_runs(lambda run: run.program),
@@ -146,53 +158,78 @@ SORTS: dict[str, tuple[str, bool]] = {
 """What groups can be sorted by: a field, and whether the greatest comes first."""
 
 
-def groups(runs: Iterable[RunFigures], by: str, sort: str = "wasted") -> list[Group]:
+def groups(runs: Sequence[RunFigures], by: str, sort: str = "wasted") -> list[Group]:
     """The runs grouped by one of BY, sorted by one of SORTS; of equals the name decides, and what is unknown comes last."""
-    members: dict[str, list[Portion]] = {}
-    for run in runs:
-        for key, portion in BY[by](run):
-            members.setdefault(key, []).append(portion)
     field, falling = SORTS[sort]
-    found = [_group(key, portions) for key, portions in sorted(members.items())]
+    found = sorted(_summed(BY[by](runs)), key=lambda group: group.key)
     known = [group for group in found if getattr(group, field) is not None]
     known.sort(key=lambda group: getattr(group, field), reverse=falling)
     return known + [group for group in found if getattr(group, field) is None]
 
 
-def together(runs: Iterable[RunFigures]) -> Group:
+def together(runs: Sequence[RunFigures]) -> Group:
     """All of them as one group."""
-    return _group("", [Portion(run, run) for run in runs])
+    found = _summed(_Portions([""] * len(runs), list(range(len(runs))), runs))
+    return found[0] if found else Group("", 0, 0.0, 0.0, *[None] * 8)
 
 
-def _group(key: str, portions: Sequence[Portion]) -> Group:
-    def summed(field: str) -> float | None:
-        values = ((getattr(portion.figures, field, None), portion.share) for portion in portions)
-        return total(None if value is None else value * share for value, share in values)
-
-    wasted = summed("wasted_gpu_hours")
-    scored = sum(each.figures.gpu_hours * each.share for each in portions if each.figures.score is not None)
-    return Group(
-        key=key,
-        n_runs=len({(portion.run.run_id, portion.run.file) for portion in portions}),
-        gpu_hours=summed("gpu_hours") or 0.0,
-        scored_gpu_hours=scored,
-        score=1 - wasted / scored if wasted is not None and scored > 0 else None,
-        wasted_gpu_hours=wasted,
-        idle_gpu_hours=summed("idle_gpu_hours"),
-        unused_gpu_hours=total(_unused(portion) for portion in portions),
-        imbalance_gpu_hours=summed("imbalance_gpu_hours"),
-        throttled_gpu_hours=summed("throttled_gpu_hours"),
-        energy_j=summed("energy_j"),
-        wasted_energy_j=summed("wasted_energy_j"),
-    )
+_COMMON = tuple(column.name for column in COMMON)
 
 
-def _unused(portion: Portion) -> float | None:
-    own = portion.figures
-    if isinstance(own, GpuFigures):
-        return None if own.unused is None else own.unused * own.gpu_hours * portion.share
-    hours = unused_gpu_hours(own)
-    return None if hours is None else hours * portion.share
+def _summed(portions: _Portions) -> list[Group]:
+    """The sums of each group, in the order in which they come first."""
+    if not portions.keys:
+        return []
+    places: dict[str, int] = {}
+    group = np.array([places.setdefault(key, len(places)) for key in portions.keys], np.int64)
+    columns = _columns(portions.figures)
+    scored = np.where(np.isfinite(columns["score"]), columns["gpu_hours"], 0.0)
+    hours = columns["duration_s"] / 3600 if "duration_s" in columns else columns["gpu_hours"]
+    columns["unused_gpu_hours"] = columns["unused"] * hours
+
+    def per_group(values: Floats) -> list[float | None]:
+        known = np.isfinite(values)
+        sums = np.bincount(group, np.where(known, values * portions.share, 0.0), len(places))
+        n_known = np.bincount(group, known, len(places))
+        return [own if n else None for own, n in zip(sums.tolist(), n_known.tolist(), strict=True)]
+
+    sums = {name: per_group(values) for name, values in columns.items()}
+    scored_hours = [own or 0.0 for own in per_group(scored)]
+    n_all = max(portions.of) + 1
+    n_runs = np.bincount(np.unique(group * n_all + portions.of) // n_all, minlength=len(places)).tolist()
+    imbalance = sums.get("imbalance_gpu_hours", [None] * len(places))
+    return [
+        Group(
+            key=key,
+            n_runs=n_runs[at],
+            gpu_hours=sums["gpu_hours"][at] or 0.0,
+            scored_gpu_hours=scored_hours[at],
+            score=1 - wasted / scored_hours[at] if wasted is not None and scored_hours[at] > 0 else None,
+            wasted_gpu_hours=wasted,
+            idle_gpu_hours=sums["idle_gpu_hours"][at],
+            unused_gpu_hours=sums["unused_gpu_hours"][at],
+            imbalance_gpu_hours=imbalance[at],
+            throttled_gpu_hours=sums["throttled_gpu_hours"][at],
+            energy_j=sums["energy_j"][at],
+            wasted_energy_j=sums["wasted_energy_j"][at],
+        )
+        for key, at in places.items()
+        for wasted in (sums["wasted_gpu_hours"][at],)
+    ]
+
+
+def _columns(figures: Sequence[RunFigures] | Sequence[GpuFigures]) -> dict[str, Floats]:
+    """What is added up of runs or GPUs, by name; NaN is unknown. Of unused ones: how many GPUs."""
+    kind = type(figures[0])
+    names = [*_COMMON, *(["unused_gpus", "imbalance", "imbalance_gpu_hours"] if kind is RunFigures else ["unused"])]
+    first = kind._fields.index(names[0])
+    whole = np.array([own[first : first + len(names)] for own in figures], np.float64)
+    columns = dict(zip(names, whole.T, strict=True))
+    if kind is RunFigures:
+        columns["unused"] = columns.pop("unused_gpus")
+        at = kind._fields.index("duration_s")
+        columns["duration_s"] = np.array([own[at] for own in figures], np.float64)
+    return columns
 
 
 def unused_gpu_hours(run: RunFigures) -> float | None:
@@ -225,32 +262,39 @@ def scores(runs: Iterable[RunFigures]) -> list[ScoreBin]:
     return bins + ([ScoreBin(None, None, counts[-1], hours[-1])] if counts[-1] else [])
 
 
-def slow_nodes(runs: Iterable[RunFigures]) -> list[NodeHealth]:
+def slow_nodes(runs: Sequence[RunFigures]) -> list[NodeHealth]:
     """Nodes that were slow in any run: those that were so most often first."""
+    is_slow = _slowness()
+    slow = {gpu.node for run in runs for gpu in run.gpus if gpu.node is not None and is_slow(gpu)}
     held: dict[str, list[list[GpuFigures]]] = {}
-    for run in runs:
+    for run in runs if slow else ():
         own: dict[str, list[GpuFigures]] = {}
         for gpu in run.gpus:
-            if gpu.node is not None:
-                own.setdefault(gpu.node, []).append(gpu)
+            if gpu.node in slow:
+                own.setdefault(gpu.node or "", []).append(gpu)
         for node, gpus in own.items():
             held.setdefault(node, []).append(gpus)
-    found = [_health(node, per_run) for node, per_run in held.items()]
-    return sorted((each for each in found if each.n_slow), key=lambda each: (-each.n_slow, -each.gpu_hours, each.node))
+    found = [_health(node, per_run, is_slow) for node, per_run in held.items()]
+    return sorted(found, key=lambda each: (-each.n_slow, -each.gpu_hours, each.node))
 
 
-def _health(node: str, per_run: Sequence[Sequence[GpuFigures]]) -> NodeHealth:
+def nodes_apart(runs: Iterable[RunFigures]) -> list[BadNode]:
+    """The nodes that are slow whoever runs there, over the launcher's jobs."""
+    return bad_nodes((job_of(run), run) for run in runs)
+
+
+def _health(node: str, per_run: Sequence[Sequence[GpuFigures]], is_slow: Callable[[GpuFigures], bool]) -> NodeHealth:
     gpus = [gpu for own in per_run for gpu in own]
     often: dict[int, int] = {}
     for gpu in gpus:
-        if _is_slow(gpu) and gpu.device_index is not None:
+        if is_slow(gpu) and gpu.device_index is not None:
             often[gpu.device_index] = often.get(gpu.device_index, 0) + 1
     throttled = [gpu for gpu in gpus if gpu.throttled_gpu_hours is not None]
     hours = sum(gpu.gpu_hours for gpu in throttled)
     return NodeHealth(
         node=node,
         n_runs=len(per_run),
-        n_slow=sum(any(_is_slow(gpu) for gpu in own) for own in per_run),
+        n_slow=sum(any(is_slow(gpu) for gpu in own) for own in per_run),
         gpu_hours=sum(gpu.gpu_hours for gpu in gpus),
         devices=tuple(sorted(often, key=lambda index: (-often[index], index))),
         throttled=sum(gpu.throttled_gpu_hours or 0.0 for gpu in throttled) / hours if hours > 0 else None,
@@ -258,17 +302,27 @@ def _health(node: str, per_run: Sequence[Sequence[GpuFigures]]) -> NodeHealth:
     )
 
 
-def _is_slow(gpu: GpuFigures) -> bool:
+def _slowness() -> Callable[[GpuFigures], bool]:
+    """Whether a GPU was slow, by the thresholds of the rules."""
     share, clock = TABLE.rule("throttled_thermal").at("share"), TABLE.rule("slow_clock").at("clock")
-    held_down = gpu.throttled_gpu_hours is not None and gpu.throttled_gpu_hours >= share * gpu.gpu_hours > 0
-    slower = not gpu.unused and gpu.relative_clock is not None and gpu.relative_clock < clock
-    return held_down or slower
+
+    def is_slow(gpu: GpuFigures) -> bool:
+        held_down = gpu.throttled_gpu_hours
+        if held_down is not None and held_down >= share * gpu.gpu_hours > 0:
+            return True
+        return gpu.relative_clock is not None and gpu.relative_clock < clock and not gpu.unused
+
+    return is_slow
 
 
 MOST_PROCESSES = 16
 PER_PROCESS = 25
 """Another process pays from so many recordings on."""
 _AT_ONCE = 8
+_KEPT_AT_ONCE = 500
+"""Recordings: what was read is put into the index after so many, and at the end."""
+_LONG_LOST = 86400.0
+"""Seconds after which a run that is lost will hardly come back: it may be kept."""
 
 
 class Request(NamedTuple):
@@ -294,19 +348,29 @@ class Fleet(NamedTuple):
 
 
 class _Read(NamedTuple):
+    """``state``: of the recording before it was read, where the runs may be kept."""
+
     runs: list[RunFigures]
     problem: str | None
+    state: str | None = None
 
 
 def read_fleet(
-    names: Sequence[str], request: Request = ALL, progress: Callable[[float], None] = lambda _: None
+    names: Sequence[str],
+    request: Request = ALL,
+    progress: Callable[[float], None] = lambda _: None,
+    index: Index | None = None,
 ) -> Fleet:
-    """The figures of every run of these recordings. ``progress`` is told the share done, 0-1."""
+    """The figures of every run of these recordings. ``progress`` is told the share done, 0-1. ``index``: what it has is not
+    read again, and what is read it gets."""
     runs: dict[tuple[str, float | None], RunFigures] = {}
     unreadable: list[str] = []
     copies: dict[str, None] = {}
-    for done, (name, read) in enumerate(zip(names, _all(names, request), strict=True)):
+    reads = _all(names, request) if index is None else _with_index(names, request, index)
+    for done, (name, read) in enumerate(zip(names, reads, strict=True)):
         for run in read.runs:
+            if request.since is not None and run.began < request.since:
+                continue
             if runs.setdefault((run.run_id, run.started_at), run) is not run:
                 copies[name] = None
         unreadable += [read.problem] if read.problem else []
@@ -314,25 +378,48 @@ def read_fleet(
     return Fleet(tuple(runs.values()), len(names), tuple(unreadable), tuple(copies))
 
 
+def _with_index(names: Sequence[str], request: Request, index: Index) -> Iterator[_Read]:
+    """Of each recording, in their order. Of those that are kept all runs are read, whenever they began."""
+    rules = digest(request.rules)
+    known = kept(index, index.known(names), rules if request.verdicts else None)
+    reads = _all([name for name in names if name not in known], request._replace(since=None))
+    fresh: list[tuple[str, str, Rows]] = []
+    for name in names:
+        if name in known:
+            yield _Read(known[name], None)
+            continue
+        read = next(reads)
+        if read.state is not None:
+            fresh.append((name, read.state, rows_of(read.runs, rules)))
+        if len(fresh) >= _KEPT_AT_ONCE:
+            index.keep(fresh)
+            fresh.clear()
+        yield read
+    index.keep(fresh)
+
+
 def _all(names: Sequence[str], request: Request) -> Iterator[_Read]:
     """Of each recording, in their order."""
     n = min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(names) // PER_PROCESS)
+    if n <= 1:
+        yield from (_read(name, request) for name in names)
+        return
+    from concurrent.futures.process import BrokenProcessPool  # here, as an index may leave nothing to read
+
     done = 0
     try:
-        if n > 1:
-            with _pool(n) as pool:
-                for read in pool.map(_read, names, [request] * len(names), chunksize=_AT_ONCE):
-                    done += 1
-                    yield read
-        else:
-            yield from (_read(name, request) for name in names)
-            return
+        with _pool(n) as pool:
+            for read in pool.map(_read, names, [request] * len(names), chunksize=_AT_ONCE):
+                done += 1
+                yield read
     except BrokenProcessPool:
         yield from _one_by_one(names[done:], request)
 
 
 def _one_by_one(names: Sequence[str], request: Request) -> Iterator[_Read]:
     """The same where one of them kills the process that reads it."""
+    from concurrent.futures.process import BrokenProcessPool
+
     for name in names:
         with _pool(1) as pool:
             try:
@@ -342,7 +429,10 @@ def _one_by_one(names: Sequence[str], request: Request) -> Iterator[_Read]:
         yield read
 
 
-def _pool(n: int) -> ProcessPoolExecutor:
+def _pool(n: int) -> "ProcessPoolExecutor":
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
     return ProcessPoolExecutor(n, get_context("fork"), initializer=_leave_interrupts_to_the_parent)
 
 
@@ -353,13 +443,21 @@ def _leave_interrupts_to_the_parent() -> None:
 def _read(name: str, request: Request) -> _Read:
     runs: list[RunFigures] = []
     try:
+        before = state(name)
         with closing(open_recording(name)) as recording:
             readers = [own for own in recording.runs if request.since is None or extent(own)[0] >= request.since]
             runs += (figures(reader, name, request.verdicts, request.rules) for reader in readers)
-            return _Read(runs, recording.damage)
+            if recording.damage or not all(_stays(run, name) for run in runs):
+                before = None
+            return _Read(runs, recording.damage, before)
     except RecordingError as error:
         return _Read(runs, str(error))
     except OSError as error:
         return _Read(runs, f"{name}: can't be read: {error.strerror}")
     except Exception as error:  # one strange file among thousands
         return _Read(runs, f"{name}: can't be read: {error!r}")
+
+
+def _stays(run: RunFigures, name: str) -> bool:
+    """Whether nothing of the run is going to change."""
+    return run.state in ENDED or (run.state == "lost" and silent_seconds(name, time.time()) > _LONG_LOST)

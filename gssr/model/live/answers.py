@@ -13,13 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats, Ints
+from gssr.metrics import DETECTION_METRICS
 from gssr.model.findings.notes import FINEST
 from gssr.model.live.frame import RECENT_SECONDS, Query
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.results import Grid, HostUse, Means, Series, Space
-from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine
+from gssr.model.statistics.grid import Columns, Spans, choose_width, column_of, is_fine, jumped
 from gssr.model.statistics.sources import host_use
-from gssr.model.window import DETECTION_METRICS, warm_up_and_tear_down
+from gssr.model.window import warm_up_and_tear_down
 from gssr.store.format.schema import LEVELS
 from gssr.store.format.vectors import merge
 from gssr.store.read.recording import RunReader
@@ -95,17 +96,17 @@ class Answers:
     def show(self, query: Query, read: Read, growing: bool, quick: bool) -> Shown:
         """What the query asks for. ``growing``: rows may still come."""
         tally = self._tally
-        metric = query.metric if query.metric in tally.metrics else tally.metrics[0]
+        metric = query.metric if query.metric in tally.metrics else tally.best() or tally.metrics[0]
         newest = tally.last if query.end is None else min(query.end, tally.last)
-        span = max(newest - tally.first, self._interval) if query.span is None else query.span
+        whole = query.span is None or (query.end is None and query.span >= newest - tally.first)
+        span = query.span if query.span is not None and not whole else max(newest - tally.first, self._interval)
         n = self._at_most(query.columns)
-        whole = query.span is None
         width = query.width or choose_width(
             span,
             max(n - 1, 1) if whole else n,
             self._interval,
             self._n_gpus,
-            snug=whole,
+            snug=query.end is None,
             least=0.0 if self._renewed is None else SELDOM_WIDTH,
         )
         refined = not (quick and width < LEVELS[-1] and self._n_gpus * span / width > QUICK_CELLS)
@@ -113,8 +114,10 @@ class Answers:
         if is_fine(width) and max(newest - n * width, tally.first) < tally.thinned:
             width = FINEST
         last = column_of(tally.last, width) if query.end is None else math.ceil(query.end / width - 1e-9) - 1
-        first = column_of(tally.first, width) if query.span is None else last - n + 1
-        columns = self._columns(metric, width, first, n, query, read)
+        if query.end is None and not whole:
+            last = jumped(last, n)
+        first = column_of(tally.first, width) if whole else last - n + 1
+        columns = self._columns(metric, width, first, n, query.end is None and not whole, read)
         grid, space = columns.grid(tally.settled() - 2 * self._interval if growing else math.inf)
         if last - first + 1 < n and query.end is not None:
             grid, space = _up_to(grid, space, max(last - first + 1, 0))
@@ -160,8 +163,8 @@ class Answers:
     def _active_from(self, query: Query, read: Read, growing: bool) -> float | None:
         """Where the warm-up ends, unix s; the first sample where nothing tells."""
         tally = self._tally
-        metric = next((name for name in DETECTION_METRICS if name in tally.metrics), None)
-        if metric is None:
+        metric = tally.best()
+        if metric not in DETECTION_METRICS:
             return tally.first
 
         def average(part: Window, bins: int) -> Series:
@@ -181,8 +184,7 @@ class Answers:
         assert isinstance(found, float)
         return found
 
-    def _columns(self, metric: str, width: float, first: int, n: int, query: Query, read: Read) -> Columns:
-        sliding = query.end is None and query.span is not None
+    def _columns(self, metric: str, width: float, first: int, n: int, sliding: bool, read: Read) -> Columns:
         key = (metric, width, n, None if sliding else first)
         found = self._grids.pop(key, None)
         if found is None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Flags, Floats
-from gssr.metrics import HELD_DOWN
+from gssr.metrics import DETECTION_METRICS, HELD_DOWN
 from gssr.model.cached import once
 from gssr.model.findings.imbalance import grouped_by_index, grouped_by_node, imbalance_between, score_of_medians
 from gssr.model.live.frame import STALE_SECONDS, Frame
@@ -19,7 +19,8 @@ own)."""
 
 
 class Attention(NamedTuple):
-    """[n_gpus] each. ``outlier``: the GPU's mean of the window is not like the others' (gssr.model.statistics.balance).
+    """[n_gpus] each. ``outlier``: the rules blame the GPU, or its mean of the window is not like the others'
+    (gssr.model.statistics.balance).
     ``age``: seconds since its last sample where that is too long ago, infinity where the window has none, else 0.
     ``missing``: seconds of the window in which others had samples of the metric and it had none. ``throttled``: its clocks
     were held down."""
@@ -45,17 +46,36 @@ class Attention(NamedTuple):
         return found
 
 
+_FEW = 0.34
+"""A verdict names culprits if it is about at most this share of the GPUs; what most do is no exception."""
+
+
+@once
+def culprits(frame: Frame) -> tuple[int, ...]:
+    """Positions of the GPUs that the worst verdict blames, if these are not most of them; empty where it blames none."""
+    found = frame.judgement.verdicts if frame.judgement is not None else ()
+    blamed = next((verdict.gpus for verdict in found if verdict.gpus and verdict.severity != "info"), ())
+    looked_at = frame.query.gpus or tuple(range(frame.n_gpus))
+    if len(blamed) > max(_FEW * len(looked_at), 1):
+        return ()
+    return tuple(looked_at[at] for at in blamed if at < len(looked_at))
+
+
 @once
 def attention(frame: Frame) -> Attention:
-    """The GPUs of a frame that need a look, by the metric of its grid."""
+    """The GPUs of a frame that need a look: those that the rules blame, else those that are not like the others by the
+    metric of its grid."""
     name = frame.grid.metric
     means = frame.window.per_gpu(name)
-    full = scale_limit(frame.gpus, name) or float(np.nanmax(means, initial=0.0))
-    if frame.part is not None:  # a trace ends for each GPU when it does
+    full = _full(frame, means)
+    if frame.part is not None or frame.by_node:  # a trace ends for each GPU when it does; nodes are read now and then
         nothing = np.zeros(frame.n_gpus)
         return Attention(outliers(means, full), nothing, nothing, np.zeros(frame.n_gpus, bool))
     known = np.isfinite(frame.grid.values)
-    return Attention(outliers(means, full), _age(frame, known), _missing(frame, known), _throttled(frame))
+    unlike = outliers(means, full)
+    if culprits(frame) and name in DETECTION_METRICS:
+        unlike = np.isin(np.arange(frame.n_gpus), culprits(frame))
+    return Attention(unlike, _age(frame, known), _missing(frame, known), _throttled(frame))
 
 
 def _age(frame: Frame, known: Flags) -> Floats:
@@ -87,6 +107,12 @@ def _throttled(frame: Frame) -> Flags:
     return found
 
 
+def _full(frame: Frame, means: Floats) -> float:
+    """What a GPU's mean of the grid's metric is held against."""
+    name = frame.grid.metric
+    return scale_limit(frame.gpus, name) or frame.greatest.get(name) or float(np.nanmax(means, initial=0.0))
+
+
 Selection = tuple[int, ...]
 """Positions of the GPUs looked at; empty for all."""
 
@@ -98,7 +124,7 @@ def imbalance_of(frame: Frame, selection: Selection) -> Imbalance:
     gpus = np.array(selection, np.int64) if selection else np.arange(frame.n_gpus)
     values = grid.values[gpus] if selection else grid.values
     means = frame.window.per_gpu(grid.metric, gpus)
-    full = scale_limit(frame.gpus, grid.metric) or float(np.nanmax(means, initial=0.0))
+    full = _full(frame, means)
     window = max(frame.window.start, frame.first), min(frame.window.end, frame.last)
     space = over_space(values) if selection else frame.space
     return imbalance_between(gpus, means, values, space, full, window, grid.start, grid.width)

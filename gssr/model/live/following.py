@@ -9,7 +9,7 @@ it already, wherever that came from. Nothing is lost or doubled by changing betw
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from gssr.model.live.answers import Answers
 from gssr.model.live.frame import STALE_SECONDS
 from gssr.model.live.run_totals import RunTotals
 from gssr.model.statistics.grid import Spans
-from gssr.store.format.rows import Run, one_run
+from gssr.store.format.rows import GpuLook, GpuProcess, Run, one_run
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.format.vectors import sound_samples
 from gssr.store.live_block.read import BlockReader, Blocks, Entries
@@ -28,7 +28,7 @@ from gssr.store.live_block.write import COUNTED, MANY_FILES, PUBLISH_SECONDS
 from gssr.store.read.follow import Follower
 from gssr.store.read.recording import RunReader
 from gssr.store.read.recording_file import positions_by_key
-from gssr.store.read.small_tables import LOST_INTERVALS, LOST_SECONDS
+from gssr.store.read.small_tables import LOST_INTERVALS, LOST_SECONDS, process_rows
 
 LOOK_SECONDS = 2.0
 """Between two looks at the blocks."""
@@ -200,6 +200,8 @@ class Following:
         """How each file that was asked says that the run stands, by its number."""
         self.happened: dict[int, int] = {}
         """The newest event of each file that was asked, by its number."""
+        self.looks: dict[int, GpuLook] = {}
+        """The newest at each GPU, where files are asked."""
         self.arrived = time.monotonic()
         """When something came, monotonic s."""
         self._came = np.full(n_gpus, -math.inf)
@@ -272,6 +274,8 @@ class Following:
             if news.rows:
                 rows, _ = sound_samples(news.rows)
                 self._add(rows, low, position)
+            if news.processes and self._crowd is None:
+                newest_looks(process_rows([row[1:] for row in news.processes], _by_key(low, position)), self.looks)
         self.happened[number] = news.event
         self._stands.pop(number, None)
         if news.run is not None and not more:
@@ -289,3 +293,18 @@ class Following:
             values = self.tally.add(gpu, rows[:, 1], rows[:, 2:])
             self.lens.add(gpu, rows[:, 1], values)
             self._came[gpu] = self.arrived = time.monotonic()
+
+
+def _by_key(low: int, position: Ints) -> dict[int, int]:
+    """What positions_by_key was made of."""
+    return {low + place: gpu for place, gpu in enumerate(position.tolist()) if gpu >= 0}
+
+
+def newest_looks(rows: Iterable[tuple[Any, ...]], known: dict[int, GpuLook]) -> None:
+    """Enter what the newest rows of ``gpu_processes`` (GPUs are positions) say of each GPU into what is ``known``."""
+    for gpu, when, n, *values in rows:
+        before = known.get(gpu)
+        if before is None or before.time < when:
+            before = known[gpu] = GpuLook(gpu, when, ())
+        if n and before.time == when:
+            known[gpu] = before._replace(processes=(*before.processes, GpuProcess(gpu, when, *values)))

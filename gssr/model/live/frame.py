@@ -2,19 +2,21 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Flags, Floats, Ints
 from gssr.gpu_name import place
 from gssr.model.results import Grid, HostUse, Judgement, Means, Space
+from gssr.model.traced import Traced
 from gssr.model.traces.as_metrics import Level, LevelName
 from gssr.model.traces.nesting import Lanes
+from gssr.model.traces.part import NOTHING, Only
 from gssr.model.traces.results import TraceAnalysis
 from gssr.model.verdicts.table import Table
-from gssr.store.format.rows import Event, Gpu, Run
+from gssr.store.format.rows import Event, Gpu, GpuProcess, Run
 from gssr.traces.timeline import Timeline as Trace
 
 RECENT_SECONDS = 60.0
@@ -29,16 +31,18 @@ State = Literal["waiting", "live", "stalled", "lost", "ended"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a frame is to show: ``columns`` columns of time of one metric, together at least ``span`` seconds (None: the
-    whole run until then), up to ``end`` (unix s; None: the newest sample). ``cursor`` is the time (unix s) whose column is
-    looked at with all metrics, or None. ``width`` is the columns' width in seconds, None for the narrowest that will do;
-    ``activity``: look for where the work begins. ``gpus``: positions of the GPUs whose moment and timeline are wanted, none
-    for all; ``rows``: the lines that a timeline may have, 0 for no timeline; ``grouped``: one of them holds similar GPUs.
-    ``energy``: tell what the GPUs' counters say of the window. ``causes``: the rules by which the window is judged, None
-    where nobody asks. Of traces only: ``level`` is what the lines are (None: the trace's own first); ``opened``: the one GPU
-    asked for is to be shown track by track; ``tables``: of names."""
+    """What a frame is to show: ``columns`` columns of time of one ``metric`` (empty: of the best that was measured),
+    together at least ``span`` seconds (None: the whole run until then), up to ``end`` (unix s; None: the newest sample).
+    ``cursor`` is the time (unix s) whose column is looked at with all metrics, or None. ``width`` is the columns' width in
+    seconds, None for the narrowest that will do; ``activity``: look for where the work begins. ``gpus``: positions of the
+    GPUs whose moment and timeline are wanted, none for all; ``rows``: the lines that a timeline may have, 0 for no
+    timeline; ``grouped``: one of them holds similar GPUs. ``energy``: tell what the GPUs' counters say of the window.
+    ``causes``: the rules by which the window is judged, None where nobody asks. Of traces only: ``level`` is what the lines
+    are (None: the trace's own first); ``opened``: the one GPU asked for is to be shown track by track; ``tables``: of
+    names; ``only``: which intervals; ``alike``: the lines are bands of rows that spend their time alike, whenever;
+    ``around``: what is open at the cursor, and all that is known of one interval, of that at ``place`` if it is not -1."""
 
-    metric: str = "sm_active"
+    metric: str = ""
     span: float | None = None
     end: float | None = None
     columns: int = 60
@@ -53,6 +57,10 @@ class Query:
     level: LevelName | None = None
     opened: bool = False
     tables: bool = False
+    only: Only = NOTHING
+    alike: bool = False
+    around: bool = False
+    place: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +80,20 @@ class Timeline:
 @dataclass(frozen=True, slots=True)
 class CounterLine:
     """A counter, the mean of all GPUs that have it: ``values`` [n_columns], NaN where it is not known; ``full``: the
-    greatest of the whole trace."""
+    greatest of the whole trace, of a ratio 1."""
 
     metric: str
     values: Floats
     full: float
+
+
+class Around(NamedTuple):
+    """``tracks``: of those looked at and the threads beside them the places of what is open at a time, the innermost first.
+    ``place``: of one interval, -1 for none; ``details``: what its file says of it, None before that is read."""
+
+    tracks: Mapping[int, list[int]]
+    place: int
+    details: Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +102,9 @@ class TracePart:
     those of ``frame.timeline`` (of very many GPUs they are not the grid's); ``split`` [n_lines, n_columns, categories] and
     ``whole_split`` [n_columns, categories] of all GPUs asked for: shares of time that never add up to more than 1.
     ``total`` [categories]: of the window. ``lanes``: of the GPU that is opened. ``analysis``: of the window and the GPUs
-    asked for, None before there is one. What nobody asked for is None."""
+    asked for, None before there is one. ``line_split`` [n_lines, categories]: of the window, where lines are bands that
+    spend their time alike. ``around``: what is open at the cursor. ``steps``: when each of the whole trace
+    begins, s, by its name. What nobody asked for is None."""
 
     trace: Trace
     levels: Mapping[LevelName, Level]
@@ -97,6 +116,9 @@ class TracePart:
     counters: tuple[CounterLine, ...] = ()
     lanes: Lanes | None = None
     analysis: TraceAnalysis | None = None
+    line_split: Floats | None = None
+    around: Around | None = None
+    steps: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +140,13 @@ class Frame:
     of the time before this (unix s) nothing finer than 10 s is known, because samples were not kept. ``ranks_missing``: of
     the run's ranks those that are not in the recording (yet), as far as is known. ``judgement``: the newest on this window
     and the GPUs asked for, of a growing run some seconds old; None where there is none yet. ``part``: None but of a trace,
-    whose times are seconds after the trace's own zero.
+    whose times are seconds after the trace's own zero. ``newest`` [n_metrics, n_gpus]: the newest value of each of
+    ``whole.names``, NaN without any; None where the run does not grow. ``by_node``: a metric of the nodes is shown, and
+    each of the ``gpus`` stands for one; ``of_gpus``: the GPUs in the same window, None where there are none. ``greatest``:
+    of each of the nodes' rates in all of the run. ``processes``: those that were on the GPUs at the window's right edge, as
+    far as they are recorded, GPU by GPU; ``without_process``: the GPUs that were looked at, and had none. Of other GPUs it
+    is not known; of very many files never. ``traced``: what traces of the run say of all of it; a frame of these
+    themselves counts unix s, too, and the recording's first sample is of ``since``.
     """
 
     path: str
@@ -157,10 +185,32 @@ class Frame:
     ranks_missing: tuple[int, ...] = ()
     judgement: Judgement | None = None
     part: TracePart | None = None
+    newest: Floats | None = None
+    by_node: bool = False
+    of_gpus: "Frame | None" = None
+    greatest: Mapping[str, float] = field(default_factory=dict)
+    processes: tuple[GpuProcess, ...] = ()
+    without_process: frozenset[int] = frozenset()
+    traced: tuple[Traced, ...] = ()
+    since: float | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether what is shown ends now: the run lives, and its newest samples are followed."""
+        return self.following and self.part is None and self.state in ("live", "stalled")
+
+    def lately(self, metric: str) -> Floats:
+        """[n_gpus]: the newest values of a run that lives and is followed, else the means of the window; NaN without any."""
+        if self.newest is None or not self.is_live or metric not in self.whole.names:
+            return self.window.per_gpu(metric)
+        newest: Floats = self.newest[self.whole.names.index(metric)]
+        return newest
 
     @property
     def noun(self) -> str:
-        """What one of the GPUs is: of traces a stream or a thread, too."""
+        """What one of the GPUs is: a node where these are shown, of traces a stream or a thread, too."""
+        if self.by_node:
+            return "node"
         return "GPU" if self.part is None else self.part.level.noun
 
     @property
@@ -168,9 +218,15 @@ class Frame:
         """How many GPUs."""
         return len(self.gpus)
 
+    @property
+    def gpus_of_run(self) -> int:
+        """How many GPUs the run has, whatever the rows are."""
+        gpus = self.of_gpus or self
+        return 0 if gpus.by_node else gpus.n_gpus
+
     def place(self, gpu: int) -> str:
         """What a GPU is called (gssr.gpu_name.place)."""
-        return place(self.gpus[gpu], self.nodes[self.node_of[gpu]])
+        return self.nodes[gpu] if self.by_node else place(self.gpus[gpu], self.nodes[self.node_of[gpu]])
 
     def on_node(self, node: int) -> Ints:
         """Positions of a node's GPUs."""

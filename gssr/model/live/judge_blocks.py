@@ -30,7 +30,7 @@ LATER = "known after the run: the live blocks by which so many ranks are followe
 
 def judge_blocks(frame: Frame, table: Table) -> Judgement:
     """What the rules say of the frame's window. The frame's metric is what tells work from waiting
-    (gssr.model.window.DETECTION_METRICS)."""
+    (gssr.metrics.DETECTION_METRICS)."""
     gpus = np.array(frame.query.gpus or range(frame.n_gpus), np.int64)
     rules = tuple(rule for rule in table.rules if rule.code in TOLD)
     found = judge(_evidence(frame, gpus), table._replace(rules=rules))

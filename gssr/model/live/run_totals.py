@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, THROTTLES
+from gssr.metrics import BY_NAME, CLOCK_EVENT_REASONS, DERIVED, THROTTLES, best_measured
 from gssr.model.findings.notes import SURELY_WHOLE
 from gssr.model.live.frame import RECENT_SECONDS
 from gssr.model.results import Means
@@ -269,6 +269,10 @@ class RunTotals:
         """Nothing finer than FINEST is known of the time before this, unix s; minus infinity where all samples are there.
         While a run grows this moves on."""
         return max(self._thinned_until, self.last - SURELY_WHOLE) if self._thins else self._thinned_until
+
+    def best(self) -> str | None:
+        """The metric to begin with (gssr.metrics.best_measured), as far as is known by now."""
+        return best_measured([name for name, n in zip(self.metrics, self._n, strict=False) if n.any()])
 
     @property
     def n_rows(self) -> int:

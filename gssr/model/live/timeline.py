@@ -43,16 +43,18 @@ class Timelines:
         self._made: _Made | None = None
 
     def show(
-        self, query: Query, grid: Grid, window: Means, gpus: tuple[Gpu, ...], node_of: Ints, growing: bool
-    ) -> Timeline:
-        """The timeline that a query asks for, of a grid whose window has these means. ``growing``: rows may still come."""
+        self, query: Query, grid: Grid, window: Means, gpus: tuple[Gpu, ...], node_of: Ints, growing: bool,
+        full: float | None = None,
+    ) -> Timeline:  # fmt: skip
+        """The timeline that a query asks for, of a grid whose window has these means. ``growing``: rows may still come.
+        ``full``: what fills the axis, where the GPUs don't say it."""
         looked_at = np.array(query.gpus, np.int64) if query.gpus else np.arange(len(gpus))
-        asked = (grid.metric, query.gpus, query.grouped, query.rows)
+        asked = (grid.metric, query.gpus, query.grouped, query.rows, query.only)
         made = self._made if self._made is not None and self._made.asked == asked else None
         if made is not None and made.grid.values is grid.values:
             return made.timeline
         means = window.per_gpu(grid.metric)
-        full = scale_limit(gpus, grid.metric) or float(np.nanmax(means, initial=0.0)) or 1.0
+        full = full or scale_limit(gpus, grid.metric) or float(np.nanmax(means, initial=0.0)) or 1.0
         now = time.monotonic()
         following = growing and query.end is None
         fresh = (
@@ -124,9 +126,9 @@ def neighbours(node_of: Ints, at_most: int) -> Ints:
     """[n]: the line of each GPU, so many neighbours to a line that ``at_most`` lines do; whole nodes, or equal parts of a
     node, where all have the same size."""
     each = max(-(-len(node_of) // at_most), 1)
-    sizes = np.unique(np.bincount(node_of)[np.unique(node_of)]) if len(node_of) else np.zeros(0, np.int64)
-    if len(sizes) == 1:
-        size = int(sizes[0])
+    sizes = np.bincount(node_of)
+    size = int(sizes.max(initial=0))
+    if size and np.isin(sizes, (0, size)).all():
         each = next((part for part in range(each, size) if size % part == 0), -(-each // size) * size)
     return np.arange(len(node_of)) // each
 

@@ -16,17 +16,19 @@ import numpy as np
 
 from gssr.arrays import Ints
 from gssr.gpu_name import without_domains
+from gssr.metrics import DETECTION_METRICS, OF_NODES
 from gssr.model.live.answers import LAG_COSTS, LAG_SECONDS, newest
-from gssr.model.live.following import LOOK_SECONDS, Following
+from gssr.model.live.following import LOOK_SECONDS, Following, newest_looks
 from gssr.model.live.frame import Frame, Query, State
 from gssr.model.live.judge_blocks import judge_blocks
+from gssr.model.live.nodes import Nodes
 from gssr.model.live.timeline import Timelines
 from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
-from gssr.model.window import DETECTION_METRICS
 from gssr.store.disk import beside
-from gssr.store.format.rows import Event, Gpu, Run
+from gssr.store.format.rows import SILENT_SECONDS, Event, Gpu, GpuLook, Run
 from gssr.store.read.open import RecordingError, files_of
 from gssr.store.read.recording import Recording, RunReader, open_recording
+from gssr.store.read.window_edges import Window
 
 Files = tuple[tuple[str, int, int], ...]
 
@@ -67,6 +69,7 @@ LOOK_AGAIN = 2.0
 """Seconds between two looks for files that came or went, and for events."""
 OPEN_COSTS = 10
 """And at least so many times what reading all of them took."""
+_EDGE = 1e-6
 REREAD_SECONDS, REREAD_COSTS = 60.0, 100
 """What live blocks don't tell is read of all files anew after max(60 s, 100 times what that took)."""
 
@@ -79,6 +82,7 @@ class _Opened(NamedTuple):
     node_of: Ints
     interval: float
     timelines: Timelines
+    host: Nodes
     following: Following
 
 
@@ -106,6 +110,8 @@ class Watch:
         self._problem: str | None = None
         self._gone = False
         self._shown: Frame | None = None
+        self._looks: tuple[float, dict[int, GpuLook]] = (-math.inf, {})
+        """What was on the GPUs at a time that was looked at."""
         self._marks: Files = ()
         """Of a lost run: the files' sizes and times, which tell that it is found again."""
         self._judgement: tuple[object, Judgement] | None = None
@@ -168,6 +174,7 @@ class Watch:
                 if now - self._reread > max(REREAD_SECONDS, REREAD_COSTS * self._cost):
                     self._events, self._reread = self._read().events, now
                     following.lens.renew()
+                    self._opened.host.renew()
             elif self.growing and following.happened != self._told:
                 self._events, self._told = self._read().events, dict(following.happened)
             elif not self.growing and self._marks and self._marks != marks(files):
@@ -197,7 +204,13 @@ class Watch:
         following = Following(reader, self.growing)
         self._problem = reader.damage
         self._opened = _Opened(
-            reader.gpus, without_domains(nodes), node_of, reader.sampling_seconds, Timelines(), following
+            reader.gpus,
+            without_domains(nodes),
+            node_of,
+            reader.sampling_seconds,
+            Timelines(),
+            Nodes(following.crowded),
+            following,
         )
         self._reread = time.monotonic()
         self._files, self._told = files, None
@@ -243,8 +256,14 @@ class Watch:
 
     def _frame(self, query: Query, quick: bool) -> Frame:
         opened = self._opened
+        if opened is not None and not opened.gpus:
+            return self._of_nodes(query, opened.host)
         if opened is None or not opened.following.tally.metrics or math.isnan(opened.following.tally.last):
             return self._blank(query)
+        if query.metric in OF_NODES:
+            own = np.flatnonzero(np.isin(opened.node_of, query.gpus)) if query.gpus else ()
+            base = self._frame(replace(query, metric="", gpus=tuple(np.asarray(own).tolist()), rows=0), quick)
+            return opened.host.frame(query, base, self._read, self.growing) or base
         tally, following = opened.following.tally, query.end is None
         shown = opened.following.lens.show(query, self._read, self.growing, quick)
         silent = time.monotonic() - self._arrived if self.growing else 0.0
@@ -254,6 +273,7 @@ class Watch:
             if query.rows
             else None
         )
+        looks = self._looks_at(opened.following, shown.window.end, late)
         latest = tally.latest[tally.names.index(shown.metric)].copy() if following else newest(shown.grid.values)
         frame = Frame(
             path=self.path,
@@ -272,6 +292,7 @@ class Watch:
             n_gaps=tally.n_gaps.copy(),
             last_time=tally.last_time.copy(),
             latest=latest,
+            newest=tally.latest.copy() if late else None,
             grid=shown.grid,
             space=shown.space,
             whole=tally.whole(),
@@ -289,9 +310,38 @@ class Watch:
             coming=opened.following.coming if late else None,
             thinned=tally.thinned,
             ranks_missing=self._ranks_missing,
+            processes=tuple(process for look in looks for process in look.processes),
+            without_process=frozenset(look.gpu for look in looks if not look.processes),
             reread=time.monotonic() - self._reread if self.growing and opened.following.crowded else None,
         )
+        if query.rows:
+            frame = opened.host.beside(frame, self._read, self.growing)
         return frame if frame.reread is None or query.causes is None else self._judged(frame, opened.following, quick)
+
+    def _of_nodes(self, query: Query, host: Nodes) -> Frame:
+        """The frame of a run without GPUs."""
+        blank = self._blank(query)
+        frame = host.frame(query, blank, self._read, self.growing)
+        if frame is None:
+            return blank
+        if self._shown is not None and frame.last > self._shown.last:
+            self._arrived = time.monotonic()
+        silent = time.monotonic() - self._arrived if self.growing else 0.0
+        now = frame.now + silent if frame.following else frame.now
+        return replace(frame, silent=silent, now=now, state=self._state(silent, frame.sampling_seconds))
+
+    def _looks_at(self, following: Following, end: float, live: bool) -> list[GpuLook]:
+        """The newest look at each GPU before ``end`` (unix s), where that is known; GPU by GPU."""
+        if following.crowded:
+            return []
+        known = following.looks
+        if not live:
+            if self._looks[0] != end:
+                self._looks = end, {}
+                for rows in self._read().gpu_processes(Window(end - SILENT_SECONDS, end + _EDGE)):
+                    newest_looks(rows, self._looks[1])
+            known = self._looks[1]
+        return [known[gpu] for gpu in sorted(known) if known[gpu].time >= end - SILENT_SECONDS]
 
     def _judged(self, frame: Frame, following: Following, quick: bool) -> Frame:
         """The frame of very many files with what their live blocks tell of its window."""
@@ -299,9 +349,8 @@ class Watch:
         assert query.causes is not None
         asked = (query.span, query.end, query.gpus, query.causes)
         if self._judgement is None or asked != self._judgement[0] or begun > self._judge_again:
-            lead = next((name for name in DETECTION_METRICS if name in following.tally.metrics), frame.grid.metric)
-            grid = frame.grid
-            if lead != grid.metric:
+            lead, grid = following.tally.best(), frame.grid
+            if lead is not None and lead != grid.metric:
                 own = replace(query, metric=lead, cursor=None, activity=False, energy=False)
                 grid = following.lens.show(own, self._read, True, quick).grid
             self._judgement = asked, judge_blocks(replace(frame, grid=grid), query.causes)
@@ -349,7 +398,7 @@ class Watch:
             n_gaps=np.zeros(len(gpus), np.int64),
             last_time=nothing,
             latest=nothing,
-            grid=Grid(query.metric, 0.0, 1.0, values, 0.0),
+            grid=Grid(query.metric or DETECTION_METRICS[0], 0.0, 1.0, values, 0.0),
             space=over_space(values),
             whole=means,
             recent=means,

@@ -4,24 +4,32 @@ in whole nanoseconds."""
 import math
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
-from gssr.metrics import OF_COUNTER
-from gssr.model.live.frame import CounterLine, Frame, Query, Timeline, TracePart
-from gssr.model.live.timeline import Timelines, neighbours
+from gssr.gpu_name import is_named
+from gssr.metrics import OF_COUNTER, OF_OWN, RATIO, metric_named
+from gssr.model.custom_metrics import Custom
+from gssr.model.findings.similar_gpus import bands
+from gssr.model.live.frame import Around, CounterLine, Frame, Query, Timeline, TracePart
+from gssr.model.live.timeline import MOST_BANDS, Timelines, neighbours
 from gssr.model.results import Grid, Judgement, Means, nodes_of, over_space
 from gssr.model.statistics.grid import choose_width
 from gssr.model.traces.analyze import analyze_timeline
-from gssr.model.traces.as_metrics import Level, LevelName, levels_of
-from gssr.model.traces.nesting import Lanes, lanes
+from gssr.model.traces.as_metrics import N_CATEGORIES, Level, LevelName, levels_of
+from gssr.model.traces.call_tree import TIME, VISITS, spread
+from gssr.model.traces.nesting import Lanes, lanes, open_at
+from gssr.model.traces.part import NOTHING, Only, only, part_of
 from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.steps import steps_of
 from gssr.store.format.rows import Event
+from gssr.traces.details import details_of
 from gssr.traces.open import TraceError
 from gssr.traces.timeline import Kind
 from gssr.traces.timeline import Timeline as Trace
@@ -37,7 +45,9 @@ LARGE = 100_000
 MOST_COUNTERS = 3
 MOST_MARKS = 10_000
 """Of the marks of a program so many are listed."""
-_KEPT = 16
+_KEPT = 24
+_COURSE = 100
+"""Columns of the whole trace, in the greatest of which an axis ends that nothing else tells the end of."""
 
 _Answer = TypeVar("_Answer")
 
@@ -46,8 +56,9 @@ class Watched(Protocol):
     """What is looked at: a recording (gssr.model.live.watch) or a trace."""
 
     path: str
-    run_ids: tuple[str, ...]
 
+    @property
+    def run_ids(self) -> tuple[str, ...]: ...
     @property
     def growing(self) -> bool: ...
     @property
@@ -57,19 +68,21 @@ class Watched(Protocol):
 
 
 class WatchTrace:
-    """Watches the trace that ``read`` gives, called at the first look, of the file, folder or files named ``path``."""
+    """Watches the trace that ``read`` gives, called at the first look, of the file, folder or files named ``path``; ``own``:
+    metrics of one's own."""
 
     pace = 0.0
     run_ids: tuple[str, ...] = ()
 
-    def __init__(self, path: str, read: Callable[[], Trace]) -> None:
+    def __init__(self, path: str, read: Callable[[], Trace], own: Sequence[Custom] = ()) -> None:
         self.path = path
+        self._own = own
         self._read = read
         self._trace: Trace | None = None
         self._problem: str | None = None
         self._kept: OrderedDict[object, object] = OrderedDict()
         self._worker = ThreadPoolExecutor(1, "gssr-analysis")
-        self._asked: tuple[object, Future[TraceAnalysis]] | None = None
+        self._asked: dict[str, tuple[object, Future[object]]] = {}
         self.growing = True
         """Something more will be known."""
 
@@ -89,22 +102,29 @@ class WatchTrace:
             except (TraceError, ValueError, OSError) as error:
                 self._problem = str(error)
             quick = True
-        if self._trace is None:
+        if self._trace is not None and self._trace.profile is not None:
+            try:
+                frame = self._of_profile(query)
+            except TraceError as error:
+                frame = _nothing(self.path, query, str(error))
+        elif self._trace is None:
             frame = _nothing(self.path, query, self._problem)
         else:
-            frame = self._frame(query, quick and len(self._trace.intervals) > LARGE)
+            frame = self._known(query, quick and len(self._trace.intervals) > LARGE)
         self.growing = not frame.refined
         return frame
 
     def _open(self, trace: Trace) -> None:
-        if not len(trace.intervals):
+        if not len(trace.intervals) and trace.profile is None:
             raise ValueError(f"{self.path}: holds no intervals")
         own = trace.intervals
-        self._trace = trace
-        self._levels = levels_of(trace)
-        self._timelines = {name: Timelines() for name in self._levels}
+        levels = levels_of(trace, self._own)
+        for level in levels.values() if self._own else ():
+            level.metrics  # noqa: B018  a pattern that takes too long is found out now
+        self._trace, self._levels = trace, levels
+        self._timelines = {name: Timelines() for name in levels}
         self._nodes: dict[LevelName, tuple[tuple[str, ...], Ints]] = {}
-        self._first, self._last = int(own.start[0]), int((own.start + own.length).max())
+        self._first, self._last = (int(own.start[0]), int((own.start + own.length).max())) if len(own) else (0, 0)
         name = os.path.basename(self.path.rstrip("/"))
         self._events = tuple(
             Event(self._first / NS, None, None, source.rank, "note", f"{os.path.basename(source.path) or name}: {note}")
@@ -125,10 +145,56 @@ class WatchTrace:
             self._kept.popitem(last=False)
         return self._kept[key]  # type: ignore[return-value]
 
+    @cached_property
+    def _steps(self) -> dict[str, float]:
+        """When each step of the whole trace begins, s, by its name."""
+        assert self._trace is not None
+        own, found = self._trace.intervals, dict[str, float]()
+        for at in steps_of(part_of(self._trace)).tolist():
+            found.setdefault(self._trace.names[own.name[at]], own.start[at] / NS)
+        return found
+
+    def _known(self, query: Query, quick: bool) -> Frame:
+        """The frame; of a metric whose pattern takes too long that of another, which says so."""
+        try:
+            return self._frame(query, quick)
+        except ValueError as error:
+            if not query.metric.startswith(OF_OWN):
+                raise
+            frame = self._frame(replace(query, metric=""), quick)
+            return replace(frame, query=replace(frame.query, metric=query.metric), problem=str(error))
+
+    def _only(self, wanted: Only) -> tuple[Trace, dict[LevelName, Level]]:
+        """The trace with no other intervals than those, and its levels; the rows last as long as they do with all."""
+        assert self._trace is not None
+        if wanted == NOTHING:
+            return self._trace, self._levels
+        trace = only(self._trace, wanted)
+        levels = levels_of(trace, self._own)
+        for name, level in levels.items():
+            level.last_as(self._levels[name])
+        return trace, levels
+
+    def _passing(self, level: Level, query: Query) -> tuple[int, ...]:
+        """Those of the rows asked for that the filter names; all where it names none."""
+        if not query.only.who:
+            return query.gpus
+        wanted = query.gpus or range(len(level.gpus))
+        who = query.only.who
+        found = [at for at in wanted if all(any(is_named(level.gpus[at], one) for one in each) for each in who)]
+        return tuple(found) or query.gpus
+
     def _frame(self, query: Query, quick: bool) -> Frame:
         assert self._trace is not None
-        name: LevelName = query.level if query.level in self._levels else next(iter(self._levels))
-        level, trace = self._levels[name], self._trace
+        some = query.only._replace(who=())
+        trace, levels = self._remembered(("only", some), lambda: self._only(some))
+        name: LevelName = query.level if query.level in levels else next(iter(levels))
+        if query.level is None and query.metric.startswith(OF_OWN):
+            name = next((each for each in levels if len(levels[each].of_metric(query.metric))), name)
+        level = levels[name]
+        query = replace(
+            query, gpus=self._remembered(("who", name, query.only.who, query.gpus), lambda: self._passing(level, query))
+        )
         if name not in self._nodes:
             self._nodes[name] = nodes_of(level.gpus)
         nodes, node_of = self._nodes[name]
@@ -140,12 +206,12 @@ class WatchTrace:
         n, begin, step = _columns(query, width, self._first, self._last)
         metric = query.metric if query.metric in level.metrics or ":" in query.metric else "busy"
         grid = self._remembered(
-            (name, metric, begin, step, n), lambda: _grid(level, metric, begin, step, min(n, _at_most(n_gpus)), n)
+            (some, name, metric, begin, step, n), lambda: _grid(level, metric, begin, step, min(n, _at_most(n_gpus)), n)
         )
         low, high = max(begin, self._first), min(begin + n * step, self._last)
-        window = self._remembered((name, metric, low, high), lambda: level.means(low, high, metric))
+        window = self._remembered((some, name, metric, low, high), lambda: level.means(low, high, metric))
         whole = self._remembered(
-            (name, metric, self._first, self._last), lambda: level.means(self._first, self._last, metric)
+            (some, name, metric, self._first, self._last), lambda: level.means(self._first, self._last, metric)
         )
         moment: dict[str, float | None] = {}
         gpus = np.array(query.gpus, np.int64) if query.gpus else None
@@ -153,16 +219,27 @@ class WatchTrace:
             at = begin + max(int((query.cursor * NS - begin) // step), 0) * step
             moment = level.means(at, at + step, metric).overall(gpus)
         columns = begin, step, n
-        asked = (name, metric, columns, query.gpus, query.rows, query.grouped, query.opened)
-        timeline, part = self._remembered(asked, lambda: self._part(query, level, grid, window, columns))
-        analysis, refined = self._analysis(query, level, (low, high), quick)
+        greatest = self._remembered((some, name, "greatest", metric), lambda: self._greatest(level, metric))
+        asked = (some, name, metric, columns, query.gpus, query.rows, query.grouped, query.opened, query.alike)
+        timeline, part = self._remembered(
+            asked, lambda: self._part(query, (trace, levels, level), grid, window, columns, greatest)
+        )
+        analysis, refined = self._analysis(query, trace, level, (low, high), quick)
+        judged, there = analysis, True
+        if some != NOTHING and query.causes is not None:  # what is left out is no cause
+            unfiltered = replace(query, only=NOTHING)
+            judged, there = self._analysis(unfiltered, self._trace, self._levels[name], (low, high), quick)
+        refined = refined and there
+        part = replace(part, steps=self._steps) if query.activity else part
+        around, there = self._around(query, trace, level, quick)
+        refined = refined and there
         if not level.ready_to_zoom():
-            refined = refined and not quick
             if not quick:
                 level.prepare()
+            refined = refined and level.ready_to_zoom()
         judgement = None
-        if analysis is not None and query.causes is not None:
-            judgement = Judgement(analysis.verdicts, analysis.abstentions, low / NS, high / NS)
+        if judged is not None and query.causes is not None:
+            judgement = Judgement(judged.verdicts, judged.abstentions, low / NS, high / NS)
         known = np.isfinite(grid.values)
         final = grid.values.shape[1] - 1 - np.argmax(known[:, ::-1], axis=1)
         latest = np.where(known.any(axis=1), grid.values[np.arange(n_gpus), final], np.nan)
@@ -170,38 +247,90 @@ class WatchTrace:
         happened = [Event(each.start_ns / NS, None, None, each.rank, "mark", each.name) for each in steps]
         return Frame(
             path=self.path, query=query, state="ended", run=None, gpus=level.gpus, nodes=nodes, node_of=node_of,
-            first=first, last=last, now=last, silent=0.0, sampling_seconds=0.0, n_rows=len(trace.intervals),
+            first=first, last=last, now=last, silent=0.0, sampling_seconds=0.0, n_rows=len(self._trace.intervals),
             n_gaps=np.zeros(n_gpus, np.int64), last_time=np.full(n_gpus, last), latest=latest, grid=grid,
             space=over_space(grid.values), whole=whole, recent=window, window=window, moment=moment, host=None,
             events=(*self._events, *happened), problem=None, following=query.end is None, refined=refined,
-            timeline=timeline, judgement=judgement, part=replace(part, analysis=analysis),
+            timeline=timeline, judgement=judgement, part=replace(part, analysis=analysis, around=around),
+            greatest=greatest,
+        )  # fmt: skip
+
+    def _greatest(self, level: Level, metric: str) -> Mapping[str, float]:
+        """Of a metric that nothing else tells the full scale of the greatest of a row in a column of the whole trace."""
+        known = metric_named(metric)
+        if known is None or known.full_scale:
+            return {}
+        n = min(_at_most(len(level.gpus)), _COURSE)
+        step = max(-(-(self._last - self._first) // n), 1)
+        values = _divided(*level.values(metric, None, len(level.gpus), self._first, step, n))
+        return {metric: float(np.nanmax(values, initial=0.0))}
+
+    def _around(self, query: Query, trace: Trace, level: Level, quick: bool) -> tuple[Around | None, bool]:
+        """What is open at the cursor, GPUs first, and what is told of one interval there; and whether nothing is missing."""
+        if not query.around or query.cursor is None:
+            return None, True
+        own, tracks = trace.intervals, trace.tracks
+        chosen = level.owner_of >= 0 if not query.gpus else np.isin(level.owner_of, np.array(query.gpus))
+        ranks = {(tracks[at].source, tracks[at].rank) for at in np.flatnonzero(chosen).tolist()}
+        beside = [track.kind != "gpu_stream" and (track.source, track.rank) in ranks for track in tracks]
+        found = open_at(own.start, own.length, own.track, chosen | np.array(beside, bool), round(query.cursor * NS))
+        found = dict(sorted(found.items(), key=lambda each: (tracks[each[0]].kind != "gpu_stream", each[0])))
+        innermost = next((places[0] for places in found.values()), -1)
+        place = query.place if 0 <= query.place < len(own) else innermost
+        details, there = None, True
+        if place >= 0:
+            key = "details", query.only, place
+            details, there = self._in_time("details", key, lambda: details_of(trace, place), quick)
+        return Around(found, place, details), there
+
+    def _of_profile(self, query: Query) -> Frame:
+        """A profile: its calls alone. Its metrics are told by their sums over all places."""
+        assert self._trace is not None
+        trace, level = self._trace, next(iter(self._levels.values()))
+        analysis = self._remembered("profile", lambda: analyze_timeline(trace))
+        means = self._remembered("sums", lambda: _sums(analysis, len(level.gpus)))
+        named = next((name for name in means.names if name == query.metric), means.names[0])
+        n_gpus, nothing = len(level.gpus), _nothing(self.path, query, None)
+        return replace(
+            nothing, state="ended", gpus=level.gpus, nodes=nodes_of(level.gpus)[0], node_of=nodes_of(level.gpus)[1],
+            n_rows=len(analysis.tree or ()), n_gaps=np.zeros(n_gpus, np.int64), events=self._events, refined=True,
+            last_time=np.zeros(n_gpus), latest=np.full(n_gpus, np.nan), whole=means, recent=means, window=means,
+            grid=Grid(named, 0.0, 1.0, np.full((n_gpus, 1), np.nan), 0.0),
+            part=TracePart(trace, self._levels, level, np.zeros(N_CATEGORIES), analysis=analysis),
         )  # fmt: skip
 
     def _part(
-        self, query: Query, level: Level, grid: Grid, window: Means, columns: tuple[int, int, int]
-    ) -> tuple[Timeline | None, TracePart]:
+        self, query: Query, of: tuple[Trace, dict[LevelName, Level], Level], grid: Grid, window: Means,
+        columns: tuple[int, int, int], greatest: Mapping[str, float],
+    ) -> tuple[Timeline | None, TracePart]:  # fmt: skip
         """The timeline, and what goes with it."""
-        assert self._trace is not None
-        trace, (begin, step, n) = self._trace, columns
+        (trace, levels, level), (begin, step, n) = of, columns
         n_gpus = len(level.gpus)
         looked_at = np.array(query.gpus, np.int64) if query.gpus else np.arange(n_gpus)
         all_in_one = np.full(n_gpus, -1)
         all_in_one[looked_at] = 0
         total = level.split_of(window.overall(looked_at if query.gpus else None))
-        part = TracePart(trace, self._levels, level, total)
+        part = TracePart(trace, levels, level, total)
         if not query.rows:
             return None, part
-        timeline, own = self._lines(query, level, grid, window, looked_at, columns)
+        alike: Floats | None = None
+        low, high = round(window.start * NS), round(window.end * NS)
+        if query.alike:
+            alike = np.nan_to_num(_divided(*_of_window(level, None, n_gpus, low, high)))
+        timeline, own = self._lines(query, level, grid, window, looked_at, columns, alike, greatest.get(grid.metric))
         lines = np.full(n_gpus, -1)
         for line, members in enumerate(timeline.members):
             lines[members] = line
         opened: Lanes | None = None
         if query.opened and len(query.gpus) == 1:
-            wanted, of = level.owner_of == query.gpus[0], trace.intervals
-            opened = lanes(of.start, of.length, of.track, wanted, begin, step, n)
+            wanted, every = level.owner_of == query.gpus[0], trace.intervals
+            opened = lanes(every.start, every.length, every.track, wanted, begin, step, n)
         names = [name for name in level.metrics if name.startswith(OF_COUNTER)][:MOST_COUNTERS]
         whole = self._first, self._last
         found, time = level.split(lines, len(timeline.members), begin, step, n)
+        line_split = None
+        if alike is not None:
+            line_split = _divided(*_of_window(level, lines, len(timeline.members), low, high))
         counted = [_counter(level, name, all_in_one, begin, step, n, whole) for name in names]
         return timeline, replace(
             part,
@@ -209,54 +338,71 @@ class WatchTrace:
             split=_divided(found, time[:, :, None]),
             whole_split=_divided(found.sum(axis=0), time.sum(axis=0)[:, None]),
             lanes=opened,
+            line_split=line_split,
             counters=tuple(counter for counter in counted if counter.full > 0),
         )
 
     def _lines(
-        self, query: Query, level: Level, grid: Grid, window: Means, looked_at: Ints, columns: tuple[int, int, int]
-    ) -> tuple[Timeline, Grid]:
+        self, query: Query, level: Level, grid: Grid, window: Means, looked_at: Ints, columns: tuple[int, int, int],
+        alike: Floats | None, full: float | None,
+    ) -> tuple[Timeline, Grid]:  # fmt: skip
         """The lines of the timeline, and their columns: the grid's where it has all that were asked for; of more GPUs than
-        that neighbours share a line. Two rows each: how much, and of what."""
+        that neighbours share a line. Two rows each: how much, and of what; of other metrics one. Of rows that are to be
+        ``alike`` [n_gpus, categories] in that bands, however many they are."""
         begin, step, n = columns
-        rows = max((query.rows - MOST_COUNTERS) // 2, 1)
+        rows = max((query.rows - MOST_COUNTERS) // (2 if grid.metric == "busy" else 1), 1)
         node_of = self._nodes[level.name][1]
-        if grid.n == n:
+        names: tuple[str, ...] = ()
+        if alike is not None:
+            found = bands(alike[looked_at], 1.0, np.zeros(len(looked_at), bool), min(rows, MOST_BANDS))
+            names, owner = found.names, found.owner
+        elif grid.n == n:
             own = replace(query, rows=rows, grouped=query.grouped and len(looked_at) > rows)
-            return self._timelines[level.name].show(own, grid, window, level.gpus, node_of, False), grid
-        owner = neighbours(node_of[looked_at], rows)
+            return self._timelines[level.name].show(own, grid, window, level.gpus, node_of, False, full), grid
+        else:
+            owner = neighbours(node_of[looked_at], rows)
         n_lines = int(owner.max(initial=-1)) + 1
         lines = np.full(len(level.gpus), -1)
         lines[looked_at] = owner
         mean = _divided(*level.values(grid.metric, lines, n_lines, begin, step, n))
         unknown = np.full(mean.shape, np.nan)
         members = tuple(looked_at[owner == line] for line in range(n_lines))
-        shown = Timeline((), members, mean, unknown, np.full((3, n), np.nan))
+        shown = Timeline(names, members, mean, unknown, np.full((3, n), np.nan))
         return shown, Grid(grid.metric, begin / NS, step / NS, mean, math.inf)
 
     def _analysis(
-        self, query: Query, level: Level, window: tuple[int, int], quick: bool
+        self, query: Query, trace: Trace, level: Level, window: tuple[int, int], quick: bool
     ) -> tuple[TraceAnalysis | None, bool]:
         """What is found out of the window and the GPUs asked for, where a screen shows it; and whether nothing was left
         out because it would take long."""
         if not query.tables and query.causes is None:
             return None, True
-        key = ("analysis", level.name, window, query.gpus)
+        key = ("analysis", query.only, level.name, window, query.gpus, query.tables)
+        what = "verdicts" if trace is self._trace else "tables"
+        return self._in_time(what, key, lambda: self._analysed(trace, level, window, query), quick)
+
+    def _in_time(
+        self, what: str, key: object, compute: Callable[[], _Answer], quick: bool
+    ) -> tuple[_Answer | None, bool]:
+        """What may take long: of a large trace beside the pictures, None until it is there; and whether it is."""
         if key in self._kept:
-            return self._remembered(key, lambda: self._analysed(level, window, query.gpus)), True
+            return self._remembered(key, compute), True
         if quick:
             return None, False
         assert self._trace is not None
         if len(self._trace.intervals) <= LARGE:
-            return self._remembered(key, lambda: self._analysed(level, window, query.gpus)), True
-        if self._asked is None or (self._asked[0] != key and self._asked[1].done()):
-            self._asked = key, self._worker.submit(self._analysed, level, window, query.gpus)
-        if self._asked[0] != key or not self._asked[1].done():
+            return self._remembered(key, compute), True
+        asked = self._asked.get(what)
+        if asked is None or (asked[0] != key and asked[1].done()):
+            asked = self._asked[what] = key, self._worker.submit(compute)
+        if asked[0] != key or not asked[1].done():
             return None, False
-        return self._remembered(key, self._asked[1].result), True
+        future = asked[1]
+        return self._remembered(key, lambda: future.result()), True  # type: ignore[return-value]
 
-    def _analysed(self, level: Level, window: tuple[int, int], gpus: tuple[int, ...]) -> TraceAnalysis:
-        assert self._trace is not None
-        trace = self._trace
+    def _analysed(self, trace: Trace, level: Level, window: tuple[int, int], query: Query) -> TraceAnalysis:
+        """With the call tree where tables are asked for."""
+        gpus = query.gpus
         whole = window == (self._first, self._last)
         tracks: Ints | None = None
         if gpus:
@@ -266,7 +412,25 @@ class WatchTrace:
                 beside = [track.kind != "gpu_stream" and track.rank in ranks for track in trace.tracks]
                 wanted |= np.array(beside, bool)
             tracks = np.flatnonzero(wanted)
-        return analyze_timeline(trace, None if whole else window, tracks)
+        return analyze_timeline(trace, None if whole else window, tracks, tables=None if query.tables else ["verdicts"])
+
+
+def _sums(analysis: TraceAnalysis, n_gpus: int) -> Means:
+    """Of the metrics of a profile, over all of it; of a large one not known, because all of it had to be read."""
+    tree = analysis.tree
+    assert tree is not None
+    for name in (TIME, VISITS):
+        tree.values(name)  # so that what is drawn without being asked for is there
+    few = len(tree) * len(tree.places) * len(tree.metrics) <= MOST_CELLS * 10
+    units = {metric.name: "s" if metric.unit == "ns" else metric.unit for metric in tree.metrics}
+    names = tuple(f"{OF_COUNTER}{units[metric.name]}:{metric.name}" for metric in tree.metrics)
+    total = np.zeros((len(names), n_gpus))
+    for at, metric in enumerate(tree.metrics if few else ()):
+        values = spread(tree.values(metric.name).inclusive[tree.depth == 0], metric.combine).total
+        total[at, 0] = (values.sum() if metric.combine == "sum" else values.max()) / (NS if metric.unit == "ns" else 1)
+    n = np.zeros_like(total)
+    n[:, 0] = few
+    return Means(names, 0.0, 0.0, n, total)
 
 
 def _at_most(n_gpus: int) -> int:
@@ -291,9 +455,15 @@ def _columns(query: Query, width: float, first: int, last: int) -> tuple[int, in
     return n, (final - n) * step, step
 
 
+def _of_window(level: Level, line_of: Ints | None, n_lines: int, low: int, high: int) -> tuple[Floats, Floats]:
+    """[n_lines, categories] and [n_lines, 1]: the time by category, and all time there is."""
+    found, time = level.split(line_of, n_lines, low, max(high - low, 1), 1)
+    return found[:, 0], time
+
+
 def _divided(total: Floats, weight: Floats) -> Floats:
     values: Floats = np.divide(
-        total, weight, out=np.full(total.shape, np.nan), where=np.broadcast_to(weight > 0, total.shape)
+        total, weight, out=np.full_like(total, np.nan), where=np.broadcast_to(weight > 0, total.shape)
     )
     return values
 
@@ -312,7 +482,9 @@ def _counter(
 ) -> CounterLine:
     values = _divided(*level.values(metric, line_of, 1, begin, step, n))[0]
     course = _divided(*level.values(metric, line_of, 1, whole[0], max((whole[1] - whole[0]) // n, 1), n))[0]
-    return CounterLine(metric, values, float(np.nanmax(np.append(course, values), initial=0.0)))
+    known = np.append(course, values)
+    of_ratio = metric.startswith(f"{OF_COUNTER}{RATIO}:") and bool(np.isfinite(known).any())
+    return CounterLine(metric, values, 1.0 if of_ratio else float(np.nanmax(known, initial=0.0)))
 
 
 def _nothing(path: str, query: Query, problem: str | None) -> Frame:
@@ -322,8 +494,7 @@ def _nothing(path: str, query: Query, problem: str | None) -> Frame:
     return Frame(
         path=path, query=query, state="waiting" if problem is None else "ended", run=None, gpus=(), nodes=(),
         node_of=np.zeros(0, np.int64), first=0.0, last=0.0, now=0.0, silent=0.0, sampling_seconds=0.0, n_rows=0,
-        n_gaps=np.zeros(0, np.int64), last_time=none,
-        latest=none, grid=Grid(query.metric, 0.0, 1.0, values, 0.0), space=over_space(values), whole=means, recent=means,
-        window=means, moment={}, host=None, events=(), problem=problem, following=True,
-        refined=problem is not None,
+        n_gaps=np.zeros(0, np.int64), last_time=none, latest=none,
+        grid=Grid(query.metric or "busy", 0.0, 1.0, values, 0.0), space=over_space(values), whole=means, recent=means,
+        window=means, moment={}, host=None, events=(), problem=problem, following=True, refined=problem is not None,
     )  # fmt: skip

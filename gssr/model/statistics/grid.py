@@ -68,7 +68,8 @@ def cut(start: Floats, end: Floats, known: Floats, width: float) -> Pieces:
 
 class Folded(NamedTuple):
     """Columns of ``width`` seconds from ``start`` (unix s), of which ``factor`` of the grid went into each: ``values``
-    [..., n] are their means, ``low`` and ``high`` the extremes among them; NaN where none has a value."""
+    [..., n] are their means, ``low`` and ``high`` the extremes among them; NaN where none has a value. Of few columns each
+    is there ``times`` times."""
 
     start: float
     width: float
@@ -76,6 +77,7 @@ class Folded(NamedTuple):
     values: Floats
     low: Floats
     high: Floats
+    times: int = 1
 
     @property
     def n(self) -> int:
@@ -88,13 +90,20 @@ class Folded(NamedTuple):
         return found if 0 <= found < self.n else None
 
 
-def fold(grid: Grid, values: Floats, cells: int, last: float | None = None) -> Folded:
+def fold(grid: Grid, values: Floats, cells: int, last: float | None = None, growing: bool = False) -> Folded:
     """``values`` [..., grid.n] in at most ``cells`` columns: as they are where they fit, else the means of so many
     neighbours that all do. Neighbours are counted in unix time, so that a column that is over never changes. ``last``: leave
-    out the columns after this time (unix s), where nothing is any more."""
-    n = grid.n if last is None else min(grid.column(last) + 1, grid.n)
-    values = values[..., :n]
+    out the columns after this time (unix s), where nothing is any more (``growing``: yet); what is left and takes no more
+    than half of the cells is drawn wider."""
     cells = max(cells, 1)
+    n = grid.n if last is None else min(grid.column(last) + 1, grid.n)
+    times = 1 if last is None else cells // max(n, 1)
+    if times > 1:
+        values = np.repeat(values[..., :n], times, axis=-1)
+        return Folded(grid.start, grid.width / times, 1, values, values, values, times)
+    if growing:
+        n = grid.n
+    values = values[..., :n]
     if n <= cells:
         return Folded(grid.start, grid.width, 1, values, values, values)
     number = round(grid.start / grid.width)
@@ -174,7 +183,7 @@ class Columns:
     def __init__(
         self, metric: str, width: float, first: int, n_columns: int, n_gpus: int, sliding: bool = False
     ) -> None:
-        """``sliding``: the last column is always the newest one."""
+        """``sliding``: the newest column is always in sight (``jumped``)."""
         self.metric = metric
         self.width = width
         self.first = first
@@ -242,7 +251,7 @@ class Columns:
     def _slide(self, time: Floats) -> None:
         """Have the newest of these times in sight."""
         if self._sliding and len(time):
-            newest = column_of(float(time.max()), self.width)
+            newest = jumped(column_of(float(time.max()), self.width), self._cells.n_bins)
             self.move_to(max(self.first, newest - self._cells.n_bins + 1))
 
     def _count(self, gpu: Ints, time: Floats, n: Floats, total: Floats) -> None:
@@ -278,6 +287,16 @@ class Columns:
             )
         self._changed = n_columns
         return Grid(self.metric, self.first * self.width, self.width, self._values, closed), self._space
+
+
+JUMPS = 12
+"""A window that follows a growing run moves on by a twelfth of its columns at once: a chart that moved with every column
+would be sent anew each time."""
+
+
+def jumped(newest: int, n_columns: int) -> int:
+    """The last of so many columns when the ``newest`` one is in sight: some after it are blank yet."""
+    return newest + -(newest + 1) % max(n_columns // JUMPS, 1)
 
 
 def column_of(time: float, width: float) -> int:

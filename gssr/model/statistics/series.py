@@ -99,13 +99,14 @@ def _usual_spacing(gpu: Ints, spacing: Floats, same: NDArray[np.bool_]) -> Float
     return usual
 
 
-def bins_of_buckets(window: Window, interval: float, most: int) -> Bins:
-    """Bins made of whole rollup buckets, so aligned to unix time: at most ``most`` (but at least two are possible) that
-    cover a window, the narrowest that is at least two sampling intervals wide: then jitter empties none."""
+def bins_of_buckets(window: Window, interval: float, most: int, least: float = LEVELS[0]) -> Bins:
+    """Bins made of whole rollup buckets, or as narrow as ``least`` seconds, aligned to unix time: at most ``most`` (but at
+    least two are possible) that cover a window, the narrowest that is at least two sampling intervals wide: then jitter
+    empties none."""
     candidates = (
         _bins(Window(math.floor(window.start / width) * width, window.end), width)
         for width in _round_widths()
-        if width >= max(LEVELS[0], 2 * interval)
+        if width >= max(least, 2 * interval)
     )
     return next(bins for bins in candidates if bins.n <= max(most, 2))
 

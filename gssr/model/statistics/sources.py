@@ -7,14 +7,15 @@ What the nodes did beside the GPUs.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
 
-from gssr.arrays import Ints
-from gssr.metrics import BY_NAME
-from gssr.model.results import GpuSeries, HostUse
+from gssr.arrays import Floats, Ints
+from gssr.metrics import BY_NAME, OF_HOST, OF_NODES
+from gssr.model.results import GpuSeries, HostUse, Series
 from gssr.model.statistics import series
 from gssr.model.statistics.aggregate import (
     UNKNOWN,
@@ -36,6 +37,8 @@ from gssr.model.statistics.gpu_time_counts import (
     series_of_rows,
 )
 from gssr.store.format.layout import layout_of, part_of
+from gssr.store.format.rows import GpuProcesses
+from gssr.store.read.host_use import Bins
 from gssr.store.read.recording import RunReader, Samples
 from gssr.store.read.window_edges import ALL_TIME, Window
 
@@ -48,6 +51,11 @@ PASSED_OVER = 5
 """Samples of other GPUs that lie between take so much less time."""
 FEWEST_OF_MOST = 1 / 4
 """Of the bins that a series may have it has so many at least, where that spares reading finer rollups than were read."""
+
+NODE_INTERVAL = 1.0
+"""Nodes are sampled every so many seconds."""
+_MOST_PROCESSES = 1_000_000
+"""Of a file that tells of more the rest is not looked at."""
 
 
 class Source(Protocol):
@@ -190,3 +198,62 @@ def host_use(reader: RunReader, window: Window) -> HostUse | None:
         workload_rss=total([rank["rss"].greatest for rank in ranks]),
         workload_processes=total([rank["n_processes"].greatest for rank in ranks]),
     )
+
+
+def node_means(
+    reader: RunReader, metrics: Sequence[str], bins: Bins, window: Window, nodes: Sequence[str] = ()
+) -> dict[str, Floats]:
+    """[n_nodes, n_bins] by metric of the nodes (gssr.metrics.HOST_METRICS): their means in bins, NaN without samples; of
+    these nodes, or of all that there are samples of."""
+    columns = {name: _columns_of(name) for name in metrics}
+    wanted = tuple(dict.fromkeys(column for own in columns.values() for column in own))
+    sums = reader.nodes_over_time(window, bins, wanted)
+    nothing = np.zeros((bins[2], len(wanted), 2))
+    found: Floats = np.stack([sums.get(node, nothing) for node in nodes or sorted(sums)] or [nothing])
+    count, sum_of = found[..., 0], found[..., 1]
+    means: Floats = np.divide(sum_of, count, out=np.full(count.shape, np.nan), where=count > 0)
+    return {name: _as_metric(*(means[..., wanted.index(column)] for column in own)) for name, own in columns.items()}
+
+
+def _columns_of(metric: str) -> tuple[str, ...]:
+    column = metric.removeprefix(OF_HOST)
+    return ("memory_used", "memory_total") if column == "memory_used" else (column,)
+
+
+def _as_metric(values: Floats, of: Floats | None = None) -> Floats:
+    """The memory as a share of what there is."""
+    if of is None:
+        return values
+    ratio: Floats = np.divide(values, of, out=np.full(values.shape, np.nan), where=of > 0)
+    return ratio
+
+
+def node_series(reader: RunReader, span: Window, window: Window, most: int) -> Mapping[str, Series]:
+    """What the nodes did along time, by metric of theirs: those that were measured, over the nodes."""
+    if reader.host_times is None:
+        return {}
+    bins = series.bins_of_buckets(span, NODE_INTERVAL, most, least=NODE_INTERVAL)
+    found = node_means(reader, tuple(OF_NODES), bins, window)
+    return {
+        name: series.over_space(GpuSeries(name, bins.start, bins.width, values))
+        for name, values in found.items()
+        if np.isfinite(values).any()
+    }
+
+
+def processes_on_gpus(reader: RunReader, positions: Ints, window: Window) -> tuple[GpuProcesses, ...]:
+    """Which processes were on these GPUs, by name and user, most memory first."""
+    chosen = set(positions.tolist())
+    each: dict[tuple[str | None, str | None], list[tuple[int, float, float, int | None, int | None]]] = {}
+    for gpu, first, last, pid, name, user, memory in islice(reader.processes_on_gpus(window), _MOST_PROCESSES):
+        if gpu in chosen:
+            each.setdefault((name, user), []).append((gpu, first, last, pid, memory))
+    found = [
+        GpuProcesses(
+            name, user, len({(reader.gpus[gpu].node, pid) for gpu, _, _, pid, _ in rows}), len({row[0] for row in rows}),
+            max((memory for *_, memory in rows if memory is not None), default=None),
+            min(first for _, first, *_ in rows), max(last for _, _, last, *_ in rows),
+        )
+        for (name, user), rows in each.items()
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda own: (-(own.memory_used or 0), -own.n_gpus, own.name or "", own.user or "")))

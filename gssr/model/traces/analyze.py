@@ -4,14 +4,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Ints
 from gssr.gpu_name import place
+from gssr.model.custom_metrics import Custom, custom
 from gssr.model.traces import idle as idling
+from gssr.model.traces.as_metrics import levels_of
+from gssr.model.traces.call_tree import TIME, tree_of
+from gssr.model.traces.call_tree import together as one_tree
 from gssr.model.traces.gpu_names import gpus_of, names_of
+from gssr.model.traces.io import all_calls, file_calls
 from gssr.model.traces.launches import NONE_LINKED, Launched, Links, launches, links_of
 from gssr.model.traces.lengths import (
     NO_LENGTHS,
@@ -24,6 +29,7 @@ from gssr.model.traces.lengths import (
     statistics,
     together,
 )  # fmt: skip
+from gssr.model.traces.messages import all_collectives, both, collectives_of, exchange_of
 from gssr.model.traces.part import Part, are, part_of
 from gssr.model.traces.results import (
     CAUSES,
@@ -34,6 +40,7 @@ from gssr.model.traces.results import (
     Gap,
     GpuUse,
     Launches,
+    OwnMetric,
     TraceAnalysis,
 )
 from gssr.model.traces.rules import TABLE, judge_trace
@@ -42,6 +49,7 @@ from gssr.model.traces.steps import steps, steps_of
 from gssr.model.traces.waits import Beside, Meanwhile, beside, call_totals
 from gssr.model.traces.window import WHOLE, Wanted, tracks_of, window_of
 from gssr.model.verdicts.table import Table
+from gssr.traces.join import booted_apart
 from gssr.traces.timeline import BUSY, OPERATIONS, Category, Clock, Counter, Kind, Timeline, Track
 
 BINS = 600
@@ -49,6 +57,8 @@ BINS = 600
 _WORK = (Kind.KERNEL, Kind.GRAPH)
 _BY_GPU = ("ranks", "kernel_types", "idle", "gaps", "steps")
 """The tables that are made GPU by GPU."""
+_OF_TREE = ("calltree", "calltree_metrics", "functions", "paradigms_by_rank")
+"""Those of the call tree."""
 
 
 def analyze_timeline(
@@ -59,13 +69,15 @@ def analyze_timeline(
     like_hta: bool = False,
     rules: Table = TABLE,
     tables: Collection[str] | None = None,
+    own: Sequence[Custom] = (),
 ) -> TraceAnalysis:
     """Of one file, or of several joined: in a window (begin and end, ns; of an interval that it cuts the part inside
     counts), on some tracks and of some names (places in the timeline's; None for all). ``like_hta``: as
     HolisticTraceAnalysis 0.5 counts (gssr.model.traces.part), to be compared with only. ``tables``: names of those
-    (gssr.model.traces.tables) that are asked for, None for all: what none of them needs is left empty."""
-    if tables is not None and "verdicts" in tables:
-        tables = None
+    (gssr.model.traces.tables) that are asked for, None for all: what none of them needs is left empty. With "verdicts" come
+    all but those of the call tree, and these where no GPU did anything. ``own``: metrics of one's own. Raises ValueError, a
+    sentence, for a pattern of these that takes too long."""
+    judged = tables is None or "verdicts" in tables
     part, there = part_of(timeline, window_ns, tracks, names, like_hta), gpus_of(timeline.tracks)
     rows = part.rows(*BUSY, Kind.GPU_SYNC) if like_hta else part.rows(*BUSY)
     links = links_of(timeline, part.by_kind, rows)
@@ -79,30 +91,39 @@ def analyze_timeline(
         is_work = timeline.intervals.kind[rows] != Kind.GPU_SYNC
         work = Links(rows[is_work], links.call[is_work])
     lengths, by_rank = _lengths(part, work, tables)
+    tree = tree_of(part, own_steps) if _asks(tables, *_OF_TREE) or (judged and not part.gpus) else None
     found = TraceAnalysis(
         sources=timeline.sources,
         clock=timeline.clock,
         window=part.window,
         whole=part.whole,
         like_hta=like_hta,
-        holds=_holds(part, links, own_steps),
+        axis_ns=int(timeline.intervals.start[0]) if timeline.clock.unix_ns == 0 and len(timeline.intervals) else 0,
+        holds=_holds(part, links, own_steps) | ({"tree"} if tree and tree.has(TIME) and not part.gpus else frozenset()),
         gpus=tuple(gpu.use for gpu in gpus),
         lengths=lengths,
         kernels_by_rank=by_rank,
-        calls={} if tables else call_totals(part, work),
+        calls=call_totals(part, work) if judged else {},
         idle=_added([gpu.causes for gpu in gpus]),
         gaps=_longest([gap for gpu in gpus for gap in gpu.gaps]),
         launches=launches(part, work if _asks(tables, "launches") else NONE_LINKED),
         steps=steps(part, own_steps, [gpu.in_steps for gpu in gpus]) if _asks(tables, "steps") else (),
         counters=tuple(each for counter in timeline.counters if (each := _counter(part, counter, there)) is not None),
         facts=timeline.facts,
+        metrics=_own_metrics(timeline, part, tracks, own) if own and _asks(tables, "metrics") else (),
+        exchange=exchange_of(part) if _asks(tables, "messages") else None,
+        collectives=collectives_of(part) if _asks(tables, "collectives") else (),
+        io=file_calls(part) if _asks(tables, "io") else None,
+        tree=tree,
     )
     found = _named(found, there)
-    return judge_trace(found, rules) if tables is None else found
+    return judge_trace(found, rules) if judged else found
 
 
 def _asks(tables: Collection[str] | None, *names: str) -> bool:
-    return tables is None or any(name in tables for name in names)
+    if tables is None or any(name in tables for name in names):
+        return True
+    return "verdicts" in tables and names != _OF_TREE
 
 
 def analyze_timelines(
@@ -111,9 +132,12 @@ def analyze_timelines(
     """What is wanted of the ranks of one run, each taken when it is its turn; times count from the zero of the first. Ranks
     that have nothing of it are left out. Raises ValueError, a sentence, where none has."""
     wrong: list[ValueError] = []
+    own = tuple(map(custom, wanted.metrics))
     there: dict[Track, None] = {}
 
     def part_in(timeline: Timeline, zero: int | None) -> TraceAnalysis | None:
+        if timeline.profile is not None and any(wanted):
+            raise ValueError(f"{timeline.sources[0].path}: is a profile, without times and GPUs: all of it is shown")
         tracks = None if wanted.gpus is None else tracks_of(timeline, wanted.gpus)
         if tracks is not None and not len(tracks):
             return None
@@ -122,7 +146,7 @@ def analyze_timelines(
         except ValueError as error:
             wrong.append(error)
             return None
-        return analyze_timeline(timeline, window, tracks, None, wanted.like_hta, rules, tables)
+        return analyze_timeline(timeline, window, tracks, None, wanted.like_hta, rules, tables, own)
 
     def parts() -> Iterator[TraceAnalysis]:
         clock, n = None, 0
@@ -139,7 +163,10 @@ def analyze_timelines(
             known = ", ".join(map(place, names_of(there).values())) or "no GPUs"
             raise wrong[0] if wrong else ValueError(f"no GPU {', '.join(wanted.gpus or ())}: there are: {known}")
 
-    return combined(parts(), rules if _asks(tables, "verdicts") else None, there)
+    found = combined(parts(), rules if _asks(tables, "verdicts") else None, there)
+    known = {each.expression for each in found.metrics}
+    without = [OwnMetric(each.name, each.text, each.unit) for each in own if each.text not in known]
+    return replace(found, metrics=(*found.metrics, *without)) if without else found
 
 
 def combined(
@@ -155,14 +182,18 @@ def combined(
         raise ValueError("no trace to combine")
     lengths = {name: _Gathered(own) for name, own in found.lengths.items()}
     delays = _Gathered(found.launches.delay)
+    trees = [] if found.tree is None else [found.tree]
     found = _without_lengths(found)
     for part in each:
         for name, gathered in lengths.items():
             gathered.add(part.lengths[name])
         delays.add(part.launches.delay)
+        trees += [] if part.tree is None else [part.tree]
+        apart = booted_apart(((found.clock, found.sources), (part.clock, part.sources)))
         later = part = _without_lengths(_moved(part, found.clock))  # none is kept while the next is read
         found = replace(
             found,
+            clock=Clock() if apart else found.clock,
             sources=found.sources + later.sources,
             window=(min(found.window[0], later.window[0]), max(found.window[1], later.window[1])),
             holds=found.holds | later.holds,
@@ -175,20 +206,25 @@ def combined(
             launches=_both(found.launches, later.launches),
             steps=found.steps + later.steps,
             counters=found.counters + later.counters,
+            metrics=found.metrics + later.metrics,
             facts={**later.facts, **found.facts},
             places={**found.places, **later.places},
+            exchange=both(found.exchange, later.exchange),
+            collectives=all_collectives(found.collectives, later.collectives),
+            io=all_calls(found.io, later.io),
         )  # fmt: skip
     found = replace(
         found,
         lengths={name: gathered.all() for name, gathered in lengths.items()},
         launches=found.launches._replace(delay=delays.all()),
+        tree=one_tree(trees) if trees else None,
     )
     found = _named(found, [*known, *found.places])
     return found if rules is None else judge_trace(found, rules)
 
 
 def _without_lengths(part: TraceAnalysis) -> TraceAnalysis:
-    return replace(part, lengths={}, launches=part.launches._replace(delay=NO_LENGTHS))
+    return replace(part, lengths={}, launches=part.launches._replace(delay=NO_LENGTHS), tree=None)
 
 
 def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
@@ -200,6 +236,7 @@ def _named(trace: TraceAnalysis, gpus: Iterable[Track | None]) -> TraceAnalysis:
         gpus=tuple(gpu._replace(place=places[gpu.track]) for gpu in trace.gpus),
         gaps=tuple(gap._replace(place=places[gap.track]) for gap in trace.gaps),
         counters=tuple(each._replace(place=places.get(each.track)) for each in trace.counters),
+        metrics=tuple(each._replace(place=places.get(each.track, each.place)) for each in trace.metrics),
     )
 
 
@@ -410,6 +447,29 @@ def _lengths(part: Part, links: Links, tables: Collection[str] | None) -> tuple[
     }  # fmt: skip
     ranks = statistics(by_rank()) if _asks(tables, "kernels_by_rank") else NO_STATISTICS
     return {name: make() for name, make in made.items() if _asks(tables, name)}, ranks
+
+
+def _own_metrics(
+    timeline: Timeline, part: Part, tracks: Sequence[int] | Ints | None, own: Sequence[Custom]
+) -> tuple[OwnMetric, ...]:
+    """Of each GPU, or else each thread, that such names are on."""
+    found, there = [], gpus_of(timeline.tracks)
+    begin, width = part.window[0], max(part.window[1] - part.window[0], 1)
+    for name, level in levels_of(timeline, own).items():
+        if name not in ("gpus", "threads"):
+            continue
+        chosen = np.unique(level.owner_of if tracks is None else level.owner_of[np.asarray(tracks, np.int64)])
+        first = {owner: at for at, owner in reversed(list(enumerate(level.owner_of.tolist())))}
+        for each in own:
+            if each.metric not in level.metrics:
+                continue
+            total, weight = (values[:, 0] for values in level.values(each.metric, None, len(level), begin, width, 1))
+            for row in chosen[chosen >= 0].tolist():
+                track = there[first[row]] or timeline.tracks[first[row]]
+                value = float(total[row] / weight[row]) if weight[row] > 0 else None
+                kind: Literal["GPU", "thread"] = "GPU" if name == "gpus" else "thread"
+                found.append(OwnMetric(each.name, each.text, each.unit, kind, track, place(level.gpus[row]), value))
+    return tuple(found)
 
 
 def _counter(part: Part, counter: Counter, gpus: Sequence[Track | None]) -> CounterSummary | None:

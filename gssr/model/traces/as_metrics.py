@@ -7,8 +7,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
-from gssr.metrics import OF_COUNTER, OF_NAME
+from gssr.arrays import Flags, Floats, Ints
+from gssr.metrics import OF_COUNTER, OF_NAME, OF_OWN
+from gssr.model.custom_metrics import Custom, Term, custom, fitting
 from gssr.model.results import Means
 from gssr.model.traces.cells import ByOwner, Pieces, cells
 from gssr.model.traces.gpu_names import MOST_INDEX, gpus_of, names_of
@@ -25,6 +26,8 @@ NOUNS: dict[LevelName, str] = {
 _LAUNCHES = "launches"
 N_CATEGORIES = len(Category)
 _LONGEST_NAME = 40
+_AT_ONCE = 200_000
+"""A layer of more pieces is put in order alone, so that meanwhile nobody waits long for another picture."""
 
 
 class _Share(NamedTuple):
@@ -97,6 +100,9 @@ class Level:
         self._layers: dict[str, Pieces] = {}
         self._asked: tuple[object, dict[int, tuple[Pieces, Floats]]] = None, {}
         """What was asked for last of all layers, and what each had in it, by its identity."""
+        self.own: tuple[Custom, ...] = ()
+        """Metrics of one's own, which are shown where there is anything of them."""
+        self._fit: dict[Term, Ints] = {}
         self._shares = _OF_THREADS if name == "threads" else _OF_GPUS
         self._split = _THREAD_SPLIT if name == "threads" else _GPU_SPLIT
 
@@ -131,9 +137,14 @@ class Level:
         return all(layer.reach is not None for layer in self._layers.values())
 
     def prepare(self) -> None:
-        """Make it so."""
-        sorted_ = {id(layer): layer.in_time() for layer in self._layers.values()}
-        self._layers = {name: sorted_[id(layer)] for name, layer in self._layers.items()}
+        """Make more of it so, in about half a second."""
+        for first in list(self._layers):
+            layer = self._layers[first]
+            if layer.reach is None:
+                in_time = layer.in_time()
+                self._layers |= {name: in_time for name, each in self._layers.items() if each is layer}
+                if len(layer.start) > _AT_ONCE:
+                    return
 
     # Layers: pieces that do not overlap within one owner
 
@@ -155,16 +166,22 @@ class Level:
         """The pieces of one name."""
         if name not in self._layers:
             if name.startswith(OF_NAME):
-                self._layers[name] = self._of_name(name.removeprefix(OF_NAME))
+                self._layers[name] = self._by_owner(self.of_metric(name)).union()
+            elif name.startswith(OF_OWN):
+                self._layers[name] = self._by_owner(self._fitting(Term("share", name.removeprefix(OF_OWN)))).union()
             elif name == "time" and self._spans is not None:
                 self._layers[name] = self._time_of(self._spans)
             elif name == "time" and self.name == "threads":
                 self._layers[name] = _spans_of(self._busy[1].union())
             elif self.name == "threads":
-                self._layers |= self._innermost()
+                self._layers = self._innermost() | self._layers
             else:
-                self._layers |= self._unions()
+                self._layers = self._unions() | self._layers
         return self._layers[name]
+
+    def last_as(self, other: "Level") -> None:
+        """The rows last as long as those of another level of the same tracks."""
+        self._layers["time"] = other.layer("time")
 
     def _time_of(self, spans: "Level") -> Pieces:
         """Of each row that of the row it belongs to."""
@@ -197,17 +214,16 @@ class Level:
 
     def _innermost(self) -> dict[str, Pieces]:
         """What each category has of a thread's time where nothing lies within: an interval, less those that lie in it."""
-        own, places = self._timeline.intervals, self._busy[0]
-        start, track = own.start[places], own.track[places]
+        own, (places, by_owner) = self._timeline.intervals, self._busy
+        start, owner = own.start[places], self.owner_of.astype(np.int32)[own.track[places]]
         length = np.maximum(own.length[places], 0)
         category = own.category[places]
-        parent = nesting(start, length, track).parent
+        parent = nesting(start, length, owner, by_owner.order).parent
         inside = np.flatnonzero(parent >= 0)
         end = start + length
         end[inside] = np.minimum(end[inside], end[parent[inside]])
         above = np.full(len(places), -1, np.int8)
         above[inside] = category[parent[inside]]
-        owner = self.owner_of[track].astype(np.int32)
         found = {}
         for number, name in self._split.items():
             plus = np.flatnonzero((category == number) & (above != number))
@@ -219,10 +235,26 @@ class Level:
             found[name] = Pieces(start[at], end[at], owner[at], sign)
         return found
 
-    def _of_name(self, text: str) -> Pieces:
+    def _of_names(self, wanted: Flags) -> Ints:
+        """The places of those intervals on these rows whose name, of [n names], is wanted."""
         own = self._timeline.intervals
-        wanted = np.array([name == text for name in self._timeline.names], bool)
-        return self._by_owner(np.flatnonzero(wanted[own.name] & (self.owner_of[own.track] >= 0))).union()
+        return np.flatnonzero(wanted[own.name] & (self.owner_of[own.track] >= 0))
+
+    def of_metric(self, metric: str) -> Ints:
+        """The places of the intervals that a metric is about, ascending: of one name, or of one's own; of others none."""
+        names = self._timeline.names
+        if metric.startswith(OF_OWN):
+            return self._fitting(custom(metric).top)
+        name = metric.removeprefix(OF_NAME) if metric.startswith(OF_NAME) else None
+        return self._of_names(np.array([each == name for each in names], bool))
+
+    def _fitting(self, term: Term) -> Ints:
+        """The places of the intervals that a term is about: of bytes those whose size is known."""
+        key = term._replace(what="bytes" if term.what == "bytes" else "share")
+        if key not in self._fit:
+            found = self._of_names(fitting(self._timeline.names, term.pattern))
+            self._fit[key] = found[self._timeline.intervals.size[found] >= 0] if term.what == "bytes" else found
+        return self._fit[key]
 
     @cached_property
     def _launches(self) -> tuple[Ints, Ints]:
@@ -239,10 +271,12 @@ class Level:
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """Those that there is something to say of, counters among them."""
+        """Those that there is something to say of, counters and one's own among them. Raises ValueError, a sentence, for one
+        of these whose pattern takes too long."""
         shares = [name for name, share in self._shares.items() if not share.needs or len(self.layer(share.needs).start)]
         launches = [_LAUNCHES] if self.name != "threads" and len(self._launches[0]) else []
-        return (*shares, *launches, *dict.fromkeys(counter_name(counter) for counter in self._timeline.counters))
+        own = [each.metric for each in self.own if len(self._fitting(each.top))]
+        return (*shares, *own, *launches, *dict.fromkeys(counter_name(counter) for counter in self._timeline.counters))
 
     def _added(
         self, names: Iterable[str], line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
@@ -309,14 +343,13 @@ class Level:
         self, metric: str, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
     ) -> tuple[Floats, Floats]:
         """Means of counters over time; those of the whole are everybody's. Launches by all time."""
+        if metric.startswith(OF_OWN):
+            return self._of_own(custom(metric), line_of, n_lines, begin, width, n)
         edges = begin + width * np.arange(n + 1)
         total, weight = np.zeros((n_lines, n)), np.zeros((n_lines, n))
         lines = np.arange(n_lines) if line_of is None else line_of
         if metric == _LAUNCHES:
-            time, by = self._launches
-            near = slice(*np.searchsorted(time, (begin, begin + n * width)).tolist())
-            cell = lines[by[near]] * n + (time[near] - begin) // width
-            total += np.bincount(cell[cell >= 0], minlength=n_lines * n).reshape(n_lines, n) * 1e9
+            total += _begun(*self._launches, None, lines, n_lines, begin, width, n) * 1e9
             weight += width * np.bincount(lines[lines >= 0], minlength=n_lines)[:, None]
             return total, weight
         for counter in self._timeline.counters:
@@ -330,6 +363,38 @@ class Level:
             total[rows] += added
             weight[rows] += known
         return total, weight
+
+    def _of_own(
+        self, own: Custom, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int
+    ) -> tuple[Floats, Floats]:
+        """What a metric of one's own adds up to, and by what. Where nothing fits it is not known."""
+        window = line_of, n_lines, begin, width, n
+        if not len(self._fitting(own.top)):
+            return np.zeros((n_lines, n)), np.zeros((n_lines, n))
+        if own.bottom is None:
+            return self._amount(own.top, *window), self._added(("time",), *window)["time"] / 1e9
+        return self._amount(own.top, *window), self._amount(own.bottom, *window)
+
+    def _amount(self, term: Term, line_of: Ints | None, n_lines: int, begin: int, width: int, n: int) -> Floats:
+        """[n_lines, n]: seconds that are covered, calls or bytes that begin."""
+        if term.what == "share":
+            name = OF_OWN + term.pattern
+            return self._added((name,), line_of, n_lines, begin, width, n)[name] / 1e9
+        places, own = self._fitting(term), self._timeline.intervals
+        lines = np.arange(n_lines) if line_of is None else line_of
+        weights = own.size[places] if term.what == "bytes" else None
+        return _begun(own.start[places], self.owner_of[own.track[places]], weights, lines, n_lines, begin, width, n)
+
+
+def _begun(
+    time: Ints, owner: Ints, weights: Ints | None, lines: Ints, n_lines: int, begin: int, width: int, n: int
+) -> Floats:
+    """[n_lines, n]: how many of these moments, ascending, are in each column of each line, or their weights' sum."""
+    near = slice(*np.searchsorted(time, (begin, begin + n * width)).tolist())
+    cell = lines[owner[near]] * n + (time[near] - begin) // width
+    seen = lines[owner[near]] >= 0
+    by = None if weights is None else weights[near][seen]
+    return np.bincount(cell[seen], by, n_lines * n).reshape(n_lines, n).astype(np.float64)
 
 
 def _spans_of(covered: Pieces) -> Pieces:
@@ -360,12 +425,15 @@ class Group(Level):
         """Those of the base."""
         return self._base.layer(name)
 
+    def last_as(self, other: Level) -> None:
+        """The base does."""
+
     def ready_to_zoom(self) -> bool:
         """As the base."""
         return self._base.ready_to_zoom()
 
     def prepare(self) -> None:
-        """The base."""
+        """As the base."""
         self._base.prepare()
 
     @cached_property
@@ -388,7 +456,7 @@ class Group(Level):
 
 
 def _is_counted(metric: str) -> bool:
-    return metric == _LAUNCHES or metric.startswith(OF_COUNTER)
+    return metric == _LAUNCHES or metric.startswith((OF_COUNTER, OF_OWN))
 
 
 def counter_name(counter: Counter) -> str:
@@ -414,11 +482,11 @@ def over_time(counter: Counter, edges: Ints) -> tuple[Floats, Floats]:
 # Who there is
 
 
-def levels_of(timeline: Timeline) -> dict[LevelName, Level]:
-    """The levels that a trace has, that of GPUs first."""
+def levels_of(timeline: Timeline, own: Iterable[Custom] = ()) -> dict[LevelName, Level]:
+    """The levels that a trace has, that of GPUs first, with metrics of one's ``own``."""
     tracks = timeline.tracks
     streams = [at for at, track in enumerate(tracks) if track.kind == "gpu_stream"]
-    threads = [at for at, track in enumerate(tracks) if track.kind != "gpu_stream"]
+    threads = [at for at, track in enumerate(tracks) if track.kind not in ("gpu_stream", "process")]
     found: dict[LevelName, Level] = {}
     if streams:
         gpu = _gpu_of(timeline)
@@ -436,11 +504,14 @@ def levels_of(timeline: Timeline) -> dict[LevelName, Level]:
         numbers = {at: number for number, at in enumerate(threads)}
         found["threads"] = Level("threads", timeline, threads, lambda at: _thread(tracks[at], numbers[at]), None)
     base, every = next(iter(found.values())), list(range(len(tracks)))
-    if streams and threads:
+    ranks = {tracks[at].rank for at in threads} - {None}
+    if (streams and threads) or 0 < len(ranks) < len(threads):
         of_report = {at for at, source in enumerate(timeline.sources) if source.format == "nsys"}
         found["processes"] = Group("processes", timeline, every, lambda at: _process(tracks[at], of_report), base)
     if len({track.node for track in tracks}) > 1:
         found["nodes"] = Group("nodes", timeline, every, lambda at: _Key("node", 0, tracks[at].node or "unknown"), base)
+    for level in found.values():
+        level.own = tuple(own)
     return found
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Flags, Floats, Ints
+from gssr.model.traces.cells import MOST, in_order
 
 _DEEPEST = 256
 """Levels; what lies deeper has the parent that lies there."""
@@ -19,24 +20,27 @@ class Nesting(NamedTuple):
     parent: Ints
 
 
-def nesting(start: Ints, length: Ints, track: NDArray[np.int32]) -> Nesting:
-    """Of intervals ascending by start, of the same start the longer first. One without length counts as 1 ns."""
+def nesting(start: Ints, length: Ints, track: NDArray[np.int32], order: Ints | None = None) -> Nesting:
+    """Of intervals ascending by start, of the same start the longer first. One without length counts as 1 ns. ``order``:
+    ``in_order(track)``, where that is known."""
     n = len(start)
     if not n:
         return Nesting(start, start)
-    order = np.argsort(track, kind="stable")
-    own = track[order]
+    order = in_order(track) if order is None else order
+    own = track[order].astype(np.int64)
     begins = start[order]
-    ends = begins + np.maximum(length[order], 1)
-    by_end = np.lexsort((ends, own))
-    first = np.searchsorted(own, own)
-    ended = np.empty(n, np.int64)
-    edges = np.flatnonzero(np.append(True, own[1:] != own[:-1]))
-    for a, b in zip(edges.tolist(), [*edges[1:].tolist(), n], strict=True):
-        ended[a:b] = np.searchsorted(ends[by_end[a:b]], begins[a:b], "right")
-    depth = np.minimum(np.arange(n) - first - ended, _DEEPEST)
+    depth = np.empty(n, np.int64)
+    longest = int(begins.max() - begins.min()) + max(int(length.max()), 1) + 1
+    at_once = max(MOST // longest, 1)
+    edges = np.searchsorted(own, np.arange(int(own[0]), int(own[-1]) + 1, at_once)).tolist()
+    for a, b in zip(edges, [*edges[1:], n], strict=True):
+        if a < b:  # track after track on one line of time
+            begun = begins[a:b] - begins.min() + (own[a:b] - own[a]) * longest
+            ended = np.sort(begun + np.maximum(length[order[a:b]], 1))
+            depth[a:b] = np.arange(b - a) - np.searchsorted(ended, begun, "right")
+    depth = np.minimum(depth, _DEEPEST)
     parent = np.full(n, -1, np.int64)
-    levels = np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1])
+    levels = np.split(np.argsort(depth.astype(np.int16), kind="stable"), np.cumsum(np.bincount(depth))[:-1])
     for above, level in pairwise(levels):
         if len(level) and len(above):
             parent[level] = above[np.searchsorted(above, level) - 1]

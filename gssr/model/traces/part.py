@@ -1,8 +1,11 @@
-"""The part of a timeline that is looked at: a window of time, and some tracks or names."""
+"""The part of a timeline that is looked at: a window of time, and some tracks or names; or only some of its intervals, as if
+it held no others."""
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +37,7 @@ class Part:
     gpus: tuple[Track, ...]
     gpu_of: Ints
     by_kind: "ByKind"
+    on: Flags | None = None
 
     def rows(self, *kinds: Kind) -> Ints:
         """Where those intervals of these kinds stand that are looked at."""
@@ -119,18 +123,24 @@ def part_of(
         chosen = inside if chosen is None else chosen & inside
         start = np.clip(start, begin, stop)
         length = np.clip(end, begin, stop) - start
-    for column, wanted, n in ((own.track, tracks, len(timeline.tracks)), (own.name, names, len(timeline.names))):
-        if wanted is not None:
-            yes = np.zeros(n, np.bool_)
-            yes[np.asarray(wanted, np.int64)] = True
+    on = None if tracks is None else _among(tracks, len(timeline.tracks))
+    named = None if names is None else _among(names, len(timeline.names))
+    for column, yes in ((own.track, on), (own.name, named)):
+        if yes is not None:
             chosen = yes[column] if chosen is None else chosen & yes[column]
     ends = [int((start[part] + length[part]).max()) for part in in_parts(len(own))]
     extent = (int(start[0]), max(ends)) if ends else (0, 0)
     by_kind = ByKind(timeline)
     gpus, gpu_of = _gpus(timeline, by_kind.rows(BUSY), chosen)
     return Part(
-        timeline, window or extent, window is None, like_hta, start, length, category, chosen, gpus, gpu_of, by_kind
+        timeline, window or extent, window is None, like_hta, start, length, category, chosen, gpus, gpu_of, by_kind, on
     )  # fmt: skip
+
+
+def _among(places: Sequence[int] | Ints, n: int) -> Flags:
+    yes = np.zeros(n, np.bool_)
+    yes[np.asarray(places, np.int64)] = True
+    return yes
 
 
 def are(kind: NDArray[np.int8], kinds: Sequence[Kind]) -> Flags:
@@ -194,3 +204,55 @@ def _categories_as_hta(timeline: Timeline) -> NDArray[np.int8]:
         by_name[at] = category_as_hta(timeline.names[at])
     category[on_gpu] = by_name[own.name[on_gpu]]
     return category
+
+
+# Only some intervals
+
+
+class Limit(NamedTuple):
+    """``takes<10us``, ``size>1M``: intervals ``below`` (else above) ``value``, ns or bytes. What has no size is neither."""
+
+    what: Literal["takes", "size"]
+    below: bool
+    value: float
+
+
+class Only(NamedTuple):
+    """All of it must hold: one of each list of patterns of ``names``, and the ``limits``. ``who``: lists of patterns of
+    rows, of which each must have one."""
+
+    names: tuple[tuple[str, ...], ...] = ()
+    limits: tuple[Limit, ...] = ()
+    who: tuple[tuple[str, ...], ...] = ()
+
+
+NOTHING = Only()
+
+
+def named(names: Iterable[str], patterns: tuple[str, ...]) -> Flags:
+    """[n names]: whether one of the patterns fits, or is a part of the name where it holds neither ``*`` nor ``?``; capital
+    letters or not."""
+    low = [one.lower() if set(one) & set("*?") else f"*{one.lower()}*" for one in patterns]
+    return np.array([any(fnmatchcase(name.lower(), one) for one in low) for name in names], np.bool_)
+
+
+def only(timeline: Timeline, wanted: Only) -> Timeline:
+    """The timeline with no other intervals than those, and no messages of other sizes; all of its tracks."""
+    own, messages = timeline.intervals, timeline.messages
+    kept, sent = np.ones(len(own), np.bool_), np.ones(0 if messages is None else len(messages.size), np.bool_)
+    for patterns in wanted.names:
+        kept &= named(timeline.names, patterns)[own.name]
+    for what, below, value in wanted.limits:
+        column = own.length if what == "takes" else own.size
+        kept &= (column < value if below else column > value) & (column >= 0)
+        if what == "size" and messages is not None:
+            sent &= messages.size < value if below else messages.size > value
+    if messages is not None and not sent.all():
+        columns = ("source", "target", "sent", "received", "size", "tag", "comm")
+        messages = replace(messages, **{name: getattr(messages, name)[sent] for name in columns})
+    at = np.flatnonzero(kept)
+    own = replace(own, **{name: getattr(own, name)[at] for name in own.__slots__})
+    pageable = timeline.pageable
+    if pageable is not None:
+        pageable = np.searchsorted(at, pageable[kept[pageable]])
+    return replace(timeline, intervals=own, pageable=pageable, messages=messages)

@@ -8,7 +8,10 @@ import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.model.results import Abstention, Verdict
+from gssr.model.traces.call_tree import CallTree
+from gssr.model.traces.io import FileCalls
 from gssr.model.traces.lengths import Lengths, Statistics
+from gssr.model.traces.messages import CollectiveUse, Exchange
 from gssr.traces.timeline import Clock, Source, Track
 
 Cause = Literal["host", "launch", "dependency", "copy", "unknown"]
@@ -138,13 +141,14 @@ class Launches(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One step of the program on one rank; ``busy_ns``: how long its GPU was busy meanwhile (the mean of several)."""
+    """One step of the program on one rank; ``busy_ns``: how long its GPU was busy meanwhile (the mean of several),
+    None where no GPU is shown."""
 
     name: str
     rank: int | None
     start_ns: int
     length_ns: int
-    busy_ns: int
+    busy_ns: int | None
 
 
 class CounterSummary(NamedTuple):
@@ -173,6 +177,24 @@ class CounterSummary(NamedTuple):
         return self.track and self.track.device
 
 
+class OwnMetric(NamedTuple):
+    """A metric of one's own, of the GPU or thread (``level``) called ``place``, all None where no name fits; ``expression``:
+    what it is. ``value``: in ``unit`` (gssr.model.custom_metrics), None where it is not known."""
+
+    name: str
+    expression: str
+    unit: str
+    level: Literal["GPU", "thread"] | None = None
+    track: Track | None = None
+    place: str | None = None
+    value: float | None = None
+
+    @property
+    def rank(self) -> int | None:
+        """None where the file does not tell."""
+        return self.track and self.track.rank
+
+
 class CallTotals(NamedTuple):
     """Calls of one sort, all ranks together. ``n_bytes``: what was copied by them."""
 
@@ -184,10 +206,10 @@ class CallTotals(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class TraceAnalysis:
     """All that is found out. ``holds``: which of "kernels", "copies", "calls", "launches", "ranges", "communication",
-    "steps", "pageable" the trace has. ``calls``: totals of those calls that rules look at. ``whole``: no window was asked
-    for. ``idle``: count and ns by cause. ``lengths``: tables of lengths by their names; ``kernels_by_rank``: that of the
-    kernels of each GPU. ``places``: what each GPU is called. Empty is what was not asked for
-    (gssr.model.traces.analyze)."""
+    "steps", "pageable" the trace has, and "tree" where it has calls and no kernels; ``tree``: the calls. ``calls``:
+    totals of those calls that rules look at. ``whole``: no window was asked for. ``idle``: count and ns by cause.
+    ``lengths``: tables of lengths by their names; ``kernels_by_rank``: that of the kernels of each GPU. ``metrics``: those
+    of one's own. ``places``: what each GPU is called. Empty is what was not asked for (gssr.model.traces.analyze)."""
 
     sources: tuple[Source, ...]
     clock: Clock
@@ -206,8 +228,16 @@ class TraceAnalysis:
     counters: tuple[CounterSummary, ...]
     facts: Mapping[str, str] = field(default_factory=dict)
     places: Mapping[Track | None, str] = field(default_factory=dict)
+    metrics: tuple[OwnMetric, ...] = ()
+    axis_ns: int = 0
+    """Where axes begin to count: at the trace's zero, but at the first interval where its times are unix times."""
     verdicts: tuple[Verdict, ...] = ()
     abstentions: tuple[Abstention, ...] = ()
+    exchange: Exchange | None = None
+    """Who sent to whom; None, as ``io``, where the trace does not tell."""
+    collectives: tuple[CollectiveUse, ...] = ()
+    io: tuple[FileCalls, ...] | None = None
+    tree: CallTree | None = None
 
     @property
     def span_ns(self) -> int:

@@ -6,13 +6,17 @@ time in which a GPU did nothing, or nothing but that. A site changes them as it 
 (gssr.model.verdicts.rules), under [traces.CODE].
 """
 
+import re
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from gssr.arrays import Floats
+from gssr.makers import AMD, NVIDIA, say
 from gssr.model.results import Finding, Severity
+from gssr.model.traces import call_tree
 from gssr.model.traces.idle import LAUNCH
 from gssr.model.traces.results import GpuUse, TraceAnalysis
 from gssr.model.traces.waits import SHORT
@@ -42,8 +46,11 @@ _NEEDS = {
     "communication": "no communication is in the trace",
     "steps": "no steps are marked in the trace",
     "pageable": "the trace does not tell which memory is pageable",
+    "tree": "a GPU's work is judged, or no calls are in the trace",
 }
 """What rules need, and what is said where it is missing."""
+POP = "POP's efficiency metrics"
+_SETS_UP = re.compile(r"P?MPI_(?:Init|Finalize)", re.IGNORECASE)
 _PARTS = 30
 """Parts of the run that are looked at one by one (nsys: gpu_time_util)."""
 _GAP = 500_000_000
@@ -51,7 +58,9 @@ _GAP = 500_000_000
 
 def judge_trace(trace: TraceAnalysis, table: Table) -> TraceAnalysis:
     """The analysis with its verdicts."""
-    verdicts, abstentions = decide(table, trace, len(trace.gpus), lambda rule: _missing(rule, trace), same_gpus)
+    said = partial(say, AMD if {str(source.format) for source in trace.sources} == {"rocpd"} else NVIDIA)
+    missing = partial(_missing, trace=trace)
+    verdicts, abstentions = decide(table, trace, len(trace.gpus), missing, same_gpus, said=said)
     return replace(trace, verdicts=verdicts, abstentions=abstentions)
 
 
@@ -123,13 +132,18 @@ def _while_idle(trace: TraceAnalysis, rule: Rule, name: str, what: str, if_: str
     return Found({"lost": percent(_share(trace, lost))}, evidence, severity, _span(trace))
 
 
+def _at(trace: TraceAnalysis, time_ns: int) -> str:
+    """A time as axes count it."""
+    return f"{(time_ns - trace.axis_ns) / 1e9:.6g} s"
+
+
 def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
     """The longest gap that the host caused, with what it did."""
     gap = next((gap for gap in trace.gaps if gap.cause == "host"), None)
     if gap is None:
         return ()
     doing = gap.python or gap.range or gap.call
-    at = f"longest gap {took(gap.length_ns)} at {gap.start_ns / 1e9:.6g} s"
+    at = f"longest gap {took(gap.length_ns)} at {_at(trace, gap.start_ns)}"
     return (told("gap", gap.length_ns / 1e9, f"{at}{f', in {doing}' if doing else ''}"),)
 
 
@@ -342,7 +356,7 @@ def gpu_gaps(trace: TraceAnalysis, rule: Rule) -> Found | None:
     doing = first.python or first.range or first.call
     evidence = (
         told("gap", first.length_ns / 1e9,
-             f"the longest {took(first.length_ns)} at {first.start_ns / 1e9:.6g} s, before {first.after}"
+             f"the longest {took(first.length_ns)} at {_at(trace, first.start_ns)}, before {first.after}"
              f"{f', in {doing}' if doing else ''} (at least {took(least)})", rule.at("seconds")),
         _won(trace, lost, "the gaps"),
     )  # fmt: skip
@@ -373,6 +387,101 @@ def low_utilization(trace: TraceAnalysis, rule: Rule) -> Found | None:
 
 def _in_parts(gpu: GpuUse) -> Floats:
     return np.asarray(gpu.course.busy.reshape(_PARTS, -1).mean(axis=1), np.float64)
+
+
+@rule(
+    "warning", "The ranks' work is not alike: {who} computes for {most}, the mean rank for {mean}; the others wait for it",
+    (
+        Threshold("warning", 0.2, "1 - mean/max of the time outside communication, over the ranks", POP),
+        Threshold("critical", 0.5, "from this imbalance on it is critical"),
+        Threshold("communication", 0.05, "and so much of all time is spent in communication, as a ratio"),
+    ),
+    "Divide the work anew (domain decomposition, batch sizes), or see why this rank is slower; the functions that differ: "
+    "gssr analyze --csv functions, by imbalance.",
+    needs=(("tree",),), explains=("communication_share",),
+)  # fmt: skip
+def uneven_ranks(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """One rank computes longer than the others, which wait for it in communication."""
+    tree, spent, rest = _communication(trace)
+    if not tree.by_rank:
+        raise Unknown("there is one rank")
+    found = call_tree.spread(rest[None])
+    late, share = float(found.imbalance[0]), float(spent.sum() / max((spent + rest).sum(), 1))
+    if late < rule.at("warning") or share < rule.at("communication"):
+        return None
+    words = {"who": tree.called(int(found.most[0])), "most": took(rest.max()), "mean": took(rest.mean())}
+    evidence = (
+        told("imbalance", late, f"1 - mean/max {percent(late)} (at least {percent(rule.at('warning'))})",
+             rule.at("warning")),
+        told("communication", share, f"{percent(share)} of all time in communication, on {tree.called(int(spent.argmin()))} "
+             f"least: {took(spent.min())}", rule.at("communication")),
+    )  # fmt: skip
+    return Found(words, evidence, rule.graded(late), _span(trace))
+
+
+def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Floats]:
+    """ns in communication, and outside it, [n_places] each; what sets it up and takes it down counts as neither."""
+    tree = trace.tree
+    assert tree is not None
+    exclusive = np.nan_to_num(tree.values(call_tree.TIME).exclusive)
+    communicates = np.array([each in call_tree.COMMUNICATION for each in tree.paradigm], np.bool_)
+    sets_up = np.array([_SETS_UP.match(name) is not None for name in tree.names], np.bool_)
+    return tree, exclusive[communicates & ~sets_up].sum(axis=0), exclusive[~communicates].sum(axis=0)
+
+
+@rule(
+    "warning", "{share} of the time goes into communication",
+    (
+        Threshold("warning", 0.2, "in communication, as a share of the time of all ranks", POP),
+        Threshold("critical", 0.5, "from this share on it is critical"),
+    ),
+    "See which calls (gssr analyze --csv functions): waiting in collectives is imbalance before them; else send less and "
+    "larger, overlap with non-blocking calls, use fewer ranks with more threads, or a larger problem for so many ranks.",
+    needs=(("tree",),),
+)  # fmt: skip
+def communication_share(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """Much of the time in MPI or SHMEM."""
+    tree, spent, rest = _communication(trace)
+    share = float(spent.sum() / max((spent + rest).sum(), 1))
+    if share < rule.at("warning"):
+        return None
+    found = call_tree.functions(tree)
+    top = next(
+        at for at, (paradigm, own) in enumerate(zip(found.paradigm, found.exclusive, strict=True))
+        if paradigm in call_tree.COMMUNICATION and not _SETS_UP.match(found.names[at])
+    )  # fmt: skip
+    own = float(np.nansum(found.exclusive[top]))
+    evidence = (
+        told("share", share, f"{took(spent.sum())} (at least {percent(rule.at('warning'))})", rule.at("warning")),
+        told("most", own / 1e9, f"most in {found.names[top]}: {took(own)}"),
+    )
+    return Found({"share": percent(share)}, evidence, rule.graded(share), _span(trace))
+
+
+@rule(
+    "warning", "OpenMP's threads wait or cost {share} of the time: barriers, locks, the runtime",
+    (
+        Threshold("warning", 0.1, "in OpenMP, and in no block of the program, as a share of the time of all threads"),
+        Threshold("critical", 0.3, "from this share on it is critical"),
+    ),
+    "Loops whose parts differ: schedule(dynamic) or (guided); short ones: fewer threads, or one parallel region around "
+    "several; nowait where nothing depends on the barrier.",
+    needs=(("tree",),),
+)  # fmt: skip
+def openmp_waits(trace: TraceAnalysis, rule: Rule) -> Found | None:
+    """Threads wait at the ends of parallel loops."""
+    assert trace.tree is not None
+    times = call_tree.by_paradigm(trace.tree)
+    if "openmp" not in times:
+        raise Unknown("no OpenMP is in the profile")
+    share = float(times["openmp"].sum() / max(sum(float(time.sum()) for time in times.values()), 1))
+    if share < rule.at("warning"):
+        return None
+    lost = took(times["openmp"].sum())
+    evidence = (
+        told("share", share, f"{lost} of all threads (at least {percent(rule.at('warning'))})", rule.at("warning")),
+    )
+    return Found({"share": percent(share)}, evidence, rule.graded(share), _span(trace))
 
 
 TABLE = Table(Rule("common", "info", "", (), "", ()), rules_of(sys.modules[__name__]), TRACES)

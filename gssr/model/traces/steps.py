@@ -22,7 +22,8 @@ def steps_of(part: Part) -> Ints:
 
 
 def steps(part: Part, rows: Ints, covered: Sequence[Ints]) -> tuple[Step, ...]:
-    """The steps; how long each GPU was busy in each of them is ``covered``. A step's GPUs are those of its rank."""
+    """The steps; how long each GPU was busy in each of them is ``covered``. A step's GPUs are those of its rank;
+    where none is shown that is not known."""
     own, names = part.timeline.intervals, part.timeline.names
     begin, length = part.start[rows], part.length[rows]
     found = []
@@ -33,7 +34,7 @@ def steps(part: Part, rows: Ints, covered: Sequence[Ints]) -> tuple[Step, ...]:
             for gpu, ns in zip(part.gpus, covered, strict=True)
             if (gpu.rank, gpu.source) == (track.rank, track.source)
         ]
-        busy = sum(mine) // max(len(mine), 1)
+        busy = sum(mine) // len(mine) if mine else None
         found.append(Step(names[own.name[row]], track.rank, int(begin[at]), int(length[at]), busy))
     return tuple(found)
 

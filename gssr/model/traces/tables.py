@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gssr.model.traces import call_tree
 from gssr.model.traces.lengths import statistics
 from gssr.model.traces.results import TYPES, TraceAnalysis
 from gssr.store.format.schema import Column
@@ -94,7 +95,7 @@ def _like(about: str, columns: tuple[Column, ...], field: str) -> TraceTable:
     """A row for each of the analysis' ``field``, whose attributes have the columns' names."""
     names = [column.name for column in columns]
     return _rows(
-        about, columns, lambda trace: [[getattr(own, name) for name in names] for own in getattr(trace, field)]
+        about, columns, lambda trace: [[getattr(own, name) for name in names] for own in getattr(trace, field) or ()]
     )
 
 
@@ -144,12 +145,121 @@ def _launches(trace: TraceAnalysis) -> list[Sequence[Any]]:
     return [(found["count"], *found["delay_ns"].values(), *list(found.values())[2:])]
 
 
+def _whole(values: "NDArray[Any]") -> list[Any]:
+    """As whole numbers, None where unknown."""
+    return [round(value) if value == value else None for value in values.tolist()]
+
+
+def _spread(tree: "call_tree.CallTree", values: "NDArray[Any]") -> Columns:
+    """Over the places, of a time [n, n_places]."""
+    found = call_tree.spread(values)
+    most = [tree.called(place) if place >= 0 else None for place in found.most.tolist()]
+    return {"mean_ns": _whole(found.mean), "min_ns": _whole(found.least), "max_ns": _whole(found.greatest), "most": most,
+            "imbalance": found.imbalance}  # fmt: skip
+
+
+def _count_of(visits: "NDArray[Any]") -> list[Any]:
+    return _whole(visits.sum(axis=1))
+
+
+def _calltree(tree: "call_tree.CallTree") -> Columns:
+    values = tree.values(call_tree.TIME)
+    total = max(np.nansum(values.inclusive[tree.depth == 0]), 1e-9)
+    inclusive = values.inclusive.sum(axis=1)
+    return {
+        "id": np.arange(len(tree)), "parent": [None if above < 0 else above for above in tree.parent.tolist()],
+        "depth": tree.depth, "name": tree.names, "paradigm": tree.paradigm,
+        "count": _count_of(tree.values(call_tree.VISITS).exclusive),
+        "inclusive_ns": _whole(inclusive), "exclusive_ns": _whole(values.exclusive.sum(axis=1)), "share": inclusive / total,
+        **_spread(tree, values.inclusive),
+    }  # fmt: skip
+
+
+def _functions(tree: "call_tree.CallTree") -> Columns:
+    found = call_tree.functions(tree)
+    exclusive = found.exclusive.sum(axis=1)
+    return {
+        "name": found.names, "paradigm": found.paradigm, "count": _count_of(found.visits),
+        "inclusive_ns": _whole(found.inclusive.sum(axis=1)), "exclusive_ns": _whole(exclusive),
+        "share": exclusive / max(np.nansum(found.exclusive), 1e-9), **_spread(tree, found.exclusive),
+    }  # fmt: skip
+
+
+def _paradigms(trace: TraceAnalysis) -> list[Sequence[Any]]:
+    tree = trace.tree
+    if tree is None or not tree.has(call_tree.TIME):
+        return []
+    found = call_tree.by_paradigm(tree)
+    totals = np.maximum(np.sum(list(found.values()), axis=0), 1e-9)
+    return [
+        (tree.called(at), track.rank, track.node, name, round(time[at]), time[at] / totals[at])
+        for at, track in enumerate(tree.places)
+        for name, time in found.items()
+    ]
+
+
+def _metrics(trace: TraceAnalysis) -> list[Sequence[Any]]:
+    """Of all but time, which the other tables have."""
+    tree, rows = trace.tree, list[Sequence[Any]]()
+    for metric in () if tree is None else tree.metrics:
+        if tree is not None and metric.name != call_tree.TIME:
+            below, own = (call_tree.spread(each, metric.combine) for each in tree.values(metric.name))
+            columns = (below.total.tolist(), own.total.tolist(), own.least.tolist(), own.greatest.tolist())
+            rows += [(at, metric.name, metric.unit, *each) for at, each in enumerate(zip(*columns, strict=True))]
+    return rows
+
+
+def _of_tree(about: str, columns: tuple[Column, ...], values: Callable[["call_tree.CallTree"], Columns]) -> TraceTable:
+    """A table of the call tree; empty without one."""
+
+    def of(trace: TraceAnalysis) -> Columns:
+        none: Columns = {column.name: () for column in columns}
+        return none if trace.tree is None else values(trace.tree)
+
+    return TraceTable(about, columns, of)
+
+
+_PARADIGM = Column(
+    "paradigm",
+    "TEXT NOT NULL",
+    "what it belongs to: user, mpi, openmp, cuda ..., as Score-P has it; of traces the category",
+)
+_CALLED = Column("count", "INTEGER", "calls; NULL where unknown")
+_INCLUSIVE = Column(
+    "inclusive_ns", "INTEGER", "time with all that it called, on all ranks together; NULL where unknown"
+)
+_EXCLUSIVE = Column("exclusive_ns", "INTEGER", "time without what it called; NULL where unknown")
+_OVER_RANKS = (
+    Column("mean_ns", "INTEGER", "over the ranks (of one rank over its threads), the mean"),
+    Column("min_ns", "INTEGER", "the least"), Column("max_ns", "INTEGER", "the greatest"),
+    Column("most", "TEXT", "the rank or thread with the greatest"), Column("imbalance", "REAL", "1 - mean/max, 0-1"),
+)  # fmt: skip
+
+
 def _verdicts(trace: TraceAnalysis) -> list[Sequence[Any]]:
     return [
         (own.code, own.severity, own.title, "; ".join(finding.text for finding in own.evidence), own.advice, own.source,
          own.start, own.end, ", ".join(trace.gpus[gpu].place for gpu in own.gpus) or None)
         for own in trace.verdicts
     ]  # fmt: skip
+
+
+def _messages(trace: TraceAnalysis) -> list[Sequence[Any]]:
+    found = trace.exchange
+    if found is None:
+        return []
+    columns = (found.source, found.target, found.count, found.size, found.time, found.timed)
+    rates = found.rate().tolist()
+    return [
+        (*_end(found.ends[source]), *_end(found.ends[target]), count, size, time if timed else None,
+         None if rate != rate else rate)
+        for source, target, count, size, time, timed, rate in zip(*(column.tolist() for column in columns), rates,
+                                                                 strict=True)
+    ]  # fmt: skip
+
+
+def _end(track: Track) -> tuple[int | None, str | None]:
+    return track.rank, track.node
 
 
 TABLES: dict[str, TraceTable] = {
@@ -196,6 +306,56 @@ TABLES: dict[str, TraceTable] = {
          Column("min", "REAL NOT NULL", "the least"), Column("max", "REAL NOT NULL", "the greatest"),
          Column("last", "REAL NOT NULL", "the last"), *_ns(("at_max_ns", "when it was greatest")),
          PLACE._replace(type="TEXT", meaning="what pages and screens call the GPU; NULL of the whole")), "counters"),
+    "metrics": _like(
+        "one metric of one's own on one GPU or thread",
+        (_NAME._replace(meaning="its name"), Column("expression", "TEXT NOT NULL", "what it is"),
+         Column("unit", "TEXT NOT NULL", "1 of a share, calls/s, bytes/s, of one by another also s, bytes; empty: a number"),
+         Column("level", "TEXT", "GPU or thread; NULL where no name fits"), RANK,
+         PLACE._replace(type="TEXT", meaning="what pages and screens call it"),
+         Column("value", "REAL", "of the window; NULL where it is not known")), "metrics"),
+    "messages": _rows(
+        "the messages from one rank to another",
+        (RANK._replace(meaning="the sender's rank; NULL where not told"), Column("node", "TEXT", "its node"),
+         Column("to_rank", "INTEGER", "the receiver's"), Column("to_node", "TEXT", "its node"), _COUNT,
+         Column("bytes", "INTEGER NOT NULL", "together"),
+         Column("time_ns", "INTEGER", "from sending to receiving, together; NULL where either was not read"),
+         Column("bytes_per_s", "REAL", "bytes over that time; NULL where that is 0 or unknown")), _messages),
+    "collectives": _rows(
+        "the collective operations of one kind on one communicator",
+        (Column("kind", "TEXT NOT NULL", "allreduce, barrier and so on"), Column("comm", "TEXT NOT NULL", "communicator"),
+         Column("count", "INTEGER NOT NULL", "how many, those of each rank counted"), _TOTAL,
+         Column("wait_ns", "INTEGER", "until the last rank had begun, together; NULL where that is not known"),
+         Column("max_wait_ns", "INTEGER", "the longest of one rank"),
+         *_ns(("n_known", "of how many the wait is known"), ("sent", "bytes"), ("received", "bytes"))),
+        lambda trace: trace.collectives),
+    "io": _rows(
+        "the operations of one kind on one file by one call",
+        (Column("file", "TEXT NOT NULL", "its name"), Column("operation", "TEXT NOT NULL", "read, write, flush or other"),
+         Column("call", "TEXT", "the call; NULL where not told"), Column("layer", "TEXT NOT NULL", "its interface"),
+         _COUNT, Column("bytes", "INTEGER NOT NULL", "together; of unknown size 0"),
+         *_ns(("n_sized", "of how many the size is known"), ("total_ns", "together"), ("max_ns", "the longest")),
+         Column("bytes_per_s", "REAL", "bytes over that time; NULL where that is 0 or a size is unknown")),
+        lambda trace: [(*each, each.bytes_per_s) for each in trace.io or ()]),
+    "calltree": _of_tree(
+        "one path of calls",
+        (Column("id", "INTEGER NOT NULL", "its number"), Column("parent", "INTEGER", "that of its caller; NULL of a root"),
+         Column("depth", "INTEGER NOT NULL", "calls around it"), _NAME, _PARADIGM, _CALLED, _INCLUSIVE, _EXCLUSIVE,
+         Column("share", "REAL", "of the time of all roots, 0-1"), *_OVER_RANKS), _calltree),
+    "calltree_metrics": _rows(
+        "one metric other than time, of one path of calls",
+        (Column("id", "INTEGER NOT NULL", "that of calltree"), Column("metric", "TEXT NOT NULL", "visits, bytes_sent ..."),
+         Column("unit", "TEXT NOT NULL", "its unit"), Column("inclusive", "REAL", "with all that it called; NULL unknown"),
+         Column("exclusive", "REAL", "without"), Column("min", "REAL", "over the ranks, the least of exclusive"),
+         Column("max", "REAL", "the greatest")), _metrics),
+    "functions": _of_tree(
+        "one function, by name",
+        (_NAME, _PARADIGM, _CALLED, _INCLUSIVE, _EXCLUSIVE, Column("share", "REAL", "of all exclusive time, 0-1"),
+         *_OVER_RANKS), _functions),
+    "paradigms_by_rank": _rows(
+        "one paradigm on one rank (of one rank, on one of its threads)",
+        (Column("place", "TEXT NOT NULL", "the rank or thread"), RANK, Column("node", "TEXT", "the node"), _PARADIGM,
+         Column("time_ns", "INTEGER NOT NULL", "exclusive time"), Column("share", "REAL NOT NULL", "of the rank's, 0-1")),
+        _paradigms),
     "verdicts": _rows(
         "one verdict",
         (Column("code", "TEXT NOT NULL", "the rule"), Column("severity", "TEXT NOT NULL", "critical, warning or info"),

@@ -1,15 +1,15 @@
-"""What --from, --to, --steps and --gpus mean for a trace."""
+"""What --from, --to, --steps, --gpus and the words of a filter mean for a trace."""
 
 import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Ints
 from gssr.model.traces.gpu_names import gpus_of, spellings
-from gssr.model.traces.part import Part, part_of
+from gssr.model.traces.part import Limit, Part, part_of
 from gssr.model.traces.steps import steps_of
 from gssr.traces.timeline import Timeline, Track
 
@@ -17,6 +17,8 @@ _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9
 _TIME = re.compile(r"(-?)(\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})(ns|us|µs|ms|s|m|h|)")
 _STEPS = re.compile(r"(\d{1,12})(?:(?:-|:|\.\.)(\d{1,12}))?")
 _NUMBER = re.compile(r"\d+$")
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([kKMGT]?)(?:i?B)?")
+_POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def ns_of(text: str) -> int:
@@ -34,6 +36,16 @@ def ns_of(text: str) -> int:
     return -ns if sign else ns
 
 
+def limit(what: Literal["takes", "size"], below: bool, text: str) -> Limit:
+    """Of a length such as ``10us``, or a size such as ``1M`` (powers of 1,024). Raises ValueError, a sentence."""
+    if what == "takes":
+        return Limit(what, below, ns_of(text))
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text or 'nothing'!r} is not a size: write size>4096, size>64k or size>1M")
+    return Limit(what, below, float(found[1]) * 1024 ** _POWERS[found[2]])
+
+
 def numbers_of(text: str) -> tuple[int, int]:
     """The first and the last of ``12``, ``12-14``, ``12:14``. Raises ValueError, a sentence."""
     found = _STEPS.fullmatch(text.strip())
@@ -43,14 +55,15 @@ def numbers_of(text: str) -> tuple[int, int]:
 
 
 class Wanted(NamedTuple):
-    """Which part of a trace is looked at, in the words of the options (None for all), and whether as HolisticTraceAnalysis
-    counts."""
+    """Which part of a trace is looked at, in the words of the options (None for all), whether as HolisticTraceAnalysis
+    counts, and which ``metrics`` of one's own are asked for (gssr.model.custom_metrics)."""
 
     start: str | None = None
     end: str | None = None
     steps: str | None = None
     gpus: Sequence[str] | None = None
     like_hta: bool = False
+    metrics: Sequence[str] = ()
 
 
 WHOLE = Wanted()

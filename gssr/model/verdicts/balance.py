@@ -4,8 +4,8 @@ import numpy as np
 
 from gssr.model.evidence.evidence import over_gpus
 from gssr.model.findings.imbalance import behind
+from gssr.model.statistics.balance import Z, outliers
 from gssr.model.statistics.balance import imbalance as imbalance_of_means
-from gssr.model.statistics.balance import outliers
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import Job, group, median, medians, positions
 from gssr.model.verdicts.table import LEAD, TRACEML, Found, Rule, Threshold, finding, rule, told
@@ -41,7 +41,7 @@ def straggler(job: Job, rule: Rule) -> Found | None:
     middle = median(means)
     if not middle > 0:
         return None
-    apart = outliers(means, 1.0)
+    apart = outliers(means, 1.0) & (np.abs(means - middle) >= Z * job.gpu_errors)
     few = max(1.0, rule.at("most") * np.isfinite(means).sum())
     low, high = apart & (means < rule.at("ratio") * middle), apart & (means > middle / rule.at("ratio"))
     strange = low if low.any() else high
@@ -65,7 +65,7 @@ def straggler(job: Job, rule: Rule) -> Found | None:
 
 
 @rule(
-    "warning", "The GPUs are not equally busy: {lost} of their time is lost to it",
+    "warning", "The GPUs are not equally busy, {who}: {lost} of their time is lost",
     (
         Threshold("warning", 0.1, "1 - mean/max of the GPUs' time means is at least this", TRACEML),
         Threshold("critical", 0.2, "from this on it is critical", TRACEML),
@@ -79,7 +79,10 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
     means = job.gpu_means
     known = means[np.isfinite(means)]
     value = imbalance_of_means(known)
-    if len(known) < _FEWEST or value is None or value < rule.at("warning"):
+    if len(known) < _FEWEST or value is None:
+        return None
+    busiest = float(np.nanmax(means - Z * job.gpu_errors))  # the highest of many is so by chance, too
+    if value < rule.at("warning") or known.mean() > (1 - rule.at("warning")) * busiest:
         return None
     low, high = int(np.nanargmin(means)), int(np.nanargmax(means))
     gpus = job.evidence.gpus
@@ -91,7 +94,11 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
     apart = outliers(means, 1.0)
     others = imbalance_of_means(means[np.isfinite(means) & ~apart]) or 0.0
     which = positions(apart) if others < rule.at("warning") else ()
-    return Found({"lost": words.percent(value)}, evidence, rule.graded(value), job.span, which, lost=job.lost_to())
+    own, side = which or (low,), "least"
+    if which and float(np.mean(means[list(which)])) > median(means):
+        side = "most"
+    found = {"lost": words.percent(value), "who": f"{words.named(gpus, own)} {side}"}
+    return Found(found, evidence, rule.graded(value), job.span, which, lost=job.lost_to())
 
 
 @rule(

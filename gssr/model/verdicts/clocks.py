@@ -3,6 +3,7 @@
 import numpy as np
 
 from gssr.arrays import Floats, Ints
+from gssr.makers import AMD, maker_of
 from gssr.metrics import THROTTLES
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
@@ -29,6 +30,9 @@ _WAITED_FOR = (
     "cpu_starved",
     "recurring_dips",
     "pauses",
+    "low_power",
+    "low_occupancy",
+    "small_kernels",
 )
 """What shows where GPUs wait, step by step, for those that are slow."""
 
@@ -39,6 +43,7 @@ _WAITED_FOR = (
         Threshold("share", 0.05, "heat lowers the clock (by hardware or driver) in at least this share of samples,"),
         Threshold("celsius", 95.0, "or the GPU is so hot in at least this share of the time,", KEMPNER),
         Threshold("celsius_a100", 93.0, "or, if it is an A100, so hot", KEMPNER),
+        Threshold("celsius_amd", 100.0, "or, of AMD's, so hot at its hottest place: MI210 and MI300A slow down there"),
         Threshold("critical", 0.5, "from this share on it is critical"),
     ),
     "Tell the operators which node it is (cooling, dust, a failed fan), and leave it out until then.",
@@ -49,7 +54,8 @@ _WAITED_FOR = (
 def throttled_thermal(job: Job, rule: Rule) -> Found | None:
     """Too hot: as the flags say, or the temperature itself."""
     peaks, evidence = job.evidence.peaks, job.evidence
-    limit = rule.at("celsius_a100" if peaks is not None and peaks.model.startswith("A100") else "celsius")
+    is_a100, is_amd = peaks is not None and peaks.model.startswith("A100"), maker_of(evidence.gpus) == AMD
+    limit = rule.at("celsius_a100" if is_a100 else "celsius_amd" if is_amd else "celsius")
     hot = np.full(evidence.n_gpus, np.nan)
     if "temperature" in evidence.series:
         celsius = evidence.series["temperature"]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Ints
+from gssr.makers import words_of
 from gssr.metrics import BY_NAME
 from gssr.model.evidence.evidence import Evidence, excerpt
 from gssr.model.evidence.gather import few_rows, gather
@@ -77,6 +78,7 @@ def judge(evidence: Evidence, table: Table = TABLE) -> Judgement:
         lambda rule: _missing(rule, evidence),
         partial(explains, job=job),
         evidence.n_gpus * evidence.seconds / 3600,
+        words_of(evidence.gpus),
     )
     return Judgement(verdicts, abstentions, evidence.start, evidence.end)
 
@@ -107,8 +109,9 @@ def explains(cause: Rule, own: Found, rule: Rule, found: Found, job: Job) -> boo
 
 
 def _without_samples(job: Job, table: Table) -> Iterator[Abstention]:
+    said = words_of(job.evidence.gpus)
     for rule in table.rules:
-        yield Abstention(rule.code, _missing(rule, job.evidence) or "no GPU has samples")
+        yield Abstention(rule.code, said(_missing(rule, job.evidence) or "no GPU has samples"))
 
 
 AT_WORK = ("steady", "recurring")

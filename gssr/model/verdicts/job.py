@@ -6,10 +6,12 @@ from functools import cached_property
 import numpy as np
 
 from gssr.arrays import Flags, Floats
+from gssr.makers import AMD, maker_of
+from gssr.metrics import DETECTION_METRICS
 from gssr.model.evidence.evidence import Evidence, over_gpus
 from gssr.model.verdicts import words
 from gssr.model.verdicts.table import Table
-from gssr.model.window import DETECTION_METRICS, average_of, warm_up_and_tear_down
+from gssr.model.window import average_of, warm_up_and_tear_down
 
 CLEARLY = 1.25
 """So many times as much shows more than noise does, where the same is looked at twice."""
@@ -73,7 +75,20 @@ class Job:
         if self.lead is None:
             return np.full((self.evidence.n_gpus, len(self.evidence.times)), np.nan)
         own = np.asarray(self.evidence.series[self.lead], np.float64)
-        return own * self._effort(np.asarray(self.evidence.series["power_usage"], np.float64)) if self.by_power else own
+        return own * self._effort(self.power) if self.by_power else own
+
+    @cached_property
+    def power(self) -> Floats:
+        """[n_gpus, n_bins] in W. Of the second die of a card, for which its driver tells none, the first one's, which is the
+        card's (AMD's MI250X)."""
+        gpus, own = self.evidence.gpus, np.array(self.evidence.series["power_usage"], np.float64)
+        known = np.asarray(np.isfinite(own).any(axis=1), bool)
+        for at in np.flatnonzero(known[:-1] & ~known[1:]) + 1:
+            first, second = gpus[at - 1], gpus[at]
+            alike = (first.node, first.name) == (second.node, second.name) and maker_of((second,)) == AMD
+            if alike and first.device_index is not None and second.device_index == first.device_index + 1:
+                own[at] = own[at - 1]
+        return own
 
     @property
     def by_power(self) -> bool:
@@ -88,7 +103,7 @@ class Job:
     def _effort(self, power: Floats) -> Floats:
         """Power (W) [n_gpus, ...] as a share (0-1) of what GPUs of the model draw at work, above what they draw at rest."""
         models = np.unique([gpu.name or "" for gpu in self.evidence.gpus], return_inverse=True)[1]
-        all_power = np.where(self.used[:, None], self.evidence.series["power_usage"], np.nan)
+        all_power = np.where(self.used[:, None], self.power, np.nan)
         effort = np.full(power.shape, np.nan)
         for model in range(int(models.max(initial=-1)) + 1):
             of = models == model
@@ -152,19 +167,20 @@ class Job:
     @cached_property
     def still(self) -> Flags:
         """[n_gpus, n_bins]: cells in which nothing is computed or moved, whatever kernels run: as DRAM and the arithmetic
-        pipes tell; where they were not measured, as power and memory copies do beside those of the job at work."""
+        pipes tell; where they were not measured, as power and memory copies (or DRAM) do beside those of the job at work."""
         series, shape = self.evidence.series, self.activity.shape
         if "dram_active" in series and "flop_active" in series:
             return np.asarray(
                 (series["dram_active"] < 2 * self.common("still")) & (series["flop_active"] < self.common("still")),
                 bool,
             )
-        power, copies = series.get("power_usage"), series.get("memory_copy_utilization")
-        if power is None or copies is None or self.lead != "gpu_utilization":
+        if not self.by_power:
             return np.zeros(shape, bool)
+        copies, dram = (series.get(name, np.nan) for name in ("memory_copy_utilization", "dram_active"))
+        moved = np.where(np.isfinite(copies), copies, dram)
         limits = np.array([gpu.power_limit or np.nan for gpu in self.evidence.gpus], np.float64)[:, None]
-        top = np.fmax(np.nan_to_num(power).max(axis=1, keepdims=True), 0.6 * limits)
-        return np.asarray((copies < 2 * self.common("still")) & (power < self.common("drawn") * top), bool)
+        top = np.fmax(np.nan_to_num(self.power).max(axis=1, keepdims=True), 0.6 * limits)
+        return np.asarray((moved < 2 * self.common("still")) & (self.power < self.common("drawn") * top), bool)
 
     @cached_property
     def spinning(self) -> Flags:
@@ -223,6 +239,17 @@ class Job:
         n = cells.sum(axis=1)
         total = np.where(cells, self.activity, 0.0).sum(axis=1)
         return np.asarray(np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0), np.float64)
+
+    @cached_property
+    def gpu_errors(self) -> Floats:
+        """[n_gpus]: the standard error of each of ``gpu_means`` from how it differs from the others bin by bin: few samples,
+        each of another part of a step, differ by chance. 0 where bins are too few to tell."""
+        own = np.where(self.comparable, self.activity, np.nan)
+        apart = own - over_gpus(own)
+        n = np.isfinite(apart).sum(axis=1)
+        apart -= over_gpus(apart.T)[:, None]
+        variance = float(np.nansum(apart**2)) / max(float(np.maximum(n - 1, 0).sum()), 1.0)
+        return np.asarray(np.sqrt(variance / np.maximum(n, 1)), np.float64)
 
     def in_course(self) -> Floats:
         """[n_instants]: the leading metric over the course."""

@@ -117,11 +117,12 @@ def low_occupancy(job: Job, rule: Rule) -> Found | None:
 
 
 @rule(
-    "warning", "Busy by utilization ({utilization}), but at {power} of the power limit: few SMs are at work",
+    "warning", "Busy by utilization ({utilization}), but at {power}: few SMs are at work",
     (
         Threshold("gpu_utilization", 0.8, "GPU utilization is at least this, and nothing better was measured"),
         Threshold("power", 0.33, "power is below this share of its limit"),
-        Threshold("memory_copy_utilization", 0.25, "and memory is copied for less than this share of the time"),
+        Threshold("memory_copy_utilization", 0.25, "and memory is copied, or DRAM active, for less than this share"),
+        Threshold("effort", 0.65, "or power is below this share of their highest: who waits half the time draws 0.6 of it"),
     ),
     "Utilization counts the time in which any kernel runs, however small: small kernels, or kernels that wait for other "
     "GPUs. Record with DCGM, or on Hopper and newer with GPM (gssr doctor says what is there): SM activity tells which.",
@@ -135,15 +136,21 @@ def low_power(job: Job, rule: Rule) -> Found | None:
     if not limits:
         raise Unknown("the power limit is unknown")
     used, power = job.at_work("gpu_utilization"), job.at_work("power_usage") / float(np.median(limits))
-    if not (used >= rule.at("gpu_utilization") and power < rule.at("power")):
+    if not used >= rule.at("gpu_utilization"):
         return None
-    if job.at_work("memory_copy_utilization") >= rule.at("memory_copy_utilization"):
+    utilized = job.evidence.series["gpu_utilization"]
+    busy = job.comparable & (utilized >= rule.at("gpu_utilization"))
+    effort = float(job.activity[busy].sum() / utilized[busy].sum()) if busy.any() else np.nan
+    said, name = f"{words.percent(power)} of the power limit", "power"
+    moved = np.fmax(job.at_work("memory_copy_utilization"), job.at_work("dram_active"))
+    if not power < rule.at(name) or moved >= rule.at("memory_copy_utilization"):
+        power, said, name = effort, f"{words.percent(effort)} of the power that these GPUs draw at their best", "effort"
+    if not power < rule.at(name):
         return None
-    found = {"utilization": words.percent(used), "power": words.percent(power)}
+    found = {"utilization": words.percent(used), "power": said}
     return _found(
         job, rule, found, finding("gpu_utilization", used, "at work", rule, "gpu_utilization"),
-        told("power_usage", power, f"{words.percent(power)} of the power limit (below {words.percent(rule.at('power'))})",
-             rule.at("power")),
+        told("power_usage", power, f"{said} (below {words.percent(rule.at(name))})", rule.at(name)),
     )  # fmt: skip
 
 

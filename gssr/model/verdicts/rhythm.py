@@ -95,8 +95,11 @@ def recurring_dips(job: Job, rule: Rule) -> Found | None:
     )
     won = lost / (1 - min(job.spins(bins > 0.5) / level, 0.5)) if job.lead == "sm_active" else lost
     found = {"period": words.duration(seconds), "length": words.duration(length), "what": what}
-    is_apart = seconds >= rule.at("steps")
-    severity = rule.graded(lost) if is_apart else rule.severity
+    is_long = seconds >= rule.at("steps")
+    dipped, reached = bins > 0.5, job.activity >= job.common("working") * job.gpu_levels[:, None]
+    # Where some GPU works through nearly all of the dips, the others wait for that one.
+    is_apart = is_long and job.share(dipped & reached.any(axis=0)) < job.common("explained") * job.share(dipped)
+    severity = rule.graded(lost) if is_long else rule.severity
     return Found(found, evidence, severity, job.span, (), bins, lost=won, apart=is_apart)
 
 
@@ -150,7 +153,8 @@ def period(values: Floats, periods: float) -> tuple[float, float]:
         Threshold("share", 0.02, "all GPUs together pause (as above) for at least this share of the time"),
         Threshold("gr_engine_active", 0.9, "and their engines are less active than this: no kernel spins meanwhile, ..."),
         Threshold("samples", 3.0, "by NVML alone they are so many samples long: fewer may be the gaps of short steps"),
-        Threshold("alone", 0.25, "... or no more than this share of the GPUs works, for which the others wait"),
+        Threshold("alone", 0.25, "... or no more than this share of the GPUs works, for which the others wait ..."),
+        Threshold("lasting", 10.0, "... for so many seconds at a time: shorter waits are part of steps"),
         Threshold("warning", 0.05, "from this share on it is a warning"),
         Threshold("critical", 0.25, "from this share on it is critical"),
     ),
@@ -162,7 +166,9 @@ def pauses(job: Job, rule: Rule) -> Found | None:
     closer = job.closer
     low = closer.steady & (closer.mean < job.common("paused") * closer.level)
     working = closer.alive[closer.used].mean(axis=0) if closer.used.any() else np.zeros(len(low))
-    alone = (working > 0) & (working <= rule.at("alone"))
+    alone = low & (working > 0) & (working <= rule.at("alone"))
+    for first, end in stretches(alone):
+        alone[first:end] = (end - first) * closer.evidence.width >= rule.at("lasting")
     low &= alone | ~(closer.in_time("gr_engine_active") >= rule.at("gr_engine_active"))
     share = closer.share(low)
     if share < rule.at("share") or not low.any():

@@ -22,8 +22,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gssr.model.results import SEVERITIES
-from gssr.model.verdicts import balance, clocks, limits, rhythm, usage, waits
+from gssr.model.verdicts import balance, clocks, errors, limits, rhythm, usage, waits
 from gssr.model.verdicts.table import JOBSTATS, KEMPNER, TRACES, Rule, Table, Threshold, rules_of
+from gssr.similar import did_you_mean, similar
 
 COMMON = Rule(
     "common", "info", "",
@@ -33,7 +34,7 @@ COMMON = Rule(
         Threshold("low", 0.3, "below this SM activity a job waits whatever its working level is", KEMPNER),
         Threshold("gaps", 0.9, "where the engine's activity at work is below this a job waits at work, too"),
         Threshold("still", 0.02, "where the pipes do less arithmetic than this, and DRAM twice this, the SMs only spin"),
-        Threshold("drawn", 0.5, "where these were not measured: no memory copies, and less than this share of its power"),
+        Threshold("drawn", 0.5, "where these were not measured: no copies (or DRAM), and less than this share of its power"),
         Threshold("unused", 0.02, "a GPU that does something in less than this share of the time is unused", JOBSTATS),
         Threshold("paused", 0.25, "below this share of the working level a job pauses"),
         Threshold("explained", 0.8, "a symptom is explained by a cause that holds in this share of its time"),
@@ -41,7 +42,7 @@ COMMON = Rule(
     "", (),
 )  # fmt: skip
 
-SUBJECTS = (usage, clocks, balance, waits, rhythm, limits)
+SUBJECTS = (errors, usage, clocks, balance, waits, rhythm, limits)
 TABLE = Table(COMMON, tuple(rule for subject in SUBJECTS for rule in rules_of(subject)))
 
 VARIABLE = "GSSR_RULES"
@@ -67,7 +68,7 @@ def load(path: str, table: Table = TABLE) -> Table:
     codes = [rule.code for rule in (table.common, *table.rules)]
     for code, changes in wanted.items():
         if code not in codes:
-            raise ValueError(f"{path}: there is no rule {code!r}{_near(code, codes)}")
+            raise ValueError(f"{path}: there is no rule {code!r}{did_you_mean(similar(code, codes))}")
         if not isinstance(changes, dict):
             raise ValueError(f"{path}: {code} must be a table: [{code}]")
     rules = (_changed(rule, wanted.get(rule.code, {}), path) for rule in table.rules)
@@ -103,7 +104,7 @@ def _changed(rule: Rule, changes: Mapping[str, Any], path: str) -> Rule | None:
             rule = rule._replace(link=value)
         elif name not in names:
             known = [*names, "severity", "advice", "link", "enabled"]
-            raise ValueError(f"{where} is not known{_near(name, known)}; there are: {', '.join(known)}")
+            raise ValueError(f"{where} is not known{did_you_mean(similar(name, known))}; there are: {', '.join(known)}")
         elif isinstance(value, bool) or not isinstance(value, int | float) or value != value:
             raise ValueError(f"{where} must be a number, not {value!r}")
         elif not (least := next(each.least for each in rule.thresholds if each.name == name)) <= value <= GREATEST:
@@ -116,10 +117,3 @@ def _changed(rule: Rule, changes: Mapping[str, Any], path: str) -> Rule | None:
                 )
             )
     return rule if changes.get("enabled", True) else None
-
-
-def _near(word: str, known: list[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,14 +1,15 @@
 """What a table of rules is made of: each rule with what it looks for, and what it hands to the engine when that holds."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from math import isfinite
 from typing import Any, NamedTuple, TypeVar
 
 from gssr.arrays import Flags, Floats
+from gssr.metrics import DETECTION_METRICS
 from gssr.model.results import SEVERITIES, Abstention, Finding, Severity, Verdict
 from gssr.model.verdicts import words
-from gssr.model.window import DETECTION_METRICS
 
 OURS = "ours"
 DCGM = "NVIDIA DCGM feature overview"
@@ -19,6 +20,7 @@ CSCS = "CSCS's job report"
 TRACEML = "TraceML"
 NSYS = "Nsight Systems' expert rules"
 NSYS_AI = "nsys-ai"
+XID = "NVIDIA XID errors"
 HTA = "HolisticTraceAnalysis"
 
 TRACES = "traces"
@@ -152,21 +154,23 @@ def decide(
     missing: Callable[[Rule], str | None],
     explains: Callable[[Rule, Found, Rule, Found], bool],
     gpu_hours: float = 0.0,
+    said: Callable[[str], str] = str,
 ) -> tuple[tuple[Verdict, ...], tuple[Abstention, ...]]:
     """Verdicts on what the conditions look at, ``job``: the worst first and otherwise in the order of the rules; and the
     rules that abstained. ``missing``: what a rule needs and is not there. A rule whose findings another one that is told
-    ``explains`` (cause, what it found, rule, what that found) is left out. ``gpu_hours``: those of which shares are lost."""
+    ``explains`` (cause, what it found, rule, what that found) is left out. ``gpu_hours``: those of which shares are lost.
+    ``said``: says a text in the words of the GPUs' makers (gssr.makers)."""
     judged: dict[str, tuple[Rule, Found]] = {}
     abstentions = []
     for rule in table.rules:
         why = missing(rule)
         if why is not None:
-            abstentions.append(Abstention(rule.code, why))
+            abstentions.append(Abstention(rule.code, said(why)))
             continue
         try:
             found = REGISTERED[rule.code][1](job, rule)
         except Unknown as unknown:
-            abstentions.append(Abstention(rule.code, str(unknown)))
+            abstentions.append(Abstention(rule.code, said(str(unknown))))
             continue
         if found is None or (found.bins is not None and not found.bins.any()):
             continue  # by a site's zero it would hold of nothing
@@ -177,7 +181,7 @@ def decide(
     for code in table.causes_first():
         if code in judged and not any(explains(*cause, *judged[code]) for cause in kept.values()):
             kept[code] = judged[code]
-    told = [_verdict(*kept[rule.code], gpu_hours) for rule in table.rules if rule.code in kept]
+    told = [_verdict(*kept[rule.code], gpu_hours, said) for rule in table.rules if rule.code in kept]
     verdicts = sorted(told, key=lambda one: SEVERITIES.index(one.severity))
     return tuple(verdicts), tuple(abstentions)
 
@@ -191,14 +195,14 @@ def same_gpus(cause: Rule, own: Found, rule: Rule, found: Found) -> bool:
     return not own.gpus or bool(found.gpus and set(found.gpus) <= set(own.gpus))
 
 
-def _verdict(rule: Rule, found: Found, gpu_hours: float) -> Verdict:
+def _verdict(rule: Rule, found: Found, gpu_hours: float, said: Callable[[str], str]) -> Verdict:
     told = found.lost is not None and isfinite(found.lost) and found.severity != "info"
     return Verdict(
         rule.code,
         found.severity,
-        rule.title.format(**found.words),
-        found.findings,
-        f"{found.advice or rule.advice} {rule.link}".rstrip(),
+        said(rule.title.format(**found.words)),
+        tuple(replace(each, text=said(each.text)) for each in found.findings),
+        f"{said(found.advice or rule.advice)} {rule.link}".rstrip(),
         rule.source,
         *found.span,
         found.gpus,

@@ -16,6 +16,7 @@ _LET = (
     " the program use all it gets: check the ranks per node, CUDA_VISIBLE_DEVICES and the launcher's GPU binding "
     "(srun --ntasks-per-node=4 --gpus-per-task=1 nvidia-smi -L)."
 )
+_STILL = "The job still runs: look at the last lines of its output. It may wait for data, write a checkpoint, or hang."
 _NO_GPU = (
     "Is the program built for GPUs, and does it find them? Try within the job: nvidia-smi; python -c 'import torch; "
     "print(torch.cuda.is_available())'. Work that needs no GPU runs as well on a node without."
@@ -133,6 +134,7 @@ def _out_of_step(job: Job, bins: Flags) -> tuple[str, tuple[int, ...]]:
         Threshold("apart", -0.3, "two groups of GPUs work at opposite times: their correlation is below this", least=-1.0),
         Threshold("together", 0.3, "and within each group it is above this"),
         Threshold("all", 0.8, "and so many of the GPUs belong to one of them"),
+        Threshold("at_once", 0.2, "in less of the time both work at once: any that work for half of it do in 0.25"),
         Threshold("turns", 4.0, "they change so many times at least"),
         Threshold("lost", 0.1, "and each waits for at least this share of its time"),
         Threshold("critical", 0.4, "from this share on it is critical"),
@@ -161,6 +163,11 @@ def taking_turns(job: Job, rule: Rule) -> Found | None:
         return None
     one, other = centred[mine].mean(axis=0), centred[theirs].mean(axis=0)
     turns = int(np.count_nonzero(np.diff(np.sign(one - other))))
+    # Less the mean of all, any two halves go opposite ways: nodes, too, whose samples show other parts of the same steps.
+    both = np.stack([over_gpus(values[group]) for group in (mine, theirs)])
+    reached = both >= job.common("working") * levels_of(both, job.common("working"), job.common("idle"))[:, None]
+    if reached.all(axis=0).mean() >= rule.at("at_once"):
+        return None
     levels = levels_of(values, job.common("working"), job.common("idle"))
     idle = over_gpus(np.clip(1 - values / levels[:, None], 0.0, 1.0).T)
     lost = float(np.nanmean(idle))
@@ -209,7 +216,8 @@ def start_up(job: Job, rule: Rule) -> Found | None:
 )  # fmt: skip
 def tear_down(job: Job, rule: Rule) -> Found | None:
     """The whole job stops working before it ends."""
-    return _idle_end(job, rule, job.span[1], job.evidence.end)
+    found = _idle_end(job, rule, job.span[1], job.evidence.end)
+    return found._replace(advice=_STILL) if found and job.evidence.state in _GOING_ON else found
 
 
 def _idle_end(job: Job, rule: Rule, start: float, end: float) -> Found | None:

@@ -6,6 +6,7 @@ from functools import wraps
 import numpy as np
 
 from gssr.arrays import Flags, Floats
+from gssr.model.evidence.gather import BRIEF, SPARSE
 from gssr.model.results import Finding
 from gssr.model.verdicts import words
 from gssr.model.verdicts.job import BUSY, CLEARLY, SPINNING, Job, stretches
@@ -30,6 +31,8 @@ _ALL = 0.9
 """Glimpses of so much of the time leave nothing out that is worth telling."""
 _FEWEST_BINS = 10
 """Fewer make no line."""
+_HARDLY = 4.0
+"""Times as much makes the rest of what a link carries hardly anything."""
 _RESOLVED = 3
 """Waits of so many bins are seen whole."""
 Condition = Callable[[Job, Rule], Found | None]
@@ -136,18 +139,13 @@ def _within_bins(job: Job, rule: Rule) -> tuple[float, Found] | None:
     best: tuple[float, str, Floats, float] | None = None
     for name, moving in job.evidence.moving.items():
         at = job.steady & np.isfinite(moving) & np.isfinite(job.mean)
-        own, active = moving[at], job.mean[at]
-        if len(own) < _FEWEST_BINS or not own.std() > 0 or not active.std() > 0:
-            continue
-        slope = float(np.cov(own, active)[0, 1] / own.var(ddof=1))
-        without = float(active.mean() - slope * own.mean())
-        share = min(-slope * float(own.mean()) / without, 1.0) if without > 0 else 0.0
-        correlation = float(np.corrcoef(own, active)[0, 1])
+        without, slope, correlation = _line(moving[at], job.mean[at])
+        share = min(-slope * float(moving[at].mean()) / without, 1.0) if without > 0 else 0.0
         if correlation <= -rule.at("correlation") and share >= rule.at("share") and (best is None or share > best[0]):
-            best = share, name, np.where(at, moving, 0.0), correlation
+            best = share, name, np.where(at, -slope / without * moving, 0.0), correlation
     if best is None:
         return None
-    share, name, moving, correlation = best
+    share, name, lost, correlation = best
     evidence = (
         told(
             "correlation", correlation, f"correlation of that with activity {correlation:.2f}", -rule.at("correlation")
@@ -155,16 +153,29 @@ def _within_bins(job: Job, rule: Rule) -> tuple[float, Found] | None:
         finding("share", share, "of the time", rule, "share"),
     )
     found = {"what": _READS[name], "long": _long(job, share)}
-    bins = np.clip(moving, 0.0, 1.0)
-    return share, Found(found, evidence, rule.graded(share), job.around(moving > 0), (), bins, lost=share)
+    bins = np.clip(np.divide(lost, job.lacks, out=np.zeros(len(lost)), where=job.lacks > 0), 0.0, 1.0)
+    return share, Found(found, evidence, rule.graded(share), job.around(lost > 0), (), bins, lost=share)
+
+
+def _line(x: Floats, y: Floats) -> tuple[float, float, float]:
+    """The line through values y [n] over x [n]: its height at 0, its slope, and their correlation; NaN of few or alike."""
+    if len(x) < _FEWEST_BINS or not x.std() > 0 or not y.std() > 0:
+        return np.nan, np.nan, np.nan
+    slope, height = np.polyfit(x, y, 1).tolist()
+    return height, slope, float(np.corrcoef(x, y)[0, 1])
 
 
 def _all_along(job: Job, rule: Rule) -> tuple[float, Found] | None:
-    """Waits shorter than any sample, all along: the engine is idle for a part of each bin, and disks or network are busy."""
-    if job.evidence.width > 1.5 * job.evidence.interval:
+    """Waits shorter than samples, of the GPUs or of the nodes, or between samples that are far apart: the engine is idle for
+    a part of the time, and disks or network are busy all along."""
+    width = job.evidence.width
+    if width > max(1.5 * job.evidence.interval, BRIEF):
         return None  # samples tell more than these bins
-    weight = np.where(job.waiting, 0.0, _between_kernels(job))
-    share = job.share(weight)
+    weight = _between_kernels(job)
+    for first, end in stretches(job.waiting) if job.evidence.interval < SPARSE else ():
+        if (end - first) * width > BRIEF:  # others are over before the nodes' next row
+            weight[first:end] = 0.0
+    share = min(job.share(weight), job.idle)
     means = {name: _mean(job.evidence.host.get(name), weight > 0) for name in _READS if (weight > 0).any()}
     name = max(means, key=lambda each: np.nan_to_num(means[each]), default="")
     if not name or not means[name] >= rule.at("rate") or share < rule.at("unseen"):
@@ -307,6 +318,7 @@ def _through_adapters(job: Job) -> Flags:
     (
         Threshold("rate", 1e9, "a GPU moves at least so much over PCIe (on Grace: C2C) while the GPUs wait", KEMPNER),
         Threshold("load", 0.05, "and this share of the link's bandwidth, where that is known: less holds nothing up"),
+        Threshold("correlation", 0.6, "or, in waits shorter than a sample, the more the less active the engine is"),
         Threshold("copy", 0.4, "or so much of the time goes to memory copies (no C2C, no PCIe counters)", KEMPNER),
         Threshold("share", 0.02, "that is at least this share of the time"),
         Threshold("warning", 0.05, "from this share on it is a warning"),
@@ -334,13 +346,15 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
         peaks = job.evidence.peaks
         full = (peaks.c2c_bandwidth if on_grace else peaks.pcie_bandwidth) if peaks else None
         weight = _between_kernels(job)
-        busy = (weight > 0) & (greatest >= max(rule.at("rate"), rule.at("load") * (full or 0.0)))
-        busy &= ~_through_adapters(job)
+        carried = _carried_between_kernels(job, greatest, rule)
+        least = 0.0 if carried else max(rule.at("rate"), rule.at("load") * (full or 0.0))
+        busy = (weight > 0) & (greatest >= least) & ~_through_adapters(job)
         weight = np.where(busy, weight, 0.0)
         means = {name: _mean(rate, busy) for name, rate in rates.items()}
         name = max(means, key=lambda each: np.nan_to_num(means[each]))
-        found = {"link": link, "rate": f"{words.amount(means[name], name)} {_DIRECTIONS[name.split('_')[1]]}"}
-        numbers = [finding(name, means[name], "per GPU meanwhile", rule, "rate")]
+        own = carried or means[name]
+        found = {"link": link, "rate": f"{words.amount(own, name)} {_DIRECTIONS[name.split('_')[1]]}"}
+        numbers = [finding(name, own, "per GPU meanwhile", rule, "rate")]
     share = job.share(weight)
     if share < rule.at("share"):
         return None
@@ -349,7 +363,20 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
         numbers.append(told(job.lead, lead, f"{job.lead_label} {words.percent(lead)} meanwhile"))
     numbers.append(finding("share", share, "of the time", rule, "share"))
     found["long"] = _long(job, share)
-    return Found(found, tuple(numbers), rule.graded(share), job.around(busy), (), busy, lost=share)
+    return Found(found, tuple(numbers), rule.graded(share), job.around(busy), (), busy, lost=min(share, job.idle))
+
+
+def _carried_between_kernels(job: Job, rate: Floats, rule: Rule) -> float:
+    """What a link carries (B/s) while no kernel runs, where waits are shorter than samples: as the line through its ``rate``
+    over the engine's activity tells. 0 where that shows no such waits: hardly anything is left where kernels run all the
+    time, nor less than nothing."""
+    engine = job.in_time("gr_engine_active")
+    at = job.working & ~job.waiting & np.isfinite(rate) & np.isfinite(engine)
+    if not at.any() or np.median(engine[at]) >= job.common("gaps"):
+        return 0.0  # most bins hold no wait
+    idle, slope, correlation = _line(engine[at], rate[at])
+    shown = correlation <= -rule.at("correlation") and idle >= max(rule.at("rate"), _HARDLY * abs(idle + slope))
+    return idle if shown else 0.0
 
 
 @rule(
@@ -378,12 +405,14 @@ def cpu_starved(job: Job, rule: Rule) -> Found | None:
     # nor are any where it is not known whether a kernel runs.
     bins = between if all_busy else between & job.waiting
     share = job.share(np.where(bins, weight, 0.0))
-    cores = _mean(job.evidence.workload.get("cpu"), bins)
+    cores, at_work = (_mean(job.evidence.workload.get("cpu"), each) for each in (bins, job.working & ~bins))
     if share < rule.at("share"):
         return None
     if all_busy:
         what = "all cores of the nodes are busy"
         found = finding("cpu_utilization", node, "meanwhile", rule, "node")
+    elif CLEARLY * cores < at_work:
+        return None  # cores rest meanwhile: the GPUs don't wait for them
     elif rule.at("cores_low") <= cores <= rule.at("cores_high") and job.evidence.has("gr_engine_active"):
         what = "each rank keeps just one core busy"
         found = told("workload_cpu", cores, f"{words.counted(cores, 'core')} busy per rank", rule.at("cores_high"))

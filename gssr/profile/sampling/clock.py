@@ -15,10 +15,10 @@ STEP_SECONDS = 0.5
 
 
 class Clock:
-    """``now()`` in unix seconds; ``ticks()`` in seconds of no particular origin, for deadlines."""
+    """``now()`` in unix seconds; ``ticks()`` in seconds since ``booted_at``, for deadlines."""
 
     def __init__(self) -> None:
-        self._anchor = time.time() - self.ticks()
+        self.booted_at = time.time() - self.ticks()
         self._offset = 0.0
 
     @staticmethod
@@ -28,11 +28,11 @@ class Clock:
 
     def now(self) -> float:
         """Unix time by the anchor."""
-        return self._anchor + self.ticks()
+        return self.booted_at + self.ticks()
 
     def at(self, ticks: float) -> float:
         """The same of a moment that ``ticks`` has told."""
-        return self._anchor + ticks
+        return self.booted_at + ticks
 
     def of_system(self, when: float) -> float:
         """A time that the system clock told just now, by this clock: also where it was set since, or just before."""

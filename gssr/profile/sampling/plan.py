@@ -4,11 +4,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from gssr.profile.request import Processes
+    from gssr.profile.sampling.low_score import Low
     from gssr.store.write.pending import Value
     from gssr.store.write.thinning import Keep
 
 SEPARATOR = "\x1f"
 """Between the words of a line from the supervisor to the sampler."""
+NO_GPU = "no GPU is sampled"
+"""How the line from the sampler begins that says so, and why."""
 
 
 class Plan(NamedTuple):
@@ -17,7 +21,10 @@ class Plan(NamedTuple):
     ``visible_gpus`` are the launcher's (gssr.launch.gpu_ids), ``same_for_all`` says whether they mean the same in every
     process of the node. ``siblings``: other ranks of the run may be on this node. ``host``: this one samples the host if
     they can't agree on who does. ``attached``: there is no workload; somebody else's is recorded from beside. ``hidden``:
-    names that may not be recorded (--redact); None where all may."""
+    names that may not be recorded (--redact); None where all may. ``processes``: as in the request. ``most_bytes``: the
+    recording is only for who watches the node now: it is deleted, and begun anew, when it has grown so large, and with its
+    folder when they are gone; None for one that stays. ``textfile``: the folder for node_exporter to read from.
+    ``trace_when``: when traces are asked for; None: never."""
 
     path: str
     append: bool
@@ -36,3 +43,7 @@ class Plan(NamedTuple):
     attached: bool = False
     keep: "Keep" = "raw"
     hidden: Sequence[str] | None = None
+    processes: "Processes" = "own"
+    most_bytes: int | None = None
+    textfile: str | None = None
+    trace_when: "Low | None" = None

@@ -12,7 +12,7 @@ from gssr.launch import Place
 from gssr.profile.request import Request
 from gssr.store.write.pending import Value
 from gssr.store.write.thinning import Keep
-from gssr.store.write.writer import Writer
+from gssr.store.write.writer import ProcessRow, Writer
 
 LEFT_OUT = "(left out)"
 _PATH = re.compile(r"(?<![\w/])~?/[^\s'\",;:()]+")
@@ -56,6 +56,10 @@ class RedactedWriter(Writer):
         run_id = self._pending.run_id
         own = [{**gpu, "uuid": f"GPU-{_digest(run_id, str(gpu['uuid']))}"} for gpu in gpus]
         super().add_gpus(own, measured, sampling_seconds)
+
+    def add_processes(self, gpu: int, time: float, rows: Sequence[ProcessRow]) -> None:
+        """See Writer: only how many they are, and what they use."""
+        super().add_processes(gpu, time, [(None, None, None, *row[3:]) for row in rows])
 
     def event(self, time: float, kind: str, message: str, gpu: int | None = None) -> None:
         """See Writer: names and paths are left out."""

@@ -8,6 +8,7 @@ reach the workload.
 import gc
 import math
 import os
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NoReturn
@@ -18,10 +19,11 @@ from gssr.profile.sampling.marks import Ear, Hearing, Marks
 from gssr.profile.sampling.plan import SEPARATOR, Plan
 from gssr.profile.sampling.share import Share
 from gssr.profile.sampling.summary import whole_run
+from gssr.store.disk import sizes, traces_beside
 from gssr.store.format.schema import GAP_INTERVALS
 from gssr.store.liveness import boot_id, process_start
 from gssr.store.read.open import RecordingError
-from gssr.store.write.create import overwriting
+from gssr.store.write.create import overwriting, remove
 from gssr.store.write.writer import Writer
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> 
         try:
             replaces = plan.overwrite and not plan.attached and os.path.lexists(plan.path)
             heard = _wait_for_start(inbox) if replaces else b""
-            code = 0 if heard is None else _Sampler(plan, inbox, outbox, None if ear is None else ear.fd, heard).run()
+            code = 0 if heard is None else _record(plan, inbox, outbox, None if ear is None else ear.fd, heard)
         except RecordingError as error:
             _say(outbox, f"nothing is recorded: {error}")
         except Exception as error:
@@ -57,6 +59,22 @@ def run_sampler(plan: Plan, inbox: int, outbox: int, ear: Ear | None = None) -> 
             ear.remove()
             ear.tidy()
         os._exit(code)
+
+
+def _record(plan: Plan, inbox: int, outbox: int, marks: int | None, heard: bytes) -> int:
+    """Record to the end; the exit status. Where a recording may not become large, one after the other."""
+    while True:
+        sampler = _Sampler(plan, inbox, outbox, marks, heard)
+        code = sampler.run()
+        if plan.most_bytes is not None and (sampler.full or sampler.orphaned):
+            remove(plan.path)
+        if not sampler.full:
+            break
+        plan, heard = plan._replace(run=plan.run | {"started_at": time.time()}), b""
+        _say(outbox, "there is no more room: what was recorded is forgotten, and recorded anew from here on")
+    if plan.most_bytes is not None and sampler.orphaned:
+        os.rmdir(os.path.dirname(plan.path))
+    return code
 
 
 def _say(outbox: int, text: str) -> None:
@@ -92,17 +110,18 @@ def _keep_what_is_loaded(collect: bool) -> None:
     gc.freeze()
 
 
-def _begun(plan: Plan) -> Writer:
+def _begun(plan: Plan, clock: Clock) -> Writer:
     """The writer of the run, which is recorded as running. Raises RecordingError."""
     pid = os.getpid()
     process = plan.process | {"pid": pid, "pid_start": process_start(pid), "boot_id": boot_id(), "state": "running"}
+    process["booted_at"] = clock.booted_at
     if plan.hidden is None:
         writer = Writer(plan.path, plan.append, plan.keep)
     else:
         from gssr.profile.sampling.redact import RedactedWriter
 
         writer = RedactedWriter(plan.path, plan.append, plan.keep, plan.hidden)
-        process["boot_id"] = None
+        process["boot_id"] = process["booted_at"] = None
     against = against_files(os.path.dirname(plan.path)) if plan.siblings and plan.host else None
     if against is not None:
         process |= {"clock_offset": against[0], "clock_error": against[1]}
@@ -122,16 +141,25 @@ class _Sampler:
         self._marks = Marks(marks, self._clock, self._clock.of_system(planned))
         self._hearing = Hearing([*self._marks.fds, inbox])
         with overwriting(plan.path) if plan.overwrite else nullcontext():
-            self._writer = _begun(plan)
+            self._writer = _begun(plan, self._clock)
         self._unread = heard
-        self._orphaned = False
+        self.orphaned = False
+        """The supervisor is gone."""
         self._end: tuple[int | None, str, float] | None = None
         self._workload: int | None = None
         self._workload_start: int | None = None
         self._workload_sampler: WorkloadSampler | None = None
         self._problem: str | None = None
+        self.full = False
+        """The recording has become as large as it may."""
         self._host: HostSampler | None = None
         self._share = Share(plan, self._writer, lambda text: _say(outbox, text), self._clock.now())
+        if plan.trace_when is not None:
+            from gssr.profile.sampling.low_score import LowScore
+
+            tell = self._writer.event
+            folder = traces_beside(plan.path)
+            self._share.low_score = LowScore(plan.trace_when, folder, lambda now, text: tell(now, "trace", text))
 
     def run(self) -> int:
         """Record until the workload has ended; the exit status of the process."""
@@ -184,11 +212,14 @@ class _Sampler:
                 host_due = begin + _next(ticks - begin, HOST_SECONDS) * HOST_SECONDS
             if now >= self._writer.due:
                 self._writer.tick(now)
-                self._check_storage()
+                self._share.publish(now)
+                if self._share.low_score is not None:
+                    self._share.low_score.tick(now)
+                self._check_storage(now)
             if ticks >= collect_due:
                 gc.collect()
                 collect_due = ticks + COLLECT_SECONDS
-            if self._orphaned:
+            if self.orphaned:
                 self._check_workload(now)
             if ticks >= due:
                 # One that is late by half an interval stands for the next as well: two at once tell nothing more.
@@ -219,7 +250,9 @@ class _Sampler:
         if values is not None:
             self._writer.add_workload(now, values)
 
-    def _check_storage(self) -> None:
+    def _check_storage(self, now: float) -> None:
+        if self._plan.most_bytes is not None and sum(sizes(self._plan.path)) > self._plan.most_bytes:
+            self.full, self._end = True, (0, "completed", now)
         problem = self._writer.problem
         if problem and not self._problem:
             _say(self._outbox, f"{problem}; samples are kept in memory and tried again")
@@ -227,7 +260,7 @@ class _Sampler:
 
     def _wait(self, seconds: float) -> None:
         """Sleep, or hear from the supervisor or the workload."""
-        fds = self._marks.fds if self._orphaned else [*self._marks.fds, self._inbox]
+        fds = self._marks.fds if self.orphaned else [*self._marks.fds, self._inbox]
         readable = self._hearing.wait(fds, seconds)
         if not readable:
             return
@@ -236,7 +269,7 @@ class _Sampler:
             return
         data = os.read(self._inbox, 1 << 16)
         if not data:
-            self._orphaned = True
+            self.orphaned = True
             self._writer.event(
                 self._clock.now(), "signal", "the supervisor is gone; the workload is watched to its end"
             )
@@ -262,6 +295,7 @@ class _Sampler:
             from gssr.backends.host import WorkloadSampler
 
             self._workload_sampler = WorkloadSampler(self._workload)
+            self._share.started(self._workload, self._workload_sampler)
             self._sample_workload(self._clock.now())
         elif kind == "event":
             writer.event(self._clock.now(), words[1], words[2])

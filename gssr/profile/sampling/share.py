@@ -20,20 +20,27 @@ from binascii import crc32
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from errno import EPERM
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gssr.backends import open_backend, select_gpus
 from gssr.backends.aside import Opening
-from gssr.backends.base import Backend, BackendError, Change, Device, Row
+from gssr.backends.base import Backend, BackendError, Device, Look, News, Row
+from gssr.launch import RUNTIMES
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
-from gssr.profile.sampling.plan import Plan
+from gssr.profile.sampling.plan import NO_GPU, Plan
+from gssr.store.liveness import process_start
 from gssr.store.write.writer import COMMIT_SECONDS, Writer
+
+if TYPE_CHECKING:
+    from gssr.backends.host import WorkloadSampler
+    from gssr.profile.sampling.gpu_processes import GpuProcesses
+    from gssr.profile.sampling.low_score import LowScore
+    from gssr.profile.sampling.textfile import Textfile
 
 STALE_SECONDS = 86_400.0
 """What runs that were killed have left behind is looked for when it is older than this."""
 
-_TRIES = 5
-_TURNS = 100
+_TRIES, _TURNS = 5, 100
 _NAMES = 32
 """So many names the private folder may have in a place that is everybody's."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -62,6 +69,10 @@ class Claims:
     def release(self, name: str) -> None:
         """Give a claim up: from now on somebody else may take it."""
         os.close(self._held.pop(name))
+
+    def names(self) -> list[str]:
+        """Names of all that is claimed on this node, or was by a process that is gone."""
+        return [name for name, _ in _entries(self._root, self._folder)]
 
     def note(self, name: str) -> str | None:
         """What one of the processes has written under this name; "" when it is this one's turn to write, and the others
@@ -243,6 +254,7 @@ OPENING_SECONDS = 0.5
 """A driver that has not answered when the workload ends is waited for until this long after it was asked."""
 
 _HOST = "host"
+_WORKLOAD = "workload"
 
 
 class BackendOffer(NamedTuple):
@@ -277,16 +289,41 @@ class Share:
         self._asked = 0.0  # monotonic, s: when that began
         self._mine: set[str] = set()  # UUIDs
         self._place: dict[int, int] = {}  # of a GPU in the backend → in what was found, for those that are ours
-        self._renumbered = False
-        self._settled = False
-        self._failed = False
+        self._renumbered = self._settled = self._failed = False
         self._view = _view(plan)
+        self._workloads: list[tuple[int, int]] = []
+        self._members: WorkloadSampler | None = None
+        self._processes: GpuProcesses | None = None
+        self.low_score: LowScore | None = None
+        self._textfile: Textfile | None = None
+        if plan.textfile is not None:
+            from gssr.profile.sampling.textfile import textfile_of
+
+            self._textfile = textfile_of(plan, plan.textfile, self._tell)
         if plan.siblings:
             try:
                 self._claims = Claims(self._node, str(plan.run["run_id"]))
                 self.host = False
             except OSError as error:
                 self._do_without(now, error)
+
+    def started(self, pid: int, workload: "WorkloadSampler") -> None:
+        """This rank's workload runs: its processes on the GPUs are the job's own, whichever rank samples these."""
+        start = process_start(pid)
+        if start is None:
+            return
+        self._workloads.append((pid, start))
+        self._members = workload
+        try:
+            if self._claims is not None:
+                self._claims.take([f"{_WORKLOAD}-{pid}-{start}"])
+        except OSError:
+            pass  # then each rank samples all GPUs
+
+    def _all_workloads(self) -> list[tuple[int, int]]:
+        names = self._claims.names() if self._claims is not None else ()
+        told = (name.split("-")[1:] for name in names if name.startswith(f"{_WORKLOAD}-"))
+        return [*self._workloads, *((int(pid), int(start)) for pid, start in told)]
 
     @property
     def sampling(self) -> bool:
@@ -401,11 +438,14 @@ class Share:
         plan, writer = self._plan, self._writer
         self._found = found
         if found.error:
-            self._announce(now, "backend", f"no GPU is sampled: {found.error}")
+            self._announce(now, "backend", f"{NO_GPU}: {found.error}")
             return found
         measured = [name for name in found.measures if name in plan.metrics]
         gpus = [device._asdict() | {"backend": found.backend} for device in found.devices]
-        writer.add_gpus(gpus, measured, found.sampling_seconds or plan.sampling_seconds)
+        every = found.sampling_seconds or plan.sampling_seconds
+        writer.add_gpus(gpus, measured, every)
+        if self._textfile is not None:
+            self._textfile.add_gpus(found.devices, measured, every)
         if found.sampling_seconds is not None:
             writer.sampled_every(found.sampling_seconds)
         missing = [name for name in NAMES if name in plan.metrics and name not in measured]
@@ -470,18 +510,33 @@ class Share:
             return
         self._keep(now, backend, rows, changes)
 
-    def _keep(self, now: float, backend: Backend, rows: Sequence[Row], changes: Sequence[Change]) -> None:
+    def _keep(self, now: float, backend: Backend, rows: Sequence[Row], changes: Sequence[News]) -> None:
         if self._renumbered:
             ours = self._place
             rows = [(ours[row[0]], *row[1:]) for row in rows if row[0] in ours]  # type: ignore[index]
         self._writer.add(rows)
+        if self._textfile is not None:
+            self._textfile.add(rows)
+        if self.low_score is not None:
+            self.low_score.add(rows)
         for change in changes:
             if change.gpu is None or change.gpu in self._place:
                 place = None if change.gpu is None else self._place[change.gpu]
+                if isinstance(change, Look):
+                    self._keep_processes(change, now)
+                    continue
                 self._writer.event(now, change.kind, change.message, place)
                 whose = "" if change.gpu is None else f"GPU {backend.gpus[change.gpu].device_index}: "
                 if change.kind != "gap":  # the reader sees that in the rows
                     self._say(whose + change.message)
+
+    def _keep_processes(self, look: Look, now: float) -> None:
+        if self._processes is None:
+            from gssr.profile.sampling.gpu_processes import GpuProcesses
+
+            self._processes = GpuProcesses(self._plan, self._writer, self._all_workloads, self._say)
+        self._processes.workload = self._members
+        self._processes.keep(look, self._place[look.gpu], now)
 
     def last_look(self, now: float) -> int:
         """As ``look``, at the end: a driver that is being asked may still answer, but is not waited for long."""
@@ -490,10 +545,17 @@ class Share:
         self._opening.wait(self._asked + OPENING_SECONDS - monotonic())
         return self.look(now)
 
+    def publish(self, now: float) -> None:
+        """Write the newest samples for others to fetch, if that was asked for and it is time."""
+        if self._textfile is not None:
+            self._textfile.tick(now)
+
     def close(self, now: float) -> None:
         """Close the backend, add its last rows, and leave all to the other ranks."""
+        if self._textfile is not None:
+            self._textfile.remove()
         if self._opening is not None:
-            what = "what another rank sampled can't be taken over" if self._settled else "no GPU is sampled"
+            what = "what another rank sampled can't be taken over" if self._settled else NO_GPU
             asked = f"{self._plan.backend}, asked {monotonic() - self._asked:.1f} s ago"
             self._announce(now, "backend", f"{what}: {asked}, has not answered by the end of the workload")
         backend, self._backend = self._backend, None
@@ -519,7 +581,7 @@ def _view(plan: Plan) -> str:
     if not plan.same_for_all:
         try:
             with open("/proc/self/cgroup", encoding="utf-8") as stream:
-                words += [stream.read(), os.readlink("/proc/self/ns/mnt"), os.environ.get("CUDA_VISIBLE_DEVICES")]
+                words += [stream.read(), os.readlink("/proc/self/ns/mnt"), *map(os.environ.get, RUNTIMES)]
         except OSError:
             words.append(os.getpid())
     return f"view-{crc32(repr(words).encode()):08x}"

@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from gssr.arrays import Floats
+from gssr.arrays import Flags, Floats
 from gssr.metrics import Metric
 from gssr.model.results import Analysis
 from gssr.model.statistics.balance import histogram
 from gssr.render.cells import clean
-from gssr.render.scale import fixed, metric_of, number, percent, scale_text, unit_of
+from gssr.render.scale import fixed, metric_of, number, scale_text, unit_of
+from gssr.report import in_words
 from gssr.report.content import alike_table, compared_by, node_table, uneven_texts
 from gssr.report.html.markup import (
     TALL,
@@ -21,6 +22,7 @@ from gssr.report.html.markup import (
     fragment,
     grid,
     level_labels,
+    scrolling,
     sentence,
     share,
     svg,
@@ -55,7 +57,11 @@ def balance_part(analysis: Analysis) -> Markup:
         map_of_gpus(analysis),
         *(_table(analysis, metric, title, list(group)) for title, group in listed(analysis, metric)),
         tag("p", behind_text(analysis, metric), class_="warn") if behind(analysis, metric) else Markup(),
-        *(drawn_table(table) for table in (alike_table(analysis), node_table(analysis)) if table is not None),
+        *(
+            drawn_table(table, about)
+            for about, table in (("GPUs that behave alike", alike_table(analysis)), ("Nodes", node_table(analysis)))
+            if table is not None
+        ),
     )
 
 
@@ -85,34 +91,44 @@ def _sorted(analysis: Analysis, metric: Metric) -> Markup:
     full, n = full_scale(analysis, metric), len(order)
     edges = np.arange(n + 1) / n
     heights = means / full
+    late = behind(analysis, metric)
+    apart = np.array([i in late for i in order], bool)
     if n <= _GAPPED:  # bars with a fifth of their width between them
         gaps = np.full(2 * n, np.nan)
         gaps[::2] = heights
         edges = np.append((np.arange(n)[:, None] + [0.1, 0.9]).ravel() / n, 1.0)
-        heights = gaps
+        heights, apart = gaps, np.repeat(apart, 2)
     middle = float(np.median(means))
     y = coordinate(TALL * (1 - min(middle / full, 1.0)))
     return tag(
         "figure",
         tag("figcaption", tag("b", f"{metric.label} of each GPU, in order"),
-            tag("output", f"median GPU {number(middle, metric)} {unit_of(metric).name}")),
+            tag("output", f"median GPU {number(middle, metric)} {unit_of(metric).name}", aria_live="off")),
         tag(
             "div",
             level_labels(scale_text(metric, full), scale_text(metric, full / 2), "0"),
             svg(
-                tag("title", f"Mean {metric.label} of each GPU"), grid([]),
-                tag("path", class_="bars", d=area(edges, np.zeros(len(heights)), heights)),
+                in_words.in_order(analysis, metric, order, means), grid([]),
+                *_bars(edges, heights, apart),
                 tag("path", class_="median", d=f"M0 {y}H{WIDE:g}"),
-                class_="area", role="img", tabindex=0,
             ),
             tag("svg",
                 tag("text", f"lowest: {analysis.gpus[order[0]].place}", x="0", y=13),
                 tag("text", f"highest: {analysis.gpus[order[-1]].place}", x="100%", y=13, text_anchor="end"),
-                class_="x"),
+                class_="x", aria_hidden="true"),
             class_="plot",
         ),
         class_="chart ranks",
     )  # fmt: skip
+
+
+def _bars(edges: Floats, heights: Floats, apart: Flags) -> list[Markup]:
+    """The bars, and in another colour those that are ``apart``."""
+    zero = np.zeros(len(heights))
+    found = [tag("path", class_="bars", d=area(edges, zero, np.where(apart, np.nan, heights)))]
+    if apart.any():
+        found.append(tag("path", class_="bars apart", d=area(edges, zero, np.where(apart, heights, np.nan))))
+    return found
 
 
 def _histogram(analysis: Analysis, metric: Metric) -> Markup:
@@ -120,8 +136,11 @@ def _histogram(analysis: Analysis, metric: Metric) -> Markup:
     found, unit = histogram(metric, analysis.gpus), unit_of(metric)
     most, n = max(int(found.counts.max()), 1), len(found.counts)
     edges = np.append((np.arange(n)[:, None] + [0.03, 0.97]).ravel() / n, 1.0)
-    heights = np.full(2 * n, np.nan)
+    late = behind(analysis, metric)
+    heights, apart = np.full((2, 2 * n), np.nan)
     heights[::2] = np.where(found.counts > 0, found.counts / most / _HEADROOM, np.nan)
+    n_late = np.array([len(late.intersection(members)) for members in found.members])
+    apart[::2] = np.where(n_late > 0, n_late / most / _HEADROOM, np.nan)
     shown = [fixed(edge * unit.factor, 0 if unit.name == "%" else unit.decimals) for edge in found.edges.tolist()]
     numbers = [
         tag("text", f"{k:,}", x=share((i + 0.5) / n), y=share(1 - k / most / _HEADROOM), dy=-4, text_anchor="middle")
@@ -134,16 +153,16 @@ def _histogram(analysis: Analysis, metric: Metric) -> Markup:
             "div",
             level_labels("GPUs", "", "0"),
             svg(
-                tag("title", "How many GPUs have which mean"), grid([]),
+                in_words.histogram_of_means(analysis, metric), grid([]),
                 tag("path", class_="bars", d=area(edges, np.zeros(2 * n), heights)),
-                class_="area", role="img",
+                tag("path", class_="bars apart", d=area(edges, np.zeros(2 * n), apart)) if late else "",
             ),
-            tag("svg", *numbers, class_="numbers"),
+            tag("svg", *numbers, class_="numbers", aria_hidden="true"),
             tag("svg", *(
                 tag("text", text, x=share(i / n), y=13, text_anchor="start" if i == 0 else "end" if i == n else "middle",
                     class_="minor" if i % 2 else None)
                 for i, text in enumerate(shown)
-            ), class_="x"),
+            ), class_="x", aria_hidden="true"),
             class_="plot",
         ),
         class_="chart histogram",
@@ -153,6 +172,7 @@ def _histogram(analysis: Analysis, metric: Metric) -> Markup:
 def _table(analysis: Analysis, metric: Metric, title: str, group: list[int]) -> Markup:
     """GPUs one by one."""
     full, apart = full_scale(analysis, metric), behind(analysis, metric)
+    scored = any(gpu.score is not None for gpu in analysis.gpus)
     rows = []
     for i in group:
         gpu = analysis.gpus[i]
@@ -162,26 +182,25 @@ def _table(analysis: Analysis, metric: Metric, title: str, group: list[int]) -> 
             tag("th", gpu.place, scope="row"),
             tag("td", number(mean, metric), class_="n"),
             tag("td", meter(None if mean is None else mean / full), class_="wide"),
-            tag("td", fixed(gpu.score, 3), class_="n"),
+            tag("td", fixed(gpu.score, 3), class_="n") if scored else Markup(),
             tag("td", "-" if gpu.rank is None else str(gpu.rank), class_="n"),
             tag("td", f"{gpu.n_samples:,}", class_="n"),
             class_="apart" if i in apart else None,
         ))  # fmt: skip
-    head = (title, f"{metric.label}, {unit_of(metric).name}", "", "Score", "Rank", "Samples")
-    return tag(
-        "div",
-        tag("table", tag("thead", tag("tr", *(
-            tag("th", text, scope="col", class_="n" if i and text else None) for i, text in enumerate(head)
-        ))), tag("tbody", *rows)),
-        class_="scroll",
-    )  # fmt: skip
+    head = (title, f"{metric.label}, {unit_of(metric).name}", "", *(["Score"] if scored else []), "Rank", "Samples")
+    cells = [
+        tag("th", text, scope="col", class_="n" if i else None) if text else tag("td") for i, text in enumerate(head)
+    ]
+    return scrolling(
+        tag("table", tag("thead", tag("tr", *cells)), tag("tbody", *rows)), f"{metric.label} of GPUs, {title}"
+    )
 
 
 def meter(filled: float | None) -> Markup:
-    """A bar as long as a share; empty for None."""
+    """A bar as long as a share, beside its number; empty for None."""
     if filled is None:
         return Markup()
     return tag(
-        "svg", tag("title", percent(filled)), tag("rect", class_="rail", width="100%", height="100%"),
-        tag("rect", width=share(min(max(filled, 0.0), 1.0)), height="100%"), class_="meter", role="img",
+        "svg", tag("rect", class_="rail", width="100%", height="100%"),
+        tag("rect", width=share(min(max(filled, 0.0), 1.0)), height="100%"), class_="meter", aria_hidden="true",
     )  # fmt: skip

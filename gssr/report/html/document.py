@@ -5,25 +5,29 @@ import hashlib
 from collections.abc import Sequence
 from importlib import resources
 
+from gssr.makers import in_its_words
 from gssr.model.results import Analysis, Verdict
 from gssr.render.scale import count
 from gssr.render.verdicts import limits_of, texts_of
 from gssr.report.content import (
     abstentions,
+    beside_texts,
     definitions,
     facts,
     figures,
     metric_table,
     phase_table,
+    process_table,
     title,
     where,
 )
 from gssr.report.html.balance import balance_part, meter, rank_data
-from gssr.report.html.markup import Markup, data, drawn_table, fragment, sentence, tag
-from gssr.report.html.over_time import chart_data, charts, map_data
+from gssr.report.html.markup import Markup, data, drawn_table, fragment, scrolling, sentence, tag
+from gssr.report.html.over_time import chart_data, charts, charts_of_nodes, map_data
 from gssr.report.html.roofline import roofline_part
 from gssr.report.page import events, happened, time_axis
-from gssr.report.summary import clocks, host_texts
+from gssr.report.summary import host_texts
+from gssr.report.traced import traced_table, traced_texts
 from gssr.score import CAVEAT
 
 _MOST_EVENTS = 200
@@ -36,7 +40,7 @@ def html_report(analyses: Sequence[Analysis]) -> str:
     name = title(analyses[0]) if len(analyses) == 1 else count(len(analyses), "run")
     runs = [_run(analysis, number, len(analyses)) for number, analysis in enumerate(analyses, 1)]
     contents = [_contents(analyses)] if len(analyses) > 1 else []
-    return page_of(name, *contents, *runs, Markup(f"<script>{_asset('report.js')}</script>"))
+    return page_of(name, *contents, tag("main", *runs), Markup(f"<script>{_asset('report.js')}</script>"))
 
 
 def page_of(name: str, *parts: str) -> str:
@@ -69,36 +73,71 @@ def _hash(text: str) -> str:
 
 
 def _contents(analyses: Sequence[Analysis]) -> Markup:
-    links = [tag("li", tag("a", title(analysis), href=f"#run{i}")) for i, analysis in enumerate(analyses, 1)]
-    return tag("nav", tag("ol", *links))
+    links = [_link(analysis, number) for number, analysis in enumerate(analyses, 1)]
+    return tag("nav", tag("ol", *links), aria_label="Runs")
 
 
+@in_its_words
+def _link(analysis: Analysis, number: int) -> Markup:
+    """To a run: what it is called, its leading number and the worst that was found."""
+    leading, *_ = figures(analysis)
+    worst = "".join(f"; {verdict.title}" for verdict in analysis.verdicts[:1])
+    return tag("li", tag("a", title(analysis), href=f"#run{number}"), f": {leading.name} {leading.text}{worst}")
+
+
+@in_its_words
 def _run(analysis: Analysis, number: int, of: int) -> Markup:
     """One run, its questions in order."""
     axis = time_axis(analysis)
     script_data = data({
         "begin": round(axis.begin - axis.origin, 6), "end": round(axis.end - axis.origin, 6),
         "charts": chart_data(analysis), "map": map_data(analysis), "ranks": rank_data(analysis),
-        "several": len(analysis.gpus) > 1,
     })  # fmt: skip
     parts = [
         ("Why?", _verdicts(analysis)),
         ("When were the GPUs not used?", fragment(_legend(analysis), charts(analysis), _events(analysis))),
         ("Which GPUs differ?", balance_part(analysis)),
-        ("Phases", drawn_table(phase_table(analysis)) if analysis.phases else Markup()),
+        ("What did the nodes and the processes do?", _nodes(analysis)),
+        ("What was traced?", _traced(analysis)),
+        ("Phases", drawn_table(phase_table(analysis), "Phases") if analysis.phases else Markup()),
         ("What bounds the work?", roofline_part(analysis)),
-        ("All metrics", drawn_table(metric_table(analysis)) if analysis.gpus else Markup()),
+        ("All metrics", drawn_table(metric_table(analysis), "All metrics") if analysis.gpus else Markup()),
         ("Notes on the data", _notes(analysis)),
         ("What the words mean", _definitions(analysis)),
     ]
     return tag(
-        "main",
+        "article",
         _header(analysis, f"{number} of {of}" if of > 1 else ""),
-        _summary(analysis),
         *(tag("section", tag("h2", question), body) for question, body in parts if body),
         script_data,
         class_="run", id=f"run{number}",
     )  # fmt: skip
+
+
+def _traced(analysis: Analysis) -> Markup:
+    found = traced_table(analysis)
+    if not found:
+        return Markup()
+    said = dict.fromkeys(f"rank {trace.rank}: {text}" for trace in analysis.traces for text in trace.notes)
+    return fragment(
+        *(tag("p", sentence(text)) for text in traced_texts(analysis.traces)),
+        drawn_table(found, "Traces"), *(tag("p", text, class_="dim") for text in said),
+    )  # fmt: skip
+
+
+def _nodes(analysis: Analysis) -> Markup:
+    """What was beside the GPUs: in words, along time, and process by process."""
+    found = process_table(analysis)
+    told = host_texts(analysis)
+    return fragment(
+        tag("dl", *_pairs(told), class_="plain") if told else Markup(),
+        charts_of_nodes(analysis),
+        fragment(tag("h3", "On the GPUs"), drawn_table(found, "Processes on the GPUs")) if found else Markup(),
+    )
+
+
+def _pairs(told: list[tuple[str, str]]) -> list[Markup]:
+    return [tag("div", tag("dt", label), tag("dd", sentence(text))) for label, text in told]
 
 
 def _header(analysis: Analysis, which: str) -> Markup:
@@ -114,20 +153,21 @@ def _header(analysis: Analysis, which: str) -> Markup:
         tag("p", "GSSR, GPU saturation report", f" ({which})" if which else "", class_="brand"),
         tag("h1", title(analysis), " ", tag("span", state, class_="state bad" if bad else "state")),
         tag("dl", *rows),
+        _summary(analysis),
     )
 
 
 def _summary(analysis: Analysis) -> Markup:
+    """How well used: the numbers that stand out."""
     tiles = [
-        tag("div", tag("h3", figure.name), tag("p", figure.text, class_="big"), meter(figure.share),
-            tag("p", figure.about, class_="dim"), class_="tile score" if i == 0 else "tile")
+        tag("div", tag("dt", figure.name), tag("dd", figure.text, class_="big"),
+            tag("dd", meter(figure.share), figure.about, class_="dim"), class_="tile score" if i == 0 else "tile")
         for i, figure in enumerate(figures(analysis))
     ]  # fmt: skip
-    sides = [("clocks", text) for text, _ in clocks(analysis, every=False)] if analysis.gpus else []
-    rows = [tag("div", tag("dt", label), tag("dd", sentence(text))) for label, text in [*sides, *host_texts(analysis)]]
+    told = _pairs(beside_texts(analysis))
     return tag(
-        "section", tag("h2", "How well used?"), tag("div", *tiles, class_="tiles"),
-        tag("p", f"The score is {CAVEAT}.", class_="dim"), tag("dl", *rows, class_="plain"),
+        "div", tag("dl", *tiles, class_="tiles"), tag("p", f"The score is {CAVEAT}.", class_="dim"),
+        tag("dl", *told, class_="plain") if told else Markup(), class_="card",
     )  # fmt: skip
 
 
@@ -160,7 +200,7 @@ def _legend(analysis: Analysis) -> Markup:
     entries = [("line", "mean over the GPUs"), ("inner", "middle 90 % of the GPUs"), ("band", "lowest to highest GPU")]
     if len(analysis.gpus) == 2:
         entries.pop(1)
-    keys = [tag("span", tag("span", class_=f"swatch {class_}"), text) for class_, text in entries]
+    keys = [tag("span", tag("span", class_=f"swatch {class_}", aria_hidden="true"), text) for class_, text in entries]
     return tag(
         "p", *keys, tag("span", "Point at a chart to read all of them at that time.", class_="hint"), class_="legend"
     )
@@ -173,9 +213,8 @@ def _events(analysis: Analysis) -> Markup:
     rows = [tag("tr", tag("td", at, class_="n"), tag("td", text)) for at, text in told]
     if n > len(told):
         rows.append(tag("tr", tag("td"), tag("td", f"and {count(n - len(told), 'more event')}")))
-    return fragment(
-        tag("h3", "Events"), tag("div", tag("table", tag("tbody", *rows), class_="events"), class_="scroll")
-    )
+    head = tag("thead", tag("tr", tag("th", "At", scope="col", class_="n"), tag("th", "What happened", scope="col")))
+    return fragment(tag("h3", "Events"), scrolling(tag("table", head, tag("tbody", *rows), class_="events"), "Events"))
 
 
 def _notes(analysis: Analysis) -> Markup:

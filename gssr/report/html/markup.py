@@ -53,9 +53,9 @@ def fragment(*children: str) -> Markup:
     )
 
 
-def coordinate(value: float) -> str:
-    """A number for a drawing: no more than two decimals."""
-    text = f"{value:.2f}"
+def coordinate(value: float, decimals: int = 2) -> str:
+    """A number for a drawing: no more than so many decimals."""
+    text = f"{value:.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -78,13 +78,15 @@ def data(value: Any) -> Markup:
     return Markup(f'<script type="application/json" class="data">{text}</script>')
 
 
-def drawn_table(table: Table) -> Markup:
-    """A table, with room to scroll where it is wider than the page."""
+def drawn_table(table: Table, about: str) -> Markup:
+    """A table, with room to scroll where it is wider than the page; ``about``: what it holds."""
 
     def class_of(column: int) -> str | None:
         return "n" if column >= table.n_text else None
 
-    head = [tag("th", text, scope="col", class_=class_of(i)) for i, text in enumerate(table.head)]
+    head = [
+        tag("th", text, scope="col", class_=class_of(i)) if text else tag("td") for i, text in enumerate(table.head)
+    ]
     rows = []
     for number, row in enumerate(table.rows):
         below = table.below[number] if table.below else ""
@@ -94,7 +96,12 @@ def drawn_table(table: Table) -> Markup:
             rows.append(
                 tag("tr", tag("td"), tag("td", tag("div", sentence(below)), colspan=len(row) - 1), class_="below")
             )
-    return tag("div", tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows)), class_="scroll")
+    return scrolling(tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows)), about)
+
+
+def scrolling(child: Markup, about: str) -> Markup:
+    """What may be wider than the page, with room to scroll, by the keyboard too; ``about``: what it is, for who hears it."""
+    return tag("div", child, class_="scroll", role="region", tabindex=0, aria_label=about)
 
 
 WIDE, TALL = 1000.0, 100.0
@@ -119,24 +126,28 @@ def area(edges: Floats, low: Floats, high: Floats) -> str:
 
 
 def _steps(edges: Floats, heights: Floats) -> str:
-    """Level at each height, a line to the first of them; heights beyond the scale are at its edge."""
+    """Level at each height, a line to the first of them; heights beyond the scale are at its edge. A tenth of a coordinate
+    is less than a pixel."""
     xs, ys = WIDE * edges, TALL * (1 - np.clip(heights, 0.0, 1.0))
     words: list[str] = []
     before = ""
     for left, right, y in zip(xs[:-1].tolist(), xs[1:].tolist(), ys.tolist(), strict=True):
-        at = coordinate(y)
+        at = coordinate(y, 1)
         if not words:
-            words.append(f"L{coordinate(left)} {at}")
+            words.append(f"L{coordinate(left, 1)} {at}")
         elif at != before:
             words.append(f"V{at}")
-        words.append(f"H{coordinate(right)}")
+        words.append(f"H{coordinate(right, 1)}")
         before = at
     return "".join(words)
 
 
-def svg(*children: str, tall: float = TALL, **attributes: str | float | bool | None) -> Markup:
-    """A drawing in the coordinates WIDE × ``tall`` that fills the room it is given."""
-    return tag("svg", *children, viewBox=f"0 0 {WIDE:g} {coordinate(tall)}", preserveAspectRatio="none", **attributes)
+def svg(words: str, *children: str) -> Markup:
+    """A drawing in the coordinates WIDE × TALL that fills the room it is given, and what it says in ``words``."""
+    return tag(
+        "svg", *children, viewBox=f"0 0 {WIDE:g} {TALL:g}", preserveAspectRatio="none", class_="area", role="img",
+        aria_label=clean(words),
+    )  # fmt: skip
 
 
 def grid(at: Sequence[float]) -> Markup:
@@ -158,7 +169,7 @@ def axis_labels(marks: Sequence[Tick]) -> Markup:
     return tag("svg", *(
         tag("text", mark.label, x=share(mark.at), y=13, class_="minor" if i % 2 else None, text_anchor=_anchor(mark.at))
         for i, mark in enumerate(marks)
-    ), class_="x")  # fmt: skip
+    ), class_="x", aria_hidden="true")  # fmt: skip
 
 
 def _anchor(at: float) -> str:
@@ -167,4 +178,4 @@ def _anchor(at: float) -> str:
 
 def level_labels(*labels: str) -> Markup:
     """The labels left of a drawing, from top to bottom at equal distances."""
-    return tag("div", *(tag("span", label) for label in labels), class_="y")
+    return tag("div", *(tag("span", label) for label in labels), class_="y", aria_hidden="true")

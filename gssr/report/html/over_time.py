@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Floats
-from gssr.metrics import Metric
+from gssr.metrics import OF_NODES, Metric
 from gssr.model.results import Analysis, Series, over_space
-from gssr.render.clock import duration, moment, told
+from gssr.render.cells import clean
+from gssr.render.clock import duration, event_time, told
 from gssr.render.scale import count, fixed, metric_of, percent, scale_text, unit_of
-from gssr.report.content import along_time, compared_by, mean_text
+from gssr.report import in_words
+from gssr.report.content import along_time, compared_by, mean_text, nodes_drawn
 from gssr.report.html.markup import (
     TALL,
     WIDE,
@@ -32,11 +34,14 @@ from gssr.report.html.markup import (
     tag,
     time_marks,
 )
-from gssr.report.over_time import HeatMap, heat_map, row_name, short_place
+from gssr.report.load_balancing import behind
+from gssr.report.over_time import HeatMap, heat_map, named_rows, row_name, short_place
 from gssr.report.page import events, full_scale, time_axis
 from gssr.report.phases import letters
 
 _MOST_MARKS = 100
+_MOST_CELLS = 200_000
+"""Of a map: each takes up to a byte and a third of the file."""
 _ROW_LABELS, _ROW_LABEL = 8, 20
 """So many rows of a map are named, in so many characters."""
 _LEAST_LETTERED, _LEAST_NAMED = 0.02, 0.14
@@ -50,21 +55,29 @@ def charts(analysis: Analysis) -> Markup:
         return tag("p", "Nothing to draw: no samples.", class_="dim")
     return fragment(
         _phases(analysis),
-        _chart(analysis, names[0], "chart lead"),
-        tag("div", *(_chart(analysis, name, "chart") for name in names[1:]), class_="charts"),
+        _chart(analysis, analysis.series[names[0]], "chart lead"),
+        tag("div", *(_chart(analysis, analysis.series[name], "chart") for name in names[1:]), class_="charts"),
     )
+
+
+def charts_of_nodes(analysis: Analysis) -> Markup:
+    """The same of what the nodes did."""
+    found = [_chart(analysis, analysis.node_series[name], "chart") for name in nodes_drawn(analysis)]
+    return tag("div", *found, class_="charts") if found else Markup()
 
 
 def chart_data(analysis: Analysis) -> dict[str, Any]:
     """What the page's script says at a time, by metric: values as shown, null where there is none."""
     axis = time_axis(analysis)
     found = {}
-    for name in along_time(analysis):
-        series, metric = analysis.series[name], metric_of(name)
+    drawn = {name: analysis.series[name] for name in along_time(analysis)}
+    for name, series in (drawn | {name: analysis.node_series[name] for name in nodes_drawn(analysis)}).items():
+        metric = metric_of(name)
         found[name] = {
             "start": round(series.start - axis.origin, 6), "width": series.width, "unit": unit_of(metric).name,
             "mean": _numbers(series.mean, metric), "low": _numbers(series.low, metric),
             "high": _numbers(series.high, metric), "decimals": unit_of(metric).decimals,
+            "several": _members(analysis, series) > 1,
         }  # fmt: skip
     return found
 
@@ -74,20 +87,26 @@ def _numbers(values: Floats, metric: Metric) -> list[float | None]:
     return [float(fixed(value, unit.decimals)) if value == value else None for value in (unit.factor * values).tolist()]
 
 
-def _edges(analysis: Analysis, series: Series) -> Floats:
+def _members(analysis: Analysis, series: Series) -> int:
+    """How many GPUs, or nodes, it is the mean of."""
+    return int(series.n_gpus.max(initial=0)) if series.metric in OF_NODES else len(analysis.gpus)
+
+
+def time_edges(analysis: Analysis, series: Series) -> Floats:
     """The edges of the bins as shares of the width, none beyond the window."""
     axis = time_axis(analysis)
     times = series.start + series.width * np.arange(len(series.mean) + 1)
     return np.asarray(np.clip((times - axis.begin) / (axis.end - axis.begin), 0.0, 1.0), np.float64)
 
 
-def _chart(analysis: Analysis, name: str, class_: str) -> Markup:
-    series, metric, full = analysis.series[name], metric_of(name), full_scale(analysis, metric_of(name))
-    edges, marks = _edges(analysis, series), time_marks(analysis)
+def _chart(analysis: Analysis, series: Series, class_: str) -> Markup:
+    name, metric, full = series.metric, metric_of(series.metric), full_scale(analysis, metric_of(series.metric))
+    edges, marks = time_edges(analysis, series), time_marks(analysis)
+    members = _members(analysis, series)
     paths = [tag("path", class_="line", d=stairs(edges, series.mean / full))]
-    if len(analysis.gpus) > 1:
+    if members > 1:
         paths.insert(0, tag("path", class_="band", d=area(edges, series.low / full, series.high / full)))
-    if len(analysis.gpus) > 2 and name in analysis.gpu_series:
+    if members > 2 and name in analysis.gpu_series:
         inner = over_space(analysis.gpu_series[name].values)
         paths.insert(1, tag("path", class_="inner", d=area(edges, inner.p05 / full, inner.p95 / full)))
     return tag(
@@ -95,15 +114,14 @@ def _chart(analysis: Analysis, name: str, class_: str) -> Markup:
         tag(
             "figcaption",
             tag("b", metric.label),
-            tag("output", mean_text(analysis, name)),
+            tag("output", mean_text(analysis, name), aria_live="off"),
         ),
         tag(
             "div",
             level_labels(scale_text(metric, full), scale_text(metric, full / 2), "0"),
             svg(
-                tag("title", f"{metric.label} along time"),
+                in_words.course(analysis, series, count(members, "node" if name in OF_NODES else "GPU")),
                 grid([mark.at for mark in marks]), *paths, *_marks(analysis),
-                class_="area", role="img", tabindex=0,
             ),
             axis_labels(marks),
             class_="plot",
@@ -119,7 +137,7 @@ def _marks(analysis: Analysis) -> list[Markup]:
     for event in events(analysis)[:_MOST_MARKS]:
         at = (event.time - axis.begin) / (axis.end - axis.begin)
         if 0 <= at <= 1:
-            text = f"{moment(event.time - axis.origin, axis.end - axis.origin)}  {told(event)}"
+            text = f"{event_time(event.time - axis.origin, axis.end - axis.origin)}  {told(event)}"
             lines.append(tag("path", tag("title", text), class_="event", d=f"M{coordinate(WIDE * at)} 0V{TALL:g}"))
     return lines
 
@@ -133,12 +151,15 @@ def _phases(analysis: Analysis) -> Markup:
         text = f"{letter} {phase.kind}, {duration(phase.seconds)}, {percent(phase.share)} of the GPU-hours"
         inside = [tag("title", text), tag("rect", x="0", width="100%", height="100%")]
         if right - left >= _LEAST_LETTERED:
-            name = f"{letter} {phase.kind}" if right - left >= _LEAST_NAMED else letter
-            inside.append(tag("text", name, x=4, y=13))
-        pieces.append(tag("svg", *inside, x=share(left), width=share(right - left), class_=phase.kind))
+            name = [tag("tspan", f" {phase.kind}", class_="minor")] if right - left >= _LEAST_NAMED else []
+            inside.append(tag("text", letter, *name, x=4, y=13))
+        pieces.append(
+            tag("svg", *inside, x=share(left), width=share(right - left), class_=phase.kind, aria_hidden="true")
+        )
     if not pieces:
         return Markup()
-    return tag("div", tag("div", tag("span", "phases"), class_="y"), tag("svg", *pieces, class_="strip"), class_="plot")
+    strip = tag("svg", *pieces, class_="strip", role="img", aria_label=in_words.phases(analysis))
+    return tag("div", level_labels("phases"), strip, class_="plot phases")
 
 
 def map_of_gpus(analysis: Analysis) -> Markup:
@@ -149,16 +170,19 @@ def map_of_gpus(analysis: Analysis) -> Markup:
         return Markup()
     metric, series = metric_of(name), analysis.gpu_series[name]
     found, full, marks = heat_map(series, analysis.n_nodes), full_scale(analysis, metric), time_marks(analysis)
-    picture = base64.b64encode(png(indices(_of_the_window(analysis, found, series.start, series.width), full))).decode()
+    values, together = _of_the_window(analysis, found, series.start, series.width)
+    picture = base64.b64encode(png(indices(values, full))).decode()
     about = f"{count(found.each, 'GPU')} a row, the lowest of them" if found.each > 1 else "a row per GPU"
+    if together > 1:
+        about += f", the lowest of {together} bins a column"
     return tag(
         "figure",
-        tag("figcaption", tag("b", f"{metric.label} of each GPU along time"), tag("output", about)),
+        tag("figcaption", tag("b", f"{metric.label} of each GPU along time"), tag("output", about, aria_live="off")),
         tag(
             "div",
-            _row_labels(analysis, found),
-            tag("div", tag("img", src=f"data:image/png;base64,{picture}", alt=f"{metric.label} of each GPU along time"),
-                class_="cells", tabindex=0),
+            _row_labels(analysis, found, metric),
+            tag("div", tag("img", src=f"data:image/png;base64,{picture}", alt=""),
+                class_="cells", role="img", aria_label=clean(in_words.map_of_gpus(analysis, metric))),
             axis_labels(marks),
             class_="plot",
         ),
@@ -167,12 +191,18 @@ def map_of_gpus(analysis: Analysis) -> Markup:
     )  # fmt: skip
 
 
-def _of_the_window(analysis: Analysis, found: HeatMap, start: float, width: float) -> Floats:
-    """The map's bins made to begin and end with the axis: a picture has no room beside it."""
+def _of_the_window(analysis: Analysis, found: HeatMap, start: float, width: float) -> tuple[Floats, int]:
+    """The map's bins made to begin and end with the axis: a picture has no room beside it. Where they are too many the least
+    of so many neighbours."""
     axis, bins = time_axis(analysis), found.values.shape[1]
     n = max(1, round((axis.end - axis.begin) / width))
     centres = axis.begin + (np.arange(n) + 0.5) * (axis.end - axis.begin) / n
-    return found.values[:, np.clip(((centres - start) // width).astype(np.int64), 0, bins - 1)]
+    values = found.values[:, np.clip(((centres - start) // width).astype(np.int64), 0, bins - 1)]
+    together = -(-values.size // _MOST_CELLS)
+    if together > 1:
+        first = np.linspace(0, n, -(-n // together), endpoint=False).astype(np.int64)
+        values = np.fmin.reduceat(values, first, axis=1)
+    return values, together
 
 
 def _height(rows: int) -> str:
@@ -180,22 +210,36 @@ def _height(rows: int) -> str:
     return "few" if rows <= 8 else "some" if rows <= 64 else "many"
 
 
-def _row_labels(analysis: Analysis, found: HeatMap) -> Markup:
+def _row_labels(analysis: Analysis, found: HeatMap, metric: Metric) -> Markup:
     """Names beside the rows, as many as there is room for; the longest one makes the room."""
     rows = len(found.first)
     step = max(1, -(-rows // _ROW_LABELS))
-    names = {row: short_place(analysis.gpus[found.first[row]].place, _ROW_LABEL) for row in range(0, rows, step)}
+    late = {i // found.each for i in behind(analysis, metric)}
+    names = {
+        row: "! " * (row in late) + short_place(analysis.gpus[found.first[row]].place, _ROW_LABEL)
+        for row in named_rows(rows, step, late)
+    }
     labels = [
-        tag("text", name, x="100%", y=share((row + 0.5) / rows), dy="0.35em", text_anchor="end")
+        tag(
+            "text",
+            name,
+            x="100%",
+            y=share((row + 0.5) / rows),
+            dy="0.35em",
+            text_anchor="end",
+            class_="apart" if row in late else None,
+        )
         for row, name in names.items()
     ]
-    return tag("div", tag("span", max(names.values(), key=len)), tag("svg", *labels), class_="names")
+    return tag(
+        "div", tag("span", max(names.values(), key=len)), tag("svg", *labels), class_="names", aria_hidden="true"
+    )
 
 
 def _key(metric: Metric, full: float) -> Markup:
     """What the colours mean."""
     ramp = base64.b64encode(png(np.arange(STEPS, dtype=np.uint8)[None, :])).decode()
-    picture = tag("img", src=f"data:image/png;base64,{ramp}", alt="from nothing to the full scale")
+    picture = tag("img", src=f"data:image/png;base64,{ramp}", alt="")
     return tag(
         "p",
         "0 ",
@@ -203,8 +247,8 @@ def _key(metric: Metric, full: float) -> Markup:
         tag("span", scale_text(metric, full)),
         tag("span", class_="blank"),
         tag("span", "no sample"),
-        class_="key",
-    )
+        class_="key", aria_hidden="true",
+    )  # fmt: skip
 
 
 def map_data(analysis: Analysis) -> dict[str, Any] | None:
@@ -214,10 +258,12 @@ def map_data(analysis: Analysis) -> dict[str, Any] | None:
         return None
     found, metric = heat_map(analysis.gpu_series[name], analysis.n_nodes), metric_of(name)
     unit = unit_of(metric)
+    series = analysis.gpu_series[name]
+    _, together = _of_the_window(analysis, found, series.start, series.width)
     return {
         "rows": [row_name(analysis, found, row) for row in range(len(found.first))], "unit": unit.name,
         "full": full_scale(analysis, metric) * unit.factor, "decimals": unit.decimals, "steps": STEPS, "blank": BLANK,
-        "each": found.each,
+        "lowest": max(found.each, together) > 1,
     }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from gssr.report.html.markup import (
     svg,
     tag,
 )
+from gssr.report.in_words import roofline
 from gssr.report.phases import CAVEAT, WHOLE, bound_text, drawn_roofs, places
 
 _EVERY = 2
@@ -40,9 +41,9 @@ def roofline_part(analysis: Analysis) -> Markup:
         (mark, name, f"{each.intensity:.3g}", engineering(each.flops), engineering(each.bytes), percent(each.of_roof))
         for mark, name, each in found
     )
-    head = ("", "", "FLOP/B", "FLOP/s", "B/s", "Of the roof")
+    head = ("Phase", "", "FLOP/B", "FLOP/s", "B/s", "Of the roof")
     return fragment(
-        said, _picture(analysis, analysis.peaks, found), drawn_table(Table(head, rows, n_text=2)),
+        said, _picture(analysis, analysis.peaks, found), drawn_table(Table(head, rows, n_text=2), "Under the roofline"),
         tag("p", _sentence(CAVEAT), class_="dim"),
     )  # fmt: skip
 
@@ -75,8 +76,9 @@ def _picture(analysis: Analysis, peaks: Peaks, found: list[tuple[str, str, Place
         "figure",
         tag("figcaption", tag("b", f"FLOP/s of one GPU at most, by FLOP/B: {peaks.model}"),
             tag("output", f"memory {engineering(peaks.memory_bandwidth)}B/s")),
-        tag("div", level_labels(*decades), svg(*lines, class_="area", role="img"),
-            tag("svg", *names, *points, class_="numbers"), tag("svg", *labels, class_="x"), class_="plot"),
+        tag("div", level_labels(*decades), svg(roofline(analysis, peaks), *lines),
+            tag("svg", *names, *points, class_="numbers", aria_hidden="true"),
+            tag("svg", *labels, class_="x", aria_hidden="true"), class_="plot"),
         class_="chart roofline",
     )  # fmt: skip
 

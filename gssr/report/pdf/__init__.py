@@ -1,1 +1,1 @@
-"""The report as a PDF of two to four A4 pages for each run, for a project proposal or a ticket."""
+"""The report as a PDF of A4 pages, for a project proposal or a ticket."""

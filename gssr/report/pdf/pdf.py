@@ -1,7 +1,4 @@
-"""The report as a PDF of two to four A4 pages for each run, for a project proposal or a ticket.
-
-The last page of the PDF: phases, metrics, and what the words mean.
-"""
+"""The report as a PDF of A4 pages, for a project proposal or a ticket: each part begins where the one before ends."""
 
 from __future__ import annotations
 
@@ -9,15 +6,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 
+from gssr.makers import in_its_words
 from gssr.model.results import Analysis
 from gssr.render.cells import clean, fit
+from gssr.render.scale import count
 from gssr.render.verdicts import limits_of, texts_of
-from gssr.report.content import Table, definitions, facts, figures, metric_table, phase_table, title, where
-from gssr.report.page import drawn
-from gssr.report.pdf.pictures import COURSE, along_time_page, balance_page, course
+from gssr.report.content import (
+    Table,
+    beside_texts,
+    definitions,
+    facts,
+    figures,
+    metric_table,
+    phase_table,
+    process_table,
+    title,
+    where,
+)
+from gssr.report.page import drawn, events, happened
+from gssr.report.pdf.pictures import draw_along_time, draw_balance, draw_nodes, draw_roofline
 from gssr.report.pdf.sheet import BODY, DIM, LABEL, MARGIN, SMALL, TALL, WIDE, Font, Sheet
 from gssr.report.png.figure import BLUE, FAINT, INK, ORANGE, style
-from gssr.report.summary import clocks, host_texts
+from gssr.report.summary import host_texts
+from gssr.report.traced import traced_table, traced_texts
 from gssr.score import CAVEAT
 from gssr.version import __version__
 
@@ -40,27 +51,19 @@ def pdf_report(analyses: Sequence[Analysis], file: BinaryIO) -> None:
         found = {"Title": f"GSSR report: {title(analyses[0])}", "Creator": f"GSSR {__version__}", "Producer": None}
         with PdfPages(file, metadata={**found, "CreationDate": None}) as pdf:
             for analysis in analyses:
-                sheets = _sheets(analysis)
-                for number, sheet in enumerate(sheets, 1):
-                    _foot(sheet, analysis, number, len(sheets))
-                    pdf.savefig(sheet.figure)
+                sheet = written(analysis)
+                of = len(sheet.figures)
+                for number, figure in enumerate(sheet.figures, 1):
+                    sheet.figure = figure
+                    at = TALL - 0.5
+                    sheet.put(fit(f"{title(analysis)}, {analysis.run.run_id}", 80, "…"), DIM, MARGIN, at)
+                    sheet.put(f"GSSR {__version__}, page {number} of {of}", DIM, WIDE - MARGIN, at, "right")
+                    pdf.savefig(figure)
 
 
-def _sheets(analysis: Analysis) -> list[Sheet]:
-    pages = [_first(analysis)]
-    if drawn(analysis):
-        pages += [along_time_page(analysis), balance_page(analysis)]
-    return [*pages, tables_page(analysis)]
-
-
-def _foot(sheet: Sheet, analysis: Analysis, number: int, of: int) -> None:
-    at = TALL - 0.5
-    sheet.put(fit(f"{title(analysis)}, {analysis.run.run_id}", 80, "…"), DIM, MARGIN, at)
-    sheet.put(f"GSSR {__version__}, page {number} of {of}", DIM, WIDE - MARGIN, at, "right")
-
-
-def _first(analysis: Analysis) -> Sheet:
-    """Who ran what, the score, and the verdicts."""
+@in_its_words
+def written(analysis: Analysis) -> Sheet:
+    """The pages of one run: who ran what, the numbers that stand out, why, and what that rests on."""
     sheet = Sheet()
     sheet.write("GSSR, GPU saturation report", Font(9.0, FAINT, bold=True))
     sheet.write(title(analysis), Font(19.0, INK, bold=True), most=2)
@@ -70,19 +73,27 @@ def _first(analysis: Analysis) -> Sheet:
         sheet.write(value, _MONO if label == "Command" else SMALL, indent=0.85, most=_COMMAND_LINES)
     sheet.y += 0.15
     _summary(sheet, analysis)
-    sheet.y += 0.15
     _verdicts(sheet, analysis)
-    if sheet.room > COURSE and drawn(analysis):
-        course(sheet, analysis)
+    if drawn(analysis):
+        draw_along_time(sheet, analysis)
+        _events(sheet, analysis)
+        draw_balance(sheet, analysis)
+    _nodes(sheet, analysis)
+    _traced(sheet, analysis)
+    if analysis.phases:
+        _table(sheet, "Phases", phase_table(analysis))
+    draw_roofline(sheet, analysis)
+    if analysis.gpus:
+        _table(sheet, "All metrics", metric_table(analysis))
+    _words(sheet, analysis)
     return sheet
 
 
 def _summary(sheet: Sheet, analysis: Analysis) -> None:
-    sheet.heading("How well used?")
     wide = (WIDE - 2 * MARGIN) / _FIGURES_A_ROW
     found = figures(analysis)
     for begin in range(0, len(found), _FIGURES_A_ROW):
-        top = sheet.y
+        top = lowest = sheet.y
         for i, figure in enumerate(found[begin : begin + _FIGURES_A_ROW]):
             x = MARGIN + i * wide
             sheet.put(figure.name, DIM, x, top)
@@ -92,38 +103,39 @@ def _summary(sheet: Sheet, analysis: Analysis) -> None:
             if figure.share is not None:
                 sheet.bar(x, wide - 0.3, 0.055, "#e8ebf0")
                 sheet.bar(x, (wide - 0.3) * min(max(figure.share, 0.0), 1.0), 0.055, BLUE)
-            for line, text in enumerate(sheet.lines(figure.about, _ABOUT, wide - 0.25)):
+            about = sheet.lines(figure.about, _ABOUT, wide - 0.25)
+            for line, text in enumerate(about):
                 sheet.put(text, _ABOUT, x, top + 0.57 + 0.13 * line)
-        sheet.y = top + 1.02
+            lowest = max(lowest, top + 0.7 + 0.13 * len(about))
+        sheet.y = lowest
     sheet.write(f"The score is {CAVEAT}.", DIM)
-    sides = [("clocks", text) for text, _ in clocks(analysis, every=False)] if analysis.gpus else []
-    for label, text in [*sides, *host_texts(analysis)]:
+    _labelled(sheet, beside_texts(analysis))
+
+
+def _labelled(sheet: Sheet, told: list[tuple[str, str]]) -> None:
+    for label, text in told:
+        sheet.need(SMALL.line)
         sheet.put(label, DIM, MARGIN, sheet.y)
         sheet.write(text, SMALL, indent=0.85)
 
 
 def _verdicts(sheet: Sheet, analysis: Analysis) -> None:
-    """As many as there is room for; of the others the titles, or their number."""
     if not analysis.verdicts and not analysis.abstentions:
         return
-    sheet.heading("Why?")
+    first = _tall(sheet, analysis, analysis.verdicts[0]) if analysis.verdicts else BODY.line
+    sheet.heading("Why?", first)
     if not analysis.verdicts:
         sheet.write("None of the rules that could be judged found a cause.", BODY)
-    for i, verdict in enumerate(analysis.verdicts):
-        left = len(analysis.verdicts) - i
-        if _tall(sheet, analysis, verdict) + (left > 1) * DIM.line > sheet.room:
-            sheet.write(f"and {left} more: see gssr analyze -v high, or the report as HTML", DIM)
-            return
-        _verdict(sheet, analysis, verdict)
-
-
-def _verdict(sheet: Sheet, analysis: Analysis, verdict: Verdict) -> None:
-    color = _SEVERITIES.get(verdict.severity, ORANGE)
-    tall = _tall(sheet, analysis, verdict) - 0.14
-    sheet.bar(MARGIN, 0.04, tall, color)
-    for text, font, indent in _paragraphs(analysis, verdict):
-        sheet.write(text, font, indent)
-    sheet.y += 0.14
+    for verdict in analysis.verdicts:
+        tall = _tall(sheet, analysis, verdict)
+        sheet.need(tall)
+        sheet.bar(MARGIN, 0.04, min(tall - 0.14, sheet.room), _SEVERITIES.get(verdict.severity, ORANGE))
+        for text, font, indent in _paragraphs(analysis, verdict):
+            sheet.write(text, font, indent)
+        sheet.y += 0.14
+    if analysis.abstentions:
+        codes = ", ".join(abstention.code for abstention in analysis.abstentions)
+        sheet.write(f"{count(len(analysis.abstentions), 'rule')} could not be judged: {codes}", DIM)
 
 
 def _paragraphs(analysis: Analysis, verdict: Verdict) -> list[tuple[str, Font, float]]:
@@ -131,7 +143,7 @@ def _paragraphs(analysis: Analysis, verdict: Verdict) -> list[tuple[str, Font, f
     color = _SEVERITIES.get(verdict.severity, ORANGE)
     return [
         (f"{verdict.severity.upper()}  {clean(verdict.title)}", Font(LABEL.size, color, bold=True), 0.14),
-        (where(analysis, verdict), DIM, 0.14),
+        (clean(where(analysis, verdict)), DIM, 0.14),
         *((f"•  {clean(text)}", SMALL, 0.22) for text in texts_of(verdict)),
         (f"What to do: {clean(verdict.advice)}", SMALL, 0.14),
         (f"Rule {verdict.code}; {limits_of(clean(verdict.source))}", _ABOUT, 0.14),
@@ -142,37 +154,72 @@ def _tall(sheet: Sheet, analysis: Analysis, verdict: Verdict) -> float:
     return sum(sheet.tall(*paragraph) for paragraph in _paragraphs(analysis, verdict)) + 0.14
 
 
+def _events(sheet: Sheet, analysis: Analysis) -> None:
+    n, told = len(events(analysis)), happened(analysis, _MOST_EVENTS)
+    if not told:
+        return
+    sheet.need(LABEL.line + 2 * SMALL.line)
+    sheet.write("Events", LABEL)
+    for at, text in told:
+        sheet.need(SMALL.line)
+        sheet.put(at, DIM, MARGIN, sheet.y)
+        sheet.write(text, SMALL, indent=0.85)
+    if n > len(told):
+        sheet.write(f"and {count(n - len(told), 'more event')}: see the report as HTML", DIM, indent=0.85)
+    sheet.y += _GAP
+
+
+def _nodes(sheet: Sheet, analysis: Analysis) -> None:
+    """What was beside the GPUs: in words, along time, and process by process."""
+    told, found = host_texts(analysis), process_table(analysis)
+    if not told and found is None:
+        return
+    sheet.heading("What did the nodes and the processes do?", 1.5)
+    _labelled(sheet, told)
+    sheet.y += _GAP
+    draw_nodes(sheet, analysis)
+    if found is not None:
+        _table(sheet, "", found)
+
+
+def _traced(sheet: Sheet, analysis: Analysis) -> None:
+    found = traced_table(analysis)
+    if found is None:
+        return
+    sheet.heading("What was traced?", 1.0)
+    for text in traced_texts(analysis.traces):
+        sheet.write(text, SMALL)
+    sheet.y += _GAP
+    _table(sheet, "", found)
+
+
 _CELL, _HEAD, _WORD = Font(7.5), Font(7.5, FAINT, bold=True), Font(7.0)
-_TERM = Font(7.0, bold=True)
+_TERM, _BELOW = Font(7.0, bold=True), Font(7.0, FAINT)
 _GAP, _BETWEEN = 0.12, 0.1
 """Inches: below a table, and between its columns at least."""
+_MOST_EVENTS = 20
 
 
-def tables_page(analysis: Analysis) -> Sheet:
-    """As much as there is room for; what the words mean comes last."""
-    sheet = Sheet()
-    if analysis.phases:
-        sheet.heading("Phases")
-        _table(sheet, phase_table(analysis))
-    if analysis.gpus:
-        sheet.heading("All metrics")
-        _table(sheet, metric_table(analysis))
+def _words(sheet: Sheet, analysis: Analysis) -> None:
+    """Notes on the data, and what the words mean."""
     if analysis.notes:
-        sheet.heading("Notes on the data")
+        sheet.heading("Notes on the data", 2 * _WORD.line)
         for note in analysis.notes:
             sheet.write(f"•  {clean(note)}", _WORD)
         sheet.y += _GAP
-    sheet.heading("What the words mean")
+    sheet.heading("What the words mean", 4 * _WORD.line)
     for term, text in definitions(analysis):
-        if sheet.tall(text, _WORD, indent=1.35) > sheet.room:
-            break
+        sheet.need(sheet.tall(text, _WORD, indent=1.5))
         sheet.put(term, _TERM, MARGIN, sheet.y)
-        sheet.write(text, _WORD, indent=1.35)
-    return sheet
+        sheet.write(text, _WORD, indent=1.5)
+        sheet.y += 0.02
 
 
-def _table(sheet: Sheet, table: Table) -> None:
-    """The columns share the width by what they hold; where that is too much, in smaller letters."""
+def _table(sheet: Sheet, heading: str, table: Table) -> None:
+    """The columns share the width by what they hold; where that is too much, in smaller letters. On each page that it goes
+    on to the head is repeated."""
+    if heading:
+        sheet.heading(heading, 0.7)
     columns = list(zip(table.head, *table.rows, strict=True))
     needed = [max(sheet.width(cell, _HEAD) for cell in column) + _BETWEEN for column in columns]
     fitting = min((WIDE - 2 * MARGIN) / sum(needed), 1.0)
@@ -183,12 +230,20 @@ def _table(sheet: Sheet, table: Table) -> None:
     for i, width in enumerate(needed):
         edges.append(x if i < table.n_text else x + width)
         x += width + spare
-    sheet.row(table.head, edges, table.n_text, head)
-    sheet.rule()
-    sheet.y += 0.05
+
+    def begin() -> None:
+        sheet.row(table.head, edges, table.n_text, head)
+        sheet.rule()
+        sheet.y += 0.05
+
+    sheet.need(0.7)
+    begin()
     for number, row in enumerate(table.rows):
+        below = table.below[number] if table.below else ""
+        if sheet.need(cell.line + 0.03 + (sheet.tall(below, _BELOW, 0.2) if below else 0.0)):
+            begin()
         sheet.row(row, edges, table.n_text, cell)
-        if table.below and table.below[number]:
-            sheet.write(table.below[number], Font(7.0, FAINT), indent=0.2)
+        if below:
+            sheet.write(below, _BELOW, indent=0.2)
             sheet.y += 0.04
     sheet.y += _GAP

@@ -1,12 +1,12 @@
-"""The pages of the PDF that hold pictures: along time, and GPU by GPU."""
+"""What the PDF draws: along time, GPU by GPU, and under the roofline. Pictures take the room there is."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gssr.model.results import Analysis
+from gssr.model.results import Analysis, Series
 from gssr.render.scale import metric_of
-from gssr.report.content import along_time, compared_by, uneven_texts
+from gssr.report.content import along_time, compared_by, nodes_drawn, uneven_texts
 from gssr.report.page import imbalance_text, time_axis
 from gssr.report.pdf.sheet import DIM, MARGIN, SMALL, TALL, WIDE, Sheet
 from gssr.report.phases import letters, places
@@ -22,78 +22,89 @@ _GAP = 0.55
 """Between two pictures side by side."""
 _LEAST_FOR_HISTOGRAM = 5
 _LEAST_LETTERED = 0.015
-COURSE = 2.5
-_ROOFLINE = 3.3
+_LEAD, _LEAD_AROUND = (0.9, 2.1), 0.85
+_SMALL, _SMALL_AROUND = (0.75, 1.2), 0.55
+_MEANS, _MEANS_AROUND = (1.1, 2.3), 0.85
+_MAP_AROUND = 1.0
+_ROOFLINE, _ROOFLINE_AROUND = (1.5, 3.0), 0.85
+"""Inches: how tall a picture is at least and at best, and what its title and its axis take."""
 _LONGEST_PLACE, _LABEL = 20, 0.13
 """Characters that a GPU's name has left of a picture, and inches that its line takes."""
 _TICKS = 40
 """Characters of the labels of half a page's axis."""
 
 
-def along_time_page(analysis: Analysis) -> Sheet:
+def draw_along_time(sheet: Sheet, analysis: Analysis) -> None:
     """The leading metric across the page, the phases above it, the others in two columns."""
-    sheet = Sheet()
-    sheet.heading("When were the GPUs not used?")
-    names = along_time(analysis)
-    _lead(sheet, analysis, names[0], 2.1)
-    half = (_RIGHT - _LEFT - _GAP) / 2
-    tall = min(1.35, sheet.room / max(-(-(len(names) - 1) // 2), 1) - 0.6)
-    for i, name in enumerate(names[1:]):
-        left = _LEFT + i % 2 * (half + _GAP)
-        panel = _panel(sheet, left, left + half, sheet.y + 0.25 + i // 2 * (tall + 0.6), tall)
-        band(panel, analysis, name, legend=False)
-        time_labels(panel, analysis, _TICKS)
-        panel.set_xlabel("")
-    return sheet
-
-
-def course(sheet: Sheet, analysis: Analysis) -> None:
-    """The leading metric at the foot of another page; it takes COURSE inches."""
-    sheet.heading("Over time")
-    _lead(sheet, analysis, along_time(analysis)[0], 1.1)
-
-
-def _lead(sheet: Sheet, analysis: Analysis, name: str, tall: float) -> None:
-    """One metric across the page, the phases above it."""
+    strip = 0.3 if analysis.phases else 0.0
+    sheet.heading("When were the GPUs not used?", strip + _LEAD[0] + _LEAD_AROUND)
+    first, *others = [analysis.series[name] for name in along_time(analysis)]
     if analysis.phases:
         _phases(_panel(sheet, _LEFT, _RIGHT, sheet.y + 0.1, 0.2), analysis)
-        sheet.y += 0.3
-    panel = _panel(sheet, _LEFT, _RIGHT, sheet.y + 0.3, tall)
-    band(panel, analysis, name, legend=False)
+        sheet.y += strip
+    tall = min(_LEAD[1], sheet.room - _LEAD_AROUND)
+    panel = _panel(sheet, _LEFT, _RIGHT, sheet.y + 0.25, tall)
+    band(panel, analysis, first, legend=False)
     if len(analysis.gpus) > 1:
-        panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25 / tall), ncols=4, frameon=False, fontsize=7)
-    sheet.y += tall + 0.95
+        panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22 / tall), ncols=4, frameon=False, fontsize=7)
+    sheet.y += tall + _LEAD_AROUND
+    _in_two_columns(sheet, analysis, others)
 
 
-def balance_page(analysis: Analysis) -> Sheet:
-    """The GPUs' means in order, how many have which, and every GPU along time; and what bounds them."""
-    sheet = Sheet()
-    kept = _ROOFLINE if analysis.peaks is not None and places(analysis) else 0.0
-    sheet.heading("Which GPUs differ?")
+def draw_nodes(sheet: Sheet, analysis: Analysis) -> None:
+    """What the nodes did along time."""
+    _in_two_columns(sheet, analysis, [analysis.node_series[name] for name in nodes_drawn(analysis)])
+
+
+def _in_two_columns(sheet: Sheet, analysis: Analysis, drawn: list[Series]) -> None:
+    half = (_RIGHT - _LEFT - _GAP) / 2
+    for row in range(0, len(drawn), 2):
+        tall = sheet.of_room(_SMALL[0] + _SMALL_AROUND, _SMALL[1] + _SMALL_AROUND) - _SMALL_AROUND
+        for column, series in enumerate(drawn[row : row + 2]):
+            left = _LEFT + column * (half + _GAP)
+            panel = _panel(sheet, left, left + half, sheet.y + 0.22, tall)
+            band(panel, analysis, series, legend=False)
+            time_labels(panel, analysis, _TICKS)
+            panel.set_xlabel("")
+        sheet.y += tall + _SMALL_AROUND
+
+
+def draw_balance(sheet: Sheet, analysis: Analysis) -> None:
+    """The GPUs' means in order, how many have which, and every GPU along time."""
     name = compared_by(analysis)
     if name is None:
-        return sheet
+        return
+    sheet.heading("Which GPUs differ?", 0.5 + _MEANS[0] + _MEANS_AROUND)
     metric = metric_of(name)
     for text in [f"Imbalance {imbalance_text(analysis, name)}.", *uneven_texts(analysis)]:
         sheet.write(text, SMALL)
-    left, top = _LEFT + 0.55, sheet.y + 0.35
+    left = _LEFT + 0.55
     many = len(analysis.gpus) >= _LEAST_FOR_HISTOGRAM
     middle = (left + _RIGHT) / 2 if many else _RIGHT
-    means_in_order(_panel(sheet, left, middle - 0.2, top, 2.3), analysis, metric, _LONGEST_PLACE)
+    best = _MEANS[1] if many else 0.5 + 0.3 * len(analysis.gpus)
+    tall = sheet.of_room(min(_MEANS[0], best) + _MEANS_AROUND, best + _MEANS_AROUND) - _MEANS_AROUND
+    means_in_order(_panel(sheet, left, middle - 0.2, sheet.y + 0.35, tall), analysis, metric, _LONGEST_PLACE)
     if many:
-        histogram_of_means(_panel(sheet, middle + 0.4, _RIGHT, top, 2.3), analysis, metric)
-    sheet.y = top + 3.15
+        histogram_of_means(_panel(sheet, middle + 0.4, _RIGHT, sheet.y + 0.35, tall), analysis, metric)
+    sheet.y += tall + _MEANS_AROUND
     if name in analysis.gpu_series:
-        tall = min(max(0.3 * len(analysis.gpus), 1.2), sheet.room - 0.5 - kept)
-        panel = _panel(sheet, left, _RIGHT, sheet.y, tall)
+        best = min(max(0.3 * len(analysis.gpus), 1.2), 5.0)
+        tall = sheet.of_room(min(best, 1.2) + _MAP_AROUND, best + _MAP_AROUND) - _MAP_AROUND
+        panel = _panel(sheet, left, _RIGHT, sheet.y + 0.3, tall)
         gpu_map(sheet.figure, panel, analysis, metric, max(int(tall / _LABEL), 1), _LONGEST_PLACE)
         time_labels(panel, analysis)
-        sheet.y += tall + 0.65
-    if kept:
-        sheet.heading("What bounds it?")
-        sheet.write(f"{CAVEAT[0].upper()}{CAVEAT[1:]}.", DIM)
-        roofline(_panel(sheet, left, _RIGHT, sheet.y + 0.3, kept - 1.2), analysis)
-    return sheet
+        sheet.y += tall + _MAP_AROUND
+
+
+def draw_roofline(sheet: Sheet, analysis: Analysis) -> None:
+    """What bounds the work, where that is known."""
+    if analysis.peaks is None or not places(analysis):
+        return
+    sheet.heading("What bounds it?", DIM.line + _ROOFLINE[0] + _ROOFLINE_AROUND)
+    sheet.write(f"{CAVEAT[0].upper()}{CAVEAT[1:]}.", DIM)
+    tall = min(_ROOFLINE[1], sheet.room - _ROOFLINE_AROUND)
+    roofline(_panel(sheet, _LEFT + 0.55, _RIGHT, sheet.y + 0.3, tall), analysis)
+    sheet.y += tall + _ROOFLINE_AROUND
 
 
 def _panel(sheet: Sheet, left: float, right: float, top: float, tall: float) -> Axes:

@@ -1,4 +1,4 @@
-"""A sheet of A4 paper that text is written on from top to bottom, with matplotlib."""
+"""A4 paper that text is written on from top to bottom, page after page, with matplotlib."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ WIDE, TALL = 8.27, 11.69
 """A4 in inches, as all lengths here."""
 MARGIN, BOTTOM = 0.65, 0.75
 _POINTS = 72.0
+_DPI = 200
 _HINTED = 1.02
 """Letters of a PDF are a little wider than measured on a grid of pixels."""
+_ABOVE = 0.12
+"""What is left above a title."""
 _LEADING = 1.32
 """Lines' distance in font sizes."""
 
@@ -43,16 +46,38 @@ HEADING, LABEL = Font(12.0, bold=True), Font(9.0, bold=True)
 
 
 class Sheet:
-    """One page; ``y`` is how far down it is written. Nothing here wraps to the next page: ask ``room`` first."""
+    """Pages; ``figure`` is the last one, and ``y`` how far down it is written. Text goes on on the next page; before what
+    must stay together ``need`` its height."""
 
     def __init__(self) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
-        self.figure: Figure = Figure(figsize=(WIDE, TALL), dpi=200, facecolor="white")
-        self._renderer: RendererAgg = FigureCanvasAgg(self.figure).get_renderer()  # type: ignore[no-untyped-call]
+        self.figures: list[Figure] = []
+        self._begin()
+        canvas = FigureCanvasAgg(Figure(figsize=(1, 1), dpi=_DPI))
+        self._renderer: RendererAgg = canvas.get_renderer()  # type: ignore[no-untyped-call]
         self._widths: dict[tuple[str, Font], float] = {}
+
+    def _begin(self) -> None:
+        from matplotlib.figure import Figure
+
+        self.figure: Figure = Figure(figsize=(WIDE, TALL), dpi=_DPI, facecolor="white")
+        self.figures.append(self.figure)
         self.y = MARGIN
+
+    def need(self, tall: float) -> bool:
+        """Begin a page, and say so, where less than this is left; of what no page has room for as well."""
+        if tall <= self.room or self.y == MARGIN:
+            return False
+        self._begin()
+        return True
+
+    def of_room(self, least: float, best: float) -> float:
+        """How tall something may be that is to be ``best`` and at least ``least``: what is left, on the next page where that
+        is too little."""
+        self.need(least)
+        return min(best, self.room)
 
     @property
     def room(self) -> float:
@@ -73,7 +98,7 @@ class Sheet:
 
         properties = FontProperties(family=font.family, size=font.size, weight="bold" if font.bold else "normal")
         pixels: float = self._renderer.get_text_width_height_descent(text, properties, ismath=False)[0]  # type: ignore[no-untyped-call]
-        self._widths[text, font] = pixels / self.figure.dpi * _HINTED
+        self._widths[text, font] = pixels / _DPI * _HINTED
         return self._widths[text, font]
 
     def lines(self, text: str, font: Font, width: float) -> list[str]:
@@ -102,11 +127,12 @@ class Sheet:
         )  # fmt: skip
 
     def write(self, text: str, font: Font, indent: float = 0.0, most: int | None = None) -> None:
-        """A paragraph; of more than ``most`` lines the rest is left out."""
+        """A paragraph; of more than ``most`` lines the rest is left out. No page begins or ends with one line of some."""
         lines = self.lines(text, font, WIDE - 2 * MARGIN - indent)
         if most is not None and len(lines) > most:
             lines = [*lines[: most - 1], lines[most - 1] + " …"]
-        for line in lines:
+        for left, line in zip(range(len(lines), 0, -1), lines, strict=True):
+            self.need(font.line * (2 if left == len(lines) > 1 or left == 2 else 1))
             self.put(line, font, MARGIN + indent, self.y)
             self.y += font.line
 
@@ -114,8 +140,11 @@ class Sheet:
         """How tall that would be."""
         return len(self.lines(text, font, WIDE - 2 * MARGIN - indent)) * font.line
 
-    def heading(self, text: str) -> None:
-        """A title over what follows, and a rule under it."""
+    def heading(self, text: str, below: float) -> None:
+        """A title over what follows, which is ``below`` inches tall at first, and a rule under it."""
+        if self.y > MARGIN:
+            self.y += _ABOVE
+        self.need(HEADING.line + 0.1 + below)
         self.put(text, HEADING, MARGIN, self.y)
         self.y += HEADING.line + 0.02
         self.rule()

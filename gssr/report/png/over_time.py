@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from gssr.metrics import Metric
+from gssr.metrics import Metric, best_measured
 from gssr.model.results import Analysis, Kind
+from gssr.render.cells import clean
 from gssr.render.clock import duration
 from gssr.render.scale import fixed, metric_of, percent, unit_of
-from gssr.report.over_time import heat_map
-from gssr.report.page import PageOptions, compared, drawn, full_scale, lead, time_axis
+from gssr.report.load_balancing import behind
+from gssr.report.over_time import heat_map, named_rows
+from gssr.report.page import compared, drawn, full_scale, time_axis
 from gssr.report.phases import letters, what
 from gssr.report.png.figure import (
     BLANK,
@@ -24,6 +26,7 @@ from gssr.report.png.figure import (
     INK,
     LONGEST_PLACE,
     NothingToDrawError,
+    color_names,
     edges_of,
     picture,
     place_of,
@@ -44,7 +47,7 @@ _ROW, _LOWEST, _HIGHEST = 0.18, 2.4, 11.0
 
 def heat_map_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw the leading metric of every GPU along time as a map of colours. Raises NothingToDrawError, OSError."""
-    name = lead(compared(analysis), PageOptions())
+    name = best_measured(compared(analysis))
     if name is None or name not in analysis.gpu_series:
         raise NothingToDrawError.of(analysis)
     tall = min(max(_ROW * len(analysis.gpus), _LOWEST), _HIGHEST)
@@ -69,8 +72,11 @@ def gpu_map(
         extent=(axis.begin - axis.origin, axis.end - axis.origin, found.each * len(values) - 0.5, -0.5),
     )  # fmt: skip
     figure.colorbar(picture, ax=panel, pad=0.01, aspect=30, label=f"{metric.label} ({unit_of(metric).name})")
-    rows = range(0, len(analysis.gpus), _label_step(analysis, labels))
-    panel.set_yticks(list(rows), [place_of(analysis.gpus[i], most) for i in rows], fontsize=7)
+    late = behind(analysis, metric)
+    rows = named_rows(len(analysis.gpus), _label_step(analysis, labels), late)
+    names = ["! " * (i in late) + place_of(analysis.gpus[i], most) for i in rows]
+    panel.set_yticks(rows, names, fontsize=7)
+    color_names(panel, [number for number, i in enumerate(rows) if i in late])
     panel.grid(False)
     panel.set_title(f"{metric.label} of each GPU along time")
     panel.set_title("grey: no samples", loc="right", fontweight="normal", fontsize=9, color=FAINT)
@@ -96,13 +102,14 @@ _NARROW = 0.035
 def phases_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw the leading metric along time with the phases behind it, their scores, and what each was. Raises
     NothingToDrawError, OSError."""
-    name = lead(drawn(analysis), PageOptions())
+    name = best_measured(drawn(analysis))
     if name is None:
         raise NothingToDrawError.of(analysis)
     if not analysis.phases:
         raise NothingToDrawError("no phases were found")
     texts = _texts(analysis)
-    heights = [2.4, 1.2, _LINE * (sum(len(text) for text in texts) + 1)]
+    scored = any(phase.score is not None for phase in analysis.phases)
+    heights = [2.4, *([1.2] if scored else []), _LINE * (sum(len(text) for text in texts) + 1)]
     with picture(analysis, heights, file, "What did it do when?") as (_, panels):
         series, metric = analysis.series[name], metric_of(name)
         edges = edges_of(analysis, series.start, series.width, len(series.mean))
@@ -110,12 +117,14 @@ def phases_png(analysis: Analysis, file: BinaryIO) -> None:
         value_axis(panels[0], analysis, metric)
         panels[0].set_title(f"{metric.label}, mean over GPUs", pad=16)
         _behind(panels[0], analysis, named=True)
-        _scores(panels[1], analysis)
-        for panel in panels[:2]:
+        if scored:
+            _scores(panels[1], analysis)
+        for panel in panels[:-1]:
             time_labels(panel, analysis)
-        panels[0].tick_params(labelbottom=False)
-        panels[0].set_xlabel("")
-        _words(panels[2], analysis, texts)
+        if scored:
+            panels[0].tick_params(labelbottom=False)
+            panels[0].set_xlabel("")
+        _words(panels[-1], analysis, texts)
 
 
 def _behind(panel: Axes, analysis: Analysis, named: bool = False) -> None:
@@ -157,7 +166,7 @@ def _texts(analysis: Analysis) -> list[list[str]]:
     found = []
     for letter, phase in zip(letters(analysis), analysis.phases, strict=True):
         text = f"{phase.kind}, {duration(phase.seconds)}, {percent(phase.share)} of the GPU-hours"
-        found.append(textwrap.wrap(f"{letter}  {text}: {what(phase)}", _CELLS, subsequent_indent="    "))
+        found.append(textwrap.wrap(f"{letter}  {text}: {clean(what(phase))}", _CELLS, subsequent_indent="    "))
     return found
 
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from gssr.metrics import Metric
-from gssr.model.results import Analysis, Unplaced, over_space
+from gssr.metrics import Metric, best_measured
+from gssr.model.results import Analysis, Series, Unplaced, over_space
 from gssr.model.statistics.balance import histogram
 from gssr.render.cells import fit
 from gssr.render.roofline import FLOPS, INTENSITY, decade, engineering
 from gssr.render.scale import fixed, metric_of, percent, unit_of
-from gssr.report.page import PageOptions, compared, drawn, lead, time_axis
+from gssr.report.load_balancing import behind
+from gssr.report.page import compared, drawn, time_axis
 from gssr.report.phases import WHOLE, drawn_roofs, intensity_text, places
 from gssr.report.png.figure import (
     BLUE,
@@ -24,6 +25,7 @@ from gssr.report.png.figure import (
     LONGEST_PLACE,
     ORANGE,
     NothingToDrawError,
+    color_names,
     edges_of,
     picture,
     place_of,
@@ -34,13 +36,14 @@ from gssr.report.png.over_time import COLOURS, gpu_map
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 _FEW = 4
 """Up to this many GPUs are drawn as lines, more as a map."""
 _MOST_BARS = 4096
 """More GPUs than a picture has lines are drawn as one shape: each bar is an object of its own."""
+_LINES = (BLUE, "#2d9c78", "#7a5195", "#8a8a8a")
+"""Of up to _FEW GPUs that are like each other."""
 _NAMED = 24
 """Up to this many GPUs are named beside their bars; of more, the lowest and the highest."""
 _MOST_MARKS, _MARK_TEXTS, _MARK_LENGTH = 200, 50, 20
@@ -50,14 +53,14 @@ _MOST_MARKS, _MARK_TEXTS, _MARK_LENGTH = 200, 50, 20
 def time_series_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw every series of the analysis along time, one small picture below the other: the mean over the GPUs, and shaded
     from the lowest to the highest. Raises NothingToDrawError, OSError."""
-    first = lead(drawn(analysis), PageOptions())
+    first = best_measured(drawn(analysis))
     names = sorted(drawn(analysis), key=lambda name: name != first)
     if not names:
         raise NothingToDrawError.of(analysis)
     heights = [2.2, *[1.25] * (len(names) - 1)]
     with picture(analysis, heights, file, "When were the GPUs not used?") as (figure, panels):
         for panel, name in zip(panels, names, strict=False):
-            band(panel, analysis, name, legend=name == first)
+            band(panel, analysis, analysis.series[name], legend=name == first)
         for panel in panels[:-1]:
             panel.tick_params(labelbottom=False)
         time_labels(panels[-1], analysis)
@@ -68,7 +71,7 @@ def time_series_png(analysis: Analysis, file: BinaryIO) -> None:
 def load_balancing_png(analysis: Analysis, file: BinaryIO) -> None:
     """Draw each GPU's time mean of the leading metric, how many GPUs have which, and every GPU along time: lines for up to 4
     GPUs, a map of GPU by time beyond. Raises NothingToDrawError, OSError."""
-    name = lead(compared(analysis), PageOptions())
+    name = best_measured(compared(analysis))
     many = len(analysis.gpus)
     if name is None:
         raise NothingToDrawError.of(analysis)
@@ -80,16 +83,19 @@ def load_balancing_png(analysis: Analysis, file: BinaryIO) -> None:
         if many > _FEW:
             histogram_of_means(panels[1], analysis, metric)
         if name in analysis.gpu_series:
-            (gpu_map if many > _FEW else _lines)(figure, panels[-1], analysis, metric)
+            if many > _FEW:
+                gpu_map(figure, panels[-1], analysis, metric)
+            else:
+                lines(panels[-1], analysis, metric)
             time_labels(panels[-1], analysis)
 
 
-def band(panel: Axes, analysis: Analysis, name: str, legend: bool) -> None:
+def band(panel: Axes, analysis: Analysis, series: Series, legend: bool) -> None:
     """One series: its mean as a step line, its bands shaded; bins without samples stay empty."""
-    series, metric = analysis.series[name], metric_of(name)
+    name, metric = series.metric, metric_of(series.metric)
     factor = unit_of(metric).factor
     edges = edges_of(analysis, series.start, series.width, len(series.mean))
-    if len(analysis.gpus) > 1:
+    if int(series.n_gpus.max(initial=0)) > 1:
         low, high = factor * series.low, factor * series.high
         panel.stairs(
             high, edges, baseline=low, fill=True, color=BLUE, alpha=0.16, linewidth=0, label="lowest to highest GPU"
@@ -141,29 +147,38 @@ def means_in_order(panel: Axes, analysis: Analysis, metric: Metric, most: int = 
     factor = unit_of(metric).factor
     found = sorted((mean, -i) for i, gpu in enumerate(analysis.gpus) if (mean := gpu.mean.get(metric.name)) is not None)
     values = factor * np.array([mean for mean, _ in found])
-    if len(values) <= _MOST_BARS:
-        panel.barh(np.arange(len(values)), values, height=0.8 if len(values) <= _NAMED else 1.0, color=BLUE, alpha=0.85)
-    else:
-        edges = np.arange(len(values) + 1) - 0.5
-        panel.stairs(values, edges, orientation="horizontal", fill=True, color=BLUE, alpha=0.85)
+    late = behind(analysis, metric)
+    apart = np.array([-position in late for _, position in found], bool)
+    for mine, color in ((~apart, BLUE), (apart, ORANGE)):
+        at = np.flatnonzero(mine)
+        if len(values) <= _MOST_BARS:
+            panel.barh(at, values[at], height=0.8 if len(values) <= _NAMED else 1.0, color=color, alpha=0.85)
+        elif len(at):
+            edges = np.arange(len(values) + 1) - 0.5
+            own = np.where(mine, values, np.nan)
+            panel.stairs(own, edges, orientation="horizontal", fill=True, color=color, alpha=0.85)
     if len(values) > 1:
-        panel.axvline(float(np.median(values)), color=ORANGE, linewidth=1.0, linestyle=(0, (4, 3)), label="median GPU")
-        panel.legend(loc="lower right", framealpha=0.9, edgecolor="none", fontsize=8)
+        panel.axvline(float(np.median(values)), color=INK, linewidth=1.0, linestyle=(0, (4, 3)), label="their median")
+        _legend_above(panel)
     value_axis(panel, analysis, metric, horizontal=True)
     panel.set_ylim(-0.6, len(values) - 0.4)
     shown = range(len(found)) if len(found) <= _NAMED else [0, len(found) - 1]
-    places = [place_of(analysis.gpus[-found[i][1]], most) for i in shown]
+    places = [_marked(place_of(analysis.gpus[-found[i][1]], most), apart[i]) for i in shown]
     panel.set_yticks(list(shown), places, fontsize=8 if len(found) <= 12 else 6.5)
+    color_names(panel, [i for i, at in enumerate(shown) if apart[at]])
     panel.grid(False, axis="y")
-    panel.set_title("Mean over time of each GPU")
+    panel.set_title("Each GPU's mean")
 
 
 def histogram_of_means(panel: Axes, analysis: Analysis, metric: Metric) -> None:
     from matplotlib.ticker import MaxNLocator
 
     found, factor = histogram(metric, analysis.gpus), unit_of(metric).factor
-    edges = factor * found.edges
+    edges, late = factor * found.edges, behind(analysis, metric)
     panel.stairs(found.counts, edges, fill=True, color=BLUE, alpha=0.85)
+    apart = np.array([len(late.intersection(members)) for members in found.members])
+    if apart.any():
+        panel.stairs(apart, edges, fill=True, color=ORANGE)
     for left, right, n in zip(edges[:-1], edges[1:], found.counts.tolist(), strict=True):
         if n:
             panel.text((left + right) / 2, n, str(n), ha="center", va="bottom", fontsize=8, color=INK)
@@ -176,17 +191,28 @@ def histogram_of_means(panel: Axes, analysis: Analysis, metric: Metric) -> None:
     panel.grid(False, axis="x")
 
 
-def _lines(_: Figure, panel: Axes, analysis: Analysis, metric: Metric) -> None:
+def lines(panel: Axes, analysis: Analysis, metric: Metric) -> None:
     """A line per GPU."""
     series, factor = analysis.gpu_series[metric.name], unit_of(metric).factor
     edges = edges_of(analysis, series.start, series.width, series.values.shape[1])
-    for gpu, values in zip(analysis.gpus, factor * series.values, strict=True):
+    late, colors = behind(analysis, metric), iter(_LINES)
+    for i, values in enumerate(factor * series.values):
         last = np.append(values, values[-1:])
-        panel.step(edges, last, where="post", linewidth=1.1, alpha=0.9, label=place_of(gpu))
+        color, name = ORANGE if i in late else next(colors), _marked(place_of(analysis.gpus[i]), i in late)
+        panel.step(edges, last, where="post", linewidth=1.1, alpha=0.9, color=color, label=name)
     value_axis(panel, analysis, metric)
-    # Above the panel: GPUs that are well used have their lines where a legend would lie.
-    panel.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, frameon=False, fontsize=8, ncols=4)
+    _legend_above(panel)
     panel.set_title(f"{metric.label} of each GPU along time")
+
+
+def _legend_above(panel: Axes) -> None:
+    """Above the panel: GPUs that are well used have their lines and bars where a legend would lie."""
+    panel.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, frameon=False, fontsize=8, ncols=4)
+
+
+def _marked(name: str, apart: bool) -> str:
+    """A GPU's name, with a sign where its colour says that it is far below the others."""
+    return f"! {name}" if apart else name
 
 
 CAVEAT = "upper bounds: pipe activities x peaks, DRAM activity x peak bandwidth"
@@ -243,7 +269,7 @@ def roofline(panel: Axes, analysis: Analysis) -> None:
         )  # fmt: skip
         if mark != WHOLE:
             panel.annotate(mark, (x, y), xytext=(6, -6), textcoords="offset points", va="top", fontsize=9, color=INK)
-    panel.legend(loc="lower right", frameon=False, fontsize=8.5)
+    panel.legend(loc="upper left", frameon=False, fontsize=8.5)  # above the roof, where no place can be
 
 
 def _inside(value: float, decades: tuple[int, int]) -> float:

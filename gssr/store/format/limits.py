@@ -20,6 +20,10 @@ MOST_RANKS = 1 << 18
 """Of all runs in a file."""
 MOST_EVENTS = 1 << 17
 """Of a run: the earliest are read."""
+MOST_TRACES = 1 << 18
+"""Of all runs in a file: one for each of as many ranks."""
+MOST_DIGEST = 1 << 18
+"""Characters of what a trace says; no more than a tenth of it is ever written."""
 LEAST_BYTES = 6
 """Of a row: two in its page's list, its length, its rowid and a head of two."""
 GREATEST = 1e30
@@ -27,10 +31,14 @@ GREATEST = 1e30
 _MANY, _MOST, _ANY = 1 << 31, (1 << 63) - 1, sys.float_info.max
 
 _BOUNDS: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("time", "started_at", "ended_at", "bucket"), (0, LATEST)),
+    **dict.fromkeys(("time", "started_at", "ended_at", "bucket", "mtime"), (0, LATEST)),
     **dict.fromkeys(("clock_offset", "clock_error"), (-LATEST, LATEST)),
-    **dict.fromkeys(("rank", "local_rank", "device_index", "world_size", "n_nodes", "sm_count", "pid"), (0, _MANY)),
-    **dict.fromkeys(("first_rowid", "last_rowid", "memory_total", "power_limit", "max_sm_clock"), (0, _MOST)),
+    **dict.fromkeys(
+        ("rank", "local_rank", "device_index", "world_size", "n_nodes", "sm_count", "pid", "n_processes"), (0, _MANY)
+    ),
+    **dict.fromkeys(
+        ("first_rowid", "last_rowid", "size", "zero", "memory_total", "power_limit", "max_sm_clock"), (0, _MOST)
+    ),
     "gpu": (0, MOST_KEYS - 1),
     "sampling_ms": (1e-3, 1e10),
     "exit_code": (-_MANY, _MANY),
@@ -49,6 +57,10 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def _digest(value: Any) -> str | None:
+    return value if isinstance(value, str) and len(value) <= MOST_DIGEST else None
+
+
 def _blob(value: Any) -> bytes | None:
     return value if isinstance(value, bytes) else None
 
@@ -63,7 +75,7 @@ def _bounded(least: float, greatest: float, whole: bool) -> _Check:
 
 def _check_of(name: str, kind: str) -> _Check:
     if kind.startswith("TEXT"):
-        return _text
+        return _digest if name == "digest" else _text
     if kind.startswith("BLOB"):
         return _blob
     return _bounded(*_BOUNDS.get(name, (-_ANY, _ANY)), whole=kind.startswith("INTEGER"))

@@ -51,6 +51,7 @@ class Process(NamedTuple):
     state: str | None
     clock_offset: float | None
     clock_error: float | None
+    booted_at: float | None = None
 
 
 class Gpu(NamedTuple):
@@ -84,6 +85,44 @@ class Event(NamedTuple):
     message: str
 
 
+class GpuProcess(NamedTuple):
+    """A process on a GPU, from ``gpu_processes``: ``gpu`` is its position in the run. ``memory_used`` in bytes,
+    ``sm_utilization`` 0-1; None is unknown."""
+
+    gpu: int
+    time: float
+    pid: int | None
+    name: str | None
+    user: str | None
+    memory_used: int | None
+    sm_utilization: float | None
+
+
+class GpuProcesses(NamedTuple):
+    """Processes of one name and user that were on GPUs: ``n`` of them on ``n_gpus`` GPUs, first and last seen at ``start``
+    and ``end`` (unix s). ``memory_used`` (bytes): the most that one of them had on a GPU. None is unknown."""
+
+    name: str | None
+    user: str | None
+    n: int
+    n_gpus: int
+    memory_used: int | None
+    start: float
+    end: float
+
+
+SILENT_SECONDS = 12.0
+"""A GPU is looked at every 10 s at least: so long after the last look nobody knows what runs on it."""
+
+
+class GpuLook(NamedTuple):
+    """All processes that were on a GPU (a position in the run) at a time, as far as they are recorded."""
+
+    gpu: int
+    time: float
+    processes: tuple[GpuProcess, ...]
+
+
 class Merged(NamedTuple):
     """One row of ``merged``: a rank's file that is part of this one."""
 
@@ -91,6 +130,34 @@ class Merged(NamedTuple):
     run_id: str
     first_rowid: int | None
     last_rowid: int | None
+
+
+class AttachedTrace(NamedTuple):
+    """One row of ``traces``: ``size`` in bytes, ``mtime`` in unix s, ``zero`` (its begin) in unix ns, ``clock_error`` in
+    s."""
+
+    run_id: str
+    node: str | None
+    rank: int | None
+    path: str
+    format: str
+    size: int
+    mtime: float
+    zero: int | None
+    clock_error: float | None
+    clock_origin: str | None
+    gpus: str | None
+    digest: str | None = None
+
+
+def one_row_a_trace(rows: Iterable[AttachedTrace]) -> list[AttachedTrace]:
+    """By rank and path, without those that several ranks have listed: the row stays that knows its node."""
+    found: dict[tuple[str, str], AttachedTrace] = {}
+    for row in rows:
+        key = row.run_id, row.path
+        if key not in found or (found[key].node is None and row.node is not None):
+            found[key] = row
+    return sorted(found.values(), key=lambda row: (row.rank is None, row.rank or 0, row.path))
 
 
 def gpu_order(gpu: Gpu) -> tuple[str, int, str]:

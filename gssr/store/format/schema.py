@@ -51,10 +51,14 @@ EVENT_KINDS: dict[str, str] = {
     "backend_back": "the backend answers again",
     "gpu_lost": "a GPU no longer answers",
     "gpu_back": "a GPU answers again",
+    "xid": "the driver reported an error of a GPU (XID)",
+    "ecc": "a GPU counted more memory errors (ECC), or remapped rows of its memory",
     "throttle_begin": "clocks are held down",
     "throttle_end": "clocks are free again",
     "storage": "the recording could not be written for a while",
     "mark": "a mark of the workload's own: gssr.mark",
+    "import": "what is uncertain, or was left out, of files that another tool wrote",
+    "trace": "what is to be said of traces beside the recording: some were left out, or a trace was asked for",
     RANKS_MISSING: "the run was merged without some of its ranks",
 }
 
@@ -158,6 +162,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("state", "TEXT", "as in runs"),
         Column("clock_offset", "REAL", "this node's clock minus the reference node's, s"),
         Column("clock_error", "REAL", "bound of the error of clock_offset, s"),
+        Column("booted_at", "REAL", "unix time at which this node was booted (CLOCK_BOOTTIME was 0), s"),
     ),
     "gpus": (
         Column("gpu", "INTEGER PRIMARY KEY", "key of the GPU, local to the file"),
@@ -193,6 +198,16 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("rank", "INTEGER NOT NULL", "the rank"),
         Column("time", "REAL NOT NULL", "unix time, s"),
         *_WORKLOAD,
+    ),
+    "gpu_processes": (
+        Column("gpu", "INTEGER NOT NULL", "key of the GPU (gpus.gpu)"),
+        Column("time", "REAL NOT NULL", "unix time at which the GPU was looked at, s"),
+        Column("n_processes", "INTEGER NOT NULL", "rows of this look; 0: there was no process, and the rest is NULL"),
+        Column("pid", "INTEGER", "process id on the node"),
+        Column("name", "TEXT", "name of the process, as the kernel has it (without its arguments)"),
+        Column("user", "TEXT", "whose process it is"),
+        Column("memory_used", "INTEGER", "device memory of the process, bytes"),
+        Column("sm_utilization", "REAL", "share of the SMs' time, mean since the look before (ratio, 0-1)"),
     ),
     "host_rollup": _rollup_of(
         Column("node", "TEXT NOT NULL", "the node; empty: all of them together, where there are several"),
@@ -246,6 +261,28 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("end_time", "REAL", "unix time, s: rows from before it are thinned; NULL when none are yet"),
         Column("first_rowid", "INTEGER", "rowid of the first row that was thinned"),
         Column("last_rowid", "INTEGER", "rowid of the last row that was thinned"),
+    ),
+    "traces": (
+        Column("run_id", "TEXT NOT NULL", "the run"),
+        Column("node", "TEXT", "the node it was traced on; NULL where that is not known"),
+        Column("rank", "INTEGER", "the rank it is of, as the trace or its name tells; NULL where that is not known"),
+        Column("path", "TEXT NOT NULL", "the file, below the folder NAME.traces beside the recording"),
+        Column("format", "TEXT NOT NULL", "kineto, chrome, nsys, nsys-rep, rocpd, otf2 or cube"),
+        Column("size", "INTEGER NOT NULL", "its bytes, when the row was written"),
+        Column("mtime", "REAL NOT NULL", "when it was last changed, as of then, unix s"),
+        Column(
+            "zero",
+            "INTEGER",
+            "unix time of its begin, from which its times count, ns; NULL: not known, or not looked for",
+        ),
+        Column("clock_error", "REAL", "bound of the error of zero, s"),
+        Column(
+            "clock_origin", "TEXT", "where zero comes from: unix, boot, by comparison or unknown; NULL: not looked for"
+        ),
+        Column("gpus", "TEXT", "its GPUs by UUID, or by their numbers in their process: a JSON array"),
+        Column(
+            "digest", "TEXT", "what it says of the run, to be read in its place: a JSON object; NULL: not asked for"
+        ),
     ),
 }
 

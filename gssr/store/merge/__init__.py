@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
-from gssr.store.disk import COMPANIONS, PLANTED, beside, is_planted
+from gssr.on_demand import REQUEST
+from gssr.store.disk import COMPANIONS, PLANTED, beside, is_planted, remove_unused, traces_beside
 from gssr.store.format.rows import Merged, Run, missing_ranks
 from gssr.store.format.schema import ENDED_SUFFIX
 from gssr.store.liveness import silent_seconds, time_in
@@ -343,6 +344,7 @@ def _remove_folder(target: str, folder: str, overwritten: Collection[str]) -> No
             for name in starts:  # from the end, so that who looks meanwhile misses none in between
                 os.unlink(os.path.join(folder, name))
             os.rmdir(folder)
+            remove_unused(traces_beside(target), REQUEST)
     except (OSError, RecordingError):
         pass  # something is in it, or is just being recorded
 

@@ -127,6 +127,13 @@ class HolesError(Exception):
     in ``holes`` now, and has to be copied again."""
 
 
+_LISTED_TWICE = (
+    "DELETE FROM main.traces WHERE rowid NOT IN (SELECT rowid FROM (SELECT rowid, row_number() OVER "
+    "(PARTITION BY run_id, path ORDER BY node IS NULL, rowid) AS place FROM main.traces) WHERE place = 1)"
+)
+"""A trace that several ranks have found stays with the one whose it is: gssr.store.format.rows.one_row_a_trace."""
+
+
 class Copier:
     """Copies files into the recording that is open as ``connection``. ``holes`` names those that are known to have some."""
 
@@ -164,6 +171,8 @@ class Copier:
         for use in USE_TABLES:
             self._copy_use(use)
         self._copy_table("events", {"gpu": mapped(keys)})
+        if self._columns("shard", "gpu_processes"):  # which files of an earlier version lack
+            self._copy_table("gpu_processes", {"gpu": mapped(keys)})
         shift = self._copy_samples(source, keys)
         gap_seconds = GAP_INTERVALS * (source.run.sampling_ms or 0.0) / 1000 or math.inf
         counted = self._counted(source)
@@ -171,6 +180,8 @@ class Copier:
         if self._columns("shard", "thinned"):  # which files of an earlier version lack
             rowids = {name: f"{name} + {shift}" for name in ("first_rowid", "last_rowid")}
             self._copy_table("thinned", rowids)
+        if self._columns("shard", "traces"):
+            self._copy_table("traces")
         ends = (source.first + shift, source.last + shift) if source.last else None
         if ends and counted:
             until = {keys[gpu]: rowid + shift for gpu, rowid in counted.items()}
@@ -269,6 +280,7 @@ class Copier:
         for table in USE_TABLES:
             add_up(self._connection, table)
         self._tell_of_missing_ranks()
+        self._connection.execute(_LISTED_TWICE)
         self._connection.execute("COMMIT")
 
     def _tell_of_missing_ranks(self) -> None:

@@ -1,6 +1,10 @@
 """Repairing the rollups and sketches of a recording that has ended: what is missing or damaged is made anew from the
-samples, in one transaction. So are rollups of what nodes and processes did that do not count all of it."""
+samples, in one transaction. So are rollups of what nodes and processes did that do not count all of it.
 
+A copy of a recording that goes on, as one that has ended: what its writer has not rolled up yet is to be repaired.
+"""
+
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -15,13 +19,14 @@ from gssr.store.format.layout import Layout
 from gssr.store.format.rollup import as_stored
 from gssr.store.format.schema import LEVELS, SKETCHES
 from gssr.store.format.vectors import derive, fold
+from gssr.store.output_file import PRIVATE, new_file
 from gssr.store.read.check_rollups import LONGEST, wrong_stretches
 from gssr.store.read.histograms import count_sketches, no_bins
-from gssr.store.read.open import RecordingError
+from gssr.store.read.open import RecordingError, connect
 from gssr.store.read.recording import Recording
 from gssr.store.read.recording_file import Part, RecordingFile
 from gssr.store.read.window_edges import ALL_TIME, positions_of, starts_of
-from gssr.store.write.create import finished_runs, reopen, seal, seal_again
+from gssr.store.write.create import finished_runs, remove, reopen, seal, seal_again
 
 
 class Repaired(NamedTuple):
@@ -76,6 +81,24 @@ def repair(path: str) -> Repaired:
             seal(connection)
     seal_again(path)
     return Repaired(sum(len(stretches.keys) for stretches in work), n_thinned, tuple(table.samples for table in use))
+
+
+def keep(path: str, copy: str, ended_at: float) -> None:
+    """Copy a recording, whose run goes on, into a new file, in which the run has ended (unix s). The file is the user's
+    alone. Raises OSError, FileExistsError where something is there; RecordingError."""
+    os.close(new_file(copy, PRIVATE))
+    try:
+        with closing(connect(path)) as source, closing(sqlite3.connect(copy, isolation_level=None)) as kept:
+            source.backup(kept)
+            for table in ("runs", "processes"):
+                kept.execute(f"UPDATE {table} SET state = 'completed', exit_code = 0, ended_at = ?", (ended_at,))
+            seal(kept)
+        repair(copy)
+    except BaseException as error:
+        remove(copy)
+        if isinstance(error, sqlite3.Error):
+            raise RecordingError(f"{copy}: can't be written: {error}") from None
+        raise
 
 
 def _found(shard: RecordingFile) -> tuple[list[_Work], int]:

@@ -276,5 +276,7 @@ def _behind(head: Bytes, size: Ints) -> tuple[Ints, Ints]:
 
 # What a column's serial type says: bytes of its value; for whole numbers how far 8 bytes that begin with it are to be
 # shifted.
-SIZE = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.uint8)
+SIZE = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0, *(n // 2 for n in range(0x80 - 12))], np.uint8)
+TEXT = 10
+"""Types from here on are not those of numbers; what is longer than SIZE tells has a type of several bytes."""
 SHIFT = np.array([0, 56, 48, 40, 32, 16, 0, 0, 0, 0], np.int64)

@@ -17,13 +17,13 @@ def integers(
     """These columns, int64[n] each, in parts in the order of rowids, each with its last rowid; NULL is
     gssr.store.pages.rows.NULL. ``connection`` reads the same file. Raises NotPlainError, also after some parts, which are
     right; sqlite3.DatabaseError."""
-    root, columns = plain_table(connection, table)
+    root, columns, key, least = plain_table(connection, table)
     place = {name: columns.index(name) for name in names}
     order = sorted(names, key=place.__getitem__)
     found = leaves(file, root, LOWEST, HIGHEST)
     for part in in_parts(found, _AT_ONCE):
-        rows = Rows(file, part, 1 + max(place.values(), default=0), whole=False)
-        values = {name: rows.integers(place[name]) for name in order}
+        rows = Rows(file, part, 1 + max(place.values(), default=0), False, least)
+        values = {name: rows.rowid if place[name] == key else rows.integers(place[name]) for name in order}
         if not file.is_unchanged():
             raise NotPlainError("it is being written")
         yield int(rows.rowid[-1]), [values[name] for name in names]

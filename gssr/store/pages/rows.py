@@ -1,8 +1,9 @@
-"""The rows of some leaf pages, as far as they are numbers: decoded column by column.
+"""The rows of some leaf pages: their numbers, decoded column by column.
 
 Which page a table begins at, and its columns.
 """
 
+import re
 import sqlite3
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gssr.arrays import Bytes, Floats, Ints
-from gssr.store.pages.file import LOWEST, SHIFT, SIZE, Cells, Leaves, NotPlainError, PageFile, pieces
+from gssr.store.pages.file import LOWEST, SHIFT, SIZE, TEXT, Cells, Leaves, NotPlainError, PageFile, pieces
 
 # The value of those serial types that take no bytes.
 _VALUE = np.array([np.nan, 0, 0, 0, 0, 0, 0, 0, 0, 1], np.float64)
@@ -18,36 +19,47 @@ _FLOAT = 7
 NULL = LOWEST
 """What stands for it among whole numbers."""
 
+_DESCENDING = re.compile(r"\bdesc\b", re.IGNORECASE)
+"""A key of whole numbers that is declared so is not the rowid."""
 _MOST_COLUMNS = 126
 """With more the length of a row's head takes two bytes."""
 
 
 class Plain(NamedTuple):
-    """A table whose rows hold all of its columns; ``columns`` in their order, as the file spells them."""
+    """A table; ``columns`` in their order, as the file spells them. ``key``: the place of the column that is the rowid, and
+    NULL in rows; ``least``: columns that a row must hold, as they are not NULL where it ends early."""
 
     root: int
     columns: list[str]
+    key: int | None
+    least: int
 
 
 def plain_table(connection: sqlite3.Connection, name: str) -> Plain:
     """The table of this name. Raises NotPlainError, sqlite3.DatabaseError."""
-    roots = connection.execute(f"SELECT rootpage FROM sqlite_master WHERE name = '{name}'").fetchall()
+    roots = connection.execute(f"SELECT rootpage, sql FROM sqlite_master WHERE name = '{name}'").fetchall()
     columns = connection.execute(f"PRAGMA table_info({name})").fetchall()
     if len(roots) != 1 or not 0 < len(columns) <= _MOST_COLUMNS:
         raise NotPlainError(f"no table {name}")
-    if any(default is not None or key for _, _, _, _, default, key in columns):
-        raise NotPlainError("a column that is not what its rows say")
-    return Plain(int(roots[0][0]), [column[1] for column in columns])
+    keys = [place for place, *_, key in columns if key]
+    if keys and (len(keys) > 1 or columns[keys[0]][2].upper() != "INTEGER" or _DESCENDING.search(roots[0][1])):
+        raise NotPlainError("a key that is not the rowid")
+    given = [place for place, _, _, _, default, _ in columns if default is not None]
+    return Plain(
+        int(roots[0][0]), [column[1] for column in columns], keys[0] if keys else None, max(given, default=-1) + 1
+    )
 
 
 class Rows:
     """The rows of leaf pages. ``rowid`` int64[n] ascends. Columns are asked for in their order."""
 
-    def __init__(self, file: PageFile, found: Leaves, n_columns: int, whole: bool = True) -> None:
-        """Read the pages of a table, and of its rows the first ``n_columns``: all that it has, unless not ``whole``. Raises
-        NotPlainError."""
+    def __init__(self, file: PageFile, found: Leaves, n_columns: int, whole: bool = True, least: int = 0) -> None:
+        """Read the pages of a table, and of its rows the first ``n_columns``: all that it has, unless not ``whole``; each
+        row holds ``least``. Raises NotPlainError."""
         cells = Cells(file, found)
         self._buffer, self._start, self.rowid = cells.buffer, cells.start, cells.rowid
+        if (self._buffer[self._start] <= min(least, n_columns)).any():
+            raise NotPlainError("a value that is not in its row")
         self._types = self._serial_types(cells.payload, n_columns, whole)
         self._next = 0
         self._offset = self._start + self._buffer[self._start]
@@ -65,7 +77,7 @@ class Rows:
         if (head <= n_columns).any():
             types[np.arange(n_columns)[:, None] >= head - 1] = 0
         if types.max(initial=0) >= len(SIZE):
-            raise NotPlainError("a value that is no number")
+            raise NotPlainError("a value that is long")
         alike = (types == types[:, :1]).all(axis=1).tolist()  # mostly they are, of a column
         self._sizes = [SIZE[own[0] if same else own] for own, same in zip(types, alike, strict=True)]
         left = payload - head
@@ -109,7 +121,10 @@ class Rows:
             self._offset += self._sizes[passed]
         self._next = number
         types = self._types[number]
-        return types, int(types.min(initial=9)), int(types.max(initial=0))
+        low, high = int(types.min(initial=9)), int(types.max(initial=0))
+        if high >= TEXT:
+            raise NotPlainError("a value that is no number")
+        return types, low, high
 
     def _bits(self) -> Ints:
         """The 8 bytes [n] that begin with the values of the next column."""

@@ -31,9 +31,9 @@ class PageTable:
 
     def __init__(self, file: PageFile, connection: sqlite3.Connection) -> None:
         """``connection`` reads the same file. Raises NotPlainError, sqlite3.DatabaseError."""
-        self._root, columns = plain_table(connection, "samples")
+        self._root, columns, key, least = plain_table(connection, "samples")
         self._place = {own_name(name, "samples"): place for place, name in enumerate(columns)}
-        if list(self._place)[:2] != ["gpu", "time"]:
+        if list(self._place)[:2] != ["gpu", "time"] or key is not None or least:
             raise NotPlainError("no table of samples")
         self._file = file
         self.page_size = file.page_size

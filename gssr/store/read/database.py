@@ -3,7 +3,7 @@ where they are plain, else by SQL."""
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -26,8 +26,8 @@ class Database:
     """``columns``: those of each table that is there and may be read, in the case of ``readable``; ``damage``: sentences,
     what could not be read; ``texts``: see ``integers``. What is whole of a damaged table is read."""
 
-    def __init__(self, path: str, readable: Readable, tables: Sequence[str]) -> None:
-        """Raises RecordingError."""
+    def __init__(self, path: str, readable: Readable, tables: Iterable[str]) -> None:
+        """``tables``: names, which ``readable`` may have found. Raises RecordingError."""
         self.path = path
         self.texts: dict[str, int] = {}
         self.damage: list[str] = []
@@ -79,26 +79,31 @@ class Database:
             return fitting
         return 0 if high is None else max(0, min(high - low + 1, fitting))
 
-    def rows(self, table: str, names: Sequence[str], most: int) -> list[tuple[Any, ...]]:
+    def rows(
+        self, table: str, names: Sequence[str], most: int, only: tuple[str, Iterable[int]] | None = None
+    ) -> list[tuple[Any, ...]]:
         """The first rows of a table, ``most`` of them, as they are; None for columns that it lacks, none of a table that is
-        not there."""
-        return list(islice(self._each(table, names), most))
+        not there. ``only``: a column that it has, and the values wanted of it."""
+        where = "" if only is None else f' WHERE "{only[0]}" IN ({",".join(map(str, only[1]))})'
+        return list(islice(self._each(table, names, where), most))
 
-    def strings(self, table: str, wanted: set[int]) -> dict[int, str]:
-        """By id what ``table``(id, value) tells of those wanted."""
-        return {
-            key: value for key, value in self._each(table, ("id", "value")) if key in wanted and isinstance(value, str)
-        }
+    def batches(self, table: str, names: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
+        """All rows as those of ``rows``, some thousand at a time."""
+        each = self._each(table, names)
+        while rows := list(islice(each, _AT_ONCE)):
+            yield rows
 
-    def _each(
-        self, table: str, names: Sequence[str], after: int | None = None, before: int = 0
-    ) -> Iterator[tuple[Any, ...]]:
-        """Rows, from behind a rowid on, before which there were so many."""
+    def strings(self, table: str, wanted: set[int], column: str = "value") -> dict[int, str]:
+        """By id what ``table``(id, ``column``) tells of those wanted."""
+        found = self._each(table, ("id", column))
+        return {key: value for key, value in found if key in wanted and isinstance(value, str)}
+
+    def _each(self, table: str, names: Sequence[str], where: str = "", before: int = 0) -> Iterator[tuple[Any, ...]]:
+        """Rows, before which there were so many."""
         there = self.columns.get(table, ())
         if not there:
             return
         listed = ",".join(f'"{name}"' if name in there else "NULL" for name in names)
-        where = "" if after is None else f" WHERE rowid > {after} ORDER BY rowid"
         n, most = before, self.most_rows(table)
         try:
             for row in self._connection.execute(f"SELECT {listed} FROM {table}{where}"):
@@ -132,7 +137,7 @@ class Database:
                 return
             except (NotPlainError, sqlite3.DatabaseError):
                 pass
-        each = self._each(table, names, last, n)
+        each = self._each(table, names, "" if last is None else f" WHERE rowid > {last} ORDER BY rowid", n)
         while rows := list(islice(each, _AT_ONCE)):
             columns = zip(names, zip(*rows, strict=True), strict=True)
             yield [self._places(values) if name in texts else _whole(values) for name, values in columns]

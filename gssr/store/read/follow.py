@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gssr.store.disk import beside, fingerprint, journal_mode
-from gssr.store.format.columns import selected
+from gssr.store.format.columns import columns_of, selected
 from gssr.store.format.rows import Run
 from gssr.store.read.open import RecordingError, connect
-from gssr.store.read.small_tables import LOST_SECONDS, read_runs, state_in
+from gssr.store.read.small_tables import LOOK_COLUMNS, LOST_SECONDS, read_runs, state_in
 
+_PROCESSES, _MOST_PROCESSES = "gpu_processes", 4096
 _TRIES = 5
 _STALE_SECONDS = 10.0
 """What a host has cached of a file on a shared filesystem may not fit together for so long: no damage if it did before, nor
@@ -26,7 +27,8 @@ where another host has only begun to write it."""
 
 class News(NamedTuple):
     """What one look found: rows of ``samples`` as (gpu, time, then the columns asked for), whether more are waiting, how
-    the newest run stands, and the rowid of the newest event (0 without any). ``anew``: the rows are from the beginning,
+    the newest run stands, and the rowid of the newest event (0 without any). ``processes``: of the rows of
+    ``gpu_processes`` that are new the last ones, each after its rowid. ``anew``: the rows are from the beginning,
     because those that come next are not to be had: it is another file, or samples were thinned meanwhile."""
 
     rows: list[tuple[Any, ...]]
@@ -34,6 +36,7 @@ class News(NamedTuple):
     run: Run | None
     state: str
     event: int = 0
+    processes: Sequence[tuple[Any, ...]] = ()
     anew: bool = False
 
 
@@ -45,6 +48,7 @@ class Follower:
         self.rowid = from_rowid
         """Up to where rows were handed out; give it to another Follower to go on there."""
         self._columns = list(columns)
+        self._process_rowid = 0
         self._shared: bool | None = None
         self._read_at = math.inf  # monotonic, s; before that, when it was first looked at
         self._connection: sqlite3.Connection | None = None
@@ -71,6 +75,8 @@ class Follower:
                 self._read_at = time.monotonic()
                 if news.rows:
                     self.rowid, *self._last = news.rows[-1][:3]
+                if news.processes:
+                    self._process_rowid = news.processes[-1][0]
                 anew, self._anew = self._anew, False
                 return news._replace(rows=[row[1:] for row in news.rows], anew=anew)
             time.sleep(0.02)
@@ -117,7 +123,14 @@ class Follower:
         run = runs[-1] if runs else None
         state = state_in(connection, run, self.path) if run else "running"
         (event,) = connection.execute("SELECT max(rowid) FROM events").fetchone()
-        return News(rows, len(rows) == limit, run, state, event or 0)
+        return News(rows, len(rows) == limit, run, state, event or 0, self._new_processes(connection))
+
+    def _new_processes(self, connection: sqlite3.Connection) -> Sequence[tuple[Any, ...]]:
+        if not columns_of(connection, _PROCESSES):
+            return ()
+        columns = ", ".join(["rowid", *selected(connection, _PROCESSES, LOOK_COLUMNS)])
+        query = f"SELECT {columns} FROM {_PROCESSES} WHERE rowid > ? ORDER BY rowid DESC LIMIT {_MOST_PROCESSES}"
+        return connection.execute(query, (self._process_rowid,)).fetchall()[::-1]
 
     def _is_there(self) -> bool:
         """Also notices a file that was replaced by another: that one is read from its beginning."""
@@ -139,6 +152,7 @@ class Follower:
     def _begin_anew(self) -> None:
         self._anew = self._anew or self.rowid > 0
         self.rowid, self._last = 0, []
+        self._process_rowid = 0
 
     def close(self) -> None:
         """Let go of the file."""

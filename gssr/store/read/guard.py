@@ -17,7 +17,7 @@ import sqlite3
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-from gssr.store.format.limits import LEAST_BYTES, MOST_GPUS, MOST_KEYS, MOST_RANKS, MOST_RUNS
+from gssr.store.format.limits import LEAST_BYTES, MOST_GPUS, MOST_KEYS, MOST_RANKS, MOST_RUNS, MOST_TRACES
 from gssr.store.format.schema import GPU_KEYS_PER_RANK, SKETCHES, TABLES, create_statements
 
 _MOST = {
@@ -27,6 +27,7 @@ _MOST = {
     "process_gpus": 4 * MOST_RANKS,
     "merged": MOST_RANKS,
     "thinned": MOST_RANKS,
+    "traces": MOST_TRACES,
 }
 """Rows by table."""
 

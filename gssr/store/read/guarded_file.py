@@ -10,7 +10,7 @@ from gssr.store.disk import identity_of, sizes
 from gssr.store.format.columns import columns_of
 from gssr.store.format.layout import Layout, layout_of
 from gssr.store.format.limits import MOST_EVENTS, number
-from gssr.store.format.rows import Event, Gpu, Merged, Process, Run, Thinned
+from gssr.store.format.rows import AttachedTrace, Event, Gpu, Merged, Process, Run, Thinned
 from gssr.store.format.vectors import GREATEST
 from gssr.store.pages.file import NotPlainError, PageFile
 from gssr.store.read.open import RecordingError, connect, missing_end
@@ -21,10 +21,11 @@ from gssr.store.read.small_tables import (
     read_processes,
     read_runs,
     read_thinned,
+    read_traces,
     state_in,
 )
 
-_Record = TypeVar("_Record", Gpu, Process, Event)
+_Record = TypeVar("_Record", Gpu, Process, Event, AttachedTrace)
 _Listed = TypeVar("_Listed", Gpu, Process)
 _Id = TypeVar("_Id", str, str | None)
 _MANY_RUNS = 20
@@ -164,6 +165,10 @@ class GuardedFile:
         if len(found) > MOST_EVENTS:
             self.damage = self.damage or f"{self.path}: has more than {MOST_EVENTS:,} events: later ones are left out"
         return found[:MOST_EVENTS]
+
+    def traces(self, run_id: str) -> list[AttachedTrace]:
+        """The traces attached to a run in this file."""
+        return self._small_table(read_traces, run_id)
 
     def _small_table(self, read: Callable[[sqlite3.Connection, _Id], list[_Record]], run_id: _Id) -> list[_Record]:
         """All rows, or none where the table can't be read."""

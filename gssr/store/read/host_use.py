@@ -4,7 +4,7 @@ rows themselves."""
 import math
 import sqlite3
 from collections.abc import Sequence
-from itertools import cycle
+from itertools import cycle, groupby
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,36 @@ class HostUseRows:
         sums = rows[:, 1:].reshape(len(rows), len(names), 2)
         sums[~np.isfinite(sums).all(axis=2)] = 0.0  # a sum that can't be is none of anything
         return at.astype(np.int64), sums.reshape(len(rows), 2 * len(names))
+
+    def by_owner(
+        self, table: UseTable, names: Sequence[str], run_id: str, window: Window, bins: Bins
+    ) -> list[tuple[str, Ints, Floats]]:
+        """The same of each owner of rows."""
+        start, width, n = bins
+        level, window = self._read_at(table, window, False, (start, width))
+        wanted = self._sums(table, level, names, ("n", "sum"))
+        source, time, whose = table.samples, "time", ""
+        if level is not None:
+            source, time, whose = table.rollup, "bucket", f" AND {self._whose(table, level, False)}"
+        query = (
+            f"SELECT {table.owner}, min(max(CAST(({time} - ?) / ? AS INTEGER), 0), ?) AS bin, {wanted} FROM {source}"
+        )
+        query += f" WHERE run_id = ? AND {time} >= ? AND {time} < ?{whose} GROUP BY 1, 2"
+        rows = [row for batch in self._file.rows(query, (start, float(width), n - 1, run_id, *window)) for row in batch]
+        found = []
+        for owner, of_it in groupby((row for row in rows if isinstance(row[0], str)), lambda row: row[0]):
+            numbers, _ = sound_numbers([row[1:] for row in of_it])
+            own = numbers[np.isfinite(numbers[:, 0])]
+            sums = own[:, 1:].reshape(len(own), len(names), 2)
+            sums[~np.isfinite(sums).all(axis=2)] = 0.0
+            found.append((owner, own[:, 0].astype(np.int64), sums.reshape(len(own), 2 * len(names))))
+        return found
+
+    def times(self, run_id: str) -> tuple[float, float] | None:
+        """When the first and the newest row of the nodes was written, unix s; None without any."""
+        query = f"SELECT min(time), max(time) FROM {HOST.samples} WHERE run_id = ?"
+        found = self._rows(query, (run_id,), 2)
+        return None if not len(found) or not np.isfinite(found).all() else (float(found[0, 0]), float(found[0, 1]))
 
     def _sums(self, table: UseTable, level: int | None, names: Sequence[str], parts: Sequence[str]) -> str:
         """What to select: these parts (of count, sum and greatest) of each of these value columns."""

@@ -11,6 +11,7 @@ Recordings in folders, however deep.
 import fcntl
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -24,9 +25,9 @@ from gssr.store.format.schema import APPLICATION_ID, SCHEMA_VERSION, TABLES, cre
 from gssr.store.read.guard import Guarded, UnsafeError, answers, check_schema, check_sizes, distrust, only_reads
 
 _AT_ONCE = 1 << 20
-_PREFIX = "gssr-copy-"
-_NEW = 60.0
-"""Seconds in which whoever has made a folder has locked it."""
+PRIVATE = "recording.sql"
+"""The name of the recording in a private folder."""
+_AS_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LEFT = ("-wal", "-journal")  # what may hold a part of a database
 _TRIES, _PAUSE = 10, 0.1  # s
 _NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")  # at the end of a journal
@@ -96,49 +97,61 @@ def _written(descriptor: int, begin: int, size: int) -> tuple[int, int]:
 
 
 @contextmanager
-def private_folder() -> Iterator[str]:
-    """A folder of one's own among the temporary files, which is gone afterwards; those of processes that were killed are
-    removed. Raises OSError."""
-    import shutil  # here, because what starts beside a job must start quickly
-    import tempfile
+def private_folder(kind: str = "copy", parent: str | None = None) -> Iterator[str]:
+    """A folder of one's own in ``parent`` (None: where temporary files are), for one recording called PRIVATE; it is gone
+    afterwards. Those of the same ``kind`` whose processes were killed are removed. Raises OSError."""
+    import tempfile  # here, because what starts beside a job must start quickly
 
+    prefix, parent = f"gssr-{kind}-", parent or tempfile.gettempdir()
     with suppress(OSError):  # in a folder that can't be listed others' stay
-        _clear(tempfile.gettempdir())
-    folder = tempfile.mkdtemp(prefix=_PREFIX)
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        _clear(parent, prefix)
+    while True:
+        folder = tempfile.mkdtemp(prefix=prefix, dir=parent)
+        with suppress(FileNotFoundError):  # another process has just cleared it
+            lock = os.open(folder, _AS_FOLDER)
+            if _is_ours(lock) is not False and os.path.exists(folder):
+                break
+            os.close(lock)
     try:
-        _is_ours(lock)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         os.close(lock)
 
 
-def _clear(parent: str) -> None:
-    import shutil
-
+def _clear(parent: str, prefix: str) -> None:
+    """Remove what nobody has locked: a folder that is just being made finds out, and is made anew."""
     for name in os.listdir(parent):
         path = os.path.join(parent, name)
-        if not name.startswith(_PREFIX):
+        if not name.startswith(prefix):
             continue
         try:
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            lock = os.open(path, _AS_FOLDER)
         except OSError:
             continue
-        try:
-            status = os.fstat(lock)
-            if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _NEW and _is_ours(lock):
-                shutil.rmtree(path, ignore_errors=True)
-        finally:
-            os.close(lock)
+        status = os.fstat(lock)
+        if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == 0o700 and _is_ours(lock):
+            _remove(path)
+        os.close(lock)
 
 
-def _is_ours(lock: int) -> bool:
-    """Lock a folder, for as long as it is open, unless another process has."""
+def _remove(folder: str) -> None:
+    """Remove a private folder and the recording in it; where anything else is in it, that stays."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(PRIVATE):
+                os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+
+
+def _is_ours(lock: int) -> bool | None:
+    """Lock a folder, for as long as it is open; False where another process has, None where there are no locks."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError:
+        return None
     return True
 
 
@@ -254,7 +267,9 @@ def _check_file(path: str, what: str) -> list[str]:
         with open(path, "rb") as stream:
             head = stream.read(16)
     except FileNotFoundError:
-        raise RecordingError(f"{path}: no such file") from None
+        from gssr.recognise import no_such_file  # here, because what starts beside a job must start quickly
+
+        raise RecordingError(f"{path}: {no_such_file(path)}") from None
     except IsADirectoryError:
         raise RecordingError(f"{path}: is a directory, not {what}") from None
     except OSError as error:
@@ -317,7 +332,7 @@ def _connect_copy(path: str, files: Sequence[str]) -> Guarded:
     """A private copy: for a file that an unfinished transaction or an unreadable write-ahead log stands in the way of."""
 
     with private_folder() as folder:  # SQLite keeps reading from the open file
-        copy = os.path.join(folder, "recording.sql")
+        copy = os.path.join(folder, PRIVATE)
         copy_whole(path, copy)
         connection = sqlite3.connect(copy, isolation_level=None, check_same_thread=False, factory=Guarded)
         return _distrusting(connection, files)
@@ -384,22 +399,26 @@ class FoundRecordings(NamedTuple):
     unreadable: tuple[str, ...]
 
 
-def recordings_in(paths: Iterable[str | os.PathLike[str]]) -> FoundRecordings:
+IsKnown = Callable[[str, Container[str]], bool]
+
+
+def recordings_in(paths: Iterable[str | os.PathLike[str]], is_known: IsKnown | None = None) -> FoundRecordings:
     """All recordings among ``paths``: a folder is searched for ``NAME.sql`` and ``NAME.sql.d``, links to folders apart;
     whatever else is named is taken for a recording. In folders empty files are passed over, and so are files that are
-    no recordings by their head: SQL scripts have the same ending."""
+    no recordings by their head: SQL scripts have the same ending. ``is_known`` tells, by its name and the names in its
+    folder, of which file that is known without a look; it may raise OSError."""
     names: dict[str, None] = {}
     unreadable: list[str] = []
     for given in paths:
         path = os.fspath(given)
         if os.path.isdir(path) and not path.rstrip("/").endswith(_FOLDER):
-            names |= dict.fromkeys(sorted(_below(path, unreadable)))
+            names |= dict.fromkeys(sorted(_below(path, unreadable, is_known)))
         else:
             names[path.rstrip("/").removesuffix(".d") if path.rstrip("/").endswith(_FOLDER) else path] = None
     return FoundRecordings(tuple(names), tuple(unreadable))
 
 
-def _below(folder: str, unreadable: list[str]) -> set[str]:
+def _below(folder: str, unreadable: list[str], is_known: IsKnown | None) -> set[str]:
     found = set()
 
     def missed(error: OSError) -> None:
@@ -407,13 +426,15 @@ def _below(folder: str, unreadable: list[str]) -> set[str]:
 
     for place, folders, files in os.walk(folder, onerror=missed):
         found |= {os.path.join(place, name)[:-2] for name in folders if name.endswith(_FOLDER)}
+        listed = {*folders, *files}
         folders[:] = [name for name in folders if not name.endswith(_FOLDER)]
         for name in files:
             path = os.path.join(place, name)
-            if not name.endswith(_FILE) or path in found or not os.path.isfile(path):
+            if not name.endswith(_FILE) or path in found:
                 continue
             try:
-                if os.path.getsize(path) and looks_like_recording(path):
+                known = is_known is not None and is_known(path, listed)
+                if known or (os.path.isfile(path) and os.path.getsize(path) and looks_like_recording(path)):
                     found.add(path)
             except OSError as error:
                 missed(error)

@@ -6,17 +6,31 @@ device index and UUID.
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gssr.arrays import Floats, Ints
 from gssr.store.disk import allow_descriptors
+from gssr.store.format.columns import columns_of, selected
 from gssr.store.format.host_rollups import HOST, WORKLOAD, Extent, UseTable, extents_of
 from gssr.store.format.layout import Layout, layout_of, part_of
-from gssr.store.format.rows import Event, Gpu, Process, Run, gpu_order, missing_ranks, one_run, shared_gpu
+from gssr.store.format.limits import sound_rows
+from gssr.store.format.rows import (
+    AttachedTrace,
+    Event,
+    Gpu,
+    Process,
+    Run,
+    gpu_order,
+    missing_ranks,
+    one_row_a_trace,
+    one_run,
+    shared_gpu,
+)
 from gssr.store.format.schema import GAP_INTERVALS, LEVELS, SKETCH_SECONDS
 from gssr.store.format.vectors import merge
 from gssr.store.read.gpu_spans import apart
@@ -25,6 +39,7 @@ from gssr.store.read.host_use import Bins
 from gssr.store.read.open import RecordingError, files_of
 from gssr.store.read.recording_file import Part, RecordingFile, positions_by_key
 from gssr.store.read.samples import of_metrics, one_after_another, stored_names
+from gssr.store.read.small_tables import LOOK_COLUMNS, process_rows
 from gssr.store.read.window_edges import ALL_TIME, Window, joined_folded
 
 if TYPE_CHECKING:
@@ -174,6 +189,19 @@ class RunReader:
         rows = (row for each in self._shards for row in each.file.processes(self.run.run_id))
         return tuple(sorted(rows, key=lambda process: process.rank))
 
+    @cached_property
+    def gpus_of_ranks(self) -> dict[int, tuple[int, ...]]:
+        """The GPUs that each rank may use (positions), in the driver's order, as far as that is recorded."""
+        position = {gpu.gpu: at for at, gpu in enumerate(self.gpus)}
+        found: dict[int, dict[int, None]] = {}
+        for shard in self._shards:
+            query = "SELECT rank, gpu FROM process_gpus WHERE run_id = ? ORDER BY rank, gpu"
+            for rank, gpu in (row for rows in shard.file.rows(query, (self.run.run_id,)) for row in rows):
+                key = self._places.key(shard, gpu) if isinstance(gpu, int) else None
+                if isinstance(rank, int) and key is not None and key in position:
+                    found.setdefault(rank, {})[position[key]] = None
+        return {rank: tuple(gpus) for rank, gpus in found.items()}
+
     @property
     def ranks_missing(self) -> tuple[int, ...] | None:
         """The ranks that are not in the recording, in order; None where nobody knows how many there are."""
@@ -188,6 +216,10 @@ class RunReader:
             for event in shard.file.events(self.run.run_id)
         )
         return tuple(sorted(rows, key=lambda event: event.time))
+
+    def traces(self) -> list[AttachedTrace]:
+        """The traces attached to the run, by rank and path; gssr.traces.attached opens them."""
+        return one_row_a_trace(row for each in self._shards for row in each.file.traces(self.run.run_id))
 
     @property
     def tails(self) -> list[tuple[str, int, dict[int, int]]]:
@@ -266,6 +298,14 @@ class RunReader:
         rows = [row for shard in self._shards for row in shard.host_use.workload(self.run.run_id, window)]
         return [extents_of(WORKLOAD.values, [row]) for row in rows]
 
+    def workload_cpu(self, rank: int, window: Window) -> tuple[Floats, Floats]:
+        """When the cores that a rank's processes kept busy were counted (unix s), and how many since the time before."""
+        query = "SELECT time, cpu FROM workload_samples WHERE run_id = ? AND rank = ? AND time >= ? AND time < ?"
+        batches = (each for shard in self._shards for each in shard.file.rows(query, (self.run.run_id, rank, *window)))
+        rows = [row for batch in batches for row in batch if all(isinstance(value, float) for value in row)]
+        found = np.array(sorted(rows), np.float64).reshape(-1, 2)
+        return found[:, 0], found[:, 1]
+
     def use_over_time(
         self, table: UseTable, window: Window, bins: Bins, names: Sequence[str] = ()
     ) -> dict[str, Floats]:
@@ -278,6 +318,47 @@ class RunReader:
         count, total = sums[:, ::2], sums[:, 1::2]
         means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
         return {name: means[:, column] for column, name in enumerate(names) if count[:, column].any()}
+
+    def nodes_over_time(self, window: Window, bins: Bins, names: Sequence[str]) -> dict[str, Floats]:
+        """What each node did in a window, in ``bins``: counts and sums of these value columns of ``host_samples``, by node
+        [n, columns, 2]."""
+        found: dict[str, Floats] = {}
+        for shard in self._shards:
+            for node, at, sums in shard.host_use.by_owner(HOST, names, self.run.run_id, window, bins):
+                own = found.setdefault(node, np.zeros((bins[2], len(names), 2)))
+                np.add.at(own, at, sums.reshape(len(sums), len(names), 2))
+        return found
+
+    @property
+    def host_times(self) -> Window | None:
+        """When the first and the newest row of the nodes was written; None without any."""
+        times = [found for shard in self._shards if (found := shard.host_use.times(self.run.run_id))]
+        return Window(min(first for first, _ in times), max(last for _, last in times)) if times else None
+
+    def gpu_processes(self, window: Window = ALL_TIME) -> Iterator[list[tuple[Any, ...]]]:
+        """Rows of ``gpu_processes`` in a window, file by file and in batches; GPUs are positions."""
+        for shard in self._shards:
+            connection, positions = shard.file.connection, self._places.positions[shard]
+            if columns_of(connection, "gpu_processes"):  # which files of an earlier version lack
+                columns = ", ".join(selected(connection, "gpu_processes", LOOK_COLUMNS))
+                query = f"SELECT {columns} FROM gpu_processes WHERE time >= ? AND time < ?"
+                for rows in shard.file.rows(query, window):
+                    yield process_rows(rows, positions)
+
+    def processes_on_gpus(self, window: Window = ALL_TIME) -> Iterator[tuple[Any, ...]]:
+        """Each process on each GPU in a window: the GPU's position, when the process was first and last seen there (unix
+        s), its id, name and user, and the most device memory it had (bytes); None for what is not known."""
+        seen = ("gpu", "time", "time", "pid", "name", "user", "memory_used")
+        for shard in self._shards:
+            connection, positions = shard.file.connection, self._places.positions[shard]
+            if columns_of(connection, "gpu_processes"):
+                query = (
+                    "SELECT gpu, min(time), max(time), pid, name, user, max(memory_used) FROM gpu_processes "
+                    "WHERE n_processes > 0 AND time >= ? AND time < ? GROUP BY gpu, pid, name, user"
+                )
+                for rows in shard.file.rows(query, window):
+                    sound = sound_rows("gpu_processes", seen, rows)
+                    yield from ((positions[row[0]], *row[1:]) for row in sound if row[0] in positions)
 
     def samples(self, names: Sequence[str], gpus: Ints | None = None, window: Window = ALL_TIME) -> Samples:
         """Raw rows of a window, each GPU's in the order of its file. ``names`` may hold derived metrics; ``gpus`` are

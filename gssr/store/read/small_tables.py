@@ -6,17 +6,20 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gssr.store.format.columns import columns_of
 from gssr.store.format.limits import MOST_EVENTS, sound_rows
-from gssr.store.format.rows import _STATE_ORDER, Event, Gpu, Merged, Process, Run, Thinned
+from gssr.store.format.rows import _STATE_ORDER, AttachedTrace, Event, Gpu, Merged, Process, Run, Thinned
+from gssr.store.format.schema import TABLES
 
 LOST_SECONDS, LOST_INTERVALS = 15.0, 10
 """A recorder that can't be looked at from here is lost after max(15 s, 10 sampling intervals) of silence."""
 
 Clock = Callable[[], float]
+
+LOOK_COLUMNS = tuple(column.name for column in TABLES["gpu_processes"])
 
 _AT_ONCE = 4096
 _DAMAGED = "\ufffd"  # in a text that was none
@@ -95,6 +98,23 @@ def read_merged(connection: sqlite3.Connection) -> list[Merged]:
     if not columns_of(connection, "merged"):
         return []
     return [Merged(*row) for row in _select(connection, "merged", Merged._fields, "ORDER BY rowid")]
+
+
+def read_traces(connection: sqlite3.Connection, run_id: str | None) -> list[AttachedTrace]:
+    """The traces attached to a run (None: to all runs), in the order in which they were; none in a file of an earlier
+    version."""
+    if not columns_of(connection, "traces"):
+        return []
+    if run_id is None:
+        return [AttachedTrace(*row) for row in _select(connection, "traces", AttachedTrace._fields, "ORDER BY rowid")]
+    return [AttachedTrace(*row) for row in _of_run(connection, "traces", AttachedTrace._fields, run_id, "rowid")]
+
+
+def process_rows(rows: Sequence[tuple[Any, ...]], positions: Mapping[int, int]) -> list[tuple[Any, ...]]:
+    """Rows of ``gpu_processes`` (LOOK_COLUMNS), as far as they are sound, with the GPU's position in place of its key; rows
+    of other GPUs are left out."""
+    sound = sound_rows("gpu_processes", LOOK_COLUMNS, rows)
+    return [(positions[row[0]], *row[1:]) for row in sound if row[0] in positions]
 
 
 def state_in(connection: sqlite3.Connection, run: Run, path: str, clock: Clock = time.time) -> str:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from gssr.arrays import Floats, Ints
+from gssr.arrays import Flags, Floats, Ints
 from gssr.metrics import BY_NAME, DERIVED
 from gssr.store.format.host_rollups import UseTable
 from gssr.store.format.layout import LAYOUT
 from gssr.store.format.rollup import as_stored
 from gssr.store.format.schema import FINE_SKETCH_SECONDS, LEVELS, SKETCH_SECONDS, SKETCHES, TABLES
-from gssr.store.format.vectors import derive, fold, merge
+from gssr.store.format.vectors import derive, fold, merge, where
 from gssr.store.read.open import RecordingError
 from gssr.store.write.pending import insert_into
 from gssr.store.write.thinning import Keep
@@ -30,29 +30,36 @@ _FEW = 2000  # of fewer values, sorting finds the bins sooner than counting all 
 
 
 class BulkWriter(Writer):
-    """A Writer that takes columns. Rows come in time order, in chunks that don't cut a bucket of 10 s."""
+    """A Writer that takes columns. Rows come in time order, in chunks that don't cut a bucket of 10 s; GPUs and metrics may
+    come later than the first of them."""
 
-    def __init__(self, path: str, keep: Keep = "raw") -> None:
-        """Create the file, in which samples are kept as ``keep`` says. Raises RecordingError."""
-        super().__init__(path)
+    def __init__(self, path: str, keep: Keep = "raw", append: bool = False) -> None:
+        """Create the file, in which samples are kept as ``keep`` says, or with ``append`` open it to add a run. Raises
+        RecordingError."""
+        super().__init__(path, append)
         self._bulk_keep: Keep = keep
         for pragma in ("journal_mode=OFF", "synchronous=OFF", "locking_mode=EXCLUSIVE", "cache_size=-65536"):
             self._connection.execute(f"PRAGMA {pragma}").fetchall()
         self._coarse: dict[int, list[_Closed]] = {level: [] for level in LEVELS[1:]}
         self._sketches: dict[int, _SketchCounts] = {}  # as those of gssr.store.format.rollup
+        self._places: dict[int, dict[str, Ints]] = {seconds: {} for seconds in SKETCHES}
 
     def add_columns(self, gpu: Ints, time: Floats, values: Mapping[str, Floats]) -> None:
-        """Add rows: ``gpu`` int64[n] positions, ``time`` float64[n] unix s ascending, ``values`` float64[n] (NaN is NULL) of
-        every measured metric. Raises RecordingError."""
+        """Add rows: ``gpu`` int64[n] positions, ``time`` float64[n] unix s ascending, ``values`` float64[n] (NaN is NULL) by
+        metric; one that is not among them is NULL. Raises RecordingError."""
         if not len(gpu):
             return
+        if not values.keys() <= set(self._pending.measured):
+            self._pending.measure({*self._pending.measured, *values}, self._pending.gap_seconds)
+        missing = np.full(len(gpu), np.nan)
         keys = np.asarray(self._keys, np.int64)[gpu]
         rowids = np.arange(self._next_rowid, self._next_rowid + len(gpu))
         self._next_rowid += len(gpu)
         try:
             self._connection.execute("BEGIN")
             if self._bulk_keep == "raw":
-                self._insert_columns([rowids, keys, time, *(values[name] for name in self._pending.measured)])
+                known = (values.get(name, missing) for name in self._pending.measured)
+                self._insert_columns([rowids, keys, time, *known])
             closed = self._roll_up(keys, time, values, rowids)
             if self._bulk_keep == "10s":
                 self._insert_columns(self._means(closed))
@@ -158,7 +165,9 @@ class BulkWriter(Writer):
         waiting = self._coarse[level]
         if not waiting or (before is not None and before // level * level <= int(waiting[0].bucket.min())):
             return
-        self._coarse[level] = []
+        open_from = math.inf if before is None else before // level * level
+        self._coarse[level] = [rest for closed in waiting if len((rest := closed.part(closed.bucket >= open_from)).gpu)]
+        waiting = [closed.part(closed.bucket < open_from) for closed in waiting]
         gpu, bucket, first, last = (
             np.concatenate([getattr(closed, name) for closed in waiting]) for name in ("gpu", "bucket", "first", "last")
         )
@@ -175,7 +184,7 @@ class BulkWriter(Writer):
         """What is open of such sketches at this time."""
         self._close_sketches(time)
         if seconds not in self._sketches:
-            self._sketches[seconds] = _SketchCounts(time // seconds * seconds, self._keys)
+            self._sketches[seconds] = _SketchCounts(time // seconds * seconds, self._keys, self._places[seconds])
         return self._sketches[seconds]
 
     def _close_sketches(self, time: float) -> None:
@@ -189,6 +198,7 @@ class BulkWriter(Writer):
             self._connection.executemany(f"INSERT INTO {table} (gpu, bucket, data) VALUES (?, ?, ?)", rows)
             if seconds != SKETCH_SECONDS:
                 self._sketch(SKETCH_SECONDS, sketch.start).merge(sketch)
+            sketch.clear()
 
 
 class _Closed:
@@ -199,14 +209,19 @@ class _Closed:
     def __init__(self, gpu: Ints, bucket: Ints, first: Ints, last: Ints, vectors: Floats) -> None:
         self.gpu, self.bucket, self.first, self.last, self.vectors = gpu, bucket, first, last, vectors
 
+    def part(self, which: Flags) -> "_Closed":
+        """Those of the buckets."""
+        return _Closed(*where(which, self.gpu, self.bucket, self.first, self.last, self.vectors))
+
 
 class _SketchCounts:
-    """The sketches of one bucket, all GPUs at once: per metric a dense count for each GPU and each bin seen."""
+    """The sketches of one bucket, all GPUs at once: per metric a dense count for each GPU and each bin seen. ``place``: by
+    metric the column of each bin, -1 of those without; what was used before, and is cleared."""
 
-    def __init__(self, start: int, keys: list[int]) -> None:
+    def __init__(self, start: int, keys: list[int], place: dict[str, Ints]) -> None:
         self.start = start
         self._keys = keys
-        self._place = {name: np.full(_N_KEYS, -1, np.int64) for name in LAYOUT.sketched}  # bin → column
+        self._place = place
         self._bins: dict[str, Ints] = {name: np.empty(0, np.int64) for name in LAYOUT.sketched}
         self._counts = {name: np.zeros((len(keys), 0), np.int64) for name in LAYOUT.sketched}
 
@@ -230,31 +245,46 @@ class _SketchCounts:
     def merge(self, other: "_SketchCounts") -> None:
         """Add those of a finer bucket of the same GPUs."""
         for name, bins in other._bins.items():
+            if not len(bins):
+                continue
             columns = self._places(name, bins)[bins]
-            self._counts[name][:, columns] += other._counts[name]
+            self._counts[name][: len(other._counts[name]), columns] += other._counts[name]
 
     def _places(self, name: str, bins: Ints) -> Ints:
-        """The columns of a metric's counts by bin, where these bins have some from now on."""
+        """The columns of a metric's counts by bin, where these bins have some from now on; as GPUs have a row."""
+        if name not in self._place:
+            self._place[name] = np.full(_N_KEYS, -1, np.int64)
         place = self._place[name]
         new = bins[place[bins] < 0]
-        if len(new):
+        more = len(self._keys) - len(self._counts[name])
+        if len(new) or more:
             place[new] = len(self._bins[name]) + np.arange(len(new))
             self._bins[name] = np.append(self._bins[name], new)
-            self._counts[name] = np.pad(self._counts[name], ((0, 0), (0, len(new))))
+            self._counts[name] = np.pad(self._counts[name], ((0, more), (0, len(new))))
         return place
+
+    def clear(self) -> None:
+        """What is counted is written."""
+        for name, bins in self._bins.items():
+            if len(bins):
+                self._place[name][bins] = -1
 
     def blobs(self) -> Iterator[tuple[int, bytes]]:
         """(GPU key, blob, not packed) of every GPU that has samples."""
-        tables = []
-        for name in LAYOUT.sketched:
-            order = np.argsort(self._bins[name])
-            tables.append((self._bins[name][order], self._counts[name][:, order]))
-        for index, key in enumerate(self._keys):
-            found = [(bins[counts[index] > 0], counts[index][counts[index] > 0]) for bins, counts in tables]
-            sizes = [len(bins) for bins, _ in found]
-            if not any(sizes):
-                continue
-            head = np.array([len(found), *sizes], "<u2")
-            keys = np.concatenate([bins for bins, _ in found]).astype("<u2")
-            counts = np.concatenate([count for _, count in found]).astype("<u4")
-            yield key, head.tobytes() + keys.tobytes() + counts.tobytes()
+        n, seen = len(LAYOUT.sketched), [at for at, name in enumerate(LAYOUT.sketched) if len(self._bins[name])]
+        orders = [np.argsort(self._bins[LAYOUT.sketched[at]]) for at in seen]
+        if not seen:
+            return
+        metric = np.repeat(seen, [len(order) for order in orders])
+        bins = np.concatenate(
+            [self._bins[LAYOUT.sketched[at]][order] for at, order in zip(seen, orders, strict=True)]
+        ).astype("<u2")
+        counts = np.zeros((len(self._keys), len(bins)), "<u4")
+        for at, order in zip(seen, orders, strict=True):
+            own = self._counts[LAYOUT.sketched[at]]
+            counts[: len(own), metric == at] = own[:, order]
+        for key, found in zip(self._keys, counts, strict=True):
+            which = np.flatnonzero(found)
+            if len(which):
+                head = np.array([n, *np.bincount(metric[which], minlength=n)], "<u2")
+                yield key, head.tobytes() + bins[which].tobytes() + found[which].tobytes()

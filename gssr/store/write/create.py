@@ -85,6 +85,24 @@ def overwriting(path: str) -> Iterator[None]:
         os.close(folder)
 
 
+def put_in_place(path: str, name: str, replaces: bool) -> None:
+    """Give a recording that is whole its name, in the same filesystem. Raises RecordingError where something is there, or
+    somebody records into what is to be replaced; OSError."""
+    if replaces:
+        with overwriting(name):
+            os.rename(path, name)
+        return
+    if any(os.path.lexists(beside(name, suffix)) for suffix in COMPANIONS):
+        raise RecordingError(f"{name}: what is left of another recording is beside it: choose another name")
+    try:
+        os.link(path, name, follow_symlinks=False)
+        os.unlink(path)
+    except FileExistsError:
+        raise RecordingError(f"{name}: exists already") from None
+    except OSError:  # a filesystem without links
+        os.rename(path, name)
+
+
 def _lock(folder: int, path: str) -> None:
     for _ in range(_LOCK_TRIES):
         try:

@@ -45,7 +45,7 @@ def insertion(table: str, values: Mapping[str, Value]) -> tuple[str, list[Value]
 
 _OTHERS = {
     table: insert_into(table, [column.name for column in TABLES[table]])
-    for table in ("host_samples", "workload_samples", "events")
+    for table in ("host_samples", "workload_samples", "gpu_processes", "events")
 }
 
 

@@ -41,6 +41,9 @@ SILENT_SECONDS = 20.0
 
 _EARLY = 0.01
 """A tick may come this much early, s: else every second one of those that are a pause apart would be passed over."""
+ProcessRow = tuple[int | None, str | None, str | None, int | None, float | None]
+"""Of ``gpu_processes``: pid, name, user, memory_used, sm_utilization."""
+NO_PROCESS: ProcessRow = (None, None, None, None, None)
 _ROWS_AT_ONCE = 256
 """Rows that are numbered and rolled up in one go, unless they are to be committed before."""
 
@@ -122,7 +125,8 @@ class Writer:
         sampling_seconds: float,
     ) -> None:
         """Add the GPUs (columns of ``gpus``) that this rank may use, in the order of the positions that rows will name, and
-        say which metrics may have values. Raises RecordingError."""
+        say which metrics may have values. Called again it adds GPUs that came later, to those before. Raises
+        RecordingError."""
         pending = self._pending
         try:
             highest = highest_key(self._connection)
@@ -131,13 +135,19 @@ class Writer:
         except sqlite3.Error as error:
             raise RecordingError(f"{self.path}: can't be read: {error}") from None
         base = pending.rank * GPU_KEYS_PER_RANK if highest is None else highest + 1
-        self._keys = [base + position for position in range(len(gpus))]
+        base = self._keys[-1] + 1 if self._keys else base  # which may not have been written yet
+        keys = range(base, base + len(gpus))
+        self._keys += keys
         if self._thinner is not None:
             self._thinner.keys = self._keys
         owner: dict[str, Value] = {"run_id": pending.run_id, "node": self._node, "rank": pending.rank}
-        for key, gpu in zip(self._keys, gpus, strict=True):
+        for key, gpu in zip(keys, gpus, strict=True):
             pending.add("gpus", {"gpu": key, **owner, **gpu})
-            pending.add("process_gpus", {"run_id": pending.run_id, "rank": pending.rank, "gpu": key})
+            rank = gpu.get("rank")
+            whose = pending.rank if rank is None else rank
+            pending.add("process_gpus", {"run_id": pending.run_id, "rank": whose, "gpu": key})
+        if self._rollups is not None:
+            return
         gap_seconds = GAP_INTERVALS * sampling_seconds
         pending.measure(set(measured), gap_seconds)
         self._rollups = Rollups(gap_seconds, measured)
@@ -173,6 +183,12 @@ class Writer:
         pending = self._pending
         pending.others["workload_samples"].append((pending.run_id, pending.rank, time, *values))
 
+    def add_processes(self, gpu: int, time: float, rows: Sequence[ProcessRow]) -> None:
+        """Add what runs on a GPU (a position in the backend's list): rows of ``gpu_processes`` from pid on; none of them:
+        nothing does."""
+        look = (self._keys[gpu], time, len(rows))
+        self._pending.others["gpu_processes"] += [(*look, *row) for row in rows or (NO_PROCESS,)]
+
     def event(self, time: float, kind: str, message: str, gpu: int | None = None) -> None:
         """Add an event; ``gpu`` is a position in the backend's list."""
         pending, key = self._pending, None if gpu is None else self._keys[gpu]
@@ -182,6 +198,12 @@ class Writer:
     def sampled_every(self, seconds: float) -> None:
         """The run is sampled at this interval, not at the one that was asked for."""
         self._pending.update("runs", {"sampling_ms": 1000 * seconds})
+
+    def tell(self, run: Mapping[str, Value], processes: Sequence[Mapping[str, Value]] = ()) -> None:
+        """Change columns of the run's row of ``runs``; add rows of further ranks to ``processes``."""
+        self._pending.update("runs", run)
+        for process in processes:
+            self._pending.add("processes", {"run_id": self._pending.run_id, **process})
 
     def started(self, time: float) -> None:
         """The workload was started."""

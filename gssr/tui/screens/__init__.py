@@ -7,8 +7,10 @@ Each screen has ``columns(view, width, height)``: how many columns of time it wa
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
+from gssr.model.live.frame import Frame
 from gssr.render.roles import Row
 from gssr.tui.screens import balance, calls, compare, gpus, job, map, time, why
 from gssr.tui.view import Scene, ScreenName, View
@@ -48,9 +50,32 @@ SCREENS: tuple[Screen, ...] = (
 )  # fmt: skip
 
 
-def screens(trace: bool) -> tuple[Screen, ...]:
-    """Those that there are, with a ``trace`` or without one."""
-    return tuple(screen for screen in SCREENS if trace or not screen.traces)
+def _of_gpus(screen: Screen) -> Screen:
+    """A screen that is about GPUs whatever metric is looked at."""
+
+    def move(scene: Scene, dx: int, dy: int) -> View:
+        view, after = scene.view, screen.move(scene.by_gpus(), dx, dy)
+        return replace(after, metric=view.metric, selection=view.selection, gpu=view.gpu)
+
+    return screen._replace(
+        draw=lambda scene: screen.draw(scene.by_gpus()),
+        move=move,
+        enter=lambda scene: screen.enter(scene.by_gpus()),
+        click=lambda scene, x, y: screen.click(scene.by_gpus(), x, y),
+    )
+
+
+SCREENS = tuple(_of_gpus(screen) if screen.name in ("balance", "why") else screen for screen in SCREENS)
+
+
+def screens(trace: bool, timed: bool = True) -> tuple[Screen, ...]:
+    """Those that there are, with a ``trace`` or without one; of what is not ``timed``, a profile, the calls alone."""
+    return tuple(screen for screen in SCREENS if (trace or not screen.traces) and (timed or screen.traces))
+
+
+def screens_of(frame: Frame) -> tuple[Screen, ...]:
+    """Those that a frame is shown on."""
+    return screens(frame.part is not None, frame.part is None or frame.part.trace.profile is None)
 
 
 BY_NAME: dict[ScreenName, Screen] = {screen.name: screen for screen in SCREENS}

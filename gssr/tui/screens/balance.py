@@ -17,7 +17,7 @@ from gssr.render.cells import cell_width, clean, clip, fit, flow, pad, wrap
 from gssr.render.columns import length
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Role, Row, Span, text_of
-from gssr.render.scale import fixed, metric_of, unit_of
+from gssr.render.scale import fixed, metric_of, plural, unit_of
 from gssr.render.table import rule
 from gssr.score import CAVEAT
 from gssr.tui.axis import GUTTER, full_scale, gpus_text, window_text
@@ -92,7 +92,7 @@ def bar_rows(scene: Scene, found: Imbalance, bars: Bars, width: int, room: int) 
     cells = max(spare - names, 0)
     most = int(counts.max(initial=0)) or 1
     unit = unit_of(metric_of(bars.histogram.metric)).name
-    title = f"  {'mean ' + unit:<{2 * size + 2}}GPUs"
+    title = f"  {'mean ' + unit:<{2 * size + 2}}{plural(frame.noun)}"
     rows: list[Row] = [(Span(fit(title, width, scene.glyphs.ellipsis), "dim"),)]
     for k in shown:
         n, apart = int(counts[k]), k in bars.flagged
@@ -156,9 +156,9 @@ class _Plan(NamedTuple):
 
 def _plan(scene: Scene) -> _Plan:
     layout = _layout(scene.width, scene.height)
-    found = imbalance_of(scene.frame, scene.view.selection)
+    found = imbalance_of(scene.frame, scene.selection())
     legend = _legend(scene)
-    bars = bars_of(scene.frame, scene.view.selection, layout.bins)
+    bars = bars_of(scene.frame, scene.selection(), layout.bins)
     lines = layout.bins if scene.height >= _SMALL else min(layout.bins, max(len(bars.held), 1))
     head = _head(scene, found, max(scene.height - lines - 1 - len(legend), 2))
     room = scene.height - len(head) - len(legend)
@@ -224,7 +224,7 @@ _DEFINITION = (
 def _legend(scene: Scene) -> list[Row]:
     if scene.height < 7:
         return []
-    texts = _LEGEND[: -1 if scene.frame.part is not None else None] + (_DEFINITION if scene.height >= 30 else ())
+    texts = _LEGEND[: -1 if scene.frame.window.score() is None else None] + (_DEFINITION if scene.height >= 30 else ())
     rows = flow([(Span(text, "dim"),) for text in texts], scene.width, scene.glyphs.ellipsis, separator="   ")
     return rows[: 1 if scene.height < 17 else 3]
 

@@ -47,10 +47,11 @@ def facts(scene: Scene, found: Imbalance) -> list[Row]:
     if found.worst is not None and frame.part is None:
         when = at_text(frame, found.worst_start)
         pieces.append((Span("worst minute "), Span(when, "value"), Span(f" {percent(found.worst)}")))
-    pieces.append(_cost(found))
-    if frame.part is not None:  # has no score
+    if not frame.by_node:
+        pieces.append(_cost(found))
+    before, after = as_the_median(frame, scene.selection())
+    if before is None and after is None:
         return pieces
-    before, after = as_the_median(frame, scene.view.selection)
     gain = "" if before is None or after is None else f" ({signed(after - before, 3)})"
     scores = f"{fixed(before, 3, UNKNOWN)} -> {fixed(after, 3, UNKNOWN)}"
     pieces.append((Span("if all ran like the median GPU: score "), Span(scores, "value"), Span(gain)))
@@ -74,12 +75,12 @@ def reads_as(frame: Frame, found: Imbalance) -> Row:
     """Of what kind the imbalance is, and the numbers that say so."""
     known = np.isfinite(found.means)
     if known.sum() < 2:
-        return (Span("one GPU: nothing to balance" if known.any() else "no samples in this window", "dim"),)
+        return (Span(f"one {frame.noun}: nothing to balance" if known.any() else "no samples in this window", "dim"),)
     for kind in (_rotating, _by_index, _some_gpus, _everywhere):
         text = kind(frame, found)
         if text:
             return (Span("! ", "outlier"), Span(text, "value"))
-    return (Span("balanced: no GPU stands out", "value"),)
+    return (Span(f"balanced: no {frame.noun} stands out", "value"),)
 
 
 def _rotating(frame: Frame, found: Imbalance) -> str:
@@ -103,7 +104,8 @@ def _by_index(frame: Frame, found: Imbalance) -> str:
     n_nodes = int(np.count_nonzero(np.bincount(frame.node_of[found.gpus])))
     least = INDEX_BELOW * full_scale(frame, metric.name)
     slow = np.flatnonzero((groups.share >= INDEX_SHARE) & (groups.below >= least) & (groups.keys >= 0))
-    if n_nodes < 2 or not len(slow):
+    a_few = 0 < len(found.low) < INDEX_SHARE * n_nodes  # whose mean would stand for the others of their place
+    if n_nodes < 2 or not len(slow) or a_few:
         return ""
     at = slow[np.argmax(groups.below[slow])]
     return (
@@ -203,7 +205,7 @@ def lowest(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
         name = [frame.nodes[key] for key in keys[np.argsort(means, kind="stable")[:room]].tolist()]
     else:
         known = np.flatnonzero(np.isfinite(found.means))
-        title, keys, means = f"lowest of {count(len(known), 'GPU')}", found.gpus[known], found.means[known]
+        title, keys, means = f"lowest of {count(len(known), frame.noun)}", found.gpus[known], found.means[known]
         name = [frame.place(key) for key in keys[np.argsort(means, kind="stable")[:room]].tolist()]
     lowest = np.sort(means, kind="stable")[:room]
     return _ranked(scene, title, name, lowest, means, width, room)

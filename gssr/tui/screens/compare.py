@@ -6,24 +6,22 @@ from typing import NamedTuple
 import numpy as np
 
 from gssr.arrays import Floats
-from gssr.metrics import OF_TRACES
-from gssr.model.cached import once
-from gssr.model.compare.alignment import difference, energies, origin, seconds, shares_columns
-from gssr.model.compare.contrast import LARGE_POINTS, LARGE_RATIO, METRICS, Line, line
+from gssr.model.compare.alignment import Origin, difference, energies, origins, seconds, shares_columns
+from gssr.model.compare.contrast import LARGE_POINTS, LARGE_RATIO, Line, line, told
+from gssr.model.compare.traces import Calls, Name, calls, names
 from gssr.model.live.frame import Frame
 from gssr.model.statistics.balance import imbalance
 from gssr.model.traces.results import TraceAnalysis
-from gssr.model.traces.tables import TABLES
 from gssr.render.cells import clean, clip, fit, flow
 from gssr.render.clock import axis_text, duration, exact, moment
 from gssr.render.columns import SAME, area, difference_strip
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Row, Span
-from gssr.render.scale import count, fixed, metric_of, percent, quantity, signed
+from gssr.render.scale import count, fixed, metric_of, percent, plural, quantity, signed
 from gssr.render.scale import energy as energy_text
 from gssr.render.table import rule
 from gssr.score import CAVEAT
-from gssr.tui.axis import GUTTER, framed, full_scale, seconds_text
+from gssr.tui.axis import GUTTER, columns_until, framed, full_scale, is_growing, lasting, seconds_text
 from gssr.tui.screens.lanes import short
 from gssr.tui.screens.pairs import Sizes, chosen_metrics, metric_row, sizes_for, text_row, titles
 from gssr.tui.view import Scene, View, with_cursor
@@ -33,6 +31,8 @@ _SMALL, _TALL = 14, 30
 _NARROW = 60
 """In fewer cells lengths of time are written as on a clock."""
 _VALUE = 12
+_MOST_NAMES, _TIMES = 100, 9.0
+"""Names are looked at up to so many; from so many times more on it is said how many."""
 
 
 class _Fact(NamedTuple):
@@ -72,23 +72,30 @@ def _both(scene: Scene, one: Frame, other: Frame) -> list[Row]:
     sizes = sizes_for(scene.width, _VALUE)
     room = max(scene.height - len(head) - len(foot) - 1, 0)
     facts = [_fact_row(scene, fact, sizes) for fact in _facts(one, other, scene.width < _NARROW)]
-    names = [] if small else _kernels(scene, one, other, sizes)[: max(room - len(facts), 0) // 2]
-    lines = [] if small else _lines(one, other, max(room - len(facts) - len(names), 0))
-    body = [*facts, *names, *(metric_row(own, sizes, False, scene.glyphs) for own in lines)][:room]
+    named = [] if small else _names(scene, one, other, sizes)[: max(room - len(facts), 0) // 2]
+    lines = [] if small else _lines(one, other, max(room - len(facts) - len(named), 0))
+    body = [*facts, *named, *(metric_row(own, sizes, False, scene.glyphs, turned=True) for own in lines)][:room]
     blank = scene.height - len(head) - 1 - len(body) - len(foot)
-    return [*head, titles("A", "B", "A - B", sizes), *body, *[()] * blank, *foot]
+    return [*head, titles("A", "B", "B - A", sizes), *body, *[()] * blank, *foot]
 
 
 # Which two
 
 
 def _head(scene: Scene, one: Frame, other: Frame) -> list[Row]:
-    start = "their starts" if scene.view.align == "start" else "where they begin to work"
-    about = (Span("window" if scene.view.span else "whole runs"), Span(f"aligned at {start}", "dim"))
+    zeros = origins(one, other, scene.view.align)
+    about = (Span("window" if scene.view.span else "whole runs"), Span(f"aligned at {_at(scene, zeros)}", "dim"))
     title = rule("Two runs", scene.width, scene.glyphs, about)
     if scene.height < _SMALL:
         return [rule(f"A {_name(one)}, B {_name(other)}", scene.width, scene.glyphs)]
-    return [title, _who("A", scene, one), _who("B", scene, other)]
+    return [title, _who("A", scene, one, zeros[0]), _who("B", scene, other, zeros[1])]
+
+
+def _at(scene: Scene, zeros: tuple[Origin, Origin]) -> str:
+    """What both are aligned at."""
+    if zeros[0].name:
+        return " and ".join(dict.fromkeys(clean(zero.name) for zero in zeros if zero.name))
+    return "their starts" if scene.view.align == "start" else "where they begin to work"
 
 
 def _name(frame: Frame) -> str:
@@ -97,15 +104,16 @@ def _name(frame: Frame) -> str:
     return clean(label or frame.path.rsplit("/", 1)[-1])
 
 
-def _who(letter: str, scene: Scene, frame: Frame) -> Row:
+def _who(letter: str, scene: Scene, frame: Frame, zero: Origin) -> Row:
     run, gpu = frame.run, frame.gpus[0]
     file = clean(frame.path.rstrip("/").rsplit("/", 1)[-1])
     state = frame.state if run is None or frame.state != "ended" else run.state
-    begins = origin(frame, scene.view.align == "activity") - frame.first
+    begins = zero.time - frame.first
+    noun = "GPU" if frame.part is None else frame.part.level.noun
     words = [
         file if file.removesuffix(".d").removesuffix(".sql") != _name(frame) else "",
-        f"{count(frame.n_gpus, 'GPU')} on {count(len(frame.nodes), 'node')}", state, clean(gpu.name or ""),
-        f"works from {duration(begins)} on" if begins > 0 else "",
+        f"{count(frame.gpus_of_run, noun)} on {count(len(frame.nodes), 'node')}", state, clean(gpu.name or ""),
+        f"{'begins' if zero.name else 'works'} from {duration(begins)} on" if begins > 0 else "",
         clean(" ".join(run.command)) if run else "",
     ]  # fmt: skip
     text = ", ".join(word for word in words if word)
@@ -122,8 +130,8 @@ def _facts(one: Frame, other: Frame, narrow: bool) -> list[_Fact]:
     scores = tuple(frame.window.score() for frame in pair)
     uneven = tuple(_imbalance(frame) for frame in pair)
     times = tuple(seconds(frame) for frame in pair)
-    lasted = [moment(time, 120.0) if narrow else duration(time) for time in times]
-    hours = tuple(frame.n_gpus * time / 3600 for frame, time in zip(pair, times, strict=True))
+    lasted = [moment(time, 120.0) if narrow and one.part is None else lasting(one, time) for time in times]
+    hours = tuple(frame.gpus_of_run * time / 3600 for frame, time in zip(pair, times, strict=True))
     if one.part is not None:
         return [
             _Fact("imbalance %", _share(uneven[0]), _share(uneven[1]), (uneven[0], uneven[1]), True),
@@ -156,52 +164,59 @@ def _fact_row(scene: Scene, fact: _Fact, sizes: Sizes) -> Row:
     first, second = fact.numbers
     if first is None or second is None:
         return text_row(fact.name, fact.first, fact.second, "-", False, sizes, scene.glyphs)
-    gap = first - second
+    gap = second - first
     if fact.points:
         large, text = abs(gap) >= LARGE_POINTS, signed(100 * gap, 1)
     else:
-        relative = gap / second if second else 0.0
+        relative = gap / first if first else 0.0
         large, text = abs(relative) >= LARGE_RATIO, f"{signed(100 * relative, 1)} %"
         if fact.name == "score":
             large, text = abs(gap) >= LARGE_POINTS, signed(gap, 3)
     return text_row(fact.name, fact.first, fact.second, text, large, sizes, scene.glyphs)
 
 
-def _kernels(scene: Scene, one: Frame, other: Frame, sizes: Sizes) -> list[Row]:
-    """Of two traces the kernels whose time differs most, those that only one of them has among them."""
-    found = [_times(frame.part.analysis) for frame in (one, other) if frame.part is not None]
-    if len(found) < 2:
+def _names(scene: Scene, one: Frame, other: Frame, sizes: Sizes) -> list[Row]:
+    """Of two traces the names whose time differs most, those that only one of them has among them: time and number, and
+    where there is room the mean."""
+    analyses = [frame.part.analysis for frame in (one, other) if frame.part and frame.part.analysis]
+    if len(analyses) < 2:
         return []
-    first, second = found
-    names = sorted({**first, **second}, key=lambda name: -abs(first.get(name, (0, 0))[0] - second.get(name, (0, 0))[0]))
+
+    def said(own: Calls) -> str:
+        if own.mean_ns is None:
+            return "-"
+        return f"{exact(own.total_ns / 1e9)} {own.n:,}x" + (f" {exact(own.mean_ns / 1e9)}" if sizes.wide else "")
+
     rows = []
-    for name in names:
-        a, b = (times.get(name, (0, 0)) for times in found)
-        relative = (a[0] - b[0]) / b[0] if b[0] else 0.0
-        text = "only A" if not b[1] else "only B" if not a[1] else f"{signed(100 * relative, 1)} %"
-        had, has = (f"{exact(total / 1e9)} {n:,}x" if n else "-" for total, n in (a, b))
-        large = not (a[1] and b[1]) or abs(relative) >= LARGE_RATIO
-        rows.append(text_row(short(name), had, has, text, large, sizes, scene.glyphs))
+    for each in _compared(*analyses)[:_MOST_NAMES]:
+        relative = each.difference_ns / each.a.total_ns if each.a.total_ns else 0.0
+        large = not (each.a.n and each.b.n) or abs(relative) >= LARGE_RATIO
+        text = "only A" if not each.b.n else "only B" if not each.a.n else f"{signed(100 * relative, 1)} %"
+        if each.a.total_ns and relative >= _TIMES:
+            text = f"x {1 + relative:,.0f}"
+        rows.append(
+            text_row(
+                fit(short(each.name), sizes.name - 1, ""), said(each.a), said(each.b), text, large, sizes, scene.glyphs
+            )
+        )
     return rows
 
 
-@once
-def _times(analysis: TraceAnalysis | None) -> dict[str, tuple[int, int]]:
-    """Total, ns, and number of each kernel."""
-    if analysis is None:
-        return {}
-    values = TABLES["kernels"].values(analysis)
-    found = zip(np.asarray(values["total_ns"]).tolist(), np.asarray(values["count"]).tolist(), strict=True)
-    return dict(zip(values["name"], found, strict=True))
+_kept: list[tuple[TraceAnalysis, TraceAnalysis, tuple[Name, ...]]] = []
+
+
+def _compared(one: TraceAnalysis, other: TraceAnalysis) -> tuple[Name, ...]:
+    if not _kept or _kept[0][0] is not one or _kept[0][1] is not other:
+        _kept[:] = [(one, other, names(calls(one), calls(other)))]
+    return _kept[0][2]
 
 
 def _lines(one: Frame, other: Frame, room: int) -> list[Line]:
-    """The metrics that either was measured for, as many as fit."""
+    """The metrics that either was measured for, B's against A's, as many as fit."""
     means = one.window.overall(), other.window.overall()
     every = [
-        line(name, means[0].get(name), means[1].get(name), max(full_scale(one, name), full_scale(other, name)))
-        for name in (*METRICS, *OF_TRACES)
-        if (means[0].get(name) is not None or means[1].get(name) is not None)
+        line(name, means[1].get(name), means[0].get(name), max(full_scale(one, name), full_scale(other, name)))
+        for name in told(*means)
     ]
     return chosen_metrics(every, room)
 
@@ -212,7 +227,8 @@ def _lines(one: Frame, other: Frame, room: int) -> list[Line]:
 def _course(scene: Scene, one: Frame, other: Frame) -> list[Row]:
     """Both runs' space averages in the same columns, their difference, and the time since what they are aligned at."""
     if not shares_columns(one, other):
-        return [(Span("aligning" + scene.glyphs.ellipsis, "dim"),)]
+        shared = one.whole.measured() & other.whole.measured()
+        return [(Span("aligning" + scene.glyphs.ellipsis if shared else "nothing was measured of both", "dim"),)]
     metric = metric_of(one.grid.metric)
     full = max(full_scale(one, metric.name), full_scale(other, metric.name))
     cursor = scene.view.cursor
@@ -227,19 +243,23 @@ def _course(scene: Scene, one: Frame, other: Frame) -> list[Row]:
                 for letter, frame in zip("AB", (one, other), strict=True)
             )
             right = f"at the cursor {both}"
-        title = f"{metric.label}, mean of all GPUs"
+        title = f"{metric.label}, mean of all {plural(one.noun)}"
         rows = [(), rule(title, scene.width, scene.glyphs, (), (Span(right, "dim" if at is None else "value"),))]
     if scene.height >= _TALL:
         height = 5 if scene.height >= 44 else 3
     for letter, frame in zip("AB", (one, other), strict=True):
         rows += _strip(scene, letter, frame.space.mean / full, height, at)
     apart = difference_strip((difference(one, other) / full).tolist())
-    rows.append((Span(f"{'A-B':<{GUTTER}}", "title"), *apart))
+    rows.append((Span(f"{'B-A':<{GUTTER}}", "title"), *apart))
     if scene.height >= _SMALL:
-        begin = one.grid.start - origin(one, scene.view.align == "activity")
+        begin = one.grid.start - origins(one, other, scene.view.align)[0].time
         begin = round(begin / one.grid.width) * one.grid.width
         cells = scene.width - GUTTER
-        text = axis_text(begin, begin + cells * one.grid.width, cells)
+        shown = cells
+        if not (is_growing(one) or is_growing(other)):
+            until = max(frame.last - frame.grid.start for frame in (one, other))
+            shown = columns_until(until, one.grid.width, cells)
+        text = axis_text(begin, begin + shown * one.grid.width, shown)
         rows.append((Span(" " * GUTTER + text, "dim"),))
     return rows
 
@@ -260,16 +280,22 @@ def _or_none(value: float) -> float | None:
 
 
 def _legend(scene: Scene) -> list[Row]:
-    other_start = "where work begins" if scene.view.align == "start" else "at the start"
+    other_start = (
+        "at a step or a mark"
+        if scene.frame.part
+        else "where work begins"
+        if scene.view.align == "start"
+        else "at the start"
+    )
     texts = [
-        f"- A lower, + A higher, = within {percent(SAME).replace('.0', '')}", "! a tenth of the scale or a quarter apart",
+        f"+ B higher, - B lower, = within {percent(SAME).replace('.0', '')}", "! a tenth of the scale or a quarter apart",
         f"a: align {other_start}",
     ]  # fmt: skip
     if scene.n_recordings > 2:
         texts.append("c: the next recording")
     trace = scene.frame.part is not None
     texts.append(
-        "kernels: time and number" if trace else f"score: {CAVEAT if scene.width >= 120 else CAVEAT.split(':')[0]}"
+        "names: time and number" if trace else f"score: {CAVEAT if scene.width >= 120 else CAVEAT.split(':')[0]}"
     )
     if scene.width >= 120 and scene.other is not None and not trace:
         counted = energies(scene.frame, scene.other).counted

@@ -8,11 +8,11 @@ from gssr.render.cells import cell_width, clip, fit, flow
 from gssr.render.roles import Row, Span, one_row
 from gssr.render.scale import count, metric_of, quantity, scale_text, unit_of
 from gssr.render.table import rule
-from gssr.tui.axis import ORDER, at_text, full_scale, seconds_text
+from gssr.tui.axis import GUTTER, ORDER, at_text, full_scale, seconds_text
 from gssr.tui.gpu_rows import (
     Listing,
-    block_ends,
-    chart_of,
+    apart_rows,
+    blocks,
     charts_of,
     columns_of,
     folded_to,
@@ -23,16 +23,25 @@ from gssr.tui.gpu_rows import (
     rows_of,
     strip_width,
 )
+from gssr.tui.order import BY_PROCESS
+from gssr.tui.screens.processes import process_rows
 from gssr.tui.view import Scene, View, moved, with_cursor
 
-_LEAST_SPARE, _MOST_SPARE = 6, 36
-"""Rows that the list leaves show the GPU under the cursor."""
-_SORTS = {"place": "place", "now": "newest value", "mean": "mean", "p05": "p05", "p95": "p95"}
+_LEAST_CHARTED, _FEW, _FEWEST = 12, 16, 6
+"""From so many rows that the list leaves on they hold charts beside processes, which are those of so many GPUs at most, in
+at least so many rows."""
+_SORTS = {
+    "place": "place", "now": "newest value", "mean": "mean", "p05": "p05", "p95": "p95",
+    "memory": "memory of their processes", "SM": "SM share of their processes", "user": "user of their processes",
+}  # fmt: skip
+
+
+_WAYS = {"place": ("node by node", "the other way round"), "user": ("A to Z", "Z to A")}
 
 
 def columns(view: View, width: int, height: int) -> int:
-    """One for each cell of the strip of a GPU that has a row to itself."""
-    return strip_width(width)
+    """One for each cell of the chart under the list; strips are shorter."""
+    return max(width - GUTTER, 1)
 
 
 def draw(scene: Scene) -> list[Row]:
@@ -41,27 +50,51 @@ def draw(scene: Scene) -> list[Row]:
     under = [_about(scene, shown), _legend(scene, shown)][2 - foot(scene.height) :]
     if shown.at < 0:
         rows = [_title(scene, shown, scene.frame.grid.width), (), *_nobody(scene, shown)]
-    elif shown.mode == "detail":
-        rows = charts_of(scene, shown)
-        under = [_about(scene, shown) if shown.order.problem else _legend(scene, shown)]
     else:
         rows, step = (rows_of if shown.mode == "rows" else columns_of)(scene, shown)
         rows = [_title(scene, shown, step), *rows]
-        spare = scene.height - 1 - len(rows)
-        if spare >= _LEAST_SPARE and not shown.order.problem:
-            rows += chart_of(scene, shown.gpu, min(spare, _MOST_SPARE))
+        spare = _below(scene, shown)
+        if blocks(shown, spare):
+            rows += charts_of(scene, shown, spare)
             under = under[1:]
+        rows += process_rows(scene, _looked_at(shown), _processes(scene, shown))
     room = max(scene.height - len(under), 0)
     rows = [*rows[:room], *[()] * (room - len(rows)), *under]
     return [clip(row, scene.width) for row in rows]
+
+
+def _below(scene: Scene, shown: Listing) -> int:
+    """Rows for charts under the list: of those that are left some are for processes."""
+    return _left(scene, shown) - _processes(scene, shown)
+
+
+def _left(scene: Scene, shown: Listing) -> int:
+    """Rows that title, list and legend leave."""
+    return scene.height - 3 - min(shown.room, -(-len(shown.visible) // shown.across))
+
+
+def _processes(scene: Scene, shown: Listing) -> int:
+    """Rows for the processes on the GPUs in sight, where these are known: a title, titles of columns, one each. Where there
+    is little room they have it before charts have."""
+    frame, left, gpus = scene.frame, _left(scene, shown), _looked_at(shown)
+    n = sum(process.gpu in gpus for process in frame.processes)
+    if not n:
+        return int(left >= _LEAST_CHARTED and bool(frame.without_process.intersection(gpus)))
+    return min(n + 2, max(left, 0) if left < _LEAST_CHARTED else max(left // 3, left - _LEAST_CHARTED, _FEWEST))
+
+
+def _looked_at(shown: Listing) -> list[int]:
+    """Positions of the GPUs whose processes are listed: those in sight, of many the one under the cursor."""
+    return shown.visible.tolist() if len(shown.visible) <= _FEW else [shown.gpu]
 
 
 def _title(scene: Scene, shown: Listing, step: float) -> Row:
     frame, view = scene.frame, scene.view
     metric = metric_of(frame.grid.metric)
     sort = "value at the cursor" if view.sort == "now" and view.cursor is not None else _SORTS[view.sort]
-    way = "the other way round" if view.sort == "place" else "highest first"
-    title = f"GPUs by {sort}, {way if view.reverse else 'lowest first' if view.sort != 'place' else 'node by node'}"
+    usual, other = _WAYS.get(view.sort, ("highest first", "lowest first")[:: 1 if view.sort in BY_PROCESS else -1])
+    what = "nodes" if frame.by_node else "GPUs"
+    title = f"{what} by {sort}, {other if view.reverse else usual}"
     n, candidates = len(shown.order.gpus), shown.order.candidates
     about = [Span(f"{metric.label}, {unit_of(metric).name}")]
     if view.selection:
@@ -105,19 +138,16 @@ def _legend(scene: Scene, shown: Listing) -> Row:
     name = frame.grid.metric
     full = scale_text(metric_of(name), full_scale(frame, name))
     pieces: list[Row] = [
-        (Span(f" {glyphs.levels[0]} 0 {glyphs.levels[-1]} {full}, blank none", "dim"),),
+        (Span(f" {glyphs.levels[0]} 0 {apart_rows(glyphs).levels[-1]} {full}, blank none", "dim"),),
         (Span("!", "outlier"), Span(" outlier", "dim")),
     ]
     if frame.part is None:
         pieces += [(Span("g", "gap"), Span(" gap", "dim")), (Span("t", "bad"), Span(" throttled", "dim"))]
-    n, candidates = len(shown.order.gpus), shown.order.candidates
-    if shown.mode == "detail" and n < candidates:
-        pieces.insert(0, (Span(f" {n} of {count(candidates, 'GPU')} by filter {scene.view.filter}", "value"),))
-    if shown.mode == "rows" and scene.width >= 58:
+    if shown.mode == "rows" and scene.width >= 140:
         pieces.append((Span("p05, p95 of the columns", "dim"),))
     if shown.mode == "columns":
         pieces.append((Span("underlined", "low2"), Span(" dips below half", "dim")))
-    pieces.append((Span("means of the window", "dim"),))
+    pieces.append((Span("now, and class of the last minute" if frame.is_live else "means of the window", "dim"),))
     line: list[Row] = []
     used = 0
     for piece in pieces:
@@ -166,8 +196,11 @@ def click(scene: Scene, x: int, y: int) -> View | None:
     n = len(shown.order.gpus)
     if shown.at < 0:
         return None
-    if shown.mode == "detail":
-        return next((_to(scene, shown, at) for at, end in enumerate(block_ends(shown)) if y < end), None)
+    charted = scene.height - 1 - _below(scene, shown)
+    for at, height in blocks(shown, _below(scene, shown)):
+        if charted <= y < charted + height:
+            return _to(scene, shown, at)
+        charted += height
     column = x // (scene.width // shown.across)
     at = (shown.top + y - 2) * shown.across + column
     if not 2 <= y < 2 + shown.room or column >= shown.across or at >= n:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from gssr.gpu_name import place as called
-from gssr.metrics import OF_NAME
+from gssr.metrics import OF_NAME, OF_OWN
 from gssr.model.live.frame import Frame, TracePart
 from gssr.model.statistics.grid import fold
 from gssr.model.traces.as_metrics import LevelName
@@ -53,7 +53,7 @@ def draw(scene: Scene) -> list[Row]:
         n = part.columns.n
         text = axis_text(part.columns.start - scene.frame.first, part.columns.end - scene.frame.first, n)
         rows.append((Span(" " * parts.left), Span(text, "dim")))
-    about_it = _context(scene, part, _under(scene.frame, part.lanes, sight.row, scene.view.cursor))
+    about_it = context_rows(scene, part, _under(scene.frame, part.lanes, sight.row, scene.view.cursor))
     room = max(scene.height - len(rows), 0)
     return [clip(each, scene.width) for each in [*rows, *about_it[:room]]]
 
@@ -144,16 +144,22 @@ def _under(frame: Frame, lanes: Lanes, row: int, cursor: float | None) -> int:
     if column is None or cursor is None or row >= len(lanes.track):
         return -1
     own = part.trace.intervals
-    at = np.searchsorted(own.start, round(cursor * _NS))
+    time, slack = round(cursor * _NS), _slack(cursor)
+    at = np.searchsorted(own.start, time - slack)
     exactly = lanes.places[lanes.lane == row]
     exactly = exactly[np.searchsorted(exactly, at) :][:1]
-    if len(exactly) and own.start[exactly[0]] == round(cursor * _NS):
+    if len(exactly) and abs(own.start[exactly[0]] - time) <= slack:
         return int(exactly[0])
     return int(lanes.item[row, column])
 
 
-def _context(scene: Scene, part: TracePart, place: int) -> list[Row]:
-    """Everything that is known of an interval."""
+def _slack(cursor: float) -> int:
+    """By how many ns a time may be off that is kept in s: nothing but of unix times."""
+    return round(float(np.spacing(cursor)) * _NS)
+
+
+def context_rows(scene: Scene, part: TracePart, place: int) -> list[Row]:
+    """What is known of an interval: when, how long, what launched it, and in what it lies."""
     if place < 0:
         return [rule("nothing under the cursor", scene.width, scene.glyphs, (Span("arrows move it", "dim"),))]
     own, names, first = part.trace.intervals, part.trace.names, scene.frame.first
@@ -181,9 +187,10 @@ def _context(scene: Scene, part: TracePart, place: int) -> list[Row]:
         rows.append(
             (Span(f"  b {how} ", "dim"), Span(clean(names[int(own.name[other])])), Span(f" on {clean(where)}, {when}"))
         )
-    around = within(own.start, own.length, own.track, place)
-    if around:
-        rows.append((Span("  within ", "dim"), Span(" < ".join(clean(names[int(own.name[at])]) for at in around))))
+    for what, at in (("  within ", place), ("    in ", other if other >= 0 and own.kind[other] in _LAUNCHES else -1)):
+        around = within(own.start, own.length, own.track, at) if at >= 0 else []
+        if around:
+            rows.append((Span(what, "dim"), Span(" < ".join(clean(names[int(own.name[at])]) for at in around))))
     return [(*row,) for row in rows]
 
 
@@ -266,6 +273,14 @@ def partner(own: Intervals, place: int) -> int:
     return int(others[0]) if len(others) else -1
 
 
+def place_under(scene: Scene) -> int:
+    """The interval under the cursor where tracks are shown; -1 for none."""
+    part = scene.frame.part
+    if not scene.view.opened or part is None or part.lanes is None:
+        return -1
+    return _under(scene.frame, part.lanes, _sight(scene, part.lanes).row, scene.view.cursor)
+
+
 def find(step: int) -> Callable[[Scene], View]:
     """The next (``step`` 1) or previous (-1) interval of the name under the cursor, or of the metric shown, on what is
     looked at."""
@@ -279,11 +294,13 @@ def find(step: int) -> Callable[[Scene], View]:
         name = _name_under(scene, part)
         looked_at = np.append(np.zeros(frame.n_gpus, bool), False)
         looked_at[scene.looked_at()] = True
-        same = np.array([*(one == name for one in part.trace.names), False])
-        there = np.flatnonzero(same[own.name] & looked_at[part.level.owner_of[own.track]])
-        time = -1 if view.cursor is None else round(view.cursor * _NS)
+        there = part.level.of_metric(
+            OF_NAME + name if view.opened or not view.metric.startswith(OF_OWN) else view.metric
+        )
+        there = there[looked_at[part.level.owner_of[own.track[there]]]]
+        time = -1 if view.cursor is None else round(view.cursor * _NS) + step * _slack(view.cursor)
         at = int(np.searchsorted(own.start[there], time, "right" if step > 0 else "left")) - (step < 0)
-        if not name or not 0 <= at < len(there):
+        if not 0 <= at < len(there):
             return view
         return replace(_shown_at(scene, part, int(there[at])), name=name)
 

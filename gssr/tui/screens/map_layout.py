@@ -153,7 +153,7 @@ def _longest(nodes: tuple[str, ...]) -> int:
 def sight(scene: Scene) -> Sight:
     """What the map shows of the selection's GPUs that pass the filter."""
     frame, view = scene.frame, scene.view
-    gpus, problem = np.sort(scene.looked_at()), ""
+    gpus, problem = np.sort(scene.looked_at(), kind="stable"), ""
     if view.filter:
         try:
             gpus = gpus[passing(frame, view.filter)[gpus]]

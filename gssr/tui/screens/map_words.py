@@ -15,7 +15,7 @@ from gssr.render.cells import as_many, cell_width, clean, clip, fit, pad
 from gssr.render.columns import marked, strip
 from gssr.render.marks import Marks, blank, code, marks
 from gssr.render.roles import RAMP, Row, Span, one_row, text_of
-from gssr.render.scale import NONE, count, fixed, metric_of, number, quantity, scale_text, unit_of
+from gssr.render.scale import NONE, count, fixed, metric_of, number, plural, quantity, scale_text, unit_of
 from gssr.render.table import rule
 from gssr.tui.axis import age_text, full_scale, gpus_text, shown_metrics, window_text
 from gssr.tui.screens.map_layout import Sight, status_rows
@@ -169,8 +169,7 @@ LEAST_ROWS = 3
 def metric_rows(scene: Scene, seen: Sight, height: int) -> list[Row]:
     """At most ``height`` rows: a small map of each metric, those that fit, the most telling first."""
     frame, layout = scene.frame, seen.layout
-    counts = dict(zip(frame.whole.names, frame.whole.n.sum(axis=1).tolist(), strict=True))
-    names = tuple(name for name in shown_metrics(frame) if counts.get(name) and name != frame.grid.metric)
+    names = tuple(name for name in shown_metrics(frame) if name != frame.grid.metric)
     if height < LEAST_ROWS or not names or not len(layout.gpus):
         return []
     n_blocks, most = int(layout.block[-1]) + 1, int(np.bincount(layout.block).max())
@@ -181,7 +180,7 @@ def metric_rows(scene: Scene, seen: Sight, height: int) -> list[Row]:
     tall = deep + (0 if _is_inline(deep, n_blocks, across) and _HEAD + across * (most + gap) <= size else 1)
     names = names[: beside * ((height - 1) // tall)]
     flags = _odd(frame, names)
-    rows = [rule("the same GPUs by other metrics", scene.width, scene.glyphs)]
+    rows = [rule(f"the same {plural(frame.noun)} by other metrics", scene.width, scene.glyphs)]
     panels = _panels(scene, seen, names, flags, size, tall, across, gap)
     per_column = -(-len(names) // beside)
     for y in range(per_column):

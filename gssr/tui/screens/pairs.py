@@ -62,15 +62,15 @@ def titles(first: str, second: str, last: str, sizes: Sizes) -> Row:
     return (Span(text + f"{last:>{_DIFFERENCE}}" + (f"{'ratio':>10}{'full scale':>12}" if sizes.wide else ""), "dim"),)
 
 
-def metric_row(own: Line, sizes: Sizes, picked: bool, glyphs: Glyphs) -> Row:
-    """One metric; ``!`` where the difference is large."""
+def metric_row(own: Line, sizes: Sizes, picked: bool, glyphs: Glyphs, turned: bool = False) -> Row:
+    """One metric; ``!`` where the difference is large. ``turned``: what it is compared with comes first."""
     metric = metric_named(own.metric)
     unit = unit_of(metric)
     name = f"{metric.label if sizes.wide else metric.short} {unit.name}"
     difference = signed(None if own.points is None else own.points * own.full * unit.factor, unit.decimals)
-    sides: tuple[tuple[float | None, Role, Role], ...] = ((own.own, "series", "value"), (own.job, "band", "plain"))
+    looks: tuple[tuple[Role, Role], ...] = (("series", "value"), ("band", "plain"))
     row = _begin(name, own.large, sizes, picked, glyphs)
-    for value, look, weight in sides:
+    for value, (look, weight) in zip((own.job, own.own) if turned else (own.own, own.job), looks, strict=True):
         row = (*row, Span(f"{number(value, metric):>{sizes.value}} ", weight))
         if sizes.bar:
             row = (*row, *bar(None if value is None else value / own.full, sizes.bar, glyphs, look), Span(" "))

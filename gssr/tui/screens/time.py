@@ -11,15 +11,16 @@ from dataclasses import replace
 import numpy as np
 
 from gssr.model.live.frame import BUSY, IDLE
+from gssr.model.live.nodes import host_means
 from gssr.render.cells import as_many, cell_width, clip, pad
 from gssr.render.clock import step_text
 from gssr.render.marks import blank, code, marks
 from gssr.render.roles import Role, Row, Span, text_of
-from gssr.render.scale import NONE
+from gssr.render.scale import NONE, plural
 from gssr.render.shares import legend, stacked
 from gssr.render.table import rule
 from gssr.tui.axis import gpus_text, metric_bars, seconds_text, time_labels
-from gssr.tui.screens import lanes
+from gssr.tui.screens import alike, lanes
 from gssr.tui.screens.lanes import counter_rows
 from gssr.tui.screens.time_lines import (
     NARROW,
@@ -55,6 +56,8 @@ def draw(scene: Scene) -> list[Row]:
     part = part_of(scene)
     if part is None:
         return [clip((Span("one moment", "dim"),), scene.width)]
+    if scene.frame.part is not None and scene.frame.part.line_split is not None:
+        return alike.draw(scene, part, scene.frame.part)
     drawn: list[Row] = []
     if parts.title:
         drawn.append(title_row(scene, part))
@@ -111,6 +114,10 @@ def click(scene: Scene, x: int, y: int) -> View | None:
     part = part_of(scene)
     if part is None:
         return None
+    if scene.frame.part is not None and scene.frame.part.line_split is not None:
+        line = (y - 1) // alike.rows_each(scene, len(part.timeline.members))
+        there = y > 0 and line < len(part.timeline.members)
+        return None if not there else enter(scene) if line == part.line else replace(scene.view, row=line)
     parts = room_of(scene)
     above = parts.title + parts.head
     line = part.top + (y - above) // part.shares.tall
@@ -134,6 +141,9 @@ _KINDS: tuple[tuple[str, str, Role], ...] = (
     ("busy", f">={100 * BUSY:.0f} %", "ramp4"), ("medium", "", "ramp2"), ("idle", f"<{100 * IDLE:.0f} %", "ramp0"),
 )  # fmt: skip
 """Name, bounds (of the full scale) and role of the three shares."""
+_BESIDE = ("host:cpu_utilization", "host:read_bytes", "host:net_rx_bytes", "host:write_bytes", "host:net_tx_bytes",
+           "host:fabric_rx_bytes", "host:fabric_tx_bytes")  # fmt: skip
+"""What the nodes did meanwhile, what loads data first."""
 _SOME = 1e-6
 """A share above this is one: the rest is rounding."""
 
@@ -165,7 +175,7 @@ def summary_rows(scene: Scene, part: Part) -> list[Row]:
     if not labels:
         labels = [(Span("  busy share", "dim"),)]
     labels += [()] * (height - len(labels))
-    rows = [rule("share of GPUs", scene.width, scene.glyphs)] if part.room.rule else []
+    rows = [rule(f"share of {plural(scene.frame.noun)}", scene.width, scene.glyphs)] if part.room.rule else []
     return rows + [(*pad(label, part.room.left), *row) for label, row in zip(labels, box.rows(), strict=True)]
 
 
@@ -249,7 +259,7 @@ def panel_rows(scene: Scene, part: Part, height: int) -> list[Row]:
         ]
     if part.cursor is None:
         looked_at = scene.looked_at() if view.selection else None
-        means = frame.window.overall(looked_at)
+        means = {**host_means(frame.host), **frame.window.overall(looked_at)}
         when = "mean of the window"
     else:
         means = dict(frame.moment)
@@ -259,4 +269,5 @@ def panel_rows(scene: Scene, part: Part, height: int) -> list[Row]:
     hint = (Span("left/right: time cursor", "dim"),) if part.cursor is None else ()
     about = (Span(gpus_text(scene)), Span(", ".join(text_of(share) for share in shares), "value"))
     rows = [rule(when, scene.width, scene.glyphs, about, hint)]
-    return rows + metric_bars(frame, means, scene.width, height - 1, scene.glyphs, frame.grid.metric)
+    beside = () if frame.by_node else [name for name in _BESIDE if means.get(name) is not None]
+    return rows + metric_bars(frame, means, scene.width, height - 1, scene.glyphs, frame.grid.metric, beside=beside)

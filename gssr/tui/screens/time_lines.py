@@ -122,7 +122,7 @@ class Part(NamedTuple):
         """When the column under the time cursor begins, as the axis counts it."""
         assert self.cursor is not None
         time = self.columns.start + self.cursor * self.columns.width
-        return moment(time - frame.first, frame.last - frame.first, self.columns.width)
+        return moment(max(time - frame.first, 0.0), frame.last - frame.first, self.columns.width)
 
     def name(self, frame: Frame, line: int) -> str:
         """What a line is called elsewhere: ``band A``, ``nid000001:0``, ``nid000001:0 to nid000002:3``."""
@@ -195,7 +195,7 @@ def title_row(scene: Scene, part: Part) -> Row:
         legend.append((Span(levels[4], RAMP_LOW[2]), Span(" one below half", "dim")))
     right = as_many(legend, scene.width // 2)
     pieces: list[Row] = [(Span(name, "title"),)]
-    if scene.view.selection:
+    if scene.view.selection or (scene.view.filter and frame.part is not None):
         pieces.append((Span(gpus_text(scene), "value"),))
     pieces.append((Span(window_text(frame)),))
     left = as_many(pieces, scene.width - cell_width(text_of(right)) - 2)
@@ -280,7 +280,7 @@ def _labels(scene: Scene, part: Part, line: int) -> list[Row]:
         place = fit(clean(frame.place(int(members[0]))), room - len(more), scene.glyphs.ellipsis, "end") + more
         rows: list[Row] = [(*start, Span(place, role), Span(" " * (room - cell_width(place))), shown)]
         return _tall(rows, part)
-    name, where = Span(part.timeline.names[line], role), _where(frame, members)
+    name, where = Span(part.timeline.names[line], role), where_of(frame, members)
     n = len(members)
     if (part.room.left, size) == NARROW:
         body = f"{n:>{room - 1}}"
@@ -301,7 +301,7 @@ def _tall(rows: list[Row], part: Part) -> list[Row]:
     return [*[()] * gap, *rows[: tall - gap], *[()] * (tall - gap - len(rows))]
 
 
-def _where(frame: Frame, members: np.ndarray) -> str:
+def where_of(frame: Frame, members: np.ndarray) -> str:
     """The GPU, the node, or how many nodes."""
     if len(members) == 1:
         return clean(frame.place(int(members[0])))

@@ -1,6 +1,7 @@
 """Why: what the rules say of the window that is shown, and a part of the job against all of it, metric by metric."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -8,11 +9,12 @@ import numpy as np
 
 from gssr.metrics import THROTTLES, metric_named
 from gssr.model.compare.contrast import Contrast, Line, contrast, line, measured
+from gssr.model.joined.explain import within as gaps_within
 from gssr.model.live.frame import Frame
-from gssr.model.results import Judgement
+from gssr.model.results import Judgement, Verdict
 from gssr.model.statistics.grid import fold
-from gssr.model.traces.nesting import open_at, within
-from gssr.render.cells import clean, clip, fit, flow
+from gssr.model.traces.nesting import within
+from gssr.render.cells import clean, clip, fit, flow, wrap
 from gssr.render.clock import exact
 from gssr.render.columns import area
 from gssr.render.glyphs import drawable
@@ -21,19 +23,24 @@ from gssr.render.scale import count, metric_of
 from gssr.render.table import rule
 from gssr.render.verdicts import LOOKS, abstention_rows, verdict_rows
 from gssr.tui.axis import GUTTER, age_text, at_text, full_scale, gpus_text, seconds_text, time_labels, window_text
-from gssr.tui.screens.lanes import partner, short
+from gssr.tui.judge import LEAST_SECONDS
+from gssr.tui.screens.lanes import context_rows, partner, short
 from gssr.tui.screens.pairs import chosen_metrics, metric_row, sizes_for, titles
 from gssr.tui.view import Scene, View, with_cursor
 
 _WIDE = 120
 _STRIPS, _LEGEND = 15, 9
 """Rows beside the verdicts from which the course over time is shown, and rows from which the legend is."""
-_SHARE, _TITLED = 0.6, 5
-"""Of the rows at most so large a share is the verdicts'; from so many on they have a title."""
+_SHARE, _SMALL, _TITLED = 0.6, 0.15, 5
+"""Of the rows at most so large a share is the verdicts', or, where an interval was chosen, so small a one; from so many on
+they have a title."""
 _MOST_NAMED = 6
 """Rules that abstained for one reason are named up to so many, of more it is said how many they are."""
 _MOST_OPEN = 5
 """Tracks of a trace of which is shown what is open."""
+_WHOLE, _MOST_DETAILS = 20, 3
+"""Rows from which on all is told of one interval, and of what its file says besides at most."""
+_MOST_GAPS = 4
 _BEHIND = 2.0
 """A judgement that is so many seconds older than the newest sample says so."""
 _SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("window", "run")}
@@ -51,8 +58,9 @@ class _Plan(NamedTuple):
 def _plan(scene: Scene) -> _Plan:
     frame = scene.frame
     found = contrast(frame, scene.view.selection, scene.view.cursor)
-    said = _judgement(scene, max(round(_SHARE * scene.height), 1))
-    head = [*said, *_context(scene), heading(scene, found)]
+    chosen = scene.view.place >= 0 and scene.view.cursor is not None
+    said = _judgement(scene, max(round((_SMALL if chosen else _SHARE) * scene.height), 1))
+    head = [*said, *_context(scene), *_traced(scene), heading(scene, found)]
     every = [line(name, found.own.get(name), found.job.get(name), _full(frame, name)) for name in measured(found)]
     foot = _legend(scene, 0)
     room = scene.height - len(head) - len(foot) - 1
@@ -146,19 +154,17 @@ def click(scene: Scene, x: int, y: int) -> View | None:
 def _context(scene: Scene) -> list[Row]:
     """Of a trace: what is open at the time cursor on the tracks looked at, the innermost first, and what launched it."""
     part, cursor, ellipsis = scene.frame.part, scene.view.cursor, scene.glyphs.ellipsis
-    if part is None or cursor is None or scene.height < _STRIPS:
+    if part is None or part.around is None or cursor is None or scene.height < _STRIPS:
         return []
-    own, tracks = part.trace.intervals, part.trace.tracks
-    chosen = np.isin(part.level.owner_of, scene.looked_at())
-    ranks = {(tracks[at].source, tracks[at].rank) for at in np.flatnonzero(chosen).tolist()}
-    beside = [track.kind != "gpu_stream" and (track.source, track.rank) in ranks for track in tracks]
-    found = open_at(own.start, own.length, own.track, chosen | beside, round(cursor * 1e9))
+    own, tracks, around_it = part.trace.intervals, part.trace.tracks, part.around
 
     def names(places: list[int]) -> str:
         return " < ".join(short(part.trace.names[int(own.name[at])]) for at in places)
 
     rows: list[Row] = []
-    for track, places in sorted(found.items(), key=lambda each: (tracks[each[0]].kind != "gpu_stream", each[0])):
+    for track, places in around_it.tracks.items():
+        if around_it.place in places and scene.height >= _WHOLE:
+            continue  # told below
         label = fit(clean(tracks[track].name or f"stream {tracks[track].stream}"), GUTTER * 4 - 2, ellipsis)
         call = partner(own, places[0]) if tracks[track].kind == "gpu_stream" else -1
         around = [call, *within(own.start, own.length, own.track, call)] if call >= 0 else []
@@ -171,13 +177,48 @@ def _context(scene: Scene) -> list[Row]:
         rows.append((Span(f" {label:<{GUTTER * 4 - 1}}", "dim"), Span(text)))
     more = count(len(rows) - _MOST_OPEN, "more track") if len(rows) > _MOST_OPEN else "" if rows else "nothing"
     title = f"open at {at_text(scene.frame, cursor)}"
-    return [rule(title, scene.width, scene.glyphs, (Span(more, "dim"),) if more else ()), *rows[:_MOST_OPEN]]
+    rows = [rule(title, scene.width, scene.glyphs, (Span(more, "dim"),) if more else ()), *rows[:_MOST_OPEN]]
+    if around_it.place < 0 or scene.height < _WHOLE:
+        return rows
+    return [*context_rows(scene, part, around_it.place), *_details(scene, around_it.details), *rows]
+
+
+def _details(scene: Scene, details: Mapping[str, str] | None) -> list[Row]:
+    """What its file says of the interval besides."""
+    if details is None:
+        return [(Span(f"  reading what the file says of it{scene.glyphs.ellipsis}", "dim"),)]
+    pieces: list[Row] = [(Span(f"{clean(key)} ", "dim"), Span(clean(value))) for key, value in details.items()]
+    rows = flow(pieces, scene.width - 2, scene.glyphs.ellipsis) if pieces else []
+    return [(Span("  "), *row) for row in rows[:_MOST_DETAILS]]
+
+
+def _traced(scene: Scene) -> list[Row]:
+    """Of a recording: what its GPUs waited for while they were traced, in the column of the time cursor, else the window."""
+    frame, cursor = scene.frame, scene.view.cursor
+    if frame.part is not None or not frame.traced or scene.height < _STRIPS:
+        return []
+    start, end, when = frame.window.start, frame.window.end, window_text(frame)
+    if cursor is not None:
+        start = frame.grid.start + frame.grid.column(cursor) * frame.grid.width
+        end, when = start + frame.grid.width, f"at {at_text(frame, start)} +{seconds_text(frame.grid.width)}"
+    gpus = scene.looked_at().tolist() if scene.view.selection else ()
+    gaps = [gap for trace in frame.traced for gap in gaps_within(trace.gaps, start, end, gpus)]
+    shown = [trace for trace in frame.traced if trace.start < end and trace.end > start]
+    about = (Span(f"{when}, {count(len(shown), 'trace')}", "dim"),)
+    rows = [rule("what the GPUs waited for", scene.width, scene.glyphs, about)]
+    if not shown:
+        return [*rows, (Span(" not traced then", "dim"),)]
+    for gap in sorted(gaps, key=lambda gap: -gap.seconds)[:_MOST_GAPS]:
+        where = f"{clean(frame.place(gap.gpu))} at {at_text(frame, gap.start)}"
+        text = f" {exact(gap.seconds):>8}  {clean(gap.why)}, {where}"
+        rows.append((Span(fit(text, scene.width, scene.glyphs.ellipsis)),))
+    return rows if gaps else [*rows, (Span(" no gap among the longest", "dim"),)]
 
 
 def heading(scene: Scene, found: Contrast) -> Row:
     """What is compared with what."""
     frame = scene.frame
-    rest = f"all {frame.n_gpus:,} GPUs" if frame.n_gpus != 1 else "itself"
+    rest = f"all {count(frame.n_gpus, frame.noun)}" if frame.n_gpus != 1 else "itself"
     when = window_text(frame)
     if found.kind == "moment":
         grid = frame.grid
@@ -189,7 +230,7 @@ def heading(scene: Scene, found: Contrast) -> Row:
     elif scene.view.selection:
         part = gpus_text(scene)
     elif len(found.gpus):
-        part = f"lowest GPU {clean(frame.place(int(found.gpus[0])))}"
+        part = f"lowest {frame.noun} {clean(frame.place(int(found.gpus[0])))}"
     else:
         part = "no GPU with samples"
     return rule(part, scene.width, scene.glyphs, (Span(f"against {rest}"), Span(when, "dim")))
@@ -221,11 +262,20 @@ def _judgement(scene: Scene, room: int) -> list[Row]:
     return [*rows, *headlines(scene, max(room - len(short), 1), ""), *short][: room + len(rows)]
 
 
-NOTHING = "no rule finds anything"
+_FEW_ROWS = 3
+"""Where there are no more rows, a title has one."""
+NOTHING = "nothing stands out: no rule finds a cause of low use"
 
 
 def _not_judged(scene: Scene) -> str:
-    return "not judged while it plays" if scene.view.speed else f"judging {scene.glyphs.ellipsis}"
+    frame = scene.frame
+    if frame.by_node and frame.of_gpus is None:
+        return "no GPU was recorded: nothing to judge"
+    if scene.view.speed:
+        return "not judged while it plays"
+    if frame.is_live and frame.last - frame.first < LEAST_SECONDS:
+        return f"too early to say: {frame.last - frame.first:.0f} s of the {LEAST_SECONDS:.0f} s that a judgement needs"
+    return f"judging {scene.glyphs.ellipsis}"
 
 
 def _judged_when(scene: Scene) -> str:
@@ -251,20 +301,30 @@ def _abstained(found: Judgement) -> str:
 
 
 def headlines(scene: Scene, n_rows: int, label: str) -> list[Row]:
-    """The worst verdicts in so many rows, one line each, the first with what to do where there are two; the first row begins
-    with ``label``, the others with as many blanks."""
+    """The worst verdicts in at most so many rows, the first with what to do where there are several, or that nothing stands
+    out, and what the job is like; each row begins with ``label``."""
     found, width, ellipsis = scene.frame.judgement, scene.width - len(label), scene.glyphs.ellipsis
-    if found is None or not found.verdicts:
-        said = [NOTHING, _abstained(found)] if found is not None else [_not_judged(scene)]
-        text = "; ".join(filter(None, said))
-        rows: list[Row] = [(Span(fit(text, width, ellipsis), "dim"),)]
+    rows: list[Row] = []
+    if found is None:
+        rows.append((Span(fit(_not_judged(scene), width, ellipsis), "dim"),))
     else:
-        rows = []
-        for verdict in found.verdicts[: max(n_rows - 1, 1)]:
-            mark, role = LOOKS[verdict.severity]
-            title = fit(clean(verdict.title), width - 3, ellipsis)
-            rows.append((Span(f"{mark:<3}", role), Span(title, "plain" if verdict.severity == "info" else "value")))
-        advice = [(Span(fit(f" > {clean(found.verdicts[0].advice)}", width, ellipsis)),)]
-        rows[1:1] = advice if n_rows > 1 else []
-    blank = " " * len(label)
-    return [(Span(blank if y else label, "heading"), *row) for y, row in enumerate(rows[:n_rows])]
+        told = list(found.verdicts)
+        if told and told[0].severity != "info":
+            first = told.pop(0)
+            rows = verdict_rows(first, width, False)
+            if len(rows) > 1 and n_rows <= _FEW_ROWS:
+                rows = [_title(first, width, ellipsis)]
+            rows += wrap(clean(first.advice), width, " > ", "   ")[: max(n_rows - len(rows) - len(told), 1)]
+        else:
+            rows.append((Span("ok ", "good"), Span(fit(NOTHING, width - 3, ellipsis), "value")))
+        rows += [_title(verdict, width, ellipsis) for verdict in told]
+        if not found.verdicts and _abstained(found):
+            rows.append((Span(fit(f"   {_abstained(found)}", width, ellipsis), "dim"),))
+    return [(Span(label), *row) for row in rows[:n_rows]]
+
+
+def _title(verdict: Verdict, width: int, ellipsis: str) -> Row:
+    """A verdict's mark and title on one line."""
+    mark, role = LOOKS[verdict.severity]
+    title = fit(clean(verdict.title), width - 3, ellipsis)
+    return Span(f"{mark:<3}", role), Span(title, "plain" if verdict.severity == "info" else "value")

@@ -5,6 +5,9 @@
  * Metrics 1-499 have NVML's GPM ids; the fake's own are 500 power (W), 501 temperature (C), 502 SM clock (MHz),
  * 503 memory used (MiB), 504 and 505 GPU and memory utilization (%), 506 memory temperature (C); 507 and 508 stand for
  * the clocks' event and throttle reasons, 509 for nvmlDeviceGetPcieThroughput, 510 for nvmlDeviceGetTotalEnergyConsumption.
+ * 480 uncorrected ECC errors, 481 and 482 rows remapped after correctable and uncorrectable errors, 483 a remapping pending,
+ * 484 one that failed; 520 stands for the lists of processes, 521 for their utilization, 522 for events, 523 for ECC
+ * counters, 524 for remapped rows; with 525 no room for a list of processes is ever enough.
  *
  * Environment, read again by every nvmlInit that finds the library shut down:
  *   FAKENVML_GPUS=4            number of GPUs, at most 16         FAKENVML_ARCH=9   9 Hopper, 8 Ada, 7 Ampere
@@ -19,6 +22,8 @@
  *   FAKENVML_LOST_STICKY=1     a lost GPU comes back only for a library that is initialised anew
  *   FAKENVML_NARROW_PCIE=1     PCIe byte counters of 32 bits
  *   FAKENVML_COMMAND=FILE      while it says "hang [GPU]", "crash [GPU]" or "lose [GPU]", calls (about that GPU) do so
+ *   FAKENVML_PROCESSES=FILE    processes on the GPUs: processes.c
+ *   FAKENVML_XID=FILE          XIDs, "GPU CODE" each, told to who registered before they were there
  *   FAKENVML_CTL=FILE          double[16 GPUs][512 metrics]; a cell that is not NaN overrides a value, live */
 #ifndef FAKENVML_H
 #define FAKENVML_H
@@ -48,7 +53,7 @@ typedef struct device { int gpu, instance; } *D;
 struct settings {
     int gpus, gpm, arch, delay_us, no_permission, lost_sticky, narrow_pcie;
     double period;
-    const char *name, *command, *no_gpm, *not_supported, *nan, *set, *lost, *mig;
+    const char *name, *command, *no_gpm, *not_supported, *nan, *set, *lost, *mig, *processes, *xid;
 };
 extern struct settings settings;
 

@@ -23,6 +23,7 @@ static void read_settings(void) {
         .command = getenv("FAKENVML_COMMAND"), .no_gpm = getenv("FAKENVML_NO_GPM"), .nan = getenv("FAKENVML_NAN"),
         .not_supported = getenv("FAKENVML_NOT_SUPPORTED"), .set = getenv("FAKENVML_SET"),
         .lost = getenv("FAKENVML_LOST"), .mig = getenv("FAKENVML_MIG"),
+        .processes = getenv("FAKENVML_PROCESSES"), .xid = getenv("FAKENVML_XID"),
     };
     fake_map_control();
     if (settings.gpus > MAX_GPUS) settings.gpus = MAX_GPUS;

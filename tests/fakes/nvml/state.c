@@ -126,3 +126,17 @@ API R nvmlDeviceGetSamples(D d, int type, u64 last, int *value_type, u32 *n, str
     *n = k;
     return k ? OK : NOT_FOUND;
 }
+
+enum { UNCORRECTED = 480, REMAPPED = 481, ECC = 523, ROWS = 524 };
+API R nvmlDeviceGetTotalEccErrors(D d, int type, int counter, u64 *n) {
+    R r = enter_whole(d, ECC);
+    if (r) return r;
+    *n = type == 1 && counter == 0 ? (u64)fake_value(d, UNCORRECTED, fake_now()) : 0;
+    return OK;
+}
+API R nvmlDeviceGetRemappedRows(D d, u32 *corrected, u32 *uncorrected, u32 *pending, u32 *failed) {
+    u32 *all[] = {corrected, uncorrected, pending, failed};
+    R r = enter_whole(d, ROWS);
+    for (int i = 0; !r && i < 4; i++) *all[i] = whole_number(d, REMAPPED + i);
+    return r;
+}

@@ -201,3 +201,20 @@ def test_many_intervals_taken_in_parts_are_taken_once(monkeypatch: pytest.Monkey
     for columns, before in zip(((90, 1), (90, 7)), filled, strict=True):
         for pieces in (found, found.in_time()):
             assert np.array_equal(cells(pieces, None, 9, 100, *columns), before)
+
+
+@given(spans, st.sampled_from([1 << 62, 70, 200]))
+def test_intervals_nest_within_their_own_track_however_many_tracks_are_taken_together(
+    intervals: list[tuple[int, int, int]], most: int
+) -> None:
+    rows = sorted(intervals, key=lambda row: (row[0], -row[1]))
+    start, length, track = np.array(rows, np.int64).reshape(-1, 3).T
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gssr.model.traces.nesting.MOST", most)
+        found = nesting(start, length, track.astype(np.int32))
+    for at, (begin, _, own) in enumerate(rows):
+        open_before = [k for k in range(at) if rows[k][2] == own and rows[k][0] + max(rows[k][1], 1) > begin]
+        assert found.depth[at] == len(open_before)
+        assert (found.parent[at] >= 0) == bool(open_before)
+        if open_before:
+            assert rows[found.parent[at]][2] == own and found.depth[found.parent[at]] == found.depth[at] - 1

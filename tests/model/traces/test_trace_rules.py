@@ -1,13 +1,16 @@
 """Each rule for traces finds its cause, and nothing in a program that keeps its GPU busy."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from timelines import CPU, Events, gpu
 
 from gssr.model.traces.analyze import analyze_timeline, combined
 from gssr.model.traces.results import TraceAnalysis
-from gssr.model.traces.rules import TABLE
+from gssr.model.traces.rules import TABLE, judge_trace
 from gssr.model.verdicts.table import REGISTERED
-from gssr.traces.timeline import Kind, Timeline
+from gssr.traces.timeline import Clock, Kind, Measured, Profile, Timeline
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 
@@ -99,7 +102,23 @@ def ranks(late: int) -> TraceAnalysis:
     return combined(found)
 
 
+def profile(*ranks: tuple[float, float, float]) -> TraceAnalysis:
+    """Of ranks that compute, communicate and wait in OpenMP for so many s each."""
+    names = ("main", "solve", "MPI_Wait", "!$omp implicit barrier", "MPI_Init")
+    own = np.array([[0.0, *rank, 3.0] for rank in ranks]).T
+    time = Measured("time", "Time", "sec", False, "sum", lambda: (np.arange(5), own))
+    calls = Profile(
+        np.array([-1, 0, 0, 1, 0]), np.arange(5), ("user", "user", "mpi", "openmp", "mpi"),
+        ("function", "function", "point2point", "implicit barrier", "function"), (time,),
+    )  # fmt: skip
+    tracks = tuple(CPU._replace(rank=rank) for rank in range(len(ranks)))
+    return analyze_timeline(Timeline((), Clock(), tracks, names, Events().timeline().intervals, profile=calls))
+
+
 CAUSES = {
+    "uneven_ranks": lambda: profile((10, 10, 0), (20, 0, 0), (10, 10, 0)),
+    "communication_share": lambda: profile((10, 9, 0), (10, 10, 0)),
+    "openmp_waits": lambda: profile((10, 0, 4)),
     "loader_waits": lambda: analyze_timeline(slow_loader()),
     "straggling_rank": lambda: ranks(20 * MS),
     "empty_between_steps": lambda: analyze_timeline(steps_apart()),
@@ -137,6 +156,12 @@ def test_a_busy_gpu_gives_no_verdict() -> None:
     assert "straggling_rank" not in {verdict.code for verdict in ranks(0).verdicts}
 
 
+def test_ranks_that_are_alike_and_what_sets_up_communication_give_no_verdict() -> None:
+    assert not profile((10, 1, 0.5), (10.5, 0.5, 0.5)).verdicts
+    codes = [verdict.code for verdict in profile((10, 10, 0), (20, 0, 0), (10, 10, 0)).verdicts]
+    assert codes == ["uneven_ranks"]  # which explains the share of communication
+
+
 def test_what_a_graph_launches_is_not_launched_one_by_one() -> None:
     events = Events()
     for at in range(20):
@@ -145,6 +170,13 @@ def test_what_a_graph_launches_is_not_launched_one_by_one() -> None:
         for place in range(10):
             events.add(Kind.KERNEL, "add", start + (20 + place * 8) * US, 4 * US, link=at + 1)
     assert "short_kernels" not in {verdict.code for verdict in analyze_timeline(events.timeline()).verdicts}
+
+
+def test_of_rocprofv3s_traces_it_is_said_in_amds_words() -> None:
+    found = analyze_timeline(one_by_one())
+    sources = tuple(source._replace(format="rocpd") for source in found.sources)
+    advice = next(each.advice for each in judge_trace(replace(found, sources=sources), TABLE).verdicts)
+    assert "HIP graphs" in advice and "CUDA" not in advice
 
 
 def test_small_copies_and_copies_within_a_gpu_wait_for_nothing() -> None:

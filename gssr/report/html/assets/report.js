@@ -16,6 +16,9 @@ function moment(seconds, span) {
 // Whoever points, by mouse, finger or arrow keys: `at` gets shares of the width and the height, or null when nobody does.
 function pointed(element, at) {
   let last = 0.5;
+  const output = element.closest("figure").querySelector("output");
+  element.tabIndex = 0;
+  element.addEventListener("focus", () => { output.ariaLive = "polite"; });  // only the one that has the keys speaks
   const from = (event) => {
     const box = element.getBoundingClientRect();
     const inside = (value) => Math.min(Math.max(value, 0), 0.999999);
@@ -25,7 +28,10 @@ function pointed(element, at) {
   element.addEventListener("pointermove", from);
   element.addEventListener("pointerdown", from);
   element.addEventListener("pointerleave", () => at(null, null));
-  element.addEventListener("blur", () => at(null, null));
+  element.addEventListener("blur", () => {
+    output.ariaLive = "off";
+    at(null, null);
+  });
   element.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (event.key === "Escape") at(null, null);
@@ -47,12 +53,13 @@ function line(svg) {
 async function unpacked(source) {
   if (typeof DecompressionStream === "undefined") return null;
   const bytes = Uint8Array.from(atob(source.split(",")[1]), (char) => char.charCodeAt(0));
-  const view = new DataView(bytes.buffer), found = {};
+  const view = new DataView(bytes.buffer), found = {}, packed = [];
   for (let i = 8; i < bytes.length; i += 12 + view.getUint32(i)) {
     const kind = String.fromCharCode(...bytes.subarray(i + 4, i + 8));
     found[kind] = bytes.subarray(i + 8, i + 8 + view.getUint32(i));
+    if (kind === "IDAT") packed.push(found[kind]);  // large pictures have several
   }
-  const stream = new Blob([found.IDAT]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const stream = new Blob(packed).stream().pipeThrough(new DecompressionStream("deflate"));
   const cells = new Uint8Array(await new Response(stream).arrayBuffer());
   const head = new DataView(found.IHDR.buffer, found.IHDR.byteOffset);
   return { columns: head.getUint32(0), rows: head.getUint32(4), cells, colors: found.PLTE };
@@ -108,7 +115,7 @@ async function setUpMap(figure, data, cursors, show) {
     const row = Math.floor(y * picture.rows), column = Math.floor(x * picture.columns);
     const index = picture.cells[row * (picture.columns + 1) + 1 + column];
     const value = index === data.blank ? null : index / (data.steps - 1) * data.full;
-    output.textContent = data.rows[row] + ": " + (data.each > 1 ? "lowest " : "") + shown(value, data.unit, data.decimals);
+    output.textContent = data.rows[row] + ": " + (data.lowest ? "lowest " : "") + shown(value, data.unit, data.decimals);
   });
 }
 
@@ -137,7 +144,7 @@ function setUp(run) {
         return;
       }
       const time = data.begin + at * span, i = Math.floor((time - own.start) / own.width);
-      const mean = own.mean[i], ends = data.several && mean !== null && mean !== undefined;
+      const mean = own.mean[i], ends = own.several && mean !== null && mean !== undefined;
       output.textContent = moment(time, reach) + ": " + shown(mean, own.unit, own.decimals)
         + (ends ? " (" + own.low[i].toFixed(own.decimals) + " to " + own.high[i].toFixed(own.decimals) + ")" : "");
     });

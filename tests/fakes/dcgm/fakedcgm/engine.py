@@ -13,6 +13,7 @@ MICRO = 1_000_000
 DEFAULTS: dict[str, Any] = {
     "major": 4,
     "gpus": ["GPU-a", "GPU-b"],  # UUIDs in the order of their ids
+    "capability": 9,  # compute capability: 9 Hopper, 8 Ampere
     "models": {},  # UUID: product name, where it is not an H100
     "mig": {},  # UUID: list of (gpu instance, compute instance)
     "profiling": 0,  # the code with which profiling fields are refused
@@ -408,7 +409,7 @@ class HostEngine:
         if uuid in self.knobs["lost"] and field not in (50, 52, 54):
             return (*entity, field, kind, 0, now, blank(field))
         fixed = {1: "570.00", 50: self.knobs["models"].get(uuid, "NVIDIA H100"), 52: entity[1], 54: uuid,
-                 63: 9 << 16, 113: 1980, 164: 700.0, 250: 81559}  # fmt: skip
+                 63: self.knobs["capability"] << 16, 113: 1980, 164: 700.0, 250: 81559}  # fmt: skip
         return (*entity, field, kind, 0, now, fixed.get(field, self._value(uuid, field, now)))
 
     def _latest(self, entity: Entity, field: int, now: int) -> list[Value]:

@@ -1,0 +1,61 @@
+"""How Sphinx makes a site of the pages: ``make docs``. The repository's root is its source, so that every link between pages
+is the same on the code host and on the site; the pages stay plain Markdown, and the navigation stands here."""
+
+from pathlib import Path
+from typing import Any
+
+NAVIGATION = {
+    "Start": ("docs/start", "README"),
+    "Tasks": ("docs/low-utilization", "docs/recipes", "docs/ci"),
+    "Commands": (
+        "docs/profile", "docs/top", "docs/tui", "docs/analyze", "docs/compare", "docs/fleet", "docs/export", "docs/import",
+    ),
+    "Reading in Python": ("docs/python", "docs/gssr"),
+    "Traces": ("docs/traces",),
+    "Sites": ("docs/sites", "docs/security", "packaging/README"),
+    "Reference": ("docs/metrics", "docs/verdicts", "docs/recording", "docs/amd"),
+    "Inside": ("docs/architecture", "docs/reliability", "CONTRIBUTING", "RELEASING", "benchmarks/README", "CHANGELOG"),
+}  # fmt: skip
+"""By what a reader wants: every page of docs/ once, and those of the root that are read."""
+
+project = "GSSR"
+root_doc = "docs/start"
+include_patterns = [f"{page}.*" for pages in NAVIGATION.values() for page in pages]
+exclude_patterns = [".*", "build", "dist", "gssr", "tests"]
+
+extensions = ["myst_nb", "sphinx_copybutton"]
+myst_heading_anchors = 6
+myst_enable_extensions: list[str] = []
+nb_execution_mode = "off"  # what docs/make_notebook.py has put into it is shown
+suppress_warnings = ["misc.highlighting_failure"]  # output with dots in it is no JSON
+copybutton_prompt_text = "$ "
+copybutton_line_continuation_character = "\\"
+copybutton_here_doc_delimiter = "END"
+
+html_theme = "furo"
+html_title = "GSSR"
+html_show_sphinx = html_show_copyright = html_show_sourcelink = html_copy_source = False
+html_css_files = ["site.css"]
+html_static_path = ["site.css"]
+
+
+def _navigate(_app: Any, page: str, source: list[str]) -> None:
+    """Add the navigation to the first page."""
+    if page == root_doc:
+        for caption, pages in NAVIGATION.items():
+            listed = "\n".join("self" if each == root_doc else f"/{each}" for each in pages)
+            source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n"
+
+
+def _first_page(app: Any, error: Exception | None) -> None:
+    """Have the site's own address lead to the first page."""
+    if error is None and app.builder.name == "html":
+        head = '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>GSSR</title>'
+        text = f'{head}<meta http-equiv="refresh" content="0; url={root_doc}.html">\n'
+        (Path(app.outdir) / "index.html").write_text(text, encoding="utf-8")
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _navigate)
+    app.connect("build-finished", _first_page)

@@ -1,0 +1,28 @@
+"""AMD's GPUs, as the amdgpu driver shows them in sysfs: no library, no daemon, no root. What they tell, and what not, is in
+docs/amd.md. Untested on hardware."""
+
+from gssr.backends.amd import cards
+from gssr.backends.base import BackendError, Offer, UnusableError
+
+UNTESTED = "untested on hardware: see docs/amd.md"
+
+
+def shown() -> int:
+    """How many AMD GPUs this machine shows that can be sampled."""
+    return sum(not card.is_integrated for card in cards.found())
+
+
+def offer() -> Offer:
+    """Which GPUs AMD's driver shows, and whether this process may use them."""
+    try:
+        own, *_ = cards.mine(None)
+    except UnusableError as error:
+        return Offer("amd", False, error.what, error.cure)
+    except BackendError as error:
+        return Offer("amd", False, str(error))
+    if all(card.is_integrated for card in own):
+        return Offer("amd", False, "the amdgpu driver shows integrated graphics only", "run on a node with AMD GPUs")
+    names = ", ".join(sorted({card.device.name or "unknown" for card in own}))
+    driver = own[0].device.driver_version or "unknown"
+    n = f"{len(own)} GPU{'s' * (len(own) != 1)}"
+    return Offer("amd", True, f"{n} ({names}), driver {driver}, {UNTESTED}")

@@ -1,0 +1,415 @@
+"""The backend ``amd``: what AMD's driver tells of its GPUs, read from files of sysfs that stay open. See docs/amd.md."""
+
+import os
+from collections.abc import Sequence
+from errno import ENODATA
+from time import monotonic
+from typing import Any
+
+from gssr.backends.amd import cards
+from gssr.backends.amd.cards import Card
+from gssr.backends.amd.gpu_metrics import MOST_BYTES, Reading, Table, revision_of, table_of
+from gssr.backends.base import Change, Device, Look, News, Opened, Row, Running
+from gssr.metrics import CLOCK_EVENT_REASONS, INDEX, NAMES
+from gssr.score import how_to_measure
+
+LOOK_AGAIN = 1.0
+"""Seconds between two looks for lost GPUs and replaced files."""
+LOOK_FOR_PROCESSES = 5.0
+MEMORY_SECONDS = 0.45
+"""What is used of the memory is read this often at most."""
+NO_TIME = 0.001
+"""GPUs that are asked so soon after the first, s, are asked at its time."""
+JOULE = 2.0**-16
+"""``energy_accumulator``'s unit, J."""
+MOST = 1e15
+"""Bytes, and KB per second, beyond which nothing is told."""
+KILOBYTE = 1024
+"""xGMI's, bytes: the header says no more than KiloBytes."""
+
+_NOTHING = [None] * len(NAMES)
+_FIRST = 2
+_UTILIZATION, _DRAM, _SENT, _RECEIVED, _POWER, _ENERGY, _TEMPERATURE, _MEMORY_TEMPERATURE, _CLOCK, _MEMORY, _REASONS = (
+    _FIRST + INDEX[name]
+    for name in (
+        "gpu_utilization", "dram_active", "nvlink_tx_bytes", "nvlink_rx_bytes", "power_usage", "energy", "temperature",
+        "memory_temperature", "sm_clock", "memory_used", "clock_event_reasons",
+    )
+)  # fmt: skip
+_BITS = {name: bit for bit, name, _ in CLOCK_EVENT_REASONS}
+_CAP, _THERMAL, _HARDWARE = _BITS["sw_power_cap"], _BITS["sw_thermal"], _BITS["hw_thermal"]
+_UNTOLD = (None,) * 5
+_HELD = (_HARDWARE, _CAP, _THERMAL, _THERMAL, _THERMAL)
+"""The bits of Reading.residencies, counters of ticks in which the clock was held down: one that has moved sets its bit."""
+_THROTTLERS = ((0x00FF_00FF, _CAP), (0x3FFF_0000_0000, _THERMAL), (0xC000_0000_0000, _HARDWARE))
+"""Power and current, temperatures, PROCHOT. Source: Linux, amdgpu_smu.h, SMU_THROTTLER_*_BIT."""
+_TICKS_PER_SECOND = 100_000
+"""The firmware counts about 1000: with more a counter has begun again."""
+_STAMP = 1e-8
+"""The unit of the firmware's time stamp, s."""
+_BUSY = 10
+"""From so many % on an average tells by which scale its sum goes."""
+_WRAP = 1 << 32
+
+
+class Activity:
+    """A share of time by its sum over the firmware's ticks, so that nothing between two rows is missed.
+
+    Whether a tick adds 0 to 100 or 0 to 1 is nowhere written. A sum that grows by more than 1 a tick says 100; else one that
+    fits the average which the firmware tells beside it. Until then that average is taken."""
+
+    def __init__(self) -> None:
+        self._scale: float | None = None
+        self._average: float | None = None
+
+    def share(self, average: float | None, per_tick: float | None) -> float | None:
+        """0 to 1. ``average`` in %, ``per_tick``: what the sum has grown by, None if not known."""
+        if average is not None and average > 100:
+            average = None  # no share
+        before, self._average = self._average, average
+        if per_tick is not None and self._scale is not None and per_tick > 1.05 * self._scale:
+            self._scale = None  # it was another
+        if per_tick is not None and self._scale is None and per_tick <= 105:
+            self._scale = 100.0 if per_tick > 1.05 else _fitting(per_tick, before, average)
+        if per_tick is not None and self._scale is not None:
+            return min(per_tick / self._scale, 1.0)
+        return None if average is None else average / 100
+
+
+def _fitting(per_tick: float, before: float | None, now: float | None) -> float | None:
+    if before is None or now is None or min(before, now) < _BUSY:
+        return None
+    least, most = min(before, now) / 200, max(before, now) / 50
+    return next((scale for scale in (100.0, 1.0) if least <= per_tick / scale <= most), None)
+
+
+class PmCounters:
+    """What Cray's node controller counts of one module: power in W and energy in J, ten times a second."""
+
+    def __init__(self, power: str, energy: str) -> None:
+        """Raises OSError."""
+        self._files = [os.open(name, os.O_RDONLY | os.O_CLOEXEC) for name in (power, energy)]
+
+    def read(self) -> list[float | None]:
+        """Power and energy; None where they can't be read."""
+        return [_first_number(descriptor) for descriptor in self._files]
+
+    def close(self) -> None:
+        """Close the files."""
+        for descriptor in self._files:
+            os.close(descriptor)
+
+
+class Gpu:
+    """One GPU and its files. What reads them raises OSError where the GPU doesn't answer."""
+
+    def __init__(self, card: Card, counters: PmCounters | None) -> None:
+        self.card = card
+        self.counters = counters
+        self._mi300 = card.is_mi300
+        self.lost_at: float | None = None
+        self.unknown = ""
+        """What its table is that can't be read; "" where it can."""
+        self._data = bytearray(MOST_BYTES)
+        self._buffers = [self._data]
+        self._metrics = -1
+        self._memory: list[int] = []
+
+    def open(self) -> None:
+        """Open its files, anew after it was lost."""
+        self.close()
+        self._table: Table | None = None
+        self._used: int | None = None
+        self._used_at = -MEMORY_SECONDS
+        self._last: tuple[float, Reading] | None = None
+        self._gfx, self._dram = Activity(), Activity()
+        self._metrics = os.open(f"{self.card.path}/gpu_metrics", os.O_RDONLY | os.O_CLOEXEC)
+        for name in ("vram", "gtt") if self.card.shares_memory else ("vram",):
+            try:
+                self._memory.append(os.open(f"{self.card.path}/mem_info_{name}_used", os.O_RDONLY | os.O_CLOEXEC))
+            except FileNotFoundError:
+                pass
+
+    def close(self) -> None:
+        """Close its files; never raises."""
+        for descriptor in (self._metrics, *self._memory):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._metrics = -1
+        self._memory.clear()
+
+    def is_stale(self) -> bool:
+        """Whether another file has taken the open one's place."""
+        return os.fstat(self._metrics).st_nlink == 0
+
+    def measures(self) -> set[str]:
+        """Names of the metrics that it tells."""
+        row: list[Any] = [0, 0.0, *_NOTHING]
+        self.read(0.0, row)
+        told = {name for name, value in zip(NAMES, row[_FIRST:], strict=True) if value is not None}
+        reading = None if self._last is None else self._last[1]
+        self._last = None
+        if reading is not None:
+            if self._mi300 and reading.xgmi_read is not None:
+                told |= {"nvlink_tx_bytes", "nvlink_rx_bytes"}
+            if reading.energy is not None and reading.power:
+                told.add("energy")
+            if any(count is not None for count in reading.residencies):
+                told.add("clock_event_reasons")
+        return told
+
+    def read(self, now: float, row: list[Any]) -> None:
+        """Fill a row in."""
+        reading = self._read()
+        if not 0 <= now - self._used_at < MEMORY_SECONDS:
+            self._used_at, self._used = now, self._memory_used()
+        row[_MEMORY] = self._used
+        before, self._last = self._last, None if reading is None else (now, reading)
+        if reading is None:
+            return
+        # No GPU needs 0 W: it is a card's second die. A counter of energy that stays at 0 counts none.
+        row[_POWER] = reading.power or None
+        row[_ENERGY] = reading.energy * JOULE if reading.energy else None
+        if self.counters is not None:
+            row[_POWER], row[_ENERGY] = self.counters.read()
+        row[_TEMPERATURE] = reading.temperature
+        row[_MEMORY_TEMPERATURE] = reading.memory_temperature
+        row[_CLOCK] = None if reading.sm_clock is None else round(reading.sm_clock)
+        if not self._mi300 and reading.throttle is not None:
+            row[_REASONS] = sum({bit for mask, bit in _THROTTLERS if reading.throttle & mask})
+        gfx = dram = None
+        if before is not None:
+            seconds, old = now - before[0], before[1]
+            if old.energy is None or reading.energy is None or reading.energy >= old.energy:
+                gfx, dram = self._since(old, reading, seconds, row)
+            # else the driver was loaded anew: its counters are those of another life
+        row[_UTILIZATION] = self._gfx.share(reading.gfx, gfx)
+        if self._mi300:
+            row[_DRAM] = self._dram.share(reading.memory, dram)
+
+    def _since(self, old: Reading, new: Reading, seconds: float, row: list[Any]) -> tuple[float | None, float | None]:
+        """What only two readings tell: links' rates, whether clocks were held down, and by what activities' sums grew for
+        each tick. Counters may be of 32 bits, and pass their end."""
+        if self._mi300 and old.xgmi_read is not None and new.xgmi_read is not None:
+            stamps = 0.0 if old.stamp is None or new.stamp is None else (new.stamp - old.stamp) * _STAMP
+            # When the firmware filled the table in, and not when it was asked for.
+            passed = stamps if 0.8 * seconds < stamps < 1.25 * seconds else seconds
+            row[_RECEIVED] = _rate(old.xgmi_read, new.xgmi_read, passed)
+            row[_SENT] = _rate(old.xgmi_written, new.xgmi_written, passed)
+        before, now = old.residencies, new.residencies
+        if now != before:
+            pairs = zip(before, now, _HELD, strict=True)
+            row[_REASONS] = sum({bit for a, b, bit in pairs if a is not None and b is not None and a != b})
+        elif now != _UNTOLD:
+            row[_REASONS] = 0
+        if old.ticks is None or new.ticks is None:
+            return None, None
+        ticks = (new.ticks - old.ticks) % _WRAP
+        if not 0 < ticks <= _TICKS_PER_SECOND * max(seconds, 0.001):
+            return None, None
+        gfx = None if old.gfx_acc is None or new.gfx_acc is None else (new.gfx_acc - old.gfx_acc) % _WRAP / ticks
+        if old.memory_acc is None or new.memory_acc is None:
+            return gfx, None
+        return gfx, (new.memory_acc - old.memory_acc) % _WRAP / ticks
+
+    def _memory_used(self) -> int | None:
+        total = 0
+        try:
+            for descriptor in self._memory:
+                total += int(os.pread(descriptor, 24, 0))
+        except (OSError, ValueError):
+            return None
+        return total if self._memory and total < MOST else None
+
+    def _read(self) -> Reading | None:
+        n = os.preadv(self._metrics, self._buffers, 0)
+        if n == 0:
+            raise OSError(ENODATA, "its gpu_metrics is empty")
+        table = self._table
+        reading = None if table is None or n < table.size else table.read(self._data)
+        if reading is None:
+            self._table = table = table_of(self._data, n)
+            reading = None if table is None else table.read(self._data)
+        if reading is None or table is None:
+            self.unknown = revision_of(self._data, n)
+            return None
+        self.unknown = ""
+        if reading.gfx is None or self.card.device.mig is not None:
+            busy, busy_acc = table.of_partitions(self._data)
+            if busy is not None:
+                reading = reading._replace(gfx=busy, gfx_acc=busy_acc)
+        return reading
+
+
+class AmdBackend:
+    """A ``Backend`` on these GPUs, of which all is read once. ``changes`` tells those that don't answer."""
+
+    name = "amd"
+
+    def __init__(self, gpus: Sequence[Gpu]) -> None:
+        self._gpus = gpus
+        self._changes: list[News] = []
+        self._look_at = self._processes_at = 0.0
+        self.gpus: Sequence[Device] = [gpu.card.device for gpu in gpus]
+        measured: set[str] = set()
+        for position, gpu in enumerate(gpus):
+            try:
+                gpu.open()
+                measured |= gpu.measures()
+            except OSError as error:
+                self._lose(position, error, 0.0)
+        self.measures: Sequence[str] = [name for name in NAMES if name in measured]
+
+    def sample(self, now: float) -> Sequence[Row]:
+        """One row per GPU that answers."""
+        began = monotonic()
+        rows: list[Row] = []
+        if now >= self._look_at:
+            self._look_at = now + LOOK_AGAIN
+            self._open_anew(now)
+        for position, gpu in enumerate(self._gpus):
+            if gpu.lost_at is not None:
+                continue
+            taken = monotonic() - began
+            row: list[Any] = [position, now + taken if taken > NO_TIME else now, *_NOTHING]
+            known = not gpu.unknown
+            try:
+                gpu.read(row[1], row)
+            except OSError as error:
+                self._lose(position, error, now)
+                continue
+            if known and gpu.unknown:
+                self._changes.append(Change("backend", position, f"its gpu_metrics can't be read: {gpu.unknown}"))
+            if row[_POWER] is not None or row[_FIRST:] != _NOTHING:
+                rows.append(tuple(row))
+        if now >= self._processes_at:
+            self._processes_at = now + LOOK_FOR_PROCESSES
+            self._changes += processes([gpu.card for gpu in self._gpus], now)
+        return rows
+
+    def changes(self) -> Sequence[News]:
+        """GPUs lost and back, and the processes on them."""
+        changes, self._changes = self._changes, []
+        return changes
+
+    def close(self) -> Sequence[Row]:
+        """Close all files."""
+        for gpu in self._gpus:
+            gpu.close()
+            if gpu.counters is not None:
+                gpu.counters.close()
+        return ()
+
+    def _lose(self, position: int, error: OSError, now: float) -> None:
+        gpu = self._gpus[position]
+        gpu.close()
+        gpu.lost_at = now
+        why = "it is being reset" if isinstance(error, PermissionError) else error.strerror
+        self._changes.append(Change("gpu_lost", position, f"no longer answers: {why}"))
+
+    def _open_anew(self, now: float) -> None:
+        """Look for GPUs that are lost, and open the files anew that have been replaced: the driver was."""
+        for position, gpu in enumerate(self._gpus):
+            if gpu.lost_at is None and not gpu.is_stale():
+                continue
+            try:
+                gpu.open()
+                gpu.measures()
+            except OSError as error:
+                if gpu.lost_at is None:
+                    self._lose(position, error, now)
+                gpu.close()
+                continue
+            if gpu.lost_at is not None:
+                away = f" after {now - gpu.lost_at:.0f} s" if gpu.lost_at else ""
+                gpu.lost_at = None
+                self._changes.append(Change("gpu_back", position, f"answers again{away}"))
+
+
+def open_amd(visible: Sequence[str] | None) -> Opened:
+    """``amd`` on this process's GPUs (gssr.launch.gpu_ids). Raises BackendError."""
+    own, shown, remarks = cards.mine(visible)
+    counters = _pm_counters(own, shown)
+    backend = AmdBackend([Gpu(card, counters.get(card.device.uuid)) for card in own])
+    why = how_to_measure("amd")
+    return Opened(backend, [*remarks, *_remarks(own, shown, bool(counters))], passed_over=[why] if why else ())
+
+
+def _remarks(own: Sequence[Card], shown: Sequence[Card], counted: bool) -> list[str]:
+    """What is not as one might expect of these GPUs."""
+    said = []
+    for unknown in sorted({card.unknown for card in own if card.unknown}):
+        names = _named(card for card in own if card.unknown == unknown)
+        said.append(f"{names}: gpu_metrics is of a form that isn't known here ({unknown}): nothing in it is recorded")
+    first = cards.first_dies(shown)
+    seconds = [card for card in own if card.device.uuid in first]
+    if seconds:
+        tell = {other.device.uuid: other for card in seconds if (other := first[card.device.uuid]) is not None}
+        of = f"told by the first, {_named(tell.values())}" if tell else "told by the first, which isn't shown here"
+        what = "second dies of their cards" if len(seconds) > 1 else "the second die of its card"
+        said.append(f"{_named(seconds)}: {what}: power and energy are {of}")
+    split = {card.device.mig for card in own if card.device.mig}
+    for partition in sorted(split):
+        names = _named(card for card in own if card.device.mig == partition)
+        said.append(f"{names}: split into partitions ({partition}), sampled as a whole")
+    if counted:
+        order = "its modules are taken in the order of PCI addresses"
+        said.append(f"power and energy are from Cray's pm_counters: {order}")
+    return said
+
+
+def _named(of: Any) -> str:
+    indices = sorted(card.device.device_index for card in of)
+    return f"GPU{'s' * (len(indices) != 1)} {', '.join(map(str, indices))}"
+
+
+def _pm_counters(own: Sequence[Card], shown: Sequence[Card]) -> dict[str, PmCounters]:
+    """Cray's counters by UUID of the GPU that they are told of; none where there are not as many modules as cards."""
+    folder = cards.path("sys/cray/pm_counters")
+    modules = sorted((card for card in shown if not card.is_second_die), key=lambda card: card.address)
+    there = [os.path.exists(f"{folder}/accel{n}_power") for n in range(len(modules) + 1)]
+    if not all(there[:-1]) or there[-1]:
+        return {}
+    uuids = {card.device.uuid for card in own}
+    try:
+        return {
+            card.device.uuid: PmCounters(f"{folder}/accel{n}_power", f"{folder}/accel{n}_energy")
+            for n, card in enumerate(modules)
+            if card.device.uuid in uuids
+        }
+    except OSError:
+        return {}
+
+
+def processes(own: Sequence[Card], now: float) -> list[News]:
+    """Which processes have memory on these GPUs, as KFD tells; nothing where it doesn't. ``now``: unix s."""
+    folder = cards.path("sys/class/kfd/kfd/proc")
+    try:
+        pids = [name for name in os.listdir(folder) if name.isdigit()]
+    except OSError:
+        return []
+    found: list[News] = []
+    for position, card in enumerate(own):
+        running = []
+        for pid in pids:
+            used = sum(cards.number(f"{folder}/{pid}/vram_{kfd}") or 0 for kfd in card.kfd_ids if kfd)
+            if used:
+                running.append(Running(int(pid), used, None))
+        found.append(Look(position, now, tuple(sorted(running))))
+    return found
+
+
+def _first_number(descriptor: int) -> float | None:
+    """The number that a file of text begins with."""
+    try:
+        found = float(os.pread(descriptor, 64, 0).split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    return found if 0 <= found < MOST else None
+
+
+def _rate(old: float | None, new: float | None, seconds: float) -> int | None:
+    """Bytes per second of two numbers of KB."""
+    if old is None or new is None or not 0 <= new - old < MOST * seconds:
+        return None
+    return round((new - old) * KILOBYTE / seconds)

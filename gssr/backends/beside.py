@@ -1,0 +1,183 @@
+"""What the driver tells of GPUs beside their samples: which processes are on them, and their errors.
+
+It is asked for once a second, one question at a time, in what time there is between two samples. DCGM's hostengine tells
+none of it without watches of its own, so the driver is asked beside it too, in a thread that may hang.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from time import monotonic
+
+from gssr.backends import driver
+from gssr.backends.aside import Aside, Opening
+from gssr.backends.base import Backend, BackendError, Change, Device, Look, News, Opened, Row
+from gssr.backends.driver import DriverGpu
+from gssr.backends.errors import MemoryErrors, Xids
+from gssr.backends.processes import ProcessList
+
+LOOK_SECONDS = 1.0
+"""Processes and XIDs are looked for this often."""
+OPENING_SECONDS = 0.5
+"""So long the driver is waited for at the beginning, where another backend samples."""
+MEMORY_ERRORS_EVERY = 10
+"""Counters of memory errors at every so many looks."""
+
+_Step = Callable[[], Sequence[News]]
+"""Asks the driver one thing."""
+
+
+class Beside:
+    """What is to be asked of these GPUs, and when. NVML must be up; ``close`` before it goes down."""
+
+    def __init__(self, gpus: Sequence[DriverGpu]) -> None:
+        self._gpus: list[DriverGpu | None] = list(gpus)
+        self._lists = [ProcessList(gpu) for gpu in gpus]
+        first = {gpu.gpu_uuid: position for position, gpu in reversed(list(enumerate(gpus)))}
+        self._memory = {position: MemoryErrors(gpus[position]) for position in sorted(first.values())}
+        """By whole GPUs, each known by its first instance."""
+        self._xids: Xids | None = None
+        self._steps: list[_Step] = []
+        self._looks = 0
+        self._due: float | None = None
+        self._ticks = self._now = 0.0
+
+    def waits(self, ticks: float) -> bool:
+        """Whether there was no time for it for long: it is to be asked for, time or no time."""
+        if self._due is None:
+            self._due = ticks
+        return ticks > self._due + LOOK_SECONDS
+
+    def step(self, ticks: float, now: float) -> Sequence[News] | None:
+        """Ask one thing that is due; what came of it. None when nothing is due. ``now``: unix s."""
+        if not self._steps:
+            if self._due is not None and ticks < self._due:
+                return None
+            memory = self._memory if self._looks % MEMORY_ERRORS_EVERY == 0 else ()
+            self._steps = [partial(self._look_for_errors, position) for position in memory]
+            self._steps += [partial(self._look_for_processes, position) for position in range(len(self._gpus))]
+            self._steps.append(self._look_for_xids)
+            self._looks += 1
+        self._ticks, self._now = ticks, now
+        news = self._steps.pop()()
+        if not self._steps:
+            on_time = (ticks if self._due is None else self._due) + LOOK_SECONDS
+            self._due = on_time if on_time > ticks else ticks + LOOK_SECONDS
+        return news
+
+    def lost(self, position: int) -> None:
+        """This GPU doesn't answer: it is not asked."""
+        self._gpus[position] = None
+
+    def back(self, position: int, gpu: DriverGpu) -> None:
+        """It is here again, with other handles."""
+        self._gpus[position] = gpu
+        self._lists[position] = ProcessList(gpu)
+        if position in self._memory:
+            self._memory[position] = MemoryErrors(gpu)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of what the library has given; never raises. It is asked for again with the next step."""
+        if self._xids is not None:
+            self._xids.close()
+            self._xids = None
+
+    def _look_for_xids(self) -> Sequence[News]:
+        if self._xids is None:
+            self._xids = Xids(self._gpus)
+        return self._xids.look(self._ticks)
+
+    def _look_for_processes(self, position: int) -> Sequence[News]:
+        running = None if self._gpus[position] is None else self._lists[position].look()
+        return () if running is None else (Look(position, self._now, running),)
+
+    def _look_for_errors(self, position: int) -> Sequence[News]:
+        told = () if self._gpus[position] is None else self._memory[position].look()
+        return [Change("ecc", position, text) for text in told]
+
+
+class _DriverAlone:
+    """A ``Backend`` that samples nothing."""
+
+    name = "nvml"
+    measures: Sequence[str] = ()
+
+    def __init__(self, gpus: Sequence[DriverGpu]) -> None:
+        self.gpus: Sequence[Device] = [gpu.device for gpu in gpus]
+        self._beside = Beside(gpus)
+        self._news: list[News] = []
+
+    def sample(self, now: float) -> Sequence[Row]:
+        began = ticks = monotonic()
+        while (news := self._beside.step(ticks, now + (ticks - began))) is not None:
+            self._news += news
+            ticks = monotonic()
+        return ()
+
+    def changes(self) -> Sequence[News]:
+        news, self._news = self._news, []
+        return news
+
+    def close(self) -> Sequence[Row]:
+        self._beside.close()
+        driver.stop()
+        return ()
+
+
+class WithDriver:
+    """A backend, and beside it the driver, asked for what that doesn't tell of its GPUs as soon as it is open. Raises
+    BackendError where it is known soon that the driver can't be used."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.name, self.gpus, self.measures = backend.name, backend.gpus, backend.measures
+        self._backend = backend
+        self._own = {device.uuid: position for position, device in enumerate(backend.gpus)}
+        self._driver: Backend | None = None
+        self._positions: list[int] = []
+        aside = partial(Aside, "NVIDIA's driver", lambda: _open_for(self._own), LOOK_SECONDS)
+        self._opening: Opening | None = Opening("nvml", lambda: Opened(aside()))
+        self._opening.wait(OPENING_SECONDS)
+        self._look_whether_open()
+
+    def _look_whether_open(self) -> None:
+        """Raises BackendError where it can't be opened."""
+        opened = self._opening.opened() if self._opening is not None else None
+        if opened is not None:
+            self._driver, self._opening = opened.backend, None
+            self._positions = [self._own[device.uuid] for device in opened.backend.gpus]
+
+    def sample(self, now: float) -> Sequence[Row]:
+        """The backend's rows."""
+        try:
+            self._look_whether_open()
+            if self._driver is not None:
+                self._driver.sample(now)
+        except Exception:  # a fault in the driver's library, say: nothing more comes of it
+            self._driver = self._opening = None
+        return self._backend.sample(now)
+
+    def changes(self) -> Sequence[News]:
+        """The backend's, and the processes and errors that the driver tells; how it stands with the driver is nobody's
+        matter."""
+        found = self._driver.changes() if self._driver is not None else ()
+        told = (news for news in found if isinstance(news, Look) or news.kind in ("xid", "ecc"))
+        return [*self._backend.changes(), *(news._replace(gpu=self._positions[news.gpu or 0]) for news in told)]
+
+    def close(self) -> Sequence[Row]:
+        """Close both; the backend's last rows."""
+        rows = self._backend.close()
+        if self._driver is not None:
+            self._driver.close()
+        return rows
+
+
+def _open_for(uuids: dict[str, int]) -> Opened:
+    driver.start()
+    try:
+        gpus = [gpu for gpu in driver.gpus()[0] if gpu.device.uuid in uuids]
+        if not gpus:
+            raise BackendError("NVIDIA's driver shows this process none of these GPUs")
+        return Opened(_DriverAlone(gpus))
+    except BaseException:
+        driver.stop()
+        raise

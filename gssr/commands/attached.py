@@ -1,0 +1,152 @@
+"""Traces beside a recording on the command line: those that are attached to it, and those that --attach names."""
+
+import argparse
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gssr.commands import Option
+
+if TYPE_CHECKING:
+    from gssr.model.joined.match import Match
+    from gssr.store.format.rows import AttachedTrace
+    from gssr.store.read.recording import RunReader
+    from gssr.traces.timeline import Timeline
+
+ATTACH = (
+    Option(
+        ("--attach",),
+        {
+            "metavar": "TRACE", "nargs": "+", "action": "extend", "default": [],
+            "help": "lay these traces over the run, for this look only; those attached to it are there anyway",
+        },
+    ),
+    Option(
+        ("--offset",),
+        {
+            "metavar": "S", "type": float,
+            "help": "with --attach: s to add to the times of these; of one without unix times, s from the run's begin",
+        },
+    ),
+)  # fmt: skip
+
+
+def wrong_attach(options: argparse.Namespace) -> str:
+    """What is wrong with them, in a sentence; "" for nothing."""
+    from gssr.commands.inputs import traces_among
+
+    if options.offset is not None and not options.attach:
+        return f"--offset {options.offset:g}: goes with --attach"
+    there = traces_among(options.attach)
+    wrong = next((name for name in options.attach if name not in there), None)
+    if wrong is None:
+        return ""
+    from gssr.recognise import recognise
+
+    problem = (
+        recognise(wrong).problem or "is no trace: a recording stands before --attach, which takes all that follows"
+    )
+    return f"--attach {wrong}: {problem}"
+
+
+DIGEST = Option(
+    ("--digest",),
+    {
+        "action": "store_true",
+        "help": "keep in the recording what its traces say, so that analyze need not read them",
+    },
+)
+
+
+def write_digests(
+    recording: str, progress: Callable[[float], None] = lambda _: None, until: float = math.inf, most: int | None = None
+) -> tuple[int, list[str]]:
+    """Of all traces attached to a recording, which no process has open, that have none: how many, and of others why not. No
+    trace is begun after ``until``, by time.monotonic. ``most``: only those that are a rank's own, and of no more bytes.
+    Raises RecordingError."""
+    from gssr.model.joined.digest import digest_of
+    from gssr.model.joined.explain import shown
+    from gssr.store.read.recording import open_recording
+    from gssr.store.read.window_edges import Window
+    from gssr.store.write.create import finished_runs
+    from gssr.traces.attach import attach
+    from gssr.traces.attached import to_open
+
+    finished_runs(recording)
+    rows, refused = [], []
+    opened = open_recording(recording)
+    try:
+        every = [(run, row) for run in opened.runs for row in to_open(run.traces()) if row.digest is None]
+        wanted = [each for each in every if most is None or (each[1].node is not None and each[1].size <= most)]
+        for place, (run, row) in enumerate(wanted):
+            if time.monotonic() > until:
+                break
+            progress(place / len(wanted))
+            for match in laid_over(run, recording, rows=[row]):
+                if isinstance(match, str):
+                    refused.append(match)
+                    continue
+                found = shown(match, range(len(run.gpus)), Window())
+                text = None if found is None else digest_of(found, run.gpus)
+                if text is None:
+                    refused.append(f"{match.path}: shows nothing of the run that could be kept")
+                else:
+                    rows.append(row._replace(digest=text))
+    finally:
+        opened.close()
+    attach(recording, rows)
+    return len(rows), refused
+
+
+def laid_over(
+    reader: "RunReader",
+    recording: str,
+    attach: Sequence[str] = (),
+    offset: float | None = None,
+    rows: "Sequence[AttachedTrace] | None" = None,
+) -> "Iterator[Match | str]":
+    """The traces of a run, one after the other; of what can't be laid over it a sentence. ``rows``: of those attached to it,
+    None for all."""
+    from gssr.model.joined.match import NotJoinedError, matched
+
+    for path, timeline, shift in _timelines(reader, recording, attach, offset, rows):
+        if timeline is None:
+            yield path
+            continue
+        try:
+            yield matched(reader, timeline, shift)
+        except NotJoinedError as error:
+            yield f"{path}: not joined to the run: {error}"
+
+
+def _timelines(
+    reader: "RunReader",
+    recording: str,
+    attach: Sequence[str],
+    offset: float | None,
+    wanted: "Sequence[AttachedTrace] | None",
+) -> "Iterator[tuple[str, Timeline | None, float | None]]":
+    """Each by its path, or a sentence in place of one that can't be read."""
+    from gssr.store.disk import traces_beside
+    from gssr.traces.open import TraceError, open_traces
+
+    every = reader.traces()
+    rows = every if wanted is None else wanted
+    left = (os.path.join(traces_beside(recording), row.path) for row in every if attach and row not in rows)
+    there = [path for path in left if os.path.exists(path)]
+    if rows:
+        from gssr.traces.attached import open_attached
+
+        for each in open_attached(recording, rows):
+            there += [] if each.timeline is None else [each.timeline.sources[0].path]
+            yield each.row.path if each.timeline else each.problem or each.row.path, each.timeline, None
+    for path in attach:
+        try:
+            for timeline in open_traces([path]).timelines():
+                own = timeline.sources[0].path
+                if not any(os.path.samefile(own, other) for other in there):
+                    yield own, timeline, offset
+        except (TraceError, OSError) as error:
+            yield str(error), None, offset

@@ -1,0 +1,152 @@
+"""How the commands that draw the live screen are told to begin: their options, the user's settings, and the terminal."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, NamedTuple
+
+from gssr.commands import Option
+from gssr.commands.inputs import selectors
+from gssr.commands.page_options import shows_utf8
+
+if TYPE_CHECKING:
+    from gssr.model.custom_metrics import Custom
+    from gssr.tui.app import LiveScreen
+    from gssr.tui.view import View
+
+FASTEST, SLOWEST = 10.0, 0.1
+
+OPTIONS = (
+    Option(("--screen",), {"metavar": "NAME", "help": "begin with this screen: job, gpus, map, time, balance, ..."}),
+    Option(
+        ("--metric",),
+        {
+            "metavar": "NAME",
+            "action": "append",
+            "default": [],
+            "help": "begin with this metric, such as dram_active (default: SM active), of a trace also one of one's own: "
+            "'wait=share(/^MPI_Wait/)'; may be given again",
+        },
+    ),
+    Option(("--gpus",), {"metavar": "LIST", "help": "look at these GPUs: index, NODE, NODE:INDEX or UUID, globs too"}),
+    Option(("--window",), {"metavar": "TIME", "help": "begin with the last so much, such as 90s, 5m or 1h30m"}),
+    Option(
+        ("--hz",), {"metavar": "N", "type": float, "help": "looks a second while it grows (default: 2, over SSH 1)"}
+    ),
+    Option(("--no-mouse",), {"action": "store_true", "help": "leave the mouse to the terminal"}),
+    Option(("--ascii",), {"action": "store_true", "help": "draw with ASCII characters only"}),
+    Option(
+        ("--theme",),
+        {"choices": ("ansi-dark", "ansi-light"), "help": "both use the terminal's own colours (default: ansi-dark)"},
+    ),
+)
+
+
+class Start(NamedTuple):
+    """How a screen begins: with this ``view``, of these GPUs (None: all); ``said`` is to be said on it; ``own``: metrics of
+    one's own."""
+
+    view: "View"
+    gpus: tuple[str, ...] | None
+    hz: float
+    theme: str
+    said: str
+    own: "tuple[Custom, ...]" = ()
+
+    def apply(self, app: "LiveScreen") -> None:
+        """Have a screen begin like this."""
+        app.view, app.wanted_gpus = self.view, self.gpus
+        app.say(self.said)
+
+
+def start(options: argparse.Namespace, view: "View", traces: bool = False) -> Start:
+    """The beginning that the options ask for, else the user's settings, else ``view``. ``traces``: a trace is looked at.
+    Raises ValueError, with a sentence, for options that make no sense."""
+    from dataclasses import replace
+
+    from gssr.metrics import BY_NAME, OF_NODES, OF_TRACES
+    from gssr.model.custom_metrics import custom
+    from gssr.model.window import seconds_of
+    from gssr.tui.order import metric_called
+    from gssr.tui.screens import BY_NAME as SCREEN
+    from gssr.tui.settings import read_settings, screen_called
+
+    hz = options.hz if options.hz is not None else default_hz()
+    if not SLOWEST <= hz <= FASTEST:
+        raise ValueError(f"--hz: {hz:g} is not between {SLOWEST:g} and {FASTEST:g}")
+    settings = read_settings()
+    known = OF_TRACES if traces else BY_NAME | OF_NODES
+    screen = settings.screen if settings.screen and (traces or not SCREEN[settings.screen].traces) else view.screen
+    metric = settings.metric if settings.metric in known else view.metric
+    span = view.span
+    option = "--screen"
+    try:
+        if options.screen is not None:
+            screen = screen_called(options.screen)
+            if SCREEN[screen].traces and not traces:
+                raise ValueError(f"{options.screen} is a screen of traces")
+        option = "--metric"
+        own = tuple(custom(word) for word in options.metric if "=" in word)
+        if own and not traces:
+            raise ValueError(f"{own[0].name}: a metric of one's own is of a trace: name one of the recording's")
+        for word in options.metric[-1:]:
+            metric = own[-1].metric if "=" in word else metric_called(word, known)
+        option = "--window"
+        if options.window is not None:
+            span = seconds_of(options.window)
+            if not span:
+                raise ValueError(f"{options.window!r} is no length of time, such as 90s, 5m or 1h30m")
+        option = "--gpus"
+        gpus = None if options.gpus is None else selectors(options.gpus)
+        if gpus == ():
+            raise ValueError("no GPU named: give an index, NODE, NODE:INDEX or UUID")
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
+    theme = options.theme or settings.theme or "ansi-dark"
+    return Start(replace(view, screen=screen, metric=metric, span=span), gpus, hz, theme, settings.problem, own)
+
+
+def take_terminal(before: Callable[[], None] = lambda: None) -> None:
+    """Put the terminal back in order before SIGTERM or SIGHUP end the process, and do what is to be done before that: who
+    inherits that they are ignored would go on without a terminal."""
+    from gssr.profile.terminal import SavedModes
+
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)  # the terminal knows its size, and when it changes
+    modes = SavedModes()
+
+    def end(sig: int, _frame: FrameType | None) -> None:
+        modes.put_back(drawn=True)
+        signal.signal(sig, signal.SIG_DFL)
+        before()
+        os.kill(os.getpid(), sig)
+
+    for sig in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sig, end)
+
+
+def on_terminal() -> bool:
+    """Whether there is one that can be drawn on."""
+    streams = (sys.stdin, sys.stderr)  # Textual draws on stderr
+    return all(stream is not None and stream.isatty() for stream in streams) and os.environ.get("TERM") != "dumb"
+
+
+def default_hz() -> float:
+    """Looks a second."""
+    return 1.0 if os.environ.get("SSH_CONNECTION") else 2.0
+
+
+def speaks_utf8() -> bool:
+    """Whether the terminal shows more than ASCII."""
+    return shows_utf8(sys.stderr)
+
+
+def colors() -> int:
+    """How many colours the terminal has, as far as its name says: 256, 16, or 0 where none are wanted."""
+    if os.environ.get("NO_COLOR"):
+        return 0
+    many = os.environ.get("COLORTERM") in ("truecolor", "24bit") or "256color" in os.environ.get("TERM", "")
+    return 256 if many else 16

@@ -1,0 +1,174 @@
+"""``gssr top``: this node as it is now, on the screens of ``gssr tui`` or as one table, without a recording."""
+
+import argparse
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from gssr.commands import BAD_INPUT, OK, USAGE, Command, Option, fail, put, screen, tell
+from gssr.commands.inputs import selectors
+
+if TYPE_CHECKING:
+    from gssr.profile.monitor import Monitor
+    from gssr.report.now import NodeNow
+
+SAMPLING_MS = 1000.0
+WINDOW = 120.0
+"""Seconds that are looked at in the beginning."""
+OPENING_SECONDS, ANSWERING_SECONDS, ANSWERS = 25.0, 3.0, 4
+"""--once waits so long for a driver; once it has answered, so long and as long as so many samples take for what it tells."""
+_ENOUGH, _SURELY_ENOUGH = 2, 3
+"""Samples of a GPU after which all is known that it tells: what is counted takes two, and DCGM's profiling one more."""
+_LOOK_SECONDS = 0.1
+_WIDTH = 120
+"""Of the table, where there is no terminal that has one."""
+
+OPTIONS = (
+    Option(("--once",), {"action": "store_true", "help": "print one table, and leave"}),
+    Option(("--json",), {"action": "store_true", "help": "the same as one JSON object, with all metrics"}),
+    Option(("--csv",), {"action": "store_true", "help": "the same as CSV, a line for each GPU"}),
+    Option(
+        ("-t", "--sampling-time"),
+        {"metavar": "MS", "type": float, "default": SAMPLING_MS, "help": "sampling interval in ms (default: 1000)"},
+    ),
+    Option(
+        ("--backend",),
+        {
+            "metavar": "NAME",
+            "default": "auto",
+            "help": "where samples come from: auto, dcgm, gpm, nvml, synthetic[:SCENARIO[:GPUS]] or replay:FILE[@SPEED]",
+        },
+    ),
+    *screen.OPTIONS,
+)
+
+
+def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
+    """Exit code 0, also on a machine without a GPU; 1 when nothing can be recorded; 2 for wrong usage."""
+    once = options.once or options.json or options.csv
+    if options.json and options.csv:
+        return fail("--json and --csv: give one of them", USAGE)
+    if not (once or screen.on_terminal()):
+        return fail("the live screen needs a terminal; gssr top --once prints a table instead", USAGE)
+    from gssr.profile.monitor import monitor
+    from gssr.profile.request import UsageError
+    from gssr.tui.view import View
+
+    try:
+        begin = screen.start(options, View(screen="gpus", span=WINDOW))
+        with ExitStack() as until_end:
+            own = until_end.enter_context(monitor(options.sampling_time, options.backend))
+            if once:
+                return _once(own, options)
+            screen.take_terminal(until_end.close)
+            return _watch(own, options, begin)
+    except (UsageError, ValueError) as error:
+        return fail(str(error), USAGE)
+    except OSError as error:
+        return fail(f"nothing can be recorded: {error.filename or 'the sampler'}: {error.strerror}", BAD_INPUT)
+
+
+def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.Start) -> int:
+    """Draw until the user leaves, or it is known that there is no GPU. Raises ValueError for rules that make no sense."""
+    from gssr.model.live.watch import Watch
+    from gssr.model.verdicts.rules import from_environment
+    from gssr.profile.sampling.plan import NO_GPU
+    from gssr.render.cells import clean
+    from gssr.render.glyphs import glyphs
+    from gssr.tui.top import TopScreen
+
+    why: list[str] = []
+
+    def leaves(line: str) -> bool:
+        why.extend([line] if line.startswith(NO_GPU) else [])
+        return bool(why)
+
+    app = TopScreen(
+        Watch(own.path), own.fd, own.lines, leaves, glyphs(options.ascii or not screen.speaks_utf8()), begin.hz,
+        screen.colors(), begin.theme, from_environment(),
+    )  # fmt: skip
+    begin.apply(app)
+    said = own.lines() or []
+    if said and not begin.said:
+        app.say(clean(said[-1]))
+    if not any(map(leaves, said)):  # who has no driver mostly knows by now
+        code = app.run(mouse=not options.no_mouse) or OK
+    if not why:
+        return code
+    tell(why[0])
+    return _once(own, options, lacks_gpus=True)
+
+
+def _once(own: "Monitor", options: argparse.Namespace, lacks_gpus: bool = False) -> int:
+    now = _now(own, options.sampling_time / 1000, lacks_gpus)
+    if now is None:
+        return fail("nothing was recorded", BAD_INPUT)
+    from gssr.model.window import select_gpus
+    from gssr.report.now import csv_text, document, page
+
+    if options.gpus is not None:
+        chosen = select_gpus([each.gpu for each in now.gpus], selectors(options.gpus))
+        now = now._replace(gpus=[now.gpus[position] for position in chosen])
+    if options.json:
+        import json
+
+        return put(json.dumps(document(now), allow_nan=False) + "\n")
+    if options.csv:
+        return put(csv_text(now))
+    import shutil
+
+    from gssr.commands.page_options import ascii_only, on_terminal
+    from gssr.render.glyphs import glyphs
+    from gssr.render.roles import text_of
+
+    width = shutil.get_terminal_size((_WIDTH, 0)).columns if on_terminal() else _WIDTH
+    return put("".join(text_of(row).rstrip() + "\n" for row in page(now, width, glyphs(ascii_only(options)))))
+
+
+def _now(own: "Monitor", interval: float, lacks_gpus: bool) -> "NodeNow | None":
+    """The node as it is, as soon as everything is known that there is to know; None when nothing ever was. ``interval``: s
+    between two samples; ``lacks_gpus``: it is known that it has none."""
+    from gssr.profile.sampling.plan import NO_GPU
+
+    now, over = None, False
+    begun = time.monotonic()
+    patience = OPENING_SECONDS
+    while not over and time.monotonic() < begun + patience:
+        time.sleep(_LOOK_SECONDS)
+        said = own.lines()
+        over = said is None
+        for line in said or ():
+            tell(line)
+            lacks_gpus |= line.startswith(NO_GPU)
+        now = _looked(own.path) or now
+        if now is None or not (now.gpus or lacks_gpus):
+            continue
+        if patience == OPENING_SECONDS:
+            begun, patience = time.monotonic(), ANSWERING_SECONDS + ANSWERS * interval
+        if now.host["cpu_utilization"] is not None and _all_told(now):
+            break
+    return now
+
+
+def _all_told(now: "NodeNow") -> bool:
+    fewest = min((each.n_rows for each in now.gpus), default=_SURELY_ENOUGH)
+    profiled = any(each.values["sm_active"] is not None for each in now.gpus)
+    return fewest >= (_ENOUGH if profiled else _SURELY_ENOUGH)
+
+
+def _looked(path: str) -> "NodeNow | None":
+    """None as long as there is nothing to be read."""
+    from gssr.report.now import node_now
+    from gssr.store.read.open import RecordingError
+    from gssr.store.read.recording import open_recording
+
+    try:
+        recording = open_recording(path)
+        now = node_now(recording.runs[-1])
+        recording.close()
+    except RecordingError:
+        return None
+    return now
+
+
+COMMAND = Command("top", "watch this node as it is now, without a recording", "gssr top [options]", OPTIONS, handle)

@@ -1,0 +1,238 @@
+"""Tables of text as arrays: whole lines of what comes, the cells in them, and the numbers and times that stand there.
+
+Eight bytes at a time: every byte of a block begins a 64-bit word, so that a cell of digits is read with some multiplications
+whatever its length. What is no plain number is looked at as a word, each word once.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Bytes, Flags, Floats, Ints
+from gssr.foreign.names import MISSING
+
+Words = NDArray[np.uint64]
+
+_AT_ONCE = 1 << 20
+_PAD = b"\n" * 64
+"""Before and after a block, so that a word near its ends is one."""
+_NUMBER = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
+_LONGEST = 128
+"""Bytes of a cell that are looked at: a GPU's UUID has 40."""
+_HEX = re.compile(rb"0[xX][0-9a-fA-F]{1,16}")
+
+
+class Lines:
+    """The whole lines of chunks as blocks of some, each with its line feed; b"" where nothing more is there yet. ``rest`` is
+    what stands after the last line feed: a line that may be cut."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self.rest = b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            if not chunk:
+                yield b""
+            for at in range(0, len(chunk), _AT_ONCE):
+                data = self.rest + chunk[at : at + _AT_ONCE]
+                end = data.rfind(b"\n") + 1
+                self.rest = data[end:]
+                if end:
+                    yield data[:end]
+
+
+def until(blocks: Iterator[bytes], holds: Callable[[bytes], object]) -> list[bytes]:
+    """The blocks up to the first that ``holds`` is true of; all, where it is of none."""
+    begun: list[bytes] = []
+    for block in blocks:
+        begun.append(block)
+        if holds(block):
+            break
+    return begun
+
+
+class Cells:
+    """The cells of a block of whole lines: ``begin`` and ``end`` int64[cells] in ``text``, blanks around them cut; ``first``
+    int64[lines + 1] the first cell of each line, ``lines`` int64[lines] where they begin. ``unread`` counts cells that were
+    asked for a number, and are neither one nor a word for a missing one."""
+
+    def __init__(self, block: bytes, comma: bool) -> None:
+        self.raw = _PAD + block + _PAD
+        self.text: Bytes = np.frombuffer(self.raw, np.uint8)
+        self.words: Words = np.ndarray((len(self.raw) - 7,), "<u8", self.raw, strides=(1,))
+        self.unread = 0
+        if comma:
+            inside = self.text[len(_PAD) : -len(_PAD)]
+            self.end: Ints = np.flatnonzero((inside == 44) | (inside == 10)) + len(_PAD)
+            self.begin: Ints = np.concatenate(([len(_PAD)], self.end[:-1] + 1))
+            last = np.flatnonzero(self.text[self.end] == 10)
+            stops = self.end[last]
+            self.first: Ints = np.concatenate(([0], last + 1))
+            self._trim()
+        else:
+            solid = (self.text > 32) & (self.text != 44)
+            edges = np.flatnonzero(solid[1:] != solid[:-1]) + 1
+            self.begin, self.end = edges[::2], edges[1::2]
+            stops = np.flatnonzero(self.text[len(_PAD) : -len(_PAD)] == 10) + len(_PAD)
+            self.first = np.concatenate(([0], np.searchsorted(self.begin, stops)))
+        self.lines: Ints = np.concatenate(([len(_PAD)], stops[:-1] + 1))
+
+    def _trim(self) -> None:
+        while (more := (self.text[self.begin] <= 32) & (self.begin < self.end)).any():
+            self.begin = self.begin + more
+        while (more := (self.text[self.end - 1] <= 32) & (self.begin < self.end)).any():
+            self.end = self.end - more
+
+    @property
+    def count(self) -> Ints:
+        """int64[lines]: how many cells each line has."""
+        return np.diff(self.first)
+
+    def line(self, number: int) -> bytes:
+        """A line, without its end."""
+        end = self.raw.index(b"\n", self.lines[number])
+        return self.raw[self.lines[number] : end].rstrip(b"\r")
+
+    def word(self, cell: int) -> bytes:
+        """The text of a cell."""
+        return self.raw[self.begin[cell] : self.end[cell]]
+
+    def keys(self, cells: Ints) -> Words:
+        """Of cells of at most 8 bytes: their text as a number (``key``); 0 of longer ones."""
+        width = self.end[cells] - self.begin[cells]
+        return np.where(width > 8, np.uint64(0), self.words[self.begin[cells]] & _low(width))
+
+    def distinct(self, cells: Ints) -> tuple[Ints, Ints]:
+        """Which text each of the cells has, as a number from 0 in the order in which they come, and a cell of each."""
+        found, which = self._distinct(self.begin[cells], self.end[cells])
+        order = np.argsort(found, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return place[which], cells[found[order]]
+
+    def _distinct(self, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
+        """One position of each text, and which of these texts stands at each position."""
+        width = end - begin
+        mixed = width.astype(np.uint64)
+        for at in range(0, min(int(width.max(initial=0)), _LONGEST), 8):
+            word = self.words[np.minimum(begin + at, len(self.words) - 1)] & _low(width - at)
+            mixed = (mixed ^ word) * np.uint64(0x9E3779B97F4A7C15)
+            mixed ^= mixed >> np.uint64(29)
+        _, found, which = np.unique(mixed, return_index=True, return_inverse=True)
+        return found, which
+
+    def numbers(self, cells: Ints, unit: bytes = b"") -> Floats:
+        """float64[cells]: their numbers, with the unit behind them or without; NaN where there is none. A cell below 0 is
+        missing."""
+        begin, end = self.begin[cells], self.end[cells]
+        if len(cells) and cells.min() < 0:
+            end = np.where(cells < 0, begin, end)
+        return self.numbers_at(begin, end, unit)
+
+    def numbers_at(self, begin: Ints, end: Ints, unit: bytes = b"") -> Floats:
+        """The same of what stands at these places."""
+        if unit:
+            behind = b" " + unit
+            has = (self.words[end - 8] >> np.uint64(64 - 8 * len(behind))) == np.uint64(key(behind))
+            end = end - len(behind) * (has & (end - begin > len(behind)))
+        minus = (self.text[begin] == 45) & (end - begin > 1)
+        any_minus = bool(minus.any())
+        from_digit = begin + minus if any_minus else begin
+        values, good = self._decimals(from_digit, end)
+        if any_minus:
+            values = np.where(minus, -values, values)
+        if not good.all():
+            self._read_others(values, np.flatnonzero(~good), begin, end)
+        return values
+
+    def _decimals(self, begin: Ints, end: Ints) -> tuple[Floats, Flags]:
+        """The numbers that stand there, of at most 15 digits and with a point among the last 8 bytes or without one, and
+        whether that is all that does. One division of whole numbers rounds as reading the text does."""
+        n = end - begin
+        word = _last(self.words[end - 8], np.minimum(n, 8))
+        points = _where_is(word, 46)
+        if not points.any():
+            return self.digits(begin, end)
+        _, bit = np.frexp(points.astype(np.float64))
+        place = np.where(points > 0, (bit - 1) >> 3, -1).astype(np.int64)
+        decimals = np.where(place < 0, 0, 7 - place)
+        scale = _TENS[decimals]
+        if n.max(initial=0) <= 8:
+            below = _low(place)
+            word = (word & ~_low(place + 1)) | ((word & below) << np.uint64(8))
+            value, good = _eight(word, n - (place >= 0))
+            return value.astype(np.float64) / scale, good & (n - (place >= 0) > 0) & ((place < 0) | (decimals > 0))
+        part, good_part = self.digits(end - decimals, end)
+        whole, good = self.digits(begin, end - decimals - (place >= 0))
+        good &= (place < 0) | (good_part & (n <= 16))
+        return np.where(place < 0, whole, (whole * scale + part) / scale), good
+
+    def digits(self, begin: Ints, end: Ints) -> tuple[Floats, Flags]:
+        """The numbers of 1 to 15 digits that stand there, and whether that is all that does."""
+        n = end - begin
+        value, good = _eight(self.words[end - 8], np.minimum(n, 8))
+        values = value.astype(np.float64)
+        if n.max(initial=0) > 8:
+            value, good_high = _eight(self.words[end - 16], np.clip(n - 8, 0, 8))
+            values += value.astype(np.float64) * 1e8
+            good &= good_high
+        return values, good & (n > 0) & (n <= 15)
+
+    def _read_others(self, values: Floats, which: Ints, begin: Ints, end: Ints) -> None:
+        """Set the values of cells that are no plain numbers: most are the same few words."""
+        found, place = self._distinct(begin[which], end[which])
+        places = [(int(begin[at]), int(end[at])) for at in which[found].tolist()]
+        read = [number(self.raw[at:to]) if to - at <= _LONGEST else (float("nan"), False) for at, to in places]
+        values[which] = np.array([value for value, _ in read])[place]
+        self.unread += int(np.array([not is_read for _, is_read in read])[place].sum())
+
+
+def key(word: bytes) -> int:
+    """What ``Cells.keys`` gives for a cell with this text."""
+    return int.from_bytes(word, "little")
+
+
+@lru_cache(maxsize=4096)
+def number(word: bytes) -> tuple[float, bool]:
+    """The number that a word is, decimal or hexadecimal, NaN where it is none; and whether it is one or stands for none."""
+    if _NUMBER.fullmatch(word):
+        return float(word), True
+    if _HEX.fullmatch(word):
+        return float(int(word, 16)), True
+    return float("nan"), word.decode("utf-8", "replace").strip().lower() in MISSING
+
+
+def _low(width: Ints) -> Words:
+    """Words whose ``width`` first bytes are all ones."""
+    return ~np.uint64(0) >> (64 - 8 * np.clip(width, 0, 8)).astype(np.uint64)
+
+
+_TENS = 10.0 ** np.arange(8)
+_ZEROS, _SIXES = np.uint64(0x3030303030303030), np.uint64(0x0606060606060606)
+_HIGH, _SEVEN = np.uint64(0xF0F0F0F0F0F0F0F0), np.uint64(0x7F7F7F7F7F7F7F7F)
+
+
+def _last(word: Words, n: Ints) -> Words:
+    """The last ``n`` bytes of each word, 0 before them."""
+    before = (64 - 8 * n).astype(np.uint64)
+    return (word >> before) << before
+
+
+def _where_is(word: Words, byte: int) -> Words:
+    """The highest bit of each byte that is this one."""
+    other = word ^ np.uint64(byte * 0x0101010101010101)
+    return ~(((other & _SEVEN) + _SEVEN) | other | _SEVEN)
+
+
+def _eight(word: Words, n: Ints) -> tuple[Words, Flags]:
+    """The number in the last ``n`` bytes of each word, and whether they are digits."""
+    word = _last(word, n) | (_ZEROS >> (8 * n).astype(np.uint64))
+    good = ((word & _HIGH) == _ZEROS) & (((word + _SIXES) & _HIGH) == _ZEROS)
+    word = ((word & np.uint64(0x0F0F0F0F0F0F0F0F)) * np.uint64(2561)) >> np.uint64(8)
+    word = ((word & np.uint64(0x00FF00FF00FF00FF)) * np.uint64(6553601)) >> np.uint64(16)
+    word = ((word & np.uint64(0x0000FFFF0000FFFF)) * np.uint64(42949672960001)) >> np.uint64(32)
+    return word, good

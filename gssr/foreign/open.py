@@ -1,0 +1,230 @@
+"""Opening metric files of other tools: which files of a folder are some, which reader is for which, and their bytes as that
+one takes them: unpacked, in UTF-8, and of a file that grows also what comes later."""
+
+import codecs
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from gssr.foreign.series import ForeignError, Note, Piece, Series, Source, Told
+from gssr.foreign.write import Named, write
+from gssr.recognise import FOREIGN, recognise
+from gssr.store.read.open import PRIVATE, private_folder
+
+NOTHING = Told()
+STREAMED = {
+    "dcgmi-dmon": "dmon",
+    "nvidia-smi-dmon": "dmon",
+    "nvidia-smi-query": "csv_rows",
+    "kempnerpulse": "csv_rows",
+    "prometheus": "prometheus_text",
+}
+"""Kinds of which each file is a series, and the modules here whose ``read(source, told)`` reads one, piece by piece."""
+WHOLE = {
+    "gssr-0.x": "published_json",
+    "gssr-0.x database": "published_sqlite",
+    "gssr-record": "gssr_record",
+    "prometheus-range": "prometheus_range",
+}
+"""Kinds of which several files make a series; ``read(paths, told)`` reads them all."""
+MOST_BYTES, MOST_TIMES = 64 << 30, 1000
+"""A packed file that unpacks to more than this, and to more than so many times its size, is refused: it is none that a tool
+wrote."""
+LONGEST_LINE = 16 << 20
+_AT_ONCE = 1 << 20
+_DIGITS = re.compile("[0-9]+")
+_GZIP = b"\x1f\x8b"
+_MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", ""))
+
+
+class Bytes:
+    """The bytes of a file as an iterator of chunks: unpacked and in UTF-8. ``wait``: what is called at the end of what is
+    there; it returns False where no more comes. ``problem`` says what could not be read of it."""
+
+    def __init__(
+        self, path: str, wait: Callable[[], bool] | None = None, took: Callable[[int], None] | None = None
+    ) -> None:
+        self._path, self._wait, self._took = path, wait, took
+        self.problem = ""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Raises ForeignError: for a file that can't be read, or that no tool wrote."""
+        line = 0
+        for chunk in self._decoded():
+            end = chunk.rfind(b"\n")
+            line = line + len(chunk) if end < 0 else len(chunk) - end
+            if line > LONGEST_LINE:
+                raise ForeignError(
+                    f"{self._path}: has a line of more than {LONGEST_LINE >> 20} MB: no tool writes such lines"
+                )
+            yield chunk
+
+    def _decoded(self) -> Iterator[bytes]:
+        chunks = self._unpacked()
+        head = b""
+        for chunk in chunks:
+            head += chunk
+            if len(head) >= 3 or not (chunk or self._wait):
+                break
+        mark, encoding = next(((mark, name) for mark, name in _MARKS if head.startswith(mark)), (b"", ""))
+        decode = codecs.getincrementaldecoder(encoding)("replace").decode if encoding else None
+        head = head[len(mark) :]
+        yield decode(head).encode() if decode else head
+        for chunk in chunks:
+            yield decode(chunk).encode() if decode else chunk
+
+    def _unpacked(self) -> Iterator[bytes]:
+        packed, unpack, begun, n_in, n_out = None, zlib.decompressobj(wbits=31), False, 0, 0
+        for data in self._raw():
+            n_in += len(data)
+            if packed is None and data:
+                packed = data.startswith(_GZIP)
+            if not packed:
+                yield data
+                continue
+            while data:
+                try:
+                    piece = unpack.decompress(data, _AT_ONCE)
+                except zlib.error:
+                    self.problem = f"{self._path}: is packed with gzip, and damaged after {n_out:,} bytes of text"
+                    return
+                n_out += len(piece)
+                if n_out > MOST_BYTES and n_out > MOST_TIMES * n_in:
+                    raise ForeignError(f"{self._path}: unpacks to more than {MOST_BYTES >> 30} GB: no tool wrote that")
+                data, begun = unpack.unconsumed_tail, True
+                if unpack.eof:  # another one may follow
+                    data, unpack, begun = unpack.unused_data, zlib.decompressobj(wbits=31), False
+                yield piece
+        if begun:
+            self.problem = f"{self._path}: is packed with gzip, and cut: it ends after {n_out:,} bytes of text"
+            yield unpack.flush()
+
+    def _raw(self) -> Iterator[bytes]:
+        try:
+            with open(self._path, "rb") as stream:
+                while True:
+                    data = stream.read(_AT_ONCE)
+                    if data:
+                        if self._took is not None:
+                            self._took(len(data))
+                        yield data
+                    elif self._wait is None or stream.tell() > os.fstat(stream.fileno()).st_size or not self._wait():
+                        return
+                    else:
+                        yield b""
+        except OSError as error:
+            raise ForeignError(f"{self._path}: can't be read: {error.strerror}") from None
+
+
+def files_in(paths: Sequence[str], told: Told = NOTHING) -> dict[str, list[str]]:
+    """The metric files of other tools among these files and in these folders, however deep, by the keys of STREAMED and
+    WHOLE. A table whose columns the user tells need not tell what it is. Raises ForeignError for a file that is none, and a
+    folder without any."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        ours = _kinds_below(path) if os.path.isdir(path) else [(path, _kind(path))]
+        if told.columns and os.path.isfile(path) and not ours[0][1]:
+            ours = [(path, "nvidia-smi-query")]
+        if not any(kind for _, kind in ours):
+            why = recognise(path)
+            raise ForeignError(f"{path}: {why.problem or f'is no metric file of another tool, but a {why.kind}'}")
+        for file, kind in ours:
+            if kind:
+                found.setdefault(kind, []).append(file)
+    return {kind: list(dict.fromkeys(files)) for kind, files in found.items()}
+
+
+def _kinds_below(folder: str) -> list[tuple[str, str]]:
+    """All files, with their kinds. One that is empty, or damaged, beside others whose names are its own but for numbers, is
+    of their kind: the reader says what is wrong with it."""
+    found: list[tuple[str, str]] = []
+    alike: dict[str, str] = {}
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.join(place, name)
+            if not name.startswith(".") and os.path.isfile(path):
+                found.append((path, _kind(path)))
+                alike[_DIGITS.sub("0", path)] = found[-1][1] or alike.get(_DIGITS.sub("0", path), "")
+    return [(path, kind or (alike[_DIGITS.sub("0", path)] if _is_of_nothing(path) else "")) for path, kind in found]
+
+
+def _is_of_nothing(path: str) -> bool:
+    return not recognise(path).kind
+
+
+def _kind(path: str) -> str:
+    """The key in STREAMED or WHOLE; "" for what is no metric file."""
+    kind = recognise(path).kind
+    if kind not in FOREIGN:
+        return ""
+    with open(path, "rb") as stream:
+        return f"{kind} database" if stream.read(6) == b"SQLite" else kind
+
+
+def open_files(
+    files: Mapping[str, Sequence[str]], told: Told, took: Callable[[int], None] | None = None
+) -> list[Named]:  # fmt: skip
+    """What these files (``files_in``) say, not yet read: ``took`` is told how many bytes were. Raises ForeignError."""
+    found = []
+    for kind, paths in files.items():
+        if kind in STREAMED:
+            found += [streamed(kind, path, Bytes(path, took=took), told) for path in paths]
+        else:
+            name = paths[0] if len(paths) == 1 else os.path.commonpath([os.path.abspath(path) for path in paths])
+            found += [Named(name, _stem(name), series) for series in _reader(kind)(paths, told)]
+    return found
+
+
+def _reader(name: str) -> Callable[..., Any]:
+    read: Callable[..., Any] = import_module(f"gssr.foreign.{STREAMED.get(name) or WHOLE[name]}").read
+    return read
+
+
+def streamed(kind: str, path: str, data: Bytes, told: Told) -> Named:
+    """A series of one file of a kind in STREAMED. Raises ForeignError."""
+    try:
+        modified = os.stat(path).st_mtime
+    except OSError as error:
+        raise ForeignError(f"{path}: can't be read: {error.strerror}") from None
+    series: Series = _reader(kind)(Source(path, iter(data), modified), told)
+    pieces = series.pieces
+
+    def until_problem() -> Iterator[Piece]:
+        yield from pieces
+        if data.problem:
+            series.notes.append(Note(data.problem))
+
+    series.pieces = until_problem()
+    return Named(path, _stem(path), series)
+
+
+def _stem(path: str) -> str:
+    """What a node is called by the name of its file."""
+    name = os.path.basename(path.rstrip("/"))
+    return name.removesuffix(".gz").partition(".")[0] or name
+
+
+class Looked(NamedTuple):
+    """A recording that was made to look at files: where it is, what the files are called, and what could not be read."""
+
+    path: str
+    name: str
+    problems: tuple[str, ...]
+
+
+@contextmanager
+def looked_at(paths: Sequence[str], apart: bool = False) -> Iterator[Looked]:
+    """A private recording of what these files and folders say, gone with the block; ``apart``: files are runs of their own
+    even where they overlap in time. Raises RecordingError."""
+    with ExitStack() as until_end:
+        try:
+            path = os.path.join(until_end.enter_context(private_folder("import")), PRIVATE)
+            written = write(path, open_files(files_in(paths), NOTHING), NOTHING, apart)
+        except OSError as error:
+            raise ForeignError(f"{paths[0]}: no temporary recording of it can be made: {error.strerror}") from None
+        yield Looked(path, paths[0], written.problems)

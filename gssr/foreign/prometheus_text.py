@@ -1,0 +1,320 @@
+"""Metrics of Prometheus as text, also OpenMetrics: one scrape, or many behind each other, with times or without; and what
+has the values of each metric together, as GSSR's own export.
+
+Read line by line, but what stands before the value is looked up as it is: the same series come with each scrape.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from time import time
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.foreign.cells import Cells
+from gssr.foreign.prometheus_series import NOTHING, Table
+from gssr.foreign.series import ForeignError, Note, Piece, Series, Source, Told
+from gssr.foreign.times import placed, until_first
+from gssr.store.format.limits import LATEST
+
+_SAMPLE = re.compile(
+    rb'([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{((?:[^"{}]*"(?:[^"\\]|\\.)*")*[^"{}]*)\})?\s*([^\s{}#]+)(?:\s+([^\s{}#]+))?\s*(?:#.*)?',
+    re.DOTALL,
+)
+_LABEL = re.compile(rb'([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)\s*')
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_BLANKS_ALONE_PART = bytes(b if (b > 32 and b != 44) or b in b" \t\r\n" else 95 for b in range(256))
+"""What else would part cells stands for no number."""
+_MOST_KNOWN = 1 << 20
+"""Beginnings of lines that are remembered."""
+_MILLISECONDS = 1e11
+"""Times above this are in ms, below in s: in s it is in the year 5138, in ms 1973."""
+_LATE = 600.0
+"""s: scrapes of many targets tell of times that are so far apart, at most."""
+_ENOUGH = 1 << 17
+"""Values that are made rows of at a time, at least."""
+_HEAD = -2
+"""In place of the number of a series: a line that says what type a metric is."""
+_INTERVAL = 1.0
+"""s between scrapes without times, where nobody tells."""
+
+
+def read(source: Source, told: Told) -> Series:
+    """The series of a file. Pieces raise nothing: what is no sample is left out, and a note says so."""
+    series = Series("prometheus", iter(()), sampling_seconds=told.interval)
+    series.pieces = _Reader(source, told, series).pieces()
+    return series
+
+
+class _Samples(NamedTuple):
+    """Numbers of series int64[n], values float64[n], times float64[n] in unix s, NaN without one, and bool[n], whether a
+    line with the metric's type stands before it."""
+
+    series: Ints
+    values: Floats
+    times: Floats
+    headed: Flags
+
+
+class _Lines:
+    """The samples of lines."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._known: dict[bytes, int] = {}
+        self.names: list[str] = []
+        """By number of a series: its metric."""
+        self.n_bad = 0
+        self._is_headed = False
+
+    def samples(self, block: bytes) -> _Samples:
+        """Of whole lines."""
+        known, series, rests, heads = self._known, [], [], [0] if self._is_headed else []
+        for line in block.split(b"\n"):
+            head, _, rest = line.rpartition(b"} ")
+            own = known.get(head or line)
+            if own is None:
+                own, rest = self._new(line, head)
+            if own >= 0:
+                series.append(own)
+                rests.append(rest)
+            elif own == _HEAD:
+                heads.append(len(series))
+        headed = np.zeros(len(series) + 1, np.bool_)
+        headed[heads] = True
+        self._is_headed = bool(headed[-1])
+        if not series:
+            return _Samples(np.empty(0, np.int64), np.empty(0), np.empty(0), headed[:-1])
+        cells = Cells(b"\n".join(rests).translate(_BLANKS_ALONE_PART) + b"\n", comma=False)
+        sound = (cells.count == 1) | (cells.count == 2)
+        first, is_timed = cells.first[:-1][sound], cells.count[sound] == 2
+        values, times = cells.numbers(first), np.full(len(first), np.nan)
+        times[is_timed] = _seconds(cells.numbers(first[is_timed] + 1))
+        self.n_bad += cells.unread + int((~sound).sum())
+        return _Samples(np.array(series, np.int64)[sound], values, times, headed[:-1][sound])
+
+    def _new(self, whole: bytes, head: bytes) -> tuple[int, bytes]:
+        """The number of a series that is new, or written otherwise; and what is behind its labels."""
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        line = whole.strip()
+        if not line or line.startswith(b"#"):
+            own = self._known[head or whole] = _HEAD if line.startswith(b"# TYPE ") else NOTHING
+            return own, b""
+        found = _SAMPLE.fullmatch(line)
+        labels = None if found is None else _labels(found[2] or b"")
+        if found is None or labels is None:
+            self.n_bad += 1
+            return NOTHING, b""
+        name = found[1].decode()
+        own = self._table.add(name, labels) if labels else NOTHING
+        if own == len(self.names):
+            self.names.append(name)
+        if head and b"#" not in line:
+            self._known[head] = own
+        return own, b" ".join(filter(None, found.group(3, 4)))
+
+
+def _seconds(times: Floats) -> Floats:
+    """Of times in s or ms; NaN for what is no time."""
+    seconds = np.where(times > _MILLISECONDS, times / 1e3, times)
+    return np.where((seconds >= 0) & (seconds <= LATEST), seconds, np.nan)
+
+
+def _labels(text: bytes) -> dict[str, str] | None:
+    """By name; None where this is no list of labels."""
+    found, at = {}, 0
+    text = text.strip()
+    while at < len(text):
+        label = _LABEL.match(text, at)
+        if label is None:
+            return None
+        value = label[2].decode("utf-8", "replace")
+        found[label[1].decode()] = _ESCAPE.sub(_unescaped, value) if "\\" in value else value
+        at = label.end()
+    return found
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return "\n" if found[1] == "n" else found[1]
+
+
+class _Reader:
+    """Turns samples into rows. Without times each scrape is one moment, and a new one begins where a series comes again.
+    With times a row is complete when later scrapes have come, or, where metrics stand one behind the other, at the end."""
+
+    def __init__(self, source: Source, told: Told, series: Series) -> None:
+        self._source, self._told, self._series = source, told, series
+        self._table = Table(series, told)
+        self._lines = _Lines(self._table)
+        self._held: list[tuple[Ints, Floats, Floats]] = []
+        """Series, values, and times, or numbers of scrapes."""
+        self._n_held = self._n_rows = 0
+        self._enough = _ENOUGH
+        self._has_times: bool | None = None
+        self._n_timeless = self._n_late = 0
+        self._written_until = -np.inf
+        self._order: Literal["", "scrapes", "metrics"] = ""
+        self._first_name = ""
+        self._scrape = 0
+        self._in_scrape = np.zeros(0, np.bool_)
+        """By series, whether the scrape that is open has it."""
+        self._live_from: tuple[int, float] | None = None
+        """The newest scrape of those that were there at first, and when it was, unix s."""
+        self._arrived: dict[int, float] = {}
+        """When later ones came, s after that."""
+
+    def pieces(self) -> Iterator[Piece]:
+        """All rows, ascending in time. Raises ForeignError where there is none."""
+        rows = self._rows()
+        every: Iterator[Piece | None] = chain(list(until_first(rows)), rows)
+        if not self._has_times and self._told.start is None:
+            every = placed(every, lambda last: self._source.modified - last)
+        yield from (piece for piece in every if piece is not None)
+
+    def _rows(self) -> Iterator[Piece | None]:
+        """Rows, at times from 0 on where nobody tells any; None where nothing new is there."""
+        rest, idle = b"", 0
+        for chunk in self._source.chunks:
+            if not chunk:
+                idle += 1
+                yield from self._out(is_end=bool(self._has_times) or idle > 1)
+                if self._n_rows and self._live_from is None:
+                    self._live_from = self._scrape - 1, self._source.modified
+                yield None
+                continue
+            idle = 0
+            block, end, after = chunk.rpartition(b"\n")
+            if not end:
+                rest += chunk
+                continue
+            self._take(rest + block)
+            rest = after
+            if self._n_held >= self._enough:
+                yield from self._out(is_end=False)
+        yield from self._out(is_end=True)
+        if rest.strip() and not rest.lstrip().startswith(b"#"):
+            self._note("the last line has no end, and may be cut off: it is left out")
+        self._finish()
+
+    def _take(self, block: bytes) -> None:
+        own, values, times, headed = self._lines.samples(block)
+        timed = ~np.isnan(times)
+        if self._has_times is None and len(own):
+            self._has_times = bool(timed.any())
+        if self._has_times:
+            self._n_timeless += int((~timed).sum())
+            own, values, times = own[timed], values[timed], times[timed]
+        if not len(own):
+            return
+        if self._has_times:
+            self._tell_order(own)
+        else:
+            times = self._scrapes(own, headed).astype(np.float64)
+        self._held.append((own, values, times))
+        self._n_held += len(own)
+
+    def _tell_order(self, own: Ints) -> None:
+        """In scrapes the first metric comes again behind another."""
+        if self._order == "scrapes":
+            return
+        names = self._lines.names
+        self._first_name = self._first_name or names[own[0]]
+        is_first = np.array([name == self._first_name for name in names])[own]
+        other = 0 if self._order == "metrics" else int(np.argmin(is_first))
+        if not is_first.all():
+            self._order = "scrapes" if is_first[other:].any() else "metrics"
+
+    def _scrapes(self, own: Ints, headed: Flags) -> Ints:
+        """The number of the scrape that each sample is of. A metric that comes to its type again, and then to a GPU that it
+        had, is in another one, whatever other labels it has now."""
+        n = len(self._lines.names)
+        in_scrape = np.zeros(n, np.bool_)
+        in_scrape[: len(self._in_scrape)] = self._in_scrape
+        before = _before(own, in_scrape)
+        cells = self._table.cells()
+        if headed.any() and len(np.unique(cells)) < len(cells):
+            of_cell = np.zeros(int(cells.max()) + 1, np.bool_)
+            of_cell[cells[np.flatnonzero(in_scrape)]] = True
+            before = np.where(headed, np.maximum(before, _before(cells[own], of_cell)), before)
+        latest = np.maximum.accumulate(before)
+        begins: list[int] = []
+        begin = -1
+        while (at := int(np.searchsorted(latest, begin))) < len(own):
+            begins.append(at)
+            begin = at
+        numbers = self._scrape + np.searchsorted(begins, np.arange(len(own)), side="right")
+        if self._live_from is not None and self._told.interval is None:
+            first = self._scrape + bool(in_scrape.any())
+            self._arrived |= dict.fromkeys(range(first, self._scrape + len(begins) + 1), time() - self._live_from[1])
+        self._scrape += len(begins)
+        self._in_scrape = np.zeros(n, np.bool_) if begins else in_scrape
+        self._in_scrape[own[max(begin, 0) :]] = True
+        return numbers
+
+    def _out(self, is_end: bool) -> Iterator[Piece]:
+        """The rows that are complete; ``is_end``: all that is held."""
+        if not self._held or (self._has_times and self._order != "scrapes" and not is_end):
+            return
+        own, values, times = (np.concatenate(column) for column in zip(*self._held, strict=True))
+        if self._has_times:
+            late = times < self._written_until
+            until = np.inf if is_end else max(float(times.max()) - _LATE, self._written_until)
+            self._n_late += int(late.sum())
+            out, left = (times < until) & ~late, times >= until
+            self._written_until = until if until < np.inf else float(np.nextafter(times.max(), np.inf))
+            moments = times
+        else:
+            out = times < np.inf if is_end else times < self._scrape
+            left, moments = ~out, self._moments(times)
+        self._held, self._n_held = [(own[left], values[left], times[left])], int(left.sum())
+        self._enough = max(_ENOUGH, 2 * self._n_held)
+        for piece in self._table.pieces(own[out], moments[out], values[out]):
+            self._n_rows += len(piece.time)
+            yield piece
+        if is_end and not self._has_times:  # what still comes is another one
+            self._scrape, self._in_scrape = self._scrape + 1, np.zeros(0, np.bool_)
+        if is_end:
+            self._held = []
+
+    def _moments(self, scrapes: Floats) -> Floats:
+        """s of scrapes by their numbers, from 0 or what is told on."""
+        begin, interval = self._told.start or 0.0, self._told.interval or _INTERVAL
+        numbers, place = np.unique(scrapes, return_inverse=True)
+        newest = begin + interval * (self._live_from[0] if self._live_from is not None else 0)
+        late = {number: newest + after for number, after in self._arrived.items()}
+        return np.array([late.get(int(number), begin + number * interval) for number in numbers])[place]
+
+    def _note(self, text: str) -> None:
+        self._series.notes.append(Note(text))
+
+    def _finish(self) -> None:
+        self._table.finish()
+        told = [name for name, value in zip(("--start", "--interval"), self._told, strict=False) if value is None]
+        if not self._n_rows:
+            raise ForeignError(f"{self._source.path}: holds no metric of a GPU that GSSR knows")
+        if not self._has_times and self._scrape == 1 and self._told.start is None:
+            self._note("it is one scrape, without a time, which is taken to be that of the file: --start tells another")
+        elif not self._has_times and self._scrape > 1 and told:
+            interval = self._told.interval or _INTERVAL
+            last = "" if self._told.start is not None else ", the last one as old as the file"
+            self._note(f"its {self._scrape:,} scrapes have no times: they are taken to be {interval:g} s apart{last}: "
+                       f"{' and '.join(told)} tell better")  # fmt: skip
+        for n, what in (
+            (self._lines.n_bad, "are no samples"),
+            (self._n_timeless, "have no time, as others do"),
+            (self._n_late, f"come more than {_LATE:g} s behind their time"),
+        ):
+            if n:
+                self._note(f"{n:,} lines that {what} are left out")
+
+
+def _before(keys: Ints, is_open: Flags) -> Ints:
+    """int64[n]: where each key was last before; where it was not, -1 if it is in the scrape that is open, else -2."""
+    order = np.argsort(keys, kind="stable")
+    again = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
+    before = np.where(is_open[keys], -1, -2)
+    before[order[again + 1]] = order[again]
+    return before

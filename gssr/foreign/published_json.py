@@ -1,0 +1,42 @@
+"""The files of JSON that the published GSSR, 0.4.0 and older, leaves: one for each rank, in a folder for each step."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from gssr.foreign.json_file import floats, load, number, text, whole
+from gssr.foreign.published import TIMELESS, Rank, runs_of
+from gssr.foreign.series import ForeignError, Series, Told
+
+
+def read(paths: Sequence[str], told: Told) -> list[Series]:
+    """The runs that files tell of: one for each step of each job. Raises ForeignError where there is none."""
+    ranks, problems = [], []
+    for path in paths:
+        try:
+            ranks.append(_rank(path, load(path)))
+        except ForeignError as error:
+            problems.append(str(error))
+    if not ranks:
+        raise ForeignError(problems[0])
+    return runs_of(ranks, told, (TIMELESS, *problems[:20]))
+
+
+def _rank(path: str, found: Any) -> Rank:
+    metadata = found.get("metadata") if isinstance(found, dict) else None
+    data = found.get("data") if isinstance(found, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(data, dict):
+        raise ForeignError(f"{path}: is no file of the older GSSR: it has no metadata and data")
+    listed = metadata.get("gpu_ids")
+    ids = tuple(own for each in listed if (own := whole(each)) is not None) if isinstance(listed, list) else ()
+    samples = {
+        device: {text(tag) or "": floats(column) for tag, column in columns.items() if isinstance(column, list)}
+        for key, columns in data.items()
+        if (device := whole(key)) is not None and isinstance(columns, dict)
+    }
+    asked = number(metadata.get("sampling_time"))
+    return Rank(
+        path, text(metadata.get("job_id")), text(metadata.get("step_id")), whole(metadata.get("proc_id")),
+        text(metadata.get("hostname")), ids, samples | {device: {} for device in ids if device not in samples},
+        number(metadata.get("start_time")), number(metadata.get("end_time")), number(metadata.get("elapsed")),
+        asked / 1e3 if asked is not None else None, text(metadata.get("label")), text(metadata.get("cmd")),
+    )  # fmt: skip

@@ -1,0 +1,116 @@
+"""What the metrics in a file of another tool come to: GPUs, rows in the order of time, and what is uncertain about them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.store.read.open import RecordingError
+
+_ROWS = 1 << 16
+"""Of a piece."""
+
+
+class ForeignError(RecordingError):
+    """A file can't be read as what it seems to be; the text is one sentence for the user, beginning with the file's name."""
+
+
+class Told(NamedTuple):
+    """What the user says of files that don't say it themselves; None: nothing. ``start`` is unix time of the first sample,
+    s; ``interval`` s; ``timezone`` that of times without one (None: this machine's); ``metric`` that of values without a
+    name; ``columns`` the names of a table's columns that has no header."""
+
+    start: float | None = None
+    interval: float | None = None
+    timezone: tzinfo | None = None
+    host: str | None = None
+    metric: str | None = None
+    columns: tuple[str, ...] | None = None
+
+
+class Source(NamedTuple):
+    """A file that is read once, from its beginning: ``chunks`` are its bytes as they come, unpacked and UTF-8; of one that
+    grows ``b""`` where there is nothing new yet. ``modified``: unix s."""
+
+    path: str
+    chunks: Iterator[bytes]
+    modified: float
+
+
+class Gpu(NamedTuple):
+    """One GPU (or MIG instance) as a file knows it; None is unknown. ``memory_total`` in bytes, ``power_limit`` in W."""
+
+    node: str | None = None
+    device_index: int | None = None
+    uuid: str | None = None
+    name: str | None = None
+    memory_total: int | None = None
+    power_limit: float | None = None
+    driver_version: str | None = None
+    mig: str | None = None
+    rank: int | None = None
+
+
+class Note(NamedTuple):
+    """Something uncertain, or left out, in a sentence: an event of the recording, and a note on its page. ``time``: unix s,
+    None: the beginning; ``gpu``: position in ``Series.gpus``."""
+
+    text: str
+    time: float | None = None
+    gpu: int | None = None
+
+
+class Piece(NamedTuple):
+    """Rows: ``gpu`` int64[n] positions in ``Series.gpus``, ``time`` float64[n] unix s, ascending, ``values`` float64[n] by
+    metric, measured as in the catalogue (ratios 0-1, W, bytes/s ...), NaN where nothing is known."""
+
+    gpu: Ints
+    time: Floats
+    values: dict[str, Floats]
+
+
+@dataclass
+class Series:
+    """One run as files tell it. ``gpus`` and ``notes`` may grow while ``pieces`` are taken, but a GPU stands in ``gpus``
+    before its first row; pieces ascend in time, and may have other metrics than those before. ``sampling_seconds``: None
+    until it is known; where it stays None it is the median spacing of the rows."""
+
+    kind: str
+    pieces: Iterator[Piece]
+    gpus: list[Gpu] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    sampling_seconds: float | None = None
+    label: str | None = None
+    command: tuple[str, ...] = ()
+    job_id: str | None = None
+    step_id: str | None = None
+    cluster: str | None = None
+    user: str | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    world_size: int | None = None
+
+
+def in_order(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """All rows of pieces that need not ascend in time, in the order of time."""
+    if not pieces:
+        return
+    time = np.concatenate([piece.time for piece in pieces])
+    gpu = np.concatenate([piece.gpu for piece in pieces])
+    names = dict.fromkeys(name for piece in pieces for name in piece.values)
+    values = {
+        name: np.concatenate([piece.values.get(name, np.full(len(piece.time), np.nan)) for piece in pieces])
+        for name in names
+    }
+    order = np.argsort(time, kind="stable")
+    for begin in range(0, len(order), _ROWS):
+        rows = order[begin : begin + _ROWS]
+        yield Piece(gpu[rows], time[rows], {name: column[rows] for name, column in values.items()})
+
+
+def plain(text: object, most: int = 80) -> str:
+    """What a file says, which may be anything, as part of a sentence: on one line, and not too long."""
+    return "".join(char if char.isprintable() else "?" for char in " ".join(str(text).split()))[:most]

@@ -1,0 +1,176 @@
+"""From the cells of tables to rows: which columns are metrics, which GPU a row is of, and what is left out."""
+
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from tempfile import gettempdir
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.foreign.cells import Cells
+from gssr.foreign.names import MEMORY_FREE, MEMORY_RESERVED, MEMORY_TOTAL, OF_GPUS, POWER_LIMIT, Meant, known, unit_of
+from gssr.foreign.series import ForeignError, Gpu, Note, Piece, Series, Source, Told
+from gssr.foreign.times import Rows, pieces_of
+
+MOST_GPUS = 4096
+"""No node has more GPUs and instances."""
+_LONGEST = 100
+_NAMED = 12
+"""Unknown columns that are named in one note."""
+
+
+def clean(text: str) -> str:
+    """A word from a file as it may stand in a sentence or a name."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST])
+
+
+class Column(NamedTuple):
+    """A column that is read: where it stands, what it is, the unit behind its values, and how many digits these have behind
+    their point, where others are of another unit."""
+
+    place: int
+    meant: Meant
+    unit: bytes = b""
+    decimals: int | None = None
+
+
+class Layout(NamedTuple):
+    """The columns of one header that are read, and how many there are in all."""
+
+    columns: tuple[Column, ...]
+    width: int
+
+
+class Table:
+    """One file of rows: what it says becomes ``series``, whose pieces are taken once."""
+
+    def __init__(self, kind: str, source: Source, told: Told, rows: Callable[["Table"], Iterator[Rows | None]]) -> None:
+        self.source, self.told = source, told
+        self.odd = self.unread = 0
+        self.rest = b""
+        self._unknown: dict[str, None] = {}
+        self._of_key: dict[Hashable, int] = {}
+        self.series = Series(kind, self._pieces(rows))
+
+    def _pieces(self, rows: Callable[["Table"], Iterator[Rows | None]]) -> Iterator[Piece]:
+        any_rows = False
+        try:
+            for piece in pieces_of(rows(self), self.series, self.source, self.told):
+                any_rows = True
+                yield piece
+        except OSError as error:
+            raise ForeignError(
+                f"{self.source.path}: its rows can't be held in {gettempdir()} until their time is known: "
+                f"{error.strerror} (give --start, or another TMPDIR)"
+            ) from None
+        notes = [
+            (len(self._unknown), f"columns that are no metrics here are left out: {self._named()}"),
+            (self.odd, f"{self.odd:,} lines are neither rows of GPUs nor headers, and are left out"),
+            (self.unread, f"{self.unread:,} values are no numbers, or in no known unit, and are left out"),
+            (len(self.rest.strip()), "the last line has no end, and is left out: it may be cut"),
+        ]
+        self.series.notes += [Note(text) for count, text in notes if count]
+        if not any_rows:
+            why = "; ".join(note.text for note in self.series.notes)
+            raise ForeignError(f"{self.source.path}: has no rows of GPUs that can be read" + (why and f" ({why})"))
+
+    def _named(self) -> str:
+        names = list(self._unknown)
+        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+        return ", ".join(names[:_NAMED]) + more
+
+    def layout(
+        self,
+        names: Sequence[str],
+        table: Mapping[str, Meant],
+        beside: Collection[str] = (),
+        units: Mapping[str, str] = MappingProxyType({}),
+        decimals: Mapping[str, int] = MappingProxyType({}),
+    ) -> Layout:
+        """The columns of a header, whose names may have ``[unit]`` behind them; ``beside``: those that are no metrics, and
+        are read otherwise; ``units``: what may stand behind values, by unit of the catalogue; ``decimals`` as a
+        Column's. Of two that are the same metric the one is taken that the table of names has first."""
+        found: dict[str, Column] = {}
+        words = list(table)
+        for place, name in enumerate(names):
+            word, _, said = name.partition(" [")
+            meant = table.get(word)
+            unit = units.get(unit_of(meant.name), "") if meant else ""
+            if meant and said in ("", f"{unit}]"):
+                other = found.get(meant.name)
+                if other is None or words.index(word) < words.index(names[other.place].partition(" [")[0]):
+                    found[meant.name] = Column(place, meant, unit.encode(), decimals.get(word))
+            elif word not in beside and len(self._unknown) < MOST_GPUS:
+                self._unknown[clean(name if meant else word)] = None
+        return Layout(tuple(found.values()), len(names))
+
+    def gpus(self, keys: Ints, make: Callable[[int], tuple[Hashable, Gpu]], of: "RowValues") -> Ints:
+        """int64[n] positions in ``Series.gpus`` of rows by small numbers that tell them apart: ``make`` gives what a row's
+        GPU is known by in the whole file, and what the row says of it. Raises ForeignError where there are too many."""
+        first = np.full(int(keys.max()) + 1, -1)
+        first[keys[::-1]] = np.arange(len(keys))[::-1]
+        places = np.empty(len(first), np.int64)
+        for row in np.sort(first[first >= 0]).tolist():
+            name, gpu = make(row)
+            if name not in self._of_key:
+                if len(self._of_key) >= MOST_GPUS:
+                    raise ForeignError(f"{self.source.path}: says it is of more than {MOST_GPUS:,} GPUs")
+                self._of_key[name] = len(self.series.gpus)
+                self.series.gpus.append(gpu)
+            place = places[keys[row]] = self._of_key[name]
+            gpu = self.series.gpus[place]
+            if of.has_attributes and (gpu.memory_total is None or gpu.power_limit is None):
+                self.series.gpus[place] = of.described(gpu, np.flatnonzero(keys == keys[row]))
+        return places[keys]
+
+
+class RowValues:
+    """The values of a block's rows: ``where`` gives the cells of a column, int64[n], below 0 where a row has none."""
+
+    def __init__(self, table: Table, cells: Cells, layout: Layout, where: Callable[[int], Ints]) -> None:
+        self._table, self._cells, self._layout, self._where = table, cells, layout, where
+
+    def metrics(self) -> dict[str, Floats]:
+        """By metric, in its unit."""
+        columns = [column for column in self._layout.columns if column.meant.name not in OF_GPUS]
+        return {column.meant.name: self._of(column, self._where(column.place)) for column in columns}
+
+    @property
+    def has_attributes(self) -> bool:
+        """Whether there are columns of GPUs' sizes and limits."""
+        return any(column.meant.name in OF_GPUS for column in self._layout.columns)
+
+    def described(self, gpu: Gpu, rows: Ints) -> Gpu:
+        """A GPU with what the first of these rows that knows it says of its size and limit."""
+        columns = [column for column in self._layout.columns if column.meant.name in (*OF_GPUS, "memory_used")]
+        before = self._table.unread  # of these cells metrics count those that can't be read
+        values = {column.meant.name: self._of(column, self._where(column.place)[rows]) for column in columns}
+        self._table.unread = before
+        total = values.get(MEMORY_TOTAL)
+        if total is None and {*_PARTS} <= values.keys():
+            total = values["memory_used"] + values[MEMORY_FREE] + values[MEMORY_RESERVED]
+        size, limit = _first(total), _first(values.get(POWER_LIMIT))
+        return gpu._replace(
+            memory_total=gpu.memory_total or (int(size) if size and size > 0 else None),
+            power_limit=limit if gpu.power_limit is None else gpu.power_limit,
+        )
+
+    def _of(self, column: Column, cells: Ints) -> Floats:
+        before = self._cells.unread
+        values = known(self._cells.numbers(cells, column.unit)) * column.meant.factor
+        self._table.unread += self._cells.unread - before
+        if column.decimals is not None:
+            other = np.isfinite(values) & (self._cells.text[self._cells.end[cells] - 1 - column.decimals] != 46)
+            self._table.unread += int(other.sum())
+            values[other] = np.nan
+        return values
+
+
+_PARTS = ("memory_used", MEMORY_FREE, MEMORY_RESERVED)
+
+
+def _first(values: Floats | None) -> float | None:
+    """The first value that is one."""
+    there = values if values is None else values[np.isfinite(values)]
+    return None if there is None or not len(there) else float(there[0])

@@ -1,0 +1,378 @@
+"""When rows of text were measured: times of a zone that has summer, without a date, or none at all; and rows in the order of
+time, each GPU once at a time."""
+
+import re
+import tempfile
+from calendar import monthrange, timegm
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, tzinfo
+from functools import lru_cache
+from itertools import chain
+from typing import Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.foreign.cells import Cells
+from gssr.foreign.series import Note, Piece, Series, Source, Told
+
+Clock = Literal["none", "day", "local", "unix"]
+"""What a file says of a row's time: nothing; the time of a day, no date; that on the wall, no zone; seconds since 1970."""
+
+
+class Rows(NamedTuple):
+    """Rows as a file has them: ``gpu`` int64[n] positions in ``Series.gpus``; ``seconds`` float64[n] by ``clock``, since
+    midnight or 1970, NaN where none can be read, and of no meaning where it says none; ``values`` as in a Piece."""
+
+    gpu: Ints
+    seconds: Floats
+    clock: Clock
+    values: dict[str, Floats]
+
+
+_Some = TypeVar("_Some", Rows, Piece)
+_DAY = 86400.0
+_SLOT = 900
+"""No zone changes its clock but at a multiple of so many seconds."""
+_BACK_SECONDS = 1.0
+"""A time no further before the one above it is put at that one: clocks that are kept right are set back so far."""
+_FOLD_SECONDS = 60.0
+"""A clock that is set back this far in an hour that comes twice has begun it again."""
+_IN_MEMORY = 64 << 20
+"""Bytes of rows whose time is not yet known that are held in memory; more are held in a temporary file."""
+
+_LONGEST = 64
+"""Bytes of a time."""
+_CLOCK = re.compile(rb"\d\d:\d\d:\d\d")
+_EPOCH = re.compile(rb"\d{9,10}(?:\.\d+)?")
+_ZONED = re.compile(rb"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)")
+_LOCAL = re.compile(rb"(\d[\d/-]{7,9}|[A-Z][a-z]{2} +\d\d?)[T ]+(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
+_DATES = (
+    re.compile(rb"(?P<y>\d{4})([-/]?)(?P<m>\d\d)\2(?P<d>\d\d)"),
+    re.compile(rb"(?P<m>\d\d)-(?P<d>\d\d)-(?P<y>\d{4})"),
+    re.compile(rb"(?P<name>[A-Z][a-z]{2}) +(?P<d>\d\d?)"),
+)
+_MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec")
+
+
+def stamps(cells: Cells, begin: Ints, end: Ints, newest: float) -> tuple[Floats, Clock]:
+    """The times at these places of a block, in the form of the first that is one; NaN where one has another. A date without
+    a year is of the last in which it lies before a day after ``newest``, unix s. "none": the first ones are no times."""
+    bracket = (cells.text[begin] == 91) & (cells.text[end - 1] == 93)
+    begin, end = begin + bracket, end - bracket
+    words = (
+        cells.raw[at : min(to, at + _LONGEST)].strip() for at, to in zip(begin[:9].tolist(), end.tolist(), strict=False)
+    )
+    word = next((word for word in words if any(form.search(word) for form in (_EPOCH, _ZONED, _CLOCK))), b"")
+    if _EPOCH.fullmatch(word):
+        return cells.numbers_at(begin, end), "unix"
+    if _ZONED.fullmatch(word):
+        places = zip(begin.tolist(), end.tolist(), strict=True)
+        return np.array([_zoned(cells.raw[at : min(to, at + _LONGEST)].strip()) for at, to in places]), "unix"
+    found = _CLOCK.search(word)
+    if not found or (found.start() and not _LOCAL.fullmatch(word)):
+        return np.full(len(begin), np.nan), "none"
+    seconds = _of_day(cells, begin + found.start(), end)
+    if not found.start():
+        return seconds, "day"
+    seconds += _days(cells, begin, found.start(), newest)
+    for at in np.flatnonzero(np.isnan(seconds)).tolist():
+        seconds[at] = _local(cells.raw[begin[at] : min(end[at], begin[at] + _LONGEST)].strip(), newest)
+    return seconds, "local"
+
+
+def _of_day(cells: Cells, begin: Ints, end: Ints) -> Floats:
+    """Of HH:MM:SS and digits behind a point: seconds."""
+    hour, good = cells.digits(begin, begin + 2)
+    minute, good_minute = cells.digits(begin + 3, begin + 5)
+    second, good_second = cells.digits(begin + 6, begin + 8)
+    good &= good_minute & good_second & (cells.text[begin + 2] == 58) & (cells.text[begin + 5] == 58)
+    good &= (hour < 24) & (minute < 60) & (second <= 60)
+    seconds = hour * 3600 + minute * 60 + second
+    behind = np.maximum(end - begin - 9, 0)
+    if behind.any():
+        part, good_part = cells.digits(end - behind, end)
+        point = cells.text[begin + 8]
+        seconds = seconds + np.where(behind > 0, part / 10.0 ** np.minimum(behind, 15), 0.0)
+        good &= (behind == 0) | (good_part & (behind < 10) & ((point == 46) | (point == 44)))
+    return np.where(good & ((behind > 0) | (end - begin == 8)), seconds, np.nan)
+
+
+def _days(cells: Cells, begin: Ints, width: int, newest: float) -> Floats:
+    """Of dates of so many bytes: seconds since 1970. Few rows of a block have another one than the row before."""
+    if width > 16:
+        return np.full(len(begin), np.nan)
+    texts = [cells.words[begin + max(width - 8, 0)]]
+    if width > 8:
+        texts.append(cells.words[begin])
+    elif width < 8:
+        texts[0] = texts[0] << np.uint64(64 - 8 * width)
+    new = np.ones(len(begin), bool)
+    new[1:] = np.any([text[1:] != text[:-1] for text in texts], axis=0)
+    at = np.flatnonzero(new)
+    days = [_day(cells.raw[place : place + width].strip(b" \tT"), newest) for place in begin[at].tolist()]
+    found: Floats = np.array(days)[np.cumsum(new) - 1]
+    return found
+
+
+@lru_cache(maxsize=256)
+def _day(word: bytes, newest: float) -> float:
+    found = next((match for date in _DATES if (match := date.fullmatch(word))), None)
+    if found is None:
+        return np.nan
+    told = found.groupdict()
+    try:
+        month = int(told["m"]) if told.get("m") else _MONTHS.index(told["name"]) + 1
+        year = int(told["y"]) if told.get("y") else datetime.fromtimestamp(newest + _DAY).year
+        if not (1 <= month <= 12 and 1970 <= year < 9999):
+            return np.nan
+        if not told.get("y") and timegm((year, month, int(told["d"]), 0, 0, 0)) > newest + _DAY:
+            year -= 1
+        if not 1 <= int(told["d"]) <= monthrange(year, month)[1]:
+            return np.nan
+        return float(timegm((year, month, int(told["d"]), 0, 0, 0)))
+    except (ValueError, OverflowError, OSError):
+        return np.nan
+
+
+def _local(word: bytes, newest: float) -> float:
+    found = _LOCAL.fullmatch(word)
+    if not found or int(found[2]) > 23 or int(found[3]) > 59 or int(found[4]) > 60:
+        return np.nan
+    clock = int(found[2]) * 3600 + int(found[3]) * 60 + int(found[4])
+    return _day(found[1], newest) + clock + float(b"0." + (found[5] or b"0"))
+
+
+def _zoned(word: bytes) -> float:
+    if not (found := _ZONED.fullmatch(word)):
+        return np.nan
+    zone = found[4].replace(b":", b"")
+    east = 0 if zone == b"Z" else int(zone[:1] + b"1") * (int(zone[1:3]) * 3600 + int(zone[3:]) * 60)
+    return _local(b" ".join(found.group(1, 2)), 0.0) + float(b"0." + (found[3] or b"0")) - east
+
+
+class LocalTime:
+    """Unix time of what clocks on walls say, one after another: the hour that comes twice is the second one from where they
+    are set back. ``set_back``: unix times at which they were."""
+
+    def __init__(self, zone: tzinfo | None) -> None:
+        self._zone = zone
+        self._last = -np.inf
+        self._again = False
+        self.set_back: list[float] = []
+
+    def unix(self, seconds: Floats) -> Floats:
+        """Unix s of finite seconds since 1970 on the wall, float64[n] both."""
+        slots = np.floor(seconds / _SLOT).astype(np.int64)
+        new = np.diff(slots, prepend=-1) != 0
+        offsets = np.array([_offsets(slot * _SLOT, self._zone) for slot in slots[new].tolist()]).reshape(-1, 2)
+        first, second = offsets[np.cumsum(new) - 1].T
+        twice = second > first
+        found: Floats = seconds + first
+        if twice.any():
+            back = twice & (np.diff(seconds, prepend=self._last) < -_FOLD_SECONDS)
+            again = self._again
+            for at in np.flatnonzero(twice).tolist():
+                if back[at] and not again:
+                    self.set_back.append(float(seconds[at] + second[at]))
+                again = bool(back[at] or (again and (at == 0 or twice[at - 1])))
+                if again:
+                    found[at] = seconds[at] + second[at]
+            self._again = again and bool(twice[-1])
+        elif len(twice):
+            self._again = False
+        self._last = float(seconds[-1]) if len(seconds) else self._last
+        return found
+
+
+@lru_cache(maxsize=4096)
+def _offsets(wall: int, zone: tzinfo | None) -> tuple[float, float]:
+    """What is added to a time on the wall for unix time, the first and the second time that it comes."""
+    try:
+        there = datetime(1970, 1, 1, tzinfo=zone) + timedelta(seconds=wall)
+        return there.timestamp() - wall, there.replace(fold=1).timestamp() - wall
+    except (OverflowError, ValueError, OSError):
+        return np.nan, np.nan
+
+
+class Midnights:
+    """Times of days as seconds since the first one's midnight."""
+
+    def __init__(self) -> None:
+        self._last, self._days = -np.inf, 0
+
+    def since(self, seconds: Floats) -> Floats:
+        """Of times of days, float64[n]: a time half a day before the one above it is of the next one."""
+        passed = np.cumsum(np.diff(seconds, prepend=self._last) < -_DAY / 2) + self._days
+        if len(seconds):
+            self._last, self._days = float(seconds[-1]), int(passed[-1])
+        found: Floats = seconds + _DAY * passed
+        return found
+
+
+class Ticks:
+    """Which look at the GPUs each row belongs to. In a look they come in one order, some may be missing: it ends where one
+    comes again, or one that comes earlier."""
+
+    def __init__(self) -> None:
+        self._order: list[int] = []
+        self._last, self._done = -1, 0
+
+    def of(self, gpu: Ints) -> Ints:
+        """int64[n], from 0 on, never falling."""
+        if not len(gpu):
+            return gpu
+        found, first = np.unique(gpu, return_index=True)
+        for at in np.sort(first[~np.isin(found, self._order)]).tolist():
+            before = int(gpu[at - 1]) if at else self._last
+            self._order.insert(self._order.index(before) + 1 if self._order else 0, int(gpu[at]))
+        place = np.empty(max(self._order) + 1, np.int64)
+        place[self._order] = np.arange(len(self._order))
+        places = place[gpu]
+        before = place[self._last] if self._last >= 0 else -1
+        looks: Ints = np.cumsum(np.diff(places, prepend=before) <= 0) + self._done
+        self._last, self._done = int(gpu[-1]), int(looks[-1])
+        return looks
+
+
+class Order:
+    """Rows as they ascend in time, each GPU once at a time. ``moved``, ``left_out``, ``repeated`` count those that don't."""
+
+    def __init__(self) -> None:
+        self._last = -np.inf
+        self._of_gpu: Floats = np.empty(0)
+        self.moved = self.left_out = self.repeated = 0
+
+    def ordered(self, gpu: Ints, time: Floats, values: dict[str, Floats]) -> Piece:
+        """What is left of rows with finite times."""
+        above = np.maximum.accumulate(np.concatenate(([self._last], time)))[:-1]
+        kept = time >= above - _BACK_SECONDS
+        self.left_out += int((~kept).sum())
+        self.moved += int((kept & (time < above)).sum())
+        time = np.maximum(time, above)
+        if len(gpu) and gpu.max() >= len(self._of_gpu):
+            more = np.full(int(gpu.max()) + 1 - len(self._of_gpu) + 16, -np.inf)
+            self._of_gpu = np.concatenate((self._of_gpu, more))
+        places = np.flatnonzero(kept)
+        places = places[np.argsort(gpu[places].astype(np.int16), kind="stable")]
+        whose, when = gpu[places], time[places]
+        earlier = self._of_gpu[whose]
+        same = whose[1:] == whose[:-1]
+        earlier[1:][same] = when[:-1][same]
+        again = when <= earlier
+        self.repeated += int(again.sum())
+        kept[places[again]] = False
+        self._of_gpu[whose] = when  # the last of each stays
+        if len(time):
+            self._last = float(time[-1])
+        if kept.all():
+            return Piece(gpu, time, values)
+        return Piece(gpu[kept], time[kept], {name: column[kept] for name, column in values.items()})
+
+
+def pieces_of(rows: Iterator[Rows | None], series: Series, source: Source, told: Told) -> Iterator[Piece]:
+    """The rows of a file at the times at which they were measured, in their order; what is uncertain of it becomes notes.
+    None stands for nothing new at the moment."""
+    begun = list(until_first(rows))
+    clock: Clock = begun[-1].clock if begun and begun[-1] is not None else "none"
+    local, order = LocalTime(told.timezone), Order()
+    if clock == "none":
+        series.sampling_seconds = told.interval or 1.0
+    timed = _timed(chain(begun, rows), clock, series, told)
+    if clock == "day" or (clock == "none" and told.start is None):
+        timed = placed(timed, lambda last: _moved(last, clock, source, told))
+        series.notes.append(Note(_NO_TIMES.format(series.sampling_seconds) if clock == "none" else _NO_DATE))
+    elif clock == "none" and told.interval is None:
+        series.notes.append(Note("the file says no times: 1 s is taken to lie between looks at the GPUs (--interval)"))
+    if clock in ("local", "day") and told.timezone is None:
+        here = datetime.now().astimezone().tzname()
+        series.notes.append(Note(f"the file says no time zone: this machine's is taken, {here} (--timezone)"))
+    for piece in timed:
+        if piece is not None and len(piece.gpu):
+            time = local.unix(piece.time) if clock in ("day", "local") else piece.time
+            dated = np.isfinite(time)
+            made = order.ordered(piece.gpu[dated], time[dated], {name: v[dated] for name, v in piece.values.items()})
+            if len(made.gpu):
+                yield made
+    for when in local.set_back:
+        series.notes.append(Note("the clock was set back here: times after it are those of the second such hour", when))
+    for count, what in (
+        (order.left_out, "lie before rows above them, and are left out (a wrong --timezone, or files put together?)"),
+        (order.moved, "lie up to a second before the row above them, and are put at its time"),
+        (order.repeated, "have the time of an earlier row of the same GPU, and are left out"),
+    ):
+        if count:
+            series.notes.append(Note(f"{count:,} rows {what}"))
+
+
+_NO_TIMES = (
+    "the file says no times: its last rows are put at the time at which it was last written, and {:g} s lie between looks "
+    "at the GPUs (--start, --interval)"
+)
+_NO_DATE = "the file says no dates: its last row is put at the last such time before the file was written (--start)"
+
+
+def until_first(rows: Iterator[_Some | None]) -> Iterator[_Some | None]:
+    """Up to the first that are some."""
+    for each in rows:
+        yield each
+        if each is not None:
+            return
+
+
+def _timed(rows: Iterator[Rows | None], clock: Clock, series: Series, told: Told) -> Iterator[Piece | None]:
+    """Rows with seconds from some time on."""
+    ticks, midnights, unread = Ticks(), Midnights(), 0
+    for each in rows:
+        if each is None:
+            yield None
+            continue
+        if clock == "none":
+            looks = ticks.of(each.gpu).astype(np.float64) * (series.sampling_seconds or 1.0)
+            yield Piece(each.gpu, looks + (told.start or 0.0), each.values)
+            continue
+        read = np.isfinite(each.seconds) if each.clock == clock else np.zeros(len(each.gpu), bool)
+        unread += int((~read).sum())
+        seconds: Floats = midnights.since(each.seconds[read]) if clock == "day" else each.seconds[read]
+        yield Piece(each.gpu[read], seconds, {name: column[read] for name, column in each.values.items()})
+    if unread:
+        series.notes.append(Note(f"{unread:,} rows have no time that can be read, and are left out"))
+
+
+def _moved(last: float, clock: Clock, source: Source, told: Told) -> float:
+    """What is added to times of which ``last`` is the newest."""
+    if clock == "none":
+        return source.modified - last
+    at = source.modified if told.start is None else told.start
+    wall = datetime.fromtimestamp(at, told.timezone).replace(tzinfo=None)
+    day = float(timegm(wall.timetuple()))
+    if told.start is not None:
+        return float(np.floor(day / _DAY) * _DAY)
+    return float(np.floor((day + 60.0 - last) / _DAY) * _DAY)
+
+
+def placed(pieces: Iterator[Piece | None], shift: Callable[[float], float]) -> Iterator[Piece | None]:
+    """Pieces whose times are known when the newest is: held until there is nothing more at the moment."""
+    held: list[tuple[str, ...]] = []
+    last = -np.inf
+    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
+        for piece in pieces:
+            if piece is None:
+                if held:
+                    break
+                continue
+            if len(piece.gpu):
+                last = float(piece.time[-1])
+                held.append(tuple(piece.values))
+                for array in (piece.gpu, piece.time, *piece.values.values()):
+                    file.write(len(array).to_bytes(8, "little") + array.tobytes())
+        file.seek(0)
+        moved = shift(last) if held else 0.0
+        for names in held:
+            data = [file.read(8 * int.from_bytes(file.read(8), "little")) for _ in range(len(names) + 2)]
+            columns = [np.frombuffer(column) for column in data[1:]]
+            yield Piece(
+                np.frombuffer(data[0], np.int64), columns[0] + moved, dict(zip(names, columns[1:], strict=True))
+            )
+    for piece in pieces:
+        yield piece and Piece(piece.gpu, piece.time + moved, piece.values)

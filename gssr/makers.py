@@ -1,0 +1,121 @@
+"""Whose GPUs a recording is of, and what their maker calls things.
+
+Texts are written in NVIDIA's words. Of AMD's GPUs they are said in AMD's: whoever makes a page, a screen or a verdict says
+once whose GPUs it is about (``speaking_of``, ``words_of``), and no text need be written twice. Names of metrics in files
+and options are the same for all.
+"""
+
+import re
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache, partial, wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+NVIDIA, AMD, BOTH = range(3)
+"""Whose GPUs they are; those whose maker is unknown count as NVIDIA's."""
+
+WORDS: tuple[tuple[str, str] | tuple[str, str, str], ...] = (
+    ("nvidia-smi -q -d PERFORMANCE,CLOCK", "amd-smi metric"),
+    ("nvidia-smi -q -d PERFORMANCE", "amd-smi metric"),
+    ("nvidia-smi -q -d CLOCK", "amd-smi metric --clock"),
+    ("nvidia-smi -q", "amd-smi metric"),
+    ("nvidia-smi topo -m", "amd-smi topology"),
+    ("nvidia-smi -L", "rocminfo"),
+    ("nvidia-smi", "rocminfo"),
+    ("dcgmi diag -r 3: memory, PCIe, row remaps", "the ROCm Validation Suite, rvs"),
+    ("nsys profile --trace=cuda,nvtx,osrt -o step PROGRAM", "rocprofv3 --sys-trace -d step -- PROGRAM"),
+    ("nsys profile --trace=cuda,nvtx", "rocprofv3 --runtime-trace"),
+    ("Record with DCGM, or on Hopper and newer with GPM (gssr doctor says what is there): SM activity tells which.",
+     "A trace of one rank tells which (rocprofv3 --runtime-trace, then gssr analyze it).",
+     "SM activity (DCGM, or GPM on Hopper and newer) or a trace (rocprofv3 --runtime-trace) tells which."),
+    ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES"),
+    ("CUDA or HIP", "HIP", "CUDA or HIP"),
+    ("CUDA", "HIP"),
+    ("NCCL", "RCCL"),
+    ("a share of one (MIG)", "a partition of one", "a part of one (MIG, a partition)"),
+    ("NVLinks", "xGMI links"),
+    ("NVLink", "xGMI", "NVLink/xGMI"),
+    ("nvl tx", "xgmi tx", "link tx"),
+    ("nvl rx", "xgmi rx", "link rx"),
+    ("SM clock", "GFX clock", "SM or GFX clock"),
+    ("SM active below 2 %", "GPU utilization below 2 %", "activity below 2 %"),
+    ("SM active", "CU active", "SM active"),
+    ("SM occupancy", "CU occupancy", "SM occupancy"),
+    ("SMs", "CUs"),
+    ("SM", "CU"),
+)  # fmt: skip
+"""(NVIDIA's, AMD's, and what is said of both in one text: by default one "or" the other); the longest that fits is taken.
+Sources: AMD's documentation of amd-smi, rocminfo and rocprofv3, and of ROCm for who comes from CUDA."""
+
+_SAID = {each[0]: (each[0], each[1], each[2] if len(each) == 3 else f"{each[0]} or {each[1]}") for each in WORDS}
+_PATTERN = re.compile(
+    r"(?<![\w./:-])(?:" + "|".join(map(re.escape, sorted(_SAID, key=len, reverse=True))) + r")(?![\w:/-]|\.\w)"
+)
+"""Words, and no part of a host's name or an address."""
+
+
+class Made(Protocol):
+    """What tells whose a GPU is: its product name, and its ``backend`` where that is known."""
+
+    @property
+    def name(self) -> str | None: ...
+
+
+class About(Protocol):
+    """What has GPUs."""
+
+    @property
+    def gpus(self) -> Sequence[Made]: ...
+
+
+_About = TypeVar("_About", bound=About)
+_Rest = ParamSpec("_Rest")
+_Page = TypeVar("_Page")
+
+
+def maker_of(gpus: Iterable[Made]) -> int:
+    """Whose GPUs these are."""
+    kinds = {(getattr(gpu, "backend", None), gpu.name) for gpu in gpus}
+    amds = {backend == "amd" or (name or "").startswith("AMD ") for backend, name in kinds}
+    return BOTH if len(amds) == 2 else AMD if True in amds else NVIDIA
+
+
+def words_of(gpus: Iterable[Made]) -> Callable[[str], str]:
+    """Says a text in the words of these GPUs' makers."""
+    return partial(say, maker_of(gpus))
+
+
+_spoken = ContextVar("spoken", default=NVIDIA)
+
+
+@contextmanager
+def speaking_of(maker: int) -> Generator[None]:
+    """Within it all labels (``spoken``) are in this maker's words."""
+    before = _spoken.set(maker)
+    try:
+        yield
+    finally:
+        _spoken.reset(before)
+
+
+def spoken() -> int:
+    """Whose GPUs are spoken of."""
+    return _spoken.get()
+
+
+def in_its_words(page: Callable[Concatenate[_About, _Rest], _Page]) -> Callable[Concatenate[_About, _Rest], _Page]:
+    """What is made of an analysis, in the words of its GPUs' makers."""
+
+    @wraps(page)
+    def speaking(about: _About, /, *args: _Rest.args, **kwargs: _Rest.kwargs) -> _Page:
+        with speaking_of(maker_of(about.gpus)):
+            return page(about, *args, **kwargs)
+
+    return speaking
+
+
+@lru_cache(1024)
+def say(maker: int, text: str) -> str:
+    """A text in a maker's words."""
+    return text if maker == NVIDIA else _PATTERN.sub(lambda found: _SAID[found[0]][maker], text)

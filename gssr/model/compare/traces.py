@@ -1,0 +1,144 @@
+"""Two traces number by number, and name by name: what took longer, what is new and what is gone."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.model.statistics.balance import imbalance
+from gssr.model.traces.call_tree import CallTree, by_paradigm, functions, spread
+from gssr.model.traces.results import TraceAnalysis
+from gssr.model.traces.tables import TABLES
+
+NAMED = ("kernels", "copies", "ranges", "operators", "api", "os")
+"""Tables of names that are compared."""
+_RUNNING = re.compile(r", (?:op_id|seq) = \d+")
+"""What PyTorch adds to the name of each range that it gives to NVTX, another number each time."""
+
+
+class Number(NamedTuple):
+    """``a`` and ``b``: a share, 0-1, or a time in ns, as ``unit`` says; None where it is not known."""
+
+    name: str
+    unit: str
+    a: float | None
+    b: float | None
+
+
+class Calls(NamedTuple):
+    """How often a name stands in a trace, and for how long, ns, all ranks together. ``imbalance``: of a function over the
+    ranks, 0-1, None where it is not known."""
+
+    n: int = 0
+    total_ns: int = 0
+    imbalance: float | None = None
+
+    @property
+    def mean_ns(self) -> float | None:
+        """None where it does not stand there."""
+        return self.total_ns / self.n if self.n else None
+
+
+class Name(NamedTuple):
+    """A name of one of the tables NAMED in both traces; without any calls in ``a`` it is new, in ``b`` gone."""
+
+    table: str
+    name: str
+    a: Calls
+    b: Calls
+
+    @property
+    def difference_ns(self) -> int:
+        """How much more time it takes in B."""
+        return self.b.total_ns - self.a.total_ns
+
+
+def numbers(a: TraceAnalysis, b: TraceAnalysis) -> tuple[Number, ...]:
+    """How long, how long a step takes, how the GPUs' time divides, and how evenly over the GPUs; where no GPU did anything
+    how the ranks' time does, by paradigms."""
+    own, other = ({**_numbers(trace), **_of_tree(trace)} for trace in (a, b))
+    return tuple(Number(*key, own.get(key), other.get(key)) for key in dict.fromkeys((*own, *other)))
+
+
+def _of_tree(trace: TraceAnalysis) -> dict[tuple[str, str], float | None]:
+    if trace.tree is None or trace.gpus:
+        return {}
+    times = by_paradigm(trace.tree)
+    total = float(np.nansum(list(times.values())))
+    found: dict[tuple[str, str], float | None] = {("time of all threads", "ns"): total}
+    for name, time in times.items():
+        found[name, "1"] = float(np.nansum(time)) / total if total else None
+        found[f"imbalance of {name}", "1"] = imbalance(time[np.isfinite(time)]) if len(time) > 1 else None
+    return found
+
+
+def _numbers(trace: TraceAnalysis) -> dict[tuple[str, str], float | None]:
+    gpus, span = trace.gpus, trace.span_ns
+    if not gpus:
+        return {("duration", "ns"): float(trace.window[1] - trace.window[0])} if trace.window[1] else {}
+
+    def share(key: str) -> float | None:
+        return sum(int(getattr(gpu, key)) for gpu in gpus) / span if span else None
+
+    def uneven(key: str) -> float | None:
+        return imbalance(np.array([getattr(gpu, key) / max(gpu.span_ns, 1) for gpu in gpus])) if gpus[1:] else None
+
+    steps = [step.length_ns for step in trace.steps]
+    return {
+        ("duration", "ns"): float(trace.window[1] - trace.window[0]),
+        ("step, median", "ns"): float(np.median(steps)) if steps else None,
+        ("busy", "1"): share("busy_ns"),
+        ("compute", "1"): share("compute_ns"),
+        ("exposed communication", "1"): share("exposed_communication_ns"),
+        ("exposed copies", "1"): share("exposed_copy_ns"),
+        ("idle", "1"): share("idle_ns"),
+        ("imbalance of busy", "1"): uneven("busy_ns"),
+        ("imbalance of compute", "1"): uneven("compute_ns"),
+        ("imbalance of communication", "1"): uneven("communication_ns"),
+    }
+
+
+def names(a: "ByName", b: "ByName") -> tuple[Name, ...]:
+    """All names of both, those first whose time differs most."""
+    found = [Name(*key, a.get(key, Calls()), b.get(key, Calls())) for key in dict.fromkeys((*a, *b))]
+    return tuple(sorted(found, key=lambda each: (-abs(each.difference_ns), each.table, each.name)))
+
+
+ByName = Mapping[tuple[str, str], Calls]
+"""By table and name."""
+
+
+def calls(trace: TraceAnalysis) -> ByName:
+    """What the tables NAMED say, of ranges without the steps, which have names of their own; where no GPU did anything what
+    functions take themselves instead. Of names that differ in a running number alone it is that of all."""
+    if trace.tree is not None and not trace.gpus:
+        return _functions(trace, trace.tree)
+    steps = {step.name for step in trace.steps}
+    found: dict[tuple[str, str], Calls] = {}
+    for table in NAMED:
+        values = TABLES[table].values(trace)
+        columns = (np.asarray(values[column]).tolist() for column in ("count", "total_ns"))
+        for name, count, total in zip(values["operation" if table == "copies" else "name"], *columns, strict=True):
+            if name not in steps:
+                key = table, _RUNNING.sub("", name)
+                known = found.get(key, Calls())  # a kernel can be of two categories
+                found[key] = Calls(known.n + count, known.total_ns + total)
+    return found
+
+
+def _functions(trace: TraceAnalysis, tree: CallTree) -> ByName:
+    own, steps = functions(tree), {step.name for step in trace.steps}
+    at: dict[str, int] = {}
+    of = np.array([at.setdefault(_RUNNING.sub("", name), len(at)) for name in own.names], np.int64)  # of two paradigms
+    time, visits = np.zeros((2, len(at), len(tree.places)))
+    np.add.at(time, of, own.exclusive)
+    np.add.at(visits, of, own.visits)
+    over = spread(time)
+    columns = (each.tolist() for each in (visits.sum(axis=1), over.total, over.imbalance))
+    found = {}
+    for name, n, total, uneven in zip(at, *columns, strict=True):
+        if name not in steps and n > 0 and total == total:
+            is_known = uneven == uneven and time.shape[1] > 1
+            found["functions", name] = Calls(round(n), round(total), uneven if is_known else None)
+    return found

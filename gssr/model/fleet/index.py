@@ -1,0 +1,97 @@
+"""Figures of recordings kept for the next look, and put together again from the rows of the index.
+
+What was judged by other rules is judged anew. A run that may go on is never kept, and nor is a recording that is damaged:
+whether it still is, a look at it tells.
+"""
+
+import gc
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any
+
+from gssr.model.fleet.figures import GPU_COLUMNS, RUN_COLUMNS, GpuFigures, Held, RunFigures
+from gssr.model.verdicts.table import Table
+from gssr.store.format.schema import STATES, Column
+from gssr.store.index import Index, Rows
+
+_OWN = (
+    Column("began", "REAL NOT NULL", "when it began, unix s"),
+    Column("step_s", "REAL", "how long a step took, s"),
+    Column("rules", "TEXT", "what it was judged by; NULL where it was not"),
+    Column("verdicts", "TEXT", "JSON: each verdict's code and GPUs"),
+)
+_RUN_COLUMNS = [column for column in RUN_COLUMNS if column.name != "file"]
+_GPU_COLUMNS = [column for column in GPU_COLUMNS if column.name != "run_id"]
+_FILE = [column.name for column in RUN_COLUMNS].index("file")
+TABLES = {
+    "runs": (*_RUN_COLUMNS, *_OWN),
+    "gpus": (Column("run", "INTEGER NOT NULL", "the run's number in its recording"), *_GPU_COLUMNS),
+}
+ENDED = frozenset(STATES) - {"running"}
+
+
+def digest(rules: Table) -> str:
+    """What tells rules apart."""
+    return sha256(repr(rules).encode()).hexdigest()[:16]
+
+
+def rows_of(runs: Sequence[RunFigures], rules: str) -> Rows:
+    """What is kept of the runs of a recording, judged by rules of this digest, or not judged."""
+    kept = []
+    for run in runs:
+        figures = run[: len(RUN_COLUMNS)]
+        judged = (None, None) if run.verdicts is None else (rules, json.dumps(run.verdicts))
+        kept.append((*figures[:_FILE], *figures[_FILE + 1 :], run.began, run.step_s, *judged))
+    gpus = [(number, *gpu[1:]) for number, run in enumerate(runs) for gpu in run.gpus]
+    return {"runs": kept, "gpus": gpus}
+
+
+def kept(index: Index, numbers: dict[str, int], rules: str | None) -> dict[str, list[RunFigures]]:
+    """The runs of recordings (their ``numbers`` in the index by name), by name; without those that were not judged by
+    ``rules``, a digest, where one is given."""
+    if not numbers:
+        return {}
+    collected = gc.isenabled()
+    gc.disable()  # of the millions of values that are made none goes
+    try:
+        gpus, runs = index.rows("gpus", numbers.values()), index.rows("runs", numbers.values())
+        found = {}
+        for name, number in numbers.items():
+            with suppress(LookupError):
+                found[name] = _runs(name, runs[number], gpus.get(number, []), rules)
+        return found
+    except ValueError:
+        index.discard()
+        return {}
+    finally:
+        if collected:
+            gc.enable()
+
+
+def _runs(
+    name: str, rows: Sequence[tuple[Any, ...]], gpu_rows: Sequence[tuple[Any, ...]], rules: str | None
+) -> list[RunFigures]:
+    """Raises LookupError where they were not judged so, ValueError for what we never wrote."""
+    runs = []
+    for number, row in enumerate(rows):
+        began, step, judged_by, verdicts = row[-len(_OWN) :]
+        if rules is not None and judged_by != rules:
+            raise LookupError
+        own = gpu_rows if len(rows) == 1 else [each for each in gpu_rows if each[1] == number]
+        gpus = tuple([GpuFigures._make((row[1], *each[2:])) for each in own])
+        held = None if rules is None else _held(verdicts, len(gpus))
+        figures = (*row[1 : _FILE + 1], name, *row[_FILE + 1 : -len(_OWN)])
+        runs.append(RunFigures._make((*figures, gpus, began, held, None if rules is None else step)))
+    return runs
+
+
+def _held(text: str, n_gpus: int) -> tuple[Held, ...]:
+    try:
+        held = tuple(Held(str(code), tuple(map(int, gpus))) for code, gpus in json.loads(text))
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError("no verdicts") from None
+    if any(not 0 <= gpu < n_gpus for each in held for gpu in each.gpus):
+        raise ValueError("no such GPU")
+    return held

@@ -1,0 +1,1 @@
+"""Traces laid over the recording of the same run: whose GPUs they show, by which clock, and what they say of its dips."""

@@ -1,0 +1,280 @@
+"""What traces say of a run that was analysed: how typical what they show is of it, and what its GPUs waited for there."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from gssr.arrays import Floats, Ints
+from gssr.metrics import SCORE_INPUTS
+from gssr.model.joined.match import NS, Match
+from gssr.model.results import Analysis, Finding, Verdict
+from gssr.model.statistics.aggregate import Aggregate
+from gssr.model.statistics.sources import Rollups, Rows
+from gssr.model.traced import (
+    SPLIT,
+    IdleTime,
+    Traced,
+    TracedGap,
+    TracedGpu,
+    TracedKernel,
+    TracedSteps,
+    TracedVerdict,
+)
+from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.gpu_names import gpus_of
+from gssr.model.traces.lengths import statistics
+from gssr.model.traces.results import GpuUse, Step, TraceAnalysis
+from gssr.model.verdicts.words import percent, took
+from gssr.score import score_of_means
+from gssr.store.format.schema import LEVELS
+from gssr.store.read.recording import RunReader
+from gssr.store.read.window_edges import Window
+
+WAITING = (
+    "io_wait", "communication_bound", "transfer_bound", "cpu_starved", "recurring_dips", "pauses", "gaps",
+    "small_kernels", "low_power", "low_use",
+)  # fmt: skip
+"""Verdicts that say that GPUs wait, or seem to: what for, a trace tells."""
+MOST_KERNELS = 20
+"""Of a trace those that took longest are told."""
+_MOST_TOLD = 2
+_MOST_ROWS = 1_000_000
+"""So many are kept at a time, of six numbers each."""
+_TABLES = ("ranks", "idle", "gaps", "kernels", "steps", "verdicts")
+
+
+class Scores:
+    """Scores of GPUs of a run in parts of a window."""
+
+    def __init__(self, reader: RunReader, window: Window) -> None:
+        self.window = window
+        self._reader = reader
+        self._names = [name for name in SCORE_INPUTS if name in reader.metrics]
+
+    @cached_property
+    def _whole(self) -> Aggregate:
+        every = Window(self.window.start, np.nextafter(self.window.end, np.inf))
+        return Rollups(self._reader, np.arange(len(self._reader.gpus)), 0).aggregate(self._names, every, np.inf)
+
+    def of(self, parts: Sequence[tuple[Ints, Window]]) -> Iterator[tuple[float | None, float | None]]:
+        """Of these GPUs inside these windows, and in the rest of the window; None where unknown. Rows of windows near each
+        other are read together."""
+        if len(self._names) < len(SCORE_INPUTS):
+            yield from ((None, None) for _ in parts)
+            return
+        waiting: list[tuple[Ints, Window]] = []
+        n, around = 0, Window()
+        for positions, inside in parts:
+            together = Window(min(around.start, inside.start), max(around.end, inside.end)) if waiting else inside
+            n_rows = (n + len(positions)) * together.seconds / (self._reader.sampling_seconds or 1.0)
+            if waiting and (n_rows > _MOST_ROWS or together.seconds > LEVELS[-1]):
+                yield from self._of_near(waiting)
+                waiting, n, together = [], 0, inside
+            waiting.append((positions, inside))
+            n, around = n + len(positions), together
+        if waiting:
+            yield from self._of_near(waiting)
+
+    def _of_near(self, parts: Sequence[tuple[Ints, Window]]) -> Iterator[tuple[float | None, float | None]]:
+        around = Window(min(inside.start for _, inside in parts), max(inside.end for _, inside in parts))
+        if around.seconds > LEVELS[-1] or self._reader.thinned_until > around.start:
+            for positions, inside in parts:
+                found = Rollups(self._reader, positions, 0).aggregate(self._names, inside, np.inf)
+                means = np.array([found.means[name] for name in SCORE_INPUTS])
+                yield self._of(positions, means, np.where(np.isfinite(means), found.n_rows, 0).astype(np.float64))
+            return
+        every = np.unique(np.concatenate([positions for positions, _ in parts]))
+        rows = Rows(self._reader, every, self._names, around).between(self._names, around)
+        order = np.argsort(rows.gpu, kind="stable")
+        edges = np.searchsorted(rows.gpu[order], np.arange(len(every) + 1))
+        for positions, inside in parts:
+            means, n = np.full((2, len(SCORE_INPUTS), len(positions)), np.nan)
+            for at, own in enumerate(np.searchsorted(every, positions).tolist()):
+                mine = order[edges[own] : edges[own + 1]]
+                mine = mine[(rows.time[mine] >= inside.start) & (rows.time[mine] < inside.end)]
+                for place, name in enumerate(SCORE_INPUTS):
+                    known = rows.values[name][mine]
+                    known = known[np.isfinite(known)]
+                    n[place, at] = len(known)
+                    means[place, at] = known.mean() if len(known) else np.nan
+            yield self._of(positions, means, n)
+
+    def _of(self, positions: Ints, means: Floats, n: Floats) -> tuple[float | None, float | None]:
+        """``means`` and ``n`` [inputs, positions]: of the part inside."""
+        if not len(positions):
+            return None, None
+        whole = np.array([self._whole.means[name][positions] for name in SCORE_INPUTS])
+        n_whole = np.where(np.isfinite(whole), self._whole.n_rows[positions], 0).astype(np.float64)
+        own, every = (
+            np.array([np.where(n > 0, means * n, 0.0).sum(axis=1), n.sum(axis=1)])
+            for means, n in ((means, n), (whole, n_whole))
+        )
+        return _score(*own), _score(*(every - own))
+
+
+def _score(total: Floats, n: Floats) -> float | None:
+    means = np.divide(total, n, out=np.full(len(n), np.nan), where=n > 0)
+    return score_of_means(dict(zip(SCORE_INPUTS, means.tolist(), strict=True)))
+
+
+def looked_at(analysis: Analysis, reader: RunReader) -> dict[int, int]:
+    """The places in the analysis of the run's GPUs (positions) that it looks at."""
+    place = {gpu.gpu: at for at, gpu in enumerate(analysis.gpus)}
+    return {position: place[gpu.gpu] for position, gpu in enumerate(reader.gpus) if gpu.gpu in place}
+
+
+def traced(match: Match, place: Mapping[int, int], scores: Scores) -> Traced | None:
+    """What a trace says of the window that ``scores`` are of and of the GPUs at these positions, which are called by their
+    ``place``; None where it shows nothing of that."""
+    found = shown(match, place.keys(), scores.window)
+    return None if found is None else in_run([found], place, scores)[0]
+
+
+def shown(match: Match, positions: Collection[int], window: Window) -> Traced | None:
+    """What a trace says of a window of the run and of GPUs at these positions, by which they are called; not how typical it
+    is. None where it shows nothing of that."""
+    concerned = set(match.gpus.values() if match.gpus else match.beside)
+    gpus = tuple(sorted(concerned & set(positions)))
+    start, end = max(match.start, window.start), min(match.end, window.end)
+    if start >= end or (concerned and not gpus):
+        return None
+    at_of = {track: position for track, position in match.gpus.items() if position in positions}
+    found = _part(match, list(at_of), (start, end))
+    kernels = statistics(found.lengths["kernels"])
+    return Traced(
+        path=match.path, rank=match.rank, gpus=gpus, start=start, end=end, share_of_run=0.0,
+        score_inside=None, score_outside=None, clock=match.clock, clock_check=match.check, offset_s=match.offset,
+        split=_split(found.gpus),
+        by_gpu=tuple(
+            TracedGpu(at_of[gpu.track], gpu.span_ns / NS, _split([gpu])) for gpu in found.gpus if gpu.track in at_of
+        ),
+        idle=tuple(IdleTime(cause, n, ns / NS) for cause, (n, ns) in found.idle.items() if found.gpus),
+        gaps=tuple(
+            TracedGap(gap.start_ns / NS, gap.length_ns / NS, at_of[gap.track], gap.cause,
+                      gap.range or gap.call or gap.python)
+            for gap in found.gaps
+            if gap.track in at_of
+        ),
+        kernels=tuple(
+            TracedKernel(str(name), str(category), count, ns / NS)
+            for (name, category), count, ns in islice(
+                zip(kernels.keys, kernels.count.tolist(), kernels.total.tolist(), strict=True), MOST_KERNELS
+            )
+        ),
+        kernel_seconds=int(kernels.total.sum()) / NS,
+        steps=_steps(found.steps),
+        verdicts=tuple(TracedVerdict(each.code, each.severity, each.title) for each in found.verdicts),
+        notes=match.said,
+    )  # fmt: skip
+
+
+def in_run(traces: Sequence[Traced], place: Mapping[int, int], scores: Scores) -> list[Traced]:
+    """How typical they are; with GPUs by their ``place`` in place of their positions."""
+    window = scores.window
+    inside = [Window(max(each.start, window.start), min(each.end, window.end)) for each in traces]
+    told = scores.of([(np.array(each.gpus, np.int64), own) for each, own in zip(traces, inside, strict=True)])
+    return [
+        replace(
+            each, start=own.start, end=own.end, share_of_run=own.seconds / window.seconds,
+            score_inside=score, score_outside=rest, **renamed(each, place),
+        )
+        for each, own, (score, rest) in zip(traces, inside, told, strict=True)
+    ]  # fmt: skip
+
+
+def renamed(found: Traced, place: Mapping[int, int]) -> dict[str, Any]:
+    """All that names GPUs, by other numbers."""
+    return {
+        "gpus": tuple(place[gpu] for gpu in found.gpus),
+        "by_gpu": tuple(replace(each, gpu=place[each.gpu]) for each in found.by_gpu),
+        "gaps": tuple(replace(gap, gpu=place[gap.gpu]) for gap in found.gaps),
+    }
+
+
+def _split(gpus: Sequence[GpuUse]) -> dict[str, float]:
+    span = max(sum(gpu.span_ns for gpu in gpus), 1)
+    return {name: sum(getattr(gpu, f"{name}_ns") for gpu in gpus) / span for name in SPLIT} if gpus else {}
+
+
+def _steps(steps: Sequence[Step]) -> TracedSteps | None:
+    lengths = [step.length_ns / NS for step in steps]
+    total = sum(lengths)
+    if not total:
+        return None
+    known = [step for step in steps if step.busy_ns is not None]
+    of = sum(step.length_ns for step in known)
+    busy = sum(step.busy_ns or 0 for step in known) / of if of else None
+    return TracedSteps(len(steps), total / len(steps), min(lengths), max(lengths), busy)
+
+
+def _part(match: Match, gpus: Sequence[object], window: tuple[float, float]) -> TraceAnalysis:
+    own = gpus_of(match.timeline.tracks)
+    tracks = np.flatnonzero([gpu is None or gpu in gpus for gpu in own])
+    whole = window == (match.start, match.end)
+    begin, end = round(window[0] * NS), round(window[1] * NS)
+    return analyze_timeline(match.timeline, None if whole else (begin, end), tracks, tables=_TABLES)
+
+
+def with_traces(analysis: Analysis, traces: Iterable[Traced], refused: Sequence[str] = ()) -> Analysis:
+    """The analysis with traces, and why others are not there; in its verdicts what they rest on there, too."""
+    found = tuple(sorted(traces, key=lambda trace: (trace.rank is None, trace.rank or 0)))
+    verdicts = tuple(explained(verdict, found) for verdict in analysis.verdicts)
+    return replace(analysis, traces=found, verdicts=verdicts, notes=(*analysis.notes, *refused))
+
+
+def explained(verdict: Verdict, traces: Sequence[Traced]) -> Verdict:
+    """With what its GPUs waited for while they were traced."""
+    if verdict.code not in WAITING:
+        return verdict
+    own = [
+        trace
+        for trace in traces
+        if trace.split
+        and trace.start < verdict.end
+        and trace.end > verdict.start
+        and (not verdict.gpus or set(verdict.gpus) & set(trace.gpus))
+    ]
+    if not own:
+        return verdict
+    idle = float(np.average([trace.split["idle"] for trace in own], weights=[trace.seconds for trace in own]))
+    gaps = [gap for trace in own for gap in within(trace.gaps, verdict.start, verdict.end, verdict.gpus)]
+    seconds = max(trace.seconds for trace in own)
+    gpus = len({gpu for trace in own for gpu in trace.gpus})
+    who = "it was" if gpus == 1 else f"{gpus} GPUs were"
+    text = f"in the {took(seconds * NS)} that were traced {who} idle for {percent(idle)}"
+    together = " together" if gpus > 1 else ""
+    told = "; ".join(f"{why}, {took(total * NS)}{together}" for why, total in causes(gaps)[:_MOST_TOLD])
+    finding = Finding("traced_idle", idle, None, f"{text}: {told}" if told else text)
+    return replace(verdict, evidence=(*verdict.evidence, finding))
+
+
+def within(gaps: Iterable[TracedGap], start: float, end: float, gpus: Sequence[int] = ()) -> list[TracedGap]:
+    """Those that lie at least in part in this time (unix s), of these GPUs (none: all)."""
+    wanted = set(gpus)
+    return [
+        gap for gap in gaps if gap.start < end and gap.start + gap.seconds > start and (not wanted or gap.gpu in wanted)
+    ]
+
+
+def causes(gaps: Iterable[TracedGap]) -> list[tuple[str, float]]:
+    """Why GPUs were idle, and for how long by each reason, s; the longest first."""
+    total: dict[str, float] = {}
+    for gap in gaps:
+        total[gap.why] = total.get(gap.why, 0.0) + gap.seconds
+    return sorted(total.items(), key=lambda each: -each[1])
+
+
+def kernels(traces: Iterable[Traced]) -> list[tuple[str, float]]:
+    """The kernels of these traces together, as far as each tells of them, and the share of the time of all kernels; the
+    longest first."""
+    total: dict[str, float] = {}
+    every = 0.0
+    for trace in traces:
+        every += trace.kernel_seconds
+        for each in trace.kernels:
+            total[each.name] = total.get(each.name, 0.0) + each.seconds
+    return [(name, spent / every) for name, spent in sorted(total.items(), key=lambda each: -each[1])] if every else []

@@ -1,0 +1,227 @@
+"""What nodes do beside the GPUs: frames whose rows are nodes, and means to show beside those of the GPUs.
+
+Nodes are sampled once a second, and read from the files at each look that is due: they are few numbers.
+"""
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.gpu_name import without_domains
+from gssr.metrics import HOST_METRICS, OF_HOST, OF_NODES, best_measured
+from gssr.model.live.answers import LAG_COSTS, Read, newest
+from gssr.model.live.frame import RECENT_SECONDS, Frame, Query
+from gssr.model.live.timeline import Timelines
+from gssr.model.results import Grid, HostUse, Means, nodes_of, over_space
+from gssr.model.statistics.grid import choose_width, column_of
+from gssr.model.statistics.sources import NODE_INTERVAL, host_use, node_means
+from gssr.store.format.rows import Gpu
+from gssr.store.format.schema import LEVELS
+from gssr.store.read.host_use import Bins
+from gssr.store.read.recording import RunReader
+from gssr.store.read.window_edges import ALL_TIME, Window
+
+_COVERS = 1.5
+"""A sample, which is a mean since the one before, stands for at most so many seconds before it."""
+_FINEST = 0.1
+"""Columns are as wide as GPUs sampled each so many seconds would have."""
+_LAG = 1.0
+"""While a run grows nodes are read anew after max(1 s, 20 times what it took)."""
+_LEAST = 1e6
+"""No axis of a rate ends below this, B/s."""
+_KEPT = 8
+_ONE_BIN = float(LEVELS[-1] * (1 << 31))
+_COLUMNS = (*(metric.name.removeprefix(OF_HOST) for metric in HOST_METRICS), "memory_total")
+_MEMORY = _COLUMNS.index("memory_used")
+
+_Answer = TypeVar("_Answer")
+
+
+class _Shown(NamedTuple):
+    names: tuple[str, ...]
+    grid: Grid
+    whole: Means
+    window: Means
+    recent: Means
+    moment: Means | None
+    first: float
+    last: float
+
+
+def metrics_of(use: HostUse | None) -> tuple[str, ...]:
+    """The metrics of the nodes that something is known of."""
+    return tuple(name for name in OF_NODES if getattr(use, name.removeprefix(OF_HOST), None) is not None)
+
+
+def host_means(use: HostUse | None) -> dict[str, float]:
+    """What is known of the nodes' means, by metric; but of the memory, of which the greatest is told."""
+    known = (name for name in metrics_of(use) if name != "host:memory_used")
+    return {name: getattr(use, name.removeprefix(OF_HOST)) for name in known}
+
+
+class Nodes:
+    """What the nodes of one run do."""
+
+    def __init__(self, seldom: bool) -> None:
+        """``seldom``: reading the files is dear; what was read of a growing run is good until ``renew``."""
+        self._renewed = 0.0 if seldom else None
+        self._kept: OrderedDict[object, tuple[object, float, float]] = OrderedDict()
+        """Answers, when they were found (monotonic s), and how long that took."""
+        self._greatest: Mapping[str, float] = {}
+        self._rows: tuple[Gpu, ...] = ()
+        self._timelines = Timelines()
+
+    def renew(self) -> None:
+        """Read anew what is asked for from now on."""
+        self._renewed = time.monotonic()
+
+    def beside(self, frame: Frame, read: Read, growing: bool) -> Frame:
+        """A frame of GPUs with what the nodes did in the cursor's column."""
+        moment, cursor = frame.moment, frame.query.cursor
+        if cursor is not None:
+            begin = frame.grid.start + frame.grid.column(cursor) * frame.grid.width
+            window = Window(begin, begin + max(frame.grid.width, NODE_INTERVAL))
+            use = self._answer(window, growing and window.end > frame.last, lambda: host_use(read(), window))
+            moment = {**moment, **host_means(use)}
+        return replace(frame, moment=moment, greatest=self._greatest_of(read, growing))
+
+    def frame(self, query: Query, base: Frame, read: Read, growing: bool) -> Frame | None:
+        """What the query asks of the nodes; None where nothing was recorded of them. ``base``: the GPUs' frame of the same
+        window, or one without GPUs."""
+        metric = query.metric if query.metric in OF_NODES else ""
+        asked = (metric, query.span, query.end, query.columns, query.width, query.cursor, base.n_gpus, base.grid.width)
+        shown = self._answer(asked, growing, lambda: _shown(query, metric, base, read()))
+        if shown is None:
+            return None
+        if tuple(row.node for row in self._rows) != shown.names:
+            self._rows = tuple(_row(at, name) for at, name in enumerate(shown.names))
+        n = len(shown.names)
+        greatest = self._greatest_of(read, growing)
+        timeline = None
+        if query.rows:
+            full = greatest.get(shown.grid.metric, 1.0)
+            place = np.arange(n)
+            timeline = self._timelines.show(query, shown.grid, shown.window, self._rows, place, growing, full)
+        frame = replace(
+            base, query=query, gpus=self._rows, nodes=without_domains(shown.names), node_of=np.arange(n),
+            n_gaps=np.zeros(n, np.int64), last_time=np.full(n, shown.last), latest=newest(shown.grid.values),
+            grid=shown.grid, space=over_space(shown.grid.values), whole=shown.whole, window=shown.window,
+            recent=shown.recent, timeline=timeline, coming=None, by_node=True, greatest=greatest,
+            moment={} if shown.moment is None else shown.moment.overall(np.array(query.gpus) if query.gpus else None),
+            of_gpus=base if base.n_gpus else None,
+        )  # fmt: skip
+        if base.n_gpus:
+            return frame
+        now = shown.last if query.end is None else shown.window.end
+        rows = int(shown.whole.n.max(initial=0))
+        return replace(frame, first=shown.first, last=shown.last, now=now, n_rows=rows, sampling_seconds=NODE_INTERVAL)
+
+    def _greatest_of(self, read: Read, growing: bool) -> Mapping[str, float]:
+        """The greatest of each rate, or _LEAST; it never sinks."""
+        found = self._answer("greatest", growing, lambda: read().host_use(ALL_TIME))
+        for metric in HOST_METRICS:
+            value = max(found[metric.name.removeprefix(OF_HOST)].greatest or 0.0, _LEAST)
+            if not metric.full_scale and value > self._greatest.get(metric.name, 0.0):
+                self._greatest = {**self._greatest, metric.name: value}
+        return self._greatest
+
+    def _answer(self, key: object, growing: bool, compute: Callable[[], _Answer]) -> _Answer:
+        """What was found a short while ago, or is true for ever; else found anew."""
+        key, now = (key, growing), time.monotonic()
+        found = self._kept.pop(key, None)
+        if found is not None and growing:
+            good_from = now - max(_LAG, LAG_COSTS * found[2]) if self._renewed is None else self._renewed
+            found = found if found[1] >= good_from else None
+        if found is None:
+            value: object = compute()
+            found = value, now, time.monotonic() - now
+        self._kept[key] = found
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return cast(_Answer, found[0])
+
+
+def _shown(query: Query, metric: str, base: Frame, reader: RunReader) -> _Shown | None:
+    times = reader.host_times
+    if times is None:
+        return None
+    first, last = times
+    if base.n_gpus:
+        start, width, n = base.grid.start, base.grid.width, base.grid.n
+    else:
+        start, width, n = _columns(query, first, last)
+    window = Window(start, min(start + n * width, math.inf if query.end is None else query.end))
+    if query.span is None and query.end is None:
+        window = ALL_TIME
+    sums = reader.nodes_over_time(ALL_TIME, (0.0, _ONE_BIN, 1), _COLUMNS)
+    known = nodes_of(base.gpus)[0] if base.n_gpus else ()
+    names = (*known, *sorted(sums.keys() - set(known)))
+
+    def means(part: Window) -> Means:
+        own = sums if part == ALL_TIME else reader.nodes_over_time(part, (0.0, _ONE_BIN, 1), _COLUMNS)
+        counts, totals = _by_metric(own, names)
+        begin, end = part.within(*((base.first, base.last) if base.n_gpus else (first, last)))
+        return Means(tuple(OF_NODES), begin, end, counts, totals)
+
+    whole = means(ALL_TIME)
+    chosen = metric or best_measured(whole.measured()) or HOST_METRICS[0].name
+    grid = Grid(chosen, start, width, _values(reader, names, chosen, (start, width, n), window), math.inf)
+    moment = None
+    if query.cursor is not None:
+        begin = start + grid.column(query.cursor) * width
+        moment = means(Window(begin, begin + max(width, NODE_INTERVAL)))
+    own = whole if window == ALL_TIME else means(window)
+    until = last if query.end is None else min(query.end, last)
+    last_minute = Window(until - RECENT_SECONDS, math.inf if query.end is None else query.end)
+    recent = own if base.n_gpus else means(last_minute)  # of GPUs their own is shown
+    return _Shown(names, grid, whole, own, recent, moment, first, last)
+
+
+def _columns(query: Query, first: float, last: float) -> Bins:
+    """The columns of a frame without GPUs, as of one with them."""
+    until = last if query.end is None else min(query.end, last)
+    whole = query.span is None
+    span = max(until - first, NODE_INTERVAL) if query.span is None else query.span
+    n = max(query.columns - 1, 1) if whole else query.columns
+    width = query.width or choose_width(span, n, _FINEST, 1, snug=whole)
+    end = column_of(last, width) if query.end is None else math.ceil(query.end / width - 1e-9) - 1
+    begin = column_of(first, width) if whole else end - query.columns + 1
+    return begin * width, width, max(end - begin + 1, 1)
+
+
+def _values(reader: RunReader, names: tuple[str, ...], metric: str, bins: Bins, window: Window) -> Floats:
+    """[n_nodes, n_columns]: the means of a metric; where columns are shorter than the interval, each sample in all of those
+    that it covers."""
+    start, width, n = bins
+    part = Window(max(window.start, start), min(window.end, start + n * width))
+    values = node_means(reader, (metric,), bins, part, names)[metric]
+    if width >= NODE_INTERVAL:
+        return values
+    place = np.where(np.isfinite(values), np.arange(n), n)
+    following = np.minimum.accumulate(place[:, ::-1], axis=1)[:, ::-1]
+    covered = (following < n) & ((following - np.arange(n)) * width < _COVERS)
+    filled = np.take_along_axis(values, np.minimum(following, n - 1), axis=1)
+    return np.where(covered, filled, np.nan)
+
+
+def _by_metric(sums: Mapping[str, Floats], names: tuple[str, ...]) -> tuple[Floats, Floats]:
+    """Counts and sums [n_metrics, n_nodes] of those of each node's columns in one bin."""
+    nothing = np.zeros((1, len(_COLUMNS), 2))
+    found = np.stack([sums.get(name, nothing)[0] for name in names])
+    (*_, n), (*_, all_of_it) = found[..., 0].T, found[..., 1].T
+    counts, totals = found[:, :-1, 0].T.copy(), found[:, :-1, 1].T.copy()
+    known = (n > 0) & (all_of_it > 0)
+    counts[_MEMORY] = np.where(known, counts[_MEMORY], 0.0)
+    totals[_MEMORY] = np.divide(totals[_MEMORY] * n, all_of_it, out=np.zeros(len(names)), where=known)
+    return counts, totals
+
+
+def _row(number: int, node: str) -> Gpu:
+    """A node where a GPU would stand."""
+    return Gpu(number, "", node, *[None] * 12)

@@ -1,0 +1,77 @@
+"""A recording watched together with the traces of its run, by one clock: a query that asks for a level of these (GPUs,
+streams, threads) is answered by them, with the samples as counters; any other by the recording."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gssr.model.joined.together import Laid
+from gssr.model.live.frame import Frame, Query
+from gssr.model.live.watch import Watch
+from gssr.model.live.watch_trace import WatchTrace
+from gssr.store.format.rows import Event
+from gssr.store.read.open import RecordingError
+
+
+class WatchJoined:
+    """``lay`` gives the traces, laid over the run; it is called when the run has ended, or with ``at_once`` at the first
+    look."""
+
+    def __init__(self, watch: Watch, lay: Callable[[], Laid], at_once: bool) -> None:
+        self._watch, self._lay, self._at_once = watch, lay, at_once
+        self._laid: Laid | None = None
+        self._trace: WatchTrace | None = None
+        self._events: tuple[Event, ...] = ()
+        self._first = 0.0
+        self.path = watch.path
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs of the recording."""
+        return self._watch.run_ids
+
+    @property
+    def growing(self) -> bool:
+        """Whether more may come."""
+        return self._watch.growing or self._laid is None or (self._trace is not None and self._trace.growing)
+
+    @property
+    def pace(self) -> float:
+        """As the recording's."""
+        return self._watch.pace
+
+    def close(self) -> None:
+        """Let go of every file."""
+        self._watch.close()
+        if self._trace is not None:
+            self._trace.close()
+
+    def look(self, query: Query, quick: bool = False) -> Frame:
+        """As Watch and WatchTrace."""
+        if self._laid is not None and query.level is not None and self._trace is not None:
+            return replace(self._trace.look(query, quick), traced=self._laid.traced, since=self._first)
+        frame = self._watch.look(replace(query, level=None, opened=False, tables=False), quick)
+        wanted = self._laid is None and frame.run is not None and (self._at_once or not self._watch.growing)
+        if wanted and not quick:
+            self._laid = self._lay_over(frame)
+        if self._laid is None:
+            return replace(frame, refined=frame.refined and not wanted)
+        events = tuple(sorted((*frame.events, *self._events), key=lambda event: event.time))
+        return replace(frame, traced=self._laid.traced, events=events)
+
+    def _lay_over(self, frame: Frame) -> Laid:
+        self._first = frame.first
+        try:
+            laid = self._lay()
+        except (RecordingError, ValueError, OSError) as error:
+            laid = Laid(None, (), (str(error),))
+        timeline = laid.timeline
+        if timeline is not None:
+            self._trace = WatchTrace(self.path, lambda: timeline)
+        begin = min((trace.start for trace in laid.traced), default=frame.first)
+        said = [*laid.refused, *dict.fromkeys(f"{each.path}: {text}" for each in laid.traced for text in each.notes)]
+        marks = {f"traced from here for {each.seconds:.3g} s": each.start for each in laid.traced}
+        self._events = (
+            *(Event(time, None, None, None, "mark", text) for text, time in marks.items()),
+            *(Event(begin, None, None, None, "note", text) for text in said),
+        )
+        return laid

@@ -1,0 +1,417 @@
+"""The call tree: what each path of calls took with and without what it called, on each rank. Of a profile it is what the
+file has, of a trace what lies within what on its threads; of an OTF2 archive also the kernels, which nobody calls.
+
+Values of a node below 0 where it is taken from a counter that a processor shares between events, and of one whose callees
+outlast it, are unknown.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.model.traces.nesting import nesting
+from gssr.model.traces.part import Part
+from gssr.traces.timeline import Category, Kind, Profile, Timeline, Track
+
+_NUMBER = re.compile(r"[\W_]*\d+$")
+TIME, VISITS = "time", "visits"
+COMMUNICATION = ("mpi", "shmem", "communication")
+"""Paradigms in which ranks wait for one another; of traces a category."""
+_WORK = (
+    "loop", "parallel", "sections", "section", "single", "single sblock", "master", "workshare", "task",
+    "ordered sblock", "critical sblock",
+)  # fmt: skip
+"""Roles of OpenMP's regions whose own time is the program's: what is left waits, or costs the runtime."""
+_OWN = ("user", "compiler", "instrumented", "libwrap", "wrapper", "sampling", "unknown", "")
+"""Paradigms of what the program does itself."""
+_TELL_NONE = ("kineto", "chrome", "nsys", "rocpd")
+"""Formats that tell no paradigms: there the category of an interval stands for it."""
+_NS = {"sec": 1e9, "s": 1e9, "msec": 1e6, "ms": 1e6, "usec": 1e3, "us": 1e3, "nsec": 1.0, "ns": 1.0}
+_ON_THREADS = tuple(kind for kind in Kind if kind >= Kind.RUNTIME and kind != Kind.MARK)
+_ROUNDING = 1e-9
+"""A difference below 0 of no more than this share of what it was taken from comes of rounding."""
+
+
+class Metric(NamedTuple):
+    """What is counted; times are in ns, whatever the file has. ``combine``: how the values of several ranks become one."""
+
+    name: str
+    title: str
+    unit: str
+    combine: Literal["sum", "min", "max"] = "sum"
+
+
+class Values(NamedTuple):
+    """Of a metric [n_nodes, n_places], NaN where unknown: of a node with all below it, and of the node alone."""
+
+    inclusive: Floats
+    exclusive: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CallTree:
+    """``names``, ``paradigm``, ``depth``, ``parent`` [n_nodes]: each node stands behind its caller, -1 of a root.
+    ``places``: what is compared: ranks, each by the first of its tracks; of one rank its threads and streams."""
+
+    names: tuple[str, ...]
+    paradigm: tuple[str, ...]
+    parent: Ints
+    depth: Ints
+    places: tuple[Track, ...]
+    metrics: tuple[Metric, ...]
+    make: Callable[[str], Values]
+    _made: dict[str, Values] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def has(self, metric: str) -> bool:
+        """Whether there are values of it."""
+        return any(each.name == metric for each in self.metrics)
+
+    def values(self, metric: str) -> Values:
+        """Read when they are first asked for; of what was not measured all unknown. Raises TraceError."""
+        if metric not in self._made:
+            unknown = np.full((len(self), len(self.places)), np.nan)
+            self._made[metric] = self.make(metric) if self.has(metric) else Values(unknown, unknown)
+        return self._made[metric]
+
+    @property
+    def by_rank(self) -> bool:
+        """Whether the places are ranks."""
+        return len({track.rank for track in self.places}) > 1
+
+    @property
+    def noun(self) -> str:
+        """What its places are."""
+        return "rank" if self.by_rank else "thread"
+
+    def called(self, place: int) -> str:
+        """A place in words: ``rank 3``, or a thread's name."""
+        track = self.places[place]
+        if self.by_rank and track.rank is not None:
+            return f"rank {track.rank}"
+        return track.name or f"thread {place if track.tid is None else track.tid}"
+
+
+def places_text(tree: CallTree) -> str:
+    """``4 ranks``, ``1 thread``."""
+    n = len(tree.places)
+    return f"{n:,} {tree.noun}{'' if n == 1 else 's'}"
+
+
+def tree_of(part: Part, steps: Sequence[int] | Ints = ()) -> CallTree | None:
+    """None where nothing was called. The rows that are ``steps`` are calls of one name, whatever their numbers."""
+    profile = part.timeline.profile
+    return _of_intervals(part, steps) if profile is None else _of_profile(part.timeline, profile)
+
+
+# Of a profile
+
+
+def _of_profile(timeline: Timeline, profile: Profile) -> CallTree:
+    measured = {metric.name: metric for metric in profile.metrics}
+    names = [timeline.names[at] for at in profile.name.tolist()]
+    kept = [at for at, track in enumerate(timeline.tracks) if track.kind != "other"]
+    place_of, places = _places([timeline.tracks[at] for at in kept])
+    n, n_tracks = len(names), len(timeline.tracks)
+
+    def stored(name: str) -> Floats:
+        nodes, rows = measured[name].rows()
+        found = np.zeros((n, n_tracks))
+        found[nodes] = rows
+        return found[:, kept]
+
+    def make(name: str) -> Values:
+        metric, found = measured[name], stored(name)
+        factor = _NS.get(metric.unit, 1.0)
+        if metric.combine != "sum":
+            if VISITS in measured:
+                found[stored(VISITS) == 0] = np.nan  # never called there: neither the least nor the greatest
+            combine = np.fmin if metric.combine == "min" else np.fmax
+            own = _folded(found, place_of, len(places), combine) * factor
+            return Values(with_callees(own, profile.parent, depth, combine), own)
+        found = _folded(found, place_of, len(places), np.add)
+        if metric.inclusive:
+            return Values(found * factor, _without_callees(found, profile.parent, depth) * factor)
+        return Values(with_callees(found, profile.parent, depth) * factor, found * factor)
+
+    depth = _depths(profile.parent)
+    metrics = tuple(
+        Metric(each.name, each.title, "ns" if each.unit in _NS else each.unit, each.combine) for each in profile.metrics
+    )
+    paradigm = tuple(_paradigm(name, role in _WORK) for name, role in zip(profile.paradigm, profile.role, strict=True))
+    return CallTree(tuple(names), paradigm, profile.parent, depth, places, metrics, make)
+
+
+def _paradigm(name: str, works: bool) -> str:
+    """Of a region that ``works``: its own time is the program's, where it is OpenMP's."""
+    return "user" if name in _OWN or (name == "openmp" and works) else name
+
+
+def _places(tracks: Sequence[Track]) -> tuple[Ints, tuple[Track, ...]]:
+    """The place of each track, and the places by rank."""
+    keys = [(track.source, track.rank) for track in tracks]
+    if len(set(keys)) < 2:
+        return np.arange(len(tracks)), tuple(tracks)
+    first: dict[tuple[int, int | None], Track] = {}
+    for key, track in zip(keys, tracks, strict=True):
+        first.setdefault(key, track)
+    order = sorted(first, key=lambda key: (key[1] is None, key[1] or 0, key[0]))
+    at = {key: place for place, key in enumerate(order)}
+    return np.array([at[key] for key in keys], np.int64), tuple(first[key] for key in order)
+
+
+def _folded(values: Floats, place_of: Ints, n: int, combine: np.ufunc) -> Floats:
+    """[n_nodes, n]: the columns of each place as one."""
+    if n == values.shape[1]:
+        return values
+    found = np.full((len(values), n), 0.0 if combine is np.add else np.nan)
+    for at, place in enumerate(place_of.tolist()):
+        found[:, place] = combine(found[:, place], values[:, at])
+    return found
+
+
+def _depths(parent: Ints) -> Ints:
+    depth = np.zeros(len(parent), np.int64)
+    for node, above in enumerate(parent.tolist()):
+        if above >= 0:
+            depth[node] = depth[above] + 1
+    return depth
+
+
+def _by_depth(depth: Ints) -> list[Ints]:
+    """The nodes of each depth."""
+    return np.split(np.argsort(depth, kind="stable"), np.cumsum(np.bincount(depth))[:-1]) if len(depth) else []
+
+
+def with_callees(values: Floats, parent: Ints, depth: Ints, combine: np.ufunc = np.add) -> Floats:
+    """Of each node with all below it, of values [n_nodes, ...] of each alone."""
+    found = values.copy()
+    for level in reversed(_by_depth(depth)[1:]):
+        combine.at(found, parent[level], found[level])
+    return found
+
+
+def _without_callees(values: Floats, parent: Ints, depth: Ints) -> Floats:
+    found = values.copy()
+    below = np.flatnonzero(depth > 0)
+    np.subtract.at(found, parent[below], values[below])
+    found[np.abs(found) <= _ROUNDING * np.abs(values)] = 0.0
+    found[found < 0] = np.nan
+    return found
+
+
+# Of what lies within what
+
+
+def _of_intervals(part: Part, steps: Sequence[int] | Ints) -> CallTree | None:
+    own, tracks = part.timeline.intervals, part.timeline.tracks
+    on_stream = np.array([track.kind == "gpu_stream" for track in tracks], np.bool_)
+    of_score_p = all(source.format == "otf2" for source in part.timeline.sources)
+    rows = part.rows(*_ON_THREADS, *((Kind.KERNEL,) if of_score_p else ()))
+    rows = rows[on_stream[own.track[rows]] == (own.kind[rows] == Kind.KERNEL)]
+    if len(steps) and len(part.rows(Kind.PYTHON)):  # steps begin and end within functions of the profiler
+        rows, steps = rows[~np.isin(rows, steps)], ()
+    if not len(rows):
+        return None
+    length, name, called = np.maximum(part.length[rows], 0), own.name[rows].astype(np.int64), part.timeline.names
+    if len(steps):
+        name[np.isin(rows, steps)] = len(called)
+        called = (*called, _NUMBER.sub("", called[own.name[steps[0]]]))
+    used, track = np.unique(own.track[rows], return_inverse=True)
+    found = nesting(part.start[rows], length, own.track[rows])
+    node, parent, name_of, first = _merged(found.parent, found.depth, name, len(called))
+    place_of, places = _places([tracks[at] for at in used.tolist()])
+    shape = (len(parent), len(places))
+    cell = node * shape[1] + place_of[track]
+    visits = np.bincount(cell, minlength=shape[0] * shape[1]).astype(np.float64).reshape(shape)
+    time = np.bincount(cell, length, shape[0] * shape[1]).astype(np.float64).reshape(shape)
+    depth = _depths(parent)
+    names = tuple(called[at] for at in name_of.tolist())
+    categories = [Category(at) for at in own.category[rows[first]].tolist()]
+    paradigm = tuple(each.name.lower() for each in categories)
+    if not any(source.format in _TELL_NONE for source in part.timeline.sources):
+        told = part.timeline.domains
+        paradigm = tuple(
+            _paradigm(told.get(name, "").lower(), category == Category.COMPUTE)
+            for name, category in zip(names, categories, strict=True)
+        )
+    return _counted(
+        names, paradigm,
+        parent, depth, places, time, visits,
+    )  # fmt: skip
+
+
+def _merged(parent: Ints, depth: Ints, key: Ints, n_keys: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Nodes of one path as one: which one each is [n], and of these [n_found] the caller, the key, and the first of them."""
+    node = np.zeros(len(parent), np.int64)
+    parents, keys, firsts, n = [], [], [], 0
+    for level in _by_depth(depth):
+        above = np.where(parent[level] >= 0, node[parent[level]], -1)
+        code, first, of = np.unique((above + 1) * n_keys + key[level], return_index=True, return_inverse=True)
+        node[level] = n + of
+        parents.append(code // n_keys - 1)
+        keys.append(code % n_keys)
+        firsts.append(level[first])
+        n += len(code)
+    return node, np.concatenate(parents), np.concatenate(keys), np.concatenate(firsts)
+
+
+def _counted(
+    names: tuple[str, ...], paradigm: tuple[str, ...], parent: Ints, depth: Ints, places: tuple[Track, ...],
+    time: Floats, visits: Floats,
+) -> CallTree:  # fmt: skip
+    """With what is known of a trace's calls: how long they took, and how many they were."""
+    made = {
+        TIME: Values(time, _without_callees(time, parent, depth)),
+        VISITS: Values(with_callees(visits, parent, depth), visits),
+    }
+    metrics = (Metric(TIME, "Time", "ns"), Metric(VISITS, "Visits", "occ"))
+    return CallTree(names, paradigm, parent, depth, places, metrics, made.__getitem__)
+
+
+def together(trees: Sequence[CallTree]) -> CallTree:
+    """One tree of those of several ranks' traces, each rank a place."""
+    if len(trees) == 1:
+        return trees[0]
+    names: dict[str, int] = {}
+    key = np.array([names.setdefault(name, len(names)) for tree in trees for name in tree.names], np.int64)
+    begins = np.cumsum([0, *(len(tree) for tree in trees)])
+    parent = np.concatenate(
+        [np.where(tree.parent >= 0, tree.parent + at, -1) for tree, at in zip(trees, begins.tolist(), strict=False)]
+    )
+    depth = np.concatenate([tree.depth for tree in trees])
+    node, parents, keys, first = _merged(parent, depth, key, len(names))
+    tracks = [track._replace(source=at) for at, tree in enumerate(trees) for track in tree.places]
+    place_of, places = _places(tracks)
+    found = np.zeros((2, len(parents), len(places)))
+    column = 0
+    for tree, at in zip(trees, begins.tolist(), strict=False):
+        mine = node[at : at + len(tree)]
+        for place in range(len(tree.places)):
+            for which, values in enumerate((tree.values(TIME).inclusive, tree.values(VISITS).exclusive)):
+                np.add.at(found[which, :, place_of[column]], mine, values[:, place])
+            column += 1
+    paradigm = [each for tree in trees for each in tree.paradigm]
+    words = list(names)
+    return _counted(
+        tuple(words[at] for at in keys.tolist()), tuple(paradigm[at] for at in first.tolist()), parents,
+        _depths(parents), places, found[0], found[1],
+    )  # fmt: skip
+
+
+# What is made of it
+
+
+class Spread(NamedTuple):
+    """Over the places, of each row [n]: NaN where none is known. ``most``: the place with the greatest, -1 for none;
+    ``imbalance``: 1 - mean/max, what of the greatest would be won were all alike."""
+
+    total: Floats
+    mean: Floats
+    least: Floats
+    greatest: Floats
+    most: Ints
+    imbalance: Floats
+
+
+def spread(values: Floats, combine: str = "sum") -> Spread:
+    """Of values [n, n_places]."""
+    known = np.isfinite(values)
+    any_known, n = known.any(axis=1), np.maximum(known.sum(axis=1), 1)
+    filled = np.where(known, values, 0.0)
+    unknown = np.where(any_known, 0.0, np.nan)
+    least = np.where(known, values, np.inf).min(axis=1, initial=np.inf)
+    greatest = np.where(known, values, -np.inf).max(axis=1, initial=-np.inf)
+    least, greatest = np.where(any_known, least, np.nan), np.where(any_known, greatest, np.nan)
+    total = {"min": least, "max": greatest}.get(combine, np.where(known.all(axis=1), filled.sum(axis=1), np.nan))
+    mean = filled.sum(axis=1) / n + unknown
+    most = np.where(any_known, np.where(known, values, -np.inf).argmax(axis=1), -1) if values.shape[1] else unknown
+    with np.errstate(invalid="ignore", divide="ignore"):
+        imbalance = np.where(greatest > 0, 1 - mean / greatest, np.where(greatest == 0, 0.0, np.nan))
+    return Spread(total, mean, least, greatest, np.asarray(most, np.int64), imbalance)
+
+
+class Functions(NamedTuple):
+    """Nodes of one name and paradigm as one, the greatest exclusive time first. ``inclusive``, ``exclusive``, ``visits``
+    [n, n_places]; what a function takes within itself counts once."""
+
+    names: tuple[str, ...]
+    paradigm: tuple[str, ...]
+    inclusive: Floats
+    exclusive: Floats
+    visits: Floats
+
+
+def functions(tree: CallTree, metric: str = TIME) -> Functions:
+    """By name."""
+    at: dict[tuple[str, str], int] = {}
+    of = np.array([at.setdefault(key, len(at)) for key in zip(tree.names, tree.paradigm, strict=True)], np.int64)
+    outermost = np.flatnonzero(~_is_within_itself(tree.parent, of))
+    values, shape = tree.values(metric), (len(at), len(tree.places))
+    inclusive, exclusive, visits = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    np.add.at(inclusive, of[outermost], values.inclusive[outermost])
+    np.add.at(exclusive, of, values.exclusive)
+    np.add.at(visits, of, tree.values(VISITS).exclusive)
+    order = np.argsort(-np.nan_to_num(exclusive).sum(axis=1), kind="stable")
+    keys = list(at)
+    named = [keys[each] for each in order.tolist()]
+    return Functions(
+        tuple(name for name, _ in named),
+        tuple(each for _, each in named),
+        inclusive[order],
+        exclusive[order],
+        visits[order],
+    )
+
+
+def _is_within_itself(parent: Ints, key: Ints) -> Flags:
+    """[n]: whether one of those around it has the same key."""
+    found, above, rows = np.zeros(len(parent), np.bool_), parent, np.arange(len(parent))
+    while len(rows):
+        inside = above >= 0
+        rows, above = rows[inside], above[inside]
+        same = key[above] == key[rows]
+        found[rows[same]] = True
+        rows, above = rows[~same], parent[above[~same]]
+    return found
+
+
+def by_paradigm(tree: CallTree) -> dict[str, Floats]:
+    """The exclusive time [n_places] of each paradigm, the greatest first; of unknown times nothing is counted."""
+    exclusive = np.nan_to_num(tree.values(TIME).exclusive)
+    found: dict[str, Floats] = {}
+    for name in dict.fromkeys(tree.paradigm):
+        found[name] = exclusive[[each == name for each in tree.paradigm]].sum(axis=0)
+    return dict(sorted(found.items(), key=lambda each: -float(each[1].sum())))
+
+
+def callees(parent: Ints) -> Mapping[int, list[int]]:
+    """The nodes that each one calls; under -1 the roots."""
+    found: dict[int, list[int]] = {}
+    for node, above in enumerate(parent.tolist()):
+        found.setdefault(above, []).append(node)
+    return found
+
+
+def hot_path(tree: CallTree, metric: str = TIME) -> list[int]:
+    """From the root with most of a metric down to the callee with most, until a call has more itself than any callee."""
+    values = tree.values(metric)
+    inclusive = np.nan_to_num(values.inclusive).sum(axis=1)
+    exclusive = np.nan_to_num(values.exclusive).sum(axis=1)
+    return list(_hottest(inclusive, exclusive, callees(tree.parent)))
+
+
+def _hottest(inclusive: Floats, exclusive: Floats, below: Mapping[int, list[int]]) -> Iterator[int]:
+    at, own = -1, 0.0
+    while at in below:
+        node = max(below[at], key=lambda each: inclusive[each])
+        if inclusive[node] <= own:
+            return
+        yield node
+        at, own = node, float(exclusive[node])

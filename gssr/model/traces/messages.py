@@ -1,0 +1,189 @@
+"""Who sends to whom, and who waits for whom in collective operations."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.model.traces.part import Part
+from gssr.traces.timeline import COLLECTIVES, NO_TIME, Messages, Track
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Messages by pair [n]: from ``ends[source]`` to ``ends[target]``, processes by the first of their tracks, the rank's
+    order. ``count``, ``size`` (bytes); ``time``: from sending to receiving, ns together, of those ``timed`` whose both ends
+    were read, ``timed_size`` the bytes of these. A message that came before it was sent took no time."""
+
+    ends: tuple[Track, ...]
+    source: Ints
+    target: Ints
+    count: Ints
+    size: Ints
+    time: Ints
+    timed: Ints
+    timed_size: Ints
+
+    def rate(self) -> Floats:
+        """Bytes/s [n] of the time that messages were under way; NaN where that is 0 or unknown."""
+        return _rate(self.timed_size, self.time)
+
+
+class CollectiveUse(NamedTuple):
+    """All collective operations of one kind on one communicator, all ranks' parts together. ``wait_ns`` is of ``n_known``
+    parts (gssr.traces.timeline.Collectives), None of none."""
+
+    kind: str
+    comm: str
+    n: int
+    total_ns: int
+    wait_ns: int | None
+    max_wait_ns: int | None
+    n_known: int
+    sent: int
+    received: int
+
+
+def exchange_of(part: Part) -> Exchange | None:
+    """Of the messages that were sent in the window (of those whose sending was not read: received) from or to what is looked
+    at; None where the trace tells of none."""
+    messages = part.timeline.messages
+    if messages is None:
+        return None
+    rows = np.flatnonzero(_chosen(part, messages))
+    tracks = part.timeline.tracks
+    used = np.array([part.on is None and track.kind in ("cpu_thread", "process") for track in tracks] or [False])
+    used[messages.source[rows]] = used[messages.target[rows]] = True
+    ends, end_of = _ends(tracks, used)
+    pair = end_of[messages.source[rows]] * max(len(ends), 1) + end_of[messages.target[rows]]
+    pairs, at = np.unique(pair, return_inverse=True)
+    sent, received, size = messages.sent[rows], messages.received[rows], messages.size[rows]
+    timed = (sent != NO_TIME) & (received != NO_TIME)
+    time = np.where(timed, np.maximum(received - sent, 0), 0)
+
+    def added(values: Ints | Flags) -> Ints:
+        return np.bincount(at, values, len(pairs)).astype(np.int64)
+
+    return Exchange(
+        ends, *np.divmod(pairs, max(len(ends), 1)), np.bincount(at, minlength=len(pairs)), added(size), added(time),
+        added(timed), added(np.where(timed, size, 0)),
+    )  # fmt: skip
+
+
+def _chosen(part: Part, messages: Messages) -> Flags:
+    time = np.where(messages.sent == NO_TIME, messages.received, messages.sent)
+    chosen = np.ones(len(time), np.bool_)
+    if not part.whole:
+        chosen = (time >= part.window[0]) & (time < part.window[1])
+    if part.on is not None:
+        chosen &= part.on[messages.source] | part.on[messages.target]
+    return chosen
+
+
+def _ends(tracks: Sequence[Track], used: Flags) -> tuple[tuple[Track, ...], Ints]:
+    """The processes that these tracks are of, by rank, and the place of each track's among them."""
+    first: dict[object, tuple[int, Track]] = {}
+    key_of = []
+    for at, track in enumerate(tracks):
+        key = (track.source, track.rank) if track.rank is not None else (track.source, None, at)
+        key_of.append(key)
+        if used[at]:
+            first.setdefault(key, (at, track))
+    keys = sorted(first, key=lambda key: (first[key][1].rank is None, first[key][1].rank or 0, first[key][0]))
+    place = {key: at for at, key in enumerate(keys)}
+    return tuple(first[key][1] for key in keys), np.array([place.get(key, -1) for key in key_of] or [0], np.int64)
+
+
+def both(a: Exchange | None, b: Exchange | None) -> Exchange | None:
+    """Those of two archives."""
+    if a is None or b is None:
+        return a or b
+    moved = b.source + len(a.ends), b.target + len(a.ends)
+    columns = [*moved, b.count, b.size, b.time, b.timed, b.timed_size]
+    own = [a.source, a.target, a.count, a.size, a.time, a.timed, a.timed_size]
+    return Exchange(a.ends + b.ends, *(np.append(*pair) for pair in zip(own, columns, strict=True)))
+
+
+class Matrix(NamedTuple):
+    """What is sent by lines of senders [n] and columns of receivers [n], each a process, a node or some neighbours:
+    ``labels`` [n]; ``n``, ``size``, ``time``, ``timed_size`` [n, n] as in Exchange."""
+
+    labels: tuple[str, ...]
+    n: Ints
+    size: Ints
+    time: Ints
+    timed_size: Ints
+
+    def rate(self) -> Floats:
+        """Bytes/s [n, n]; NaN where it is unknown."""
+        return _rate(self.timed_size, self.time)
+
+
+def matrix_of(exchange: Exchange, by_node: bool = False, at_most: int = 1 << 30) -> Matrix:
+    """By process or by node; neighbours become one line where there would be more than ``at_most``."""
+    ends = exchange.ends
+    names = [track.node or "unknown" for track in ends] if by_node else [_label(track) for track in ends]
+    if by_node:
+        places = {name: at for at, name in enumerate(dict.fromkeys(names))}
+        line = np.array([places[name] for name in names], np.int64)
+        names = list(places)
+    else:
+        line = np.arange(len(ends))
+    fold = -(-len(names) // max(at_most, 1)) if names else 1
+    n = -(-len(names) // max(fold, 1))
+    own = [names[at * fold : (at + 1) * fold] for at in range(n)]
+    labels = tuple(some[0] if len(some) == 1 else f"{some[0]}-{some[-1]}" for some in own)
+    cell = line[exchange.source] // fold * n + line[exchange.target] // fold if n else exchange.source
+
+    def added(values: Ints) -> Ints:
+        return np.bincount(cell, values, n * n).astype(np.int64).reshape(n, n)
+
+    return Matrix(labels, *map(added, (exchange.count, exchange.size, exchange.time, exchange.timed_size)))
+
+
+def _label(track: Track) -> str:
+    return track.name if track.rank is None else str(track.rank)
+
+
+def _rate(size: Ints, time: Ints) -> Floats:
+    rate: Floats = np.divide(size * 1e9, time, out=np.full(size.shape, np.nan), where=time > 0)
+    return rate
+
+
+def collectives_of(part: Part) -> tuple[CollectiveUse, ...]:
+    """Of those that begin in the window on what is looked at, by the time that they take."""
+    messages = part.timeline.messages
+    if messages is None or not len(messages.collectives.start):
+        return ()
+    own = messages.collectives
+    chosen = np.ones(len(own.start), np.bool_)
+    if not part.whole:
+        chosen = (own.start >= part.window[0]) & (own.start < part.window[1])
+    if part.on is not None:
+        chosen &= part.on[own.track]
+    rows = np.flatnonzero(chosen)
+    code = own.kind[rows].astype(np.int64) * (len(messages.comms) or 1) + own.comm[rows]
+    codes, at = np.unique(code, return_inverse=True)
+    wait = own.wait[rows]
+    known, n = wait >= 0, len(codes)
+    longest = np.zeros(n, np.int64)
+    np.maximum.at(longest, at, wait)
+    columns = [
+        np.bincount(at, values, n).astype(np.int64).tolist()
+        for values in (own.length[rows], np.where(known, wait, 0), known, own.sent[rows], own.received[rows])
+    ]
+    counts = np.bincount(at, minlength=n).tolist()
+    found = [
+        CollectiveUse(COLLECTIVES[code // len(messages.comms)], messages.comms[code % len(messages.comms)], count, total,
+                      waited if n_known else None, most if n_known else None, n_known, sent, received)
+        for code, count, total, waited, n_known, sent, received, most in zip(
+            codes.tolist(), counts, *columns, longest.tolist(), strict=True)
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda use: -use.total_ns))
+
+
+def all_collectives(a: Sequence[CollectiveUse], b: Sequence[CollectiveUse]) -> tuple[CollectiveUse, ...]:
+    """Those of two archives, whose communicators are not the same."""
+    return tuple(sorted((*a, *b), key=lambda use: -use.total_ns))

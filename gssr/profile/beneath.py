@@ -1,0 +1,108 @@
+"""Beneath nsys: supervises the command for ``gssr profile --trace nsys`` (gssr.profile.nsys), which started nsys.
+
+Run as a file, because what lies in the user's folder or environment must not be imported in its place: ``beneath.py SOCKET
+COMMAND ARG...``. Where nobody answers, the command was given up, or runs elsewhere by now: then nothing is run.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+if __name__ == "__main__":
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from gssr.profile.supervise import GRACE, Supervisor
+from gssr.profile.workload import FORWARDED
+
+NOBODY = 127
+"""Exit code where nothing is run."""
+
+
+class Begin(NamedTuple):
+    """What is said before the command is begun: which standard streams come with it, and which signals are ignored or
+    blocked, whatever nsys has made of that."""
+
+    streams: Sequence[int]
+    ignored: Sequence[int]
+    mask: Sequence[int]
+
+    def encoded(self) -> bytes:
+        """As it is sent."""
+        return b";".join(b",".join(b"%d" % number for number in numbers) for numbers in self) + b"\n"
+
+
+def _decoded(message: bytes) -> Begin:
+    """Raises ValueError."""
+    parts = message.rstrip(b"\n").split(b";")
+    streams, ignored, mask = ([int(word) for word in part.split(b",") if word] for part in parts)
+    return Begin(streams, ignored, mask)
+
+
+class Caller:
+    """Tells the supervisor above nsys what becomes of the command: see gssr.profile.supervise.Recorder."""
+
+    pid: int | None = None
+    fd = -1
+
+    def __init__(self, talk: int) -> None:
+        self._talk = talk
+
+    def started(self, pid: int, when: float) -> None:  # noqa: ARG002
+        """The command runs."""
+        self._tell(b"started %d\n" % pid)
+
+    def event(self, kind: str, message: str) -> None:
+        """Nothing: it is known above."""
+
+    def ended(self, exit_code: int, state: str, when: float) -> None:  # noqa: ARG002
+        """The command has ended."""
+        self._tell(b"ended %d\n" % exit_code)
+
+    def _tell(self, line: bytes) -> None:
+        try:
+            os.write(self._talk, line)
+        except OSError:
+            pass  # it is gone; the command is not
+
+
+def main(path: str, command: list[str]) -> int:
+    """The command's exit code."""
+    talk = _call(path)
+    return NOBODY if talk is None else Supervisor(Caller(talk), None, GRACE, None).run(command, 0.0)
+
+
+def _call(path: str) -> int | None:
+    """Get the standard streams and signals from above; the descriptor to talk by, None where nobody is there."""
+    from _socket import AF_UNIX, CMSG_SPACE, SOCK_STREAM, socket
+    from array import array
+
+    caller = socket(AF_UNIX, SOCK_STREAM)
+    try:
+        caller.connect(path)
+        message, passed, _, _ = caller.recvmsg(1 << 12, CMSG_SPACE(3 * 4))
+        begin = _decoded(message)
+    except (OSError, ValueError):
+        return None
+    descriptors = array("i", b"".join(data for _, _, data in passed))
+    for number in (0, 1, 2):
+        if number in begin.streams:
+            os.dup2(descriptors[begin.streams.index(number)], number)
+        else:
+            os.close(number)  # as it was above
+    for descriptor in descriptors:
+        os.close(descriptor)
+    for sig in FORWARDED:
+        signal.signal(sig, signal.SIG_IGN if sig in begin.ignored else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, begin.mask)
+    os.set_inheritable(caller.fileno(), False)
+    return caller.detach()
+
+
+if __name__ == "__main__":
+    code = 126
+    try:
+        code = main(sys.argv[1], sys.argv[2:])
+    finally:
+        os._exit(code)

@@ -1,0 +1,353 @@
+"""``gssr profile --trace nsys``: the command runs under Nsight Systems, and nobody else notices.
+
+Between nsys and the command is a second supervisor (gssr.profile.beneath). By a socket it gets our standard streams, and how
+signals were handled when we were started; it says when the command has begun and with which exit code it has ended, and
+passes on the signals that we send to it alone. So nsys may swallow signals, exit with a code of its own, print what it
+likes, or hang when it writes its report: the command's output, its exit code and its signals are as without it. Where nsys
+ends before it has begun the command, that runs without.
+"""
+
+import array
+import os
+import signal
+import struct
+import sys
+import time
+from collections.abc import Sequence
+
+from gssr.marks import ENVIRONMENT as MARKS
+from gssr.profile import beneath
+from gssr.profile.request import UsageError
+from gssr.profile.stderr import say
+from gssr.profile.supervise import FINISH_SECONDS, GRACE, Recorder, Supervisor, supervise
+from gssr.profile.workload import ENDING, start
+from gssr.store.disk import FILE
+
+START_SECONDS = 60.0
+"""If nsys has not begun the command by then, it is ended, and the command runs without it."""
+REPORT_SECONDS = 300.0
+"""How long nsys may take for its report once the command has ended."""
+TOLD_SECONDS = 10.0
+"""The same where a signal has asked for the end: who sent it will not wait."""
+
+_LAST_WORDS = 2.0
+_PATIENCE = 0.2
+_REPORTS = (".nsys-rep", ".sqlite")
+_OPTIONS = ("--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none", "--export=sqlite", "--wait=primary")
+
+
+def seconds_of(trace: str) -> float | None:
+    """What --trace says, ``nsys`` or ``nsys:SECONDS``: for how long, in s; None: all of it. Raises UsageError."""
+    word, _, seconds = trace.partition(":")
+    try:
+        found = float(seconds) if seconds else None
+    except ValueError:
+        found = 0.0
+    if word != "nsys" or trace.endswith(":") or (found is not None and not 1 <= found <= 1e6):
+        raise UsageError(f"--trace: {trace!r} is not nsys or nsys:SECONDS, such as nsys:30")
+    return found
+
+
+def supervise_traced(
+    argv: Sequence[str],
+    recorder: Recorder,
+    max_runtime: float | None,
+    trace: str,
+    folder: str | None,
+    rank: int,
+) -> int:
+    """As gssr.profile.supervise.supervise, under nsys, whose report goes into ``folder``."""
+    nsys, marks = _program("nsys"), os.environ.get(MARKS)
+    if nsys is None:
+        why = "nsys is not found on PATH"
+    elif folder is None or marks is None:
+        why = f"there is no folder for {'its report' if folder is None else 'a socket'}"
+    else:
+        report = _unused(os.path.join(folder, f"nsys.rank{rank}"))
+        traced = TracedSupervisor(recorder, max_runtime, nsys, seconds_of(trace), report, marks)
+        return traced.run(argv, FINISH_SECONDS)
+    say(f"--trace nsys: {why}: the command runs without it")
+    return supervise(argv, recorder, max_runtime)
+
+
+def _program(name: str) -> str | None:
+    for place in os.environ.get("PATH", "").split(os.pathsep):
+        path = os.path.join(place, name)
+        if place and os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _unused(stem: str) -> str:
+    name, number = stem, 1
+    while any(os.path.lexists(name + ending) for ending in _REPORTS):
+        number += 1
+        name = f"{stem}-{number}"
+    return name
+
+
+class TracedSupervisor(Supervisor):
+    """Supervises nsys, and by way of it the command. ``report``: its path without an ending."""
+
+    def __init__(
+        self, recorder: Recorder, max_runtime: float | None, nsys: str, seconds: float | None, report: str, marks: str
+    ) -> None:
+        super().__init__(recorder, max_runtime, GRACE, None)
+        self._nsys, self._seconds, self._report = nsys, seconds, report
+        self._path = os.path.join(os.path.dirname(marks), "nsys")
+        self._listener = self._talk = -1
+        self._heard = b""
+        self._beneath = self._command = 0  # process ids, once they are known
+        self._code: int | None = None  # of the command, once it has ended
+        self._traced = True
+        self._nsys_runs, self._nsys_status = False, 0
+        self._told = False
+        self._early: list[int] = []
+        self._start_by = 0.0
+
+    def run(self, argv: Sequence[str], finish_timeout: float) -> int:
+        """Then nsys has ended as well, or is being given up."""
+        code = super().run(argv, finish_timeout)
+        if self._nsys_runs:
+            self._let_nsys_finish()
+        if self._traced and os.path.lexists(self._log):
+            if any(os.path.lexists(self._report + ending) for ending in _REPORTS):
+                os.unlink(self._log)
+            else:
+                say(f"--trace nsys: there is no report; nsys said: {self._log}")
+        return code
+
+    @property
+    def _log(self) -> str:
+        return f"{self._report}.log"
+
+    def _start(self, argv: Sequence[str]) -> None:
+        self._argv = argv
+        try:
+            self._listen()
+            null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            log = os.open(self._log, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, FILE)
+        except OSError as error:
+            self._give_up(f"nsys can't be started: {error.strerror or error}")
+            return
+        limit = [] if self._seconds is None else [f"--duration={self._seconds:.0f}", "--kill=none"]
+        output = f"--output={self._report.replace('%', '%%')}"
+        program = [sys.executable, "-S", "-P", beneath.__file__, self._path]
+        command = [self._nsys, "profile", *_OPTIONS, *limit, output, *program, *argv]
+        self._start_by = time.monotonic() + START_SECONDS
+        self._pid, self._starting = start(command, self._was, self._terminal.reserve(), {0: null, 1: log, 2: log})
+        self._nsys_runs = True
+        os.close(null)
+        os.close(log)
+
+    def _listen(self) -> None:
+        from _socket import AF_UNIX, SOCK_NONBLOCK, SOCK_STREAM, socket
+
+        listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK)
+        try:
+            listener.bind(self._path)
+            listener.listen(1)
+        except OSError:
+            listener.close()
+            raise
+        self._listener = listener.detach()
+
+    def _descriptors(self) -> Sequence[int]:
+        return (*super()._descriptors(), self._listener, self._talk)
+
+    def _pump(self) -> None:
+        super()._pump()
+        if self._listener >= 0:
+            self._accept()
+        if self._talk >= 0:
+            self._hear()
+
+    def _accept(self) -> None:
+        """The one beneath nsys has called: it gets our streams, and begins."""
+        from _socket import SCM_RIGHTS, SO_PEERCRED, SOL_SOCKET, socket
+
+        listener = socket(fileno=self._listener)
+        try:
+            fd, _ = listener._accept()  # type: ignore[attr-defined]
+        except OSError:
+            return
+        finally:
+            listener.detach()
+        self._stop_listening()
+        talk = socket(fileno=fd)
+        self._beneath = struct.unpack("3i", talk.getsockopt(SOL_SOCKET, SO_PEERCRED, 12))[0]
+        streams = [number for number in (0, 1, 2) if _is_open(number)]
+        message = beneath.Begin(streams, sorted(self._was.ignored), sorted(self._was.mask)).encoded()
+        talk.setblocking(True)
+        try:
+            passed = [(SOL_SOCKET, SCM_RIGHTS, array.array("i", streams))] if streams else []
+            talk.sendmsg([message], passed)
+        except OSError:
+            pass  # it is gone already
+        talk.setblocking(False)
+        self._talk = talk.detach()
+
+    def _stop_listening(self) -> None:
+        if self._listener >= 0:
+            os.close(self._listener)
+            self._listener = -1
+            try:
+                os.unlink(self._path)
+            except OSError:
+                pass
+
+    def _hear(self) -> None:
+        try:
+            data = os.read(self._talk, 1 << 12)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._heard += data
+        *lines, self._heard = self._heard.split(b"\n")
+        for line in lines:
+            word, number = line.split()
+            if word == b"started":
+                self._command = int(number)
+                self._recorder.started(self._command, self._began)
+                for sig in self._early:
+                    self._signal_group(sig)
+            else:
+                self._code = int(number)
+        if not data:
+            os.close(self._talk)
+            self._talk = -1
+            if self._code is None and self._command:
+                self._code = 128 + signal.SIGKILL  # nothing else ends it without a word
+
+    def _follow_start(self) -> None:
+        if not self._traced:
+            super()._follow_start()
+        elif self._starting >= 0:
+            try:
+                error = os.read(self._starting, 16)
+            except BlockingIOError:
+                return
+            os.close(self._starting)
+            self._starting = -1
+            if error:
+                self._nsys_has_ended()
+                self._nsys_runs = False
+                self._give_up(f"nsys can't be executed: {os.strerror(int(error))}")
+
+    def _follow_workload(self) -> None:
+        if not self._traced:
+            super()._follow_workload()
+            return
+        if self._nsys_runs:
+            nsys = self._pid
+            super()._follow_workload()
+            if self._pid != nsys:
+                self._status = None  # it could not be executed: what runs now has not ended
+                return
+            if self._status is not None:
+                self._nsys_status, self._status, self._nsys_runs = self._status, None, False
+                self._pump()  # something may just have been said
+        if self._code is not None:
+            self._status = self._code << 8
+        elif not (self._nsys_runs or self._command or self._talk >= 0):
+            self._follow_early_end()
+        elif self._nsys_runs and not self._beneath and time.monotonic() >= self._start_by:
+            self._end_nsys()
+            self._give_up(f"nsys has not begun the command in {START_SECONDS:.0f} s")
+
+    def _follow_early_end(self) -> None:
+        """Nobody will begin the command any more."""
+        if self._told or self._overdue:  # a signal that was for the command has ended nsys
+            self._status, self._traced = self._nsys_status, False
+            self._stop_listening()
+            return
+        code = os.waitstatus_to_exitcode(self._nsys_status)
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        self._give_up(f"nsys has ended {how} before it began the command, and said {self._log}")
+
+    def _wait(self, deadline: float | None) -> list[int]:
+        if self._traced and not self._beneath and self._nsys_runs:
+            deadline = self._start_by if deadline is None else min(deadline, self._start_by)
+        return super()._wait(deadline)
+
+    def _give_up(self, why: str) -> None:
+        """Run the command without nsys."""
+        say(f"--trace nsys: {why}: the command runs without it")
+        self._traced = False
+        self._stop_listening()
+        if self._talk >= 0:
+            os.close(self._talk)  # the one beneath has nothing to run any more
+            self._talk = -1
+        self._terminal.take_back()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        super()._start(self._argv)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def _signal_group(self, sig: int) -> str:
+        if not self._traced:
+            return super()._signal_group(sig)
+        if self._code is not None:
+            return "it has ended"
+        if not self._command or sig == signal.SIGCONT:
+            failure = super()._signal_group(sig)  # whoever is to begin it
+            if not self._command:
+                self._early.append(sig)  # which may have been swallowed
+                return failure
+        try:
+            if sig == signal.SIGKILL:
+                os.killpg(self._command, sig)
+            else:
+                os.kill(self._beneath, sig)
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+
+    def _group(self) -> int:
+        return self._command or self._pid
+
+    def _pass_on(self, sig: int) -> None:
+        self._told = self._told or self._asks_for_end(sig)
+        super()._pass_on(sig)
+
+    def _let_nsys_finish(self) -> None:
+        """The command has ended, and its recording is complete: nsys writes its report."""
+        self._open_wake()
+        ended = time.monotonic()
+        deadline = ended + (TOLD_SECONDS if self._told else REPORT_SECONDS)
+        while not self._nsys_has_ended():
+            if time.monotonic() >= deadline:
+                say("--trace nsys: nsys takes too long to write its report: it is ended")
+                self._end_nsys()
+                break
+            if any(sig in ENDING for sig in self._wait(deadline)):
+                deadline = min(deadline, time.monotonic() + TOLD_SECONDS)
+        signal.set_wakeup_fd(-1)
+
+    def _nsys_has_ended(self) -> bool:
+        try:
+            return os.waitpid(self._pid, os.WNOHANG)[0] != 0
+        except ChildProcessError:
+            return True
+
+    def _end_nsys(self) -> None:
+        self._nsys_runs = False
+        for sig, seconds in ((signal.SIGTERM, _LAST_WORDS), (signal.SIGKILL, _PATIENCE)):
+            try:
+                os.killpg(self._pid, sig)
+                os.killpg(self._pid, signal.SIGCONT)
+            except OSError:
+                pass
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                if self._nsys_has_ended():
+                    return
+                time.sleep(0.01)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,185 @@
+"""``--textfile DIR``: the newest samples as a file for node_exporter's textfile collector, which Prometheus asks.
+
+Who reads the folder sees a whole file or none. Node, job and rank are the file's name, and labels of all that is in it: no
+two files hold the same series, for which node_exporter would refuse them all. The first line says whose file it is, so
+that the next recording can remove what one that was killed has left.
+"""
+
+import json
+import math
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from gssr.backends.base import Device
+from gssr.metrics import INDEX, NAMES
+from gssr.profile.sampling.plan import Plan
+from gssr.prometheus import FAMILIES, labels
+from gssr.store.format.rollup import Row
+from gssr.store.format.schema import GAP_INTERVALS
+from gssr.store.liveness import boot_id, process_start
+
+EVERY_SECONDS = 5.0
+"""At most so often it is written anew."""
+MODE = 0o644
+"""For node_exporter, which is another user: whatever the umask."""
+_OWNER = "# gssr "
+_HEAD_BYTES = 1000
+_OLD_SECONDS = 60.0
+"""After so long nobody is still about to write into an empty file."""
+_NO_NAME = re.compile(r"[^A-Za-z0-9.-]")
+
+
+class _Owner(NamedTuple):
+    """The process that writes a file."""
+
+    pid: int
+    start: int | None
+    boot: str | None
+    node: str
+
+
+class Textfile:
+    """The file of this process in ``folder``. Nothing here raises: ``say`` is told what is wrong, once until it is well
+    again."""
+
+    def __init__(self, folder: str, node: str, job: str | None, rank: int | None, say: Callable[[str], None]) -> None:
+        """``rank``: None where there is but one."""
+        self._folder, self._say = folder, say
+        names = [_NO_NAME.sub("-", each) for each in (node, job or "-", str(rank or 0))]
+        self._path = os.path.join(folder, "_".join(["gssr", *names]) + ".prom")
+        self._labels = {"job": job, "node": node, "rank": rank}
+        pid = os.getpid()
+        self._owner = _Owner(pid, process_start(pid), boot_id(), node)
+        self._columns: list[tuple[int, float, str, list[str]]] = []
+        self._rows: dict[int, Row] = {}
+        self._fresh_seconds = EVERY_SECONDS
+        self._due = -math.inf
+        self._is_begun = self._is_taken = self._has_failed = False
+
+    def add_gpus(self, gpus: Sequence[Device], measured: Sequence[str], sampling_seconds: float) -> None:
+        """The GPUs, in the order of the positions that rows will name, and the metrics that may have values."""
+        own = [labels(self._labels | {"gpu": g.device_index, "uuid": g.uuid, "mig": g.mig}) for g in gpus]
+        self._fresh_seconds = max(EVERY_SECONDS, GAP_INTERVALS * sampling_seconds)
+        for name in NAMES:
+            if name in measured:
+                family = FAMILIES[name]
+                head = f"# HELP {family.sample} {family.help}\n# TYPE {family.sample} {family.type}\n"
+                self._columns.append((INDEX[name] + 2, family.factor, head, [family.sample + each for each in own]))
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Samples: (position of the GPU, time, values in catalogue order)."""
+        for row in rows:
+            self._rows[row[0]] = row
+
+    def tick(self, now: float) -> None:
+        """Write the newest samples, if it is time (unix s)."""
+        if now < self._due or not self._rows or self._is_taken:
+            return
+        self._due = now + EVERY_SECONDS
+        try:
+            if not self._is_begun:
+                self._begin()
+            if not self._is_taken:
+                self._write(self._text(now - self._fresh_seconds).encode("utf-8", "backslashreplace"))
+            self._has_failed = False
+        except OSError as error:
+            if not self._has_failed:
+                self._say(f"--textfile {self._folder}: can't be written: {error.strerror}")
+            self._has_failed = True
+            self.remove()  # what is there is not true any more
+
+    def remove(self) -> None:
+        """There is nothing more to be told."""
+        if self._is_begun and not self._is_taken:
+            try:
+                os.unlink(self._path)
+            except OSError:
+                pass  # it is not there, or the folder is gone
+
+    def _begin(self) -> None:
+        """Remove what recordings of ours on this node have left that are over."""
+        for name in os.listdir(self._folder):
+            path = os.path.join(self._folder, name)
+            if name.startswith(("gssr_", ".gssr_")):
+                found, is_ours, is_old = _owner_of(path)
+                if is_ours and (is_old if found is None else self._is_gone(found)):
+                    os.unlink(path)
+        found = _owner_of(self._path)[0]
+        self._is_taken = found is not None and found != self._owner and not self._is_gone(found)
+        self._is_begun = True
+        if self._is_taken:
+            self._say(f"--textfile {self._path}: another recording on this node writes it: this one does not")
+
+    def _is_gone(self, owner: _Owner) -> bool:
+        """Whether the process is known to be over. What is of another node, or of another container, can't be told."""
+        if owner.node != self._owner.node or owner.boot is None or self._owner.boot is None:
+            return False
+        if owner.boot == self._owner.boot:
+            return process_start(owner.pid) != owner.start
+        return owner.boot.split()[0] != self._owner.boot.split()[0]
+
+    def _text(self, oldest: float) -> str:
+        """Of each GPU its newest sample, if it is no older than that."""
+        rows = [row for row in self._rows.values() if row[1] >= oldest]
+        parts = [f"{_OWNER}{json.dumps(self._owner)}\n"]
+        for column, factor, head, begins in self._columns:
+            values = [(begins[row[0]], value) for row in rows if (value := row[column]) is not None]
+            lines = [f"{begin} {value * factor!r}\n" for begin, value in values if math.isfinite(value)]
+            if lines:
+                parts += [head, *lines]
+        return "".join(parts)
+
+    def _write(self, data: bytes) -> None:
+        aside = os.path.join(self._folder, f".gssr_{os.urandom(8).hex()}")  # no *.prom: nobody reads it
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(aside, flags, MODE)
+        try:
+            with open(descriptor, "wb", buffering=0) as file:
+                os.fchmod(descriptor, MODE)
+                while data:
+                    data = data[file.write(data) :]
+            os.rename(aside, self._path)
+        except OSError:
+            os.unlink(aside)
+            raise
+
+
+def textfile_of(plan: Plan, folder: str, say: Callable[[str], None]) -> Textfile:
+    """That of this process of the run."""
+    job, rank = plan.run["job_id"], int(plan.process["rank"] or 0)
+    node = str(plan.process["node"])
+    return Textfile(folder, node, None if job is None else str(job), rank if plan.siblings else None, say)
+
+
+def _owner_of(path: str) -> tuple[_Owner | None, bool, bool]:
+    """Who writes the file, whether it is this user's, and whether it has been there for a while. Whatever is there may be
+    anybody's."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None, False, False
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return None, False, False
+        is_ours, is_old = status.st_uid == os.geteuid(), time.time() - status.st_mtime > _OLD_SECONDS
+        head = os.read(descriptor, _HEAD_BYTES).decode("utf-8", "replace").split("\n")[0]
+        return _owner_in(head), is_ours, is_old
+    except OSError:
+        return None, False, False
+    finally:
+        os.close(descriptor)
+
+
+def _owner_in(head: str) -> _Owner | None:
+    try:
+        found: Any = json.loads(head.removeprefix(_OWNER)) if head.startswith(_OWNER) else None
+        owner = _Owner(*found)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    kinds = zip(owner, (int, int | None, str | None, str), strict=True)
+    return owner if all(isinstance(value, kind) for value, kind in kinds) else None

@@ -1,0 +1,295 @@
+"""Traces beside a recording: ``gssr profile`` gives its workload a folder for them, ``NAME.traces``, named in the
+environment. When a rank has ended, what it has put there gets a row of the recording's table ``traces``.
+
+A trace belongs to the rank that its content tells (torch.profiler's do), or its name (``rank3.json``, ``3.sqlite``, what
+``-o $GSSR_TRACES/%q{SLURM_PROCID}`` gives; the host and the process id that torch puts there); else to whoever finds it.
+
+A process of its own looks, when the recording is complete, and not for long: the folder may hold anything, on a filesystem
+that hangs.
+"""
+
+import os
+import re
+import signal
+import stat
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import NamedTuple
+
+from gssr.launch import rank_told
+from gssr.on_demand import REQUEST, Request, write_request
+from gssr.profile.detach import in_child
+from gssr.profile.output import whole_of
+from gssr.profile.recorder import database
+from gssr.profile.sampling.plan import Plan
+from gssr.profile.workload import ENDING
+from gssr.store.disk import FOLDER, is_planted, remove_unused, traces_beside
+
+ENVIRONMENT = "GSSR_TRACES"
+"""The variable that names the folder."""
+SECONDS = 1.0
+"""By how much all of it delays the end of a rank, at most."""
+DIGEST_SECONDS = 30.0
+"""The same of finding out what the traces say, where that is asked for; no longer once a signal asks for the end."""
+LOOK_SECONDS = 0.6
+"""Then no further file is looked at."""
+DIGEST_BYTES = 1_000_000_000
+"""Traces of more are left alone: reading them takes too long, and too much of the job's memory."""
+MOST = 1000
+"""Traces of a rank that get a row."""
+
+_DEEPEST = 3
+_MOST_FILES = 100_000
+_TAIL = 4096
+_FORMATS = ("kineto", "chrome", "nsys", "nsys-rep", "rocpd", "otf2", "cube")
+_ARCHIVE = "traces.otf2"
+_NUMBER = re.compile(r"(\d{1,9})\.")
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_COLUMNS = ("run_id", "node", "rank", "path", "format", "size", "mtime")
+_INSERT = (
+    f"INSERT INTO traces ({', '.join(_COLUMNS)}) SELECT ?, ?, ?, ?, ?, ?, ? "
+    "WHERE EXISTS (SELECT 1 FROM runs WHERE run_id = ?) "
+    "AND NOT EXISTS (SELECT 1 FROM traces WHERE run_id = ? AND path = ?)"
+)
+_TELL = (
+    "INSERT INTO events (run_id, node, rank, time, kind, message) SELECT ?, ?, ?, ?, 'trace', ? "
+    "WHERE EXISTS (SELECT 1 FROM runs WHERE run_id = ?)"
+)
+
+
+class _File(NamedTuple):
+    path: str
+    size: int
+    mtime: float
+
+
+class Traces:
+    """The folder of one rank of a run. Nothing here raises; where there can be no folder there are no traces."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Make the folder, and tell the workload of it."""
+        self._plan = plan
+        self.folder: str | None = None
+        self._since = 0.0
+        os.environ.pop(ENVIRONMENT, None)
+        if plan.attached or plan.hidden is not None:
+            return  # there is no workload; or what a trace tells is to be hidden
+        folder = traces_beside(plan.path)
+        try:
+            os.mkdir(folder, FOLDER)
+        except FileExistsError:
+            try:
+                if is_planted(folder) or not stat.S_ISDIR(os.lstat(folder).st_mode):
+                    return
+                os.utime(folder)  # by the clock that stamps what is written there
+                self._since = os.stat(folder).st_mtime
+            except OSError:
+                return
+        except OSError:
+            return  # the sampler will say that nothing can be made there
+        self.folder = os.environ[ENVIRONMENT] = folder
+        if plan.trace_when is not None:
+            try:
+                write_request(folder, Request(0, 0), make="new" if plan.process["rank"] else "any")
+            except OSError:
+                pass  # it is there; or nobody will be asked
+
+    def note(self, workload: int | None, digest: Callable[[str], None] | None = None) -> bool:
+        """The rank has ended, and its recording is complete: add a row for each of its traces. ``workload``: the process
+        id that it had; ``digest``: what then finds out what they say. Whether a signal has asked for the end meanwhile."""
+        folder, told = self.folder, False
+        if folder is None:
+            return False
+        self._wait(lambda: _note(self._plan, folder, self._since, workload), SECONDS, lambda: False)
+        if digest is None:
+            return False
+
+        def hear(_signal: int, _frame: FrameType | None) -> None:
+            nonlocal told
+            told = True
+
+        for sig in ENDING:
+            if signal.getsignal(sig) != signal.SIG_IGN:
+                signal.signal(sig, hear)
+        self._wait(lambda: digest(self._plan.path), DIGEST_SECONDS, lambda: told)
+        return told
+
+    def _wait(self, work: Callable[[], None], seconds: float, is_enough: Callable[[], bool]) -> None:
+        """For a child that does this."""
+        deadline = time.monotonic() + seconds
+        try:
+            pid = in_child(work, "gssr-traces")
+            while os.waitpid(pid, os.WNOHANG)[0] == 0:
+                if time.monotonic() >= deadline or is_enough():
+                    os.kill(pid, signal.SIGKILL)
+                    os.killpg(pid, signal.SIGKILL)  # what it has started
+                    return
+                time.sleep(0.002)
+        except OSError:
+            pass  # no process is to be had, or somebody else has reaped it
+
+
+def _note(plan: Plan, folder: str, since: float, workload: int | None) -> None:
+    """In the child."""
+    begin = time.monotonic()
+    deadline = begin + LOOK_SECONDS
+    if whole_of(plan.path) == plan.path and not os.path.lexists(plan.path + ".d"):
+        # Else others may still want it, and who merges removes it.
+        remove_unused(folder, REQUEST)
+    own = _Own(plan, workload)
+    files = sorted((own.order(file), file) for file in _files(folder, since, begin + LOOK_SECONDS / 2))
+    rows: list[tuple[object, ...]] = []
+    left: list[str] = []
+    for place, (order, file) in enumerate(files):
+        if order == _OTHERS:
+            break
+        if time.monotonic() > deadline or len(rows) >= MOST:
+            left.append(f"{len(files) - place:,} files are not looked at: there are too many")
+            break
+        found = _kind_of(os.path.join(folder, file.path), file)
+        if found is None:
+            left.append(f"{file.path} is not whole yet")
+        elif found in _FORMATS and (row := own.row(folder, file, found)) is not None:
+            rows.append(row)
+    _write(plan, rows, left)
+
+
+_MINE, _ANYBODYS, _OTHERS = range(3)
+
+
+class _Own:
+    """What tells this rank's traces from others'."""
+
+    def __init__(self, plan: Plan, workload: int | None) -> None:
+        rank, node, size = plan.process["rank"], plan.process["node"], plan.run["world_size"]
+        self._run_id = plan.run["run_id"]
+        self._rank = rank if isinstance(rank, int) else 0
+        self._node = None if node is None else str(node)
+        self._size = size if isinstance(size, int) else None
+        self._alone = not plan.siblings and self._size in (None, 1)
+        self._process = f"{plan.process['hostname']}_{workload}."
+
+    def order(self, file: _File) -> int:
+        """By its name alone."""
+        if self._alone:
+            return _MINE
+        named = rank_in_name(file.path)
+        if os.path.basename(file.path).startswith(self._process) or named == self._rank:
+            return _MINE
+        return _ANYBODYS if named is None or not self._is_rank(named) else _OTHERS
+
+    def _is_rank(self, number: int) -> bool:
+        """Whether a rank of the run has this number: others count ranks of their own, as torchrun does."""
+        return self._size is None or number < self._size
+
+    def row(self, folder: str, file: _File, kind: str) -> tuple[object, ...] | None:
+        """The row of a trace; None where another rank writes it."""
+        from gssr.recognise import environments_in, rank_and_size
+
+        path = os.path.join(folder, file.path)
+        told, size = rank_and_size(path) if kind == "kineto" else (None, None)
+        if kind == "rocpd":
+            told, size = rank_told(environments_in(path))
+        mine = self.order(file) == _MINE
+        if told is not None and size in (None, self._size) and self._is_rank(told) and not self._alone:
+            if told != self._rank:
+                return None
+            mine = True
+        named = rank_in_name(file.path)
+        rank = told if told is not None else named if named is not None else self._rank if mine else None
+        return (self._run_id, self._node if mine else None, rank, file.path, kind, file.size, file.mtime)
+
+
+def rank_in_name(path: str) -> int | None:
+    """The rank that the name of a trace tells: all of it up to the first dot, or the number behind ``rank``."""
+    from gssr.recognise import RANK_IN_NAME
+
+    name = os.path.basename(path)
+    found = _NUMBER.match(name) or RANK_IN_NAME.search(name)
+    return int(found[1]) if found else None
+
+
+def _files(folder: str, since: float, deadline: float) -> Iterator[_File]:
+    """Files in a folder and below it that were changed from a time on (unix s, by the filesystem's clock), as far as there
+    is time to look; of an archive of Score-P those that stand for it. No link is followed."""
+    pending = [("", 0)]
+    n = 0
+    while pending:
+        above, depth = pending.pop()
+        try:
+            descriptor = os.open(os.path.join(folder, above), _DIRECTORY)
+        except OSError:
+            continue
+        try:
+            with os.scandir(descriptor) as found:
+                entries = [(entry.name, entry) for entry in found if not entry.name.startswith(".")]
+                n += len(entries)
+                archive = any(name == _ARCHIVE for name, _ in entries)
+                for name, entry in entries:
+                    path = os.path.join(above, name)
+                    if archive and not name.endswith((".otf2", ".cubex")):
+                        continue
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(status.st_mode) and depth < _DEEPEST:
+                        pending.append((path, depth + 1))
+                    elif stat.S_ISREG(status.st_mode) and status.st_mtime >= since and status.st_size:
+                        yield _File(path, status.st_size, status.st_mtime)
+                    if time.monotonic() > deadline:
+                        return
+        except OSError:
+            pass  # it is gone, or can't be read
+        finally:
+            os.close(descriptor)
+        if n > _MOST_FILES:
+            return
+
+
+def _kind_of(path: str, file: _File) -> str | None:
+    """What gssr.recognise says; None of a trace that is still being written."""
+    from gssr.recognise import recognise
+
+    kind = recognise(path).kind
+    try:
+        if kind in ("nsys", "rocpd"):
+            is_whole = not any(os.path.lexists(path + left) for left in ("-journal", "-wal"))
+        elif kind in ("kineto", "chrome") and not _is_packed(path):
+            is_whole = _end_of(path).rstrip().endswith((b"}", b"]"))
+        else:
+            is_whole = True
+        return kind if is_whole and os.stat(path).st_size == file.size else None
+    except OSError:
+        return ""
+
+
+def _is_packed(path: str) -> bool:
+    with open(path, "rb") as stream:
+        return stream.read(2) == b"\x1f\x8b"
+
+
+def _end_of(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL))
+        return stream.read(_TAIL)
+
+
+def _write(plan: Plan, rows: list[tuple[object, ...]], left: list[str]) -> None:
+    if not (rows or left):
+        return
+    import sqlite3
+
+    run_id, node, rank = plan.run["run_id"], plan.process["node"], plan.process["rank"]
+    connection = sqlite3.connect(database(plan.path), uri=True, timeout=SECONDS)
+    with connection:
+        for row in rows:
+            try:
+                connection.execute(_INSERT, (*row, run_id, run_id, row[3]))
+            except UnicodeEncodeError:
+                left.append("a file whose name is no UTF-8 is left out")
+        if left:
+            more = f", and {len(left) - 1} more" if len(left) > 1 else ""
+            folder = os.path.basename(traces_beside(plan.path))
+            text = f"of what lies in {folder}: {left[0]}{more}; gssr merge --attach adds it"
+            safe = text.encode("utf-8", "backslashreplace").decode()
+            connection.execute(_TELL, (run_id, node, rank, time.time(), safe, run_id))
+    connection.close()

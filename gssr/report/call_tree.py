@@ -1,0 +1,159 @@
+"""The part of a trace's page that is about calls: what the time went into, the path that has most of it, and which rank
+differs."""
+
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.model.traces import call_tree
+from gssr.model.traces.call_tree import CallTree
+from gssr.model.verdicts.words import took
+from gssr.render.cells import clean, fit, flow, wrap
+from gssr.render.columns import strip
+from gssr.render.glyphs import Glyphs
+from gssr.render.roles import Role, Row, Span
+from gssr.render.scale import NONE, count, fixed, percent
+from gssr.render.table import Cell, Column, table
+from gssr.report.page import LABEL, PageOptions, labelled, remark, section
+
+_LOOKS: tuple[Role, ...] = ("series", "outlier", "gap", "dim")
+_TOLD = 0.01
+"""On a page of all, calls below this share of the time are left out."""
+_ALIKE = 0.001
+"""Below this imbalance no place is named: all have nearly the same."""
+_NUMBERS = 54
+"""Cells of all columns of numbers."""
+_MOST_LINES = {"low": 5, "medium": 10, "high": 200}
+_TREE_COLUMNS = (
+    Column("call"), Column("incl %", "right"), Column("excl %", "right"), Column("calls", "right", 1),
+    Column("mean", "right", 2), Column("max", "right"), Column("on", "left", 1), Column("imbal", "right", 2),
+)  # fmt: skip
+
+
+def call_rows(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Its sections. A tree without times has none."""
+    if not tree.has(call_tree.TIME):
+        return wrap(f"no times were measured: {', '.join(clean(each.name) for each in tree.metrics)}", options.width)
+    rows = _by_paradigm(tree, options.width, marks)
+    rows += _functions(tree, options, marks)
+    if options.verbosity != "low":
+        rows += _path(tree, options, marks)
+    return rows + (_places(tree, options, marks) if len(tree.places) > 1 else [])
+
+
+def shares_of(tree: CallTree) -> dict[str, float]:
+    """The share of each paradigm in the time of all places, 0-1, the greatest first."""
+    found = call_tree.by_paradigm(tree)
+    total = max(sum(float(each.sum()) for each in found.values()), 1e-9)
+    return {name: float(each.sum()) / total for name, each in found.items()}
+
+
+def _by_paradigm(tree: CallTree, width: int, marks: Glyphs) -> list[Row]:
+    """The time of all places as a bar: the three paradigms with most, and the rest."""
+    total = float(np.nansum(tree.values(call_tree.TIME).inclusive[tree.depth == 0]))
+    of = f"{took(total)} on {call_tree.places_text(tree)}"
+    rows = section("Where did the time go?", width, marks, of)
+    shares = shares_of(tree)
+    most = list(shares.items())[:3]
+    parts = [*most, ("others", 1 - sum(share for _, share in most))]
+    fills, room = f"{marks.full}{marks.shares[1]}{marks.shares[2]} ", max(width - LABEL, 8)
+    ends = np.rint(np.cumsum([share for _, share in parts]) * room).astype(int)
+    cells = np.diff(ends, prepend=0).tolist()
+    bar = (Span(fill * n, look) for fill, n, look in zip(fills, cells, _LOOKS, strict=False) if n > 0)
+    rows.append(labelled("split", width, *bar))
+    legend = [
+        (Span(f"{fill if name != 'others' else ' '} ", look), Span(f"{clean(name)} {percent(share)}"))
+        for fill, (name, share), look in zip(f"{fills[: len(most)]} ", parts, _LOOKS, strict=False)
+        if name != "others" or share > 5e-4
+    ]
+    return [*rows, *(labelled("", width, *row) for row in flow(legend, room, marks.ellipsis, separator="   "))]
+
+
+def _line(
+    tree: CallTree, label: str, visits: float, values: tuple[Floats, Floats], total: float, of: Floats,
+    options: PageOptions, marks: Glyphs,
+) -> list[Cell]:  # fmt: skip
+    """A row of numbers: the shares of both ``values`` [n_places], and how ``of`` spreads over the places."""
+    spread = call_tree.spread(of[None])
+    most = int(spread.most[0])
+    name = fit(clean(label), max(options.width - _NUMBERS, 24), marks.ellipsis)
+    return [
+        name, *(fixed(100 * float(each.sum()) / total, 1) for each in values),
+        f"{visits:,.0f}" if visits == visits else NONE, _took(float(spread.mean[0])), _took(float(spread.greatest[0])),
+        tree.called(most) if float(spread.imbalance[0]) >= _ALIKE else "", fixed(100 * float(spread.imbalance[0]), 1),
+    ]  # fmt: skip
+
+
+def _took(ns: float) -> str:
+    return took(ns) if ns == ns else NONE
+
+
+def _functions(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
+    found = call_tree.functions(tree)
+    total = max(float(np.nansum(found.exclusive)), 1e-9)
+    about = f"by their own time; per {tree.noun}"
+    rows = section("Which functions?", options.width, marks, about)
+    most = _MOST_LINES[options.verbosity]
+    lines = [
+        _line(tree, name, float(visits.sum()), (inclusive, exclusive), total, exclusive, options, marks)
+        for name, inclusive, exclusive, visits in zip(
+            found.names[:most], found.inclusive, found.exclusive, found.visits, strict=False
+        )
+    ]
+    rows += table((Column("function"), *_TREE_COLUMNS[1:]), lines, options.width, marks)
+    more = len(found.names) - len(lines)
+    return rows + (wrap(f"and {count(more, 'more name')}: --csv functions", options.width, role="dim") if more else [])
+
+
+def _path(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """The path with most of the time; with everything, all calls that have some of it."""
+    values = tree.values(call_tree.TIME)
+    total = max(float(np.nansum(values.inclusive[tree.depth == 0])), 1e-9)
+    if options.verbosity == "high":
+        share = np.nan_to_num(values.inclusive).sum(axis=1) / total
+        nodes, title = [node for node in by_time(tree) if share[node] >= _TOLD], "Call tree"
+        about = f"calls with at least {percent(_TOLD)} of the time"
+    else:
+        nodes, title, about = call_tree.hot_path(tree), "Hot path", "the call with most of the time, level by level"
+    visits = tree.values(call_tree.VISITS).exclusive
+    most = _MOST_LINES["high"] if options.verbosity == "high" else 12
+    lines = [
+        _line(tree, f"{' ' * min(int(tree.depth[node]), 20)}{tree.names[node]}", float(visits[node].sum()),
+              (values.inclusive[node], values.exclusive[node]), total, values.inclusive[node], options,
+              marks)
+        for node in nodes[:most]
+    ]  # fmt: skip
+    rows = section(title, options.width, marks, about) + table(_TREE_COLUMNS, lines, options.width, marks)
+    more = len(nodes) - most
+    return rows + (
+        wrap(f"and {count(more, 'more call')}: --csv calltree", options.width, role="dim") if more > 0 else []
+    )
+
+
+def by_time(tree: CallTree) -> list[int]:
+    """All nodes, each before what it calls, callees with more time first."""
+    inclusive = np.nan_to_num(tree.values(call_tree.TIME).inclusive).sum(axis=1)
+    below, found = call_tree.callees(tree.parent), []
+    stack = sorted(below.get(-1, []), key=lambda node: inclusive[node])
+    while stack:
+        node = stack.pop()
+        found.append(node)
+        stack += sorted(below.get(node, []), key=lambda each: inclusive[each])
+    return found
+
+
+def _places(tree: CallTree, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """The two paradigms with most of the time, over the places; of many, the greatest of neighbours."""
+    width, noun = options.width, tree.noun
+    rows = section(f"Which {noun} differs?", width, marks, f"a column is a {noun}")
+    room = max(width - LABEL, 8)
+    for name, time in list(call_tree.by_paradigm(tree).items())[:2]:
+        if not time.max(initial=0.0):
+            continue
+        edges = np.linspace(0, len(time), min(room, len(time)) + 1).astype(int)
+        columns = np.maximum.reduceat(time, edges[:-1]) / time.max()
+        rows.append(labelled(fit(clean(name), LABEL - 1, marks.ellipsis), width, *strip(columns.tolist(), marks)))
+        found = call_tree.spread(time[None])
+        least, most = tree.called(int(time.argmin())), tree.called(int(found.most[0]))
+        text = f"least {took(float(time.min()))}, {clean(least)}; most {took(float(time.max()))}, {clean(most)}"
+        rows += remark(f"{text}; imbalance {percent(float(found.imbalance[0]))}", width)
+    return rows

@@ -1,0 +1,111 @@
+"""The parts of a trace's page about messages and files: who sends to whom, and what is read and written."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gssr.model.traces.io import FileCalls
+from gssr.model.traces.messages import Exchange, matrix_of
+from gssr.model.traces.results import TraceAnalysis
+from gssr.model.verdicts.words import took
+from gssr.render.cells import clean, flow, wrap
+from gssr.render.glyphs import Glyphs
+from gssr.render.matrix import MEASURES, amount, legend, matrix
+from gssr.render.roles import Row, Span
+from gssr.render.scale import NONE, count
+from gssr.render.table import Cell, Column, table
+from gssr.report.page import PageOptions, section
+
+_BYTES, _COUNT, _TIME, _RATE = MEASURES
+_MOST = {"low": 3, "medium": 8, "high": 50}
+_MOST_LINES = {"low": 0, "medium": 16, "high": 64}
+
+
+def exchange_rows(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Messages and collective operations."""
+    found, width = trace.exchange, options.width
+    if found is None or not (len(found.count) or trace.collectives):
+        return []
+    rows = section("Who talks to whom?", width, marks, f"{count(int(found.count.sum()), 'message')}, "
+                   f"{amount(float(found.size.sum()), _BYTES)}")  # fmt: skip
+    if len(found.count):
+        rows += _matrix(found, options, marks) + _pairs(found, options, marks)
+    if not trace.collectives:
+        return rows
+    head = (
+        Column("collective"), Column("total", "right"), Column("waiting", "right"), Column("count", "right"),
+        Column("sent", "right", drop=1), Column("received", "right", drop=2), Column("on", drop=3),
+    )  # fmt: skip
+    lines: list[list[Cell]] = [
+        [use.kind, took(use.total_ns), NONE if use.wait_ns is None else took(use.wait_ns), f"{use.n:,}",
+         amount(float(use.sent), _BYTES), amount(float(use.received), _BYTES), clean(use.comm)]
+        for use in trace.collectives[: _MOST[options.verbosity]]
+    ]  # fmt: skip
+    return [*rows, *([()] if len(found.count) else []), *table(head, lines, width, marks),
+            *wrap("waiting: until the last rank had begun", width, role="dim")]  # fmt: skip
+
+
+def _matrix(found: Exchange, options: PageOptions, marks: Glyphs) -> list[Row]:
+    most = min(_MOST_LINES[options.verbosity], len(found.ends))
+    if not most or len(found.ends) < 2:
+        return []
+    own = matrix_of(found, at_most=most)
+    rows = matrix(own.size.astype(np.float64), own.labels, _BYTES, options.width, marks)
+    about = "lines send, columns receive; ranks; bytes: "
+    return [*rows, *flow([(Span(about, "dim"),), *legend(_BYTES, marks)], options.width, marks.ellipsis)]
+
+
+def _pairs(found: Exchange, options: PageOptions, marks: Glyphs) -> list[Row]:
+    head = (
+        Column("from"), Column("to"), Column("bytes", "right"), Column("messages", "right"), Column("under way", "right"),
+        Column("rate", "right", drop=1), Column("nodes", drop=2),
+    )  # fmt: skip
+    order = np.argsort(-found.size, kind="stable")[: _MOST[options.verbosity]].tolist()
+    rates = found.rate()
+    lines: list[list[Cell]] = []
+    for at in order:
+        source, target = found.ends[found.source[at]], found.ends[found.target[at]]
+        nodes = " ".join(dict.fromkeys(clean(end.node) for end in (source, target) if end.node))
+        names = [clean(end.name if end.rank is None else str(end.rank)) for end in (source, target)]
+        timed = int(found.timed[at])
+        lines.append([*names, amount(float(found.size[at]), _BYTES), f"{found.count[at]:,}",
+                      took(found.time[at]) if timed else NONE, amount(float(rates[at]), _RATE) if timed else NONE,
+                      nodes])  # fmt: skip
+    rows = [(), *table(head, lines, options.width, marks)]
+    if len(found.count) > len(order):
+        more = count(len(found.count) - len(order), "more pair")
+        rows += wrap(f"and {more}: --csv messages", options.width, role="dim")
+    return rows
+
+
+def io_rows(trace: TraceAnalysis, options: PageOptions, marks: Glyphs) -> list[Row]:
+    """Files: by file, and by call."""
+    if not trace.io:
+        return []
+    n_bytes = sum(each.bytes for each in trace.io)
+    files = len({each.file for each in trace.io})
+    rows = section("Which files?", options.width, marks, f"{count(files, 'file')}, {amount(float(n_bytes), _BYTES)}")
+    for label, key in (("file", 0), ("call", 2)):
+        head = (
+            Column(label, keep="end"), Column("operation"), Column("time", "right"), Column("bytes", "right"),
+            Column("count", "right"), Column("MB/s", "right", drop=1), Column("longest", "right", drop=2),
+            Column("interface", drop=3),
+        )  # fmt: skip
+        groups: dict[tuple[str, str, str], list[FileCalls]] = {}
+        for each in trace.io:
+            groups.setdefault((str(each[key] or "(unknown)"), each.operation, each.layer), []).append(each)
+        by_time = sorted(groups.items(), key=lambda group: -sum(each.total_ns for each in group[1]))
+        lines = [_file_line(*named, own) for named, own in by_time[: _MOST[options.verbosity]]]
+        rows += [*([()] if label == "call" else []), *table(head, lines, options.width, marks)]
+        if len(by_time) > len(lines):
+            rows += wrap(f"and {count(len(by_time) - len(lines), 'more line')}: --csv io", options.width, role="dim")
+    return rows
+
+
+def _file_line(name: str, operation: str, layer: str, own: Sequence[FileCalls]) -> list[Cell]:
+    total, n_bytes = sum(each.total_ns for each in own), sum(each.bytes for each in own)
+    is_sized = all(each.n_sized == each.n for each in own) and total
+    rate = f"{n_bytes * 1e3 / total:.1f}" if is_sized else NONE
+    counted = f"{sum(each.n for each in own):,}"
+    return [clean(name), operation, took(total), amount(float(n_bytes), _BYTES), counted, rate,
+            took(max(each.max_ns for each in own)), clean(layer)]  # fmt: skip

@@ -1,0 +1,96 @@
+"""What the charts of a report say, in words: for who can't see them."""
+
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.metrics import Metric
+from gssr.model.results import Analysis, GpuSummary, Series
+from gssr.model.statistics.balance import histogram
+from gssr.peaks import Peaks
+from gssr.render.clock import duration, moment
+from gssr.render.roofline import engineering
+from gssr.render.scale import count, fixed, metric_of, percent, quantity, unit_of
+from gssr.report.load_balancing import behind
+from gssr.report.page import time_axis
+from gssr.report.phases import bound_text, intensity_text, letters, places
+
+
+def course(analysis: Analysis, series: Series, whose: str) -> str:
+    """A metric along time: its ends, and when; ``whose``: what the mean is over, as ``8 GPUs``."""
+    metric, axis = metric_of(series.metric), time_axis(analysis)
+
+    def at(position: int) -> str:
+        time = series.start + (position + 0.5) * series.width
+        return moment(min(max(time, axis.begin), axis.end) - axis.origin, axis.end - axis.origin)
+
+    if not np.isfinite(series.mean).any():
+        return f"{metric.label} along time: no samples"
+    low, high = int(np.nanargmin(series.mean)), int(np.nanargmax(series.mean))
+    text = (
+        f"{metric.label} along time, mean over {whose}: lowest {quantity(float(series.mean[low]), metric)} at {at(low)}, "
+        f"highest {quantity(float(series.mean[high]), metric)} at {at(high)}"
+    )
+    least, most = float(np.nanmin(series.low)), float(np.nanmax(series.high))
+    if int(series.n_gpus.max()) > 1:
+        text += f"; each of them between {quantity(least, metric)} and {quantity(most, metric)}"
+    empty = 1 - float(np.isfinite(series.mean).mean())
+    return text + (f"; no samples in {percent(empty)} of the time" if empty > 0 else "")
+
+
+def phases(analysis: Analysis) -> str:
+    """The phases in the order of time."""
+    told = [
+        f"{letter} {phase.kind} for {duration(phase.seconds)}"
+        for letter, phase in zip(letters(analysis), analysis.phases, strict=True)
+    ]
+    return f"Phases in order: {', '.join(told)}"
+
+
+def in_order(analysis: Analysis, metric: Metric, order: list[int], means: Floats) -> str:
+    """The GPUs' means, ``means`` [n] of the GPUs in ``order``, the lowest first."""
+
+    def told(gpu: GpuSummary, mean: float) -> str:
+        return f"{gpu.place} {quantity(mean, metric)}"
+
+    ends = (told(analysis.gpus[order[at]], float(means[at])) for at in (0, -1))
+    late = len(behind(analysis, metric))
+    return (
+        f"Mean {metric.label} of {count(len(order), 'GPU')}: lowest {next(ends)}, median "
+        f"{quantity(float(np.median(means)), metric)}, highest {next(ends)}"
+        + (f"; {count(late, 'GPU')} far below the median" if late else "")
+    )
+
+
+def histogram_of_means(analysis: Analysis, metric: Metric) -> str:
+    """How many GPUs have which mean."""
+    found, unit = histogram(metric, analysis.gpus), unit_of(metric)
+    edges = [fixed(edge * unit.factor, 0 if unit.name == "%" else unit.decimals) for edge in found.edges.tolist()]
+    told = [
+        f"{count(n, 'GPU')} from {first} to {last} {unit.name}"
+        for n, first, last in zip(found.counts.tolist(), edges[:-1], edges[1:], strict=True)
+        if n
+    ]
+    return f"Means of {metric.label}: {', '.join(told)}"
+
+
+def map_of_gpus(analysis: Analysis, metric: Metric) -> str:
+    """Every GPU along time."""
+    values = analysis.gpu_series[metric.name].values
+    known = np.isfinite(values)
+    if not known.any():
+        return f"{metric.label} of each GPU along time: no samples"
+    ends = quantity(float(np.nanmin(values)), metric), quantity(float(np.nanmax(values)), metric)
+    empty = 1 - float(known.mean())
+    return (
+        f"{metric.label} of each of {count(len(values), 'GPU')} along time, a row each: from {ends[0]} to {ends[1]}"
+        + (f"; no samples in {percent(empty)} of it" if empty > 0 else "")
+    )
+
+
+def roofline(analysis: Analysis, peaks: Peaks) -> str:
+    """The run and its phases under the roofline."""
+    told = [
+        f"{name}: {intensity_text(place)}, {engineering(place.flops)}FLOP/s, {bound_text(place).partition(':')[0]}"
+        for _, name, place in places(analysis)
+    ]
+    return f"Roofline of {peaks.model}, FLOP/s by FLOP/B, both logarithmic: {'; '.join(told)}"

@@ -1,0 +1,193 @@
+"""What ``gssr top --once`` prints: a node's GPUs as they are at one moment, as a table, as JSON and as CSV."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from gssr.arrays import Floats
+from gssr.gpu_name import place
+from gssr.makers import AMD, maker_of
+from gssr.metrics import BY_NAME, NAMES
+from gssr.render.cells import clean, flow
+from gssr.render.glyphs import Glyphs
+from gssr.render.roles import Row, Span
+from gssr.render.scale import NONE, cell, count, fixed, number, quantity
+from gssr.render.table import Column, table
+from gssr.store.format.rows import Gpu, GpuProcess
+from gssr.store.read.recording import RunReader
+from gssr.store.read.window_edges import Window
+
+SCHEMA = "gssr.top/1"
+RECENT_SECONDS = 60.0
+"""What is older is not now."""
+HOST = (
+    "cpu_utilization",
+    "load1",
+    "memory_used",
+    "memory_total",
+    "read_bytes",
+    "write_bytes",
+    "net_rx_bytes",
+    "net_tx_bytes",
+)
+METRICS = ("gpu_utilization", "sm_active", "tensor_active", "dram_active", "memory_used", "power_usage", "temperature",
+           "sm_clock")  # fmt: skip
+"""What the table shows, in its order; the other formats hold all metrics."""
+_ABOUT = ("gpu", "node", "device_index", "uuid", "name", "memory_total", "power_limit", "time")
+_OF_PROCESS = ("pid", "name", "user", "memory_used", "sm_utilization")
+
+
+class GpuNow(NamedTuple):
+    """A GPU: its newest row's ``time`` (unix s, None without one) and the newest value of each metric, None where there is
+    none; ``n_rows`` there are of late. ``processes``: those on it, most memory first; None where that is not known."""
+
+    gpu: Gpu
+    time: float | None
+    n_rows: int
+    values: Mapping[str, float | None]
+    processes: Sequence[GpuProcess] | None
+
+
+class NodeNow(NamedTuple):
+    """A node: its GPUs, and what it did itself, by column of ``host_samples`` (None is unknown)."""
+
+    node: str
+    time: float
+    gpus: Sequence[GpuNow]
+    host: Mapping[str, float | None]
+
+
+def node_now(reader: RunReader) -> NodeNow:
+    """The node that a run is recorded on, as it was when its newest sample was taken."""
+    last = reader.last_time
+    now = last if last is not None else reader.run.started_at or 0.0
+    recent = Window(now - RECENT_SECONDS, math.inf)
+    samples, looks = reader.samples(NAMES, window=recent), _newest_looks(reader, recent)
+    gpus = []
+    for position, gpu in enumerate(reader.gpus):
+        own = np.flatnonzero(samples.gpu == position)
+        values = {name: _newest(samples.values[name][own], BY_NAME[name].integral) for name in NAMES}
+        gpus.append(
+            GpuNow(gpu, float(samples.time[own[-1]]) if len(own) else None, len(own), values, looks.get(position))
+        )
+    use = reader.host_use()
+    host = {name: use[name].mean if name in use else None for name in HOST}
+    nodes = [process.node for process in reader.processes if process.node]
+    return NodeNow(nodes[0] if nodes else "", now, gpus, host)
+
+
+def _newest_looks(reader: RunReader, window: Window) -> dict[int, list[GpuProcess]]:
+    """By the position of each GPU that was looked at, what was on it the last time."""
+    times: dict[int, float] = {}
+    found: dict[int, list[GpuProcess]] = {}
+    for gpu, time, n_processes, *rest in (row for rows in reader.gpu_processes(window) for row in rows):
+        if time > times.get(gpu, -math.inf):
+            times[gpu], found[gpu] = time, []
+        if n_processes and time == times[gpu]:
+            found[gpu].append(GpuProcess(gpu, time, *rest))
+    return {gpu: sorted(own, key=lambda each: -(each.memory_used or 0)) for gpu, own in found.items()}
+
+
+def _newest(values: Floats, integral: bool) -> float | None:
+    known = values[np.isfinite(values)]
+    return None if not len(known) else int(known[-1]) if integral else float(known[-1])
+
+
+def document(now: NodeNow) -> dict[str, object]:
+    """The JSON object: GPUs with every metric, in its stored unit, and their processes; null is unknown."""
+    gpus = [
+        dict(zip(_ABOUT, _about(each), strict=True)) | dict(each.values) | {"processes": _processes(each)}
+        for each in now.gpus
+    ]
+    return {"schema": SCHEMA, "node": now.node, "time": now.time, "gpus": gpus, "host": dict(now.host)}
+
+
+def _processes(each: GpuNow) -> list[dict[str, object]] | None:
+    if each.processes is None:
+        return None
+    return [{name: getattr(process, name) for name in _OF_PROCESS} for process in each.processes]
+
+
+def csv_text(now: NodeNow) -> str:
+    """A line of names, and one for each GPU, with how many processes are on it; empty is unknown."""
+    lines = io.StringIO()
+    writer = csv.writer(lines)
+    writer.writerow([*_ABOUT, *NAMES, "processes"])
+    for each in now.gpus:
+        n_processes = None if each.processes is None else len(each.processes)
+        values = (*_about(each), *each.values.values(), n_processes)
+        writer.writerow([cell(clean(value) if isinstance(value, str) else value) for value in values])
+    return lines.getvalue()
+
+
+def _about(each: GpuNow) -> list[object]:
+    gpu = each.gpu
+    about = [place(gpu), gpu.node, gpu.device_index, gpu.uuid, gpu.name, gpu.memory_total, gpu.power_limit]
+    return [*about, each.time]
+
+
+_COLUMNS: tuple[tuple[Column, Callable[[GpuNow], str]], ...] = (
+    (Column("GPU"), lambda each: clean(place(each.gpu))),
+    (Column("util %", "right", 3), lambda each: _shown(each, "gpu_utilization")),
+    (Column("SM %", "right"), lambda each: _shown(each, "sm_active")),
+    (Column("tensor %", "right", 2), lambda each: _shown(each, "tensor_active")),
+    (Column("DRAM %", "right", 2), lambda each: _shown(each, "dram_active")),
+    (Column("memory GiB", "right"), lambda each: _of(_shown(each, "memory_used"), each.gpu.memory_total, 2.0**-30, 1)),
+    (Column("power W", "right"), lambda each: _of(fixed(each.values["power_usage"], 0), each.gpu.power_limit, 1.0, 0)),
+    (Column("°C", "right", 4), lambda each: fixed(each.values["temperature"], 0)),
+    (Column("MHz", "right", 5), lambda each: _shown(each, "sm_clock")),
+    (Column("processes", drop=1), lambda each: _who(each)),
+)
+_NOT_ON_AMD = ("SM %", "tensor %")
+
+
+def _who(each: GpuNow) -> str:
+    """The process with most memory, and how many there are besides."""
+    if each.processes is None:
+        return NONE
+    if not each.processes:
+        return "none"
+    first, more = each.processes[0], len(each.processes) - 1
+    name = f"{clean(first.name or '?')} {first.pid if first.pid is not None else '?'}"
+    return f"{name} +{more}" if more else name
+
+
+def _shown(each: GpuNow, name: str) -> str:
+    return number(each.values[name], BY_NAME[name])
+
+
+def _of(used: str, total: float | None, factor: float, decimals: int) -> str:
+    return f"{used}/{fixed(None if total is None else total * factor, decimals)}"
+
+
+def page(now: NodeNow, width: int, glyphs: Glyphs) -> list[Row]:
+    """The table, and a line about the node."""
+    rows = []
+    if now.gpus:
+        is_amd = maker_of(each.gpu for each in now.gpus) == AMD
+        shown = [(column, draw) for column, draw in _COLUMNS if not (is_amd and column.title in _NOT_ON_AMD)]
+        cells = [[draw(each) for _, draw in shown] for each in now.gpus]
+        rows = table([column for column, _ in shown], cells, width, glyphs, gap=2)
+        names = ", ".join(dict.fromkeys(clean(each.gpu.name or "unknown") for each in now.gpus))
+        about = f"{count(len(now.gpus), 'GPU')} ({names}), by {clean(now.gpus[0].gpu.backend or 'unknown')}"
+        rows += [(Span(about),)]
+    return [*rows, *flow([(Span(word),) for word in _node(now)], width, glyphs.ellipsis, indent="  ")]
+
+
+def _node(now: NodeNow) -> list[str]:
+    host = now.host
+    busy, load = host["cpu_utilization"], host["load1"]
+    memory = BY_NAME["memory_used"]
+    rates = [(host[name], what) for name, what in (("read_bytes", "read"), ("write_bytes", "written"),
+             ("net_rx_bytes", "received"), ("net_tx_bytes", "sent"))]  # fmt: skip
+    return [
+        f"{clean(now.node)}:",
+        f"CPU {fixed(None if busy is None else 100 * busy, 1)} % busy",
+        f"load {fixed(load, 2)}",
+        f"memory {number(host['memory_used'], memory)} of {quantity(host['memory_total'], memory)}",
+        *(f"{fixed(None if value is None else value / 1e6, 1)} MB/s {what}" for value, what in rates),
+    ]

@@ -1,0 +1,135 @@
+"""The page of ``gssr compare`` for traces, and its JSON object, whose keys are only ever added to.
+
+The first trace is A; every other one is compared with it.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from gssr.model.compare.traces import Calls, Name, Number, calls, names, numbers
+from gssr.model.traces.results import TraceAnalysis
+from gssr.model.verdicts.words import took
+from gssr.render.cells import clean, clip, fit, wrap
+from gssr.render.glyphs import Glyphs, glyphs
+from gssr.render.roles import Row, Span
+from gssr.render.scale import NONE, fixed, percent, signed
+from gssr.render.table import Cell, Column, table
+from gssr.report.comparison import LETTERS
+from gssr.report.page import PageOptions, section
+from gssr.report.trace import describe
+
+SCHEMA = "gssr.trace-compare/1"
+_MOST = 15
+"""Names that the page lists of each comparison; the JSON object has all."""
+_ROOMY, _NUMBERS = 100, 50
+"""From so many cells on the table of names has means; cells that its other numbers take."""
+_TIMES = 10
+
+
+def trace_comparison_page(paths: Sequence[str], traces: Sequence[TraceAnalysis], options: PageOptions) -> list[Row]:
+    """The rows of the page, at most ``options.width`` cells each but for the closing lines."""
+    width, marks = options.width, glyphs(options.ascii)
+    rows: list[Row] = []
+    for letter, path, trace in zip(LETTERS, paths, traces, strict=False):
+        named = Span(fit(clean(os.path.basename(path.rstrip("/")) or path), width // 2, marks.ellipsis), "value")
+        about = ", ".join(describe(trace)[1:])
+        rows += [clip((Span(f"{letter}  ", "title"), named), width), *wrap(about, width, "   ", "   ", role="dim")]
+        if not trace.whole:
+            begin, end = (f"{at / 1e9:.9g} s" for at in trace.window)
+            rows += wrap(f"only {begin} to {end} after its zero", width, "   ", "   ", role="outlier")
+    closing: list[Row] = []
+    for letter, other in zip(LETTERS[1:], traces[1:], strict=False):
+        found = numbers(traces[0], other)
+        rows += section("What differs?", width, marks, f"{letter} against A")
+        head = (Column(""), *(Column(title, "right") for title in ("A", letter, f"{letter} - A")))
+        rows += table(head, [_line(each) for each in found], width, marks)
+        rows += _names(letter, names(calls(traces[0]), calls(other)), width, marks)
+        known = {each.name: each for each in found}
+        pairs = [(key, known.get(key, Number(key, "1", None, None))) for key in ("busy", "compute")]
+        said = [f"{key}={_or_unknown(each.a)},{_or_unknown(each.b)}" for key, each in pairs]
+        closing.append((Span(f"GSSR compare {letter}: {' '.join(said)}", "value"),))
+    return [*rows, (), *closing]
+
+
+def _or_unknown(value: float | None) -> str:
+    return fixed(value, 3, "unknown")
+
+
+def _line(each: Number) -> list[Cell]:
+    gap = None if each.a is None or each.b is None else each.b - each.a
+    if each.unit == "1":
+        return [each.name, percent(each.a), percent(each.b), NONE if gap is None else f"{signed(100 * gap, 1)}  "]
+    a, b = (NONE if value is None else took(value) for value in (each.a, each.b))
+    return [each.name, a, b, NONE if gap is None or not each.a else f"{signed(100 * gap / each.a, 1)} %"]
+
+
+def _change(a: int, b: int) -> str:
+    """In percent, of several times as much how many times."""
+    if not a:
+        return NONE
+    return f"x {b / a:,.0f}" if b >= _TIMES * a else f"{signed(100 * (b - a) / a, 1)} %"
+
+
+def _names(letter: str, found: Sequence[Name], width: int, marks: Glyphs) -> list[Row]:
+    rows = section("Which names?", width, marks, "by how much their time differs")
+    more = 0 if width >= _ROOMY else 1
+    head: tuple[Column, ...] = (
+        Column("name"), Column("", drop=3), Column("A", "right"), Column(letter, "right"), Column("change", "right"),
+        Column("n A", "right", drop=2), Column(f"n {letter}", "right", drop=2), Column("mean A", "right", drop=more),
+        Column(f"mean {letter}", "right", drop=more),
+    )  # fmt: skip
+    is_even = all(one.imbalance is None for each in found for one in (each.a, each.b))
+    head += () if is_even else tuple(Column(f"imbal {which}", "right", drop=1) for which in ("A", letter))
+    lines: list[list[Cell]] = []
+    for each in found[:_MOST]:
+        both = (each.a, each.b)
+        change = _change(each.a.total_ns, each.b.total_ns)
+        change = f"only {letter}" if not each.a.n else "only A" if not each.b.n else change
+        lines.append(
+            [fit(clean(each.name), max(width - _NUMBERS, 20), marks.ellipsis), each.table,
+             *(took(one.total_ns) if one.n else NONE for one in both), change, *(f"{one.n:,}" for one in both),
+             *(NONE if one.mean_ns is None else took(one.mean_ns) for one in both),
+             *(() if is_even else (_imbalance(one) for one in both))]
+        )  # fmt: skip
+    rows += table(head, lines, width, marks) if lines else wrap("neither holds any", width)
+    if len(found) > _MOST:
+        rows += wrap(f"and {len(found) - _MOST:,} more: --json", width, role="dim")
+    return rows
+
+
+def _imbalance(own: Calls) -> str:
+    return NONE if own.imbalance is None else fixed(100 * own.imbalance, 1)
+
+
+def to_json(paths: Sequence[str], traces: Sequence[TraceAnalysis]) -> str:
+    """One JSON object; what is not known is null."""
+    found = {
+        "schema": SCHEMA,
+        "traces": [
+            {"letter": letter, "path": path, "window_ns": list(trace.window), "gpus": len(trace.gpus)}
+            for letter, path, trace in zip(LETTERS, paths, traces, strict=False)
+        ],
+        "comparisons": [
+            {
+                "a": "A",
+                "b": letter,
+                "numbers": [each._asdict() for each in numbers(traces[0], other)],
+                "names": [
+                    {"table": each.table, "name": each.name, "difference_ns": each.difference_ns, "a": _calls(each.a),
+                     "b": _calls(each.b)} for each in names(calls(traces[0]), calls(other))
+                ],
+            }
+            for letter, other in zip(LETTERS[1:], traces[1:], strict=False)
+        ],
+    }  # fmt: skip
+    return json.dumps(found, indent=1, allow_nan=False) + "\n"
+
+
+def _calls(own: Calls) -> dict[str, Any] | None:
+    """None of a name that is not there."""
+    if not own.n:
+        return None
+    uneven = {} if own.imbalance is None else {"imbalance": own.imbalance}
+    return {"count": own.n, "total_ns": own.total_ns, "mean_ns": own.mean_ns, **uneven}

@@ -1,0 +1,236 @@
+"""Attaching a trace to a recording: ``gssr merge --attach``.
+
+The file is linked into the folder ``NAME.traces``, or copied where it lies on another filesystem: so recording and folder
+can be moved together, the file may go where it was, and a trace of many gigabytes takes no room twice.
+"""
+
+import json
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Mapping, Sequence
+from filecmp import cmp
+from typing import NamedTuple
+
+from gssr.recognise import TRACES, recognise, traces_in
+from gssr.store.disk import PLANTED, is_planted, make_folder, traces_beside
+from gssr.store.format.rows import AttachedTrace
+from gssr.store.read.open import RecordingError
+from gssr.store.read.recording import RunReader
+from gssr.store.write.create import finished_runs, reopen, seal
+from gssr.store.write.pending import insertion
+from gssr.traces.join import by_boot
+from gssr.traces.open import open_traces
+from gssr.traces.timeline import Clock, Timeline, TraceError
+
+APART = 60.0
+"""A trace that is so far from a run in time is of another one, s: clocks of nodes differ by less."""
+_ARCHIVE, _PROFILE = "traces.otf2", ".cubex"
+_NS = 1e-9
+
+
+class Attaching(NamedTuple):
+    """Rows to be written, and sentences: of what is no trace, or of another run, and of doubts about what is attached."""
+
+    rows: list[AttachedTrace]
+    refused: list[str]
+    doubts: list[str]
+
+
+class _Told(NamedTuple):
+    """What a trace tells: unix times of its begin and end, s, None where it tells none."""
+
+    times: tuple[float, float] | None
+    clock: Clock
+    rank: int | None
+    host: str | None
+    gpus: tuple[str | int, ...]
+
+
+def to_attach(recording: str, files: Sequence[str], runs: Sequence[RunReader]) -> Attaching:
+    """Put these traces, and all in these folders, beside the recording ``NAME.sql``; each is of the run with which it has
+    most time in common. Raises RecordingError when somebody records, or the folder can't be used."""
+    finished_runs(recording)
+    folder = traces_beside(recording)
+    if is_planted(folder) or os.path.islink(folder):
+        raise RecordingError(f"{folder}: can't be used: it is a link, or {PLANTED.removeprefix('is ')}")
+    found = Attaching([], [], [])
+    for path in (inside for file in files for inside in _traces_in(file, found.refused)):
+        try:
+            found.rows.append(_attached(folder, path, runs, found.doubts))
+        except TraceError as error:
+            found.refused.append(str(error))
+        except OSError as error:
+            found.refused.append(f"{path}: can't be attached: {error.strerror or error}")
+    return found
+
+
+def attach(recording: str, rows: Sequence[AttachedTrace]) -> None:
+    """Write the rows, in place of those of the same files. Nobody of this process has the recording open. Raises
+    RecordingError."""
+    connection = reopen(recording)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for row in rows:
+            connection.execute("DELETE FROM traces WHERE run_id = ? AND path = ?", (row.run_id, row.path))
+            connection.execute(*insertion("traces", row._asdict()))
+        connection.execute("COMMIT")
+    except (sqlite3.Error, UnicodeEncodeError) as error:
+        raise RecordingError(f"{recording}: can't be written: {error}") from None
+    finally:
+        seal(connection)
+
+
+def _traces_in(path: str, refused: list[str]) -> list[str]:
+    """The file, or the traces in a folder; of an archive of Score-P those that stand for it."""
+    if not os.path.isdir(path):
+        return [path]
+    names = sorted(os.listdir(path))
+    if _ARCHIVE in names:
+        return [os.path.join(path, name) for name in names if name == _ARCHIVE or name.endswith(_PROFILE)]
+    traces = [file for file, _ in traces_in(path)]
+    if not traces:
+        refused.append(f"{path}: {recognise(path).problem or 'holds a recording, not a trace'}")
+    return traces
+
+
+def _attached(folder: str, path: str, runs: Sequence[RunReader], doubts: list[str]) -> AttachedTrace:
+    """Put a trace in its place; its row. Raises TraceError when it is none, or of another run, OSError."""
+    kind = recognise(path)
+    if kind.kind not in TRACES:
+        raise TraceError(f"{path}: {kind.problem or 'is a recording, not a trace'}")
+    try:
+        told_to = _of_runs(path, next(open_traces([path]).timelines()), runs)
+    except TraceError as problem:
+        if kind.kind != "otf2":  # what reads these need not be installed where they are attached
+            raise
+        told_to = dict.fromkeys(runs, _Told(None, Clock(), None, None, ()))
+        doubts.append(str(problem))
+    run = _run_of(path, told_to)
+    told = told_to[run]
+    if told.times is None:
+        doubts.append(f"{path}: tells no time: nobody knows whether it is of this run, nor when it was traced")
+    processes = run.processes
+    rank = processes[0].rank if told.rank is None and len(processes) == 1 else told.rank
+    by_host = [process for process in processes if told.host and told.host in (process.node, process.hostname)]
+    node = next((process.node for process in (*by_host, *processes) if by_host or process.rank == rank), None)
+    name = _put(folder, path)
+    status = os.stat(os.path.join(folder, name))
+    clock, gpus = told.clock, json.dumps(told.gpus) if told.gpus else None
+    error = clock.error_ns * _NS if clock.unix_ns is not None else None
+    return AttachedTrace(
+        run.run.run_id,
+        node,
+        rank,
+        name,
+        kind.kind,
+        status.st_size,
+        status.st_mtime,
+        clock.unix_ns,
+        error,
+        clock.origin,
+        gpus,
+    )
+
+
+def _of_runs(path: str, timeline: Timeline, runs: Sequence[RunReader]) -> dict[RunReader, _Told]:
+    """What a trace tells by the clock of each run that it may be of. Raises TraceError where there is none."""
+    found, why = dict[RunReader, _Told](), ""
+    for run in runs:
+        try:
+            found[run] = _told(by_boot(timeline, run.processes))
+        except ValueError as error:
+            why = str(error)
+    if not found:
+        raise TraceError(f"{path}: {why}")
+    return found
+
+
+def _told(timeline: Timeline) -> _Told:
+    source, clock, intervals = timeline.sources[0], timeline.clock, timeline.intervals
+    times = None
+    if clock.unix_ns is not None and len(intervals):
+        first, last = int(intervals.start[0]), int((intervals.start + intervals.length).max())
+        times = (clock.unix_ns + first) * _NS, (clock.unix_ns + last) * _NS
+    gpus = {track.uuid or track.device for track in timeline.tracks if track.kind == "gpu_stream"} - {None}
+    ranks = {track.rank for track in timeline.tracks} - {None}
+    rank = source.rank if source.rank is not None else ranks.pop() if len(ranks) == 1 else None
+    return _Told(times, clock, rank, source.host, tuple(sorted((gpu for gpu in gpus if gpu is not None), key=str)))
+
+
+def _run_of(path: str, told: Mapping[RunReader, _Told]) -> RunReader:
+    times = {run: own.times for run, own in told.items() if own.times is not None}
+    if not times:
+        if len(told) > 1:
+            raise TraceError(f"{path}: tells no time, and the recording holds {len(told)} runs: name one with --run")
+        return next(iter(told))
+    common = {run: min(end, _span(run)[1]) - max(begin, _span(run)[0]) for run, (begin, end) in times.items()}
+    nearest = max(common, key=lambda run: common[run])
+    if common[nearest] < -APART:
+        (begin, end), (first, last) = times[nearest], _span(nearest)
+        when = f"{_clock(begin)} to {_clock(end)}, and the run is from {_clock(first)} to {_clock(last)}"
+        why = ", if its node was not booted since" if told[nearest].clock.origin == "boot" else ""
+        raise TraceError(f"{path}: is of another run: it was traced from {when}{why}")
+    return nearest
+
+
+def _span(run: RunReader) -> tuple[float, float]:
+    """When it began and ended, unix s."""
+    begin = run.run.started_at if run.run.started_at is not None else run.first_time
+    end = run.run.ended_at if run.run.ended_at is not None else run.last_time
+    return begin or 0.0, end or begin or 0.0
+
+
+def _clock(when: float) -> str:
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(when, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _put(folder: str, path: str) -> str:
+    """Where the trace is below the folder, into which it is put unless it is there. Raises OSError, TraceError."""
+    file = os.path.realpath(path)
+    inside = os.path.relpath(file, os.path.realpath(folder))
+    if not inside.startswith(os.pardir):
+        return inside
+    make_folder(folder)
+    above, name = os.path.split(file)
+    if name != _ARCHIVE and not os.path.lexists(os.path.join(above, _ARCHIVE)):
+        return _linked(file, folder, name)
+    # All of an archive, which is useless without its other files.
+    archive = os.path.basename(above)
+    for place, _, names in os.walk(above):
+        below = os.path.normpath(os.path.join(folder, archive, os.path.relpath(place, above)))
+        os.makedirs(below, 0o700, exist_ok=True)
+        for each in names:
+            if stat.S_ISREG(os.lstat(os.path.join(place, each)).st_mode):
+                _linked(os.path.join(place, each), below, each, only=True)
+    return os.path.join(archive, name)
+
+
+def _linked(file: str, folder: str, name: str, only: bool = False) -> str:
+    """A file's name in a folder into which it is linked or copied: its own, numbered where that is taken, or ``only`` that;
+    or that of a file there of the same content. Raises OSError, TraceError."""
+    size = os.stat(file).st_size
+    for each in sorted(os.scandir(folder), key=lambda each: (each.name != name, each.name)):
+        if only and each.name != name:
+            break
+        if not each.is_file(follow_symlinks=False) or each.stat().st_size != size:
+            continue
+        if os.path.samefile(each.path, file) or cmp(file, each.path, shallow=False):
+            return each.name
+    stem, ending = os.path.splitext(name)
+    number = 1
+    while os.path.lexists(place := os.path.join(folder, name)):
+        if only:
+            raise TraceError(f"{place}: is there already, of another archive: rename one of the two folders")
+        number += 1
+        name = f"{stem}-{number}{ending}"
+    try:
+        os.link(file, place)
+    except OSError:  # on another filesystem, or of another user
+        aside = f"{place}.part"
+        shutil.copy2(file, aside)
+        os.rename(aside, place)
+    return name

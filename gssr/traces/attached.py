@@ -1,0 +1,108 @@
+"""The traces attached to a recording: files in the folder ``NAME.traces`` beside it, as its table ``traces`` has noted them.
+
+A recording may come from anybody, and so may the folder: only regular files below it are read, no link is followed, and
+only where they are as they were noted.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from errno import ELOOP, ENOTDIR
+
+from gssr.recognise import TRACES, recognise
+from gssr.store.disk import open_below, traces_beside
+from gssr.store.format.rows import AttachedTrace
+from gssr.traces.open import open_traces
+from gssr.traces.timeline import Timeline, TraceError
+
+_SLACK = 2.0
+"""Filesystems and archives keep times of files to 1 s or 2 s only: such a difference is none, s."""
+_REPORT = "nsys-rep"
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """One attached trace. ``timeline`` counts from its own first beginning, and is None where it can't be read: then
+    ``problem`` says why, in a sentence that names the file."""
+
+    row: AttachedTrace
+    timeline: Timeline | None
+    problem: str | None = None
+
+
+def to_open(rows: Sequence[AttachedTrace]) -> list[AttachedTrace]:
+    """These rows without those of reports of Nsight Systems of which there is, too, what was made of them."""
+    made = {os.path.splitext(row.path)[0] for row in rows if row.format == "nsys"}
+    return [row for row in rows if row.format != _REPORT or os.path.splitext(row.path)[0] not in made]
+
+
+def open_attached(recording: str, rows: Iterable[AttachedTrace]) -> Iterator[Attached]:
+    """The traces that these rows of a recording (any of its names) note, each read when it is its turn. Never raises for
+    what is missing, changed, or no trace."""
+    folder = traces_beside(recording)
+    for row in to_open(list(rows)):
+        yield _opened(folder, row)
+
+
+def _opened(folder: str, row: AttachedTrace) -> Attached:
+    path = f"{folder}/{row.path}"
+    try:
+        problem = _problem(folder, row)
+        if problem is None:
+            found = recognise(path)
+            if found.kind not in TRACES:
+                return Attached(row, None, f"{path}: {found.problem or 'is a recording, not a trace'}")
+            timeline = next(open_traces([path]).timelines())
+            problem = _problem(folder, row)  # what was read is still what was looked at
+        return Attached(row, None, problem) if problem else Attached(row, _of_rank(timeline, row))
+    except TraceError as error:
+        return Attached(row, None, str(error))
+    except (OSError, ValueError) as error:
+        return Attached(row, None, f"{path}: can't be read: {getattr(error, 'strerror', None) or error}")
+
+
+def _problem(folder: str, row: AttachedTrace) -> str | None:
+    """Why the file may not be read, if so."""
+    path = f"{folder}/{row.path}"
+    try:
+        for beside in _beside(folder, row):
+            os.close(open_below(folder, beside))
+        descriptor = open_below(folder, row.path)
+    except FileNotFoundError:
+        return f"{path}: is attached and not there (any more): keep the folder beside the recording"
+    except OSError as error:
+        link = error.errno in (ELOOP, ENOTDIR)
+        why = "there is a link in the place of a file or a folder" if link else error.strerror or str(error)
+        return f"{path}: is attached and not read: {why}"
+    try:
+        status = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    if status.st_size != row.size or abs(status.st_mtime - row.mtime) > _SLACK:
+        return f"{path}: has changed since it was attached, and is not read: gssr merge --attach notes it anew"
+    return None
+
+
+def _beside(folder: str, row: AttachedTrace) -> list[str]:
+    """What else an archive of Score-P consists of: libotf2 opens it by its name."""
+    if row.format != "otf2":
+        return []
+    stem = os.path.splitext(row.path)[0]
+    inside = os.path.join(folder, stem)
+    events = os.listdir(inside) if os.path.isdir(inside) else []
+    return [f"{stem}.def", *(f"{stem}/{name}" for name in sorted(events))]
+
+
+def _of_rank(timeline: Timeline, row: AttachedTrace) -> Timeline:
+    """With the rank and the node of its row where the trace itself tells none."""
+    return replace(
+        timeline,
+        sources=tuple(
+            one._replace(rank=row.rank if one.rank is None else one.rank, host=one.host or row.node)
+            for one in timeline.sources
+        ),
+        tracks=tuple(
+            one._replace(rank=row.rank if one.rank is None else one.rank, node=one.node or row.node)
+            for one in timeline.tracks
+        ),
+    )

@@ -1,0 +1,273 @@
+"""Profiles of Score-P and others in CUBE4 (.cubex): a tar, not packed, of one XML about metrics, call tree and places, and
+an index and the values of each metric.
+
+All of it is decoded here: the two binary parts are a head and an array each.
+"""
+
+import os
+import re
+import zlib
+from collections.abc import Callable
+from functools import partial
+from typing import BinaryIO, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Flags, Floats, Ints
+from gssr.traces.cube_anchor import Anchor, Metric, read_anchor
+from gssr.traces.timeline import Clock, Intervals, Measured, Profile, Source, Timeline, TraceError
+
+_BLOCK = 512
+_MOST_MEMBERS = 100_000
+_MOST_VALUES = 1 << 27
+"""Of one metric: a GiB."""
+_MOST_XML = 1 << 30
+_TYPES: dict[str, str] = {
+    "DOUBLE": "f8", "FLOAT": "f8", "MINDOUBLE": "f8", "MAXDOUBLE": "f8", "CHAR": "u1", "INT8": "i1", "UINT8": "u1",
+    "INT16": "i2", "UINT16": "u2", "SHORT INT": "i2", "SIGNED SHORT INT": "i2", "UNSIGNED SHORT INT": "u2", "INT": "i4",
+    "INT32": "i4", "UINT32": "u4", "SIGNED INT": "i4", "UNSIGNED INT": "u4", "INT64": "i8", "UINT64": "u8",
+    "INTEGER": "i8", "SIGNED INTEGER": "i8", "UNSIGNED INTEGER": "u8",
+}  # fmt: skip
+"""Types of one number each; those of several (rates, histograms, statistics of TAU) are left out."""
+_COMBINE: dict[str, Literal["min", "max"]] = {"MINDOUBLE": "min", "MAXDOUBLE": "max"}
+_TOO_MUCH = 2.0**63
+"""Never measured, of whatever it is: seconds longer than there has been time."""
+_NO_COUNT = 0xFFFF_FFFF_FFFF_FBFF
+"""A greater unsigned number is one below 0 that was kept as unsigned: it is not known."""
+_INDEX, _DATA, _PACKED = b"CUBEX.INDEX", b"CUBEX.DATA", b"ZCUBEX.DATA"
+
+
+class _Member(NamedTuple):
+    """Where a file of the archive lies in it."""
+
+    at: int
+    size: int
+
+
+def read_cube(path: str) -> Timeline:
+    """A profile as a timeline without intervals, whose tracks are the places (threads, streams of GPUs) that were measured.
+    The values are read when they are asked for. Raises TraceError."""
+    try:
+        with open(path, "rb") as stream:
+            if stream.read(2) == b"\x1f\x8b":
+                raise TraceError(f"{path}: is packed with gzip: unpack it first")
+            members = _members(stream)
+            if "anchor.xml" not in members:
+                raise TraceError(f"{path}: holds no anchor.xml: it is cut, or still being written")
+            anchor = read_anchor(path, _text(path, stream, members["anchor.xml"]))
+            if len(anchor.parent) * len(anchor.tracks) > _MOST_VALUES:
+                values = f"{len(anchor.parent):,} call paths on {len(anchor.tracks):,} places"
+                raise TraceError(
+                    f"{path}: {values} are more than fit into memory: cube_remap2 or cube_cut make it less"
+                )
+            metrics, notes = _metrics(path, stream, members, anchor)
+    except OSError as error:
+        raise TraceError(f"{path}: can't be read: {error.strerror}") from None
+    if not metrics:
+        raise TraceError(f"{path}: holds no values of any metric")
+    source = Source(
+        path, "cube", anchor.tool, anchor.version, n_events=len(anchor.parent), notes=(*anchor.notes, *notes)
+    )
+    profile = Profile(anchor.parent, anchor.name, anchor.paradigm, anchor.role, tuple(metrics))
+    return Timeline((source,), Clock(), anchor.tracks, anchor.names, no_intervals(), profile=profile)
+
+
+def no_intervals() -> Intervals:
+    """Of what has no times."""
+    none, short, byte = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int8)
+    return Intervals(none, none, short, short, byte, byte, none, none, byte)
+
+
+def _members(stream: BinaryIO) -> dict[str, _Member]:
+    """The files in the archive as far as it goes. Checksums are not looked at: CubeWriter 4.8 writes wrong ones."""
+    end, at = os.fstat(stream.fileno()).st_size, 0
+    found: dict[str, _Member] = {}
+    while len(found) < _MOST_MEMBERS and at + _BLOCK <= end:
+        stream.seek(at)
+        head = stream.read(_BLOCK)
+        size = _size(head[124:136])
+        if not head.strip(b"\0") or size is None:
+            break
+        at += _BLOCK
+        if at + size <= end:
+            found[head[:100].partition(b"\0")[0].decode("utf-8", "replace").removeprefix("./")] = _Member(at, size)
+        at += -(-size // _BLOCK) * _BLOCK
+    return found
+
+
+def _size(field: bytes) -> int | None:
+    """Octal, or of more than 8 GB a number as it is."""
+    if field[:1] == b"\x80":
+        return int.from_bytes(field[4:], "big")
+    digits = field.strip(b" \0")
+    return int(digits, 8) if re.fullmatch(rb"[0-7]+", digits) else None
+
+
+def _text(path: str, stream: BinaryIO, member: _Member) -> bytes:
+    """The XML, which may be packed."""
+    stream.seek(member.at)
+    text = stream.read(min(member.size, _MOST_XML + 1))
+    if text[:2] == b"\x1f\x8b":
+        unpack = zlib.decompressobj(wbits=31)
+        most = min(_MOST_XML, 200 * len(text) + (64 << 20))
+        try:
+            text = unpack.decompress(text, most)
+        except zlib.error:
+            raise TraceError(f"{path}: its anchor.xml is packed, and damaged") from None
+        if unpack.unconsumed_tail:
+            raise TraceError(f"{path}: its anchor.xml unpacks to more than {most >> 20} MB")
+    elif len(text) > _MOST_XML:
+        raise TraceError(f"{path}: its anchor.xml has more than {_MOST_XML >> 20} MB")
+    return text
+
+
+def _metrics(
+    path: str, stream: BinaryIO, members: dict[str, _Member], anchor: Anchor
+) -> tuple[list[Measured], list[str]]:
+    """Those that have values, and sentences about those whose values are not read. A metric without a file was not
+    measured, of which nothing is said: there are some in every profile."""
+    found: list[Measured] = []
+    notes: list[str] = []
+    unread: list[str] = []
+    orders: dict[bool, Ints] = {}
+    for metric in anchor.metrics:
+        index, data = members.get(f"{metric.number}.index"), members.get(f"{metric.number}.data")
+        if index is None or data is None:
+            if index or data:
+                notes.append(f"{metric.name} left out: its values are cut")
+            continue
+        type_ = _TYPES.get(metric.type)
+        if type_ is None or metric.kind not in ("INCLUSIVE", "EXCLUSIVE", "SIMPLE"):
+            unread.append(metric.name)
+            continue
+        inclusive = metric.kind == "INCLUSIVE"
+        if inclusive not in orders:
+            orders[inclusive] = _in_blocks(anchor.parent) if inclusive else np.arange(len(anchor.parent))
+        try:
+            order, places = _index(stream, index, len(anchor.parent))
+        except ValueError:
+            notes.append(f"{metric.name} left out: its index is damaged")
+            continue
+        nodes, dtype = orders[inclusive][places], np.dtype(order + type_)
+        rows: Callable[[], tuple[Ints, Floats]]
+        rows = partial(_rows, path, metric, data, nodes, (len(nodes), len(anchor.tracks)), dtype)
+        stream.seek(data.at)
+        try:
+            if stream.read(len(_PACKED)) == _PACKED:  # what is packed may be anything
+                rows = partial(_known, rows())
+            elif data.size < len(_DATA) + len(nodes) * len(anchor.tracks) * dtype.itemsize:
+                raise TraceError
+            if dtype.kind == "f" and metric.type not in _COMBINE and not _sound(rows()[1]).all():
+                notes.append(
+                    f"{metric.name} left out: some of its values are no numbers, or beyond all that is measured"
+                )
+                continue
+        except TraceError:
+            notes.append(
+                f"{metric.name} left out: its values are damaged, or fewer than there are call paths and places"
+            )
+            continue
+        combine: Literal["sum", "min", "max"] = _COMBINE.get(metric.type, "sum")
+        found.append(Measured(metric.name, metric.title, metric.unit, inclusive, combine, rows))
+    if unread:
+        notes.append(f"left out, their values are no single numbers: {', '.join(unread)}")
+    return found, notes
+
+
+def _in_blocks(parent: Ints) -> Ints:
+    """The nodes in the order in which indexes of inclusive metrics count them: going through the tree a node's callees get
+    the next numbers together, before any of theirs."""
+    n = len(parent)
+    below: list[list[int]] = [[] for _ in range(n)]
+    roots: list[int] = []
+    for node, above in enumerate(parent.tolist()):
+        (below[above] if above >= 0 else roots).append(node)
+    found: list[int] = []
+    for root in roots:
+        found.append(root)
+        stack = [root]
+        while stack:
+            callees = below[stack.pop()]
+            found += callees
+            stack += reversed(callees)
+    return np.array(found, np.int64)
+
+
+def _index(stream: BinaryIO, member: _Member, n_nodes: int) -> tuple[Literal["<", ">"], Ints]:
+    """The byte order, and the places of the nodes that have values. Raises ValueError."""
+    stream.seek(member.at)
+    raw = stream.read(min(member.size, 64 + 4 * n_nodes))
+    if not raw.startswith(_INDEX) or len(raw) < 22:
+        raise ValueError
+    order: Literal["<", ">"] = "<" if raw[11:15] == b"\1\0\0\0" else ">"
+    n = int.from_bytes(raw[18:22], "little" if order == "<" else "big")
+    if n > n_nodes or len(raw) < 22 + 4 * n:
+        raise ValueError
+    places = np.frombuffer(raw, f"{order}i4", n, 22).astype(np.int64)
+    if n and (places.min() < 0 or places.max() >= n_nodes or len(np.unique(places)) < n):
+        raise ValueError
+    return order, places
+
+
+def _known(read: tuple[Ints, Floats]) -> tuple[Ints, Floats]:
+    return read
+
+
+def _rows(
+    path: str, metric: Metric, member: _Member, nodes: Ints, shape: tuple[int, int], dtype: "np.dtype[np.generic]"
+) -> tuple[Ints, Floats]:
+    n = shape[0] * shape[1]
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(member.at)
+            raw = stream.read(member.size)
+        if raw.startswith(_PACKED):
+            values = np.frombuffer(_unpacked(raw, n * dtype.itemsize, dtype.byteorder), dtype, n)
+        else:
+            values = np.frombuffer(raw, dtype, n, len(_DATA))
+        if not raw.startswith((_DATA, _PACKED)):
+            raise ValueError
+    except OSError as error:
+        raise TraceError(f"{path}: can't be read: {error.strerror}") from None
+    except (ValueError, zlib.error):
+        raise TraceError(f"{path}: the values of {metric.name} are damaged, or have changed since") from None
+    found = _as_floats(values).reshape(shape)
+    if metric.type in _COMBINE:
+        found[~_sound(found)] = np.nan  # the least or the greatest of nothing
+    return nodes, found
+
+
+def _sound(values: Floats) -> Flags:
+    return np.asarray(np.abs(values) < _TOO_MUCH, np.bool_)
+
+
+def _as_floats(values: NDArray[np.generic]) -> Floats:
+    found = values.astype(np.float64)
+    if values.dtype.kind == "u" and values.dtype.itemsize == 8:
+        found[values.astype(np.uint64) > _NO_COUNT] = np.nan
+    return found
+
+
+def _unpacked(raw: bytes, size: int, byte_order: str) -> bytes:
+    """A head with the place and the size of each row, then the rows, each packed with zlib. Raises ValueError and
+    zlib.error."""
+    kind = ">i8" if byte_order == ">" else "<i8"
+    begin = len(_PACKED)
+    n = int(np.frombuffer(raw, kind, 1, begin)[0])
+    if not 0 <= n <= len(raw) // 24:
+        raise ValueError
+    sizes = np.frombuffer(raw, kind, 3 * n, begin + 8)[2::3].tolist()
+    at, left, parts = begin + 8 + 24 * n, size, []
+    for one in sizes:
+        if one < 0:
+            raise ValueError
+        unpack = zlib.decompressobj()
+        part = unpack.decompress(raw[at : at + one], left + 1) if one else b""
+        at, left = at + one, left - len(part)
+        if left < 0:
+            raise ValueError
+        parts.append(part)
+    if left:
+        raise ValueError
+    return b"".join(parts)

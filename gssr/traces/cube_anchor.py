@@ -1,0 +1,175 @@
+"""What the XML of a CUBE4 profile says: its metrics, its call tree, and the threads and streams that were measured."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from xml.parsers import expat
+
+import numpy as np
+
+from gssr.arrays import Ints
+from gssr.traces.timeline import TraceError, Track, TrackKind
+
+_DEEPEST = 10_000
+"""Calls within calls: each level costs a pass over the tree."""
+_HAVE_TEXTS = ("metric", "region", "systemtreenode", "locationgroup", "location")
+_GPU = ("gpu", "accelerator stream")
+
+
+class Metric(NamedTuple):
+    """As it is declared: ``kind`` INCLUSIVE, EXCLUSIVE or one that is computed, ``type`` of its values."""
+
+    number: int
+    name: str
+    title: str
+    unit: str
+    kind: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """Nodes [n] of the call tree in the order of the file, each behind its caller (``parent``, -1 of a root)."""
+
+    tool: str
+    version: str
+    metrics: tuple[Metric, ...]
+    names: tuple[str, ...]
+    parent: Ints
+    name: Ints
+    paradigm: tuple[str, ...]
+    role: tuple[str, ...]
+    tracks: tuple[Track, ...]
+    notes: tuple[str, ...]
+
+
+def read_anchor(path: str, text: bytes) -> Anchor:
+    """Raises TraceError, which names ``path``."""
+    reader = _Reader()
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler, parser.EndElementHandler = reader.start, reader.end
+    parser.CharacterDataHandler = reader.text
+    parser.StartDoctypeDeclHandler = _refuse  # no entities, whatever they would grow to
+    try:
+        parser.Parse(text, True)
+    except expat.ExpatError as error:
+        raise TraceError(f"{path}: its anchor.xml is damaged: {expat.errors.messages[error.code]}") from None
+    except ValueError as error:
+        raise TraceError(f"{path}: its anchor.xml {error}") from None
+    if not reader.parent or not reader.locations:
+        raise TraceError(f"{path}: its anchor.xml names no {'threads' if reader.parent else 'calls'}")
+    return reader.anchor()
+
+
+def _refuse(*_: object) -> None:
+    raise ValueError("declares a document type, which no profile does")
+
+
+class _Location(NamedTuple):
+    number: int
+    track: Track
+
+
+@dataclass
+class _Reader:
+    """Takes the XML element by element, so that its depth costs no stack."""
+
+    attributes: dict[str, str] = field(default_factory=dict)
+    metrics: list[Metric] = field(default_factory=list)
+    regions: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    parent: list[int] = field(default_factory=list)
+    callee: list[int] = field(default_factory=list)
+    locations: list[_Location] = field(default_factory=list)
+    _open: list[dict[str, str]] = field(default_factory=list)
+    """Of what is open and has texts, what is known of it so far."""
+    _calls: list[int] = field(default_factory=list)
+    _text: list[str] = field(default_factory=list)
+    _depth: int = 0
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        self._text.clear()
+        if tag == "cnode":
+            if len(self._calls) >= _DEEPEST:
+                raise ValueError(f"has calls deeper than {_DEEPEST:,} in each other")
+            self.parent.append(self._calls[-1] if self._calls else -1)
+            self._calls.append(len(self.callee))
+            self.callee.append(_number(attributes.get("calleeId")))
+        elif tag in _HAVE_TEXTS:
+            if len(self._open) >= _DEEPEST:
+                raise ValueError(f"has elements deeper than {_DEEPEST:,} in each other")
+            if tag == "metric" and self._open:
+                self._metric(self._open[-1])  # of those below it the texts come behind its own
+            self._open.append({"": tag, **{f"@{name.lower()}": value for name, value in attributes.items()}})
+        elif tag == "attr" and self._depth == 2:
+            self.attributes[attributes.get("key", "")] = attributes.get("value", "")
+
+    def text(self, text: str) -> None:
+        self._text.append(text)
+
+    def end(self, tag: str) -> None:
+        self._depth -= 1
+        if tag == "cnode":
+            self._calls.pop()
+        elif tag in _HAVE_TEXTS:
+            own = self._open.pop()
+            if tag == "metric":
+                self._metric(own)
+            elif tag == "region":
+                paradigm, role = own.get("paradigm", "").lower(), own.get("role", "").lower()
+                self.regions[_number(own.get("@id"))] = (own.get("name", ""), paradigm, role)
+            elif tag == "location":
+                self._location(own)
+        elif self._open:
+            self._open[-1].setdefault(tag, "".join(self._text).strip())
+        self._text.clear()
+
+    def _metric(self, own: dict[str, str]) -> None:
+        if "uniq_name" in own and "done" not in own:
+            own["done"] = ""
+            name = own["uniq_name"]
+            kind, type_ = own.get("@type", "").upper(), " ".join(own.get("dtype", "").upper().split())
+            title = own.get("disp_name") or name
+            self.metrics.append(Metric(_number(own.get("@id")), name, title, own.get("uom", ""), kind, type_))
+
+    def _location(self, own: dict[str, str]) -> None:
+        groups = [each for each in self._open if each[""] == "locationgroup"]
+        group: dict[str, str] = groups[-1] if groups else {}
+        nodes = [each for each in self._open if each[""] == "systemtreenode"]
+        named = [each for each in nodes if each.get("class") == "node"] or nodes
+        kind: TrackKind = "gpu_stream" if own.get("type", "").lower() in _GPU else "cpu_thread"
+        if own.get("type", "").lower() == "metric":
+            kind = "other"
+        rank, node = _rank(group.get("rank")), named[-1].get("name") if named else None
+        track = Track(kind, own.get("name", ""), rank, node, tid=_rank(own.get("rank")))
+        self.locations.append(_Location(_number(own.get("@id")), track))
+
+    def anchor(self) -> Anchor:
+        """All of it; values stand in the order of the locations' numbers."""
+        notes = []
+        numbers = [location.number for location in self.locations]
+        if len(set(numbers)) < len(numbers):
+            notes.append("several threads have one number: taken in their order")
+        else:
+            self.locations.sort(key=lambda location: location.number)
+        unknown = ("unknown", "user", "")
+        names: dict[str, int] = {}
+        regions = [self.regions.get(callee, unknown) for callee in self.callee]
+        name = [names.setdefault(region[0], len(names)) for region in regions]
+        creator, _, version = self.attributes.get("Creator", "").strip().rpartition(" ")
+        return Anchor(
+            tool=creator or version or "Cube", version=version if creator else "", metrics=tuple(self.metrics),
+            names=tuple(names), parent=np.array(self.parent, np.int64), name=np.array(name, np.int64),
+            paradigm=tuple(region[1] for region in regions), role=tuple(region[2] for region in regions),
+            tracks=tuple(location.track for location in self.locations), notes=tuple(notes),
+        )  # fmt: skip
+
+
+def _number(text: str | None) -> int:
+    """-1 for what is none."""
+    return int(text) if text is not None and text.isdecimal() and len(text) < 16 else -1
+
+
+def _rank(text: str | None) -> int | None:
+    number = _number(text)
+    return None if number < 0 else number

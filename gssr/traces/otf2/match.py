@@ -1,0 +1,146 @@
+"""What belongs together in an OTF2 archive: entering and leaving, beginning and completing, sending and receiving."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gssr.arrays import Flags, Ints
+
+
+class Regions(NamedTuple):
+    """Regions [n], location by location in the order of their entering: whose, when, how long (-1 of those that were not
+    left), which. ``n_alone``: leaves without an enter; ``n_other``: regions that ended under the name of another."""
+
+    place: NDArray[np.int32]
+    start: Ints
+    length: Ints
+    region: Ints
+    n_alone: int
+    n_other: int
+
+
+_FAR = 1 << 32
+
+
+class Stack:
+    """The regions of some locations: ``place`` [n] the location, ``time`` [n] (ns) and ``code`` [n] of entering (region + 1)
+    and leaving (less than 0), location by location as they follow each other."""
+
+    def __init__(self, place: NDArray[np.int32], time: Ints, code: Ints) -> None:
+        is_first = np.append(True, place[1:] != place[:-1])[: len(place)]
+        number = np.cumsum(is_first) - 1
+        step = np.sign(code)
+        depth = np.cumsum(step)
+        depth -= (depth - step)[is_first][number]
+        lowest = np.minimum.accumulate(np.minimum(depth, 0) - number * _FAR) + number * _FAR
+        before = np.append(0, lowest[:-1])[: len(lowest)]
+        alone = lowest < np.where(is_first, 0, before)
+        self._n_alone = int(np.count_nonzero(alone))
+        self._kept_before = None
+        if self._n_alone:
+            self._kept_before = np.append(0, np.cumsum(~alone))
+            place, time, code, depth = place[~alone], time[~alone], code[~alone], (depth - lowest)[~alone]
+        self._place, self._time, self._code, self._depth = place, time, code, depth
+        level = depth - (code > 0)
+        small = level.astype(np.int16) if len(level) and level.max() < 1 << 15 else level  # these are sorted at once
+        self._order = np.argsort(small, kind="stable")
+        self._level = level
+
+    def regions(self) -> Regions:
+        """Each enter with the leave that follows on its level."""
+        order = self._order
+        is_enter = self._code[order] > 0
+        follows = (self._level[order[1:]] == self._level[order[:-1]]) & ~is_enter[1:]
+        follows &= self._place[order[1:]] == self._place[order[:-1]]
+        until = np.full(len(self._code), -1)
+        begins = np.flatnonzero(is_enter[:-1] & follows)
+        until[order[begins]] = order[begins + 1]
+        at = np.flatnonzero(self._code > 0)
+        until = until[at]
+        start, region = self._time[at], self._code[at] - 1
+        ended = until >= 0
+        length = np.full(len(at), -1)
+        length[ended] = self._time[until[ended]] - start[ended]
+        n_other = int(np.count_nonzero(self._code[until[ended]] != -1 - region[ended]))
+        return Regions(
+            self._place[at], start, np.where(ended & (length < 0), -2, length), region, self._n_alone, n_other
+        )
+
+    def open_at(self, first: Ints, events: Ints) -> Ints:
+        """[n]: the innermost region that is open after ``events`` [n] of entering and leaving, of a location whose own begin
+        at ``first`` [n]; -1 for none."""
+        if not len(self._code):
+            return np.full(len(events), -1)
+        if self._kept_before is not None:
+            first, events = self._kept_before[first], self._kept_before[events]
+        depth = np.where(events > first, self._depth[np.maximum(events - 1, 0)], 0)
+        n = len(self._code) + 1
+        key = self._level[self._order] * n + self._order
+        at = np.searchsorted(key, (depth - 1) * n + events) - 1
+        return np.where(depth > 0, self._code[self._order[np.maximum(at, 0)]] - 1, -1)
+
+
+def paired(keys: tuple[Ints, ...], is_end: Flags) -> tuple[Ints, Ints]:
+    """Places of the begins and of their ends [n pairs], of rows [n] in the order in which they happened: an end belongs to
+    the begin that is next before it among those with the same ``keys``."""
+    rows = np.arange(len(is_end))
+    order = np.lexsort((rows, *keys))
+    same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for key in keys:
+        own = key[order]
+        same &= own[1:] == own[:-1]
+    end = is_end[order]
+    at = np.flatnonzero(same & ~end[:-1] & end[1:]) if len(order) else order
+    return order[at], order[at + 1]
+
+
+def matched(sent: tuple[Ints, ...], received: tuple[Ints, ...]) -> tuple[Ints, Ints]:
+    """Places of sends and of receives [n]: the k-th send of a key with its k-th receive; -1 where there is none. Columns of
+    keys [n sends], [n receives], each in the order in which they were called."""
+    n = len(sent[0])
+    code = np.zeros(n + len(received[0]), np.int64)
+    for one, other in zip(sent, received, strict=True):
+        _, own = np.unique(np.append(one, other), return_inverse=True)
+        _, code = np.unique(code * (int(own.max(initial=0)) + 1) + own, return_inverse=True)
+    number = np.append(_number_in(code[:n]), _number_in(code[n:]))
+    both = code * (int(number.max(initial=0)) + 1) + number
+    place, at = np.unique(both, return_inverse=True)
+    found = np.full((2, len(place)), -1)
+    found[0, at[:n]] = np.arange(n)
+    found[1, at[n:]] = np.arange(len(code) - n)
+    return found[0], found[1]
+
+
+def _number_in(code: Ints) -> Ints:
+    """[n]: the how many-th of its code each one is, from 0 on."""
+    order = np.argsort(code, kind="stable")
+    own = code[order]
+    first = np.searchsorted(own, own)
+    number = np.empty(len(code), np.int64)
+    number[order] = np.arange(len(code)) - first
+    return number
+
+
+def waits(
+    track: NDArray[np.int32], start: Ints, length: Ints, comm: Ints, kind: Ints, n_members: Ints
+) -> tuple[Ints, int]:
+    """Of parts of collective operations [n], by track in the order in which they began: how long until the last rank had
+    begun, at most the part's length, -1 where not all of the communicator's ``n_members`` [n] take part in what was read or
+    they do not agree on what it is; and how many are known to disagree. The k-th part on a communicator belongs to the k-th
+    of the others on it."""
+    order = np.lexsort((start, track, comm))
+    code = comm[order] * (int(track.max(initial=0)) + 1) + track[order]
+    first = np.searchsorted(code, code)
+    number = np.empty(len(start), np.int64)
+    number[order] = np.arange(len(start)) - first
+    _, at = np.unique(comm * (int(number.max(initial=0)) + 1) + number, return_inverse=True)
+    n = int(at.max(initial=-1)) + 1
+    last, least, most = np.full(n, -(1 << 62)), np.full(n, 1 << 30), np.full(n, -1)
+    np.maximum.at(last, at, start)
+    np.minimum.at(least, at, kind)
+    np.maximum.at(most, at, kind)
+    agree = (least == most)[at]
+    whole = np.bincount(at, minlength=n)[at] == n_members
+    wait = np.clip(last[at] - start, 0, np.maximum(length, 0)) if n else start
+    return np.where(agree & whole, wait, -1), int(np.count_nonzero(~agree))

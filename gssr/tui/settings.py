@@ -1,0 +1,97 @@
+"""What the user prefers the live screen to begin with: ``config.toml`` in a folder of the user's own.
+
+It is read from nowhere else, so that no recording and no folder one happens to be in can say anything, and it changes
+nothing but how a screen begins.
+"""
+
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gssr.similar import did_you_mean, meant
+from gssr.tui.order import metric_called
+from gssr.tui.screens import BY_NAME
+from gssr.tui.view import ScreenName
+
+THEMES = ("ansi-dark", "ansi-light")
+_MOST_BYTES = 1 << 16
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class Settings(NamedTuple):
+    """What the file says; None where it says nothing. ``problem``: why it can't be used, then it says nothing at all."""
+
+    theme: str | None = None
+    screen: ScreenName | None = None
+    metric: str | None = None
+    problem: str = ""
+
+
+def settings_file(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Where it is: ``gssr/config.toml`` below $XDG_CONFIG_HOME, else below ~/.config; None for a user without a home."""
+    folder = environ.get("XDG_CONFIG_HOME", "")
+    if not os.path.isabs(folder):  # else it would be one in the folder we are in
+        folder = os.path.expanduser("~/.config")
+    return os.path.join(folder, "gssr", "config.toml") if os.path.isabs(folder) else None
+
+
+def read_settings() -> Settings:
+    """The user's settings; those that there are by default where there is no file. Never raises."""
+    path = settings_file()
+    try:
+        return Settings() if path is None else _checked(tomllib.loads(_own_text(path)))
+    except (FileNotFoundError, NotADirectoryError):
+        return Settings()
+    except OSError as error:
+        why = error.strerror
+    except UnicodeDecodeError:
+        why = "is not UTF-8"
+    except (ValueError, RecursionError) as error:
+        why = str(error)
+    return Settings(problem=f"{path}: is not used: {why}")
+
+
+def _own_text(path: str) -> str:
+    """What is in a file that nobody else can have written. Raises OSError, UnicodeDecodeError, ValueError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with open(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is not a file")
+        if status.st_uid != os.geteuid():
+            raise ValueError("it is another user's")
+        if status.st_mode & _OTHERS:
+            raise ValueError("others may write it: chmod go-w")
+        data = stream.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise ValueError("it is too long")
+    return data.decode()
+
+
+def _checked(found: Mapping[str, object]) -> Settings:
+    """Raises ValueError, with the part of a sentence, for what is none of the settings."""
+    words: dict[str, str] = {}
+    for name, value in found.items():
+        if name not in ("theme", "screen", "metric"):
+            raise ValueError(f"no setting {name!r}; known: theme, screen, metric")
+        if not isinstance(value, str):
+            raise ValueError(f"{name} must be a text in quotes")
+        words[name] = value
+    theme, screen, metric = words.get("theme"), words.get("screen"), words.get("metric")
+    if theme is not None and theme not in THEMES:
+        raise ValueError(f"no theme {theme!r}; known: {', '.join(THEMES)}")
+    return Settings(
+        theme,
+        None if screen is None else screen_called(screen),
+        None if metric is None else metric_called(metric),
+    )
+
+
+def screen_called(word: str) -> ScreenName:
+    """The screen of this name. Raises ValueError, with a sentence."""
+    for name in BY_NAME:
+        if name == word.lower():
+            return name
+    raise ValueError(f"no screen {word!r}{did_you_mean(meant(word, BY_NAME))}; there are {', '.join(BY_NAME)}")

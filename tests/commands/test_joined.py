@@ -1,0 +1,284 @@
+"""One run, both views: traces laid over a recording on the page, in JSON, on the screens and for Perfetto."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gssr.cli import main
+from gssr.commands.tui import watches_of
+from gssr.model.live.frame import Frame
+from gssr.model.traced import TracedSteps
+from gssr.model.verdicts.rules import TABLE
+from gssr.render.cells import cell_width
+from gssr.render.clock import exact
+from gssr.render.glyphs import UTF8
+from gssr.render.roles import text_of
+from gssr.score import score_of_means
+from gssr.store.read.recording import open_recording
+from gssr.store.read.window_edges import Window
+from gssr.traces.kineto import read_kineto
+from gssr.traces.timeline import BUSY, Kind
+from gssr.tui import shell
+from gssr.tui.moves import MOVES
+from gssr.tui.view import Scene, View
+from tests.fakes.traces.beside import ITEM, NS, SCORED, START, Truth
+
+TRUTH = Truth(ranks=4, seconds=120, nodes=2)
+OFF = (0.0, 3.2, 0.0, -4.0)
+"""How far ahead the clock of each rank's trace is, s."""
+BEGIN, END = 40.0, 60.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``run.sql``, ``rank0.json`` ..., and ``late.json`` of another run; never to be changed."""
+    found = tmp_path_factory.mktemp("joined")
+    TRUTH.record(found / "run.sql")
+    for rank, off in enumerate(OFF):
+        TRUTH.trace(found / f"rank{rank}.json", rank, BEGIN, END, off)
+    Truth(seed=7).trace(found / "late.json", off=1e6)
+    return found
+
+
+def ranks(folder: Path) -> list[str]:
+    return [str(folder / f"rank{rank}.json") for rank in range(4)]
+
+
+def document(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
+    assert main(["analyze", "--json", *map(str, words)]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)["runs"][0]
+    return found
+
+
+def test_the_object_says_how_typical_each_trace_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (folder / "run.sql").read_bytes()
+    run = document(capsys, folder / "run.sql", "--attach", *ranks(folder), folder / "late.json")
+    assert (folder / "run.sql").read_bytes() == before and len(os.listdir(folder)) == 6  # for this look only
+    assert [trace["rank"] for trace in run["traces"]] == [0, 1, 2, 3]
+    for rank, (trace, off) in enumerate(zip(run["traces"], OFF, strict=True)):
+        assert abs(trace["offset_s"] + off) <= TRUTH.interval and trace["gpus"] == [rank]
+        assert (trace["clock"], trace["clock_check"]) == (("by comparison", "elsewhere") if off else ("unix", "agrees"))
+        assert trace["window_s"] == pytest.approx(END - BEGIN, abs=0.2)
+        assert trace["share_of_run"] == pytest.approx(trace["window_s"] / run["duration_s"])
+        assert trace["start"] == pytest.approx(START + BEGIN, abs=TRUTH.interval + 0.1)
+        spans = TRUTH.busy(rank).clip(round(BEGIN * NS), round(END * NS))
+        assert trace["split"]["idle"] == pytest.approx(1 - (spans[:, 1] - spans[:, 0]).sum() / 20e9, abs=0.03)
+        assert sum(trace["split"].values()) == pytest.approx(1)
+        assert max(trace["gaps"], key=lambda gap: gap["seconds"])["doing"] == ITEM
+    assert ["late.json: not joined to the run: lies outside" in note for note in run["notes"]].count(True) == 1
+    section = (
+        (Path(__file__).parents[2] / "docs" / "traces.md")
+        .read_text()
+        .partition("## Joined to a recording")[2]
+        .partition("\n## ")[0]
+    )
+    explained = set(re.findall("`(\\w+)`", section.partition("In the JSON object")[2]))
+    lists = ("idle", "gaps", "by_gpu", "kernels", "verdicts")
+    inner = {key for trace in run["traces"] for name in lists for each in trace[name] for key in each}
+    steps = {field.name for field in fields(TracedSteps)}
+    assert {*run["traces"][0], *run["traces"][0]["split"], *inner, *steps} == explained - {"null", "traces"}
+    idle = [verdict for verdict in run["verdicts"] if verdict["code"] in ("gaps", "low_use")]
+    assert idle and all(f"host late: {ITEM}" in verdict["evidence"][-1]["text"] for verdict in idle)
+    with_none = document(capsys, folder / "run.sql")
+    assert with_none["traces"] == [] and all(
+        e["metric"] != "traced_idle" for v in with_none["verdicts"] for e in v["evidence"]
+    )
+
+
+def test_the_scores_are_those_of_the_samples(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = document(capsys, folder / "run.sql", "--attach", ranks(folder)[2])
+    trace = run["traces"][0]
+    recording = open_recording(folder / "run.sql")
+    rows = recording.runs[0].samples(SCORED, np.array([2]), Window(-np.inf, np.inf))
+    inside = (rows.time >= trace["start"]) & (rows.time < trace["end"])
+    for key, part in (("score_inside", inside), ("score_outside", ~inside)):
+        means = {name: float(rows.values[name][part].mean()) for name in SCORED}
+        assert trace[key] == pytest.approx(score_of_means(means), abs=2e-4)
+    recording.close()
+
+
+def test_of_a_window_the_part_inside_counts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = document(capsys, folder / "run.sql", "--from", "50", "--to", "80", "--attach", ranks(folder)[0])
+    assert run["traces"][0]["window_s"] == pytest.approx(10, abs=0.2)
+    assert run["traces"][0]["share_of_run"] == pytest.approx(1 / 3, abs=0.01)
+    run = document(capsys, folder / "run.sql", "--gpus", "nid000002", "--attach", *ranks(folder))
+    assert [(trace["rank"], trace["gpus"]) for trace in run["traces"]] == [(2, [0]), (3, [1])]
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_the_page_says_what_was_traced(folder: Path, capsys: pytest.CaptureFixture[str], width: int) -> None:
+    assert main(["analyze", str(folder / "run.sql"), "--width", str(width), "--attach", *ranks(folder)]) == 0
+    page = capsys.readouterr().out
+    assert all(cell_width(line) <= width for line in page.splitlines()[:-1])
+    assert "What was traced?" in page and f"host late: {ITEM}" in page.replace("\n", " ").replace("  ", " ")
+
+
+def test_the_report_has_a_table_of_traces(folder: Path) -> None:
+    path = folder / "report.html"
+    assert main(["analyze", str(folder / "run.sql"), "--report", str(path), "--attach", ranks(folder)[1]]) == 0
+    text = path.read_text()
+    path.unlink()
+    assert "What was traced?" in text and "its clock is off: moved by -3.2 s" in text
+
+
+def test_wrong_words_are_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(folder / "run.sql")
+    for words, said in (
+        (("--attach", ranks(folder)[0], run), "a recording stands before --attach"),
+        ((run, "--offset", "3"), "--offset 3: goes with --attach"),
+        ((ranks(folder)[0], "--attach", ranks(folder)[1]), "is for recordings"),
+        ((run, "--attach", str(folder / "none.json")), "no such file"),
+    ):  # fmt: skip
+        assert main(["analyze", *words]) == 2
+        out, err = capsys.readouterr()
+        assert said in err and len(err.splitlines()) == 1 and not out
+
+
+def test_a_digest_says_all_that_its_trace_does(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(shutil.copy(folder / "run.sql", tmp_path / "run.sql"))
+    assert main(["merge", run, "--attach", *ranks(folder)]) == 0 and capsys.readouterr().out
+    read = document(capsys, run)["traces"]
+    part = document(capsys, run, "--from", "50", "--to", "80")["traces"]
+    assert main(["merge", run, "--digest"]) == 0 and "4 traces digested" in capsys.readouterr().out
+    assert document(capsys, run)["traces"] == [trace | {"digest": True} for trace in read]
+    assert document(capsys, run, "--from", "50", "--to", "80")["traces"] == part  # of a part the traces tell
+    again = document(capsys, run, "--attach", tmp_path / "run.traces" / "rank0.json")
+    assert [trace["digest"] for trace in again["traces"]] == [True] * 4  # each once
+    shutil.rmtree(tmp_path / "run.traces")
+    alone = document(capsys, run)
+    assert alone["traces"] == [trace | {"digest": True} for trace in read]
+    assert not any("not there" in note for note in alone["notes"])
+    assert any(e["metric"] == "traced_idle" for v in alone["verdicts"] for e in v["evidence"])
+    apart = document(capsys, run, "--to", "10")
+    assert apart["traces"] == [] and "4 traces show nothing of what is looked at" in apart["notes"]
+    (one,) = document(capsys, run, "--gpus", TRUTH.uuid(2))["traces"]
+    assert one["gpus"] == [0] and one["by_gpu"][0]["gpu"] == 0 and {gap["gpu"] for gap in one["gaps"]} == {0}
+    assert main(["analyze", run]) == 0
+    page = capsys.readouterr().out
+    assert "kernels: " in page and "by themselves they show: " in page and "(4 of 4)" in page
+
+
+def test_what_is_attached_is_there_everywhere(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(shutil.copy(folder / "run.sql", tmp_path / "run.sql"))
+    assert main(["merge", run, "--attach", *ranks(folder)[:2]]) == 0
+    capsys.readouterr()
+    assert [trace["rank"] for trace in document(capsys, run)["traces"]] == [0, 1]
+    again = document(capsys, run, "--attach", tmp_path / "run.traces" / "rank0.json", ranks(folder)[2])
+    assert [trace["rank"] for trace in again["traces"]] == [0, 1, 2]  # each once
+    out = tmp_path / "perfetto.json"
+    assert main(["export", run, "--format", "perfetto", "--with-traces", "-o", str(out)]) == 0
+    found, own = read_kineto(str(out)), [read_kineto(name) for name in ranks(folder)[:2]]
+    assert len(found.intervals) == sum(len(each.intervals) for each in own)
+    assert found.clock.unix_ns is not None
+    for rank, each in enumerate(own):  # to the ns, moved by what was found
+        gpu = [at for at, track in enumerate(found.tracks) if track.device == rank and track.kind == "gpu_stream"]
+        rows, mine = np.isin(found.intervals.track, gpu), np.isin(each.intervals.kind, BUSY)
+        moved = (
+            found.intervals.start[rows] + found.clock.unix_ns - each.intervals.start[mine] - (each.clock.unix_ns or 0)
+        )
+        assert len(np.unique(moved)) == 1 and abs(moved[0] / NS + OFF[rank]) <= TRUTH.interval
+        assert (found.intervals.length[rows] == each.intervals.length[mine]).all()
+    calls = found.intervals.link[found.intervals.kind == Kind.RUNTIME]
+    assert len(np.unique(calls)) == len(calls)
+    os.unlink(tmp_path / "run.traces" / "rank0.json")
+    capsys.readouterr()
+    after = document(capsys, run)
+    assert [trace["rank"] for trace in after["traces"]] == [1] and any("not there" in note for note in after["notes"])
+
+
+# On the screens
+
+
+class Seat:
+    """Somebody before the screen: presses keys, and looks."""
+
+    def __init__(self, folder: Path, screen: str, size: tuple[int, int]) -> None:
+        self.watch = watches_of([str(folder / "run.sql")], None, ranks(folder))[0]
+        self.size, self.view = size, View(screen=screen)  # type: ignore[arg-type]
+        first = self.watch.look(shell.query(self.view, *size, TABLE), quick=True)
+        assert not first.refined and first.n_gpus == 4 and self.watch.growing  # the recording at once
+        self.watch.look(shell.query(self.view, *size, TABLE))
+
+    @property
+    def frame(self) -> Frame:
+        return self.watch.look(shell.query(self.view, *self.size, TABLE))
+
+    @property
+    def scene(self) -> Scene:
+        return Scene(self.frame, None, self.view, *self.size, UTF8)
+
+    def press(self, *names: str) -> "Seat":
+        for name in names:
+            scene = self.scene
+            self.view = MOVES[name](scene.sized(*shell.body_size(self.view, *self.size)))
+        return self
+
+    def text(self) -> str:
+        rows = shell.draw(self.scene)
+        assert all(cell_width(text_of(row)) == self.size[0] for row in rows) and len(rows) == self.size[1]
+        return "\n".join(map(text_of, rows))
+
+
+@pytest.fixture(params=[(80, 24), (200, 60)], ids=lambda size: f"{size[0]}x{size[1]}")
+def seat(folder: Path, request: pytest.FixtureRequest) -> Iterator[Seat]:
+    found = Seat(folder, "time", request.param)
+    yield found
+    found.watch.close()
+
+
+def test_kernels_and_samples_lie_on_one_axis(seat: Seat) -> None:
+    assert "traced (v)" in seat.text() and seat.frame.part is None
+    seat.press("density")
+    text, frame, part = seat.text(), seat.frame, seat.frame.part
+    assert part is not None and "20.0 s at 40 s  clocks differ (e)" in text and "SM active" in text
+    assert (frame.first, frame.last) == pytest.approx((START + BEGIN, START + END), abs=0.2)
+    assert [frame.place(at) for at in range(4)] == [f"{TRUTH.node(rank)}:{rank}" for rank in range(4)]
+    assert part.columns is not None and part.split is not None
+    assert frame.judgement is not None
+    told = [each.text for verdict in frame.judgement.verdicts for each in verdict.evidence]
+    times = [float(found) for text in told for found in re.findall(r" at ([0-9.e+]+) s", text)]
+    assert times and all(0 <= at <= END - BEGIN for at in times)  # as the axis counts
+    samples = next(each for each in part.counters if each.metric.endswith(":SM active"))
+    assert samples.full == 1.0
+    busy = part.whole_split.sum(axis=1)  # type: ignore[union-attr]
+    assert np.corrcoef(samples.values, busy)[0, 1] > 0.95  # in the same columns
+    while seat.frame.part is not None:
+        seat.press("density")
+    assert "whole run, 2 min" in seat.text()
+
+
+def test_a_zoom_is_kept_and_the_cursor_steps_from_kernel_to_kernel(folder: Path) -> None:
+    seat = Seat(folder, "time", (80, 24))
+    seat.view = View(screen="time", span=10.0, end=START + 55)
+    seat.press("density")
+    assert (seat.view.span, seat.view.end) == (10.0, START + 55) and seat.frame.part is not None
+    seat.view = View(screen="time", level="gpus", selection=(0,), name="gemm", metric="name:gemm")
+    times = []
+    for _ in range(6):
+        seat.press("next_found")
+        times.append(seat.view.cursor)
+    spans = TRUTH.busy(0) / NS + START
+    expected = spans[spans[:, 1] > START + BEGIN][:6, 0].clip(START + BEGIN)
+    assert times == pytest.approx(expected.tolist(), abs=1e-5)
+    seat.watch.close()
+
+
+def test_a_dip_has_its_cause(folder: Path) -> None:
+    seat = Seat(folder, "why", (100, 40))
+    assert f"host late: {ITEM}" in seat.text() and "4 traces" in seat.text()
+    seat.view = View(screen="why", cursor=START + 10)
+    assert "not traced then" in seat.text()
+    gap = max((gap for trace in seat.frame.traced for gap in trace.gaps), key=lambda gap: gap.seconds)
+    seat.view = View(screen="why", cursor=gap.start + gap.seconds / 2)
+    assert f"{exact(gap.seconds)}  host late: {ITEM}, {TRUTH.node(gap.gpu)}:{gap.gpu}" in seat.text()
+    seat.watch.close()

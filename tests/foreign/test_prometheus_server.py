@@ -1,0 +1,195 @@
+"""A real Prometheus, asked for what promtool has put into its files; and servers that mean no good."""
+
+import socket
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Generator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from series import by_gpu
+
+from gssr.foreign import prometheus_server
+from gssr.foreign.prometheus_server import read_server, token_of
+from gssr.foreign.series import ForeignError, Told
+
+BEGIN, EACH, N = 1_700_000_000.0, 15.0, 120
+END = BEGIN + EACH * (N - 1)
+
+
+def value(gpu: int, k: int) -> float:
+    return round((k % 40) / 50 + gpu / 10, 6)
+
+
+def history() -> str:
+    """Two nodes, each with two GPUs, as dcgm-exporter tells of them."""
+    lines = []
+    for name, factor in (("DCGM_FI_PROF_SM_ACTIVE", 1.0), ("DCGM_FI_DEV_GPU_UTIL", 100.0)):
+        lines.append(f"# TYPE {name} gauge")
+        for node in ("n1", "n2"):
+            for gpu in (0, 1):
+                about = f'gpu="{gpu}",UUID="GPU-{node}{gpu}",Hostname="{node}",instance="{node}:9400"'
+                lines += [f"{name}{{{about}}} {value(gpu, k) * factor} {BEGIN + EACH * k}" for k in range(N)]
+    return "\n".join([*lines, "# EOF\n"])
+
+
+@pytest.fixture(scope="module")
+def server(requires: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Generator[str, None, None]:
+    """The address of a Prometheus that holds ``history``."""
+    requires("prometheus", "promtool", package="prometheus")
+    folder = tmp_path_factory.mktemp("prometheus")
+    (folder / "history").write_text(history())
+    (folder / "prometheus.yml").write_text("")
+    make = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "history", "data"]
+    subprocess.run(make, cwd=folder, check=True, timeout=60, capture_output=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    own = f"127.0.0.1:{port}"
+    command = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address={own}",
+               "--storage.tsdb.retention.time=100y"]  # fmt: skip
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    try:
+        for _ in range(600):
+            try:
+                with urllib.request.urlopen(f"http://{own}/-/ready", timeout=5):
+                    break
+            except OSError:
+                assert process.poll() is None, (folder / "log").read_text()
+                time.sleep(0.05)
+        yield f"http://{own}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+
+
+def test_a_server_gives_all_gpus_as_it_has_sampled_them(server: str) -> None:
+    series = read_server(server.replace("//", "//me:secret@"), BEGIN, END, Told(), None)
+    own = {(each.gpu.node, each.gpu.device_index): each for each in by_gpu(series)}
+    assert own.keys() == {("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1)}
+    for (_, gpu), each in own.items():
+        np.testing.assert_allclose(each.time, BEGIN + EACH * np.arange(N))
+        expected = [value(gpu, k) for k in range(N)]
+        np.testing.assert_allclose(each.values["sm_active"], expected)
+        np.testing.assert_allclose(each.values["gpu_utilization"], expected)
+    assert series.label == server and "secret" not in repr(series)
+
+
+def test_more_points_than_one_answer_holds_come_by_several(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    ask = prometheus_server._Server.ask
+    monkeypatch.setattr(prometheus_server, "_METRICS", "DCGM_FI_PROF_SM_ACTIVE")
+    monkeypatch.setattr(
+        prometheus_server._Server, "ask", lambda self, what, **more: asked.append(what) or ask(self, what, **more)
+    )
+    series = read_server(server, BEGIN, BEGIN + 1150, Told(host="n2", interval=0.1), None)
+    own = by_gpu(series)
+    assert [(each.gpu.node, len(each.time)) for each in own] == [("n2", 11501)] * 2
+    np.testing.assert_allclose(own[1].time, BEGIN + 0.1 * np.arange(11501), rtol=0, atol=1e-3)
+    np.testing.assert_allclose(own[1].values["sm_active"][::150], [value(1, k) for k in range(77)])
+    assert asked.count("query_range") == 2
+
+
+def test_what_a_server_does_not_hold_is_one_sentence(server: str) -> None:
+    for told, begin in ((Told(host="n.*"), BEGIN), (Told(), BEGIN - 1e8)):
+        with pytest.raises(ForeignError, match=rf"^{server}: holds no metric of a GPU"):
+            read_server(server, begin, begin + 60, told, None)
+    with pytest.raises(ForeignError, match=rf"^{server}/nowhere: refuses with 404 "):
+        read_server(server + "/nowhere/", BEGIN, END, Told(), None)
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Does with each request as ``how`` says."""
+
+    how: Callable[["Answers"], None]
+
+    def do_GET(self) -> None:
+        Answers.how(self)
+
+    def say(self, code: int, text: str = "", **headers: str) -> None:
+        self.send_response(code)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def answers() -> Generator[Callable[[Callable[[Answers], None]], str], None, None]:
+    """``answers(how)`` is the address of a server that answers so."""
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+
+    def start(how: Callable[[Answers], None]) -> str:
+        Answers.how = staticmethod(how)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        (lambda its: its.say(302, Location="http://localhost:1/api/v1/series"), "redirects to another host, localhost:1"),
+        (lambda its: its.say(302, Location="file:///etc/passwd"), "is not allowed"),
+        (lambda its: its.say(302, Location=its.path), "refuses with 302"),
+        (lambda its: its.say(401, "no"), "refuses with 401 Unauthorized: --token-file FILE"),
+        (lambda its: its.say(422, '{"error": "too\\nmuch"}'), "refuses with 422 too much"),
+        (lambda its: its.say(200, "<html>"), "is cut off, or no sound JSON"),
+        (lambda its: its.say(200, '{"status": "success", "data": 7}'), "is no Prometheus"),
+        (lambda its: its.say(200, '"' + "x" * 3000), "answers with more than 0 MiB"),
+        (lambda its: its.connection.close(), "can't be asked"),
+    ],
+)  # fmt: skip
+def test_a_server_that_means_no_good_is_one_sentence(
+    answers: Callable[..., str], monkeypatch: pytest.MonkeyPatch, how: Callable[[Answers], None], sentence: str
+) -> None:
+    monkeypatch.setattr(prometheus_server, "_MOST_BYTES", 2000)
+    url = answers(how)
+    with pytest.raises(ForeignError, match=rf"^{url}: [^\n]+$") as caught:
+        read_server(url.replace("//", "//me:secret@"), BEGIN, END, Told(), None)
+    assert sentence in str(caught.value) and "secret" not in str(caught.value)
+
+
+def test_a_token_is_sent_to_the_server_alone(answers: Callable[..., str], tmp_path: Path) -> None:
+    seen = []
+
+    def how(its: Answers) -> None:
+        seen.append(its.headers["Authorization"])
+        its.say(307, Location="/there" + its.path) if not its.path.startswith("/there") else its.say(200, "{}")
+
+    (tmp_path / "token").write_text("abc.def\n")
+    (tmp_path / "none").write_text("two words")
+    token = token_of(str(tmp_path / "token"), {"GSSR_PROMETHEUS_TOKEN": "other"})
+    for own in (token, token_of(None, {"GSSR_PROMETHEUS_TOKEN": "other"}), token_of(None, {})):
+        with pytest.raises(ForeignError, match="is no Prometheus"):
+            read_server(answers(how).replace("//", "//me:p%40ss@"), BEGIN, END, Told(), own)
+    assert seen == [word for word in ("Bearer abc.def", "Bearer other", "Basic bWU6cEBzcw==") for _ in range(2)]
+    for path in ("none", "missing"):
+        with pytest.raises(ForeignError, match=rf"^--token-file \S+{path}: "):
+            token_of(str(tmp_path / path), {})
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "ftp://h/", "h:9090", "", "http://", "http://[::1", "http://h:x", "http://h/?q=1"]
+)
+def test_only_addresses_of_servers_are_asked(url: str) -> None:
+    with pytest.raises(ForeignError, match=r"^--prometheus: is "):
+        read_server(url, BEGIN, END, Told(), None)

@@ -1,0 +1,381 @@
+"""OTF2 archives: what was written with the package otf2 is read back, and what is damaged is said."""
+
+import os
+import random
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from otf2_archives import N_RANKS, N_ROUNDS, Writer, clock_offset, gpu_archive, mpi_archive
+
+import gssr.traces.otf2.archive
+from gssr.model.traces.analyze import analyze_timeline
+from gssr.model.traces.as_metrics import levels_of
+from gssr.recognise import recognise
+from gssr.store.format.rows import AttachedTrace
+from gssr.traces.attached import open_attached
+from gssr.traces.open import open_traces, ranks_of
+from gssr.traces.otf2 import process as otf2_process
+from gssr.traces.otf2.archive import read_otf2
+from gssr.traces.timeline import NO_TIME, Category, Kind, Timeline, TraceError
+
+_US = 1000
+_MPI_ONLY = {"main", "compute", "MPI_Isend", "MPI_Irecv", "MPI_Wait", "MPI_Allreduce", "write"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return mpi_archive(tmp_path_factory.mktemp("archive") / "scorep")
+
+
+@pytest.fixture(scope="module")
+def timeline(folder: Path) -> Timeline:
+    return open_traces([str(folder)]).timeline()
+
+
+@pytest.fixture(scope="module")
+def of_gpu(tmp_path_factory: pytest.TempPathFactory) -> Timeline:
+    return read_otf2(str(gpu_archive(tmp_path_factory.mktemp("gpu") / "scorep")))
+
+
+def _named(timeline: Timeline) -> list[tuple[str, str, int, int]]:
+    own = timeline.intervals
+    columns = own.track.tolist(), own.name.tolist(), own.start.tolist(), own.length.tolist()
+    return [
+        (timeline.tracks[track].name, timeline.names[name], start // _US, length // _US)
+        for track, name, start, length in zip(*columns, strict=True)
+    ]
+
+
+def test_regions_tracks_and_clock_are_as_they_were_written(timeline: Timeline) -> None:
+    (source,) = timeline.sources
+    assert (source.tool, source.version, source.left_out, source.notes) == ("Score-P", "8.4", 0, ())
+    assert [(track.rank, track.node, track.name) for track in timeline.tracks] == [
+        (rank, f"node{rank // 2}", f"rank {rank}") for rank in range(N_RANKS)
+    ]
+    found = _named(timeline)
+    assert Counter(name for _, name, _, _ in found) == Counter({
+        name: N_RANKS * (1 if name == "main" else N_ROUNDS) for name in _MPI_ONLY
+    })  # fmt: skip
+    assert ("rank 3", "compute", 1100, 400) in found
+    assert ("rank 0", "MPI_Wait", 2540, 20) in found
+    assert ("rank 2", "main", 0, 3000) in found
+    assert timeline.clock.origin == "unix" and timeline.clock.unix_ns is not None
+
+
+def test_what_regions_are_for_follows_from_their_paradigm(timeline: Timeline, of_gpu: Timeline) -> None:
+    found = {
+        (one.names[name], Kind(kind).name, Category(category).name)
+        for one in (timeline, of_gpu)
+        for name, kind, category in zip(one.intervals.name, one.intervals.kind, one.intervals.category, strict=True)
+    }
+    assert found == {
+        ("main", "RANGE", "RANGE"), ("compute", "RANGE", "RANGE"), ("MPI_Isend", "CPU_OP", "COMMUNICATION"),
+        ("MPI_Irecv", "CPU_OP", "COMMUNICATION"), ("MPI_Wait", "CPU_OP", "COMMUNICATION"),
+        ("MPI_Allreduce", "CPU_OP", "COMMUNICATION"), ("write", "OS", "IO"), ("cudaLaunchKernel", "RUNTIME", "LAUNCH"),
+        ("!$omp parallel @a.c:7", "CPU_OP", "COMPUTE"), ("!$omp implicit barrier @a.c:9", "CPU_OP", "SYNC"),
+        ("gemm", "KERNEL", "COMPUTE"), ("COMPUTE IDLE", "OTHER", "OTHER"), ("Memcpy HtoD", "MEMCPY", "COPY"),
+        ("Memcpy DtoH", "MEMCPY", "COPY"),
+    }  # fmt: skip
+    assert timeline.domains["MPI_Wait"] == "MPI" and timeline.domains["write"] == "io"
+
+
+def test_messages_go_to_the_rank_that_the_communicator_names(timeline: Timeline) -> None:
+    own = timeline.messages
+    assert own is not None and own.comms == ("MPI_COMM_WORLD",)
+    assert sorted(zip(own.source.tolist(), own.target.tolist(), own.size.tolist(), strict=True)) == sorted(
+        (rank, (rank + 1) % N_RANKS, 1000 * (rank + 1)) for rank in range(N_RANKS) for _ in range(N_ROUNDS)
+    )
+    late = own.source == N_RANKS - 1
+    assert set((own.sent[~late] % (1000 * _US)).tolist()) == {305 * _US}
+    assert set((own.sent[late] % (1000 * _US)).tolist()) == {515 * _US}
+    assert set((own.received % (1000 * _US)).tolist()) == {550 * _US}
+
+
+def test_a_collective_waits_for_the_last_to_begin(timeline: Timeline) -> None:
+    assert timeline.messages is not None
+    own = timeline.messages.collectives
+    waits = {(track, wait) for track, wait in zip(own.track.tolist(), own.wait.tolist(), strict=True)}
+    assert waits == {(0, 80 * _US), (1, 80 * _US), (2, 80 * _US), (3, 0)}
+    assert own.sent.sum() == 64 * N_RANKS * N_ROUNDS and len(own.start) == N_RANKS * N_ROUNDS
+
+
+def test_files_know_who_wrote_them_and_by_which_call(timeline: Timeline) -> None:
+    own = timeline.io
+    assert own is not None and own.files == tuple(f"/scratch/out.{rank}" for rank in range(N_RANKS))
+    assert own.layers == ("POSIX I/O",) and set(own.size.tolist()) == {4096}
+    assert {timeline.names[name] for name in own.name.tolist()} == {"write"}
+    assert (own.file == own.track).all() and set(own.length.tolist()) == {98 * _US}
+
+
+def test_metrics_have_their_unit_and_their_mode(timeline: Timeline) -> None:
+    watts, cycles = timeline.counters
+    assert (watts.name, watts.unit, watts.mode, watts.track) == ("power", "W", "gauge", 0)
+    assert watts.value.tolist() == [100.0, 200.0, 300.0] and watts.time.tolist() == [0, 1000 * _US, 2000 * _US]
+    assert (cycles.name, cycles.unit, cycles.mode) == ("cycles", "", "total")
+    assert cycles.value.tolist() == [0.0, 1e6, 2e6]
+
+
+def test_a_gpu_works_on_its_stream_and_belongs_to_its_process(of_gpu: Timeline) -> None:
+    (stream,) = (track for track in of_gpu.tracks if track.kind == "gpu_stream")
+    assert (stream.device, stream.stream, stream.node) == (1, 7, "node0")
+    assert ("CUDA[1:7]", "Memcpy HtoD", 20, 40) in _named(of_gpu)
+    assert ("CUDA[1:7]", "Memcpy DtoH", 260, 10) in _named(of_gpu)
+    assert of_gpu.intervals.size[of_gpu.intervals.kind == Kind.MEMCPY].tolist() == [1 << 20, 2048]
+    (use,) = analyze_timeline(of_gpu).gpus
+    assert (use.busy_ns, use.compute_ns, use.span_ns) == (150 * _US, 100 * _US, 250 * _US)
+
+
+def test_what_does_not_fit_together_is_said_and_nothing_invented(of_gpu: Timeline) -> None:
+    assert ("Master thread", "main", 0, 270) in _named(of_gpu)  # until the last of all
+    notes = "\n".join(of_gpu.sources[0].notes)
+    assert "open at the end, and last until it: 1" in notes
+    assert "not entered, and are left out: 1" in notes
+    assert "wrote its buffers to disk: 1, which took 2e-06 s" in notes
+
+
+def test_threads_and_processes_are_rows_as_gpus_are(timeline: Timeline, of_gpu: Timeline) -> None:
+    levels = levels_of(timeline)
+    assert list(levels) == ["threads", "nodes"] and len(levels["threads"]) == N_RANKS
+    assert set(levels["threads"].metrics) >= {"busy", "communication", "ranges", "io", "idle"}
+    total, time = levels["threads"].values("communication", None, N_RANKS, 0, 3000 * _US, 1)
+    assert (total[:, 0] / time[:, 0]).tolist() == [0.14, 0.14, 0.14, 0.06]
+    assert list(levels_of(of_gpu)) == ["gpus", "threads", "processes"]
+
+
+def test_only_the_ranks_asked_for_are_opened(folder: Path) -> None:
+    timeline = open_traces([str(folder)], ranks="1-2").timeline()
+    assert [(track.rank, track.kind) for track in timeline.tracks] == [
+        (0, "process"), (1, "cpu_thread"), (2, "cpu_thread"), (3, "process"),
+    ]  # fmt: skip
+    assert {name for name, _, _, _ in _named(timeline)} == {"rank 1", "rank 2"}
+    own = timeline.messages
+    assert own is not None and set(own.collectives.wait.tolist()) == {-1}
+    known = {
+        (source, target): (sent != NO_TIME, received != NO_TIME)
+        for source, target, sent, received in zip(own.source, own.target, own.sent, own.received, strict=True)
+    }
+    assert known == {(0, 1): (False, True), (1, 2): (True, True), (2, 3): (True, False)}
+    assert len(levels_of(timeline)["threads"]) == 2
+    with pytest.raises(TraceError, match="none of these ranks is in it: there are 0 to 3"):
+        open_traces([str(folder)], ranks="7").timeline()
+    with pytest.raises(ValueError, match="names no ranks"):
+        ranks_of("one")
+
+
+def test_a_window_keeps_what_reaches_into_it(folder: Path, timeline: Timeline) -> None:
+    window = (1_300 * _US, 1_700 * _US)
+    part = next(open_traces([str(folder)], window=window).timelines())
+    assert len(part.intervals) < len(timeline.intervals) / 2
+    of_part, of_all = analyze_timeline(part, window), analyze_timeline(timeline, window)
+    for name in ("collectives", "io"):
+        assert getattr(of_part, name) == getattr(of_all, name), name
+    assert of_part.exchange is not None and of_all.exchange is not None
+    assert of_part.exchange.size.tolist() == of_all.exchange.size.tolist() == [1000, 2000, 3000, 4000]
+
+
+def test_a_time_in_which_nothing_was_says_how_long_it_lasts(folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"nothing of .* is in that time: it lasts until 0\.003 s"):
+        read_otf2(str(folder), window=(4_000 * _US, None))
+
+
+def test_what_does_not_fit_is_refused_until_a_part_is_chosen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gssr.traces.otf2.archive, "MOST_EVENTS", 50)
+    with pytest.raises(TraceError, match=r"holds 2\d\d events, more than fit at once .* choose ranks, as --ranks 0-7"):
+        read_otf2(str(folder))
+    with pytest.raises(TraceError, match="regions in that time, more than fit at once"):
+        read_otf2(str(folder), window=(0, None))
+    assert len(read_otf2(str(folder), window=(1_600 * _US, 1_700 * _US)).intervals) < 25
+
+
+def test_clocks_are_corrected_by_their_offset(tmp_path: Path) -> None:
+    with closing(Writer(tmp_path / "a")) as of:
+        for rank in range(2):
+            of.enter(of.ranks[rank], "main", 0, 100)
+        clock_offset(of, of.ranks[1], 40)
+    assert [row for row in _named(read_otf2(str(tmp_path / "a"))) if row[1] == "main"] == [
+        ("rank 0", "main", 0, 100), ("rank 1", "main", 40, 100),
+    ]  # fmt: skip
+
+
+def test_a_random_program_is_read_back_exactly(tmp_path: Path) -> None:
+    """Messages on two communicators, one with its ranks the other way round, received in another order than sent."""
+    rng = random.Random(5)
+    expected: list[tuple[int, int, int, int, int]] = []
+    regions: Counter[str] = Counter()
+    with closing(Writer(tmp_path / "a")) as of:
+        todo: list[list[tuple[Any, ...]]] = [[] for _ in range(N_RANKS)]
+        for number in range(200):
+            source, target = rng.sample(range(N_RANKS), 2)
+            is_world, tag, size = rng.random() < 0.5, rng.randrange(3), rng.randrange(1, 10_000)
+            comm = of.world if is_world else of.backwards
+
+            def rank_in(rank: int, is_world: bool = is_world) -> int:
+                return rank if is_world else N_RANKS - 1 - rank
+
+            sent, wanted = 100 * number, 100 * number + rng.randrange(1, 50)
+            received = wanted + rng.randrange(0, 5_000)  # out of order
+            todo[source].append((sent, "mpi_send", rank_in(target), comm, tag, size))
+            todo[target].append((wanted, "mpi_irecv_request", number))
+            todo[target].append((received, "mpi_irecv", rank_in(source), comm, tag, size, number))
+            expected.append((source, target, sent * _US, received * _US, size))
+        for rank, events in enumerate(todo):
+            on = of.on(of.ranks[rank])
+            depth: list[str] = []
+            for time, name, *fields in sorted(events, key=lambda event: event[0]):
+                if depth and rng.random() < 0.4:
+                    on("leave", time, of.regions[depth.pop()])
+                elif rng.random() < 0.6:
+                    depth.append(rng.choice(sorted(_MPI_ONLY)))
+                    regions[depth[-1]] += 1
+                    on("enter", time, of.regions[depth[-1]])
+                on(name, time, *fields)
+            for name in reversed(depth):
+                on("leave", 40_000, of.regions[name])
+    timeline = read_otf2(str(tmp_path / "a"))
+    own = timeline.messages
+    assert own is not None
+    columns = own.source, own.target, own.sent, own.received, own.size
+    assert sorted(zip(*(column.tolist() for column in columns), strict=True)) == sorted(expected)
+    assert Counter(name for _, name, _, _ in _named(timeline)) == regions
+    assert timeline.sources[0].notes == ()
+
+
+def test_a_profile_beside_an_archive_is_named(copy: Path) -> None:
+    (copy / "profile.cubex").write_bytes(b"")
+    (source,) = open_traces([str(copy)]).timeline().sources
+    assert source.notes == ("profile.cubex beside it is a profile: name it to see it",)
+
+
+def test_of_an_attached_archive_no_link_is_followed(folder: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "run.traces" / "scorep"
+    shutil.copytree(folder, archive)
+    status = (archive / "traces.otf2").stat()
+    row = AttachedTrace(
+        "r", None, None, "scorep/traces.otf2", "otf2", status.st_size, status.st_mtime, None, None, "unix", None
+    )
+    (found,) = open_attached(str(tmp_path / "run.sql"), [row])
+    assert found.timeline is not None and len(found.timeline.intervals) == 76
+    (archive / "traces" / "1.evt").unlink()
+    (archive / "traces" / "1.evt").symlink_to(folder / "traces" / "1.evt")
+    (found,) = open_attached(str(tmp_path / "run.sql"), [row])
+    assert found.timeline is None and "there is a link in the place of a file or a folder" in str(found.problem)
+
+
+# What is damaged
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+def test_a_rank_whose_events_are_missing_or_end_early_is_named(copy: Path) -> None:
+    (copy / "traces" / "1.evt").unlink()
+    cut = copy / "traces" / "2.evt"
+    cut.write_bytes(cut.read_bytes()[:400])
+    timeline = read_otf2(str(copy))
+    notes = timeline.sources[0].notes
+    assert notes[0] == "rank 1: its events can't be opened"
+    assert notes[1].startswith("rank 2: its events end early")
+    assert [track.rank for track in timeline.tracks if track.kind == "cpu_thread"] == [0, 1, 2, 3]
+    assert "open at the end, and last until it: " in "\n".join(notes)
+    assert timeline.messages is not None and set(timeline.messages.collectives.wait.tolist()) == {-1}
+
+
+@pytest.mark.parametrize(
+    ("lost", "content", "said"),
+    [
+        ("traces.otf2", None, "without its anchor file, traces.otf2, which is written when the program ends"),
+        ("traces.otf2", b"\3BOTF2", "can't be read: it is not sound"),
+        ("traces.def", None, "can't be read: its definitions can't be opened"),
+        ("traces.def", b"", "can't be read: "),
+    ],
+)
+def test_an_archive_that_is_not_whole_is_one_sentence(copy: Path, lost: str, content: bytes | None, said: str) -> None:
+    (copy / lost).unlink()
+    if content is not None:
+        (copy / lost).write_bytes(content)
+    with pytest.raises(TraceError) as caught:
+        open_traces([str(copy)]).timeline()
+    assert said in str(caught.value) and str(caught.value).startswith(str(copy)) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("lost", ["traces.def", "traces/1.def", "traces/2.evt"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(
+    copy: Path, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gssr.traces.otf2.process.SILENCE", 5.0)
+    (copy / lost).unlink()
+    os.mkfifo(copy / lost)
+    with pytest.raises(TraceError) as caught:
+        open_traces([str(copy)]).timeline()
+    assert str(caught.value) == f"{copy}: can't be read: {lost} in it is no file but a pipe or a device"
+
+
+def test_an_archive_of_another_version_says_so(copy: Path) -> None:
+    anchor = copy / "traces.otf2"
+    data = bytearray(anchor.read_bytes())
+    data[data.index(b"OTF2") + 4 : data.index(b"OTF2") + 7] = b"\0\x63\x63"
+    anchor.write_bytes(data)
+    with pytest.raises(TraceError, match="can't be read"):
+        open_traces([str(copy)]).timeline()
+
+
+def test_an_archive_without_events_says_so(tmp_path: Path) -> None:
+    with closing(Writer(tmp_path / "a")):
+        pass
+    with pytest.raises(TraceError, match="holds no events, only definitions"):
+        read_otf2(str(tmp_path / "a"))
+
+
+def test_what_an_archive_consists_of_is_recognised(folder: Path, copy: Path) -> None:
+    assert recognise(str(folder)).kind == recognise(str(folder / "traces.otf2")).kind == "otf2"
+    for name in ("traces.def", "traces/0.evt"):
+        assert "name its folder, or its anchor file" in recognise(str(folder / name)).problem
+    with pytest.raises(TraceError, match="name it alone"):
+        open_traces([str(folder), str(copy)])
+
+
+# The process that reads it
+
+
+@pytest.fixture
+def instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package in the place of otf2's own library."""
+    package = tmp_path / "site" / "_otf2"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(package.parent), *sys.path])
+    monkeypatch.setattr(otf2_process, "SILENCE", 1.0)
+    yield package / "Config.py"
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("import os; os.kill(os.getpid(), 11)", r"libotf2 crashed on it \(SIGSEGV\)"),
+        ("import time; time.sleep(60)", "libotf2 got no further in 1 s"),
+        ("raise ImportError", r"needs the package otf2: pip install 'otf2>=3,<4'.*\[scorep\]"),
+        ("raise ValueError('odd')", r"the process that reads it has failed \(ValueError: odd\)"),
+    ],
+)
+def test_whatever_happens_to_libotf2_is_one_sentence(folder: Path, instead: Path, does: str, said: str) -> None:
+    instead.write_text(does)
+    with pytest.raises(TraceError, match=said) as caught:
+        read_otf2(str(folder))
+    assert "\n" not in str(caught.value)
+
+
+def test_times_are_those_of_the_timer(tmp_path: Path) -> None:
+    with closing(Writer(tmp_path / "a", resolution=3)) as of:
+        of.enter(of.ranks[0], "main", 1, 4)
+        of.enter(of.ranks[0], "compute", 5, 5)
+    own = read_otf2(str(tmp_path / "a")).intervals
+    assert own.length.tolist() == [10**9, 0] and np.diff(own.start).tolist() == [1_333_333_333]
