@@ -23,6 +23,10 @@ LIMIT_KB = {"sampler": 8.0, "follow": 8.0, "live screen": 50.0}
 """Growth of resident memory, kB per hour of the recording."""
 LIMIT_LOG_MB = 16.0
 _LOOKS = 60
+_LOADED = 5.0
+"""Seconds after its first numbers in which the live screen judges for the first time, and loads what that takes."""
+_GIVES_BACK = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "32768", "MALLOC_TRIM_THRESHOLD_": "65536"}
+"""glibc returns what is freed, so that resident is what is kept, not the largest judgement so far (mallopt(3))."""
 
 
 class Look(NamedTuple):
@@ -72,9 +76,11 @@ def soaked(folder: Path, hours: float) -> list[Look]:
     with Job(inside, ["sh", "-c", script], backend=backend, ms=1000, environment=clocks.environment) as job:
         job.records()
         slow = {name: value for name, value in clocks.environment.items() if name != "SKEW_FAST"}
+        slow |= _GIVES_BACK
         with _reader(job.path, slow) as reader, _screen(job.path, slow) as screen:
             pids = {"sampler": job.sampler(), "follow": reader, "live screen": screen.pid}
             screen.read_until(rb"score", 120.0)
+            screen.read_for(_LOADED)
             began = clocks[SUSPENDED]
             for number in range(1, _LOOKS + 1):
                 while clocks[SUSPENDED] < began + hours * HOUR * number / _LOOKS:
