@@ -47,8 +47,8 @@ settings.load_profile("gssr")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: many tests wait for what they have started."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Two more than there are cores: many tests wait for what they have started."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
 @pytest.hookimpl(trylast=True)
