@@ -35,8 +35,6 @@ def analyze_traces(names: Sequence[str], options: argparse.Namespace) -> int:
     for name in ONLY_RECORDINGS:
         if getattr(options, name) not in (None, False):
             return fail(f"--{name.replace('_', '-')}: is for recordings: {names[0]} is a trace", USAGE)
-    if options.report is not None and not options.report.lower().endswith(".html"):
-        return fail(f"--report: {options.report}: of a trace name a file that ends in .html", USAGE)
     if options.csv is not None and options.csv not in (*TABLES, *NSYS, *ALIASES):
         return fail(f"--csv: no table {options.csv!r}; there are: {', '.join((*TABLES, *NSYS))}", USAGE)
     try:
@@ -91,12 +89,7 @@ def _show(trace: "TraceAnalysis", options: argparse.Namespace) -> int:
     if options.png is not None:
         _draw(trace, options.png)
     if options.report is not None:
-        from gssr.report.html.trace import trace_report
-        from gssr.store.output_file import access_of, output_file
-
-        with output_file(options.report, access_of(source.path for source in trace.sources)) as file:
-            file.write(trace_report(trace).encode())
-        tell(options.report)
+        _report(trace, options.report)
     if options.csv is None and not options.json:
         asked = PageOptions(options.width, page_options.ascii_only(options), options.verbosity)
         rows = trace_page(trace, asked)
@@ -108,6 +101,22 @@ def _show(trace: "TraceAnalysis", options: argparse.Namespace) -> int:
         except OSError as error:
             return fail(f"what is to be printed can't be kept: {error.strerror}", BAD_INPUT)
         return spool.print()
+
+
+def _report(trace: "TraceAnalysis", path: str) -> None:
+    """Raises OSError."""
+    from gssr.store.output_file import access_of, output_file
+
+    with output_file(path, access_of(source.path for source in trace.sources)) as file:
+        if path.lower().endswith(".pdf"):
+            from gssr.report.pdf.trace import trace_pdf
+
+            trace_pdf(trace, file)
+        else:
+            from gssr.report.html.trace import trace_report
+
+            file.write(trace_report(trace).encode())
+    tell(path)
 
 
 def _draw(trace: "TraceAnalysis", folder: str) -> None:

@@ -68,6 +68,18 @@ def trace_page(trace: TraceAnalysis, options: PageOptions) -> list[Row]:
     return [*rows, *told, (), (Span(closing_line(trace), "value"),)]
 
 
+def sections(trace: TraceAnalysis, width: int) -> list[tuple[str, list[Row]]]:
+    """The titles of the page's sections and their rows, for a report: first what was traced, without a title and the name,
+    then what was found."""
+    parts: list[tuple[str, list[Row]]] = [("", [])]
+    for row in trace_page(trace, PageOptions(width, False, "high"))[1:-2]:
+        if len(row) > 1 and (row[0].role, row[1].role) == ("dim", "heading"):
+            parts.append((row[1].text, []))
+        else:
+            parts[-1][1].append(row)
+    return sorted(parts, key=lambda part: {"": 0, "Notes": 1}.get(part[0], 2))
+
+
 def closing_line(trace: TraceAnalysis) -> str:
     """The line for programs that ends the page."""
     if trace.tree is not None and _is_profile(trace):

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,19 @@ def test_a_report_has_the_sections_of_the_page(
     }
 
 
+def test_a_report_as_pdf_has_the_sections_of_the_page(
+    traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], requires: Callable[..., None]
+) -> None:
+    requires("pdftotext", package="poppler-utils")
+    page = said(capsys, "analyze", "-v", "high", "--report", str(tmp_path / "a.pdf"), traces)[1]
+    said(capsys, "analyze", "--report", str(tmp_path / "b.pdf"), traces)
+    assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()
+    text = subprocess.run(["pdftotext", "-layout", tmp_path / "a.pdf", "-"], capture_output=True, text=True, check=True)
+    headings = re.findall(r"^── (.*?) ─", page, re.MULTILINE)
+    assert len(headings) > 3
+    assert all(heading in text.stdout for heading in headings), text.stdout
+
+
 @pytest.mark.parametrize(("words", "code", "text"), [
     (["--steps", "9"], 2, "no step from 9 to 9: there are 3 to 5"),
     (["--steps", "5-4"], 2, "names no steps"),
@@ -148,7 +163,7 @@ def test_a_report_has_the_sections_of_the_page(
     (["--from", "tomorrow"], 2, "is not a time in a trace"),
     (["--gpus", "7"], 2, "no GPU 7: there are: rank:0, rank:1"),
     (["--csv", "kernel"], 2, "no table 'kernel'"),
-    (["--report", "x.pdf"], 2, "name a file that ends in .html"),
+    (["--report", "x.txt"], 2, "name a file that ends in .html or .pdf"),
     (["--max-size", "big"], 2, "is not a size"),
     (["--max-size", "100"], 1, "rank0.json"),
     (["--exact"], 2, "--exact: is for recordings"),

@@ -25,12 +25,11 @@ from gssr.report.content import (
 )
 from gssr.report.page import drawn, events, happened
 from gssr.report.pdf.pictures import draw_along_time, draw_balance, draw_nodes, draw_roofline
-from gssr.report.pdf.sheet import BODY, DIM, LABEL, MARGIN, SMALL, TALL, WIDE, Font, Sheet
-from gssr.report.png.figure import BLUE, FAINT, INK, ORANGE, style
+from gssr.report.pdf.sheet import BODY, DIM, LABEL, MARGIN, SMALL, WIDE, Font, Sheet, write_pdf
+from gssr.report.png.figure import BLUE, FAINT, INK, ORANGE
 from gssr.report.summary import host_texts
 from gssr.report.traced import traced_table, traced_texts
 from gssr.score import CAVEAT
-from gssr.version import __version__
 
 if TYPE_CHECKING:
     from gssr.model.results import Verdict
@@ -45,20 +44,8 @@ _MONO = Font(7.5, family="DejaVu Sans Mono")
 
 def pdf_report(analyses: Sequence[Analysis], file: BinaryIO) -> None:
     """Write the report of some runs; the same analyses give the same bytes. Raises OSError."""
-    from matplotlib.backends.backend_pdf import PdfPages
-
-    with style(font_size=8.0, axes_titlesize=9.0, pdf_fonttype=42):
-        found = {"Title": f"GSSR report: {title(analyses[0])}", "Creator": f"GSSR {__version__}", "Producer": None}
-        with PdfPages(file, metadata={**found, "CreationDate": None}) as pdf:
-            for analysis in analyses:
-                sheet = written(analysis)
-                of = len(sheet.figures)
-                for number, figure in enumerate(sheet.figures, 1):
-                    sheet.figure = figure
-                    at = TALL - 0.5
-                    sheet.put(fit(f"{title(analysis)}, {analysis.run.run_id}", 80, "…"), DIM, MARGIN, at)
-                    sheet.put(f"GSSR {__version__}, page {number} of {of}", DIM, WIDE - MARGIN, at, "right")
-                    pdf.savefig(figure)
+    sheets = ((fit(f"{title(analysis)}, {analysis.run.run_id}", 80, "…"), written(analysis)) for analysis in analyses)
+    write_pdf(f"GSSR report: {title(analyses[0])}", sheets, file)
 
 
 @in_its_words

@@ -40,10 +40,10 @@ def draw_along_time(sheet: Sheet, analysis: Analysis) -> None:
     sheet.heading("When were the GPUs not used?", strip + _LEAD[0] + _LEAD_AROUND)
     first, *others = [analysis.series[name] for name in along_time(analysis)]
     if analysis.phases:
-        _phases(_panel(sheet, _LEFT, _RIGHT, sheet.y + 0.1, 0.2), analysis)
+        _phases(panel_of(sheet, _LEFT, _RIGHT, sheet.y + 0.1, 0.2), analysis)
         sheet.y += strip
     tall = min(_LEAD[1], sheet.room - _LEAD_AROUND)
-    panel = _panel(sheet, _LEFT, _RIGHT, sheet.y + 0.25, tall)
+    panel = panel_of(sheet, _LEFT, _RIGHT, sheet.y + 0.25, tall)
     band(panel, analysis, first, legend=False)
     if len(analysis.gpus) > 1:
         panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22 / tall), ncols=4, frameon=False, fontsize=7)
@@ -62,7 +62,7 @@ def _in_two_columns(sheet: Sheet, analysis: Analysis, drawn: list[Series]) -> No
         tall = sheet.of_room(_SMALL[0] + _SMALL_AROUND, _SMALL[1] + _SMALL_AROUND) - _SMALL_AROUND
         for column, series in enumerate(drawn[row : row + 2]):
             left = _LEFT + column * (half + _GAP)
-            panel = _panel(sheet, left, left + half, sheet.y + 0.22, tall)
+            panel = panel_of(sheet, left, left + half, sheet.y + 0.22, tall)
             band(panel, analysis, series, legend=False)
             time_labels(panel, analysis, _TICKS)
             panel.set_xlabel("")
@@ -83,14 +83,14 @@ def draw_balance(sheet: Sheet, analysis: Analysis) -> None:
     middle = (left + _RIGHT) / 2 if many else _RIGHT
     best = _MEANS[1] if many else 0.5 + 0.3 * len(analysis.gpus)
     tall = sheet.of_room(min(_MEANS[0], best) + _MEANS_AROUND, best + _MEANS_AROUND) - _MEANS_AROUND
-    means_in_order(_panel(sheet, left, middle - 0.2, sheet.y + 0.35, tall), analysis, metric, _LONGEST_PLACE)
+    means_in_order(panel_of(sheet, left, middle - 0.2, sheet.y + 0.35, tall), analysis, metric, _LONGEST_PLACE)
     if many:
-        histogram_of_means(_panel(sheet, middle + 0.4, _RIGHT, sheet.y + 0.35, tall), analysis, metric)
+        histogram_of_means(panel_of(sheet, middle + 0.4, _RIGHT, sheet.y + 0.35, tall), analysis, metric)
     sheet.y += tall + _MEANS_AROUND
     if name in analysis.gpu_series:
         best = min(max(0.3 * len(analysis.gpus), 1.2), 5.0)
         tall = sheet.of_room(min(best, 1.2) + _MAP_AROUND, best + _MAP_AROUND) - _MAP_AROUND
-        panel = _panel(sheet, left, _RIGHT, sheet.y + 0.3, tall)
+        panel = panel_of(sheet, left, _RIGHT, sheet.y + 0.3, tall)
         gpu_map(sheet.figure, panel, analysis, metric, max(int(tall / _LABEL), 1), _LONGEST_PLACE)
         time_labels(panel, analysis)
         sheet.y += tall + _MAP_AROUND
@@ -103,11 +103,12 @@ def draw_roofline(sheet: Sheet, analysis: Analysis) -> None:
     sheet.heading("What bounds it?", DIM.line + _ROOFLINE[0] + _ROOFLINE_AROUND)
     sheet.write(f"{CAVEAT[0].upper()}{CAVEAT[1:]}.", DIM)
     tall = min(_ROOFLINE[1], sheet.room - _ROOFLINE_AROUND)
-    roofline(_panel(sheet, _LEFT + 0.55, _RIGHT, sheet.y + 0.3, tall), analysis)
+    roofline(panel_of(sheet, _LEFT + 0.55, _RIGHT, sheet.y + 0.3, tall), analysis)
     sheet.y += tall + _ROOFLINE_AROUND
 
 
-def _panel(sheet: Sheet, left: float, right: float, top: float, tall: float) -> Axes:
+def panel_of(sheet: Sheet, left: float, right: float, top: float, tall: float) -> Axes:
+    """A new picture on the last page; inches from its left and its top."""
     """Axes in a box, in inches from the left and the top."""
     return sheet.figure.add_axes((left / WIDE, 1 - (top + tall) / TALL, (right - left) / WIDE, tall / TALL))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gssr.render.cells import clean
-from gssr.report.png.figure import FAINT, INK
+from gssr.report.png.figure import FAINT, INK, style
+from gssr.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.backends.backend_agg import RendererAgg
@@ -166,3 +167,19 @@ class Sheet:
         for i, (cell, edge) in enumerate(zip(cells, edges, strict=True)):
             self.put(cell, font, edge, self.y, "left" if i < n_text else "right")
         self.y += font.line + 0.03
+
+
+def write_pdf(name: str, sheets: Iterable[tuple[str, Sheet]], file: BinaryIO) -> None:
+    """Write these sheets, one after the other, each with its own foot and numbers of pages; ``name`` is the document's. The
+    sheets are made while this runs, in the style of the PDF. The same sheets give the same bytes. Raises OSError."""
+    from matplotlib.backends.backend_pdf import PdfPages
+
+    about = {"Title": name, "Creator": f"GSSR {__version__}", "Producer": None, "CreationDate": None}
+    with style(font_size=8.0, axes_titlesize=9.0, pdf_fonttype=42), PdfPages(file, metadata=about) as pdf:
+        for foot, sheet in sheets:
+            for number, figure in enumerate(sheet.figures, 1):
+                sheet.figure = figure
+                sheet.put(foot, DIM, MARGIN, TALL - 0.5)
+                of = f"GSSR {__version__}, page {number} of {len(sheet.figures)}"
+                sheet.put(of, DIM, WIDE - MARGIN, TALL - 0.5, "right")
+                pdf.savefig(figure)

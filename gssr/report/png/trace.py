@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from gssr.model.traces.results import TraceAnalysis
 from gssr.model.verdicts.words import took
 from gssr.report.png.figure import BLANK, BLUE, FAINT, ORANGE, NothingToDrawError, picture
 from gssr.report.trace import PARTS, describe, extent, over_time
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _COLUMNS = 600
 _MOST = 64
@@ -24,16 +27,9 @@ def trace_png(trace: TraceAnalysis, file: BinaryIO) -> None:
     if not trace.gpus:
         raise NothingToDrawError("no GPU did anything")
     shown = trace.gpus[:_MOST]
-    begin, end = (at / 1e9 for at in extent(trace.gpus))
-    time = np.linspace(begin, end, _COLUMNS + 1)
-    compute, busy = (over_time([gpu.course for gpu in trace.gpus], _COLUMNS, name) for name in ("compute", "busy"))
     subtitle = "   |   ".join(describe(trace))
     with picture(subtitle, [_TALL, max(_ROW * len(shown), _LEAST)], file, "What did the GPUs do?") as (_, panels):
-        panels[0].stairs(busy * 100, time, fill=True, color=ORANGE, label="only communication or copies")
-        panels[0].stairs(compute * 100, time, fill=True, color=BLUE, label="computation")
-        panels[0].set(xlim=(begin, end), ylim=(0, 100), ylabel="%", xlabel="s after the trace's zero")
-        panels[0].legend(**_LEGEND, ncols=2)
-        panels[0].set_title("over time" + (", mean of the GPUs" if len(trace.gpus) > 1 else ""))
+        draw_over_time(panels[0], trace)
         before = np.zeros(len(shown))
         for (name, key, _), color in zip(PARTS, _COLORS, strict=True):
             share = np.array([100 * getattr(gpu, key) / max(gpu.span_ns, 1) for gpu in shown])
@@ -44,3 +40,15 @@ def trace_png(trace: TraceAnalysis, file: BinaryIO) -> None:
         panels[1].invert_yaxis()
         panels[1].legend(**_LEGEND, ncols=len(PARTS))
         panels[1].set_title(f"share of the time of each GPU, {took(trace.span_ns / len(trace.gpus))}")
+
+
+def draw_over_time(panel: Axes, trace: TraceAnalysis) -> None:
+    """What the GPUs did along time, as the mean of all."""
+    begin, end = (at / 1e9 for at in extent(trace.gpus))
+    time = np.linspace(begin, end, _COLUMNS + 1)
+    compute, busy = (over_time([gpu.course for gpu in trace.gpus], _COLUMNS, name) for name in ("compute", "busy"))
+    panel.stairs(busy * 100, time, fill=True, color=ORANGE, label="only communication or copies")
+    panel.stairs(compute * 100, time, fill=True, color=BLUE, label="computation")
+    panel.set(xlim=(begin, end), ylim=(0, 100), ylabel="%", xlabel="s after the trace's zero")
+    panel.legend(**_LEGEND, ncols=2)
+    panel.set_title("over time" + (", mean of the GPUs" if len(trace.gpus) > 1 else ""))
