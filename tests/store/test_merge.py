@@ -488,6 +488,13 @@ def test_only_one_merges_at_a_time_and_a_dead_one_is_taken_over(recording):
     merged_file(recording)
 
 
+def test_a_lock_of_somebody_who_was_killed_before_writing_in_it_is_taken_over_while_one_waits(tmp_path: Path) -> None:
+    (tmp_path / "merge.lock").touch()
+    assert acquire(str(tmp_path)) is None  # somebody may be about to
+    lock = acquire(str(tmp_path), patience=8.0)
+    assert lock is not None and lock.held
+
+
 def test_the_older_recording_is_overwritten_by_the_merge_alone_and_only_where_it_has_what_replaces_it(recording):
     write(recording, rows_of(20, 1), 1, run_id="old")
     record(recording, 0, run_id="c-0.9", begin=-1000, world_size=1)

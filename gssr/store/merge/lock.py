@@ -13,6 +13,8 @@ from gssr.store.liveness import boot_id, process_start, stamped_now
 
 STALE_SECONDS = 60.0
 """A lock that was not touched for so long is taken over, by the clock of the filesystem."""
+_NAMELESS_SECONDS = 5.0
+"""The same of one that is empty: who made it was killed before it said who it is."""
 _TOUCH_SECONDS = 5.0
 _NAME = "merge.lock"
 
@@ -90,7 +92,8 @@ def _is_stale(path: str, holder: str) -> bool:
     if node == os.uname().nodename and boot == str(boot_id()) and pid.isascii() and pid.isdigit() and len(pid) < 10:
         return str(process_start(int(pid))) != start
     try:
-        return stamped_now(os.path.dirname(path)) - os.stat(path).st_mtime > STALE_SECONDS
+        untouched = stamped_now(os.path.dirname(path)) - os.stat(path).st_mtime
+        return untouched > (STALE_SECONDS if holder else _NAMELESS_SECONDS)
     except FileNotFoundError:
         return False
 
