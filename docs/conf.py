@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 NAVIGATION = {
-    "Start": ("docs/start", "README"),
+    "Start": ("docs/start", "docs/install", "README"),
     "Tasks": ("docs/low-utilization", "docs/recipes", "docs/ci"),
     "Commands": (
         "docs/profile", "docs/top", "docs/tui", "docs/analyze", "docs/compare", "docs/fleet", "docs/export", "docs/import",

@@ -33,7 +33,6 @@ from gssr.model.traces.tables import TABLES
 from gssr.profile.workload import FORWARDED
 from gssr.store.format.schema import STATES
 
-README = fenced.ROOT / "README.md"
 DOCS = fenced.ROOT / "docs"
 PAGE_OF = {
     "profile": DOCS / "profile.md",
@@ -46,9 +45,9 @@ PAGE_OF = {
     "import": DOCS / "import.md",
     "mark": DOCS / "profile.md",
     "merge": DOCS / "profile.md",
-    "demo": README,
-    "doctor": README,
-    "completion": README,
+    "demo": DOCS / "install.md",
+    "doctor": DOCS / "install.md",
+    "completion": DOCS / "install.md",
 }
 COMMANDS = (
     profile.COMMAND, top.COMMAND, tui.COMMAND, analyze.COMMAND, compare.COMMAND, fleet.COMMAND, export.COMMAND,
