@@ -48,7 +48,7 @@ class Timelines:
     ) -> Timeline:  # fmt: skip
         """The timeline that a query asks for, of a grid whose window has these means. ``growing``: rows may still come.
         ``full``: what fills the axis, where the GPUs don't say it."""
-        looked_at = np.array(query.gpus, np.int64) if query.gpus else np.arange(len(gpus))
+        looked_at = np.array(sorted(query.gpus), np.int64) if query.gpus else np.arange(len(gpus))
         asked = (grid.metric, query.gpus, query.grouped, query.rows, query.only)
         made = self._made if self._made is not None and self._made.asked == asked else None
         if made is not None and made.grid.values is grid.values:

@@ -127,9 +127,10 @@ class Bracket:
             high = min(self.high, greatest) if last < self._n_inside else greatest
             return Bracket(self.share, low, high)
         weight = position - math.floor(position)
+        if self._cells is not None or len(self._distinct):
+            self._condense()  # into cells, where too many were kept
         if self._cells is None:
             return _between(*self._at(first, last), weight)
-        self._condense()
         return self._narrower(first, last, weight)
 
     def _at(self, first: int, last: int) -> tuple[float, float]:
@@ -138,7 +139,6 @@ class Bracket:
             values = np.concatenate(self._kept)
             values.partition((first, last))
             return float(values[first]), float(values[last])
-        self._condense()
         below, above = self._distinct[np.searchsorted(np.cumsum(self._times), (first, last), side="right")].tolist()
         return below, above
 

@@ -30,7 +30,7 @@ class Gssr(PythonPackage):
         depends_on("py-sqlite-utils@3.37:4")
         depends_on("py-matplotlib@3.8:3")
         depends_on("py-pillow@10:13")
-        depends_on("py-pyarrow@16:26", when="+parquet")
+        depends_on("py-pyarrow@17:26", when="+parquet")
         depends_on("py-isal@1.6:1", when="+traces")
 
     @run_after("install")
