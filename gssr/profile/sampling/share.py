@@ -7,7 +7,7 @@ Claims: which process of a node samples what, so that nothing is sampled twice.
 
 A claim is an exclusive flock on the file ``<private folder>/<node>/<run id>/<what>``. It dies with the process that holds
 it, and another that asks again takes it over. Nodes may share the private folder (containers, virtual nodes), and users
-never meet: nobody else can put anything into it. Where another user has taken its name in /tmp, it has the next one.
+never meet: nobody else can put anything into it. Where another user has taken its name in a shared one, it has the next.
 """
 
 import fcntl
