@@ -72,9 +72,9 @@ def _watch(own: "Monitor", options: argparse.Namespace, begin: screen.Start) -> 
     """Draw until the user leaves, or it is known that there is no GPU. Raises ValueError for rules that make no sense."""
     from gssr.model.live.watch import Watch
     from gssr.model.verdicts.rules import from_environment
-    from gssr.profile.sampling.plan import NO_GPU
     from gssr.render.cells import clean
     from gssr.render.glyphs import glyphs
+    from gssr.store.format.schema import NO_GPU
     from gssr.tui.top import TopScreen
 
     why: list[str] = []
@@ -128,7 +128,7 @@ def _once(own: "Monitor", options: argparse.Namespace, lacks_gpus: bool = False)
 def _now(own: "Monitor", interval: float, lacks_gpus: bool) -> "NodeNow | None":
     """The node as it is, as soon as everything is known that there is to know; None when nothing ever was. ``interval``: s
     between two samples; ``lacks_gpus``: it is known that it has none."""
-    from gssr.profile.sampling.plan import NO_GPU
+    from gssr.store.format.schema import NO_GPU
 
     now, over = None, False
     begun = time.monotonic()

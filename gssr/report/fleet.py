@@ -219,7 +219,7 @@ class _Page:
         for run in shown:
             uneven = None if run.imbalance is None else 100 * run.imbalance
             rows.append([
-                self._name(run.label or run.run_id), *[clean(run.user or "-")] * users, *[clean(run.job_id or "-")] * jobs,
+                self._name(_called(run)), *[clean(run.user or "-")] * users, *[clean(run.job_id or "-")] * jobs,
                 f"{run.n_gpus:,}", "-" if run.unused_gpus is None else f"{run.unused_gpus:,}", self._hours(run.gpu_hours),
                 (Span(self._hours(run.wasted_gpu_hours), "value"),), self._hours(run.idle_gpu_hours), fixed(uneven, 0),
                 fixed(run.score, 3),
@@ -280,6 +280,11 @@ class _Page:
         return fit(text, max(self._options.width * 2 // 5, 8), self._marks.ellipsis)
 
 
+def _called(run: RunFigures) -> str:
+    """What a reader knows a run by."""
+    return run.label or (f"job {run.job_id}" if run.job_id else run.run_id)
+
+
 def _bar_of(share: float, marks: Glyphs) -> Callable[[int], Row]:
     return lambda width: bar(share, width, marks)
 
@@ -294,12 +299,15 @@ def _kwh(joules: float | None) -> str:
 def _notes(found: Fleet, whole: Group, width: int, marks: Glyphs) -> list[Row]:
     sentences = []
     unscored = f"{whole.gpu_hours - whole.scored_gpu_hours:,.{_decimals(whole.gpu_hours)}f}"
-    n_unscored = sum(run.score is None for run in found.runs)
+    n_unscored = sum(run.score is None and run.n_gpus > 0 for run in found.runs)
     if n_unscored:
         sentences.append(
             f"{count(n_unscored, 'run')} of {unscored} GPU-hours: no score, as not all of its inputs were measured; "
             "they are not counted as wasted"
         )
+    without = [run.file for run in found.runs if not run.n_gpus]
+    if without:
+        sentences.append(f"{_named(without, 'run')}: no GPU was recorded; gssr analyze shows why")
     if found.copies:
         sentences.append(f"{_named(found.copies, 'recording')}: copies of runs that are counted already")
     if found.unreadable:

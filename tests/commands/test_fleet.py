@@ -51,6 +51,29 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return captured.out
 
 
+def test_a_run_without_a_label_is_known_by_its_job(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "a.sql"
+    copy.write_bytes((folder / "1" / "idle.sql").read_bytes())
+    for label, job_id, called in (("mine", "4711", "mine"), (None, "4711", "job 4711"), (None, None, "")):
+        with sqlite3.connect(copy) as connection:
+            connection.execute("UPDATE runs SET label = ?, job_id = ?", (label, job_id))
+            ((run_id,),) = connection.execute("SELECT run_id FROM runs")
+        page = printed(capsys, str(copy), "--no-index", "--width", "72", "--ascii")
+        assert re.search(rf"^{called or run_id[:10]}", page.partition("waste most?")[2], re.MULTILINE)
+
+
+def test_a_run_without_a_gpu_is_named_and_not_counted_as_without_a_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], fake_driver
+) -> None:
+    environ = fake_driver.environ(gpus=0) | {"DCGM_HOST": "127.0.0.1:1"}
+    words = ["profile", "--no-summary", "-o", "a.sql", "--", "true"]
+    subprocess.run([sys.executable, "-m", "gssr", *words], cwd=tmp_path, env=environ, check=True, timeout=60)
+    page = "".join(printed(capsys, str(tmp_path), "--no-index").split())  # a path is broken anywhere
+    assert "a.sql):noGPUwasrecorded;gssranalyzeshowswhy" in page and "noscore" not in page
+
+
 def test_damaged_files_are_named_at_the_end_and_copies_count_once(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,6 +33,14 @@ def test_no_gpu_and_no_sample(record: Record, exact: bool) -> None:
 
 
 @both_ways
+def test_a_note_says_why_there_is_no_gpu(record: Record, exact: bool) -> None:
+    reader = record([], [], {}, n_gpus=0, started_at=T0, ended_at=T0 + 5)
+    events = tuple(Event(T0, None, None, rank, "backend", "no GPU is sampled: no driver") for rank in (0, 1))
+    analysis = replace(look(reader, exact), events=events)
+    assert notes(analysis, None, None, 0.0) == ("no GPU was recorded, only the host: no driver",)
+
+
+@both_ways
 def test_gpus_that_never_gave_a_sample(record: Record, exact: bool) -> None:
     analysis = look(record([], [], {"sm_active": []}, n_gpus=3, started_at=T0, ended_at=T0 + 3600), exact)
     assert [gpu.n_samples for gpu in analysis.gpus] == [0, 0, 0]

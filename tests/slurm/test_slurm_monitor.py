@@ -40,7 +40,7 @@ def test_a_monitor_step_records_the_whole_job_until_its_script_ends(slurm, tmp_p
     assert "done\n" in output
     assert not (tmp_path / "a.sql.d").exists() or "is finished by: gssr merge" in output
     reader = recorded(tmp_path / "a.sql")
-    assert (reader.state, reader.run.exit_code, reader.run.label) == ("completed", 0, "trained")
+    assert (reader.state, reader.run.exit_code, reader.run.label) == ("completed", None, "trained")
     assert reader.run.command == () and not reader.workload_use()
     assert [(gpu.node, gpu.device_index) for gpu in reader.gpus] == [
         (node, index) for node in ("node1", "node2") for index in range(4)

@@ -160,8 +160,15 @@ def test_one_recorder_a_node_is_enough_for_torchrun(cluster: Cluster, folder: Pa
 
 
 def with_paths_of(folder: Path, script: str) -> str:
-    """A script of docs/sites.md with other places than a site's."""
-    return script.replace("/opt/gssr/tools", str(folder / "tools")).replace("/shared/gssr", str(folder / "shared"))
+    """A script of docs/sites.md with other places than a site's: of the nodes here all have the same /run."""
+    places = {
+        "/opt/gssr/tools": str(folder / "tools"),
+        "/shared/gssr": str(folder / "shared"),
+        "/run/gssr.": f"{folder}/$SLURMD_NODENAME.",
+    }
+    for place, ours in places.items():
+        script = script.replace(place, ours)
+    return script
 
 
 @pytest.fixture
@@ -200,13 +207,44 @@ def test_a_prolog_records_every_job_and_slurm_shows_its_score(recorded_everywher
     assert re.match(r"GSSR fleet runs=1 gpu_hours=\S+ wasted=\S+ idle=\S+ score=0\.\d+ unreadable=0", found[1])
     page = (folder / "shared" / job / "page.txt").read_text()
     assert page.splitlines()[-1].startswith("GSSR score=") and "gpus=2" in page
-    wait_for(lambda: open_recording(folder / "shared" / job / "node1.sql").runs[0].state == "completed")
-    (reader,) = open_recording(folder / "shared" / job / "node1.sql").runs
+    assert (folder / "shared" / job / "page.txt").stat().st_mode & 0o077 == 0
+    wait_for(lambda: open_recording(folder / "shared" / job / "job.sql").runs[0].state == "completed")
+    (reader,) = open_recording(folder / "shared" / job / "job.sql").runs
     assert reader.run.job_id == job and reader.n_rows >= 10
+    assert (reader.run.command, reader.run.exit_code) == ((), None)  # whose they are not
     assert ",".join(str(gpu.device_index) for gpu in reader.gpus) == gpus
-    assert not Path(f"/run/gssr.{job}.pid").exists()
+    assert not list(folder.glob("*.pid"))
     assert cluster.sbatch("sleep 0\n", cwd=folder) == ""  # without GPUs nothing is recorded
     assert [path.name for path in (folder / "shared").iterdir()] == [job]
+
+
+@pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
+def test_a_prologs_recorders_on_all_nodes_make_one_recording(recorded_everywhere: Cluster, folder: Path) -> None:
+    cluster = recorded_everywhere
+    log = cluster.sbatch("echo $SLURM_JOB_ID\nsleep 1\n", "--gres=gpu:2", "--nodelist=node[2-4]", cwd=folder)
+    job = folder / "shared" / log.strip()
+    wait_for(lambda: (job / "job.sql").exists() and not (job / "job.sql.d").exists())
+    (reader,) = open_recording(job / "job.sql").runs
+    assert (reader.state, [process.node for process in reader.processes]) == ("completed", ["node2", "node3", "node4"])
+    assert [gpu.node for gpu in reader.gpus] == ["node2", "node2", "node3", "node3", "node4", "node4"]
+    assert (job / "page.txt").read_text().splitlines()[1].startswith("6 GPUs on 3 nodes")
+
+
+@pytest.mark.parametrize("slurm", kinds_of_nodes()[:1], indirect=True)
+def test_a_job_one_of_whose_recorders_never_began_is_read_unmerged_and_merged_at_night(
+    recorded_everywhere: Cluster, folder: Path
+) -> None:
+    cluster, gssr = recorded_everywhere, folder / "tools" / "gssr"
+    gssr.write_text(gssr.read_text().replace("\n", '\n[ "$1 $SLURMD_NODENAME" = "profile node2" ] && exit 1\n', 1))
+    log = cluster.sbatch("echo $SLURM_JOB_ID\nsleep 1\n", "--gres=gpu:1", "--nodelist=node[1-3]", cwd=folder)
+    recording = folder / "shared" / log.strip() / "job.sql"
+    wait_for(lambda: open_recording(recording).runs[0].state == "completed")
+    assert not recording.exists()
+    (keep,) = scripts("What to keep, and how long", "sites.md")
+    cluster.run("bash", "-ec", with_paths_of(folder, keep.partition("\ndone\n")[0] + "\ndone\n"))
+    assert not Path(f"{recording}.d").exists()
+    (reader,) = open_recording(recording).runs
+    assert [gpu.node for gpu in reader.gpus] == ["node1", "node3"]
 
 
 def test_a_sites_nights_end_in_a_mail_and_in_less(folder: Path) -> None:
@@ -215,15 +253,20 @@ def test_a_sites_nights_end_in_a_mail_and_in_less(folder: Path) -> None:
     (folder / "tools" / "mail").chmod(0o755)
     for name in ("1", "2"):
         (folder / "shared" / "gssr" / name).mkdir(parents=True)
+    (folder / "slurm.conf").write_text("ClusterName=alps\n")
     path = {"PATH": f"{folder / 'tools'}:{os.environ['PATH']}"}
     generate(Request(str(folder / "shared" / "gssr" / "1" / "node1.sql"), "idle", 2, 0.01, 0.5))
     script = f"{mail}\ntouch -d '100 days ago' shared/gssr/2\n{keep}"
     script = (
-        script.replace("/shared/", "shared/").replace("/opt/gssr/tools/", "").replace("1d", "9999d")
-    )  # a run of 2023
+        script.replace("/shared/", "shared/")
+        .replace("/opt/gssr/tools/", "")
+        .replace("/etc/slurm/", "")
+        .replace("1d", "9999d")  # a run of 2023
+    )
     subprocess.run(["bash", "-ec", script], cwd=folder, env=os.environ | path, check=True, timeout=60)
     option, subject, to, *page = (folder / "sent.txt").read_text().splitlines()
-    assert (option, to, subject) == ("-s", "root", page[-1]) and subject.startswith("GSSR fleet runs=1 ")
+    assert (option, to) == ("-s", "root") and re.fullmatch(rf"alps \d{{4}}-\d\d-\d\d: {re.escape(page[-1])}", subject)
+    assert page[-1].startswith("GSSR fleet runs=1 ")
     assert max(map(len, page[:-1])) <= 72 and "\n".join(page).isascii()
     assert any("GPU-hours x (1 - score)" in line for line in page)
     assert [path.name for path in (folder / "shared" / "gssr").iterdir()] == ["1"]

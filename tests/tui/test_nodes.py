@@ -191,6 +191,11 @@ def test_where_there_is_no_gpu_the_node_is_shown(cpu_node: str, screen: ScreenNa
     assert "judging" not in text and "lowest GPU" not in text
 
 
+def test_the_job_screen_says_why_no_gpu_was_recorded(cpu_node: str) -> None:
+    text = "\n".join(drawn(cpu_node, View(screen="job"), 120))
+    assert "score unknown: no GPU was recorded: NVIDIA's driver shows this process no GPU" in text
+
+
 @pytest.mark.parametrize("n_gpus", [0, 2])
 def test_what_comes_is_shown_and_no_axis_sinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_gpus: int) -> None:
     for name in ("_LAG", "LAG_COSTS"):

@@ -12,6 +12,7 @@ the job's own logs are all in that clock.
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from itertools import islice
 from statistics import median_low
 
 from gssr.makers import words_of
@@ -19,8 +20,8 @@ from gssr.metrics import BY_NAME
 from gssr.model.results import Analysis, GpuSummary
 from gssr.model.statistics.aggregate import is_within_a_bin
 from gssr.store.format.layout import RELATIVE_BIN_WIDTH
-from gssr.store.format.rows import Process, without_ranks
-from gssr.store.format.schema import GAP_INTERVALS, LEVELS, YOUNG_SECONDS
+from gssr.store.format.rows import Event, Process, without_ranks
+from gssr.store.format.schema import GAP_INTERVALS, LEVELS, NO_GPU, YOUNG_SECONDS
 from gssr.store.read.recording import RunReader
 
 _NAMED = 6
@@ -56,12 +57,18 @@ def _sentences(
         yield f"the run is still going{last}"
     yield from dict.fromkeys(event.message for event in analysis.events if event.kind in _TROUBLE)
     if not analysis.gpus:
-        yield "no GPU was recorded, only the host"
+        yield "".join(["no GPU was recorded, only the host", *why_no_gpu(analysis.events)])
     elif not analysis.n_samples:
         yield "no GPU has samples" if analysis.window.whole else "no GPU has samples in this window"
     else:
         yield from _about_samples(analysis, missing_seconds, thinned)
         yield from _about_the_end(analysis, last_time)
+
+
+def why_no_gpu(events: Iterable[Event]) -> tuple[str, ...]:
+    """The reason for that as the backend gave it, the first of a run's ranks; nothing where none did."""
+    reasons = (event.message.removeprefix(NO_GPU) for event in events if event.message.startswith(NO_GPU))
+    return tuple(islice(reasons, 1))
 
 
 def _about_samples(analysis: Analysis, missing_seconds: float, thinned: bool) -> Iterator[str]:

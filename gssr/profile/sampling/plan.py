@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 SEPARATOR = "\x1f"
 """Between the words of a line from the supervisor to the sampler."""
-NO_GPU = "no GPU is sampled"
-"""How the line from the sampler begins that says so, and why."""
 
 
 class Plan(NamedTuple):

@@ -301,7 +301,7 @@ class _Sampler:
             writer.event(self._clock.now(), words[1], words[2])
         elif kind == "ended":
             code, state, when = int(words[1]), words[2], self._clock.of_system(float(words[3]))
-            self._end = (code, state, when)
+            self._end = (None if self._plan.attached else code, state, when)  # what is recorded from beside has its own
             what = "the recording ended" if self._plan.attached else f"the workload ended: {state}, exit code {code}"
             writer.event(when, "end", what)
 

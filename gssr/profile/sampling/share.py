@@ -6,9 +6,8 @@ driver, until a rank ends early and they take over what it sampled.
 Claims: which process of a node samples what, so that nothing is sampled twice.
 
 A claim is an exclusive flock on the file ``<private folder>/<node>/<run id>/<what>``. It dies with the process that holds
-it, and whoever asks again later takes it over. Nodes may share the private folder (containers, virtual nodes), and users
-never meet: the folder is the user's own, and nobody else can put anything into it. Where another user has taken its name,
-in a folder that is everybody's, it has the next one.
+it, and another that asks again takes it over. Nodes may share the private folder (containers, virtual nodes), and users
+never meet: nobody else can put anything into it. Where another user has taken its name in a shared one, it has the next.
 """
 
 import fcntl
@@ -27,7 +26,8 @@ from gssr.backends.aside import Opening
 from gssr.backends.base import Backend, BackendError, Device, Look, News, Row
 from gssr.launch import RUNTIMES
 from gssr.metrics import BY_NAME, NAMES, SCORE_INPUTS
-from gssr.profile.sampling.plan import NO_GPU, Plan
+from gssr.profile.sampling.plan import Plan
+from gssr.store.format.schema import NO_GPU
 from gssr.store.liveness import process_start
 from gssr.store.write.writer import COMMIT_SECONDS, Writer
 

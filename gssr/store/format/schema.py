@@ -38,6 +38,8 @@ STATES = ("running", "completed", "failed", "timeout", "killed")
 """How a run stands. ``lost`` is never stored: readers derive it (gssr.store.read.recording)."""
 
 RANKS_MISSING = "ranks_missing"
+NO_GPU = "no GPU is sampled"
+"""How the line from the sampler, and its event of the kind backend, begins that says so, and why."""
 
 EVENT_KINDS: dict[str, str] = {
     "start": "the workload was started",

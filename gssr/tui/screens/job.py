@@ -12,6 +12,7 @@ import numpy as np
 from gssr.arrays import Floats, Ints
 from gssr.metrics import best_measured
 from gssr.model.cached import once
+from gssr.model.findings.notes import why_no_gpu
 from gssr.model.live.attention import attention, culprits
 from gssr.model.live.frame import RECENT_SECONDS, Frame, TracePart
 from gssr.model.results import Means, Space, over_space
@@ -157,7 +158,8 @@ def _score(scene: Scene, n_rows: int) -> list[Row]:
     about = words[-1] if words else ""
     if frame.whole.score(gpus) is None:
         why = how_to_measure(frame.gpus[0].backend) or "SM activity, occupancy or a pipe was not measured"
-        about = f"score unknown: {'no GPU was recorded' if frame.by_node else why}"
+        why = "".join(["no GPU was recorded", *why_no_gpu(frame.events)]) if frame.by_node else why
+        about = f"score unknown: {why}"
     rows.append((Span(" " * 7), Span(fit(about, max(scene.width - 7, 0), scene.glyphs.ellipsis), "dim")))
     return [*rows, ()][:n_rows]
 
