@@ -71,7 +71,7 @@ OPTIONS = (
         },
     ),
     Option(("-i", "--input"), {"action": "append", "default": [], "metavar": "FILE", "help": "the same, as an option"}),
-    Option(("-pts", "--plot-time-series"), {"action": "store_true", "help": "draw the averages over space along time"}),
+    Option(("-pts", "--plot-time-series"), {"action": "store_true", "help": "draw the averages over the GPUs, over time"}),
     Option(
         ("-plb", "--plot-load-balancing"), {"action": "store_true", "help": "draw the averages over time, GPU by GPU"}
     ),
