@@ -358,6 +358,6 @@ def test_matplotlib_is_not_needed() -> None:
 
 def test_a_page_and_a_report_say_what_a_cure_would_win() -> None:
     found = judged()
-    won = "about 1,200 GPU-hours would be won"
+    won = "would save about 1,200 GPU-hours"
     assert Page(html_report([found])).text.count(won) == 1  # and not of what is not known
     assert won in " ".join("".join(span.text for span in row) for row in verdict_rows(found.verdicts[0], 300, True))

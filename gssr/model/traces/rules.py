@@ -81,7 +81,7 @@ def _share(trace: TraceAnalysis, ns: int) -> float:
 def _won(trace: TraceAnalysis, ns: int, what: str) -> Finding:
     """What would be won at most."""
     share = _share(trace, ns)
-    return told("won", ns / 1e9, f"to be won: at most {took(ns)} of the GPUs' time ({percent(share)}), {what}")
+    return told("won", ns / 1e9, f"to be saved: at most {took(ns)} of the GPUs' time ({percent(share)}), {what}")
 
 
 def _of_time(trace: TraceAnalysis, ns: int, rule: Rule, what: str, name: str = "warning") -> Finding:
