@@ -26,8 +26,8 @@ These names are the columns of `samples`, the keys of `analyze --json` and the v
 MEANING = """
 ## What they mean
 
-A *gauge* is a state at the sample's time or averaged up to it, a *rate* is per second, of a *counter* only the
-differences count, *bits* are flags.
+A *gauge* is a state at the sample's time or averaged up to it, a *rate* is per second, for a *counter* only
+differences matter, *bits* are flags.
 """
 
 SOURCES = """

@@ -10,21 +10,21 @@ from gssr.store.format.schema import EVENT_KINDS, TABLES
 PAGE = Path(__file__).with_name("recording.md")
 
 ROWS = {
-    "runs": "One row per profiled command: in a job of several ranks one for all of them.",
+    "runs": "One row per profiled command: a job with several ranks has one row.",
     "processes": "One row per rank.",
     "gpus": "One row per GPU and run.",
     "process_gpus": "Which ranks may use which GPUs.",
     "samples": "One row per GPU and tick. Every metric is a column; what was not measured is NULL. What the metrics mean,\n"
     "and what they don't, is in [metrics.md](metrics.md).",
-    "host_samples": "One row per node and second, written by one rank of the node. All of it is the whole node's, other\n"
-    "jobs on it included. RDMA passes the network columns by: what MPI or NCCL send that way is in the fabric's\n"
-    "([profile.md](profile.md#host-metrics)). Files of an earlier version lack these two.",
+    "host_samples": "One row per node and second, written by one rank of the node. All values are for the whole node,\n"
+    "other jobs included. RDMA traffic (what MPI or NCCL send that way) is in the fabric columns, not in the network\n"
+    "columns ([profile.md](profile.md#host-metrics)). Files of an earlier version lack the fabric columns.",
     "workload_samples": "One row per rank and second, for the workload's own processes: those of its process group, and\n"
     "its descendants.",
     "gpu_processes": "Which processes were on a GPU, and what they used: by default the job's own alone, see\n"
-    "[profile.md](profile.md#processes-on-the-gpus). Each GPU is looked at once a second, and all its processes are\n"
-    "written, with one time, when something has changed, and every 10 s. One that a later look lacks is gone; 12 s after\n"
-    "the last look nothing is known any more. Files of an earlier version lack this table.",
+    "[profile.md](profile.md#processes-on-the-gpus). Each GPU is sampled once a second, and all its processes are\n"
+    "written, with one time, when something has changed, and every 10 s. A process that a later sample lacks is gone; 12 s\n"
+    "after the last sample the state is unknown. Files of an earlier version lack this table.",
     "host_rollup": "What the rows of `host_samples` add up to, node by node, in buckets of 10, 60 and 600 s. They are\n"
     "written when their time is over: where a level's `n_rows` do not add up to all rows, its sampler was killed.\n"
     "Columns that came with a later version are NULL in what an earlier one wrote.",
@@ -39,7 +39,7 @@ ROWS = {
     "see [Thinned recordings](#thinned-recordings).",
     "traces": "One row per trace of another tool that lies in the folder `NAME.traces` beside `NAME.sql`, put there while\n"
     "the run was recorded or by `gssr merge --attach`: see [traces.md](traces.md#recording-a-trace). A file that is gone,\n"
-    "or has another size or time than its row says, is said and not read; but its [digest](traces.md#many-ranks) is. "
+    "or has another size or time than its row says, is reported and not read, but its [digest](traces.md#many-ranks) is. "
     "Files of an earlier version lack this table.",
 }
 

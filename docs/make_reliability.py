@@ -46,7 +46,7 @@ LOST: tuple[Guarantee, ...] = (
         ],
     ),
     Guarantee(
-        "SIGTERM, SIGHUP, SIGINT and SIGQUIT cost nothing, whoever gets them.",
+        "SIGTERM, SIGHUP, SIGINT and SIGQUIT cost nothing, whichever process gets them.",
         FAULTS,
         tried("supervisor-told-to-end", "sampler-told-to-end"),
     ),

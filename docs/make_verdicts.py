@@ -25,11 +25,9 @@ def _rule(rule: Rule) -> str:
     needs = "; ".join(" or ".join(f"`{name}`" for name in group) for group in rule.needs)
     hides = ", ".join(f"`{code}`" for code in rule.explains)
     about = f"Severity: {rule.severity}. Needs {needs}." + (f" Hides {hides}." if hides else "")
-    about += (
-        f" Hides of all GPUs, which wait for these: {', '.join(f'`{code}`' for code in rule.delays)}."
-        if rule.delays
-        else ""
-    )
+    if rule.delays:
+        delays = ", ".join(f"`{code}`" for code in rule.delays)
+        about += f" {'Also hides' if hides else 'Hides'}, on all GPUs (they wait for these GPUs): {delays}."
     title = rule.title.replace("{", "*").replace("}", "*")
     return f"### {rule.code}\n\n> {title}\n\n{rule.advice}\n\n{about}\n\n{_thresholds(rule)}\n"
 

@@ -302,7 +302,7 @@ def _of_text(text: bytes) -> Found | None:
             return Found(kind)
     if is_wide:
         return Found("", "is text in UTF-16: write it as UTF-8")
-    return Found("", "is not a recording (not an SQLite database), nor a trace or a log that gssr knows")
+    return Found("", "is not a recording (not an SQLite database), and no known trace or log")
 
 
 def _is_protobuf(text: bytes) -> bool:

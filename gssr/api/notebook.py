@@ -39,7 +39,7 @@ def run_html(analysis: Analysis, along: Series | None) -> str:
 
 def recording_html(path: str, found: Sequence[tuple[Analysis, Series | None]]) -> str:
     """A recording: one line for each run, with its series drawn small."""
-    head = ("", "run", "state", "GPUs", "duration", "score", "along time")
+    head = ("", "run", "state", "GPUs", "duration", "score", "over time")
     rows = [
         _row((
             str(number), own.run.label or own.run.run_id, own.state, str(len(own.gpus)), duration(own.window.duration),
@@ -77,7 +77,7 @@ def _drawing(analysis: Analysis, along: Series | None, style: str) -> Markup:
         tag("path", d=area(edges, along.low / full, along.high / full), fill=_COLOR, fill_opacity="0.25"),
         tag("path", d=stairs(edges, along.mean / full), stroke=_COLOR, stroke_width="1.5", **own),
         viewBox=f"0 0 {WIDE:g} {TALL:g}", preserveAspectRatio="none", role="img", style=style,
-        aria_label=f"{metric.label} along time",
+        aria_label=f"{metric.label} over time",
     )  # fmt: skip
 
 

@@ -165,7 +165,7 @@ class Run:
         have one. At most ``bins`` bins, none shorter than a sampling interval. Raises ValueError."""
         (name,) = self._known(metric)
         if not has_balance(BY_NAME[name]):
-            raise ValueError(f"{name} is a {BY_NAME[name].kind}: it has no average along time")
+            raise ValueError(f"{name} is a {BY_NAME[name].kind}: it has no average over time")
         return tables.series(self._along_time(name, self._positions(gpus), self._between(start, end), bins), self.start)
 
     def time_average(

@@ -71,7 +71,9 @@ OPTIONS = (
         },
     ),
     Option(("-i", "--input"), {"action": "append", "default": [], "metavar": "FILE", "help": "the same, as an option"}),
-    Option(("-pts", "--plot-time-series"), {"action": "store_true", "help": "draw the averages over space along time"}),
+    Option(
+        ("-pts", "--plot-time-series"), {"action": "store_true", "help": "draw the averages over the GPUs, over time"}
+    ),
     Option(
         ("-plb", "--plot-load-balancing"), {"action": "store_true", "help": "draw the averages over time, GPU by GPU"}
     ),
@@ -362,7 +364,7 @@ def _with_traces(
         elif (own := traced(match, place, scores)) is not None:
             found.append(own)
         else:
-            refused.append(f"{match.path}: shows nothing of what is looked at")
+            refused.append(f"{match.path}: does not overlap the window, or has none of these GPUs")
     return with_traces(analysis, found, refused)
 
 

@@ -170,7 +170,7 @@ def _imported(paths: list[str], output: str, replaces: bool, told: "Told") -> in
     from gssr.foreign.write import Named
 
     if any(os.path.exists(output) and os.path.samefile(path, output) for path in paths if os.path.exists(path)):
-        return fail(f"-o {output}: is what is to be imported", USAGE)
+        return fail(f"-o {output}: is also an input", USAGE)
     bar, done = Bar("importing"), 0
 
     def read() -> list[Named]:
@@ -205,7 +205,7 @@ def _written(
     if os.path.isdir(output):
         return fail(f"-o {output}: is a folder", USAGE)
     if os.path.lexists(output) and not replaces:
-        return fail(f"{output}: is there already: -f replaces it, or choose another name with -o", BAD_INPUT)
+        return fail(f"{output}: already exists: -f replaces it, or choose another name with -o", BAD_INPUT)
     with ended_like_interrupted():
         try:
             with private_folder("import", os.path.dirname(os.path.abspath(output))) as folder:

@@ -117,7 +117,7 @@ def looking_at(names: Sequence[str], together: bool = False, live: bool = False)
             for problem in looked.problems:
                 tell(problem)
             words = " ".join(map(quote, group[:3])) + (" ..." if len(group) > 3 else "")
-            tell(f"read into a temporary recording, which gssr import {words} -o NAME.sql keeps")
+            tell(f"read into a temporary recording; to keep it: gssr import {words} -o NAME.sql")
             found |= dict.fromkeys(group, "") | {group[0]: looked.path}
         yield found
 

@@ -29,7 +29,7 @@ def export(report: str, output: str, replaces: bool) -> int:
     if os.path.isdir(output) or (os.path.exists(output) and os.path.samefile(report, output)):
         return fail(f"-o {output}: is {'a folder' if os.path.isdir(output) else 'the report itself'}", USAGE)
     if os.path.lexists(output) and not replaces:
-        return fail(f"{output}: is there already: gssr analyze reads it, or -f replaces it", BAD_INPUT)
+        return fail(f"{output}: already exists: gssr analyze reads it, or -f replaces it", BAD_INPUT)
     nsys = shutil.which("nsys")
     if nsys is None:
         return fail(

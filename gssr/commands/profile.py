@@ -75,7 +75,7 @@ OPTIONS = (
         ("--trace",),
         {
             "metavar": "nsys[:SECONDS]",
-            "help": "trace the command with Nsight Systems, for so long (default: all of it)",
+            "help": "trace the command with Nsight Systems, for this long (default: all of it)",
         },
     ),
     Option(

@@ -32,7 +32,7 @@ OPTIONS = (
         },
     ),
     Option(("--gpus",), {"metavar": "LIST", "help": "look at these GPUs: index, NODE, NODE:INDEX or UUID, globs too"}),
-    Option(("--window",), {"metavar": "TIME", "help": "begin with the last so much, such as 90s, 5m or 1h30m"}),
+    Option(("--window",), {"metavar": "TIME", "help": "begin with the last TIME, such as 90s, 5m or 1h30m"}),
     Option(
         ("--hz",), {"metavar": "N", "type": float, "help": "looks a second while it grows (default: 2, over SSH 1)"}
     ),

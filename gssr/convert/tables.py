@@ -81,7 +81,7 @@ _VERDICTS = (
     Column("start", "REAL NOT NULL", "when it began to hold, unix s"),
     Column("end", "REAL NOT NULL", "when it ended, unix s"),
     Column("gpus", "TEXT", "numbers of the GPUs concerned: a JSON array; NULL for all of them"),
-    Column("gpu_hours", "REAL", "GPU-hours that its cure would save; NULL where that can't be told"),
+    Column("gpu_hours", "REAL", "GPU-hours that its cure would save; NULL if unknown"),
 )
 
 

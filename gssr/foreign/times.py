@@ -283,7 +283,7 @@ def pieces_of(rows: Iterator[Rows | None], series: Series, source: Source, told:
         timed = placed(timed, lambda last: _moved(last, clock, source, told))
         series.notes.append(Note(_NO_TIMES.format(series.sampling_seconds) if clock == "none" else _NO_DATE))
     elif clock == "none" and told.interval is None:
-        series.notes.append(Note("the file says no times: 1 s is taken to lie between looks at the GPUs (--interval)"))
+        series.notes.append(Note("the file says no times: assumed 1 s between samples (--interval)"))
     if clock in ("local", "day") and told.timezone is None:
         here = datetime.now().astimezone().tzname()
         series.notes.append(Note(f"the file says no time zone: this machine's is taken, {here} (--timezone)"))
@@ -306,10 +306,10 @@ def pieces_of(rows: Iterator[Rows | None], series: Series, source: Source, told:
 
 
 _NO_TIMES = (
-    "the file says no times: its last rows are put at the time at which it was last written, and {:g} s lie between looks "
-    "at the GPUs (--start, --interval)"
+    "the file says no times: its last rows get the time of its last change, with {:g} s between samples (--start, "
+    "--interval)"
 )
-_NO_DATE = "the file says no dates: its last row is put at the last such time before the file was written (--start)"
+_NO_DATE = "the file says no dates: its last row gets the last such time before the file was written (--start)"
 
 
 def until_first(rows: Iterator[_Some | None]) -> Iterator[_Some | None]:

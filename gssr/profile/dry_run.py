@@ -125,7 +125,7 @@ def dry_run(request: Request) -> str:
     lines += _line("keep", plan.keep)
     n_gpus = len(found.gpus) or (1 if found.measures else 0)
     share = core_share(n_gpus, interval)
-    lines += _line("sampler", f"about {100 * share:.2g} % of a core, without what a driver takes to answer")
+    lines += _line("sampler", f"about {100 * share:.2g} % of a core, without the driver's own time")
     names = len(str(plan.run["run_id"])) + len(str(plan.process["node"]))
     forecast = Forecast(n_gpus, len(measured), interval, plan.host, names)
     return "\n".join([*lines, "", *_sizes(forecast, place), "", "Nothing was started or written.", ""])
@@ -226,7 +226,7 @@ def _metrics(found: WouldSample, measured: Sequence[str], plan: Plan) -> str:
     maker = AMD if found.backend == "amd" else NVIDIA
     missing = [say(maker, BY_NAME[name].label) for name in plan.metrics if name not in measured]
     without = f"; not measured: {', '.join(missing)}" if missing else ""
-    return f"{len(measured)} of {len(METRICS)} that there are{without}"
+    return f"{len(measured)} of {len(METRICS)}{without}"
 
 
 def _file(plan: Plan) -> str:
@@ -248,10 +248,10 @@ def _sizes(forecast: Forecast, place: launch.Place) -> list[str]:
     if not forecast.n_gpus:
         head, rows = ["", *head[2:]], [["host", *times[0]]]
     mine = ", of this rank's file" if place.parallel else ""
-    lines = [f"Predicted size{mine}, with GPUs that work all the time:", ""]
+    lines = [f"Predicted size{mine}, for GPUs that are always busy:", ""]
     lines += [f"  {row[0]:<8}" + "".join(f"{cell:>{_COLUMN}}" for cell in row[1:]) for row in (head, *rows)]
-    young = f"{_bytes(forecast.young())} more while samples of the last {YOUNG_SECONDS / 60:.0f} minutes are kept"
-    return [*lines, f"  10s and none: and up to {young}"] if forecast.n_gpus else lines
+    young = f"{_bytes(forecast.young())} for the last {YOUNG_SECONDS / 60:.0f} minutes of samples"
+    return [*lines, f"  10s and none: plus up to {young}"] if forecast.n_gpus else lines
 
 
 def _bytes(n: float) -> str:

@@ -32,14 +32,16 @@ def texts_of(verdict: Verdict) -> list[str]:
     """The numbers that a verdict rests on, and what its cure would save, where that is known."""
     texts = [finding.text for finding in verdict.evidence]
     if verdict.gpu_hours:
-        texts.append(f"about {float(f'{verdict.gpu_hours:.2g}'):,.10g} GPU-hours would be won")
+        texts.append(f"would save about {float(f'{verdict.gpu_hours:.2g}'):,.10g} GPU-hours")
     return texts
 
 
 def limits_of(source: str) -> str:
     """Whose limits the numbers were held against, in words: a verdict's ``source``."""
     own = [name for name in source.split(", ") if name != "ours"]
-    return f"limits: {', '.join([*own, *(['our own'] if 'ours' in source.split(', ') else [])])}"
+    if "ours" in source.split(", "):
+        own.append("GSSR's own")
+    return f"limits: {', '.join(own)}"
 
 
 def abstention_rows(

@@ -259,7 +259,7 @@ class _Page:
             ])  # fmt: skip
         if not rows:
             return []
-        page = self._section("Which nodes are slow whoever runs there?", columns, rows, len(nodes), "")
+        page = self._section("Which nodes are slow whatever runs there?", columns, rows, len(nodes), "")
         width, marks = self._options.width, self._marks
         for kind in dict.fromkeys(node.kind for node in nodes[: self._options.most]):
             page += wrap(f"{_KINDS[kind][0]}: {self._said(_KINDS[kind][1])}", width, f"{marks.bullet} ", "  ")
@@ -312,7 +312,7 @@ def _notes(found: Fleet, whole: Group, width: int, marks: Glyphs) -> list[Row]:
         sentences.append(f"{_named(found.copies, 'recording')}: copies of runs that are counted already")
     if found.unreadable:
         n = len(found.unreadable)
-        sentences.append(f"{count(n, 'recording')} could not be read, or not as a whole:")
+        sentences.append(f"{count(n, 'recording')} could not be read completely:")
     rows = section("Notes", width, marks) if sentences else []
     for sentence in sentences:
         rows += wrap(sentence, width, f"{marks.bullet} ", "  ")

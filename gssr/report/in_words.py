@@ -24,10 +24,10 @@ def course(analysis: Analysis, series: Series, whose: str) -> str:
         return moment(min(max(time, axis.begin), axis.end) - axis.origin, axis.end - axis.origin)
 
     if not np.isfinite(series.mean).any():
-        return f"{metric.label} along time: no samples"
+        return f"{metric.label} over time: no samples"
     low, high = int(np.nanargmin(series.mean)), int(np.nanargmax(series.mean))
     text = (
-        f"{metric.label} along time, mean over {whose}: lowest {quantity(float(series.mean[low]), metric)} at {at(low)}, "
+        f"{metric.label} over time, mean over {whose}: lowest {quantity(float(series.mean[low]), metric)} at {at(low)}, "
         f"highest {quantity(float(series.mean[high]), metric)} at {at(high)}"
     )
     least, most = float(np.nanmin(series.low)), float(np.nanmax(series.high))
@@ -78,11 +78,11 @@ def map_of_gpus(analysis: Analysis, metric: Metric) -> str:
     values = analysis.gpu_series[metric.name].values
     known = np.isfinite(values)
     if not known.any():
-        return f"{metric.label} of each GPU along time: no samples"
+        return f"{metric.label} of each GPU over time: no samples"
     ends = quantity(float(np.nanmin(values)), metric), quantity(float(np.nanmax(values)), metric)
     empty = 1 - float(known.mean())
     return (
-        f"{metric.label} of each of {count(len(values), 'GPU')} along time, a row each: from {ends[0]} to {ends[1]}"
+        f"{metric.label} of each of {count(len(values), 'GPU')} over time, a row each: from {ends[0]} to {ends[1]}"
         + (f"; no samples in {percent(empty)} of it" if empty > 0 else "")
     )
 

@@ -263,7 +263,7 @@ def lost(found: Unevenness) -> str:
     turns = uneven.lost - uneven.static
     return (
         f"{_hours(uneven.lost)} of {_hours(uneven.gpu_hours)} GPU-hours{cost} against the busiest GPU of each moment: "
-        f"{_hours(uneven.static)} all along, {_hours(turns)} by turns"
+        f"{_hours(uneven.static)} constant, {_hours(turns)} rotating"
     )
 
 

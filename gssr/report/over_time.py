@@ -33,7 +33,7 @@ def time_series(analysis: Analysis, options: PageOptions) -> list[Row]:
     from gssr.report.plotext_chart import LEAST_COLUMNS  # it takes a tenth of a second to import
 
     width, marks = options.width, glyphs(options.ascii)
-    rows = section("When not?", width, marks, "averages over the GPUs, along time")
+    rows = section("When not?", width, marks, "averages over the GPUs, over time")
     names = drawn(analysis)
     name = best_measured(names, options.metrics or ())
     gutter = _GUTTER if width >= 60 else _NARROW_GUTTER

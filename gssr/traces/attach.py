@@ -224,7 +224,7 @@ def _linked(file: str, folder: str, name: str, only: bool = False) -> str:
     number = 1
     while os.path.lexists(place := os.path.join(folder, name)):
         if only:
-            raise TraceError(f"{place}: is there already, of another archive: rename one of the two folders")
+            raise TraceError(f"{place}: already exists, of another archive: rename one of the two folders")
         number += 1
         name = f"{stem}-{number}{ending}"
     try:

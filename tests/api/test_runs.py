@@ -188,7 +188,7 @@ def test_a_notebook_shows_a_chart_that_breaks_where_nothing_was_measured(run: gs
     for shown in (run._repr_html_(), gssr.open(recorded)._repr_html_()):
         assert len(shown) < 30_000
         drawing = ElementTree.fromstring(shown[shown.index("<svg") : shown.index("</svg>") + 6])
-        assert drawing.attrib["aria-label"] == "SM active along time"
+        assert drawing.attrib["aria-label"] == "SM active over time"
         *_, line = drawing.findall("path")
         assert 1 <= line.attrib["d"].count("M") < 160 and "nan" not in line.attrib["d"]
 

@@ -56,7 +56,7 @@ def test_what_is_there_stays_unless_it_is_to_be_replaced(nsys, capsys):
     with open("a.sqlite", "w") as stream:
         stream.write("mine")
     assert gssr("a.nsys-rep") == 1
-    assert capsys.readouterr().err == "gssr: a.sqlite: is there already: gssr analyze reads it, or -f replaces it\n"
+    assert capsys.readouterr().err == "gssr: a.sqlite: already exists: gssr analyze reads it, or -f replaces it\n"
     assert os.path.getsize("a.sqlite") == 4
     assert gssr("a.nsys-rep", "-f") == 0 and os.path.getsize("a.sqlite") > 4
     assert gssr("a.nsys-rep", "-f", "-o", "a.nsys-rep") == 2

@@ -96,7 +96,7 @@ def test_a_file_of_a_rank_that_is_empty_or_damaged_is_said_and_files_of_nothing_
 def test_what_is_there_stays_unless_it_is_to_be_replaced(capsys):
     Path("r.sql").write_text("mine")
     assert run("import", "runs", "-o", "r.sql") == 1
-    assert capsys.readouterr().err == "gssr: r.sql: is there already: -f replaces it, or choose another name with -o\n"
+    assert capsys.readouterr().err == "gssr: r.sql: already exists: -f replaces it, or choose another name with -o\n"
     assert Path("r.sql").read_text() == "mine"
     assert run("import", "runs", "-o", "r.sql", "-f") == 0 and len(gssr.open("r.sql")) == 1
     Path("x.sql-wal").write_text("left")

@@ -130,7 +130,7 @@ def test_the_page_and_the_object_say_what_to_do() -> None:
     runs[0] = runs[0]._replace(verdicts=(Held("slow_node", tuple(of_bad)), Held("imbalance", ())))
     found = Fleet(tuple(runs), 60, (), ())
     page = to_text(fleet_page(["x"], found, FleetPageOptions()), False, False)
-    section = page.partition("Which nodes are slow whoever runs there?")[2].partition("──\n")[2]
+    section = page.partition("Which nodes are slow whatever runs there?")[2].partition("──\n")[2]
     assert section.splitlines()[1].split()[0] == BAD and "#SBATCH --exclude" in section
     (node,) = document(found, ["user"], "wasted", None)["bad_nodes"]
     assert (

@@ -327,7 +327,7 @@ def test_what_charts_say_in_words_is_what_was_measured() -> None:
         if "aria-label" in attributes
     ]
     active = found.series["sm_active"]
-    (course,) = [text for text in told if text.startswith("SM active along time, mean over 16 GPUs")]
+    (course,) = [text for text in told if text.startswith("SM active over time, mean over 16 GPUs")]
     assert f"highest {100 * np.nanmax(active.mean):.1f} %" in course and "no samples in 2.9 % of the time" in course
     (order,) = [text for text in told if text.startswith("Mean SM active of 16 GPUs: lowest nid000002:1 4.2 %")]
     assert order.endswith("1 GPU far below the median")
@@ -358,6 +358,6 @@ def test_matplotlib_is_not_needed() -> None:
 
 def test_a_page_and_a_report_say_what_a_cure_would_win() -> None:
     found = judged()
-    won = "about 1,200 GPU-hours would be won"
+    won = "would save about 1,200 GPU-hours"
     assert Page(html_report([found])).text.count(won) == 1  # and not of what is not known
     assert won in " ".join("".join(span.text for span in row) for row in verdict_rows(found.verdicts[0], 300, True))

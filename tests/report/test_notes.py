@@ -32,7 +32,7 @@ def test_all_verdicts_and_abstentions_are_shown_when_asked_for() -> None:
 
 def test_advice_and_source_stand_with_what_calls_for_action() -> None:
     shown = text()
-    assert shown.count(" > Do something") == 3 and shown.count("limits: our own") == 3
+    assert shown.count(" > Do something") == 3 and shown.count("limits: GSSR's own") == 3
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 200])

@@ -81,6 +81,6 @@ def test_the_words_are_in_it(tmp_path: Path, requires: Callable[..., None]) -> N
         "llm-train", "completed, exit code 0", "16 GPUs on 4 nodes", "5 min 0 s", "Why?", "CRITICAL",
         "1 of 16 GPUs did 7 % of what the others did", "Run once without the node.", "start-up", "page 3 of",
         "second $x_1$", "does not replace time to solution", "What the words mean", "What bounds it?",
-        "H100 SXM5: at most so many FLOP/s",
+        "H100 SXM5: at most this many FLOP/s",
     ):  # fmt: skip
         assert words in text, words

@@ -64,7 +64,7 @@ def test_what_is_no_trace_is_passed_over_in_a_folder_and_refused_alone(tmp_path:
     (tmp_path / "log.txt").write_text("hello")
     (tmp_path / "._a.json").write_bytes(b"\0\5\x16\7")
     assert ranks(open_traces([str(tmp_path)])) == [("a.json", 0)]
-    for path, said in ((tmp_path / "log.txt", "nor a trace"), (tmp_path / "none", "no such file")):
+    for path, said in ((tmp_path / "log.txt", "no known trace"), (tmp_path / "none", "no such file")):
         with pytest.raises(TraceError, match=f"{path}: .*{said}"):
             open_traces([str(tmp_path), str(path)])
     (tmp_path / "empty").mkdir()

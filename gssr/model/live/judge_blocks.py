@@ -25,7 +25,7 @@ TOLD = (
 """Rules that are judged ..."""
 SEEN_IN_PART = ("hang", "throttled_thermal")
 """... and those of them that may hold, though blocks don't show it: SMs that only spin, temperatures."""
-LATER = "known after the run: the live blocks by which so many ranks are followed do not tell it"
+LATER = "known after the run: the live blocks by which this many ranks are followed do not show it"
 
 
 def judge_blocks(frame: Frame, table: Table) -> Judgement:

@@ -81,7 +81,7 @@ def _share(trace: TraceAnalysis, ns: int) -> float:
 def _won(trace: TraceAnalysis, ns: int, what: str) -> Finding:
     """What would be won at most."""
     share = _share(trace, ns)
-    return told("won", ns / 1e9, f"to be won: at most {took(ns)} of the GPUs' time ({percent(share)}), {what}")
+    return told("won", ns / 1e9, f"to be saved: at most {took(ns)} of the GPUs' time ({percent(share)}), {what}")
 
 
 def _of_time(trace: TraceAnalysis, ns: int, rule: Rule, what: str, name: str = "warning") -> Finding:
@@ -150,11 +150,11 @@ def _longest_gap(trace: TraceAnalysis) -> tuple[Finding, ...]:
 @rule(
     "warning", "{who} keeps the others waiting: it communicates for {own}, the median rank for {others}",
     (
-        Threshold("warning", 0.05, "so much less of its time than the median rank spends in communication, as a ratio"),
+        Threshold("warning", 0.05, "this much less of its time than the median rank spends in communication, as a ratio"),
         Threshold("critical", 0.25, "from this difference on it is critical"),
     ),
-    "Whoever comes last to a collective waits least in it: look for more work, a slower GPU or a slower loader on this "
-    "rank; compare its kernels with another's: gssr analyze --csv kernels_by_rank TRACE.",
+    "The rank that comes last to a collective waits least in it: look for more work, a slower GPU or a slower loader on "
+    "this rank; compare its kernels with another's: gssr analyze --csv kernels_by_rank TRACE.",
     needs=(("kernels",), ("communication",)),
 )  # fmt: skip
 def straggling_rank(trace: TraceAnalysis, rule: Rule) -> Found | None:
@@ -196,8 +196,8 @@ def empty_between_steps(trace: TraceAnalysis, rule: Rule) -> Found | None:
 @rule(
     "warning", "The program waits for the GPUs {count} times, once for every {each} launches, and they for it",
     (
-        Threshold("per_launch", 0.05, "so many waiting calls for each launch, at least"),
-        Threshold("calls", 20, "and so many in all"),
+        Threshold("per_launch", 0.05, "at least this many waiting calls for each launch"),
+        Threshold("calls", 20, "and this many in all"),
         *_shares("idle because the host is late", 0.1, 0.4),
     ),
     "Find what asks for results at each step: .item(), .cpu(), print of a tensor, torch.cuda.synchronize(), nonzero(); keep "
@@ -294,7 +294,7 @@ def _copies(trace: TraceAnalysis, rule: Rule, name: str, waits: str | None) -> F
 @rule(
     "warning", "{share} of the kernels are short and launched one by one; the GPUs wait {lost} of the time for the next",
     (
-        Threshold("short", 0.5, f"so many of the kernels take less than {took(SHORT)}, as a ratio"),
+        Threshold("short", 0.5, f"at least this share of the kernels takes less than {took(SHORT)}, as a ratio"),
         *_shares("idle because a launch is late or takes its time", 0.1, 0.4),
     ),
     "Launch them together: CUDA graphs (torch.compile(mode='reduce-overhead'), torch.cuda.graphs), fused kernels "
@@ -342,7 +342,7 @@ def exposed_communication(trace: TraceAnalysis, rule: Rule) -> Found | None:
 
 @rule(
     "warning", "The GPUs are idle for {time} in {count} gaps of at least {least}",
-    (Threshold("seconds", 0.5, "a gap is at least so many seconds long", NSYS),),
+    (Threshold("seconds", 0.5, "a gap is at least this many seconds long", NSYS),),
     "See what the program did meanwhile (start-up, checkpoint, validation, loading): the page's list of gaps names it.",
     needs=(("kernels",),),
 )  # fmt: skip
@@ -390,11 +390,11 @@ def _in_parts(gpu: GpuUse) -> Floats:
 
 
 @rule(
-    "warning", "The ranks' work is not alike: {who} computes for {most}, the mean rank for {mean}; the others wait for it",
+    "warning", "The ranks have unequal work: {who} computes for {most}, the mean rank for {mean}; the others wait for it",
     (
         Threshold("warning", 0.2, "1 - mean/max of the time outside communication, over the ranks", POP),
         Threshold("critical", 0.5, "from this imbalance on it is critical"),
-        Threshold("communication", 0.05, "and so much of all time is spent in communication, as a ratio"),
+        Threshold("communication", 0.05, "and this much of all time is spent in communication, as a ratio"),
     ),
     "Divide the work anew (domain decomposition, batch sizes), or see why this rank is slower; the functions that differ: "
     "gssr analyze --csv functions, by imbalance.",
@@ -436,7 +436,7 @@ def _communication(trace: TraceAnalysis) -> tuple[call_tree.CallTree, Floats, Fl
         Threshold("critical", 0.5, "from this share on it is critical"),
     ),
     "See which calls (gssr analyze --csv functions): waiting in collectives is imbalance before them; else send less and "
-    "larger, overlap with non-blocking calls, use fewer ranks with more threads, or a larger problem for so many ranks.",
+    "larger, overlap with non-blocking calls, use fewer ranks with more threads, or a larger problem for this many ranks.",
     needs=(("tree",),),
 )  # fmt: skip
 def communication_share(trace: TraceAnalysis, rule: Rule) -> Found | None:

@@ -27,9 +27,10 @@ still fewer a rare chance would seem to be the rule."""
     "warning", "{some} did {ratio} of what the others did{so}",
     (
         Threshold(
-            "ratio", 0.9, "an outlier that does less than this share of the median GPU, or that one of it", least=0.01
+            "ratio", 0.9, "an outlier does less than this share of the median GPU, or the median GPU than this share of it",
+            least=0.01,
         ),
-        Threshold("most", 0.25, "no more than this share of the GPUs is one"),
+        Threshold("most", 0.25, "at most this share of the GPUs are stragglers"),
         Threshold("critical", 0.5, "from this loss against the median GPU on it is critical"),
     ),
     "See whether this rank has less work, a busy neighbour on its node or a bad link; run once without the node.",
@@ -102,10 +103,13 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
 
 
 @rule(
-    "info", "Another GPU holds up the others each time: {lost} of the GPUs' time is lost to it",
+    "info", "A different GPU delays the others each time: {lost} of the GPUs' time is lost",
     (
-        Threshold("seconds", 5.0, "looked at in columns of at least so many seconds"),
-        Threshold("behind", 0.8, "a GPU is out of step below this share of the median GPU, or that of it", least=0.01),
+        Threshold("seconds", 5.0, "looked at in columns of at least this many seconds"),
+        Threshold(
+            "behind", 0.8, "a GPU is out of step below this share of the median GPU, or the median GPU below that of it",
+            least=0.01,
+        ),
         Threshold("any", 0.3, "some GPU is out of step in at least this share of the columns"),
         Threshold("same", 0.5, "the one that is so most often is it in less than this share of these"),
         Threshold("at_once", 0.34, "no more than this share of the GPUs is out of step at once"),

@@ -41,9 +41,9 @@ _WAITED_FOR = (
     "warning", "{some} {were} slowed down by heat",
     (
         Threshold("share", 0.05, "heat lowers the clock (by hardware or driver) in at least this share of samples,"),
-        Threshold("celsius", 95.0, "or the GPU is so hot in at least this share of the time,", KEMPNER),
-        Threshold("celsius_a100", 93.0, "or, if it is an A100, so hot", KEMPNER),
-        Threshold("celsius_amd", 100.0, "or, of AMD's, so hot at its hottest place: MI210 and MI300A slow down there"),
+        Threshold("celsius", 95.0, "or the GPU is this hot in at least that share of the time,", KEMPNER),
+        Threshold("celsius_a100", 93.0, "or, if it is an A100, this hot", KEMPNER),
+        Threshold("celsius_amd", 100.0, "or, on AMD, this hot at its hotspot: MI210 and MI300A slow down there"),
         Threshold("critical", 0.5, "from this share on it is critical"),
     ),
     "Tell the operators which node it is (cooling, dust, a failed fan), and leave it out until then.",
@@ -139,8 +139,8 @@ def _relative_clock(job: Job, gpus: tuple[int, ...]) -> float:
     "warning", "{node} is slower than the others: {why}",
     (
         Threshold("clock", 0.95, "the SM clock of a node, at work, is below this share of the median node's"),
-        Threshold("hotter", 8.0, "it is the temperature where that is above the median node's by so many °C"),
-        Threshold("flag", 0.05, "it is a clock event reason that is set so much more than on the others, in samples"),
+        Threshold("hotter", 8.0, "the cause is heat if the temperature is above the median node's by this many °C"),
+        Threshold("flag", 0.05, "or a clock event reason if it holds in this share of samples more than on the others"),
         Threshold("critical", 0.2, "from this loss of clock on it is critical"),
     ),
     f"Leave the node out (#SBATCH --exclude) and tell{_TELL}",
@@ -187,7 +187,7 @@ def slow_node(job: Job, rule: Rule) -> Found | None:
         why = why or ["its power limit is lower"]
         findings.append(lower)
     name = evidence.nodes[node] if len(slow) == 1 else f"{len(slow)} nodes ({evidence.nodes[node]} most): each"
-    words_ = {"node": name, "why": why[0] if why else "its clock is, and no reason is recorded"}
+    words_ = {"node": name, "why": why[0] if why else "its clock is; no reason was recorded"}
     which = positions(np.isin(evidence.node_of, slow))
     names = ",".join(evidence.nodes[each] for each in slow)
     advice = f"Leave the node out (#SBATCH --exclude={names}) and tell{_TELL}"
@@ -225,7 +225,7 @@ def _per_node(job: Job, values: Floats) -> Floats:
 
 
 @rule(
-    "warning", "{some} ran at a slower clock, and no reason recorded",
+    "warning", "{some} ran at a slower clock; no reason was recorded",
     (Threshold("clock", 0.9, "the SM clock, at work, is below this share of the median GPU's"),),
     "Compare nvidia-smi -q -d CLOCK on this node with another: application clocks may have been left set.",
     needs=(("sm_clock",), LEAD), explains=("straggler",), delays=_WAITED_FOR,

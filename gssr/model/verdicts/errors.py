@@ -25,7 +25,7 @@ _PROGRAM = (
 
 @rule(
     "warning", "{some} reported an error: {what}",
-    (Threshold("errors", 1, "the driver reports at least so many errors of one GPU (XID, ECC)", XID, least=1.0),),
+    (Threshold("errors", 1, "the driver reports at least this many errors of one GPU (XID, ECC)", XID, least=1.0),),
     "Tell the operators which GPU of which node it was, with the number; nvidia-smi -q and dmesg on the node say more.",
     needs=(),
 )  # fmt: skip

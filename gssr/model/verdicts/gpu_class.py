@@ -73,7 +73,7 @@ CLASSES: tuple[GpuClass, ...] = (
     GpuClass("FP64", "works on its FP64 pipe", (Bounds("fp64_active", 0.2), Bounds("sm_active", 0.5)), KEMPNER),
     GpuClass("compute", "works on most of its SMs", (Bounds("sm_active", 0.5),), DCGM),
     GpuClass(
-        "low power", "says busy, and draws little power",
+        "low power", "reports busy, but draws little power",
         (
             Bounds("gpu_utilization", _POWER.at("gpu_utilization")),
             Bounds("power", below=_POWER.at("power")),

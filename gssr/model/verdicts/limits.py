@@ -424,7 +424,7 @@ def memory_full(job: Job, rule: Rule) -> Found | None:
 
 
 @rule(
-    "info", "No more than {share} of the memory was ever in use",
+    "info", "Never more than {share} of the memory was in use",
     (Threshold("share", 0.5, "at its peak no GPU's memory is used by this share", TRACEML),),
     "There is room for a larger batch or problem; or a smaller GPU, or a share of one (MIG), would do.",
     needs=(("memory_used",),),

@@ -25,7 +25,7 @@ _NO_GPU = (
 
 @rule(
     "critical", "{some} {were} {ever} used",
-    (Threshold("seconds", 20.0, "a GPU is unused (as above) in a job of at least so many seconds"),),
+    (Threshold("seconds", 20.0, "a GPU is unused (as above) in a job of at least this many seconds"),),
     f"Ask for fewer GPUs, or let{_LET}",
     needs=(LEAD,),
     explains=("imbalance", "straggler", "rotating_stragglers", "memory_unused", "low_use", "tear_down", "start_up"),
@@ -50,9 +50,9 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
 @rule(
     "critical", "Nothing has happened for the last {idle}: the job looks hung{who}",
     (
-        Threshold("seconds", 120.0, "no GPU works at the end for at least so long, and the job has not completed"),
-        Threshold("ended", 45.0, "of a job that has ended otherwise, for at least so long"),
-        Threshold("longest", 2.0, "that is so many times the longest pause before"),
+        Threshold("seconds", 120.0, "no GPU works at the end for at least this long, and the job has not completed"),
+        Threshold("ended", 45.0, "for a job that ended otherwise, at least this long"),
+        Threshold("longest", 2.0, "and this many times the longest earlier pause"),
         Threshold("quiet", 100e6, "meanwhile disks and network of all nodes move less than this more than usual"),
     ),
     "Look at the last lines of its output and at one process of it (py-spy dump, gdb): a rank that died or a collective "
@@ -130,12 +130,12 @@ def _out_of_step(job: Job, bins: Flags) -> tuple[str, tuple[int, ...]]:
 @rule(
     "warning", "The GPUs take turns: while {some} work, the others wait, {lost} of the GPUs' time in all",
     (
-        Threshold("seconds", 5.0, "looked at in columns of at least so many seconds"),
+        Threshold("seconds", 5.0, "looked at in columns of at least this many seconds"),
         Threshold("apart", -0.3, "two groups of GPUs work at opposite times: their correlation is below this", least=-1.0),
         Threshold("together", 0.3, "and within each group it is above this"),
-        Threshold("all", 0.8, "and so many of the GPUs belong to one of them"),
+        Threshold("all", 0.8, "and this share of the GPUs belongs to one of them"),
         Threshold("at_once", 0.2, "in less of the time both work at once: any that work for half of it do in 0.25"),
-        Threshold("turns", 4.0, "they change so many times at least"),
+        Threshold("turns", 4.0, "they change at least this many times"),
         Threshold("lost", 0.1, "and each waits for at least this share of its time"),
         Threshold("critical", 0.4, "from this share on it is critical"),
     ),
@@ -190,7 +190,7 @@ def taking_turns(job: Job, rule: Rule) -> Found | None:
     "info", "The first {idle} ({share} of the time) went by before the GPUs worked",
     (
         Threshold("share", 0.05, "at least this share of the time passes before the GPUs work"),
-        Threshold("seconds", 5.0, "and at least so many seconds"),
+        Threshold("seconds", 5.0, "and at least this many seconds"),
         Threshold("warning", 0.2, "from this share on it is a warning"),
         Threshold("critical", 0.5, "from this share on it is critical", CSCS),
     ),
@@ -207,7 +207,7 @@ def start_up(job: Job, rule: Rule) -> Found | None:
     "info", "The GPUs did nothing in the last {idle} ({share} of the time)",
     (
         Threshold("share", 0.05, "the GPUs do nothing in at least this share of the time, at its end"),
-        Threshold("seconds", 5.0, "and for at least so many seconds"),
+        Threshold("seconds", 5.0, "and for at least this many seconds"),
         Threshold("warning", 0.2, "from this share on it is a warning"),
         Threshold("critical", 0.5, "from this share on it is critical"),
     ),
@@ -237,7 +237,7 @@ def _idle_end(job: Job, rule: Rule, start: float, end: float) -> Found | None:
         Threshold(
             "share", 0.05, "a GPU begins later than the first quarter of them by at least this share of the time"
         ),
-        Threshold("seconds", 5.0, "and by at least so many seconds"),
+        Threshold("seconds", 5.0, "and by at least this many seconds"),
     ),
     "See what these nodes did meanwhile: a slow file system, an image being pulled, a rank waiting for its data.",
     needs=(LEAD,),
@@ -254,7 +254,7 @@ def late_start(job: Job, rule: Rule) -> Found | None:
         Threshold(
             "share", 0.05, "a GPU stops earlier than the last quarter of them by at least this share of the time"
         ),
-        Threshold("seconds", 5.0, "and by at least so many seconds"),
+        Threshold("seconds", 5.0, "and by at least this many seconds"),
     ),
     "Look for a rank that died, or share the work out in smaller pieces so that all end together.",
     needs=(LEAD,),

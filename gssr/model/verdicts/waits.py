@@ -79,12 +79,12 @@ def _glimpsed(look: Job) -> list[Finding]:
 @rule(
     "info", "The GPUs wait {long} while the nodes {what}",
     (
-        Threshold("rate", 100e6, "disk or network of a node moves at least so much while the GPUs wait"),
-        Threshold("more", 1.5, "and so many times what they move while the GPUs work"),
+        Threshold("rate", 100e6, "disk or network of a node moves at least this much while the GPUs wait"),
+        Threshold("more", 1.5, "and this many times what they move while the GPUs work"),
         Threshold("share", 0.02, "that is at least this share of the time"),
         Threshold("warning", 0.05, "from this share on it is a warning"),
-        Threshold("one", 5.0, "or one node does, and that is so many times what all move on average while the GPUs work"),
-        Threshold("unseen", 0.12, "waits shorter than any sample: the engine is idle for this share, and so much is moved"),
+        Threshold("one", 5.0, "or one node does, and that is this many times what all move on average while the GPUs work"),
+        Threshold("unseen", 0.12, "waits shorter than any sample: the engine idles for this share, and this much is moved"),
         Threshold("correlation", 0.6, "waits shorter than a sample: activity falls with the seconds of such rates"),
         Threshold("critical", 0.25, "from this share on it is critical"),
     ),
@@ -181,13 +181,13 @@ def _all_along(job: Job, rule: Rule) -> tuple[float, Found] | None:
     if not name or not means[name] >= rule.at("rate") or share < rule.at("unseen"):
         return None
     evidence = (
-        finding(name, means[name], "per node all along", rule, "rate"),
+        finding(name, means[name], "per node throughout", rule, "rate"),
         told(
             "gr_engine_active", 1 - share, f"the engine is idle for {words.percent(share)} of the time between kernels"
         ),
         finding("share", share, "of the time", rule, "share"),
     )
-    found = {"what": f"{_READS[name]} all along", "long": _long(job, share)}
+    found = {"what": f"{_READS[name]} throughout", "long": _long(job, share)}
     return share, Found(found, evidence, rule.graded(share), job.around(weight > 0), (), weight, lost=share)
 
 
@@ -214,7 +214,7 @@ def _whole_waits(job: Job, rate: Floats, high: float, usual: float) -> Flags:
         Threshold("fewest", 0.08, "SM activity is at least this share of the engine's: collectives take some SMs"),
         Threshold("load", 0.15, "or NVLink carries this share ..."),
         Threshold("bandwidth", 300e9, "... of its bandwidth, which is taken to be this where it is unknown ...", least=1.0),
-        Threshold("more", 1.1, "... and so many times what it carries while the GPUs work, while they wait"),
+        Threshold("more", 1.1, "... and this many times what it carries while the GPUs work, while they wait"),
         Threshold("busy", 0.3, "or all SMs take part: NVLink carries this share ..."),
         Threshold("flop_active", 0.35, "... while the pipes' activities sum up to less than this"),
         Threshold("share", 0.1, "for at least this share of the time", NSYS_AI),
@@ -316,10 +316,10 @@ def _through_adapters(job: Job) -> Flags:
 @rule(
     "info", "The GPUs wait {long} while {link} carries {rate}",
     (
-        Threshold("rate", 1e9, "a GPU moves at least so much over PCIe (on Grace: C2C) while the GPUs wait", KEMPNER),
+        Threshold("rate", 1e9, "a GPU moves at least this much over PCIe (on Grace: C2C) while the GPUs wait", KEMPNER),
         Threshold("load", 0.05, "and this share of the link's bandwidth, where that is known: less holds nothing up"),
         Threshold("correlation", 0.6, "or, in waits shorter than a sample, the more the less active the engine is"),
-        Threshold("copy", 0.4, "or so much of the time goes to memory copies (no C2C, no PCIe counters)", KEMPNER),
+        Threshold("copy", 0.4, "or this much of the time goes to memory copies (no C2C, no PCIe counters)", KEMPNER),
         Threshold("share", 0.02, "that is at least this share of the time"),
         Threshold("warning", 0.05, "from this share on it is a warning"),
         Threshold("critical", 0.25, "from this share on it is critical"),
@@ -383,8 +383,8 @@ def _carried_between_kernels(job: Job, rate: Floats, rule: Rule) -> float:
     "warning", "The GPUs wait {long} for the CPU: {what}",
     (
         Threshold("share", 0.1, "the GPUs wait for at least this share of the time"),
-        Threshold("cores_low", 0.85, "meanwhile each rank keeps at least so many cores busy ..."),
-        Threshold("cores_high", 1.2, "... and at most so many: one, or ..."),
+        Threshold("cores_low", 0.85, "meanwhile each rank keeps at least this many cores busy ..."),
+        Threshold("cores_high", 1.2, "... and at most this many: one, or ..."),
         Threshold("node", 0.9, "... the node's cores are busy to this share"),
         Threshold("gr_engine_active", 0.7, "where the engine is as active as this no GPU waits for the CPU"),
         Threshold("critical", 0.5, "from this share of the time on it is critical"),

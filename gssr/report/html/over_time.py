@@ -177,7 +177,7 @@ def map_of_gpus(analysis: Analysis) -> Markup:
         about += f", the lowest of {together} bins a column"
     return tag(
         "figure",
-        tag("figcaption", tag("b", f"{metric.label} of each GPU along time"), tag("output", about, aria_live="off")),
+        tag("figcaption", tag("b", f"{metric.label} of each GPU over time"), tag("output", about, aria_live="off")),
         tag(
             "div",
             _row_labels(analysis, found, metric),

@@ -78,7 +78,7 @@ def gpu_map(
     panel.set_yticks(rows, names, fontsize=7)
     color_names(panel, [number for number, i in enumerate(rows) if i in late])
     panel.grid(False)
-    panel.set_title(f"{metric.label} of each GPU along time")
+    panel.set_title(f"{metric.label} of each GPU over time")
     panel.set_title("grey: no samples", loc="right", fontweight="normal", fontsize=9, color=FAINT)
 
 

@@ -202,7 +202,7 @@ def lines(panel: Axes, analysis: Analysis, metric: Metric) -> None:
         panel.step(edges, last, where="post", linewidth=1.1, alpha=0.9, color=color, label=name)
     value_axis(panel, analysis, metric)
     _legend_above(panel)
-    panel.set_title(f"{metric.label} of each GPU along time")
+    panel.set_title(f"{metric.label} of each GPU over time")
 
 
 def _legend_above(panel: Axes) -> None:
@@ -243,7 +243,7 @@ def roofline(panel: Axes, analysis: Analysis) -> None:
     panel.minorticks_off()
     panel.set_xlabel("arithmetic intensity (FLOP/B)")
     panel.set_ylabel("FLOP/s of a GPU")
-    panel.set_title(f"{peaks.model}: at most so many FLOP/s")
+    panel.set_title(f"{peaks.model}: at most this many FLOP/s")
     bandwidth = peaks.memory_bandwidth
     for number, (label, peak) in enumerate(drawn_roofs(peaks, analysis)):
         ridge = peak / bandwidth

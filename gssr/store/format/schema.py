@@ -60,7 +60,7 @@ EVENT_KINDS: dict[str, str] = {
     "storage": "the recording could not be written for a while",
     "mark": "a mark of the workload's own: gssr.mark",
     "import": "what is uncertain, or was left out, of files that another tool wrote",
-    "trace": "what is to be said of traces beside the recording: some were left out, or a trace was asked for",
+    "trace": "a note about traces beside the recording: some were left out, or a trace was asked for",
     RANKS_MISSING: "the run was merged without some of its ranks",
 }
 
@@ -152,11 +152,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("node", "TEXT", "node, as the launcher names it"),
         Column("hostname", "TEXT", "host name"),
         Column("pid", "INTEGER", "process id of the sampler that writes this rank's rows"),
-        Column("pid_start", "INTEGER", "its start, clock ticks after boot: a reused pid is told apart"),
+        Column("pid_start", "INTEGER", "its start, clock ticks after boot: distinguishes a reused pid"),
         Column(
             "boot_id",
             "TEXT",
-            "the kernel's boot id, in a container its pid namespace too: a rebooted node is told apart",
+            "the kernel's boot id, in a container its pid namespace too: distinguishes a rebooted node",
         ),
         Column("started_at", "REAL", "unix time at which this rank's workload started, s"),
         Column("ended_at", "REAL", "unix time at which it ended, s"),
