@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from evidences import evidence, scaled
+from ticks import Record, ticks
 
 from gssr.model.analyze import analyze
 from gssr.model.evidence.evidence import Evidence
@@ -296,6 +297,20 @@ def test_cores_that_rest_while_the_gpus_wait_hold_up_nothing() -> None:
     load = np.where(np.arange(300) % 60 < 12, 0.05, 1.0)
     assert "cpu_starved" in of(evidence(workload={"cpu": 1.0}, **scaled(load))).warned
     assert "cpu_starved" not in of(evidence(workload={"cpu": np.where(load < 1, 1.0, 4.0)}, **scaled(load))).verdicts
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 5])
+def test_of_fewer_than_five_samples_a_gpu_nothing_is_told_but_that(record: Record, n: int) -> None:
+    """A run that is over at once."""
+    gpu, time = ticks(4, n)
+    made = analyze(record(gpu, time, {"sm_active": np.where(gpu == 0, 0.9, 0.6), "gr_engine_active": 0.97 + 0.0 * gpu}))
+    told = {verdict.code for verdict in made.verdicts}
+    reason = f"no GPU has more than {n} sample{'s' if n > 1 else ''}"
+    reasons = {each.reason for each in made.abstentions if each.code == "imbalance"}
+    if n < 5:
+        assert (told, reasons) == (set(), {reason}) and f"not judged: {reason}" in made.notes
+    else:
+        assert told and not reasons and not any("not judged" in note for note in made.notes)
 
 
 def test_few_samples_differ_by_chance() -> None:
