@@ -4,7 +4,8 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -137,6 +138,18 @@ def on_terminal() -> bool:
 def default_hz() -> float:
     """Looks a second."""
     return 1.0 if os.environ.get("SSH_CONNECTION") else 2.0
+
+
+@contextmanager
+def saying(text: str) -> Iterator[None]:
+    """Meanwhile ``text`` stands on the terminal: on a busy machine the screen takes seconds to come."""
+    sys.stderr.write(text)
+    sys.stderr.flush()
+    try:
+        yield
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
 
 
 def speaks_utf8() -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gssr.model.live.watch import Watch
     from gssr.model.live.watch_trace import Watched
     from gssr.profile.screen import Beside
+    from gssr.tui.app import LiveScreen
 
 
 def show(beside: "Beside") -> int:
@@ -91,6 +92,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     wrong = next(filter(None, (wrong_name(name, options.wait) for name in names)), "")
     if wrong:
         return fail(wrong, USAGE)
+    from gssr.render.cells import clean
     from gssr.store.read.open import RecordingError
 
     with ExitStack() as until_end:
@@ -98,11 +100,18 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
             places = until_end.enter_context(looking_at(list(filter(os.path.exists, names)), live=True))
         except RecordingError as error:
             return fail(str(error), BAD_INPUT)
-        return _watch(options, [places.get(name, name) for name in names], until_end.close)
+        reading = f"reading {clean(names[0])} {'…' if screen.speaks_utf8() else '...'}" if _is_there(names[0]) else ""
+        with screen.saying(reading):
+            app = _app(options, [places.get(name, name) for name in names], until_end.close)
+        if isinstance(app, int):
+            return app
+        app.reading = reading
+        return app.run(mouse=not options.no_mouse) or 0
 
 
-def _watch(options: argparse.Namespace, names: Sequence[str], before_end: Callable[[], None]) -> int:
-    """Draw until the user leaves; ``before_end`` is to be done where a signal ends the screen."""
+def _app(options: argparse.Namespace, names: Sequence[str], before_end: Callable[[], None]) -> "LiveScreen | int":
+    """What draws; or what is wrong was said, with this exit code. ``before_end`` is to be done where a signal ends the
+    screen."""
     from dataclasses import replace
 
     from gssr.model.verdicts.rules import from_environment
@@ -147,7 +156,7 @@ def _watch(options: argparse.Namespace, names: Sequence[str], before_end: Callab
     app = LiveScreen(watches, marks, begin.hz, screen.colors(), begin.theme, table)
     app.waiting = not_yet(names[0])
     begin.apply(app)
-    return app.run(mouse=not options.no_mouse) or 0
+    return app
 
 
 def _is_there(name: str) -> bool:

@@ -34,7 +34,7 @@ from gssr.model.statistics.gpu_time_counts import BITS
 from gssr.model.statistics.roofline import place
 from gssr.model.statistics.series import over_space
 from gssr.model.statistics.sources import Rollups, Rows, Source, host_use, node_series, processes_on_gpus
-from gssr.model.verdicts import judge_window
+from gssr.model.verdicts import judge_window, too_few
 from gssr.model.verdicts.engine import Judged, judge_phases
 from gssr.model.verdicts.rules import TABLE
 from gssr.model.verdicts.table import Table
@@ -132,11 +132,12 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         cells = [name for name in dict.fromkeys((*gathered, *drawn)) if name != BITS]
         counted = rollups.count(cells, span, bounds, interval)
     gpu_series = source.gpu_series(drawn, span, bounds, interval, options.bins) if drawn else {}
-    causes = _NO_CAUSES
+    causes, few = _NO_CAUSES, None
     if options.causes:
         own_rows = rows.between(gathered, bounds, places) if rows else None
         judged = judge_window(reader, positions, bounds, options.rules, places, own_rows, counted)
         del counted, own_rows
+        few = too_few(judged.evidence, options.rules)
         causes = _causes(judged, options.rules)
         del judged
     means = {name: statistics.mean for name, statistics in total.statistics.items()}
@@ -169,7 +170,8 @@ def analyze(reader: RunReader, options: Options = Options()) -> Analysis:
         processes=processes_on_gpus(reader, positions, bounds) if options.host else (),
     )
     clocks = disagreement(reader.processes, interval)
-    others = [sentence for sentence in (thinning(reader), reader.recounted, clocks) if sentence]
+    unjudged = few and f"not judged: {few}"
+    others = [sentence for sentence in (thinning(reader), reader.recounted, clocks, unjudged) if sentence]
     missing, thinned = _missing(total, interval), reader.keep != "raw"
     return replace(analysis, notes=notes(analysis, reader.damage, reader.last_time, missing, others, thinned))
 

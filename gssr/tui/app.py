@@ -85,6 +85,8 @@ class LiveScreen(App[int]):
         """What names the GPUs to begin with (gssr.model.window.select_gpus), until they are known."""
         self.waiting = ""
         """What is said in place of the footer until there is a recording."""
+        self.reading = ""
+        """What is said until the first drawing."""
         self.frames: Frames = ()
         self._box = Size(0, 0)
         self._glyphs = glyphs
@@ -124,7 +126,7 @@ class LiveScreen(App[int]):
         self._producer.start()
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         if not self.is_headless and self._driver is not None:
-            self._driver.write(PROBE.format(self._glyphs.track))
+            self._driver.write(PROBE.format(self._glyphs.track) + f"\x1b[H{self.reading}")
             self.set_interval(1.0, self._leave_without_terminal)
 
     def _leave_without_terminal(self) -> None:

@@ -1,7 +1,7 @@
 """Which GPUs and processes lists show, and in which order: the filter and the sorting that the user chose."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from gssr.makers import AMD, BOTH, NVIDIA, say
 from gssr.metrics import BY_NAME, OF_NODES, OF_TRACES, Metric
 from gssr.model.cached import once
 from gssr.model.live.frame import Frame
+from gssr.model.statistics.balance import scale_limit
 from gssr.model.traces.part import NOTHING, Only
 from gssr.model.traces.window import limit
 from gssr.render.scale import unit_of
@@ -38,6 +39,10 @@ _LIMIT = re.compile("(takes|size)([<>])=?(.*)")
 _KNOWN = BY_NAME | OF_TRACES | OF_NODES
 _KEPT = 4
 _kept: list[tuple[tuple[Gpu, ...], object, Floats]] = []
+_ranks: dict[Hashable, Ints] = {}
+"""The newest orders of lists of runs that grow, by what was asked."""
+_UNSEEN = 0.005
+"""Differences of this share of the full scale are not worth a new order: half a percent."""
 
 
 class Bound(NamedTuple):
@@ -153,8 +158,30 @@ def _ordered(
         ranked = dict.fromkeys([*(process.gpu for process in found), *gpus.tolist()])
         return Order(np.array(list(ranked), np.int64), len(candidates), problem)
     values = sorted_by(frame, gpus, sort, cursor)
-    rank = np.argsort(-values if reverse else values, kind="stable")  # what is unknown comes last
+    full = scale_limit(frame.gpus, frame.grid.metric)
+    question = (sort, reverse, selection, text, cursor)
+    rank = steady_rank(frame, question, gpus, -values if reverse else values, full)
     return Order(gpus[rank], len(candidates), problem)
+
+
+def steady_rank(frame: Frame, question: Hashable, of: Ints, values: Floats, full: float | None) -> Ints:
+    """[n]: the places of ``values`` [n] of these GPUs or nodes (``of``), ascending, what is unknown last. Of a run that
+    grows the order that the same ``question`` was answered with before, as long as no two are further the wrong way round
+    than can be seen beside ``full``, what fills the axis (None: unknown)."""
+    rank = np.argsort(values, kind="stable")
+    if not frame.is_live:
+        return rank
+    key = (frame.path, frame.run and frame.run.run_id, frame.grid.metric, question, of.tobytes())
+    before = _ranks.pop(key, rank)
+    known = values[before]
+    n = int(np.isfinite(values).sum())
+    steady = (
+        np.isfinite(known[:n]).all() and (np.maximum.accumulate(known[:n]) - known[:n] <= _UNSEEN * (full or 0.0)).all()
+    )
+    _ranks[key] = before if steady else rank
+    while len(_ranks) > _KEPT:
+        _ranks.pop(next(iter(_ranks)))
+    return _ranks[key]
 
 
 def processes_on(frame: Frame, gpus: Sequence[int], text: str, sort: Sort, reverse: bool) -> list[GpuProcess]:

@@ -38,7 +38,7 @@ _LONG, _SHORT = 20, 4
 HEADED: set[ScreenName] = {"gpus", "map", "time"}
 """Screens that begin with the worst of what the rules say, on terminals of at least so many rows."""
 _LEAST_HEADED = 20
-JUDGED = {"job", "why", *HEADED}
+JUDGED = {"job", "why", "balance", *HEADED}
 """Screens that show what the rules say."""
 _ALWAYS = ("help", "quit")
 """At the right edge of every footer."""

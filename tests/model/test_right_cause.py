@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from evidences import evidence, scaled
+from ticks import Record, ticks
 
 from gssr.model.analyze import analyze
 from gssr.model.evidence.evidence import Evidence
@@ -254,11 +255,62 @@ def test_copies_shorter_than_a_sample_are_told_by_what_the_link_carries_between_
     assert rate == pytest.approx(0.75 * 0.09 * H100.pcie, rel=0.25)  # three quarters of it go there, one comes back
 
 
+def _waves(n: int = 300) -> np.ndarray:
+    """[n]: between -1 and 1, every ten seconds."""
+    return np.sin(2 * np.pi * np.arange(n) / 10)
+
+
+@pytest.mark.parametrize("link", ["c2c_rx_bytes", "pcie_rx_bytes"])
+def test_traffic_that_rises_with_the_work_holds_nothing_up(link: str) -> None:
+    """The engine is idle for a tenth of the time, in waits shorter than a sample, whatever the link carries."""
+    waves, rate = _waves(), 5.24e9 if link == "c2c_rx_bytes" else 20e9
+    work = {"gr_engine_active": 0.88 + 0.08 * waves, "sm_active": 0.8 + 0.15 * waves, link: rate * (1 + 0.2 * waves)}
+    assert "transfer_bound" not in of(evidence(gpus={"name": "NVIDIA H100 FAKE"}, noise=0.0, **work)).verdicts
+
+
+def test_little_traffic_over_c2c_holds_nothing_up() -> None:
+    """Steady at 1.2 % of its bandwidth, of a GPU whose peaks are unknown."""
+    work = {"gr_engine_active": 0.88, "c2c_rx_bytes": 5.24e9, "c2c_tx_bytes": 5.24e9}
+    assert "transfer_bound" not in of(evidence(gpus={"name": "NVIDIA H100 FAKE"}, **work)).verdicts
+
+
+def test_what_a_link_carries_at_work_as_well_explains_no_wait() -> None:
+    waits = scaled(np.where(np.arange(300) % 60 < 12, 0.05, 1.0), "pcie_rx_bytes")
+    assert "transfer_bound" not in of(evidence(pcie_rx_bytes=20e9, **waits)).verdicts
+
+
+def test_the_activity_beside_transfers_is_that_of_the_waits() -> None:
+    """SM activity at work says nothing of waits that are shorter than a sample."""
+    short = of(evidence(gr_engine_active=0.7, pcie_rx_bytes=20e9)).verdicts["transfer_bound"].evidence
+    assert [each.text for each in short if each.metric == "gr_engine_active"] == [
+        "Graphics engine active 70 %: each wait is shorter than a sample"
+    ]
+    assert not [each for each in short if each.metric == "sm_active"]
+    load = np.where(np.arange(300) % 60 < 12, 0.05, 1.0)
+    waits = evidence(pcie_rx_bytes=np.where(load < 1, 20e9, 1e9), **scaled(load, "pcie_rx_bytes"))
+    long = of(waits).verdicts["transfer_bound"].evidence
+    assert next(each.value for each in long if each.metric == "sm_active") == pytest.approx(0.05 * 0.82, rel=0.1)
+
+
 def test_cores_that_rest_while_the_gpus_wait_hold_up_nothing() -> None:
     """One is busy meanwhile, four are while the GPUs work: they wait together for something else."""
     load = np.where(np.arange(300) % 60 < 12, 0.05, 1.0)
     assert "cpu_starved" in of(evidence(workload={"cpu": 1.0}, **scaled(load))).warned
     assert "cpu_starved" not in of(evidence(workload={"cpu": np.where(load < 1, 1.0, 4.0)}, **scaled(load))).verdicts
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 5])
+def test_of_fewer_than_five_samples_a_gpu_nothing_is_told_but_that(record: Record, n: int) -> None:
+    """A run that is over at once."""
+    gpu, time = ticks(4, n)
+    made = analyze(record(gpu, time, {"sm_active": np.where(gpu == 0, 0.9, 0.6), "gr_engine_active": 0.97 + 0.0 * gpu}))
+    told = {verdict.code for verdict in made.verdicts}
+    reason = f"no GPU has more than {n} sample{'s' if n > 1 else ''}"
+    reasons = {each.reason for each in made.abstentions if each.code == "imbalance"}
+    if n < 5:
+        assert (told, reasons) == (set(), {reason}) and f"not judged: {reason}" in made.notes
+    else:
+        assert told and not reasons and not any("not judged" in note for note in made.notes)
 
 
 def test_few_samples_differ_by_chance() -> None:

@@ -60,6 +60,11 @@ def _rotating(seconds: int, low: float, high: float = 1.0, n_gpus: int = 8) -> d
     return scaled(load)
 
 
+def _in_the_wait(rate: float, elsewhere: float = 0.0) -> Any:
+    """What a link carries in the wait of ``_waits``."""
+    return during(N, 100, 160, rate, elsewhere)
+
+
 def _turns(seconds: int, n_gpus: int = 8, first: int = 4) -> dict[str, Any]:
     """``first`` GPUs work for so many seconds, then the others."""
     odd = np.arange(N) // seconds % 2 == 1
@@ -217,8 +222,15 @@ EDGES: list[tuple[str, Any, float, float]] = [
     ("tear_down", lambda x: evidence(**scaled(during(N, N - int(x), N, 0.0))), 12, 18),
     ("pauses", lambda x: evidence(**scaled(during(N, 100, 100 + int(x), 0.0))), 5, 7),
     ("slow_down", lambda x: evidence(noise=0.0, **scaled(np.linspace(1.0, 1 - x, N))), 0.14, 0.3),
-    ("transfer_bound", lambda x: evidence(**_waits() | {"pcie_rx_bytes": x}), 3.0e9, 3.4e9),
-    ("transfer_bound", lambda x: evidence(gpus={"name": "unknown"}, **_waits() | {"pcie_rx_bytes": x}), 0.9e9, 1.1e9),
+    ("transfer_bound", lambda x: evidence(**_waits() | {"pcie_rx_bytes": _in_the_wait(x)}), 3.0e9, 3.4e9),
+    (
+        "transfer_bound",
+        lambda x: evidence(gpus={"name": "unknown"}, **_waits() | {"pcie_rx_bytes": _in_the_wait(x)}),
+        0.9e9,
+        1.1e9,
+    ),
+    ("transfer_bound", lambda x: evidence(**_waits() | {"pcie_rx_bytes": _in_the_wait(x * 20e9, 20e9)}), 1.2, 1.3),
+    ("transfer_bound", lambda x: evidence(gpus={"name": "unknown"}, c2c_rx_bytes=x, **scaled(0.2)), 21e9, 24e9),
     (
         "communication_bound",
         lambda x: evidence(dram_active=0.2, tensor_active=0.1, **x),

@@ -18,10 +18,18 @@ Row = tuple[float | None, ...]
 
 
 class Growing:
-    """One rank's file: ``n_gpus`` GPUs on ``node``, sampled every STEP seconds with jitter, holes and missing values."""
+    """One rank's file: ``n_gpus`` GPUs on ``node``, sampled every STEP seconds with jitter, and unless it is ``whole`` with
+    holes and missing values."""
 
     def __init__(
-        self, path: Path, n_gpus: int = 3, node: str = "n1", rank: int = 0, run_id: str = "r", seed: int = 0
+        self,
+        path: Path,
+        n_gpus: int = 3,
+        node: str = "n1",
+        rank: int = 0,
+        run_id: str = "r",
+        seed: int = 0,
+        whole: bool = False,
     ) -> None:
         self.path = path
         self.node = node
@@ -30,6 +38,7 @@ class Growing:
         self.rows: list[Row] = []
         self.now = T0 + 3.25
         self._random = random.Random(seed)
+        self._holes, self._missing = (0.0, 0.0) if whole else (0.01, 0.05)
         self._away = [0] * n_gpus
         self.writer = Writer(str(path))
         self.writer.begin(
@@ -46,7 +55,7 @@ class Growing:
         for _ in range(n_ticks):
             self.now += STEP
             for gpu in range(self.n_gpus):
-                if self._away[gpu] > 0 or rng.random() < 0.01:
+                if self._away[gpu] > 0 or rng.random() < self._holes:
                     self._away[gpu] = self._away[gpu] - 1 if self._away[gpu] else rng.choice((1, 2, 5, 40))
                     continue
                 self._add(gpu, self.now + rng.uniform(0, 0.05))
@@ -64,7 +73,7 @@ class Growing:
         values[INDEX["energy"]] = 1e6 + time - T0
         values[INDEX["clock_event_reasons"]] = rng.choice((0, 0, 1, 4, 0x44))
         values = [
-            None if name not in MEASURED or rng.random() < 0.05 else value
+            None if name not in MEASURED or rng.random() < self._missing else value
             for name, value in zip(NAMES, values, strict=True)
         ]
         row = (gpu, time, *values)

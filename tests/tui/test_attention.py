@@ -50,6 +50,22 @@ def test_a_gpu_without_any_sample_is_infinitely_old() -> None:
     assert np.isinf(found.age[0]) and found.letters(0) == "g"
 
 
+def test_gpus_that_begin_one_after_the_other_have_no_gap() -> None:
+    """Ranks don't begin at once; who begins much later lacks what was before."""
+    values = np.full((3, 40), 0.8)
+    values[1, :6], values[2, :20] = NAN, NAN
+    found = attention(frames.frame_of(values, width=1.5))
+    assert found.missing.tolist() == [0, 0, 30] and found.letters(1) == ""
+
+
+def test_a_gpu_may_have_its_first_sample_a_moment_after_the_others() -> None:
+    values = np.full((2, 8), 0.8)
+    values[1] = NAN
+    frame = frames.frame_of(values, width=1.0, state="live")
+    assert attention(frame).letters(1) == ""
+    assert np.isinf(attention(replace(frame, now=frame.first + 11)).age[1])
+
+
 def test_heat_is_throttling_and_the_power_limit_is_not() -> None:
     frame = frames.frame_of(np.full((4, 3), 0.8))
     total = frame.window.total.copy()

@@ -7,7 +7,8 @@ import pytest
 from frames import frame_of
 from looking import SIZES, fits, scene_of, text
 
-from gssr.model.results import over_space
+from gssr.model.results import Judgement, Verdict, over_space
+from gssr.model.verdicts.rules import TABLE
 from gssr.render.glyphs import UTF8
 from gssr.render.roles import text_of
 from gssr.tui.screens import balance
@@ -64,6 +65,24 @@ def test_a_place_is_slow_where_it_is_so_on_nearly_every_node(low, says):
     values[low] = 0.35
     scene = Scene(frame_of(values), None, VIEW, 160, 46, UTF8)
     assert says in text(scene), text(scene)
+
+
+def _live(values: np.ndarray, **changes: object) -> Scene:
+    frame = frame_of(values, width=1.0, state="live", **changes)
+    return Scene(replace(frame, query=replace(frame.query, causes=TABLE)), None, VIEW, 160, 46, UTF8)
+
+
+def test_of_a_run_that_grows_balance_says_what_the_verdicts_say() -> None:
+    """Its own reading of a few columns came and went within seconds."""
+    values = np.full((6, 40), 0.8)
+    values[np.arange(40) % 6, np.arange(40)] = 0.2
+    assert "too early to say: 9 s of the 30 s" in text(_live(values[:, :10]))
+    assert "judging" in text(_live(values))
+    verdict = Verdict("rotating_stragglers", "info", "Another GPU holds up the others", (), "", "ours", 0.0, 1.0)
+    for verdicts, says in ((), "balanced: no GPU stands out"), ((verdict,), "! Another GPU holds up the others"):
+        drawn = text(_live(values, judgement=Judgement(verdicts, (), 0.0, 1.0)))
+        assert says in drawn and "! rotates" not in drawn
+    assert "! rotates" in text(Scene(frame_of(values, width=1.0), None, VIEW, 160, 46, UTF8))
 
 
 def test_enter_on_the_lowest_bar_selects_its_gpus(plants):

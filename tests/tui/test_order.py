@@ -124,3 +124,15 @@ def test_esc_lets_go_of_a_filter_before_it_goes_back() -> None:
     scene = scene_of(replace(down, filter="sm<30"))
     assert MOVES["back"](scene) == down
     assert MOVES["back"](scene_of(down)).screen == "job"
+
+
+def test_a_list_of_a_run_that_grows_is_sorted_anew_only_when_that_can_be_seen() -> None:
+    def order(means: list[float], state: str = "live") -> list[int]:
+        frame = frames.frame_of(np.repeat(np.array(means)[:, None], 6, axis=1), state=state)
+        return ordered(scene_of(View(sort="mean"), frame)).gpus.tolist()
+
+    assert order([0.801, 0.8, 0.6]) == [2, 1, 0]
+    assert order([0.799, 0.8, 0.6]) == [2, 1, 0]
+    assert order([0.799, 0.8, 0.6], "ended") == [2, 0, 1]
+    assert order([0.78, 0.8, 0.6]) == [2, 0, 1]
+    assert order([0.802, 0.8, 0.6]) == [2, 0, 1]

@@ -245,6 +245,21 @@ class Pty:
         os.close(self.fd)
 
 
+def test_until_the_screen_comes_it_says_what_it_reads(plants: dict[str, str]) -> None:
+    """Before the parts that draw are there, and on their blank screen."""
+    terminal = Pty(plants["healthy"])
+    try:
+        terminal.read_until(b" score ")
+    finally:
+        os.kill(terminal.pid, signal.SIGKILL)
+        os.waitpid(terminal.pid, 0)
+        terminal.take_away()
+    before, _, drawn = terminal.written.partition(b"\x1b[?1049h")
+    said = f"reading {plants['healthy']} ".encode()
+    assert before.startswith(said) and before.endswith(b"\r\x1b[K")
+    assert drawn.index(said) < drawn.index(b" score ")
+
+
 @pytest.mark.parametrize("ignored", (False, True), ids=("as_usual", "where_hangups_are_ignored"))
 def test_without_its_terminal_it_ends_and_does_not_spin(plants: dict[str, str], ignored: bool) -> None:
     terminal = Pty(plants["healthy"], ignored=ignored)

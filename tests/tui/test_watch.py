@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.backends.synthetic.bulk import Request, generate
+from gssr.model.live.attention import attention
 from gssr.model.live.frame import Frame, Query
 from gssr.model.live.watch import STALLED_SECONDS, Watch
 from gssr.model.results import over_space
@@ -165,6 +166,23 @@ def test_closed_columns_wait_for_the_rank_that_writes_last(tmp_path, clock, watc
                 np.testing.assert_allclose(grid.values[:, k], before, rtol=1e-12)
     assert len(closed) > 30
     Truth(one, late).agrees(watch.look(LAST_MINUTE))
+
+
+def test_a_node_that_begins_later_and_commits_later_has_no_gap(tmp_path, clock, watching):
+    folder = tmp_path / "a.sql.d"
+    folder.mkdir()
+    one, late = (Growing(folder / f"n{k}.{k}.r.sql", 1, f"n{k}", rank=k, whole=True) for k in (0, 1))
+    late.sleep(3.0)
+    watch = watching(tmp_path / "a.sql")
+    for step in range(90):
+        one.grow(2)
+        if step % 3 == 2:
+            late.grow(6)
+        clock.seconds += 1.0
+        for query in (WHOLE, LAST_MINUTE):
+            frame = watch.look(query)
+            found = attention(frame)
+            assert not found.missing.any() and np.isfinite(found.age).all() and not frame.n_gaps.any()
 
 
 def test_rows_written_between_two_reads_are_counted_once(tmp_path, clock, watching, monkeypatch):

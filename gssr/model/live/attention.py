@@ -9,6 +9,7 @@ from gssr.metrics import DETECTION_METRICS, HELD_DOWN
 from gssr.model.cached import once
 from gssr.model.findings.imbalance import grouped_by_index, grouped_by_node, imbalance_between, score_of_medians
 from gssr.model.live.frame import STALE_SECONDS, Frame
+from gssr.model.live.run_totals import SILENT_SECONDS
 from gssr.model.results import Imbalance, over_space
 from gssr.model.statistics.balance import outliers, scale_limit
 from gssr.store.format.schema import GAP_INTERVALS
@@ -22,8 +23,8 @@ class Attention(NamedTuple):
     """[n_gpus] each. ``outlier``: the rules blame the GPU, or its mean of the window is not like the others'
     (gssr.model.statistics.balance).
     ``age``: seconds since its last sample where that is too long ago, infinity where the window has none, else 0.
-    ``missing``: seconds of the window in which others had samples of the metric and it had none. ``throttled``: its clocks
-    were held down."""
+    ``missing``: seconds of the window in which others had samples of the metric and it had none; not those before its first
+    one, if it came soon. ``throttled``: its clocks were held down."""
 
     outlier: Flags
     age: Floats
@@ -86,18 +87,26 @@ def _age(frame: Frame, known: Flags) -> Floats:
         column = grid.n - 1 - np.argmax(known[:, ::-1], axis=1)
         last = np.minimum(np.where(known.any(axis=1), grid.start + (column + 1) * grid.width, np.nan), last)
     age = frame.now - last
+    if frame.state == "live" and frame.now <= frame.first + SILENT_SECONDS:  # the first may still come
+        age = np.nan_to_num(age)
     if frame.coming is not None:
         age = np.where(frame.coming, 0.0, age)
     return np.where(np.isnan(age), np.inf, np.where(age > patience, age, 0.0))
 
 
 def _missing(frame: Frame, known: Flags) -> Floats:
-    """In columns that are over: the newest may still fill."""
+    """In columns that are over: the newest may still fill. Ranks don't begin at once: what comes within SILENT_SECONDS after
+    the run's first sample is no gap."""
     if known.all():
         return np.zeros(frame.n_gpus)
-    over = np.arange(1, frame.grid.n + 1) * frame.grid.width + frame.grid.start <= min(frame.grid.closed, frame.last)
-    some = np.isfinite(frame.space.mean) & over
-    return np.asarray(frame.grid.width * (~known & some).sum(axis=1), np.float64)
+    ends = np.arange(1, frame.grid.n + 1) * frame.grid.width + frame.grid.start
+    some = np.isfinite(frame.space.mean) & (ends <= min(frame.grid.closed, frame.last))
+    lacks = ~known & some
+    if frame.first_time is not None:
+        begin = np.where(np.isnan(frame.first_time), frame.now, frame.first_time)
+        soon = begin <= frame.first + SILENT_SECONDS
+        lacks &= ends > np.where(soon, begin, -np.inf)[:, None]
+    return np.asarray(frame.grid.width * lacks.sum(axis=1), np.float64)
 
 
 def _throttled(frame: Frame) -> Flags:

@@ -129,10 +129,11 @@ class Frame:
     numbers ``nodes``. ``first`` and ``last`` are the times of the first and the newest sample (unix s), ``now`` the time
     that counts as now: while the run lives it goes on when samples stay away. ``silent``: seconds since something new came.
     ``last_time`` [n_gpus], NaN without samples, and ``latest`` [n_gpus], the newest value of the metric, at the window's
-    right edge. ``active_from``: where the run begins to work (gssr.model.window.warm_up_and_tear_down), unix s, None when
-    that was not asked for. ``whole``, ``recent`` (RECENT_SECONDS up to the window's right edge) and ``window`` (of the grid;
-    while the run lives it may be some seconds old) hold means; ``moment`` the means of all metrics in the cursor's column,
-    over the GPUs asked for. ``timeline``: None when none was asked for.
+    right edge; ``first_time`` [n_gpus] of all of the run, NaN without samples, None of traces and nodes. ``active_from``:
+    where the run begins to work (gssr.model.window.warm_up_and_tear_down), unix s, None when that was not asked for.
+    ``whole``, ``recent`` (RECENT_SECONDS up to the window's right edge) and ``window`` (of the grid; while the run lives it
+    may be some seconds old) hold means; ``moment`` the means of all metrics in the cursor's column, over the GPUs asked for.
+    ``timeline``: None when none was asked for.
     ``n_gaps`` [n_gpus]. ``problem``: what could not be read, one sentence. ``following``: the window's right edge is the
     newest sample. ``coming`` [n_gpus]: something came of the GPU just now, whatever its node's clock says; None when the
     run does not grow, or the past is looked at. ``reread``: seconds since all that is no newest sample was read from the
@@ -193,6 +194,7 @@ class Frame:
     without_process: frozenset[int] = frozenset()
     traced: tuple[Traced, ...] = ()
     since: float | None = None
+    first_time: Floats | None = None
 
     @property
     def is_live(self) -> bool:

@@ -84,9 +84,9 @@ _MANY = 4096
 class RunTotals:
     """Counts and sums of every metric that has a mean, over the whole run and over its last minute. ``metrics``: these,
     derived ones first; ``names``: these and THROTTLES, each as a metric of its own that is 1 where the flag is set and else
-    0; ``stored``: the columns that they are made of, ``counted``: what of rollups. ``rows``, ``n_gaps`` and
-    ``last_time`` (unix s, NaN without rows) [n_gpus]; ``latest`` [n_metrics, n_gpus] the newest values, NaN without any:
-    where samples were not kept, the means of their last 10 s."""
+    0; ``stored``: the columns that they are made of, ``counted``: what of rollups. ``rows``, ``n_gaps``,
+    ``first_time`` and ``last_time`` (unix s, NaN without rows) [n_gpus]; ``latest`` [n_metrics, n_gpus] the newest values,
+    NaN without any: where samples were not kept, the means of their last 10 s."""
 
     def __init__(self, reader: RunReader, growing: bool, others: Ints | None = None) -> None:
         """``others``: only these GPUs (positions) are read; of the rest all is still to be added."""
@@ -107,6 +107,7 @@ class RunTotals:
         self._hardly_any = self._n_gpus > _MANY and reader.n_rows < self._n_gpus / 8
         self._n, self._total = self._nothing()
         self.n_gaps = np.zeros(self._n_gpus, np.int64)
+        self.first_time = np.full(self._n_gpus, np.nan)
         self.last_time = np.full(self._n_gpus, np.nan)
         self.latest = np.full((len(self.names), self._n_gpus), np.nan)
         self.rows = np.zeros(self._n_gpus, np.int64)
@@ -162,6 +163,7 @@ class RunTotals:
         self.first = float(np.fmin(self.first, np.fmin.reduce(first)))
         self.last = float(np.fmax(self.last, np.fmax.reduce(last)))
         self._add_up(own.gpus, own.vectors, own.layout, self._n, self._total)
+        self.first_time[own.gpus] = np.fmin(self.first_time[own.gpus], first)
         self.last_time[own.gpus] = np.fmax(self.last_time[own.gpus], last)
 
     def means_of(self, buckets: Buckets, window: Window) -> Means:
@@ -214,6 +216,7 @@ class RunTotals:
         self._n[:, gpu] += spans.n
         self._total[:, gpu] += spans.total
         self.n_gaps[gpu] += spans.gaps
+        self.first_time[gpu] = np.fmin(self.first_time[gpu], spans.start)
         self.last_time[gpu] = end
         known = np.isfinite(spans.latest)
         self.latest[: len(known), gpu] = np.where(known, spans.latest, self.latest[: len(known), gpu])
@@ -238,6 +241,7 @@ class RunTotals:
         starts = np.diff(ordered, prepend=-1) != 0
         before = np.where(starts, self.last_time[ordered], np.roll(moment, 1))
         np.add.at(self.n_gaps, ordered, moment - before > self._gap)
+        np.fmin.at(self.first_time, gpu, time)
         np.fmax.at(self.last_time, gpu, time)
         for row, name in enumerate(self.names):
             known = np.isfinite(values[name])

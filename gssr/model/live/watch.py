@@ -290,6 +290,7 @@ class Watch:
             sampling_seconds=opened.interval,
             n_rows=tally.n_rows,
             n_gaps=tally.n_gaps.copy(),
+            first_time=tally.first_time.copy(),
             last_time=tally.last_time.copy(),
             latest=latest,
             newest=tally.latest.copy() if late else None,

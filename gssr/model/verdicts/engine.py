@@ -61,13 +61,22 @@ def judge_window(
     if rows is None and counted is None:
         rows = few_rows(reader, positions[places], window)
     evidence = gather(reader, positions[places], window, rows, counted)
-    judgement = replace(judge(evidence, table), step=step_time(reader, positions[places], window, rows))
+    judgement = replace(
+        judge(evidence, table, too_few(evidence, table)), step=step_time(reader, positions[places], window, rows)
+    )
     return Judged(judgement, evidence, places, len(positions))
 
 
-def judge(evidence: Evidence, table: Table = TABLE) -> Judgement:
-    """Verdicts, the worst first and otherwise in the order of the rules, and the rules that abstained. A rule whose findings
-    a rule before it explains is left out: where that one's GPUs hold all of its, and its bins nearly all of its."""
+def too_few(evidence: Evidence, table: Table) -> str | None:
+    """Why samples are too few for a judgement, as a clause; None where they are enough, or there are none."""
+    n = int(evidence.n_rows.max(initial=0))
+    return f"no GPU has more than {words.counted(n, 'sample')}" if 0 < n < table.common.at("samples") else None
+
+
+def judge(evidence: Evidence, table: Table = TABLE, few: str | None = None) -> Judgement:
+    """Verdicts, the worst first and otherwise in the order of the rules, and the rules that abstained: those that lack what
+    they need, and where samples are ``few`` (``too_few``) those that need any. A rule whose findings a rule before it
+    explains is left out: where that one's GPUs hold all of its, and its bins nearly all of its."""
     job = Job(evidence, table)
     if not job.known.any():
         return Judgement((), tuple(_without_samples(job, table)), evidence.start, evidence.end)
@@ -75,7 +84,7 @@ def judge(evidence: Evidence, table: Table = TABLE) -> Judgement:
         table,
         job,
         evidence.n_gpus,
-        lambda rule: _missing(rule, evidence),
+        lambda rule: _missing(rule, evidence) or (few if rule.needs else None),
         partial(explains, job=job),
         evidence.n_gpus * evidence.seconds / 3600,
         words_of(evidence.gpus),

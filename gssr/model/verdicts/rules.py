@@ -37,6 +37,7 @@ COMMON = Rule(
         Threshold("drawn", 0.5, "where these were not measured: no copies (or DRAM), and less than this share of its power"),
         Threshold("unused", 0.02, "a GPU that does something in less than this share of the time is unused", JOBSTATS),
         Threshold("paused", 0.25, "below this share of the working level a job pauses"),
+        Threshold("samples", 5.0, "of fewer samples a GPU nothing is told but errors: they show no lasting level"),
         Threshold("explained", 0.8, "a symptom is explained by a cause that holds in this share of its time"),
     ),
     "", (),

@@ -31,6 +31,8 @@ _ALL = 0.9
 """Glimpses of so much of the time leave nothing out that is worth telling."""
 _FEWEST_BINS = 10
 """Fewer make no line."""
+_SWING = 0.03
+"""The engine's activity differs by this (standard deviation) where that is no mere noise."""
 _HARDLY = 4.0
 """Times as much makes the rest of what a link carries hardly anything."""
 _RESOLVED = 3
@@ -318,6 +320,8 @@ def _through_adapters(job: Job) -> Flags:
     (
         Threshold("rate", 1e9, "a GPU moves at least this much over PCIe (on Grace: C2C) while the GPUs wait", KEMPNER),
         Threshold("load", 0.05, "and this share of the link's bandwidth, where that is known: less holds nothing up"),
+        Threshold("bandwidth", 450e9, "C2C's is taken to be this where it is unknown, as on every Grace Hopper", least=1.0),
+        Threshold("more", 1.25, "and so many times what it carries at work, in waits that samples show"),
         Threshold("correlation", 0.6, "or, in waits shorter than a sample, the more the less active the engine is"),
         Threshold("copy", 0.4, "or this much of the time goes to memory copies (no C2C, no PCIe counters)", KEMPNER),
         Threshold("share", 0.02, "that is at least this share of the time"),
@@ -345,9 +349,14 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
         greatest = np.fmax.reduce(list(rates.values()))
         peaks = job.evidence.peaks
         full = (peaks.c2c_bandwidth if on_grace else peaks.pcie_bandwidth) if peaks else None
+        full = full or (rule.at("bandwidth") if on_grace else 0.0)
         weight = _between_kernels(job)
-        carried = _carried_between_kernels(job, greatest, rule)
-        least = 0.0 if carried else max(rule.at("rate"), rule.at("load") * (full or 0.0))
+        carried, rises = _carried_between_kernels(job, greatest, rule)
+        if rises:
+            weight = np.where(job.waiting, weight, 0.0)
+        usual = np.nan_to_num(_mean(greatest, job.working & ~job.waiting))
+        least = np.where(job.waiting, rule.at("more") * usual, 0.0)  # bins of work hold their waits themselves
+        least = np.zeros(len(least)) if carried else np.maximum(least, max(rule.at("rate"), rule.at("load") * full))
         busy = (weight > 0) & (greatest >= least) & ~_through_adapters(job)
         weight = np.where(busy, weight, 0.0)
         means = {name: _mean(rate, busy) for name, rate in rates.items()}
@@ -358,25 +367,35 @@ def transfer_bound(job: Job, rule: Rule) -> Found | None:
     share = job.share(weight)
     if share < rule.at("share"):
         return None
-    lead = _mean(job.mean, busy)
-    if job.lead:
-        numbers.append(told(job.lead, lead, f"{job.lead_label} {words.percent(lead)} meanwhile"))
+    numbers += _activity_in(job, busy)
     numbers.append(finding("share", share, "of the time", rule, "share"))
     found["long"] = _long(job, share)
     return Found(found, tuple(numbers), rule.graded(share), job.around(busy), (), busy, lost=min(share, job.idle))
 
 
-def _carried_between_kernels(job: Job, rate: Floats, rule: Rule) -> float:
+def _activity_in(job: Job, waits: Flags) -> list[Finding]:
+    """How active the GPUs are in these waits; where all are shorter than a bin, how active the engine is beside them."""
+    whole = waits & job.waiting
+    if whole.any() and job.lead:
+        lead = _mean(job.mean, whole)
+        return [told(job.lead, lead, f"{job.lead_label} {words.percent(lead)} meanwhile")]
+    name = _engine_of(job)
+    engine = _mean(job.in_time(name), waits)
+    text = f"{words.label(name)} {words.percent(engine)}: each wait is shorter than a sample"
+    return [told(name, engine, text)] if np.isfinite(engine) else []
+
+
+def _carried_between_kernels(job: Job, rate: Floats, rule: Rule) -> tuple[float, bool]:
     """What a link carries (B/s) while no kernel runs, where waits are shorter than samples: as the line through its ``rate``
     over the engine's activity tells. 0 where that shows no such waits: hardly anything is left where kernels run all the
-    time, nor less than nothing."""
+    time, nor less than nothing. And whether it carries the more the more active the engine is: it is not waited for."""
     engine = job.in_time("gr_engine_active")
     at = job.working & ~job.waiting & np.isfinite(rate) & np.isfinite(engine)
     if not at.any() or np.median(engine[at]) >= job.common("gaps"):
-        return 0.0  # most bins hold no wait
+        return 0.0, False  # most bins hold no wait
     idle, slope, correlation = _line(engine[at], rate[at])
     shown = correlation <= -rule.at("correlation") and idle >= max(rule.at("rate"), _HARDLY * abs(idle + slope))
-    return idle if shown else 0.0
+    return idle if shown else 0.0, correlation >= rule.at("correlation") and bool(engine[at].std() >= _SWING)
 
 
 @rule(
@@ -426,11 +445,16 @@ def cpu_starved(job: Job, rule: Rule) -> Found | None:
 def _between_kernels(job: Job) -> Floats:
     """[n_bins]: what part (0-1) of each bin the job waits: all of those in which it does little; of others, where its waits
     are shorter than a bin, what the engine is idle."""
-    name = "gr_engine_active" if job.evidence.has("gr_engine_active") else "gpu_utilization"
+    name = _engine_of(job)
     engine = job.in_time(name)
     short = job.at_work(name) < job.common("gaps")
     within = np.where(job.working & short, np.clip(np.nan_to_num(1 - engine), 0.0, 1.0), 0.0)
     return np.where(job.waiting & ~(engine >= BUSY), 1.0, within)
+
+
+def _engine_of(job: Job) -> str:
+    """The metric that tells whether a kernel runs."""
+    return "gr_engine_active" if job.evidence.has("gr_engine_active") else "gpu_utilization"
 
 
 def _long(job: Job, share: float) -> str:

@@ -202,7 +202,7 @@ def _head(scene: Scene, found: Imbalance, most: int) -> list[Row]:
     metric = metric_of(scene.frame.grid.metric)
     about = (Span(gpus_text(scene)), Span(window_text(scene.frame), "dim"))
     title = rule(f"{metric.label}, {unit_of(metric).name}".rstrip(", "), scene.width, scene.glyphs, about)
-    words = reads_as(scene.frame, found)
+    words = reads_as(scene, found)
     reading = wrap(text_of(words), scene.width, rest="  ", role=words[-1].role)
     if words[0].role == "outlier":
         reading[0] = (words[0], Span(reading[0][0].text[len(words[0].text) :], words[-1].role))

@@ -9,18 +9,23 @@ from functools import partial
 import numpy as np
 
 from gssr.arrays import Floats, Ints
+from gssr.metrics import DETECTION_METRICS
 from gssr.model.findings.imbalance import BEHIND
 from gssr.model.live.attention import as_the_median, by_index, by_node
 from gssr.model.live.frame import Frame
 from gssr.model.results import Imbalance
 from gssr.model.statistics.balance import outliers
 from gssr.model.statistics.grid import fold
+from gssr.model.verdicts import balance
+from gssr.model.verdicts.table import rules_of
 from gssr.render.cells import cell_width, clean, clip, fit, flow, pad
 from gssr.render.columns import area, bar
 from gssr.render.fan import fan
 from gssr.render.roles import Row, Span
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, number, percent, quantity, signed
 from gssr.tui.axis import GUTTER, at_text, framed, full_scale, seconds_text, time_labels
+from gssr.tui.order import steady_rank
+from gssr.tui.screens.why import not_judged
 from gssr.tui.view import Scene
 
 ROTATES_IN, ROTATES_FEWEST = 0.2, 3
@@ -29,6 +34,8 @@ at least so many GPUs at some time (thresholds of our own)."""
 INDEX_SHARE, INDEX_BELOW = 0.8, 0.05
 """A place in the node is slow where the GPUs there are below their node's mean in at least this share of the nodes, and on
 average by this share of the full scale (thresholds of our own)."""
+_BALANCE = frozenset(rule.code for rule in rules_of(balance))
+"""Verdicts about how work is shared out."""
 _FEW_HOURS = 0.01
 """Less than this many GPU-hours is told in GPU-seconds."""
 UNEVEN = 0.1
@@ -71,16 +78,31 @@ def _amount(amount: float) -> str:
     return fixed(amount, 1 if amount >= 100 else 2 if amount >= 1 else 3)
 
 
-def reads_as(frame: Frame, found: Imbalance) -> Row:
-    """Of what kind the imbalance is, and the numbers that say so."""
+def reads_as(scene: Scene, found: Imbalance) -> Row:
+    """Of what kind the imbalance is, and the numbers that say so. Of a run that grows, by a metric that verdicts look at,
+    what these say: they need more evidence, and are not withdrawn at once."""
+    frame = scene.frame
     known = np.isfinite(found.means)
     if known.sum() < 2:
         return (Span(f"one {frame.noun}: nothing to balance" if known.any() else "no samples in this window", "dim"),)
+    if frame.is_live and frame.query.causes is not None and frame.grid.metric in DETECTION_METRICS:
+        return _as_judged(scene)
     for kind in (_rotating, _by_index, _some_gpus, _everywhere):
         text = kind(frame, found)
         if text:
             return (Span("! ", "outlier"), Span(text, "value"))
     return (Span(f"balanced: no {frame.noun} stands out", "value"),)
+
+
+def _as_judged(scene: Scene) -> Row:
+    judged = scene.frame.judgement
+    if judged is None:
+        return (Span(not_judged(scene), "dim"),)
+    about = (verdict for verdict in judged.verdicts if verdict.gpus or verdict.code in _BALANCE)
+    verdict = next(about, None)
+    if verdict is None:
+        return (Span(f"balanced: no {scene.frame.noun} stands out", "value"),)
+    return (Span("! ", "outlier"), Span(clean(verdict.title), "value"))
 
 
 def _rotating(frame: Frame, found: Imbalance) -> str:
@@ -202,13 +224,13 @@ def lowest(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:
     nodes = by_node(found, frame)
     if len(nodes.keys) > 1:
         title, keys, means = f"lowest of {count(len(nodes.keys), 'node')}", nodes.keys, nodes.means
-        name = [frame.nodes[key] for key in keys[np.argsort(means, kind="stable")[:room]].tolist()]
+        name_of = [frame.nodes[key] for key in keys.tolist()]
     else:
         known = np.flatnonzero(np.isfinite(found.means))
         title, keys, means = f"lowest of {count(len(known), frame.noun)}", found.gpus[known], found.means[known]
-        name = [frame.place(key) for key in keys[np.argsort(means, kind="stable")[:room]].tolist()]
-    lowest = np.sort(means, kind="stable")[:room]
-    return _ranked(scene, title, name, lowest, means, width, room)
+        name_of = [frame.place(key) for key in keys.tolist()]
+    rank = steady_rank(frame, title, keys, means, full_scale(frame, frame.grid.metric))[:room]
+    return _ranked(scene, title, [name_of[at] for at in rank.tolist()], means[rank], means, width, room)
 
 
 def places(scene: Scene, found: Imbalance, width: int, room: int) -> list[Row]:

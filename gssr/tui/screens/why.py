@@ -247,7 +247,7 @@ def _judgement(scene: Scene, room: int) -> list[Row]:
         rows.append(rule("what the rules say", width, scene.glyphs, (Span(_judged_when(scene), "dim"),)))
         room -= 1
     if found is None:
-        return [*rows, (Span(_not_judged(scene), "dim"),)][: room + len(rows)]
+        return [*rows, (Span(not_judged(scene), "dim"),)][: room + len(rows)]
     short = [(Span(fit(f"{scene.glyphs.bullet}  {_abstained(found)}", width, scene.glyphs.ellipsis), "dim"),)]
     short = short if found.abstentions else []
     long = abstention_rows(found.abstentions, width, scene.glyphs.bullet, _MOST_NAMED)
@@ -267,7 +267,8 @@ _FEW_ROWS = 3
 NOTHING = "nothing stands out: no rule finds a cause of low use"
 
 
-def _not_judged(scene: Scene) -> str:
+def not_judged(scene: Scene) -> str:
+    """Why there is no judgement, one line."""
     frame = scene.frame
     if frame.by_node and frame.of_gpus is None:
         return "no GPU was recorded: nothing to judge"
@@ -306,7 +307,7 @@ def headlines(scene: Scene, n_rows: int, label: str) -> list[Row]:
     found, width, ellipsis = scene.frame.judgement, scene.width - len(label), scene.glyphs.ellipsis
     rows: list[Row] = []
     if found is None:
-        rows.append((Span(fit(_not_judged(scene), width, ellipsis), "dim"),))
+        rows.append((Span(fit(not_judged(scene), width, ellipsis), "dim"),))
     else:
         told = list(found.verdicts)
         if told and told[0].severity != "info":
