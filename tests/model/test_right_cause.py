@@ -9,6 +9,7 @@ import pytest
 from evidences import evidence, scaled
 from ticks import Record, ticks
 
+from gssr.backends.synthetic.bulk import Request, generate
 from gssr.model.analyze import analyze
 from gssr.model.evidence.evidence import Evidence
 from gssr.model.results import Verdict
@@ -324,6 +325,17 @@ def test_nodes_that_are_sampled_in_other_parts_of_a_step_take_no_turns() -> None
     """Each GPU works for 65 % of every step; one node's samples are 40 % of a step later than the other's."""
     part = (0.13 * np.arange(100) + np.repeat([0.0, 0.4], 4)[:, None]) % 1
     assert "taking_turns" not in of(evidence(8, 100, width=30.0, **scaled(np.where(part < 0.65, 1.0, 0.05)))).verdicts
+
+
+def test_short_waits_cost_the_same_however_long_the_job_is(tmp_path: Path) -> None:
+    """Half a second in four: in bins of half a second they are seen whole, in longer ones they are shares."""
+    shares = []
+    for number, hours in enumerate((0.1, 0.2, 0.35)):
+        path = tmp_path / f"{number}.sql"
+        generate(Request(str(path), "train", 2, hours, 0.1))
+        told = {verdict.code: verdict for verdict in analyze(open_recording(path).runs[0]).verdicts}
+        shares += [each.value for each in told["transfer_bound"].evidence if each.metric == "share"]
+    assert len(shares) == 3 and max(shares) - min(shares) < 0.03
 
 
 # 10: texts

@@ -391,8 +391,8 @@ def _carried_between_kernels(job: Job, rate: Floats, rule: Rule) -> tuple[float,
     time, nor less than nothing. And whether it carries the more the more active the engine is: it is not waited for."""
     engine = job.in_time("gr_engine_active")
     at = job.working & ~job.waiting & np.isfinite(rate) & np.isfinite(engine)
-    if not at.any() or np.median(engine[at]) >= job.common("gaps"):
-        return 0.0, False  # most bins hold no wait
+    if not at.any() or np.mean(engine[at]) >= job.common("gaps"):
+        return 0.0, False  # waits shorter than a bin are rare
     idle, slope, correlation = _line(engine[at], rate[at])
     shown = correlation <= -rule.at("correlation") and idle >= max(rule.at("rate"), _HARDLY * abs(idle + slope))
     return idle if shown else 0.0, correlation >= rule.at("correlation") and bool(engine[at].std() >= _SWING)
