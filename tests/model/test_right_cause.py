@@ -335,7 +335,7 @@ def test_short_waits_cost_the_same_however_long_the_job_is(tmp_path: Path) -> No
         generate(Request(str(path), "train", 2, hours, 0.1))
         told = {verdict.code: verdict for verdict in analyze(open_recording(path).runs[0]).verdicts}
         shares += [each.value for each in told["transfer_bound"].evidence if each.metric == "share"]
-    assert len(shares) == 3 and max(shares) - min(shares) < 0.03
+    assert len(shares) == 3 and max(shares) - min(shares) < 0.05
 
 
 # 10: texts
