@@ -12,7 +12,8 @@ other (gssr.model.compare.pairs), what differs between them is no noise either, 
 
     g = f(n) 1.4826 MAD(y - x - r (x + y)) / sqrt(n),   r = sum(y - x) / sum(x + y)
 
-with f(n) against the chance of few. Else g^2 = g_A^2 + g_B^2, each 1.4826 MAD / sqrt(n GPUs) of a run's own means.
+with f(n) against the chance of few. Else, and where it is less and there are fewer pairs than ENOUGH_PAIRS,
+g^2 = g_A^2 + g_B^2, each 1.4826 MAD / sqrt(n GPUs) of a run's own means.
 Differences of less than LEAST_SHARE of the first run's value, or LEAST_POINTS of the full scale, count as noise in any case.
 
 Sources: Rousseeuw and Croux, Alternatives to the Median Absolute Deviation (1993), for 1.4826; Law, Simulation Modeling and
@@ -54,6 +55,8 @@ _MAD_TO_STD = 1.4826
 _OF_FEW: Mapping[int, float] = {2: 6.6, 3: 9.9, 4: 3.0, 5: 2.8, 6: 2.0, 7: 1.9, 8: 1.65, 9: 1.6}
 """The median absolute deviation of a few numbers is often much too small. Times this, or 1 + 4 / n of more, two standard
 errors from it are exceeded by the means of normal numbers once in 22 times, as those of many are (by our own simulation)."""
+ENOUGH_PAIRS = 4
+"""Fewer say so little of their own spread that noise is at most what it is without pairs (a limit of our own)."""
 _BINS = 240
 _BALANCED = "sm_active"
 
@@ -192,16 +195,20 @@ def _array(values: Iterable[float | None]) -> Floats:
 
 
 def _between(one: Floats, other: Floats, paired: Pairs | None) -> list[float | None]:
-    """The variances that the GPUs' means [n] of both runs add to the noise: that of the differences where GPUs are paired
-    and each has a mean in both runs or in none, else that of each run."""
-    if paired is not None:
-        other = other[list(paired.partners)]
-        known = np.isfinite(one)
-        if np.array_equal(known, np.isfinite(other)) and known.sum() > 1:
-            apart, level = (other - one)[known], (one + other)[known]
-            common = apart.sum() / level.sum() if level.sum() > 0 else 0.0
-            return [_spread(apart - common * level, _OF_FEW.get(len(apart), 1 + 4 / len(apart)))]
-    return [_spread(one), _spread(other)]
+    """The variances that the GPUs' means [n] of both runs add to the noise: where GPUs are paired and each has a mean in
+    both runs or in none, that of the differences; else that of each run, and also where it is less and pairs are few."""
+    alone = [_spread(one), _spread(other)]
+    if paired is None:
+        return alone
+    other = other[list(paired.partners)]
+    known = np.isfinite(one)
+    n = int(known.sum())
+    if n < 2 or not np.array_equal(known, np.isfinite(other)):
+        return alone
+    apart, level = (other - one)[known], (one + other)[known]
+    common = apart.sum() / level.sum() if level.sum() > 0 else 0.0
+    together = [_spread(apart - common * level, _OF_FEW.get(n, 1 + 4 / n))]
+    return min(together, alone, key=lambda each: sum(filter(None, each))) if n < ENOUGH_PAIRS else together
 
 
 def _spread(values: Floats, factor: float = 1.0) -> float | None:
