@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gssr.api.recording import Recording, open_recording
 from gssr.arrays import Floats, Ints
 from gssr.foreign.write import begin_run, spacing
-from gssr.metrics import BY_NAME, NAMES, RATIO
+from gssr.metrics import BY_NAME, DERIVED, NAMES, RATIO
 from gssr.store.format.host_rollups import HOST, WORKLOAD, UseTable
 from gssr.store.format.limits import GREATEST, LATEST
 from gssr.store.format.schema import LEVELS, STATES, TABLES
@@ -49,9 +49,9 @@ def from_pandas(
 
     ``samples`` has a row per GPU and tick: ``gpu`` (any label), ``time`` (unix s, or datetimes; naive ones are UTC), and
     columns named and measured as in the catalogue (``gssr.METRICS``: ratios 0-1, W, bytes/s ...), NaN where nothing was
-    measured. Derived metrics are left out, they follow from the others. ``gpus``, indexed by the labels, may have columns of
-    the table ``gpus``: ``node``, ``device_index``, ``uuid``, ``name``, ``memory_total`` ... ``sampling_seconds``: the
-    interval, by default the median spacing.
+    measured. Derived metrics are left out: they follow from the others, which must be there. ``gpus``, indexed by the
+    labels, may have columns of the table ``gpus``: ``node``, ``device_index``, ``uuid``, ``name``, ``memory_total`` ...
+    ``sampling_seconds``: the interval, by default the median spacing.
 
     ``host`` has a row per node and moment: ``node``, ``time``, and columns of the table ``host_samples``; ``workload`` one
     per rank and moment: ``rank``, ``time``, and columns of ``workload_samples``. Rows from other times than the samples' are
@@ -155,6 +155,11 @@ def _metrics(samples: "pd.DataFrame") -> list[str]:
     """The metrics that are written, in the catalogue's order."""
     known = _columns(samples, "samples", ("gpu", "time"), list(BY_NAME))
     names = [name for name in NAMES if name in known]
+    for metric in DERIVED:
+        missing = [part for part in metric.parts if part not in known]
+        if missing and metric.name in known and samples[metric.name].notna().any():
+            raise ValueError(f"{metric.name!r} is not stored, it follows from {', '.join(metric.parts)}: the table has no "
+                             f"{', '.join(missing)}")  # fmt: skip
     if not names:
         raise ValueError("there is no metric in the table")
     return names

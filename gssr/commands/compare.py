@@ -163,7 +163,7 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
     comparisons = [compare(analyses[0], own, chr(ord("A") + at)) for at, own in enumerate(analyses[1:], 1)]
     failed = _failed(comparisons, options.fail_below, conditions)
     code = _show(names, comparisons, failed, options)
-    for sentence in failed:
+    for sentence in (*failed, *_undecided(comparisons, conditions)):
         fail(sentence, FAILED)
     for sentence in damage:
         code = fail(sentence, BAD_INPUT)
@@ -268,6 +268,24 @@ def _failed(comparisons: "Sequence[Comparison]", below: float | None, conditions
             elif sign * change.difference > max(limit.allowed(change.a), change.noise, math.ulp(1.0)):
                 by = f"{abs(change.difference):.3f}" if name == "score" else f"{abs(change.difference):.3g}"
                 found.append(f"{letter}'s {name} is {worse} by {by}, {_share(change.relative)}: {option}")
+    return found
+
+
+def _undecided(comparisons: "Sequence[Comparison]", conditions: Sequence[Condition]) -> list[str]:
+    """One sentence for each condition that asks for less than what is noise between two runs that differ by no more. A limit
+    of 0 asks for what is no noise."""
+    from gssr.model.compare.comparison import ONE_A_RUN
+
+    found = []
+    for letter, each in zip("BCDEFGHIJKLMNOPQRSTUVWXYZ", comparisons, strict=False):
+        for name, _, limit, option, _ in conditions:
+            change = each.totals.get(name) or each.metrics.get(name)
+            if change is None or change.a is None or change.noise is None or change.outcome != "within noise":
+                continue
+            if 0 < limit.allowed(change.a) < change.noise:
+                noise = _share(change.noise / change.a) if limit.relative else f"{change.noise:.3g}"
+                advice = "" if name in ONE_A_RUN else ", record longer"
+                found.append(f"{letter}'s {name} can't be judged that finely: up to {noise} is noise{advice}: {option}")
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from gssr.makers import maker_of, say, speaking_of, spoken
 from gssr.metrics import best_measured
 from gssr.model.compare.comparison import Change, Comparison, Outcome, PhaseTotal
+from gssr.model.compare.pairs import By
 from gssr.model.results import Analysis, Verdict
 from gssr.render.cells import clean, clip, fit, wrap
 from gssr.render.clock import axis_text, duration
@@ -33,6 +34,9 @@ _LOOKS: dict[Outcome, tuple[str, Role]] = {
     "better": ("+", "good"), "worse": ("-", "bad"), "higher": (">", "value"), "lower": ("<", "value"),
     "within noise": ("=", "dim"), "unknown": ("?", "dim"),
 }  # fmt: skip
+
+
+_PAIRED: dict[By, str] = {"place": "paired by place", "uuid": "paired by UUID", "order": "paired in their order"}
 
 
 class _Line(NamedTuple):
@@ -120,9 +124,16 @@ def _in_words(letter: str, each: Comparison, width: int) -> list[Row]:
     share = "" if score.relative is None else f" ({signed(100 * score.relative, 1)} %)"
     text = (
         f"{letter} is {how} by its score: {score.b:.3f} after {score.a:.3f}, {signed(score.difference, 3)}{share}; "
-        f"up to {score.noise:.3f} is noise."
+        f"up to {score.noise:.3f} is noise{_paired(each)}."
     )
     return wrap(text, width, role=_LOOKS[score.outcome][1] if score.outcome != "within noise" else "plain")
+
+
+def _paired(each: Comparison) -> str:
+    """By what the GPUs were compared, for a sentence; empty of single GPUs."""
+    if len(each.a.gpus) < 2 and len(each.b.gpus) < 2:
+        return ""
+    return f" (GPUs {'not paired' if each.pairs is None else _PAIRED[each.pairs.by]})"
 
 
 def _about(part: Sequence[Comparison]) -> str:
@@ -299,6 +310,7 @@ def _comparison(at: int, each: Comparison) -> dict[str, Any]:
         "phases": {kind: {"a": _phase(a), "b": _phase(b)} for kind, (a, b) in each.phases.items()},
         "verdicts": {"gained": _codes(each.gained), "lost": _codes(each.lost), "kept": _codes(each.kept)},
         "notes": list(each.notes),
+        "pairs": None if each.pairs is None else each.pairs.by,
     }
 
 

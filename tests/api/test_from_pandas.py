@@ -66,6 +66,8 @@ def test_derived_metrics_follow_from_the_others(recorded: Path, tmp_path: Path) 
     assert "flop_active" in samples
     copy = gssr.from_pandas(samples, tmp_path / "a.sql", gpus=run.gpus)[0]
     pd.testing.assert_series_equal(copy.samples("flop_active").flop_active, samples.flop_active)
+    unknown = table().assign(flop_active=np.nan)
+    assert gssr.from_pandas(unknown, tmp_path / "b.sql")[0].score is None
 
 
 @pytest.mark.parametrize(
@@ -75,6 +77,11 @@ def test_derived_metrics_follow_from_the_others(recorded: Path, tmp_path: Path) 
         (lambda t: t.drop(columns="gpu"), "'gpu'"),
         (lambda t: t[["gpu", "time"]], "no metric"),
         (lambda t: t.assign(utilization=1), "'utilization' is no metric"),
+        (lambda t: t.assign(flop_active=0.1), "'flop_active' is not stored, it follows from fp64_active, fp32_active"),
+        (
+            lambda t: t.assign(flop_active=0.1, fp64_active=0.1, tensor_active=0),
+            "the table has no fp32_active, fp16_active",
+        ),
         (lambda t: t.iloc[:0], "no samples"),
         (lambda t: t.assign(sm_active=97.5), "not a percentage"),
         (lambda t: t.assign(sm_active=-1.0), "NaN where it was not measured"),

@@ -70,7 +70,6 @@ def test_worse_is_said_and_by_itself_is_no_failure(folder: Path) -> None:
         (("good.sql", "bad.sql"), ("--fail-if", "score < -0.9", "--fail-if", "duration_s > 10 %"), 0),
         (("bad.sql", "good.sql"), ("--fail-if", "score < 0"), 0),
         (("good.sql", "bad.sql"), ("--fail-if", "flop_active < -5 %"), 3),
-        (("good.sql", "bad.sql"), ("--fail-if", "sm_active < -5 %"), 0),  # -19 %, within noise
     ],
 )
 def test_conditions_decide_the_exit_code(
@@ -80,6 +79,29 @@ def test_conditions_decide_the_exit_code(
     assert done.returncode == code and bool(done.stderr) == (code == 3)
     parsed = json.loads(gssr("compare", "--json", *files, *options, cwd=folder).stdout)
     assert bool(parsed["failed"]) == (code == 3)
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        (
+            "sm_active < -5 %",
+            r"gssr: B's sm_active can't be judged that finely: up to \d\d\.\d % is noise, record longer: ",
+        ),
+        (
+            "sm_active < -0.05",
+            r"gssr: B's sm_active can't be judged that finely: up to 0\.\d+ is noise, record longer: ",
+        ),
+        ("duration_s > 1 %", r"gssr: B's duration_s can't be judged that finely: up to 2\.0 % is noise: "),
+        ("sm_active < -90 %", ""),
+        ("sm_active < 0", ""),
+        ("score > 1 %", ""),
+    ],
+)
+def test_a_condition_that_is_finer_than_noise_is_said_to_be(folder: Path, condition: str, said: str) -> None:
+    done = gssr("compare", "good.sql", "bad.sql", "--fail-if", condition, cwd=folder)
+    assert done.returncode == 0  # sm_active: -19 %, within noise
+    assert re.fullmatch(f"{said}--fail-if '{condition}'\n" if said else "", done.stderr), done.stderr
 
 
 def test_an_unknown_score_holds_no_condition(folder: Path) -> None:

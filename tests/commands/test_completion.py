@@ -28,6 +28,7 @@ from gssr.tui.view import ScreenName
 ROOT = Path(__file__).parents[2]
 BREAKS = " \t\n\"'@><=;|&(:"
 """Where bash breaks words by default."""
+CURSOR = "‸"
 HARMLESS = [
     "two words", "it's", 'say "it"', "$(touch ran)", "`touch ran`", "a;touch ran", "a&touch ran", "*", "~root", "#1",
     "{a,b}", "back\\slash", "$HOME", "%s%n", "a=b:c@d", "ünïcode", "[x]", "!!", "<in", "trailing\\",
@@ -52,7 +53,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("other run.sql", "trace.json", "notes.txt", "$(touch ran).sql", "it's.sql"):
         (folder / name).write_bytes(b"")
     (folder / "deeper in").mkdir()
-    (folder / "deeper in" / "below.sql").write_bytes(b"")
+    generate(Request(str(folder / "deeper in" / "below.sql"), "idle", 17, 0.001, 1.0))
     (folder / "tools").mkdir()
     tool = folder / "tools" / "gssr"
     tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gssr "$@"\n')
@@ -62,12 +63,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def ask(folder: Path) -> Ask:
-    """What bash finds for each of some lines whose end is at the cursor, as it would be typed; nothing was run."""
+    """What bash finds for each of some lines, as it would be typed. The cursor is at CURSOR, or the end. Nothing was run."""
 
     def asked(*lines: str, breaks: str = BREAKS) -> list[list[str]]:
         shell = (
             "source /dev/fd/3; compopt() { :; }; COMP_WORDBREAKS=$1; shift; for COMP_LINE; do "
-            "COMP_POINT=${#COMP_LINE}; _gssr; printf '%s\\0' \"${COMPREPLY[@]}\" end; done"
+            f"before=${{COMP_LINE%%{CURSOR}*}} COMP_LINE=${{COMP_LINE/{CURSOR}/}}; "
+            "COMP_POINT=${#before}; _gssr; printf '%s\\0' \"${COMPREPLY[@]}\" end; done"
         )
         read, write = os.pipe()
         with os.fdopen(write, "w") as stream:
@@ -162,7 +164,10 @@ def test_bash_goes_on_with_what_can_stand_there(ask: Ask) -> None:
         "gssr analyze run.sql --run run-3": ["run-3"],
         "gssr analyze run.sql --gpus node0000:": [],
         "gssr analyze run.sql --gpus node0001:": ["0"],
-        "gssr analyze run.sql --gpus=node0001:0,node0001": ["0,node0001", "0,node0001:0"],  # behind the last colon
+        "gssr analyze run.sql --gpus=node0001:0,node0001": ["0,node0001"],  # behind the last colon
+        "gssr analyze --metrics sm_active,sm_": ["sm_active,sm_occupancy", "sm_active,sm_clock"],
+        f"gssr analyze --gpus node0002:{CURSOR} 'deeper in/below.sql'": ["0"],  # which run.sql has not
+        f"gssr analyze --run sy{CURSOR}nth 'deeper in/below.sql'": ["synthetic\\ idle", "synthetic-idle-17-0"],
         "gssr profile --backend synthetic:tr": ["train"],
         "gssr profile --keep 10": ["10s"],
         "gssr export --format perf": ["perfetto"],
@@ -174,6 +179,12 @@ def test_bash_goes_on_with_what_can_stand_there(ask: Ask) -> None:
     found["gssr analyze run.sql --gpus node0000:"] = []  # eight of them
     found["gssr compare run.sql@run-3"] = found["gssr compare run.sql@run-3"][:1]
     assert found == expected
+
+
+def test_bash_offers_files_beside_the_commands(ask: Ask) -> None:
+    everything, some = ask("gssr ", "gssr --debug ")
+    files = ["$(touch ran).sql", "deeper in", "it's.sql", "other run.sql", "run.sql", "tools", "trace.json"]
+    assert everything == some == [*NAMES, "--help", "--version", *files]
 
 
 def test_names_of_runs_are_typed_so_that_bash_takes_them_as_they_are(ask: Ask) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import runpy
 import select
 import signal
@@ -20,7 +21,7 @@ from gssr.commands.completion.scripts import script
 pytestmark = pytest.mark.site
 
 ROOT = Path(__file__).parents[2]
-TAB, SHOW, CLEAR = "\t", "\x18\x0c", "\x15"
+TAB, SHOW, CLEAR, LEFT, END = "\t", "\x18\x0c", "\x15", "\x02", "\x05"
 LABELS = ["my run's $(touch ran)", "second `touch ran`", "new\nline; touch ran"]
 SETTINGS = {
     "bash": r"""
@@ -56,8 +57,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     connection.close()
     (folder / "deeper in").mkdir()
     (folder / "tools").mkdir()
-    for name in ("notes.txt", "trace.json", "$(touch ran) it's.sql", "deeper in/below.sql", "zz\n; touch ran;.sql"):
+    for name in ("notes.txt", "trace.json", "$(touch ran) it's.sql", "zz\n; touch ran;.sql"):
         (folder / name).write_bytes(b"")
+    generate(Request(str(folder / "deeper in" / "below.sql"), "idle", 17, 0.001, 1.0))
     tool = folder / "tools" / "gssr"
     tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gssr "$@"\n')
     tool.chmod(0o755)
@@ -150,6 +152,11 @@ def test_a_key_completes_the_line(line: Line) -> None:
     assert line(f"gssr analyze run.sql --gpus node0001:{TAB}").rstrip(", ") == "gssr analyze run.sql --gpus node0001:0"
     listed = line(f"gssr analyze --metrics sm_active,dram{TAB}")
     assert listed.rstrip() == "gssr analyze --metrics sm_active,dram_active"
+    behind = " deeper\\ in/below.sql"
+    found = line(f"gssr analyze --gpus node0002:{behind}{LEFT * len(behind)}{TAB}{END}")
+    assert re.fullmatch(r"gssr analyze --gpus node0002:0[ ,]* deeper\\ in/below\.sql", found)
+    again = line(f"gssr analyze run.sql --gpus node0001:0,node0001{TAB}")
+    assert again.rstrip(", ") == "gssr analyze run.sql --gpus node0001:0,node0001"
     two_lines = line(f"gssr analyze zz{TAB}")
     assert two_lines.strip() in ("gssr analyze 'zz\n; touch ran;.sql'", "gssr analyze zz$'\\n'\\;\\ touch\\ ran\\;.sql")
 
@@ -164,15 +171,15 @@ def test_a_command_with_a_completion_of_its_own_keeps_it_behind_profile(line: Li
     assert line(f"gssr profile --metrics=sm_active -o a:b.sql -- mine one be{TAB}").endswith(" -- mine one befound ")
 
 
-def completed_by_fish(folder: Path, *lines: str) -> list[list[str]]:
-    """What fish finds for each line."""
-    ask = "source ./gssr.fish; complete -c mine -l own; for each in $argv; complete -C $each; echo end; end"
+def completed_by_fish(folder: Path, *lines: str, before: str = "") -> list[list[str]]:
+    """What fish finds for each line, as ``value`` or ``value<TAB>description``; ``before``: what it runs first."""
+    ask = f"{before}\nsource ./gssr.fish; complete -c mine -l own; for each in $argv; complete -C $each; echo end; end"
     done = subprocess.run(
         ["fish", "--private", "--no-config", "-c", ask, *lines], cwd=folder, env=environment(folder), capture_output=True,
         text=True, timeout=120,
     )  # fmt: skip
     assert done.stderr == "" and not list(folder.rglob("ran"))
-    return [[row.partition("\t")[0] for row in part.splitlines()] for part in done.stdout.split("end\n")[:-1]]
+    return [part.splitlines() for part in done.stdout.split("end\n")[:-1]]
 
 
 def test_fish_finds_what_can_stand_there(folder: Path, requires) -> None:
@@ -206,7 +213,40 @@ def test_fish_finds_what_can_stand_there(folder: Path, requires) -> None:
         "gssr analyze (touch ran) ru": ["run.sql"],
         "gssr analyze zz": [],  # one a line: what has two is left out
     }
+    found = [[row.partition("\t")[0] for row in rows] for rows in completed_by_fish(folder, *expected)]
+    assert dict(zip(expected, found, strict=True)) == expected
+
+
+def test_fish_says_beside_a_value_what_is_known_of_it_and_not_the_help_of_its_option(folder: Path, requires) -> None:
+    requires("fish", package="fish")
+    expected = {
+        "gssr analyze --metrics sm_active,sm_o": ["sm_active,sm_occupancy"],
+        "gssr analyze -v me": ["medium"],
+        "gssr analyze --rules not": ["notes.txt"],
+        "gssr analyze --input ru": ["run.sql"],
+        "gssr analyze run.sql --gpus node0001:0": ["node0001:0\tSynthetic H100"],
+        "gssr analyze run.sql --gpus node0001:0,node0001": [
+            "node0001:0,node0001\tall of its GPUs"
+        ],  # the GPU stands there
+    }
     assert dict(zip(expected, completed_by_fish(folder, *expected), strict=True)) == expected
+
+
+def test_fish_offers_files_beside_the_commands(folder: Path, requires) -> None:
+    requires("fish", package="fish")
+    (found,) = completed_by_fish(folder, "gssr ")
+    assert {"run.sql", "trace.json", "analyze\tsay what a recording shows"} <= set(found)
+
+
+def test_fish_asks_the_recording_behind_the_cursor(folder: Path, requires) -> None:
+    requires("fish", package="fish")
+    words = "gssr analyze --gpus"
+    line = (
+        f"function commandline; string match -q -- -ct $argv; and return; string split ' ' '{words}'; "
+        "contains -- -opc $argv; or echo 'deeper in/below.sql'; end"
+    )
+    (found,) = completed_by_fish(folder, f"{words} node0002:", before=line)
+    assert found == ["node0002:0\tSynthetic H100"]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gssr.model.compare.comparison import TENTHS, Change, Comparison, compare, judged
+from gssr.model.compare.pairs import Pairs, pairs
 from gssr.model.results import Analysis, Phase, Unplaced, Verdict
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
@@ -75,6 +76,61 @@ def test_a_start_up_that_both_have_is_no_noise() -> None:
 def test_more_noise_between_gpus_hides_more() -> None:
     quiet, loud = (compare(job(0.6, 0, noise), job(0.6, 1, noise)).metrics["sm_active"].noise for noise in (0.02, 0.15))
     assert quiet is not None and loud is not None and loud > 2 * quiet
+
+
+def uneven(by: float = 1.0, seed: int = 0, n_gpus: int = N_GPUS) -> Analysis:
+    """A job whose last GPU has half of the first one's work, with everything scaled."""
+    random = np.random.default_rng(seed)
+    share = 1 - 0.5 * np.arange(n_gpus)[:, None] / (n_gpus - 1)
+    wobble = 1 + 0.01 * random.standard_normal((n_gpus, 1)) + 0.02 * random.standard_normal((n_gpus, N_BINS))
+    return analysis(n_gpus, 1, N_BINS, 300.0, 0.7 * by * share * wobble)
+
+
+@pytest.mark.parametrize("n_gpus", [2, 4, 8])
+@pytest.mark.parametrize("by", [0.85, 0.9])
+def test_what_sets_the_same_gpus_apart_in_both_runs_is_no_noise(by: float, n_gpus: int) -> None:
+    found = compare(uneven(n_gpus=n_gpus), uneven(by, 1, n_gpus))
+    assert found.metrics["sm_active"].outcome == found.score.outcome == "worse"
+    assert compare(uneven(n_gpus=n_gpus), uneven(1.0, 1, n_gpus)).score.outcome == "within noise"
+    assert compare(uneven(), uneven(by, 1, 7)).score.outcome == "within noise"  # not the same GPUs
+
+
+@pytest.mark.parametrize("n_gpus", [4, 5, 8, 12, 64])
+def test_what_chance_does_to_the_same_gpus_is_noise_however_few_they_are(n_gpus: int) -> None:
+    wrong = 0
+    for seed in range(100):
+        a, b = (
+            analysis(n_gpus, 1, 10, 300.0, np.repeat(values, 10, axis=1))
+            for values in np.random.default_rng(seed).normal(0.6, 0.04, (2, n_gpus, 1))
+        )
+        wrong += compare(a, b).metrics["sm_active"].outcome != "within noise"
+    assert wrong <= 11  # once in 22: more has a chance of one in 300
+
+
+@pytest.mark.parametrize("n_gpus", [2, 3])
+def test_two_or_three_pairs_hide_nothing_that_is_found_without_pairs(n_gpus: int) -> None:
+    levels = ([0.7, 0.69, 0.65], [0.45, 0.36, 0.3])  # each GPU is slower by another share
+    a, b = (analysis(n_gpus, 1, N_BINS, 300.0, np.repeat(own, N_BINS).reshape(3, -1)[:n_gpus]) for own in levels)
+    assert compare(a, b).metrics["sm_active"].outcome == "worse"
+
+
+def test_gpus_are_paired_by_place_or_uuid_or_else_in_their_order() -> None:
+    own = job(n_gpus=3).gpus
+    backwards = own[::-1]
+    elsewhere = tuple(replace(gpu, node="other") for gpu in own)
+    others = tuple(replace(gpu, uuid=f"new-{gpu.uuid}") for gpu in elsewhere)
+    nowhere = tuple(replace(gpu, node=None, device_index=None, uuid=None) for gpu in own)
+    assert pairs(own, backwards) == Pairs("place", (2, 1, 0))
+    assert pairs(own, elsewhere[::-1]) == Pairs("uuid", (2, 1, 0))
+    assert pairs(own, others) == pairs(own, nowhere) == pairs(nowhere, nowhere) == Pairs("order", (0, 1, 2))
+    assert pairs(own, own[:2]) is pairs(own[:1], own[:1]) is pairs((), ()) is None
+
+
+def test_a_gpu_that_one_run_knows_nothing_of_leaves_no_pairs_to_compare() -> None:
+    lacking = uneven(0.85, 1)
+    first = replace(lacking.gpus[0], mean=dict.fromkeys(lacking.gpus[0].mean), score=None)
+    found = compare(uneven(), replace(lacking, gpus=(first, *lacking.gpus[1:])))
+    assert found.metrics["sm_active"].outcome == found.score.outcome == "within noise"
 
 
 @settings(max_examples=60)

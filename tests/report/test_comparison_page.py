@@ -84,6 +84,22 @@ def test_a_page_ends_with_a_line_for_programs_for_each_comparison() -> None:
         ), line  # fmt: skip
 
 
+def test_it_is_said_how_gpus_were_paired() -> None:
+    own, fewer, one = (analysis(n, base=activity(n, 240)) for n in (16, 8, 1))
+    elsewhere = replace(own, gpus=tuple(replace(gpu, node="other") for gpu in own.gpus))
+    others = replace(own, gpus=tuple(replace(gpu, node="other", uuid=None) for gpu in own.gpus))
+    cases = {
+        "place": (own, own, "is noise (GPUs paired by place)."), None: (own, fewer, "is noise (GPUs not paired)."),
+        "uuid": (own, elsewhere, "is noise (GPUs paired by UUID)."),
+        "order": (own, others, "is noise (GPUs paired in their order)."),
+    }  # fmt: skip
+    for by, (a, b, said) in cases.items():
+        found = [compare(a, b)]
+        assert said in " ".join(to_text(comparison_page(["a", "b"], found, PageOptions()), False, False).split())
+        assert json.loads(to_json(["a", "b"], found, []))["comparisons"][0]["pairs"] == by
+    assert "paired" not in to_text(comparison_page(["a", "b"], [compare(one, one)], PageOptions()), False, False)
+
+
 def test_every_run_is_in_a_table() -> None:
     found = text(AT_ONCE + 2)
     assert found.count("Better or worse?") == 2

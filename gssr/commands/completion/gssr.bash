@@ -72,13 +72,21 @@ _gssr_files() { # endings: folders, and files that end so, or all; where there a
     if ((${#COMPREPLY[@]})); then compopt -o filenames; else compopt -o default; fi
 }
 
+_gssr_behind() { # text behind the cursor: sets behind, its words but for the rest of the one at the cursor
+    local quote kept
+    local -a words starts
+    _gssr_split "$1"
+    [[ $1 == [[:space:]]* ]] || words=("${words[@]:1}")
+    behind=("${words[@]}")
+}
+
 _gssr_asked() { # run|gpus, files: sets found, asked of the first that is a recording
     local kind=$1 name line
     local -a named=()
     shift
     for name in "$@"; do
         [[ $name != '~/'* ]] || name=$HOME${name:1}
-        [[ $name == -* || ! (-e $name || -e $name.d) ]] || named+=("$name")
+        [[ ! $name || $name == -* || ! (-e $name || -e $name.d) ]] || named+=("$name")
     done
     found=()
     while IFS= read -r line; do
@@ -115,9 +123,10 @@ _gssr_workload() { # where it begins in the line: what completes its command com
 
 _gssr() {
     local command='' option='' stem='' flags kind many i word quote kept
-    local -a words starts parts found
+    local -a words starts behind parts found
     COMPREPLY=()
     _gssr_split "${COMP_LINE:0:COMP_POINT}"
+    _gssr_behind "${COMP_LINE:COMP_POINT}"
     word=${words[-1]}
     for ((i = 1; i < ${#words[@]} - 1; i++)); do
         if [[ ! $command ]]; then
@@ -144,7 +153,7 @@ _gssr() {
     done
     if [[ ! $command ]]; then
         _gssr_offer @NAMES@ --help --version
-        ((${#COMPREPLY[@]})) || _gssr_files .sql .json .json.gz .sqlite .otf2 .cubex
+        ((${#word} && ${#COMPREPLY[@]})) || _gssr_files .sql .json .json.gz .sqlite .otf2 .cubex
         return
     fi
     if [[ ${words[-2]} == *[\<\>] ]]; then
@@ -170,13 +179,16 @@ _gssr() {
         ((${#COMPREPLY[@]})) || [[ $word != *:* ]] || compopt -o default # replay:FILE
         ;;
     list | gpus)
-        [[ $many != gpus* ]] || _gssr_asked gpus "${words[@]:1:i-1}"
+        [[ $many != gpus* ]] || _gssr_asked gpus "${words[@]:1:i-1}" "${behind[@]}"
         [[ $word != *,* ]] || stem=${word%,*},
+        for i in "${!found[@]}"; do
+            [[ ,${stem#--*=} != *",${found[i]},"* ]] || unset "found[i]"
+        done
         _gssr_offer "${found[@]}"
         compopt -o nospace
         ;;
     run)
-        _gssr_asked run "${words[@]:1:i-1}"
+        _gssr_asked run "${words[@]:1:i-1}" "${behind[@]}"
         _gssr_offer "${found[@]}"
         ;;
     files) _gssr_files "${found[@]}" ;;

@@ -57,16 +57,23 @@ function __gssr_word # the word at the cursor, without the --option= in front of
     string replace -r -- '^--[a-z-]+=' '' (commandline -ct)
 end
 
+function __gssr_words # words: each with an empty description, for which fish would show that of the option
+    printf '%s\t\n' $argv
+end
+
 function __gssr_files # endings: files that end so, and folders; where there are none, all
     set -l ends (string escape --style=regex -- $argv | string join '|')
     set -l all (complete -C "'' "(__gssr_word))
-    string match -r -- "^.*(?:$ends|/)\$" $all; or string join \n -- $all
+    set -l found (string match -r -- "^.*(?:$ends|/)\$" $all; or string join \n -- $all)
+    test (count $found) -gt 0; and __gssr_words $found
 end
 
-function __gssr_list # words, of which several can stand with commas between
+function __gssr_list # words, of which several can stand with commas between: those that do not yet
     set -l before (__gssr_word | string match -r -- '^.*,')
-    test (count $argv) -gt 0; or return
-    printf '%s\n' "$before"$argv
+    set -l taken (string split , -- $before)
+    for word in $argv
+        contains -- (string split -m 1 \t -- $word)[1] $taken; or printf '%s\n' "$before$word"
+    end
 end
 
 function __gssr_asked # run|gpus, files: asked of the first that is a recording
@@ -80,13 +87,11 @@ function __gssr_asked # run|gpus, files: asked of the first that is a recording
 end
 
 function __gssr_run
-    set -l words (__gssr_before)
-    __gssr_asked run $words[2..-1]
+    __gssr_asked run (commandline -op)[2..-1]
 end
 
 function __gssr_gpus
-    set -l words (__gssr_before)
-    __gssr_list (__gssr_asked gpus $words[2..-1])
+    __gssr_list (__gssr_asked gpus (commandline -op)[2..-1])
 end
 
 function __gssr_recordings # endings
@@ -99,7 +104,7 @@ function __gssr_recordings # endings
 end
 
 function __gssr_first
-    test -n (commandline -ct); and __gssr_files .sql .json .json.gz .sqlite .otf2 .cubex
+    __gssr_files .sql .json .json.gz .sqlite .otf2 .cubex
 end
 
 complete -c gssr -f

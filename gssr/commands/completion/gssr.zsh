@@ -37,13 +37,13 @@ _gssr_asked() { # run|gpus, files: sets values and shown, asked of the first tha
 _gssr_run() {
     local expl
     local -a values shown
-    _gssr_asked run "${(@)words[1,CURRENT-1]}"
+    _gssr_asked run "${(@)words[1,CURRENT-1]}" "${(@)words[CURRENT+1,-1]}"
     _wanted runs expl run compadd -l -d shown -a values
 }
 
 _gssr_gpus() {
     local -a values shown
-    _gssr_asked gpus "${(@)words[1,CURRENT-1]}"
+    _gssr_asked gpus "${(@)words[1,CURRENT-1]}" "${(@)words[CURRENT+1,-1]}"
     _sequence compadd -d shown -a values
 }
 

@@ -101,7 +101,7 @@ def _fish_kind(flag: str) -> str:
 def _fish_value(value: Value) -> str:
     words = " ".join(value.words)
     found = {
-        "words": words,
+        "list": f"(__gssr_list (__gssr_words {words}))",
         "folder": "(__fish_complete_directories (__gssr_word))",
         "command": "(__fish_complete_command)",
     }.get(value.kind, f"(__gssr_{value.kind} {words})")

@@ -1,18 +1,25 @@
 """Two runs against each other: what changed, and whether it is more than noise.
 
-The yardstick of noise. Of a metric, and of the score in the same way, let m be the time means of a run's GPUs, and d the ten
-differences between the two runs' space averages, tenth by tenth of each run. Then
+The yardstick of noise. Of a metric, and of the score in the same way, let x and y be the time means of a run's and another's
+GPUs, and d the ten differences between the two runs' space averages, tenth by tenth of each run. Then
 
-    noise = 2 sqrt(g_A^2 + g_B^2 + t^2),   g = 1.4826 MAD(m) / sqrt(n GPUs),   t = std(d) / sqrt(10)
+    noise = 2 sqrt(g^2 + t^2),   t = std(d) / sqrt(10)
 
-that is two standard errors of the difference of the runs' means: ``g`` for the spread between GPUs that do the same work,
-with the median absolute deviation in place of the standard deviation so that a straggler is no noise; ``t`` for the spread
-over time, from batch means that are paired, so that a start-up that both runs have is no noise either. Differences of less
-than LEAST_SHARE of the first run's value, or LEAST_POINTS of the full scale, count as noise in any case.
+that is two standard errors of the difference of the runs' means: ``t`` for the spread over time, from batch means that are
+paired, so that a start-up that both runs have is no noise; ``g`` for the spread between GPUs, by the median absolute
+deviation in place of the standard deviation so that a straggler is no noise. Where n GPUs of the one run stand for n of the
+other (gssr.model.compare.pairs), what differs between them is no noise either, nor is a change by the same share of all:
+
+    g = f(n) 1.4826 MAD(y - x - r (x + y)) / sqrt(n),   r = sum(y - x) / sum(x + y)
+
+with f(n) against the chance of few. Else, and where it is less and there are fewer pairs than ENOUGH_PAIRS,
+g^2 = g_A^2 + g_B^2, each 1.4826 MAD / sqrt(n GPUs) of a run's own means.
+Differences of less than LEAST_SHARE of the first run's value, or LEAST_POINTS of the full scale, count as noise in any case.
 
 Sources: Rousseeuw and Croux, Alternatives to the Median Absolute Deviation (1993), for 1.4826; Law, Simulation Modeling and
-Analysis, 5th ed. (2015), 9.5.3 and 10.2.1, for batch means and paired differences. The least differences and the choice of
-tenths are our own. What varies from run to run only, such as the nodes that a job gets, no two runs can tell.
+Analysis, 5th ed. (2015), 9.5.3 and 10.2.1, for batch means and paired differences; Cochran, Sampling Techniques, 3rd ed.
+(1977), chapter 6, for the spread about a ratio. The least differences, f and the choice of tenths are our own. What varies
+from run to run only, such as the nodes that a job gets, no two runs can tell.
 """
 
 import math
@@ -26,6 +33,7 @@ from gssr.arrays import Floats, Ints
 from gssr.metrics import BY_NAME, SCORE_INPUTS
 from gssr.model.analyze import Options
 from gssr.model.compare.contrast import METRICS, told
+from gssr.model.compare.pairs import Pairs, pairs
 from gssr.model.results import Analysis, GpuSeries, Kind, Phase, Series, Verdict, Window
 from gssr.model.statistics.balance import full_scale, imbalance
 from gssr.score import score_of_means
@@ -41,8 +49,14 @@ BETTER: Mapping[str, int] = {
 TENTHS, FEWEST_TENTHS = 10, 5
 LEAST_SHARE, LEAST_POINTS = 0.01, 0.005
 LEAST_TOTAL_SHARE = 0.02
-"""Of duration, GPU-hours and energy, each one number of a run, so that nothing in it says how far they vary."""
+ONE_A_RUN = ("duration_s", "gpu_hours", "energy_j")
+"""Each is one number of a run, and nothing in it says how far it varies: LEAST_TOTAL_SHARE of it is its noise."""
 _MAD_TO_STD = 1.4826
+_OF_FEW: Mapping[int, float] = {2: 6.6, 3: 9.9, 4: 3.0, 5: 2.8, 6: 2.0, 7: 1.9, 8: 1.65, 9: 1.6}
+"""The median absolute deviation of a few numbers is often much too small. Times this, or 1 + 4 / n of more, two standard
+errors from it are exceeded by the means of normal numbers once in 22 times, as those of many are (by our own simulation)."""
+ENOUGH_PAIRS = 4
+"""Fewer say so little of their own spread that noise is at most what it is without pairs (a limit of our own)."""
 _BINS = 240
 _BALANCED = "sm_active"
 
@@ -79,7 +93,8 @@ class Comparison:
     """``b`` compared with ``a``. ``totals``: the score, the imbalance of SM activity, duration, GPU-hours and energy, in the
     order of BETTER; ``metrics``: those that either run has samples of, in the order of gssr.model.compare.contrast.METRICS.
     ``phases``: by kind, of a and of b, None where it has none. Verdicts are told apart by their codes: ``gained`` b alone
-    has, ``lost`` a alone, ``kept`` both (as b has them). ``notes`` say in what else the two differ."""
+    has, ``lost`` a alone, ``kept`` both (as b has them). ``notes`` say in what else the two differ. ``pairs``: which GPU of
+    a was compared with which of b, None where there are no pairs."""
 
     a: Analysis
     b: Analysis
@@ -90,6 +105,7 @@ class Comparison:
     lost: tuple[Verdict, ...]
     kept: tuple[Verdict, ...]
     notes: tuple[str, ...]
+    pairs: Pairs | None
 
     @property
     def score(self) -> Change:
@@ -105,16 +121,18 @@ def compare(a: Analysis, b: Analysis, letter: str = "B") -> Comparison:
     """Compare run ``b`` with run ``a``; both were analysed with OPTIONS. Notes call them A and ``letter``."""
     names = told(*({name: own.mean for name, own in run.metrics.items()} for run in (a, b)))
     codes = [{verdict.code for verdict in run.verdicts} for run in (a, b)]
+    paired = pairs(a.gpus, b.gpus)
     return Comparison(
         a=a,
         b=b,
-        totals=_totals(a, b),
-        metrics={name: _metric(name, a, b) for name in names},
+        totals=_totals(a, b, paired),
+        metrics={name: _metric(name, a, b, paired) for name in names},
         phases=_phases(a, b),
         gained=tuple(verdict for verdict in b.verdicts if verdict.code not in codes[0]),
         lost=tuple(verdict for verdict in a.verdicts if verdict.code not in codes[1]),
         kept=tuple(verdict for verdict in b.verdicts if verdict.code in codes[0]),
         notes=tuple(_notes(a, b, letter)),
+        pairs=paired,
     )
 
 
@@ -139,30 +157,32 @@ def judged(name: str, a: float | None, b: float | None, noise: float | None) -> 
     return Change(name, a, b, difference, difference / a if a else None, noise, outcome)
 
 
-def _totals(a: Analysis, b: Analysis) -> dict[str, Change]:
-    between = [_spread(_known(gpu.score for gpu in run.gpus)) for run in (a, b)]
+def _totals(a: Analysis, b: Analysis, paired: Pairs | None) -> dict[str, Change]:
+    one, other = (_array(gpu.score for gpu in run.gpus) for run in (a, b))
+    between = _between(one, other, paired)
     noise = _joined(between, _tenths_of_score(a, b))
     both_ended = a.state == b.state and a.run.exit_code == b.run.exit_code and a.state not in ("running", "lost")
     found = {
         "score": judged("score", a.score, b.score, None if noise is None else max(noise, LEAST_POINTS)),
         "imbalance": judged("imbalance", a.imbalance, b.imbalance, _noise_of_imbalance(a, b)),
     }
-    pairs = {
+    values = {
         "duration_s": (a.window.duration, b.window.duration),
         "gpu_hours": (a.gpu_hours, b.gpu_hours),
         "energy_j": (a.energy_j, b.energy_j),
     }
-    for name, (first, second) in pairs.items():
+    for name, (first, second) in values.items():
         least = LEAST_TOTAL_SHARE * abs(first) if first is not None and both_ended else None
         found[name] = judged(name, first, second, least)
     return found
 
 
-def _metric(name: str, a: Analysis, b: Analysis) -> Change:
+def _metric(name: str, a: Analysis, b: Analysis, paired: Pairs | None) -> Change:
     runs = (a, b)
     means = [run.metrics[name].mean if name in run.metrics else None for run in runs]
-    between = [_spread(_known(gpu.mean.get(name) for gpu in run.gpus)) for run in runs]
-    along = _paired(*(_tenths(run.series.get(name), run.window) for run in runs))
+    one, other = (_array(gpu.mean.get(name) for gpu in run.gpus) for run in runs)
+    between = _between(one, other, paired)
+    along = _along(*(_tenths(run.series.get(name), run.window) for run in runs))
     noise = _joined(between, along)
     if noise is not None:
         full = max((full_scale(BY_NAME[name], run.gpus) or 0.0 for run in runs), default=0.0)
@@ -170,19 +190,38 @@ def _metric(name: str, a: Analysis, b: Analysis) -> Change:
     return judged(name, means[0], means[1], noise)
 
 
-def _known(values: Iterable[float | None]) -> Floats:
-    return np.array([value for value in values if value is not None], np.float64)
+def _array(values: Iterable[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
-def _spread(means: Floats) -> float | None:
-    """The variance of the mean of GPUs' means [n], from the spread between them; None of fewer than two."""
-    if len(means) < 2:
+def _between(one: Floats, other: Floats, paired: Pairs | None) -> list[float | None]:
+    """The variances that the GPUs' means [n] of both runs add to the noise: where GPUs are paired and each has a mean in
+    both runs or in none, that of the differences; else that of each run, and also where it is less and pairs are few."""
+    alone = [_spread(one), _spread(other)]
+    if paired is None:
+        return alone
+    other = other[list(paired.partners)]
+    known = np.isfinite(one)
+    n = int(known.sum())
+    if n < 2 or not np.array_equal(known, np.isfinite(other)):
+        return alone
+    apart, level = (other - one)[known], (one + other)[known]
+    common = apart.sum() / level.sum() if level.sum() > 0 else 0.0
+    together = [_spread(apart - common * level, _OF_FEW.get(n, 1 + 4 / n))]
+    return min(together, alone, key=lambda each: sum(filter(None, each))) if n < ENOUGH_PAIRS else together
+
+
+def _spread(values: Floats, factor: float = 1.0) -> float | None:
+    """The variance of the mean of values [n], one per GPU, from ``factor`` times the spread between them; None of fewer than
+    two."""
+    values = values[np.isfinite(values)]
+    if len(values) < 2:
         return None
-    std = _MAD_TO_STD * float(np.median(np.abs(means - np.median(means))))
-    return std**2 / len(means)
+    std = factor * _MAD_TO_STD * float(np.median(np.abs(values - np.median(values))))
+    return std**2 / len(values)
 
 
-def _paired(one: Floats, other: Floats) -> float | None:
+def _along(one: Floats, other: Floats) -> float | None:
     """The variance of the mean of the differences between two runs' tenths; None of too few."""
     apart = other - one
     apart = apart[np.isfinite(apart)]
@@ -217,19 +256,19 @@ def _tenths(series: Series | None, window: Window) -> Floats:
 
 
 def _tenths_of_score(a: Analysis, b: Analysis) -> float | None:
-    """As ``_paired``, of the runs' scores in their tenths."""
+    """As ``_along``, of the runs' scores in their tenths."""
     scores = []
     for run in (a, b):
         inputs = {name: _tenths(run.series.get(name), run.window) for name in SCORE_INPUTS}
         found = [score_of_means({name: float(own[at]) for name, own in inputs.items()}) for at in range(TENTHS)]
         scores.append(np.array([np.nan if score is None else score for score in found]))
-    return _paired(scores[0], scores[1])
+    return _along(scores[0], scores[1])
 
 
 def _noise_of_imbalance(a: Analysis, b: Analysis) -> float | None:
     """From the imbalance of both runs in their tenths."""
     found = [_imbalances(run.gpu_series.get(_BALANCED), run.window) for run in (a, b)]
-    noise = _joined([None], _paired(found[0], found[1]))
+    noise = _joined([None], _along(found[0], found[1]))
     return None if noise is None else max(noise, LEAST_SHARE)
 
 

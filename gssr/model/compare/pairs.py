@@ -1,0 +1,33 @@
+"""Which GPU of a run stands for which GPU of another."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from gssr.model.results import GpuSummary
+
+By = Literal["place", "uuid", "order"]
+
+
+class Pairs(NamedTuple):
+    """By what GPUs are paired, and [n] for each GPU of the one run its partner's position in the other."""
+
+    by: By
+    partners: tuple[int, ...]
+
+
+_NAMES: tuple[tuple[By, Callable[[GpuSummary], str | None]], ...] = (
+    ("place", lambda gpu: gpu.place),
+    ("uuid", lambda gpu: gpu.uuid),
+)
+
+
+def pairs(one: Sequence[GpuSummary], other: Sequence[GpuSummary]) -> Pairs | None:
+    """The GPUs of two runs in pairs: those of the same place where both runs have the same places, else those of the same
+    UUID, else in their order. None where the numbers of GPUs differ, or are below 2."""
+    if len(one) != len(other) or len(one) < 2:
+        return None
+    for by, name in _NAMES:
+        position = {name(gpu): at for at, gpu in enumerate(other)}
+        if None not in position and len(position) == len(other) and position.keys() == {name(gpu) for gpu in one}:
+            return Pairs(by, tuple(position[name(gpu)] for gpu in one))
+    return Pairs("order", tuple(range(len(one))))
