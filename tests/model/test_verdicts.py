@@ -445,6 +445,14 @@ def test_errors_of_broken_gpus_are_told_before_those_of_programs_and_those_of_ot
     assert "gpu_errors" not in verdicts(late) | verdicts(other)
 
 
+def test_the_mean_stands_beside_what_imbalance_is_made_of() -> None:
+    texts = [
+        finding.text
+        for finding in verdicts(evidence(**scaled(np.linspace(1.0, 0.5, 8)[:, None])))["imbalance"].evidence
+    ]
+    assert texts[0].startswith("1 - mean/max") and texts[1].startswith("mean ")
+
+
 def test_a_lost_gpu_is_named_with_since_when_and_for_how_long() -> None:
     once, good = verdicts(_lost((5, 40, 90)))["gpu_lost"], verdicts(_lost((5, 40, math.inf)))["gpu_lost"]
     assert (once.severity, once.gpus) == ("warning", (5,)) and "n1:1" in once.title and "50 s" in once.title
