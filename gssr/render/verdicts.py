@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 from gssr.model.results import Abstention, Severity, Verdict
-from gssr.render.cells import clean, wrap
-from gssr.render.roles import Role, Row, Span
+from gssr.render.cells import clean, fit, wrap
+from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import count
 
 LOOKS: dict[Severity, tuple[str, Role]] = {
@@ -14,6 +14,16 @@ LOOKS: dict[Severity, tuple[str, Role]] = {
     "info": ("i", "dim"),
 }
 """The mark of each severity, and its role."""
+
+
+COSTLY = 0.05
+"""An info that costs at least this share of the GPUs' time is told with what to do, as warnings are (a threshold of our
+own)."""
+
+
+def is_told_whole(verdict: Verdict) -> bool:
+    """Whether a page, or a screen with room, tells what it rests on and what to do beside its title."""
+    return verdict.severity != "info" or (verdict.lost or 0.0) >= COSTLY
 
 
 def verdict_rows(verdict: Verdict, width: int, whole: bool) -> list[Row]:
@@ -25,7 +35,17 @@ def verdict_rows(verdict: Verdict, width: int, whole: bool) -> list[Row]:
         return rows
     numbers = "; ".join(clean(text) for text in texts_of(verdict))
     rows += wrap(f"{numbers}; {limits_of(clean(verdict.source))}", width, "   ", "   ", "dim")
-    return rows + wrap(clean(verdict.advice), width, " > ", "   ")
+    return rows + advice_rows(verdict, width)
+
+
+def advice_rows(verdict: Verdict, width: int, most: int | None = None, ellipsis: str = "") -> list[Row]:
+    """What to do about it, in at most ``most`` rows; where there are more the last one ends with the ``ellipsis``."""
+    rows = wrap(clean(verdict.advice), width, " > ", "   ")
+    if most is None or len(rows) <= most:
+        return rows
+    rows = rows[: most + 1]
+    cut = f"{text_of(rows[most - 1])} {text_of(rows[most]).strip()}{ellipsis}"
+    return [*rows[: most - 1], (Span(fit(cut, width, ellipsis)),)] if most else []
 
 
 def texts_of(verdict: Verdict) -> list[str]:

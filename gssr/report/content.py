@@ -200,8 +200,9 @@ def uneven_texts(analysis: Analysis) -> list[str]:
     found = analysis.unevenness
     if found is None:
         return []
-    even = [] if found.score_as_median is None else [f"If even: {as_the_median(analysis, found)}."]
-    return [f"Imbalance {when(analysis, found)}.", f"Lost: {lost(found)}.", *even]
+    texts = [f"Imbalance {when(analysis, found)}.", f"Lost: {lost(found)}."]
+    as_median = as_the_median(analysis, found)
+    return [*texts, f"Median GPU: {as_median}."] if as_median else texts
 
 
 def alike_table(analysis: Analysis) -> Table | None:

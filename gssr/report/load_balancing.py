@@ -215,6 +215,8 @@ def _others(analysis: Analysis, metric: Metric, options: PageOptions, marks: Gly
     return [(), *table(head, lines, options.width, marks, gap=2)]
 
 
+_LEAST_CHANGE = 0.01
+"""A score that changes by less says nothing."""
 _NODES = {"low": 0, "medium": 5, "high": 40}
 _PLACES = 16
 _LEAST = 24
@@ -228,8 +230,9 @@ def costs(analysis: Analysis, options: PageOptions) -> list[Row]:
         return []
     rows = remark(when(analysis, found), options.width, "plain", label="in time")
     rows += remark(lost(found), options.width, "plain", label="lost")
-    if found.score_as_median is not None:
-        rows += remark(as_the_median(analysis, found), options.width, "plain", label="if even")
+    median_text = as_the_median(analysis, found)
+    if median_text:
+        rows += remark(median_text, options.width, "plain", label="median GPU")
     room = options.width - LABEL
     if options.verbosity == "low" or room < _LEAST:
         return rows
@@ -268,7 +271,10 @@ def lost(found: Unevenness) -> str:
 
 
 def as_the_median(analysis: Analysis, found: Unevenness) -> str:
-    """What the score would be if all GPUs ran like the median GPU."""
+    """What the score would be if all GPUs ran like the median GPU; empty where that is unknown, or hardly another score."""
+    before, after = analysis.score, found.score_as_median
+    if after is None or (before is not None and abs(after - before) < _LEAST_CHANGE):
+        return ""
     scores = f"{fixed(analysis.score, 3, UNKNOWN)} to {fixed(found.score_as_median, 3, UNKNOWN)}"
     return f"score {scores} if all ran like the median GPU"
 

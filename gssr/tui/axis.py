@@ -12,6 +12,7 @@ import numpy as np
 
 from gssr.arrays import Floats
 from gssr.metrics import OF_NODES, OF_OWN, best_measured
+from gssr.model.cached import once
 from gssr.model.live.frame import Frame
 from gssr.model.results import Grid
 from gssr.model.statistics.balance import scale_limit
@@ -23,6 +24,7 @@ from gssr.render.columns import bar
 from gssr.render.glyphs import TO_ASCII, Glyphs
 from gssr.render.roles import Row, Span
 from gssr.render.scale import NONE, UNKNOWN, count, fixed, metric_of, nice_above, quantity, unit_of
+from gssr.store.format.rows import Event
 from gssr.tui.view import Scene
 
 GUTTER = 5
@@ -126,6 +128,18 @@ def at_text(frame: Frame, time: float) -> str:
 def event_text(frame: Frame, time: float) -> str:
     """The time (unix s) of an event: ``before`` for what was before the first sample."""
     return clock.BEFORE if round(time - frame.first) < 0 else at_text(frame, time)
+
+
+@once
+def _places(frame: Frame) -> dict[int, str]:
+    gpus = frame.of_gpus or frame
+    return {} if gpus.by_node else {gpu.gpu: gpus.place(position) for position, gpu in enumerate(gpus.gpus)}
+
+
+def told(frame: Frame, event: Event) -> str:
+    """An event in words: where, of a GPU which one, and what."""
+    where = event.node if event.gpu is None else _places(frame).get(event.gpu, event.node)
+    return clean(f"{where}: {clock.told(event)}" if where else clock.told(event))
 
 
 def _ascii(text: str, glyphs: Glyphs) -> str:

@@ -16,14 +16,14 @@ from gssr.model.cached import once
 from gssr.model.live.frame import Frame, Query
 from gssr.model.verdicts.table import Table
 from gssr.render import clock
-from gssr.render.cells import cell_width, clean, clip, fit, flow, pad, wrap
-from gssr.render.clock import duration, told
+from gssr.render.cells import cell_width, clip, fit, flow, pad, wrap
+from gssr.render.clock import duration
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Role, Row, Span, text_of
 from gssr.render.scale import UNKNOWN, count, fixed, metric_of, pane_height, quantity, unit_of
 from gssr.tui.actions import BY_NAME as ACTION
 from gssr.tui.actions import footer_of, offered, shown_keys
-from gssr.tui.axis import age_text, event_text, is_growing, lasting, shown_metrics, window_text
+from gssr.tui.axis import age_text, event_text, is_growing, lasting, shown_metrics, told, window_text
 from gssr.tui.order import only_of
 from gssr.tui.output import output_pane
 from gssr.tui.panels import beside, clicked, main_width, panels
@@ -168,11 +168,10 @@ def _help(scene: Scene, shown: range) -> list[Row]:
 
 def _events(scene: Scene, shown: range) -> list[Row]:
     frame = scene.frame
-    rows: list[Row] = []
-    for event in frame.events[::-1][shown.start : shown.stop]:
-        where = "" if event.node is None else f"{event.node}: "
-        rows.append((Span(f"{event_text(frame, event.time):>9}  ", "dim"), Span(clean(f"{where}{told(event)}"))))
-    return rows
+    return [
+        (Span(f"{event_text(frame, event.time):>9}  ", "dim"), Span(told(frame, event)))
+        for event in frame.events[::-1][shown.start : shown.stop]
+    ]
 
 
 HEADER, FOOTER = 1, 1

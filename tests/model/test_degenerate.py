@@ -96,6 +96,16 @@ def test_a_gap_is_found_when_the_sampling_interval_is_unknown(record: Record) ->
 
 
 @both_ways
+def test_the_note_about_gaps_names_the_gpus_that_have_any(record: Record, exact: bool) -> None:
+    gpu, time = ticks(10, 500, 0.2)
+    away = (time > T0 + 50) & (time < T0 + 52)
+    for n, named in ((1, "n0:0"), (8, "n0:0, n0:1, n0:2, n0:3, n1:0, n1:1 and 2 more"), (10, "all GPUs")):
+        kept = ~away | (gpu >= n)
+        found = look(record(gpu[kept], time[kept], {"sm_active": np.ones(kept.sum())}), exact).notes
+        assert any("gap" in note and f"between samples of {named}: about" in note for note in found), found
+
+
+@both_ways
 def test_columns_that_no_backend_measured_are_noted(record: Record, exact: bool) -> None:
     gpu, time = ticks(1, 40)
     values = random_values(40, 2, 0.0)

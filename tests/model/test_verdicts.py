@@ -1,5 +1,6 @@
 """Each cause gives its verdict, from its threshold on; what was not measured is never judged; a cause hides its symptoms."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -77,9 +78,23 @@ def _errors(*errors: tuple[int, str, str]) -> Evidence:
     return replace(evidence(), events=tuple(events))
 
 
+def _lost(*losses: tuple[int, float, float], of: Evidence | None = None) -> Evidence:
+    """(GPU, lost at, back at), s after the start, infinity for never: without samples in between."""
+    events, found = [], of or evidence()
+    series = {name: grid.copy() for name, grid in found.series.items()}
+    for gpu, gone, back in losses:
+        events.append(Event(START + gone, None, gpu, None, "gpu_lost", "no longer answers"))
+        if back < math.inf:
+            events.append(Event(START + back, None, gpu, None, "gpu_back", "answers again"))
+        for grid in series.values():
+            grid[gpu, (found.times >= START + gone) & (found.times < START + back)] = np.nan
+    return replace(found, events=tuple(events), series=series)
+
+
 CAUSES: dict[str, list[Evidence]] = {
     "gpu_errors": [_errors((3, "xid", "XID 79: the GPU has fallen off the bus")), _errors((0, "xid", "XID 31: a fault")),
                    _errors((0, "ecc", "2 more uncorrectable memory errors (ECC)"))],
+    "gpu_lost": [_lost((5, 40, 90)), _lost((5, 40, math.inf))],
     "gpus_unused": [evidence(**scaled(gpu(3, 0.0))), evidence(**scaled(0.0))],
     "hang": [evidence(n=600, state="running", **scaled(during(600, 300, 600, 0.0))),
              evidence(n=600, state="timeout", **scaled(during(600, 300, 600, 0.0)) | {
@@ -440,6 +455,57 @@ def test_errors_of_broken_gpus_are_told_before_those_of_programs_and_those_of_ot
     late = replace(found, events=tuple(event._replace(time=found.end + 60) for event in found.events))
     other = replace(found, events=tuple(event._replace(kind="gpu_lost") for event in found.events))
     assert "gpu_errors" not in verdicts(late) | verdicts(other)
+
+
+@pytest.mark.parametrize("idle", [gpu(3, 0.0), 0.0])
+def test_unused_gpus_whose_memory_is_in_use_were_found_by_the_program(idle: Any) -> None:
+    held, empty, unknown = (
+        verdicts(evidence(**scaled(idle) | {"memory_used": memory}, without=without))["gpus_unused"]
+        for memory, without in ((40 * GIB, ()), (0.5 * GIB, ()), (40 * GIB, ("memory_used",)))
+    )
+    assert "found these GPUs" in held.advice and "GiB in use on each" in held.evidence[-1].text
+    assert "nvidia-smi" in empty.advice and "found these GPUs" not in empty.advice + unknown.advice
+
+
+def test_the_mean_stands_beside_what_imbalance_is_made_of() -> None:
+    texts = [
+        finding.text
+        for finding in verdicts(evidence(**scaled(np.linspace(1.0, 0.5, 8)[:, None])))["imbalance"].evidence
+    ]
+    assert texts[0].startswith("1 - mean/max") and texts[1].startswith("mean ")
+
+
+def test_a_lost_gpu_is_named_with_since_when_and_for_how_long() -> None:
+    once, good = verdicts(_lost((5, 40, 90)))["gpu_lost"], verdicts(_lost((5, 40, math.inf)))["gpu_lost"]
+    assert (once.severity, once.gpus) == ("warning", (5,)) and "n1:1" in once.title and "50 s" in once.title
+    assert once.evidence[0].text == "n1:1: from 40 s after the start for 50 s"
+    assert "260 s" in good.title or "4.3 min" in good.title
+    assert good.evidence[0].text == "n1:1: from 40 s after the start on"
+    often = verdicts(_lost((5, 40, 90), (5, 100, 130), (2, 200, 210)))["gpu_lost"]
+    assert often.gpus == (2, 5) and "up to 80 s" in often.title
+    assert [finding.text for finding in often.evidence] == [
+        "n0:2: from 3.3 min after the start for 10 s",
+        "n1:1: 2 times from 40 s after the start on",
+    ]
+    assert "dmesg" in often.advice and "operators" in often.advice and "nvidia-smi" in often.advice
+    twice = verdicts(_lost((5, 40, 90), (5, 100, math.inf)))["gpu_lost"].evidence[0].text
+    assert twice == "n1:1: 2 times from 40 s after the start on, and never again from 100 s after the start"
+
+
+def test_a_loss_counts_in_the_window_alone() -> None:
+    whole = _lost((5, 40, 90))
+    part = replace(whole, start=START + 80)
+    assert "10 s" in verdicts(part)["gpu_lost"].title
+    assert "gpu_lost" not in verdicts(replace(whole, start=START + 90)) | verdicts(replace(whole, end=START + 40))
+
+
+def test_a_gpu_that_nobody_samples_any_more_or_that_another_rank_samples_is_not_lost() -> None:
+    ended = _lost((5, 40, math.inf))
+    assert "gpu_lost" not in verdicts(replace(ended, events=()))
+    taken_over = _lost((5, 40, 90))
+    taken_over = replace(taken_over, events=taken_over.events[:1])
+    assert "for 50 s" in verdicts(taken_over)["gpu_lost"].title
+    assert "gpu_lost" not in verdicts(_lost((5, 40, 40.5)))
 
 
 @pytest.mark.parametrize("text", ["\x1b[31m no number", "XID 79\x1b[31m", "9 more x\n rows", "XID 1234567: z", ""])

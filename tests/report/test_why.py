@@ -34,6 +34,15 @@ RUNS: dict[str, Callable[[], Analysis]] = {
 }
 
 
+def test_what_the_score_would_be_is_told_where_it_is_another_one() -> None:
+    found = phased()
+    assert found.unevenness is not None and found.score is not None
+    assert "if all ran like the median GPU" in _text(found)
+    for score in (found.score, found.score + 0.009, None):
+        alike = replace(found, unevenness=replace(found.unevenness, score_as_median=score))
+        assert "median GPU score" not in _text(alike)
+
+
 def _text(found: Analysis, **options: object) -> str:
     chosen = PageOptions(**options)  # type: ignore[arg-type]
     return to_text(page(found, WHY, chosen), color=False, ascii_only=chosen.ascii)

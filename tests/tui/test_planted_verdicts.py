@@ -20,7 +20,7 @@ EXPECTED = {
     "rotating": set(),  # 5 % of the time is lost: told as an info
     "io_dip": set(),  # 3.7 % of the time: told as an info
     "idle_gpus": {"gpus_unused"},
-    "gap": set(),
+    "gap": {"gpu_lost"},
     "checkpoint": {"recurring_dips", "transfer_bound"},
     "before": {"recurring_dips", "straggler"},
     "after": {"recurring_dips"},

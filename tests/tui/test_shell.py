@@ -192,6 +192,14 @@ def test_what_was_before_the_first_sample_has_no_negative_time() -> None:
         assert "-0:0" not in text, text
 
 
+def test_an_event_of_a_gpu_names_the_gpu() -> None:
+    own = FRAME.gpus[5]
+    happened = (Event(FRAME.first + 3, own.node, own.gpu, 0, "gpu_lost", "no longer answers"),)
+    frame = replace(FRAME, events=happened)
+    for view in (View(overlay="events"), View()):
+        assert f"{FRAME.place(5)}: no longer answers" in "\n".join(lines(view, 80, 24, frame))
+
+
 @settings(max_examples=40)
 @given(width=st.integers(60, 200), late=st.floats(0.0, 9.9), screen=st.sampled_from(NAMES), live=st.booleans())
 def test_no_axis_begins_before_the_run_or_goes_on_beyond_its_end(

@@ -104,12 +104,43 @@ def test_what_does_not_fit_differs_least(plants):
 
 def test_enter_shows_the_metric_over_time_and_the_cursor_stays_inside(plants):
     scene = scene_of(plants["slow_node"], VIEW, 80, 22)
-    down = why.move(scene, 0, 1)
+    down = why.move(scene, 0, len(scene.frame.judgement.verdicts) + 1)
     view = why.enter(scene._replace(view=down))
     assert view is not None and (view.screen, view.metric) == ("time", "sm_active")
     last = why.move(scene, 0, 10_000)
     assert why.enter(scene._replace(view=last)) is None  # a flag has no course
     assert why.move(scene._replace(view=last), 0, 1) == last and why.move(scene, 0, -5).row == 0
+
+
+@pytest.mark.parametrize("size", [(80, 22), (72, 14), (200, 58)])
+@pytest.mark.parametrize("name", ["slow_node", "late_start", "rotating", "io_dip", "before", "checkpoint"])
+def test_every_note_can_be_reached_with_what_it_rests_on_and_what_to_do(plants, name, size):
+    scene = scene_of(plants[name], VIEW, *size)
+    for number, verdict in enumerate(scene.frame.judgement.verdicts):
+        drawn = " ".join(text(scene._replace(view=why.move(scene, 0, number))).split())
+        assert verdict.advice in drawn, verdict.code
+        if size[1] > 14:
+            assert all(finding.text in drawn for finding in verdict.evidence), verdict.code
+
+
+def test_after_the_notes_the_cursor_goes_through_the_metrics_and_a_click_goes_to_either(plants):
+    scene = scene_of(plants["slow_node"], VIEW, 80, 22)
+    n = len(scene.frame.judgement.verdicts)
+    rows = text(scene).splitlines()
+    assert n > 1 and rows[1].startswith("!!>") and "Up, Down: notes" in rows[-1]
+    under = text(scene._replace(view=replace(VIEW, row=n))).splitlines()
+    assert not any(row.startswith("!!>") for row in under) and sum(row.startswith(">") for row in under) == 1
+    second = next(y for y, row in enumerate(rows) if y > 1 and row.startswith("!"))
+    assert why.click(scene, 5, second) == replace(VIEW, row=1)
+    metric = next(y for y, row in enumerate(rows) if row.lstrip(" !").startswith("gr %"))
+    assert why.click(scene, 5, metric) == replace(VIEW, row=n)
+
+
+def test_advice_that_is_cut_says_so(plants):
+    scene = scene_of(plants["slow_node"], View(), 80, 18)
+    advice = scene.frame.judgement.verdicts[0].advice
+    row = next(row for row in text(scene).splitlines() if row.lstrip().startswith("> "))
+    assert advice not in text(scene) and row.endswith("…")
 
 
 def test_it_is_judged_by_the_rules_of_the_site(plants, tmp_path):

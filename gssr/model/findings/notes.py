@@ -78,8 +78,10 @@ def _about_samples(analysis: Analysis, missing_seconds: float, thinned: bool) ->
         yield f"{len(silent)} of {len(analysis.gpus)} GPUs {have} no samples: {_places(silent)}"
     if analysis.n_gaps:
         gaps = "1 gap" if analysis.n_gaps == 1 else f"{analysis.n_gaps:,} gaps"
+        whose = [gpu for gpu in analysis.gpus if gpu.n_gaps]
+        few = f" of {_places(whose)}" if len(whose) < len(analysis.gpus) else " of all GPUs"
         yield (
-            f"{gaps} of more than {GAP_INTERVALS:g} sampling intervals between samples: about "
+            f"{gaps} of more than {GAP_INTERVALS:g} sampling intervals between samples{few if whose else ''}: about "
             f"{_rounded(missing_seconds)} GPU-seconds are missing"
         )
     absent = [name for name, own in analysis.metrics.items() if not own.n and not BY_NAME[name].derived]

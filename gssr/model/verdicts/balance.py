@@ -89,6 +89,7 @@ def imbalance(job: Job, rule: Rule) -> Found | None:
     gpus = job.evidence.gpus
     evidence = (
         told("imbalance", value, f"1 - mean/max {words.percent(value)}", rule.at("warning")),
+        told(job.lead or "", float(known.mean()), f"mean {words.percent(float(known.mean()))}"),
         told(job.lead or "", float(means[low]), f"least {words.place(gpus[low])} {words.percent(float(means[low]))}"),
         told(job.lead or "", float(means[high]), f"most {words.place(gpus[high])} {words.percent(float(means[high]))}"),
     )

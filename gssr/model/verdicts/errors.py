@@ -1,7 +1,10 @@
-"""Rules about errors: what the driver reported of the GPUs themselves."""
+"""Rules about errors: what the driver reported of the GPUs themselves, and GPUs that it had nothing more to say of."""
 
+import math
 import re
 from collections import Counter
+
+import numpy as np
 
 from gssr.gpu_errors import meaning
 from gssr.model.results import Finding
@@ -68,7 +71,81 @@ def gpu_errors(job: Job, rule: Rule) -> Found | None:
 def _told(job: Job, gpu: int, event: Event) -> Finding:
     evidence = job.evidence
     since = evidence.run.started_at if evidence.run.started_at is not None else evidence.start
-    when = f"{words.duration(max(event.time - since, 0.0))} after the start"
-    return told(
-        event.kind, event.time - since, f"{words.place(evidence.gpus[gpu])}: {meaning(event.message).what}, {when}"
+    what = f"{words.place(evidence.gpus[gpu])}: {meaning(event.message).what}"
+    return told(event.kind, event.time - since, f"{what}, {_since_start(job, event.time)}")
+
+
+@rule(
+    "warning", "{some} did not answer for {away}",
+    (Threshold("seconds", 1.0, "a GPU does not answer the driver for at least this many seconds in all"),),
+    "See on the node what dmesg (an XID) and nvidia-smi -q say of it, and whether the program went on. Tell the operators "
+    "which GPU of which node it was; run again without the node if it does not come back.",
+    needs=(),
+)  # fmt: skip
+def gpu_lost(job: Job, rule: Rule) -> Found | None:
+    """GPUs that were lost while they were sampled, for good or for a while; never those that nobody sampled any more."""
+    evidence, losses = job.evidence, _losses(job)
+    away = {
+        gpu: sum(min(back, evidence.end) - max(gone, evidence.start) for gone, back in times)
+        for gpu, times in losses.items()
+    }
+    gpus = tuple(sorted(gpu for gpu, seconds in away.items() if seconds >= rule.at("seconds")))
+    if not gpus:
+        return None
+    longest = words.duration(max(away[gpu] for gpu in gpus))
+    first = min(losses[gpu][0][0] for gpu in gpus)
+    last = max(losses[gpu][-1][1] for gpu in gpus)
+    return Found(
+        {"some": words.some(evidence.gpus, gpus), "away": longest if len(gpus) == 1 else f"up to {longest}"},
+        tuple(_when_lost(job, gpu, losses[gpu], away[gpu]) for gpu in gpus[:_MOST]),
+        rule.severity,
+        (max(first, evidence.start), min(last, evidence.end)),
+        gpus,
     )
+
+
+def _losses(job: Job) -> dict[int, list[tuple[float, float]]]:
+    """From when to when (unix s) GPUs were lost that were so in the window, by position; until infinity for good."""
+    evidence = job.evidence
+    place = {gpu.gpu: position for position, gpu in enumerate(evidence.gpus)}
+    found: dict[int, list[tuple[float, float]]] = {}
+    gone: dict[int, float] = {}
+    for event in sorted(evidence.events, key=lambda event: event.time):
+        if event.gpu in place and event.kind == "gpu_lost":
+            gone.setdefault(place[event.gpu], event.time)
+        elif event.gpu in place and event.kind == "gpu_back" and place[event.gpu] in gone:
+            found.setdefault(place[event.gpu], []).append((gone.pop(place[event.gpu]), event.time))
+    for gpu, since in gone.items():
+        found.setdefault(gpu, []).append((since, _sampled_again(job, gpu, since)))
+    inside = {
+        gpu: [(gone, back) for gone, back in times if gone < evidence.end and back > evidence.start]
+        for gpu, times in found.items()
+    }
+    return {gpu: times for gpu, times in inside.items() if times}
+
+
+def _sampled_again(job: Job, gpu: int, since: float) -> float:
+    """When (unix s) a GPU has samples again after it was lost: by another rank, which says nothing of its coming back."""
+    if job.lead is None:
+        return math.inf
+    times = job.evidence.times
+    again = times[np.isfinite(job.evidence.series[job.lead][gpu]) & (times > since)]
+    return float(again[0]) if len(again) else math.inf
+
+
+def _when_lost(job: Job, gpu: int, times: list[tuple[float, float]], seconds: float) -> Finding:
+    (first, back), (last, end) = times[0], times[-1]
+    start = _since_start(job, first)
+    if len(times) == 1:
+        text = f"from {start} on" if back == math.inf else f"from {start} for {words.duration(back - first)}"
+    else:
+        text = f"{len(times)} times from {start} on"
+        text += f", and never again from {_since_start(job, last)}" if end == math.inf else ""
+    return told("seconds", seconds, f"{words.place(job.evidence.gpus[gpu])}: {text}")
+
+
+def _since_start(job: Job, time: float) -> str:
+    """A moment (unix s) in words: ``11 s after the start``."""
+    evidence = job.evidence
+    since = evidence.run.started_at if evidence.run.started_at is not None else evidence.start
+    return f"{words.duration(max(time - since, 0.0))} after the start"

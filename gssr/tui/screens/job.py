@@ -43,6 +43,7 @@ from gssr.tui.axis import (
     rows_needed,
     seconds_text,
     time_labels,
+    told,
     window_text,
 )
 from gssr.tui.gpu_rows import MARKS, folded_to, mark_row, mean_of, strips_of
@@ -284,8 +285,7 @@ def _events(scene: Scene, n_rows: int) -> list[Row]:
     events = notable(frame)[::-1][:n_rows]
     rows = []
     for y, event in enumerate(events):
-        where = f"{event.node}: " if event.node else ""
-        what = fit(clean(where + event.message), max(scene.width - 19, 0), glyphs.ellipsis)
+        what = fit(told(frame, event), max(scene.width - 19, 0), glyphs.ellipsis)
         head = Span(" events " if y == 0 else " " * 8, "heading")
         rows.append(one_row([(head,), (Span(f"{event_text(frame, event.time):>9}", "dim"),), (Span(what),)]))
     return rows

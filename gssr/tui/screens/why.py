@@ -1,7 +1,7 @@
 """Why: what the rules say of the window that is shown, and a part of the job against all of it, metric by metric."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ from gssr.model.live.frame import Frame
 from gssr.model.results import Judgement, Verdict
 from gssr.model.statistics.grid import fold
 from gssr.model.traces.nesting import within
-from gssr.render.cells import clean, clip, fit, flow, wrap
+from gssr.render.cells import clean, clip, fit, flow
 from gssr.render.clock import exact
 from gssr.render.columns import area
 from gssr.render.glyphs import drawable
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of
 from gssr.render.table import rule
-from gssr.render.verdicts import LOOKS, abstention_rows, verdict_rows
+from gssr.render.verdicts import LOOKS, abstention_rows, advice_rows, is_told_whole, verdict_rows
 from gssr.tui.axis import GUTTER, age_text, at_text, full_scale, gpus_text, seconds_text, time_labels, window_text
 from gssr.tui.judge import LEAST_SECONDS
 from gssr.tui.screens.lanes import context_rows, partner, short
@@ -46,13 +46,27 @@ _BEHIND = 2.0
 _SIDES = {"gpus": ("these", "all"), "moment": ("moment", "run"), "window": ("window", "run")}
 
 
+class _Said(NamedTuple):
+    """What the rules say: ``notes`` has of each of the ``rows`` the number of its verdict, -1 for none. The cursor goes
+    through the first ``n`` verdicts; through none where all are told whole."""
+
+    rows: list[Row]
+    notes: list[int]
+    n: int = 0
+
+
 class _Plan(NamedTuple):
-    """Rows above the table, its lines, and the rows at the bottom."""
+    """Rows above the table, its lines, and the rows at the bottom. ``said``: what the rows above begin with."""
 
     found: Contrast
+    said: _Said
     head: list[Row]
     lines: list[Line]
     foot: list[Row]
+
+    def line(self, row: int) -> int:
+        """Which of the lines is under the cursor; negative where it is on a note."""
+        return min(row - self.said.n, len(self.lines) - 1)
 
 
 def _plan(scene: Scene) -> _Plan:
@@ -60,19 +74,19 @@ def _plan(scene: Scene) -> _Plan:
     found = contrast(frame, scene.view.selection, scene.view.cursor)
     chosen = scene.view.place >= 0 and scene.view.cursor is not None
     said = _judgement(scene, max(round((_SMALL if chosen else _SHARE) * scene.height), 1))
-    head = [*said, *_context(scene), *_traced(scene), heading(scene, found)]
+    head = [*said.rows, *_context(scene), *_traced(scene), heading(scene, found)]
     every = [line(name, found.own.get(name), found.job.get(name), _full(frame, name)) for name in measured(found)]
-    foot = _legend(scene, 0)
+    foot = _legend(scene, 0, said.n)
     room = scene.height - len(head) - len(foot) - 1
-    if scene.height - len(said) >= _STRIPS:
+    if scene.height - len(said.rows) >= _STRIPS:
         n_strips = 2 if found.kind == "gpus" else 1
         spare = room - len(every) - 3
         foot = [*_course(scene, found, max(min(spare // n_strips, 3), 1)), *foot]
         room = scene.height - len(head) - len(foot) - 1
     lines = chosen_metrics(every, room)
     if foot:
-        foot[-1:] = _legend(scene, len(every) - len(lines))
-    return _Plan(found, head, lines, foot)
+        foot[-1:] = _legend(scene, len(every) - len(lines), said.n)
+    return _Plan(found, said, head, lines, foot)
 
 
 def _full(frame: Frame, name: str) -> float:
@@ -84,7 +98,7 @@ def draw(scene: Scene) -> list[Row]:
     plan = _plan(scene)
     sizes = sizes_for(scene.width)
     rows = [*plan.head, titles(*_SIDES[plan.found.kind], "difference", sizes)]
-    picked = min(scene.view.row, len(plan.lines) - 1)
+    picked = plan.line(scene.view.row)
     rows += [metric_row(own, sizes, at == picked, scene.glyphs) for at, own in enumerate(plan.lines)]
     rows += [*[()] * (scene.height - len(rows) - len(plan.foot)), *plan.foot]
     return [drawable(clip(row, scene.width), scene.glyphs) for row in rows[: scene.height]]
@@ -113,12 +127,14 @@ def _course(scene: Scene, found: Contrast, height: int) -> list[Row]:
     return [*rows, (Span(" " * GUTTER + time_labels(frame, folded, scene.width - GUTTER), "dim"),)]
 
 
-def _legend(scene: Scene, n_hidden: int) -> list[Row]:
+def _legend(scene: Scene, n_hidden: int, n_notes: int) -> list[Row]:
     if scene.height < _LEGEND:
         return []
     texts = ["! 10 points of the scale, or a quarter, apart", "> cursor, Enter: over time"]
+    if n_notes:
+        texts.insert(0, "Up, Down: notes")
     if n_hidden:
-        texts.insert(0, f"{n_hidden} more are hidden")
+        texts.insert(0, f"{n_hidden} more hidden")
     if scene.width >= _WIDE:
         texts += ["bars on the metric's full scale", "means over all samples of the GPUs", "blank: not measured"]
     return flow([(Span(text, "dim"),) for text in texts], scene.width, scene.glyphs.ellipsis, separator="   ")[:1]
@@ -128,27 +144,33 @@ def _legend(scene: Scene, n_hidden: int) -> list[Row]:
 
 
 def move(scene: Scene, dx: int, dy: int) -> View:
-    """Up and down over the metrics; left and right through time."""
+    """Up and down over the notes, of which the one under the cursor is told whole, and the metrics; left and right through
+    time."""
     if dx:
         return with_cursor(scene, dx)
-    last = max(len(_plan(scene).lines) - 1, 0)
+    plan = _plan(scene)
+    last = max(plan.said.n + len(plan.lines) - 1, 0)
     return replace(scene.view, row=min(max(min(scene.view.row, last) + dy, 0), last))
 
 
 def enter(scene: Scene) -> View | None:
-    """The metric under the cursor over time."""
-    lines = _plan(scene).lines
-    name = lines[min(scene.view.row, len(lines) - 1)].metric if lines else ""
+    """The metric under the cursor over time; from a note the metric that is looked at."""
+    plan = _plan(scene)
+    at = plan.line(scene.view.row)
+    name = plan.lines[at].metric if at >= 0 else scene.frame.grid.metric
     return scene.view.down(screen="time", metric=name, row=0, top=0) if metric_named(name) else None
 
 
 def click(scene: Scene, x: int, y: int) -> View | None:
-    """The metric under the mouse; when the cursor is on it already, it over time."""
+    """The note under the mouse, or the metric; when the cursor is on it already, it over time."""
     plan = _plan(scene)
+    if y < len(plan.said.rows):
+        note = plan.said.notes[y]
+        return replace(scene.view, row=note) if 0 <= note < plan.said.n else None
     at = y - len(plan.head) - 1
     if not 0 <= at < len(plan.lines):
         return None
-    return enter(scene) if at == min(scene.view.row, len(plan.lines) - 1) else replace(scene.view, row=at)
+    return enter(scene) if at == plan.line(scene.view.row) else replace(scene.view, row=plan.said.n + at)
 
 
 def _context(scene: Scene) -> list[Row]:
@@ -239,29 +261,74 @@ def heading(scene: Scene, found: Contrast) -> Row:
 # What the rules say
 
 
-def _judgement(scene: Scene, room: int) -> list[Row]:
-    """All verdicts on the window, in at most so many rows: with as much of what they rest on and of what to do as fits."""
+def _judgement(scene: Scene, room: int) -> _Said:
+    """All verdicts on the window, in at most so many rows: with as much of what they rest on and of what to do as fits, of
+    the one under the cursor first of all."""
     found, width = scene.frame.judgement, scene.width
-    rows: list[Row] = []
+    above: list[Row] = []
     if room >= _TITLED:
-        rows.append(rule("what the rules say", width, scene.glyphs, (Span(_judged_when(scene), "dim"),)))
+        above.append(rule("what the rules say", width, scene.glyphs, (Span(_judged_when(scene), "dim"),)))
         room -= 1
     if found is None:
-        return [*rows, (Span(not_judged(scene), "dim"),)][: room + len(rows)]
-    short = [(Span(fit(f"{scene.glyphs.bullet}  {_abstained(found)}", width, scene.glyphs.ellipsis), "dim"),)]
+        return _said([*above, (Span(not_judged(scene), "dim"),)][: room + len(above)], [], [])
+    short: list[Row] = [
+        (Span(fit(f"{scene.glyphs.bullet}  {_abstained(found)}", width, scene.glyphs.ellipsis), "dim"),)
+    ]
     short = short if found.abstentions else []
     long = abstention_rows(found.abstentions, width, scene.glyphs.bullet, _MOST_NAMED)
-    serious = sum(verdict.severity != "info" for verdict in found.verdicts)
-    tries = ((len(found.verdicts), long), (max(serious, 1), long), (max(serious, 1), short), (1, short))
-    for n_whole, abstained in tries:
-        told: list[Row] = [] if found.verdicts else [(Span(NOTHING),)]
-        for number, verdict in enumerate(found.verdicts):
-            told += verdict_rows(verdict, width, number < n_whole)
-        if len(told) + len(abstained) <= room:
-            return [*rows, *told, *abstained]
-    return [*rows, *headlines(scene, max(room - len(short), 1), ""), *short][: room + len(rows)]
+    if not found.verdicts:
+        fits = 1 + len(long) <= room
+        return _said([*above, (Span(NOTHING),)], [], long if fits else short[: max(room - 1, 0)])
+    n = len(found.verdicts)
+    picked = min(scene.view.row, n - 1)
+    every, some = range(n), [number for number, verdict in enumerate(found.verdicts) if is_told_whole(verdict)]
+    for whole, abstained in ((every, long), (some, long), (some, short), ((), short)):
+        told = [
+            verdict_rows(verdict, width, number in whole or number == picked)
+            for number, verdict in enumerate(found.verdicts)
+        ]
+        if sum(map(len, told)) + len(abstained) <= room:
+            if whole is every or n == 1:
+                return _said(above, told, abstained)
+            return _said(above, _with_cursor(told, scene.view.row), abstained, n)
+    told = _folded(scene, found.verdicts, picked, max(room - len(short), 1))
+    return _said(above, _with_cursor(told, scene.view.row), short[: max(room - 1, 0)], n)
 
 
+def _said(above: list[Row], told: list[list[Row]], below: list[Row], n: int = 0) -> _Said:
+    notes = [number for number, rows in enumerate(told) for _ in rows]
+    rows = [row for rows in told for row in rows]
+    return _Said([*above, *rows, *below], [*[-1] * len(above), *notes, *[-1] * len(below)], n)
+
+
+def _with_cursor(told: list[list[Row]], picked: int) -> list[list[Row]]:
+    """With the cursor beside the mark of one of them, where it is on any."""
+    if picked >= len(told):
+        return told
+    (mark, *title), *rest = told[picked]
+    first = (Span(f"{mark.text.rstrip():<2}>", mark.role), *title)
+    return [*told[:picked], [first, *rest], *told[picked + 1 :]]
+
+
+def _folded(scene: Scene, verdicts: Sequence[Verdict], picked: int, room: int) -> list[list[Row]]:
+    """The rows of each verdict, in at most so many: the titles around the one that is ``picked``, and as much of this one as
+    fits, first of all what to do."""
+    width, ellipsis = scene.width, scene.glyphs.ellipsis
+    own = verdicts[picked]
+    most = max(room - len(verdicts), int(_OF_ONE * room))
+    whole = verdict_rows(own, width, True)[len(verdict_rows(own, width, False)) :]
+    below = whole if len(whole) <= most else advice_rows(own, width, most, ellipsis)
+    n = min(room - len(below), len(verdicts))
+    first = min(max(picked - n + 1, 0), len(verdicts) - n)
+    told = [
+        [_title(verdict, width, ellipsis)] if first <= at < first + n else [] for at, verdict in enumerate(verdicts)
+    ]
+    told[picked] += below
+    return told
+
+
+_OF_ONE = 0.6
+"""So large a share of the rows may be what one verdict rests on and what to do about it."""
 _FEW_ROWS = 3
 """Where there are no more rows, a title has one."""
 NOTHING = "nothing stands out: no rule finds a cause of low use"
@@ -315,7 +382,7 @@ def headlines(scene: Scene, n_rows: int, label: str) -> list[Row]:
             rows = verdict_rows(first, width, False)
             if len(rows) > 1 and n_rows <= _FEW_ROWS:
                 rows = [_title(first, width, ellipsis)]
-            rows += wrap(clean(first.advice), width, " > ", "   ")[: max(n_rows - len(rows) - len(told), 1)]
+            rows += advice_rows(first, width, max(n_rows - len(rows) - len(told), 1), ellipsis)
         else:
             rows.append((Span("ok ", "good"), Span(fit(NOTHING, width - 3, ellipsis), "value")))
         rows += [_title(verdict, width, ellipsis) for verdict in told]
