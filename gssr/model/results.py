@@ -184,7 +184,8 @@ class Finding:
 class Verdict:
     """``code`` names the rule (gssr.model.verdicts.rules), ``source`` where its thresholds come from. ``start`` and ``end``:
     when it held, unix s; ``gpus``: positions among the GPUs looked at of those concerned, empty for all of them.
-    ``gpu_hours``: what its cure would save of the window's, None where that can't be told."""
+    ``lost``: which share (0-1) of all the GPUs' time its cure would save, None where that can't be told; ``gpu_hours``: how
+    many of the window's that are, of what is more than an info."""
 
     code: str
     severity: Severity
@@ -196,6 +197,7 @@ class Verdict:
     end: float
     gpus: tuple[int, ...] = ()
     gpu_hours: float | None = None
+    lost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,16 @@ LOOKS: dict[Severity, tuple[str, Role]] = {
 """The mark of each severity, and its role."""
 
 
+COSTLY = 0.05
+"""An info that costs at least this share of the GPUs' time is told with what to do, as warnings are (a threshold of our
+own)."""
+
+
+def is_told_whole(verdict: Verdict) -> bool:
+    """Whether a page, or a screen with room, tells what it rests on and what to do beside its title."""
+    return verdict.severity != "info" or (verdict.lost or 0.0) >= COSTLY
+
+
 def verdict_rows(verdict: Verdict, width: int, whole: bool) -> list[Row]:
     """One verdict: its mark and title, and of the ``whole`` what it rests on, and what to do."""
     mark, role = LOOKS[verdict.severity]

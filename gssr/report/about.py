@@ -15,7 +15,7 @@ from gssr.render.glyphs import Glyphs, glyphs
 from gssr.render.roles import Row
 from gssr.render.scale import UNKNOWN, count, fixed
 from gssr.render.table import Column, table
-from gssr.render.verdicts import abstention_rows, verdict_rows
+from gssr.render.verdicts import abstention_rows, is_told_whole, verdict_rows
 from gssr.report.content import process_table
 from gssr.report.page import PageOptions, section
 from gssr.store.format.rows import ranges
@@ -122,7 +122,7 @@ def note_rows(
     rows = section("Notes", width, marks)
     shown = verdicts if high else verdicts[:MOST]
     for verdict in shown:
-        told = options.verbosity != "low" and (verdict.severity != "info" or high)
+        told = options.verbosity != "low" and (high or is_told_whole(verdict))
         rows += verdict_rows(verdict, width, told)
     rest = len(verdicts) - len(shown)
     if rest:

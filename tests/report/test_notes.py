@@ -1,10 +1,12 @@
 """The notes: the worst first, no more than can be read, all of them when asked, and never wider than the page."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from analyses import analysis, judged
 
+from gssr.render.verdicts import COSTLY
 from gssr.report.about import MOST, notes
 from gssr.report.page import PageOptions, Verbosity
 from gssr.report.terminal import to_text
@@ -33,6 +35,14 @@ def test_all_verdicts_and_abstentions_are_shown_when_asked_for() -> None:
 def test_advice_and_source_stand_with_what_calls_for_action() -> None:
     shown = text()
     assert shown.count(" > Do something") == 3 and shown.count("limits: our own") == 3
+
+
+def test_an_info_that_costs_much_is_told_with_what_to_do() -> None:
+    found = judged()
+    for lost, n in ((COSTLY, 1), (0.9 * COSTLY, 0), (None, 0)):
+        info = replace(found.verdicts[0], severity="info", lost=lost)
+        shown = to_text(notes(replace(found, verdicts=(info,)), PageOptions()), color=False, ascii_only=False)
+        assert shown.count(" > Do something") == n, lost
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 200])

@@ -196,7 +196,7 @@ def same_gpus(cause: Rule, own: Found, rule: Rule, found: Found) -> bool:
 
 
 def _verdict(rule: Rule, found: Found, gpu_hours: float, said: Callable[[str], str]) -> Verdict:
-    told = found.lost is not None and isfinite(found.lost) and found.severity != "info"
+    lost = min(max(found.lost, 0.0), 1.0) if found.lost is not None and isfinite(found.lost) else None
     return Verdict(
         rule.code,
         found.severity,
@@ -206,7 +206,8 @@ def _verdict(rule: Rule, found: Found, gpu_hours: float, said: Callable[[str], s
         rule.source,
         *found.span,
         found.gpus,
-        min(max(found.lost or 0.0, 0.0), 1.0) * gpu_hours if told else None,
+        lost * gpu_hours if lost is not None and found.severity != "info" else None,
+        lost,
     )
 
 

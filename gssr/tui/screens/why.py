@@ -21,7 +21,7 @@ from gssr.render.glyphs import drawable
 from gssr.render.roles import Row, Span
 from gssr.render.scale import count, metric_of
 from gssr.render.table import rule
-from gssr.render.verdicts import LOOKS, abstention_rows, advice_rows, verdict_rows
+from gssr.render.verdicts import LOOKS, abstention_rows, advice_rows, is_told_whole, verdict_rows
 from gssr.tui.axis import GUTTER, age_text, at_text, full_scale, gpus_text, seconds_text, time_labels, window_text
 from gssr.tui.judge import LEAST_SECONDS
 from gssr.tui.screens.lanes import context_rows, partner, short
@@ -281,7 +281,7 @@ def _judgement(scene: Scene, room: int) -> _Said:
         return _said([*above, (Span(NOTHING),)], [], long if fits else short[: max(room - 1, 0)])
     n = len(found.verdicts)
     picked = min(scene.view.row, n - 1)
-    every, some = range(n), [number for number, verdict in enumerate(found.verdicts) if verdict.severity != "info"]
+    every, some = range(n), [number for number, verdict in enumerate(found.verdicts) if is_told_whole(verdict)]
     for whole, abstained in ((every, long), (some, long), (some, short), ((), short)):
         told = [
             verdict_rows(verdict, width, number in whole or number == picked)
