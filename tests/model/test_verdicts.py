@@ -445,6 +445,16 @@ def test_errors_of_broken_gpus_are_told_before_those_of_programs_and_those_of_ot
     assert "gpu_errors" not in verdicts(late) | verdicts(other)
 
 
+@pytest.mark.parametrize("idle", [gpu(3, 0.0), 0.0])
+def test_unused_gpus_whose_memory_is_in_use_were_found_by_the_program(idle: Any) -> None:
+    held, empty, unknown = (
+        verdicts(evidence(**scaled(idle) | {"memory_used": memory}, without=without))["gpus_unused"]
+        for memory, without in ((40 * GIB, ()), (0.5 * GIB, ()), (40 * GIB, ("memory_used",)))
+    )
+    assert "found these GPUs" in held.advice and "GiB in use on each" in held.evidence[-1].text
+    assert "nvidia-smi" in empty.advice and "found these GPUs" not in empty.advice + unknown.advice
+
+
 def test_the_mean_stands_beside_what_imbalance_is_made_of() -> None:
     texts = [
         finding.text

@@ -21,11 +21,18 @@ _NO_GPU = (
     "Is the program built for GPUs, and does it find them? Try within the job: nvidia-smi; python -c 'import torch; "
     "print(torch.cuda.is_available())'. Work that needs no GPU runs as well on a node without."
 )
+_HELD = (
+    "The program found these GPUs, as the memory in use shows, and computes nothing on them: it may wait for its first step "
+    "(py-spy dump --pid PID shows where), for requests, or compute on the CPU (model or data not moved to the device)."
+)
 
 
 @rule(
     "critical", "{some} {were} {ever} used",
-    (Threshold("seconds", 20.0, "a GPU is unused (as above) in a job of at least so many seconds"),),
+    (
+        Threshold("seconds", 20.0, "a GPU is unused (as above) in a job of at least so many seconds"),
+        Threshold("memory", 1e9, "where each has more bytes in use than a driver takes, the program found them"),
+    ),
     f"Ask for fewer GPUs, or let{_LET}",
     needs=(LEAD,),
     explains=("imbalance", "straggler", "rotating_stragglers", "memory_unused", "low_use", "tear_down", "start_up"),
@@ -37,14 +44,20 @@ def gpus_unused(job: Job, rule: Rule) -> Found | None:
         return None
     own = job.activity[list(unused)]
     busy = float((own >= job.common("idle")).sum() / max(np.isfinite(own).sum(), 1))
-    evidence = (finding("share", busy, "of the time with any activity", job.table.common, "unused", above=False),)
+    evidence = [finding("share", busy, "of the time with any activity", job.table.common, "unused", above=False)]
     found, n = {**group(job, unused), "ever": "never"}, job.evidence.n_gpus
     advice = f"Ask for fewer GPUs (#SBATCH --gpus={n - len(unused)}), or let{_LET}"
     if len(unused) == n:
         advice = _NO_GPU
         if n > 1:
             found |= {"some": f"None of the {n} GPUs", "were": "was", "ever": "ever"}
-    return Found(found, evidence, rule.severity, whole(job), unused, advice=advice, lost=len(unused) / n)
+    greatest = job.evidence.greatest.get("memory_used")
+    held = np.nan if greatest is None else float(greatest[list(unused)].min())
+    if held >= rule.at("memory"):
+        text = f"at least {words.amount(held, 'memory_used')} in use on each"
+        evidence.append(told("memory_used", held, text, rule.at("memory")))
+        advice = _HELD
+    return Found(found, tuple(evidence), rule.severity, whole(job), unused, advice=advice, lost=len(unused) / n)
 
 
 @rule(
