@@ -45,14 +45,6 @@ def test_an_info_that_costs_much_is_told_with_what_to_do() -> None:
         assert shown.count(" > Do something") == n, lost
 
 
-def test_an_info_that_costs_much_is_told_with_what_to_do() -> None:
-    found = judged()
-    for lost, n in ((COSTLY, 1), (0.9 * COSTLY, 0), (None, 0)):
-        info = replace(found.verdicts[0], severity="info", lost=lost)
-        shown = to_text(notes(replace(found, verdicts=(info,)), PageOptions()), color=False, ascii_only=False)
-        assert shown.count(" > Do something") == n, lost
-
-
 @pytest.mark.parametrize("width", [20, 40, 60, 200])
 @pytest.mark.parametrize("ascii_only", [False, True])
 def test_notes_fit_every_page(width: int, ascii_only: bool) -> None:

@@ -57,7 +57,7 @@ def written(path: Path, *models: str, hangs: bool = False, seconds: int = 300) -
             "gpu_utilization": np.where(spins, 1.0, np.where(works, 0.97, 0.0)),
             "power_usage": cap * noise * np.where(spins, spin, np.where(works, 0.85 - 0.5 * (time % 3 == 0), 0.2)),
             "temperature": np.where(hot, 101.0, 70.0), "sm_clock": np.where(hot, 1300.0, 2000.0),
-            "clock_event_reasons": np.where(hot, 0x20, 0.0), "memory_used": 40 * 2.0**30,
+            "clock_event_reasons": np.where(hot, 0x20, 0.0), "memory_used": (0.3 if apart == 1 else 40.0) * 2.0**30,
         })  # fmt: skip
         moved = np.where(spins | ~works, 0.003, 0.4) * noise
         if model == BY_MI300X:
