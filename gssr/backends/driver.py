@@ -41,7 +41,8 @@ _CORES_PER_SM = {7: 64, 8: 128, 9: 128, 10: 128, 12: 128}
 """FP32 cores per SM by major compute capability; 8.0 has 64. Source: CUDA C++ Programming Guide, compute capabilities."""
 
 _START_CURES = {
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "run on a node with NVIDIA GPUs and their driver",
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "run on a node with NVIDIA GPUs and their driver; if it is there, name its folder "
+    "in LD_LIBRARY_PATH",
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the kernel module isn't loaded: ask the administrator, or run on a GPU node",
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the driver was updated: the node needs a reboot (in a container: its "
     "libnvidia-ml.so.1 must be the host driver's)",

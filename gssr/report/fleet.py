@@ -305,7 +305,7 @@ def _notes(found: Fleet, whole: Group, width: int, marks: Glyphs) -> list[Row]:
             f"{count(n_unscored, 'run')} of {unscored} GPU-hours: no score, as not all of its inputs were measured; "
             "they are not counted as wasted"
         )
-    without = [run.file for run in found.runs if not run.n_gpus]
+    without = [run.file for run in found.runs if not run.n_gpus and run.state != "running"]
     if without:
         sentences.append(f"{_named(without, 'run')}: no GPU was recorded; gssr analyze shows why")
     if found.copies:

@@ -73,7 +73,9 @@ def test_doctor_without_a_driver_says_where_to_run(tmp_path):
     (tmp_path / "libnvidia-ml.so.1").touch()  # in the way of any real one
     found = diagnosis(tmp_path, dict(os.environ) | {"LD_LIBRARY_PATH": str(tmp_path)})
     assert found["GPUs"].startswith("no NVIDIA's driver can't be used")
-    assert found["GPUs"].endswith("-> run on a node with NVIDIA GPUs and their driver")
+    assert found["GPUs"].endswith(
+        "-> run on a node with NVIDIA GPUs and their driver; if it is there, name its folder in LD_LIBRARY_PATH"
+    )
     assert found["backend gpm"] == found["backend nvml"] == "no needs NVIDIA's driver: see GPUs"
     assert found["backend dcgm"].startswith("no ")
     assert found["backend dcgm"].endswith("-> NVIDIA's driver comes first: see GPUs"), "an engine alone helps nobody"

@@ -58,6 +58,14 @@ def test_gpus_that_begin_one_after_the_other_have_no_gap() -> None:
     assert found.missing.tolist() == [0, 0, 30] and found.letters(1) == ""
 
 
+def test_a_rate_that_has_no_value_in_the_first_sample_has_no_gap() -> None:
+    values = np.full((2, 8), 0.8)
+    values[1, 0] = NAN
+    frame = frames.frame_of(values, width=1.0)
+    found = attention(replace(frame, first_time=np.full(2, frame.first)))
+    assert found.missing.tolist() == [0, 0]
+
+
 def test_a_gpu_may_have_its_first_sample_a_moment_after_the_others() -> None:
     values = np.full((2, 8), 0.8)
     values[1] = NAN

@@ -95,8 +95,8 @@ def _age(frame: Frame, known: Flags) -> Floats:
 
 
 def _missing(frame: Frame, known: Flags) -> Floats:
-    """In columns that are over: the newest may still fill. Ranks don't begin at once: what comes within SILENT_SECONDS after
-    the run's first sample is no gap."""
+    """In columns that are over: the newest may still fill. Ranks don't begin at once: before the first value of a GPU, if
+    it comes within SILENT_SECONDS after the run's first sample, there is no gap."""
     if known.all():
         return np.zeros(frame.n_gpus)
     ends = np.arange(1, frame.grid.n + 1) * frame.grid.width + frame.grid.start
@@ -104,6 +104,10 @@ def _missing(frame: Frame, known: Flags) -> Floats:
     lacks = ~known & some
     if frame.first_time is not None:
         begin = np.where(np.isnan(frame.first_time), frame.now, frame.first_time)
+        column = frame.grid.start + frame.grid.width * np.argmax(
+            known, axis=1
+        )  # of a rate the first sample has no value
+        begin = np.fmax(begin, np.where(known.any(axis=1), column, begin))
         soon = begin <= frame.first + SILENT_SECONDS
         lacks &= ends > np.where(soon, begin, -np.inf)[:, None]
     return np.asarray(frame.grid.width * lacks.sum(axis=1), np.float64)
