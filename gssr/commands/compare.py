@@ -284,8 +284,8 @@ def _undecided(comparisons: "Sequence[Comparison]", conditions: Sequence[Conditi
                 continue
             if 0 < limit.allowed(change.a) < change.noise:
                 noise = _share(change.noise / change.a) if limit.relative else f"{change.noise:.3g}"
-                advice = "" if name in ONE_A_RUN else ", record longer"
-                found.append(f"{letter}'s {name} can't be judged that finely: up to {noise} is noise{advice}: {option}")
+                spread = "" if name in ONE_A_RUN else " by its spread over GPUs and time"
+                found.append(f"{letter}'s {name} can't be judged that finely: up to {noise} is noise{spread}: {option}")
     return found
 
 

@@ -86,11 +86,11 @@ def test_conditions_decide_the_exit_code(
     [
         (
             "sm_active < -5 %",
-            r"gssr: B's sm_active can't be judged that finely: up to \d\d\.\d % is noise, record longer: ",
+            r"gssr: B's sm_active can't be judged that finely: up to \d\d\.\d % is noise by its spread over GPUs and time: ",
         ),
         (
             "sm_active < -0.05",
-            r"gssr: B's sm_active can't be judged that finely: up to 0\.\d+ is noise, record longer: ",
+            r"gssr: B's sm_active can't be judged that finely: up to 0\.\d+ is noise by its spread over GPUs and time: ",
         ),
         ("duration_s > 1 %", r"gssr: B's duration_s can't be judged that finely: up to 2\.0 % is noise: "),
         ("sm_active < -90 %", ""),
