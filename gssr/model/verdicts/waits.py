@@ -321,7 +321,7 @@ def _through_adapters(job: Job) -> Flags:
         Threshold("rate", 1e9, "a GPU moves at least this much over PCIe (on Grace: C2C) while the GPUs wait", KEMPNER),
         Threshold("load", 0.05, "and this share of the link's bandwidth, where that is known: less holds nothing up"),
         Threshold("bandwidth", 450e9, "C2C's is taken to be this where it is unknown, as on every Grace Hopper", least=1.0),
-        Threshold("more", 1.25, "and so many times what it carries at work, in waits that samples show"),
+        Threshold("more", 1.25, "and this many times what it carries at work, in waits that samples show"),
         Threshold("correlation", 0.6, "or, in waits shorter than a sample, the more the less active the engine is"),
         Threshold("copy", 0.4, "or this much of the time goes to memory copies (no C2C, no PCIe counters)", KEMPNER),
         Threshold("share", 0.02, "that is at least this share of the time"),
