@@ -1,8 +1,6 @@
 """Recordings and traces of one run, joined: against runs whose truth is known (tests/fakes/joined)."""
 
-import contextlib
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -13,24 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from in_process import gssr
 
-from gssr.cli import main
 from tests.fakes.joined import run
 from tests.fakes.joined.run import CASES, INTERVAL, START, Joined
 
 MAY_MISS = INTERVAL
 """Seconds by which a clock that was found by comparison may be off: the recording's interval."""
-
-
-def gssr(*words: str | Path) -> tuple[int, str, str]:
-    """The exit code and what a command prints."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = main([*map(str, words)])
-        except SystemExit as end:
-            code = int(end.code or 0)
-    return code, out.getvalue(), err.getvalue()
 
 
 def analysed(*words: str | Path) -> dict[str, Any]:

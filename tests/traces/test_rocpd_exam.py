@@ -1,7 +1,6 @@
 """Files of rocprofv3 (rocpd) whose meaning is known, tests/fakes/rocpd: alone, and laid over recordings of the same GPUs."""
 
 import contextlib
-import io
 import json
 import os
 import shutil
@@ -13,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from in_process import gssr
 
-from gssr.cli import main
 from gssr.traces.open import open_traces
 from gssr.traces.timeline import Kind
 from tests.fakes.amd import gpus
@@ -29,17 +28,6 @@ from tests.fakes.traces.content import Event, Split, split
 ROOT = Path(__file__).parent.parent.parent
 GPUS = tuple(unique(place) for place in range(4))
 MS = 1_000_000
-
-
-def gssr(*words: str | Path) -> tuple[int, str, str]:
-    """The exit code and what a command prints."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = main([*map(str, words)])
-        except SystemExit as end:
-            code = int(end.code or 0)
-    return code, out.getvalue(), err.getvalue()
 
 
 def analysed(*paths: str | Path) -> dict[str, Any]:
