@@ -1,6 +1,7 @@
 """A running cluster: real Slurm daemons on this machine."""
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 N_NODES, N_GPUS = 4, 4
+# srun says so where the step before has not given its nodes back yet, which a busy machine takes a moment to do
+WAITING = re.compile(r"srun: (Job \d+ step creation (temporarily|still) disabled|Step created for )")
 
 
 class Cluster(NamedTuple):
@@ -46,11 +49,12 @@ class Cluster(NamedTuple):
         return wait_for(lambda: self.run(*query).stdout.strip())
 
     def sbatch(self, script: str, *options: str, cwd: Path) -> str:
-        """What a batch script wrote, once its job has ended."""
+        """What a batch script wrote, once its job has ended, without how its steps waited for each other."""
         (cwd / "job.sh").write_text("#!/bin/bash\n" + script)
         job = self.run("sbatch", "--parsable", "--output=%j.out", *options, "job.sh", cwd=cwd).stdout.strip()
         self.wait_for_end(job)
-        return (cwd / f"{job}.out").read_text()
+        lines = (cwd / f"{job}.out").read_text().splitlines(keepends=True)
+        return "".join(line for line in lines if not WAITING.match(line))
 
 
 def wait_for(found: Callable[[], Any], seconds: float = 60.0) -> Any:
