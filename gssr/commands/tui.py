@@ -100,7 +100,8 @@ def handle(options: argparse.Namespace, _workload: list[str] | None) -> int:
             places = until_end.enter_context(looking_at(list(filter(os.path.exists, names)), live=True))
         except RecordingError as error:
             return fail(str(error), BAD_INPUT)
-        reading = f"reading {clean(names[0])} {'…' if screen.speaks_utf8() else '...'}" if _is_there(names[0]) else ""
+        name = clean(os.path.basename(os.path.normpath(names[0])))  # a path may take more than a line
+        reading = f"reading {name} {'…' if screen.speaks_utf8() else '...'}" if _is_there(names[0]) else ""
         with screen.saying(reading):
             app = _app(options, [places.get(name, name) for name in names], until_end.close)
         if isinstance(app, int):

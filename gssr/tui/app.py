@@ -35,7 +35,7 @@ from gssr.store.read.open import log_of
 from gssr.tui import shell
 from gssr.tui.actions import ACTIONS
 from gssr.tui.actions import BY_NAME as ACTION
-from gssr.tui.canvas import PROBE, Canvas, Line, ShortChange, ShortLayout, looks
+from gssr.tui.canvas import SECONDS_TO_ANSWER, Canvas, Line, ShortChange, ShortLayout, looks
 from gssr.tui.export import export, to_text
 from gssr.tui.moves import MOVES, go_to, move_by, played
 from gssr.tui.order import only_of, ordered
@@ -126,8 +126,13 @@ class LiveScreen(App[int]):
         self._producer.start()
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         if not self.is_headless and self._driver is not None:
-            self._driver.write(PROBE.format(self._glyphs.track) + f"\x1b[H{self.reading}")
+            self._driver.write(self._line.probe(self._glyphs.track) + f"\x1b[H{self.reading}")
+            self.set_timer(SECONDS_TO_ANSWER, self._unanswered)
             self.set_interval(1.0, self._leave_without_terminal)
+
+    def _unanswered(self) -> None:
+        self._line.silent()
+        self._canvas.go_on()
 
     def _leave_without_terminal(self) -> None:
         if not os.isatty(sys.__stderr__.fileno() if sys.__stderr__ else 2):

@@ -73,10 +73,11 @@ class Piece(NamedTuple):
 
 class Line:
     """What is known of the way to the terminal. It is asked where its cursor is after what is drawn; its answer says that
-    this has arrived. One that has not answered yet gets everything at once. ``repeats``: it knows how to repeat."""
+    this has arrived. One that does not answer gets everything at once. ``repeats``: it knows how to repeat."""
 
     def __init__(self) -> None:
         self.repeats = False
+        self._probing = False
         self._answers = False
         self._room = float(_LEAST)
         self._since: float | None = None
@@ -85,7 +86,18 @@ class Line:
     @property
     def busy(self) -> bool:
         """Whether something is on its way to a terminal that will say when it has come."""
+        if self._probing:
+            return True
         return self._answers and self._since is not None and time.monotonic() < self._since + _PATIENCE
+
+    def probe(self, character: str) -> str:
+        """What to write first: nothing is drawn until the answer has come, or ``silent`` says that it has not."""
+        self._probing = True
+        return PROBE.format(character)
+
+    def silent(self) -> None:
+        """The terminal has had SECONDS_TO_ANSWER: it is not waited for any longer."""
+        self._probing = False
 
     def room(self) -> float:
         """So many bytes may be drawn now."""
@@ -104,6 +116,7 @@ class Line:
 
     def answered(self, column: int) -> None:
         """The terminal says where its cursor is."""
+        self._probing = False
         if not self._answers:
             self._answers, self.repeats = True, column == REPEATED
         elif self._since is not None and self._asked:
@@ -113,6 +126,8 @@ class Line:
         self._since, self._asked = None, 0
 
 
+SECONDS_TO_ANSWER = 0.5
+"""A first picture that does not wait for the answer takes seconds of a slow line, in which nothing else can be said."""
 _LEAST, _MOST, _SECONDS, _PATIENCE = 1024, 1 << 16, 0.5, 5.0
 """Bytes that are on their way at least and at most; what takes so long to arrive; and how long an answer is waited for."""
 

@@ -255,7 +255,7 @@ def test_until_the_screen_comes_it_says_what_it_reads(plants: dict[str, str]) ->
         os.waitpid(terminal.pid, 0)
         terminal.take_away()
     before, _, drawn = terminal.written.partition(b"\x1b[?1049h")
-    said = f"reading {plants['healthy']} ".encode()
+    said = f"reading {Path(plants['healthy']).name} ".encode()
     assert before.startswith(said) and before.endswith(b"\r\x1b[K")
     assert drawn.index(said) < drawn.index(b" score ")
 

@@ -172,3 +172,15 @@ def test_no_more_is_on_its_way_than_half_a_second_takes(monkeypatch: pytest.Monk
     silent = canvas.Line()
     silent.answered(1)
     assert not silent.repeats
+
+
+def test_nothing_is_drawn_before_the_terminal_has_said_how_it_draws() -> None:
+    """Or until it has had its time to: a first picture as a whole takes seconds of a slow line."""
+    line, silent = canvas.Line(), canvas.Line()
+    for one in (line, silent):
+        assert one.probe("━").startswith("\x1b[H━\x1b[3b\x1b[6n")
+        assert one.busy and one.room() == 0.0
+    line.answered(canvas.REPEATED)
+    assert not line.busy and line.room() == 1024 and line.repeats
+    silent.silent()
+    assert not silent.busy and silent.room() == math.inf and not silent.repeats
