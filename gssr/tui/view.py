@@ -33,7 +33,8 @@ class View:
     ``span`` s up to ``end`` (unix s) are looked at: None is the whole run, and the newest sample. ``cursor`` (unix s) is the
     time looked at, None for none. ``selection``: positions of the GPUs looked at, named ``selected``; empty is the whole
     job. ``gpu``: the position under the cursor of GPUs and Map, -1 before there is one; ``row``: the line under the cursor
-    of the other screens. ``density`` cycles through what a screen can do about many GPUs, 0 is the screen's own choice.
+    of the other screens; ``note``: which one Why's table is about while the cursor is in the table. ``density`` cycles
+    through what a screen can do about many GPUs, 0 is the screen's own choice.
     ``speed``: seconds of the recording a second while it is played, 0 when it is not. ``scroll``: the first line in sight of
     what lies over the screen (``overlay``). ``trail``: where Esc goes back to. Of traces only: ``level``: what is looked at
     as GPUs; ``opened``: Time shows the one that is selected track by track; ``name``: what ``f`` looks for; ``sought``:
@@ -52,6 +53,7 @@ class View:
     selected: str = ""
     gpu: int = -1
     row: int = 0
+    note: int = 0
     top: int = 0
     filter: str = ""
     sort: Sort = "mean"
