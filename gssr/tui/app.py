@@ -321,10 +321,8 @@ class LiveScreen(App[int]):
             if name == "play":
                 self._played = time.monotonic()
             view = MOVES[name](self._body(scene))
-            if name in _FINDING and view == self.view:
-                self._message = (
-                    "no more of that name that way, or no name is chosen: Enter a line, or a name on Calls (8)"
-                )
+            if view == self.view:
+                self._message = _NOT_FOUND.get(name, "")
             self._look(view)
         self._draw()
 
@@ -475,7 +473,14 @@ def filtered(scene: Scene) -> str:
     return ""
 
 
-_FINDING = ("next_found", "previous_found")
+_NOT_FOUND = {
+    **dict.fromkeys(
+        ("next_found", "previous_found"),
+        "no more of that name that way, or no name is chosen: Enter a line, or a name on Calls (8)",
+    ),
+    **dict.fromkeys(("next_outlier", "previous_outlier"), "no other GPU is unlike the rest"),
+}
+"""What is said where an action finds nothing."""
 _ASKED = {
     "filter": ("Filter:", "nid0012*   *:0   sm<30   user=ada   (several: and; nothing: all GPUs)"),
     "go_to": ("Go to:", "90   5m   1:30 after the start   -60 before the end   2026-05-01T12:00"),

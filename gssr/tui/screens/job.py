@@ -252,7 +252,7 @@ def _lowest(scene: Scene, n_rows: int, headed: bool) -> list[Row]:
         uneven = imbalance(means[np.isfinite(means)])
         about = "" if uneven is None or len(means) < 2 else f"imbalance {percent(uneven)}"
         title = f"{frame.noun}s to look at" if culprits(frame) else f"lowest {frame.noun}s"
-        rows.append(rule(title, scene.width, glyphs, (Span(about, "dim"),)))
+        rows.append(rule(title, scene.width, glyphs, (Span(about, "dim"),) if about else ()))
     beside = left(scene.width)
     size = beside - MARKS - _BESIDE if beside > GUTTER else max(min(scene.width - 12, 28), 1)
     room = scene.width - MARKS - size - _BESIDE
