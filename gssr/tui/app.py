@@ -291,6 +291,7 @@ class LiveScreen(App[int]):
             return
         self._message = ""
         if ACTION[name].traces and (scene is None or scene.frame.part is None):
+            self._draw()
             return
         if name == "quit" and self.view.overlay:
             self._look(replace(self.view, overlay=""))

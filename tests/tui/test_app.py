@@ -74,6 +74,8 @@ def test_where_no_other_gpu_is_an_outlier_it_is_said(plants: dict[str, str]) -> 
         assert "no other GPU" not in shown(app)
         await pilot.press("n")
         assert "no other GPU is unlike the rest" in shown(app)
+        await pilot.press("f")  # of traces only
+        assert "no other GPU" not in shown(app)
 
     play([plants["straggler"]], steps)
 
